@@ -1,0 +1,31 @@
+//! apportion: a cluster resource manager that shares memory fairly, never thrashes, and always
+//! says why.
+//!
+//! # The onion
+//!
+//! ```text
+//!  cli ─► daemon ─► api ─► converter ─► scheduler ─► engine ─► model
+//!           ├────► store ───────────────────────────────────────►│
+//!           └────► config ──────────────────────────────────────►│
+//!  sim ─► converter, scheduler, engine      (as the daemon does, without HTTP, store or clock)
+//! ```
+//!
+//! # Invariants, most of them absences
+//!
+//! 1. The engine cannot fail. It returns a schedule and a report; "could not" is a line in the
+//!    report.
+//! 2. The engine cannot tell what time it is; nor can the scheduler.
+//! 3. Equal snapshots give equal schedules. No hashing collection is iterated, no float compared,
+//!    every order has an identifier as its last word.
+//! 4. Only `scheduler` holds books, and only one thread holds the scheduler.
+//! 5. `async` appears only in `api`, `store`, `daemon`, `demo` and `cli`.
+//! 6. Types that cross a wire live in `api::wire`, rows in `store`, files in `config`. `model`
+//!    types are not serializable, so that renaming one breaks no one.
+//! 7. What is not stored is not published.
+//! 8. A preempted share stays on its machine until the orchestrator confirms that it has gone.
+//! 9. Machines are never forgotten, only silent.
+//! 10. Nothing is unbounded.
+
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
+
+pub mod model;

@@ -1,0 +1,69 @@
+//! Work, as the orchestrator describes it.
+
+use super::{JobId, Mebibytes, Millis};
+
+/// What kind of work a request is. The policy of its class says how it is scheduled; the kind says
+/// what happens to it when a process exits or a node dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkKind {
+    /// Many interchangeable processes that work through items.
+    Job,
+    /// One process that serves others. Restarted by its owner, never by us.
+    Service,
+    /// One process of any kind, started by us ("managed reservation").
+    ArbitraryProcess,
+    /// Room for a user, with nothing started in it ("unmanaged"). Never evicted.
+    Reservation,
+}
+
+/// What never changes about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSpec {
+    /// Its number.
+    pub id: JobId,
+    /// Whose fair share or allotment it draws on.
+    pub user: String,
+    /// The class it was submitted to.
+    pub class: String,
+    /// What kind of work it is.
+    pub kind: WorkKind,
+    /// Memory of each process.
+    pub memory: Mebibytes,
+    /// Work items that one process works on at a time. At least 1.
+    pub threads: u64,
+    /// When it was submitted, in milliseconds since the epoch: its age among its peers.
+    pub submitted: Millis,
+    /// Names of the only nodes it may use. Empty means any.
+    pub machines: Vec<String>,
+    /// What service it is an instance of: instances of one service go to different nodes while
+    /// there are any. 0 for work that is none.
+    pub service: u64,
+    /// What changes, as first reported.
+    pub facts: JobFacts,
+}
+
+/// The most processes a request may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessLimit {
+    /// As many as it can use.
+    Unlimited,
+    /// So many.
+    AtMost(u64),
+    /// No more than it holds: its owner saw too many failures and stopped its growth.
+    Frozen,
+}
+
+/// What changes about a request while it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobFacts {
+    /// Work items not finished, those in progress included.
+    pub remaining: u64,
+    /// The most processes it may have.
+    pub limit: ProcessLimit,
+    /// Whether a process of it has ever initialized.
+    pub is_running: bool,
+    /// Mean time of one work item. `None` or 0 while nothing is known.
+    pub time_per_item: Option<Millis>,
+    /// Whether it is ending: it keeps what it has until its processes exit, and gets nothing more.
+    pub is_completing: bool,
+}

@@ -1,0 +1,32 @@
+//! "Did you mean": the most similar of the names there are.
+
+/// The candidate most similar to `name`, if any is similar enough to have been meant: at most two
+/// letters differ, or one in three of a longer name.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate));
+    let (distance, candidate) = distances.min()?;
+    let is_similar = distance <= 2 || distance * 3 <= name.chars().count();
+    (is_similar && distance < name.chars().count()).then_some(candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_recognised_and_a_stranger_is_not() {
+        let classes = ["normal", "high", "background"];
+        let cases = [
+            ("nromal", Some("normal")),
+            ("hihg", Some("high")),
+            ("backgruond", Some("background")),
+            ("x", None),
+            ("urgent", None),
+        ];
+        for (name, meant) in cases {
+            assert_eq!(nearest(name, classes), meant, "{name}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! One nshare on one machine.
+
+use super::Millis;
+
+/// Where a share is in its life.
+///
+/// Design: "Interlude: Preemption": a share that was told to leave occupies its space until its
+/// exit is confirmed, and never comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ShareState {
+    /// In use, or about to be.
+    Held,
+    /// Preempted or evicted, not yet confirmed gone.
+    Leaving,
+}
+
+/// What the orchestrator reports about a share's process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShareFacts {
+    /// Whether it has completed initialization.
+    pub is_initialized: bool,
+    /// Time spent initializing, so far or in all.
+    pub initialization: Millis,
+    /// Work that would be lost with it.
+    pub investment: Millis,
+}
