@@ -28,4 +28,5 @@
 
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
+pub mod engine;
 pub mod model;

@@ -1,0 +1,313 @@
+//! A job's cap: exactly the number of nshares it could use now, were resources unbounded.
+//!
+//! Starts from the largest number that means anything and whittles it down, one rule at a time,
+//! remembering which rule bound last, so that "why is my job held at 4" has an answer.
+//!
+//! Design: "`calcJobCaps()`". Where the design and the original differ, decision D9: work is rounded
+//! up, and prediction only lowers.
+
+use std::num::NonZeroU64;
+
+use super::report::{Cap, CapBound};
+use super::snapshot::{Job, Snapshot};
+use crate::model::{CapRules, Millis, NShares, ProcessLimit, WorkKind, ceil_div, count, floor_div};
+
+/// What a job wants, and how much of that it could use now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Demand {
+    /// Its work left, up to its maximum: what it would use without any rule that paces growth.
+    pub wanted: NShares,
+    /// The most it could use now.
+    pub cap: Cap,
+}
+
+/// The demand of `job`.
+pub(super) fn demand(snapshot: &Snapshot, job: &Job) -> Demand {
+    let held = job.nshares_held().0;
+    if job.kind != WorkKind::Job {
+        return demand_of_one(job, held);
+    }
+    let threads = NonZeroU64::new(job.threads).unwrap_or(NonZeroU64::MIN);
+    let work_left = ceil_div(job.facts.remaining, threads);
+    let (limit, limited_by) = match job.facts.limit {
+        ProcessLimit::Unlimited => (u64::MAX, CapBound::WorkLeft),
+        ProcessLimit::AtMost(limit) => (limit, CapBound::Maximum),
+        ProcessLimit::Frozen => (held, CapBound::Frozen),
+    };
+    let wanted = NShares(work_left.min(limit));
+    if job.facts.is_completing {
+        return Demand {
+            wanted: NShares(held),
+            cap: Cap { nshares: NShares(held), bound: CapBound::Completing },
+        };
+    }
+
+    // A job that is winding down has more processes than its work needs; they leave by themselves.
+    let useful = work_left.max(held);
+    let base = if limit < useful {
+        bounded(limit, limited_by)
+    } else {
+        bounded(useful, CapBound::WorkLeft)
+    };
+    let rules = snapshot.class_of(job).cap_rules;
+    let pace = Pace { held, threads, base, rules };
+    Demand { wanted, cap: pace.cap(job, snapshot.topology.settings.publication_period) }
+}
+
+/// The most processes `job` may keep: beyond its declared maximum they are taken back. `None` where
+/// it may keep what it has, as while it is ending.
+pub(super) fn maximum(job: &Job) -> Option<u64> {
+    match job.facts.limit {
+        ProcessLimit::AtMost(limit) if !job.facts.is_completing => Some(limit),
+        ProcessLimit::AtMost(_) | ProcessLimit::Unlimited | ProcessLimit::Frozen => None,
+    }
+}
+
+/// Services, arbitrary processes and reservations are one process each, and get no second one when
+/// the first is gone: whoever owns them decides that.
+fn demand_of_one(job: &Job, held: u64) -> Demand {
+    let (nshares, bound) = match (job.facts.is_completing, job.is_spent) {
+        (true, _) => (held, CapBound::Completing),
+        (false, true) => (held, CapBound::Spent),
+        (false, false) => (1, CapBound::WorkLeft),
+    };
+    Demand { wanted: NShares(1), cap: bounded(nshares, bound) }
+}
+
+/// The rules that pace a job's growth.
+struct Pace {
+    held: u64,
+    threads: NonZeroU64,
+    base: Cap,
+    rules: CapRules,
+}
+
+impl Pace {
+    fn cap(&self, job: &Job, publication_period: Millis) -> Cap {
+        let time_per_item = job.facts.time_per_item.and_then(NonZeroU64::new);
+        let (Some(time_per_item), true) = (time_per_item, job.facts.is_running) else {
+            return self.while_initializing();
+        };
+        if self.held == 0 && self.rules.expand_by_doubling {
+            // Pushed out entirely: doubling starts over.
+            let restart = self.rules.initialization_cap.max(1);
+            return lower(self.base, restart, CapBound::Initialization);
+        }
+        let mut cap = self.base;
+        if self.rules.prediction {
+            let horizon = mean_initialization(job)
+                .saturating_add(publication_period)
+                .saturating_add(self.rules.prediction_fudge);
+            let projected = self.projected(job.facts.remaining, time_per_item, horizon);
+            cap = lower(cap, projected.max(self.held), CapBound::Prediction);
+        }
+        if self.rules.expand_by_doubling {
+            cap = lower(cap, self.held.saturating_mul(2), CapBound::Doubling);
+        }
+        cap
+    }
+
+    /// Until a process has initialized, failure is likely and nothing can be predicted.
+    fn while_initializing(&self) -> Cap {
+        match self.rules.initialization_cap {
+            0 => self.base,
+            limit => lower(self.base, limit, CapBound::Initialization),
+        }
+    }
+
+    /// How many processes the work would need that is still left after `horizon` at the present
+    /// rate; what is held if none would be left.
+    fn projected(&self, remaining: u64, time_per_item: NonZeroU64, horizon: Millis) -> u64 {
+        let threads_at_work = self.held.saturating_mul(self.threads.get());
+        let done = rounded_ratio(horizon.saturating_mul(threads_at_work), time_per_item);
+        match ceil_div(remaining.saturating_sub(done), self.threads) {
+            0 => self.held,
+            processes => processes,
+        }
+    }
+}
+
+fn bounded(nshares: u64, bound: CapBound) -> Cap {
+    Cap { nshares: NShares(nshares), bound }
+}
+
+/// `cap`, or `limit` because of `bound` where that is lower.
+fn lower(cap: Cap, limit: u64, bound: CapBound) -> Cap {
+    if limit < cap.nshares.0 { bounded(limit, bound) } else { cap }
+}
+
+/// The mean initialization time of the job's initialized processes; 0 while there are none.
+fn mean_initialization(job: &Job) -> Millis {
+    let times = || {
+        job.held()
+            .filter(|share| share.facts.is_initialized)
+            .map(|share| share.facts.initialization)
+    };
+    let total = times().fold(0, Millis::saturating_add);
+    NonZeroU64::new(count(times())).map_or(0, |processes| floor_div(total, processes))
+}
+
+/// `dividend / divisor`, rounded half up.
+fn rounded_ratio(dividend: u64, divisor: NonZeroU64) -> u64 {
+    let whole = floor_div(dividend, divisor);
+    let rest = dividend % divisor;
+    if rest.saturating_mul(2) < divisor.get() { whole } else { whole + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::snapshot::Share;
+    use crate::model::{
+        ClassIx, JobFacts, JobId, MachineIx, Mebibytes, Nodepool, Order, Policy, PoolIx, Quantum,
+        ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology, UserIx,
+    };
+
+    /// As MODEL section 6 has it: two before initialization, doubling, prediction 120 s ahead,
+    /// publications every 10 s.
+    const RULES: CapRules = CapRules {
+        initialization_cap: 2,
+        expand_by_doubling: true,
+        prediction: true,
+        prediction_fudge: 120_000,
+    };
+
+    fn snapshot(rules: CapRules) -> Snapshot {
+        let quantum = Quantum::new(Mebibytes(1)).unwrap();
+        let topology = Topology {
+            settings: Settings::default(),
+            pools: vec![Nodepool {
+                name: "main".to_owned(),
+                parent: None,
+                search_order: 100,
+                quantum,
+                nodes: Vec::new(),
+            }],
+            classes: vec![ResourceClass {
+                name: "normal".to_owned(),
+                policy: Policy::FairShare { weight: 100 },
+                priority: 10,
+                pool: PoolIx(0),
+                cap_rules: rules,
+                users: None,
+                is_default: true,
+            }],
+            allotments: BTreeMap::new(),
+        };
+        let topology = Arc::new(topology);
+        Snapshot {
+            topology,
+            machines: Vec::new(),
+            users: Vec::new(),
+            jobs: Vec::new(),
+            promises: Vec::new(),
+        }
+    }
+
+    /// A running job with so many initialized processes of one thread, one minute to initialize.
+    fn job(held: u64, remaining: u64, time_per_item: Millis) -> Job {
+        let facts = ShareFacts { is_initialized: true, initialization: 60_000, investment: 0 };
+        let share = |id| Share {
+            id: ShareId(id),
+            machine: MachineIx(0),
+            order: Order::new(1).unwrap(),
+            state: ShareState::Held,
+            facts,
+        };
+        Job {
+            id: JobId(1),
+            user: UserIx(0),
+            class: ClassIx(0),
+            kind: WorkKind::Job,
+            order: Order::new(1).unwrap(),
+            submitted: 0,
+            threads: 1,
+            service: 0,
+            machines: None,
+            facts: JobFacts {
+                remaining,
+                limit: ProcessLimit::Unlimited,
+                is_running: true,
+                time_per_item: Some(time_per_item),
+                is_completing: false,
+            },
+            is_spent: false,
+            shares: (0..held).map(share).collect(),
+        }
+    }
+
+    #[track_caller]
+    fn check(rules: CapRules, job: &Job, nshares: u64, bound: CapBound) {
+        assert_eq!(demand(&snapshot(rules), job).cap, bounded(nshares, bound));
+    }
+
+    #[test]
+    fn work_rounds_up_to_processes() {
+        let mut work = job(10, 15, 1);
+        work.threads = 4;
+        let unpaced = CapRules { expand_by_doubling: false, prediction: false, ..RULES };
+        assert_eq!(demand(&snapshot(unpaced), &work).wanted, NShares(4), "15 items, 4 at a time");
+        check(unpaced, &work, 10, CapBound::WorkLeft); // winding down: what is held leaves by itself
+    }
+
+    #[test]
+    fn growth_doubles() {
+        for (held, cap) in [(1, 2), (4, 8), (100, 200)] {
+            check(RULES, &job(held, 1_000_000, 3_600_000), cap, CapBound::Doubling);
+        }
+    }
+
+    #[test]
+    fn a_job_pushed_out_entirely_starts_over() {
+        check(RULES, &job(0, 1000, 1000), 2, CapBound::Initialization);
+        check(RULES, &job(0, 1, 1000), 1, CapBound::WorkLeft);
+    }
+
+    /// 60 s to initialize, 10 s to the next publication, 120 s of fudge: 190 s ahead.
+    #[test]
+    fn prediction_stops_growth_that_would_come_too_late() {
+        let unhurried = CapRules { expand_by_doubling: false, ..RULES };
+        // 10 processes finish 190 items of 10 s in 190 s; of 200 then 10 are left.
+        check(unhurried, &job(10, 200, 10_000), 10, CapBound::Prediction);
+        check(unhurried, &job(10, 215, 10_000), 25, CapBound::Prediction);
+        // Nothing would be left: it keeps what it has.
+        check(unhurried, &job(10, 150, 10_000), 10, CapBound::Prediction);
+        // So much is left that doubling is the tighter rule.
+        check(RULES, &job(10, 1000, 10_000), 20, CapBound::Doubling);
+    }
+
+    #[test]
+    fn until_a_process_has_initialized_the_initialization_cap_holds() {
+        let mut waiting = job(0, 1000, 1000);
+        waiting.facts.is_running = false;
+        check(RULES, &waiting, 2, CapBound::Initialization);
+        let mut unknown = job(4, 1000, 0);
+        unknown.facts.time_per_item = None;
+        check(RULES, &unknown, 2, CapBound::Initialization);
+        let unlimited = CapRules { initialization_cap: 0, ..RULES };
+        check(unlimited, &waiting, 1000, CapBound::WorkLeft);
+    }
+
+    #[test]
+    fn limits_hold_whatever_is_wanted() {
+        let mut limited = job(4, 1000, 3_600_000);
+        limited.facts.limit = ProcessLimit::AtMost(5);
+        check(RULES, &limited, 5, CapBound::Maximum);
+        limited.facts.limit = ProcessLimit::Frozen;
+        check(RULES, &limited, 4, CapBound::Frozen);
+        limited.facts.is_completing = true;
+        check(RULES, &limited, 4, CapBound::Completing);
+    }
+
+    #[test]
+    fn one_process_is_enough_for_other_work_and_it_comes_once() {
+        let mut service = job(0, 0, 1);
+        service.kind = WorkKind::Service;
+        check(RULES, &service, 1, CapBound::WorkLeft);
+        service.is_spent = true;
+        check(RULES, &service, 0, CapBound::Spent);
+    }
+}

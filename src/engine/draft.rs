@@ -1,0 +1,280 @@
+//! The schedule in the making: the only thing a cycle mutates.
+//!
+//! Every act of a phase goes through one of its verbs ([`Draft::expand`], [`Draft::preempt`],
+//! [`Draft::promise`], …), which keep rooms, holdings and the outcome in step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::cap::{self, Demand};
+use super::entities::{Amounts, Entities};
+use super::how_much::orders_that_suit;
+use super::nodepool::{Holding, OrdersWanted, Pools, Rooms};
+use super::report::CapBound;
+use super::schedule::{Expansion, Preemption, PreemptionRule};
+use super::serve::{Seat, serve_least_first};
+use super::snapshot::{Job, Promise, Share, Snapshot};
+use crate::model::{JobId, MachineIx, NShares, Order, Policy, QShares};
+
+/// One cycle's work in progress.
+#[derive(Debug)]
+pub(super) struct Draft<'a> {
+    pub snapshot: &'a Snapshot,
+    pub pools: Pools,
+    pub entities: Arc<Entities>,
+    pub rooms: Rooms,
+    /// One for each job of the snapshot.
+    pub jobs: Vec<JobDraft>,
+    /// What every entity was counted, in qshares.
+    pub given: Amounts,
+    /// What every entity holds, promises included and what is leaving not, in qshares.
+    pub held: Amounts,
+    pub expansions: Vec<Expansion>,
+    pub preemptions: Vec<Preemption>,
+    pub promises: Vec<Promise>,
+    /// The machines that hold fixed-share work, by the service it is an instance of.
+    pub services: BTreeMap<u64, BTreeSet<MachineIx>>,
+    places: BTreeMap<JobId, usize>,
+}
+
+/// What is known of one job so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JobDraft {
+    pub demand: Demand,
+    /// What How Much counted for it, in nshares.
+    pub given: u64,
+    /// What it has on machines, in nshares, without what is leaving.
+    pub held: u64,
+    /// Room promised to it, in nshares.
+    pub promised: u64,
+    /// What it deserves before bonus shares, in qshares.
+    pub pure_fair_share: u64,
+    /// The largest machine a reservation may have, as far as its user's allotment goes.
+    pub largest_machine: u64,
+    /// Why How Much counted less than its cap, where fairness is not the reason.
+    pub refusal: Option<CountRefusal>,
+}
+
+/// Why nothing more was counted for a job, other than that others deserve it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CountRefusal {
+    /// Its user's allotment is used up.
+    OverAllotment { allotment: QShares, held: QShares, asks: QShares },
+    /// What better priorities left has no piece large enough.
+    NothingLeft { left: QShares },
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot) -> Draft<'a> {
+        let entities = Arc::new(Entities::new(snapshot));
+        let mut held = entities.no_amounts();
+        for (ix, job) in snapshot.jobs.iter().enumerate() {
+            entities.add(&mut held, ix, job.held().map(|share| share.order.qshares().0).sum());
+        }
+        let jobs = snapshot.jobs.iter().map(|job| JobDraft {
+            demand: cap::demand(snapshot, job),
+            given: 0,
+            held: job.nshares_held().0,
+            promised: 0,
+            pure_fair_share: 0,
+            largest_machine: 0,
+            refusal: None,
+        });
+        let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
+        for job in
+            snapshot.jobs.iter().filter(|job| snapshot.class_of(job).policy == Policy::FixedShare)
+        {
+            services
+                .entry(job.service)
+                .or_default()
+                .extend(job.shares.iter().map(|share| share.machine));
+        }
+        Draft {
+            snapshot,
+            pools: Pools::new(&snapshot.topology),
+            rooms: Rooms::new(snapshot),
+            jobs: jobs.collect(),
+            given: entities.no_amounts(),
+            held,
+            entities,
+            expansions: Vec::new(),
+            preemptions: Vec::new(),
+            promises: Vec::new(),
+            services,
+            places: snapshot.jobs.iter().enumerate().map(|(ix, job)| (job.id, ix)).collect(),
+        }
+    }
+
+    /// The place of a job in the snapshot.
+    pub(super) fn place_of(&self, job: JobId) -> Option<usize> {
+        self.places.get(&job).copied()
+    }
+
+    /// The priorities that have work, best first.
+    pub(super) fn priorities(&self) -> Vec<u32> {
+        let mut priorities: Vec<u32> =
+            self.snapshot.jobs.iter().map(|job| self.snapshot.class_of(job).priority).collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        priorities
+    }
+
+    /// The jobs of `priority` whose class has a policy that `matches`, oldest first.
+    pub(super) fn jobs_of(&self, priority: u32, matches: impl Fn(&Policy) -> bool) -> Vec<usize> {
+        let in_class = |job: &Job| {
+            let class = self.snapshot.class_of(job);
+            class.priority == priority && matches(&class.policy)
+        };
+        let jobs = self.snapshot.jobs.iter().enumerate();
+        jobs.filter(|(_, job)| in_class(job)).map(|(ix, _)| ix).collect()
+    }
+
+    /// The job at place `ix` of the snapshot.
+    pub(super) fn job(&self, ix: usize) -> &'a Job {
+        &self.snapshot.jobs[ix]
+    }
+
+    /// The orders of the machines that the reservation `ix` may have now.
+    pub(super) fn machines_within_reach(&self, ix: usize) -> RangeInclusive<u64> {
+        let suitable = orders_that_suit(self.snapshot, self.job(ix));
+        *suitable.start()..=self.jobs[ix].largest_machine.min(*suitable.end())
+    }
+
+    /// The share that `holding` names.
+    pub(super) fn share(&self, holding: Holding) -> &'a Share {
+        &self.snapshot.jobs[holding.job].shares[holding.share]
+    }
+
+    /// How many nshares `job` is below its count.
+    pub(super) fn shortfall(&self, job: usize) -> u64 {
+        self.below(job, self.jobs[job].given)
+    }
+
+    /// How many nshares `job` is below its count and below the threshold under which it is needy.
+    pub(super) fn shortfall_while_needy(&self, job: usize) -> u64 {
+        let draft = &self.jobs[job];
+        let threshold = self.snapshot.topology.settings.fragmentation_threshold;
+        self.shortfall(job).min(threshold.saturating_sub(draft.held + draft.promised))
+    }
+
+    /// How many nshares `job` is below its cap.
+    pub(super) fn below_cap(&self, job: usize) -> u64 {
+        self.below(job, self.jobs[job].demand.cap.nshares.0)
+    }
+
+    /// How many nshares `job` may get until it has `nshares`. Work that is ending gets none, not
+    /// even for what was taken from it in this cycle.
+    fn below(&self, job: usize, nshares: u64) -> u64 {
+        let draft = &self.jobs[job];
+        match draft.demand.cap.bound {
+            CapBound::Completing | CapBound::Spent => 0,
+            CapBound::WorkLeft
+            | CapBound::Maximum
+            | CapBound::Frozen
+            | CapBound::Initialization
+            | CapBound::Doubling
+            | CapBound::Prediction => nshares.saturating_sub(draft.held + draft.promised),
+        }
+    }
+
+    /// Whether `job` is needy: below what it deserves, below the threshold, and counted for more.
+    /// Work that cannot be preempted deserves exactly what was counted for it.
+    ///
+    /// Design: "Defragmentation", decision D4: at the threshold is not needy.
+    pub(super) fn is_needy(&self, job: usize) -> bool {
+        let draft = &self.jobs[job];
+        if self.shortfall(job) == 0 {
+            return false;
+        }
+        let work = self.job(job);
+        if !self.snapshot.class_of(work).policy.is_preemptable() {
+            return true;
+        }
+        let has = draft.held + draft.promised;
+        self.would_be_needy_with(job, has)
+    }
+
+    /// Whether `job` would be below what it deserves and below the threshold with so many nshares.
+    pub(super) fn would_be_needy_with(&self, job: usize, nshares: u64) -> bool {
+        let amount = NShares(nshares).of_order(self.job(job).order).0;
+        nshares < self.snapshot.topology.settings.fragmentation_threshold
+            && amount < self.jobs[job].pure_fair_share
+    }
+
+    /// Gives `job` a new share on `machine`.
+    pub(super) fn expand(&mut self, job: usize, machine: MachineIx, order: Order) {
+        self.rooms.occupy(machine, order.qshares());
+        self.jobs[job].held += 1;
+        self.entities.add(&mut self.held, job, order.qshares().0);
+        if self.snapshot.class_of(self.job(job)).policy == Policy::FixedShare {
+            self.services.entry(self.job(job).service).or_default().insert(machine);
+        }
+        self.expansions.push(Expansion { job: self.job(job).id, machine, order });
+    }
+
+    /// Earmarks room on `machine` for one nshare of `job`, which counts as held from now on.
+    pub(super) fn promise(&mut self, job: usize, machine: MachineIx, order: Order) {
+        self.rooms.promise(machine, order.qshares());
+        self.jobs[job].promised += 1;
+        self.entities.add(&mut self.held, job, order.qshares().0);
+        self.promises.push(Promise { job: self.job(job).id, machine, order });
+    }
+
+    /// Gives the room of a promise back.
+    pub(super) fn withdraw(&mut self, job: usize, promise: Promise) {
+        self.rooms.withdraw_promise(promise.machine, promise.order.qshares());
+        self.jobs[job].promised -= 1;
+        self.entities.remove(&mut self.held, job, promise.order.qshares().0);
+        self.promises.retain({
+            let mut is_found = false;
+            move |kept| {
+                let is_it = !is_found && *kept == promise;
+                is_found |= is_it;
+                !is_it
+            }
+        });
+    }
+
+    /// Takes a share back under `rule`, for `beneficiary`.
+    pub(super) fn preempt(
+        &mut self,
+        holding: Holding,
+        rule: PreemptionRule,
+        beneficiary: Option<usize>,
+    ) {
+        let share = self.share(holding);
+        self.rooms.leave(share.machine, holding, share.order.qshares());
+        self.jobs[holding.job].held -= 1;
+        self.entities.remove(&mut self.held, holding.job, share.order.qshares().0);
+        self.preemptions.push(Preemption {
+            share: share.id,
+            job: self.job(holding.job).id,
+            machine: share.machine,
+            beneficiary: beneficiary.map(|job| self.job(job).id),
+            rule,
+            loss: share.facts.investment.saturating_add(share.facts.initialization),
+        });
+    }
+
+    /// Serves `jobs`, by what they hold, the least served first: each up to what `growth` says.
+    pub(super) fn serve_by_holdings(
+        &mut self,
+        jobs: &[usize],
+        growth: impl Fn(&Draft<'a>, usize) -> u64,
+        mut serve: impl FnMut(&mut Draft<'a>, usize, &OrdersWanted) -> bool,
+    ) {
+        let seats: Vec<Seat> = jobs
+            .iter()
+            .map(|&job| Seat {
+                job,
+                order: self.job(job).order.qshares().0,
+                room_to_grow: growth(self, job),
+            })
+            .collect();
+        // The walk looks at the entities while `serve` changes the rest of the draft.
+        let entities = Arc::clone(&self.entities);
+        let held = self.held.clone();
+        serve_least_first(&entities, seats, &held, &held, |job, wanted| serve(self, job, wanted));
+    }
+}

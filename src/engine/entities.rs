@@ -1,0 +1,141 @@
+//! The entities among which fairness holds: classes, users within a class, jobs of such a user.
+//!
+//! Every comparison between two jobs is made at their *dividing level*: class if their classes
+//! differ, else user if their users differ, else job. Design: "How Much", "`IEntity`".
+
+use std::collections::BTreeMap;
+
+use super::snapshot::Snapshot;
+use crate::model::{ClassIx, UserIx};
+
+/// Who belongs where, and what each class weighs.
+#[derive(Debug)]
+pub(super) struct Entities {
+    /// For each job of the snapshot, its class.
+    class_of: Vec<ClassIx>,
+    /// For each job of the snapshot, its group.
+    group_of: Vec<usize>,
+    /// Users within a class, by class and user.
+    groups: Vec<(ClassIx, UserIx)>,
+    /// The weight of each class.
+    weights: Vec<u64>,
+}
+
+/// The level at which two jobs part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Class,
+    User,
+    Job,
+}
+
+/// One amount of qshares for every entity at every level.
+#[derive(Clone, Debug)]
+pub(super) struct Amounts {
+    pub classes: Vec<u64>,
+    pub groups: Vec<u64>,
+    pub jobs: Vec<u64>,
+}
+
+impl Entities {
+    pub(super) fn new(snapshot: &Snapshot) -> Entities {
+        let mut groups = BTreeMap::new();
+        for job in &snapshot.jobs {
+            groups.insert((job.class, job.user), 0);
+        }
+        for (ix, group) in groups.values_mut().enumerate() {
+            *group = ix;
+        }
+        Entities {
+            class_of: snapshot.jobs.iter().map(|job| job.class).collect(),
+            group_of: snapshot.jobs.iter().map(|job| groups[&(job.class, job.user)]).collect(),
+            groups: groups.into_keys().collect(),
+            weights: snapshot
+                .topology
+                .classes
+                .iter()
+                .map(|class| u64::from(class.policy.weight()))
+                .collect(),
+        }
+    }
+
+    /// Nothing for anybody.
+    pub(super) fn no_amounts(&self) -> Amounts {
+        Amounts {
+            classes: vec![0; self.weights.len()],
+            groups: vec![0; self.groups.len()],
+            jobs: vec![0; self.class_of.len()],
+        }
+    }
+
+    /// The place of `job`'s user within its class.
+    pub(super) fn group_of(&self, job: usize) -> usize {
+        self.group_of[job]
+    }
+
+    /// The class of `job`.
+    pub(super) fn class_of(&self, job: usize) -> ClassIx {
+        self.class_of[job]
+    }
+
+    /// Users within a class, by class and user.
+    pub(super) fn groups(&self) -> &[(ClassIx, UserIx)] {
+        &self.groups
+    }
+
+    /// The weight of `class`.
+    pub(super) fn weight(&self, class: ClassIx) -> u64 {
+        self.weights[class.0]
+    }
+
+    /// Where `one` and `other` part.
+    pub(super) fn dividing_level(&self, one: usize, other: usize) -> Level {
+        if self.class_of[one] != self.class_of[other] {
+            Level::Class
+        } else if self.group_of[one] != self.group_of[other] {
+            Level::User
+        } else {
+            Level::Job
+        }
+    }
+
+    /// The weight of `job`'s entity at `level`: users and jobs weigh 1.
+    pub(super) fn weight_at(&self, level: Level, job: usize) -> u64 {
+        match level {
+            Level::Class => self.weight(self.class_of[job]),
+            Level::User | Level::Job => 1,
+        }
+    }
+
+    /// The amount of `job`'s entity at `level`.
+    pub(super) fn at(&self, amounts: &Amounts, level: Level, job: usize) -> u64 {
+        match level {
+            Level::Class => amounts.classes[self.class_of[job].0],
+            Level::User => amounts.groups[self.group_of[job]],
+            Level::Job => amounts.jobs[job],
+        }
+    }
+
+    /// Adds `qshares` to `job` and the entities it belongs to.
+    pub(super) fn add(&self, amounts: &mut Amounts, job: usize, qshares: u64) {
+        amounts.classes[self.class_of[job].0] += qshares;
+        amounts.groups[self.group_of[job]] += qshares;
+        amounts.jobs[job] += qshares;
+    }
+
+    /// Takes `qshares` from `job` and the entities it belongs to.
+    ///
+    /// # Panics
+    ///
+    /// If they had less: the caller's books are wrong.
+    pub(super) fn remove(&self, amounts: &mut Amounts, job: usize, qshares: u64) {
+        let entries = [
+            &mut amounts.classes[self.class_of[job].0],
+            &mut amounts.groups[self.group_of[job]],
+            &mut amounts.jobs[job],
+        ];
+        for amount in entries {
+            *amount = amount.checked_sub(qshares).expect("nobody loses more than it has");
+        }
+    }
+}

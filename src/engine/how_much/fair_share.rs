@@ -1,0 +1,141 @@
+//! Counts fair-share work: weighted shares for classes, equal ones for the users of a class and
+//! for the jobs of a user.
+//!
+//! Design: "How Much"; architecture section 5. Counting is water-filling, one nshare at a time, as
+//! long as the ideal cluster still has a hole of its order; so what is counted could be placed if
+//! nothing stood in the way, nobody is more than one nshare behind a peer by weight, and no
+//! rounding can bury the small.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use crate::engine::cap::maximum;
+use crate::engine::draft::{CountRefusal, Draft};
+use crate::engine::nodepool::{CountSpace, listed_capacity};
+use crate::engine::serve::{Seat, serve_least_first};
+use crate::model::{ClassIx, PoolIx, QShares, floor_div};
+
+/// Counts `jobs`, the fair-share work of one priority, from what better priorities left in
+/// `space`.
+pub(super) fn count(draft: &mut Draft<'_>, space: &mut CountSpace, jobs: &[usize]) {
+    remember_pure_fair_shares(draft, space, jobs);
+    count_what_stays_anyway(draft, jobs);
+    note_where_nothing_is_left(draft, space, jobs);
+    // Trees share no machines, so they can be counted one after the other; within one, what larger
+    // requests lose by a hole is known.
+    let mut by_tree: BTreeMap<PoolIx, Vec<usize>> = BTreeMap::new();
+    for &job in jobs {
+        let pool = draft.snapshot.class_of(draft.job(job)).pool;
+        by_tree.entry(draft.pools.top(pool)).or_default().push(job);
+    }
+    for jobs in by_tree.values() {
+        count_tree(draft, space, jobs);
+    }
+}
+
+fn count_tree(draft: &mut Draft<'_>, space: &mut CountSpace, jobs: &[usize]) {
+    let seats: Vec<Seat> = jobs.iter().map(|&job| seat(draft, job)).collect();
+    let entities = Arc::clone(&draft.entities);
+    let given = draft.given.clone();
+    let held = draft.held.clone();
+    serve_least_first(&entities, seats, &given, &held, |job, wanted| {
+        let work = draft.job(job);
+        let pool = draft.snapshot.class_of(work).pool;
+        let is_counted = space.take(&draft.pools, pool, work.order, wanted);
+        if is_counted {
+            draft.jobs[job].given += 1;
+            entities.add(&mut draft.given, job, work.order.qshares().0);
+        }
+        is_counted
+    });
+}
+
+/// How far a job may be counted: to its cap, and no further than the machines it lists could hold.
+fn seat(draft: &Draft<'_>, job: usize) -> Seat {
+    let work = draft.job(job);
+    let cap = draft.jobs[job].demand.cap.nshares.0;
+    let limit = match &work.machines {
+        None => cap,
+        Some(list) => cap.min(listed_capacity(draft.snapshot, list, work.order)),
+    };
+    Seat {
+        job,
+        order: work.order.qshares().0,
+        room_to_grow: limit.saturating_sub(draft.jobs[job].given),
+    }
+}
+
+/// Shares on machines that take no new work, but keep what they have, are counted for whoever
+/// holds them: their space is not in `space`, and nobody could use it. Not beyond a job's declared
+/// maximum: what is above that goes, wherever it is, and nothing may come in its place.
+fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[usize]) {
+    let entities = Arc::clone(&draft.entities);
+    for &job in jobs {
+        let work = draft.job(job);
+        let most = maximum(work).unwrap_or(u64::MAX);
+        let stays = work.held().filter(|share| !draft.rooms.is_schedulable(share.machine));
+        let orders: Vec<u64> =
+            stays.zip(0..most).map(|(share, _)| share.order.qshares().0).collect();
+        for order in orders {
+            draft.jobs[job].given += 1;
+            entities.add(&mut draft.given, job, order);
+        }
+    }
+}
+
+/// Notes for each job whether one nshare of it would fit at all into what is left for its priority.
+fn note_where_nothing_is_left(draft: &mut Draft<'_>, space: &CountSpace, jobs: &[usize]) {
+    let mut largest: BTreeMap<PoolIx, QShares> = BTreeMap::new();
+    for &job in jobs {
+        let work = draft.job(job);
+        let pool = draft.snapshot.class_of(work).pool;
+        let largest = *largest.entry(pool).or_insert_with(|| space.largest(&draft.pools, pool));
+        if largest < work.order.qshares() {
+            draft.jobs[job].refusal = Some(CountRefusal::NothingLeft { left: largest });
+        }
+    }
+}
+
+/// What each job would have if every class, user and job of this priority could use its part:
+/// the space left for the class's pools, divided by weight, then equally, then equally.
+///
+/// Design: "Defragmentation", "deserved shares"; decision D4: schedulable capacity only.
+fn remember_pure_fair_shares(draft: &mut Draft<'_>, space: &CountSpace, jobs: &[usize]) {
+    let mut users: BTreeMap<ClassIx, BTreeMap<usize, u64>> = BTreeMap::new();
+    for &job in jobs {
+        let (class, group) = (draft.entities.class_of(job), draft.entities.group_of(job));
+        *users.entry(class).or_default().entry(group).or_default() += 1;
+    }
+    let classes: BTreeSet<ClassIx> = users.keys().copied().collect();
+    let shares: BTreeMap<ClassIx, u64> =
+        classes.iter().map(|&class| (class, class_share(draft, space, class, &classes))).collect();
+    for &job in jobs {
+        let (class, group) = (draft.entities.class_of(job), draft.entities.group_of(job));
+        let users = &users[&class];
+        let of_user = divide(shares[&class], u64::try_from(users.len()).unwrap_or(u64::MAX));
+        draft.jobs[job].pure_fair_share = divide(of_user, users[&group]);
+    }
+}
+
+/// The part of its pools that `class` deserves beside those of `classes` that compete for them.
+fn class_share(
+    draft: &Draft<'_>,
+    space: &CountSpace,
+    class: ClassIx,
+    classes: &BTreeSet<ClassIx>,
+) -> u64 {
+    let pool_of = |class: ClassIx| draft.snapshot.topology.classes[class.0].pool;
+    let pool = pool_of(class);
+    let competes = |other: &ClassIx| {
+        let other = pool_of(*other);
+        draft.pools.is_within(other, pool) || draft.pools.is_within(pool, other)
+    };
+    let weights =
+        classes.iter().copied().filter(competes).map(|class| draft.entities.weight(class)).sum();
+    divide(space.total(&draft.pools, pool).0.saturating_mul(draft.entities.weight(class)), weights)
+}
+
+fn divide(amount: u64, parts: u64) -> u64 {
+    NonZeroU64::new(parts).map_or(0, |parts| floor_div(amount, parts))
+}

@@ -1,0 +1,30 @@
+//! How Much: counts, for an ideal cluster, how many nshares every job is to have.
+//!
+//! Priorities are counted best first, each from what the better ones left. Design: "How Much",
+//! "Priority vs Weight".
+
+mod fair_share;
+mod fixed;
+
+use super::draft::Draft;
+use super::nodepool::CountSpace;
+use crate::model::Policy;
+use fixed::AllotmentLedger;
+
+pub(super) use fixed::orders_that_suit;
+
+/// Counts every job: afterwards [`JobDraft::given`](super::draft::JobDraft) is final.
+pub(super) fn how_much(draft: &mut Draft<'_>) {
+    let mut space = CountSpace::new(draft.snapshot);
+    let mut ledger = AllotmentLedger::new(draft.snapshot);
+    for priority in draft.priorities() {
+        // Whole machines before parts of them: a part taken would spoil the machine.
+        for policy in [Policy::Reserve, Policy::FixedShare] {
+            for job in draft.jobs_of(priority, |other| *other == policy) {
+                fixed::count(draft, &mut space, &mut ledger, job);
+            }
+        }
+        let jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        fair_share::count(draft, &mut space, &jobs);
+    }
+}

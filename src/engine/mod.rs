@@ -1,0 +1,39 @@
+//! The inner layer: a pure function from what is to what should be.
+//!
+//! [`plan`] reads one [`Snapshot`] and returns one [`Schedule`]. It never awaits, reads a clock,
+//! touches storage or fails; whatever it could not do is a line in the schedule's report.
+#![doc = include_str!("README.md")]
+
+mod cap;
+mod draft;
+mod entities;
+mod how_much;
+mod nodepool;
+mod preempt;
+mod reasons;
+mod report;
+mod schedule;
+mod serve;
+mod snapshot;
+mod what_of;
+
+pub use report::{Account, Cap, CapBound, JobReport, Reason, Report, UserAccount};
+pub use schedule::{Expansion, Preemption, PreemptionRule, Schedule};
+pub use snapshot::{Job, Machine, Promise, Share, Snapshot};
+
+use draft::Draft;
+
+/// Plans one cycle.
+///
+/// Reads like the design: count, place what fits, make room for the rest, use what is left over.
+pub fn plan(snapshot: &Snapshot) -> Schedule {
+    let mut draft = Draft::new(snapshot);
+    how_much::how_much(&mut draft);
+    preempt::shed_beyond_maximum(&mut draft);
+    what_of::what_of(&mut draft);
+    preempt::make_room(&mut draft);
+    what_of::fill(&mut draft);
+    let report = reasons::report(&draft);
+    let Draft { expansions, preemptions, promises, .. } = draft;
+    Schedule { expansions, preemptions, promises, report }
+}

@@ -1,0 +1,117 @@
+//! Nodepools as one cycle sees them: the tree, the space to count with, the room to place in.
+//!
+//! Design: "`NodePool`". [`Pools`] answers who may go where; [`CountSpace`] is the ideal cluster that
+//! How Much gives away; [`Rooms`] is the real one that What Of and preemption work on. Both are
+//! rebuilt from the machines in every cycle, so errors do not accumulate.
+
+mod count_space;
+mod rooms;
+
+pub(super) use count_space::{CountSpace, listed_capacity};
+pub(super) use rooms::{Holding, Rooms};
+
+use std::collections::BTreeMap;
+
+use crate::model::{PoolIx, Topology};
+
+/// The pool tree, with the questions a cycle asks of it answered in advance.
+#[derive(Debug)]
+pub(super) struct Pools {
+    depth: Vec<u32>,
+    top: Vec<PoolIx>,
+    /// For each pool, itself and all pools in it, in the order in which they are searched.
+    search: Vec<Vec<PoolIx>>,
+}
+
+impl Pools {
+    pub(super) fn new(topology: &Topology) -> Pools {
+        let pools = || (0..topology.pools.len()).map(PoolIx);
+        let search = pools().map(|pool| {
+            let mut order = Vec::new();
+            descend(topology, pool, &mut order);
+            order
+        });
+        Pools {
+            depth: pools().map(|pool| topology.depth_of(pool)).collect(),
+            top: pools().map(|pool| topology.top_of(pool)).collect(),
+            search: search.collect(),
+        }
+    }
+
+    /// How deep `pool` is nested.
+    pub(super) fn depth(&self, pool: PoolIx) -> u32 {
+        self.depth[pool.0]
+    }
+
+    /// The top-level pool above `pool`.
+    pub(super) fn top(&self, pool: PoolIx) -> PoolIx {
+        self.top[pool.0]
+    }
+
+    /// `pool` and all pools in it, in the order in which they are searched.
+    pub(super) fn searched_from(&self, pool: PoolIx) -> &[PoolIx] {
+        &self.search[pool.0]
+    }
+
+    /// Whether `inner` is `outer` or lies in it.
+    pub(super) fn is_within(&self, inner: PoolIx, outer: PoolIx) -> bool {
+        self.search[outer.0].contains(&inner)
+    }
+}
+
+/// Own pool first, then each subpool with all its subpools, by search order.
+fn descend(topology: &Topology, pool: PoolIx, order: &mut Vec<PoolIx>) {
+    order.push(pool);
+    let mut children: Vec<(u32, PoolIx)> = topology
+        .pools
+        .iter()
+        .enumerate()
+        .filter(|(_, candidate)| candidate.parent == Some(pool))
+        .map(|(ix, child)| (child.search_order, PoolIx(ix)))
+        .collect();
+    children.sort_unstable();
+    for (_, child) in children {
+        descend(topology, child, order);
+    }
+}
+
+/// How many requests of each order still want something: what a hole is worth depends on it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OrdersWanted(BTreeMap<u64, u64>);
+
+impl OrdersWanted {
+    /// One request more of `order`.
+    pub(super) fn add(&mut self, order: u64) {
+        *self.0.entry(order).or_default() += 1;
+    }
+
+    /// One request less of `order`.
+    ///
+    /// # Panics
+    ///
+    /// If there was none: the caller's books are wrong.
+    pub(super) fn remove(&mut self, order: u64) {
+        let requests = self.0.get_mut(&order).expect("a request that leaves was counted");
+        *requests -= 1;
+        if *requests == 0 {
+            self.0.remove(&order);
+        }
+    }
+
+    /// The largest order anybody wants; 0 if nobody wants anything.
+    pub(super) fn largest(&self) -> u64 {
+        self.0.last_key_value().map_or(0, |(order, _)| *order)
+    }
+
+    /// What larger requests lose, in qshares, when `order` is taken from a hole of size `hole`.
+    ///
+    /// An order-2 share in a hole of 5 leaves room for the same order-3 share as before and costs
+    /// nothing; in a hole of 3 it costs that share its place.
+    pub(super) fn damage(&self, hole: u64, order: u64) -> u64 {
+        let fit = |space: u64, larger: u64| space.checked_div(larger).unwrap_or(0);
+        self.0
+            .range(order + 1..=hole.max(order + 1))
+            .map(|(&larger, _)| larger * (fit(hole, larger) - fit(hole - order, larger)))
+            .sum()
+    }
+}

@@ -1,0 +1,84 @@
+//! Preemption and defragmentation: one mechanism with two triggers.
+//!
+//! A share is taken back only for a named beneficiary, on a machine where the room made suffices
+//! for one nshare of it, and only from somebody who stays strictly better off. So every preemption
+//! ends in a placed nshare of somebody who was behind, and a surplus nobody can use stays where it
+//! is. The room is promised to the beneficiary until it arrives.
+//!
+//! Design: "Interlude: Preemption", "Defragmentation"; decisions D1, D2, D4, D5;
+//! `core-study.md` section 3, rule R with holders of nothing first.
+
+mod plan;
+mod rank;
+mod right;
+
+use super::cap::maximum;
+use super::draft::Draft;
+use super::nodepool::{Holding, OrdersWanted};
+use super::schedule::PreemptionRule;
+use crate::model::Policy;
+use plan::best_plan;
+use rank::EvictionRank;
+
+/// Takes back what a job may not hold any more: its declared maximum fell below what it has.
+///
+/// The only preemption without a beneficiary. Work that cannot be preempted keeps what it has
+/// (decision D6).
+pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
+    for ix in 0..draft.snapshot.jobs.len() {
+        let job = draft.job(ix);
+        let Some(most) = maximum(job) else { continue };
+        let excess = draft.jobs[ix].held.saturating_sub(most);
+        if excess == 0 || !draft.snapshot.class_of(job).policy.is_preemptable() {
+            continue;
+        }
+        let held = job
+            .shares
+            .iter()
+            .enumerate()
+            .filter(|(_, share)| share.state == crate::model::ShareState::Held);
+        let mut ranked: Vec<(EvictionRank, Holding)> = held
+            .map(|(share, _)| Holding { job: ix, share })
+            .map(|victim| (rank::of(draft, victim), victim))
+            .collect();
+        ranked.sort_unstable();
+        for (_, victim) in ranked.into_iter().zip(0..excess).map(|(ranked, _)| ranked) {
+            draft.preempt(victim, PreemptionRule::NoLongerAllowed, None);
+        }
+    }
+}
+
+/// Makes room for whoever is below its count and could not be placed: better priorities first;
+/// among equals holders of nothing, then the least served.
+pub(super) fn make_room(draft: &mut Draft<'_>) {
+    for priority in draft.priorities() {
+        for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
+            while draft.shortfall(job) > 0 && make_room_for(draft, job) {}
+        }
+        let jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        // Whoever was promised room has more than before, and may now be the one to give: so until
+        // a round finds nothing. Every round but the last uses up shares or room, so it ends.
+        while make_room_for_least_served(draft, &jobs) {}
+    }
+}
+
+/// One round over `jobs`. Says whether room was made for anybody.
+fn make_room_for_least_served(draft: &mut Draft<'_>, jobs: &[usize]) -> bool {
+    let promises = draft.promises.len();
+    let serve = |draft: &mut Draft<'_>, job, _: &OrdersWanted| make_room_for(draft, job);
+    let has_nothing = |&job: &usize| draft.jobs[job].held + draft.jobs[job].promised == 0;
+    let empty_handed: Vec<usize> = jobs.iter().copied().filter(has_nothing).collect();
+    draft.serve_by_holdings(&empty_handed, |draft, job| draft.shortfall(job).min(1), serve);
+    draft.serve_by_holdings(jobs, Draft::shortfall, serve);
+    promises < draft.promises.len()
+}
+
+/// Makes room for one nshare of `job` on one machine and promises it. Says whether it could.
+fn make_room_for(draft: &mut Draft<'_>, job: usize) -> bool {
+    let Some(plan) = best_plan(draft, job) else { return false };
+    for victim in plan.victims {
+        draft.preempt(victim.holding, victim.rule, Some(job));
+    }
+    draft.promise(job, plan.machine, plan.order);
+    true
+}

@@ -1,0 +1,167 @@
+//! Chooses the machine on which to make room, and the shares that go.
+
+use std::cmp::Reverse;
+
+use super::rank::{self, EvictionRank};
+use super::right::Claim;
+use crate::engine::draft::Draft;
+use crate::engine::nodepool::Holding;
+use crate::engine::schedule::PreemptionRule;
+use crate::model::{MachineIx, Millis, Order, Policy, PoolIx, QShares};
+
+/// Room for one nshare of a beneficiary on one machine, and what it costs.
+pub(super) struct Plan {
+    pub machine: MachineIx,
+    /// The order of the share to come.
+    pub order: Order,
+    /// Least rank first; none of them superfluous.
+    pub victims: Vec<Victim>,
+}
+
+/// A share that goes.
+#[derive(Clone, Copy)]
+pub(super) struct Victim {
+    pub holding: Holding,
+    pub rule: PreemptionRule,
+    tier: Tier,
+    rank: EvictionRank,
+    order: QShares,
+    loss: Millis,
+}
+
+/// How willingly a share is taken, before its investment is looked at. The least goes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Tier {
+    /// In the contested pool squatters go before residents (decision D1).
+    is_resident: bool,
+    /// A job above its own count before one that only belongs to a user or class above theirs.
+    is_within_count: bool,
+    /// A job that stays above need before one that does not.
+    becomes_needy: bool,
+}
+
+/// What a plan costs; the least is best. The machine comes last so that no two plans ever tie.
+type Cost = (Option<Tier>, Millis, usize, QShares, MachineIx);
+
+/// The cheapest way to make room for one nshare of `job`, if there is any legal one: the best
+/// worst tier, then the least work lost, the fewest victims, the least room beyond what is needed.
+pub(super) fn best_plan(draft: &Draft<'_>, job: usize) -> Option<Plan> {
+    let work = draft.job(job);
+    let class = draft.snapshot.class_of(work);
+    let pools: &[PoolIx] = match class.policy {
+        Policy::FairShare { .. } => draft.pools.searched_from(class.pool),
+        Policy::FixedShare | Policy::Reserve => std::slice::from_ref(&class.pool),
+    };
+    let mut claim = Claim::new(draft, job);
+    let machines = pools.iter().flat_map(|&pool| draft.rooms.schedulable(pool));
+    let plans = machines.filter(|machine| work.may_use(*machine)).filter_map(|machine| {
+        claim.reset();
+        plan_on(draft, &mut claim, job, &class.policy, machine)
+    });
+    plans.min_by_key(|(cost, _)| *cost).map(|(_, plan)| plan)
+}
+
+fn plan_on(
+    draft: &Draft<'_>,
+    claim: &mut Claim<'_, '_>,
+    job: usize,
+    policy: &Policy,
+    machine: MachineIx,
+) -> Option<(Cost, Plan)> {
+    let order = match policy {
+        Policy::FairShare { .. } | Policy::FixedShare => draft.job(job).order,
+        Policy::Reserve => {
+            let whole = draft.rooms.order(machine).0;
+            draft.machines_within_reach(job).contains(&whole).then_some(())?;
+            u32::try_from(whole).ok().and_then(Order::new)?
+        }
+    };
+    let needed = order.qshares();
+    if draft.rooms.order(machine) < needed {
+        return None;
+    }
+    let missing = draft.rooms.lacking(machine, needed);
+    let victims = choose_victims(draft, claim, machine, missing)?;
+    let freed: QShares = victims.iter().map(|victim| victim.order).sum();
+    let worst = victims.iter().map(|victim| victim.tier).max();
+    let loss = victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
+    let overshoot = freed.saturating_sub(missing);
+    Some(((worst, loss, victims.len(), overshoot, machine), Plan { machine, order, victims }))
+}
+
+/// The shares on `machine` that free `missing` qshares, least rank first, superfluous ones spared.
+fn choose_victims(
+    draft: &Draft<'_>,
+    claim: &mut Claim<'_, '_>,
+    machine: MachineIx,
+    missing: QShares,
+) -> Option<Vec<Victim>> {
+    if missing == QShares(0) {
+        return Some(Vec::new());
+    }
+    let mut candidates: Vec<Victim> = draft
+        .rooms
+        .holdings(machine)
+        .filter_map(|holding| candidate(draft, claim, holding))
+        .collect();
+    candidates.sort_unstable_by_key(|victim| (victim.tier, victim.rank));
+    take_in_turn(claim, &candidates, missing).or_else(|| {
+        // One large share may do where the small ones before it use the claim up; and whoever may
+        // give only as part of a surplus must give while there is one.
+        claim.reset();
+        candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.tier)));
+        take_in_turn(claim, &candidates, missing)
+    })
+}
+
+/// Takes candidates one after the other until `missing` is free. What is taken counts against its
+/// owner when the next is tested.
+fn take_in_turn(
+    claim: &mut Claim<'_, '_>,
+    candidates: &[Victim],
+    missing: QShares,
+) -> Option<Vec<Victim>> {
+    let mut victims = Vec::new();
+    let mut freed = QShares(0);
+    for candidate in candidates {
+        if missing <= freed {
+            break;
+        }
+        if let Some(rule) = claim.rule(candidate.holding.job, candidate.order.0) {
+            claim.take(candidate.holding.job, candidate.order.0);
+            freed += candidate.order;
+            victims.push(Victim { rule, ..*candidate });
+        }
+    }
+    (missing <= freed).then(|| spare_superfluous(victims, freed, missing))
+}
+
+fn candidate(draft: &Draft<'_>, claim: &Claim<'_, '_>, holding: Holding) -> Option<Victim> {
+    let share = draft.share(holding);
+    let order = share.order.qshares();
+    let rule = claim.rule(holding.job, order.0)?;
+    let pool = draft.snapshot.class_of(draft.job(holding.job)).pool;
+    let tier = Tier {
+        is_resident: pool == draft.rooms.pool(share.machine),
+        is_within_count: !claim.is_above_count(holding.job),
+        becomes_needy: claim.becomes_needy(holding.job),
+    };
+    let loss = share.facts.investment.saturating_add(share.facts.initialization);
+    Some(Victim { holding, rule, tier, rank: rank::of(draft, holding), order, loss })
+}
+
+/// Gives back, the dearest first, whoever is not needed after all: a later victim may have made
+/// enough room alone.
+fn spare_superfluous(victims: Vec<Victim>, mut freed: QShares, missing: QShares) -> Vec<Victim> {
+    let mut kept: Vec<Victim> = Vec::with_capacity(victims.len());
+    for victim in victims.into_iter().rev() {
+        let without = freed - victim.order;
+        if missing <= without {
+            freed = without;
+        } else {
+            kept.push(victim);
+        }
+    }
+    kept.reverse();
+    kept
+}

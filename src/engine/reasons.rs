@@ -1,0 +1,139 @@
+//! Why each job has less than it wants: the report, from a finished draft.
+//!
+//! Reasons are looked for in the order in which they would have to be cured: what can never start,
+//! what no machine is up for, what an allotment forbids, what is only waiting for exits, what its
+//! own cap holds back, what belongs to others, and what is in pieces.
+
+use super::draft::{CountRefusal, Draft, JobDraft};
+use super::entities::Amounts;
+use super::how_much::orders_that_suit;
+use super::report::{Account, CapBound, JobReport, Reason, Report, UserAccount};
+use super::snapshot::{Job, Machine};
+use crate::model::{MachineIx, NShares, Policy, PoolIx, QShares, count};
+
+/// The report of a finished cycle.
+pub(super) fn report(draft: &Draft<'_>) -> Report {
+    let mut classes = vec![Account::default(); draft.snapshot.topology.classes.len()];
+    let mut groups = vec![Account::default(); draft.entities.groups().len()];
+    let promised = promised_amounts(draft);
+    for (ix, job) in draft.snapshot.jobs.iter().enumerate() {
+        let (group, class) = (draft.entities.group_of(ix), draft.entities.class_of(ix));
+        for account in [&mut groups[group], &mut classes[class.0]] {
+            account.wanted += draft.jobs[ix].demand.cap.nshares.of_order(job.order);
+            account.deserved += QShares(draft.jobs[ix].pure_fair_share);
+            account.given += QShares(draft.given.jobs[ix]);
+            account.held += QShares(draft.held.jobs[ix] - promised.jobs[ix]);
+        }
+    }
+    let groups = draft.entities.groups().iter().zip(groups);
+    Report {
+        jobs: (0..draft.snapshot.jobs.len()).map(|job| job_report(draft, job)).collect(),
+        classes,
+        users: groups
+            .map(|(&(class, user), account)| UserAccount { class, user, account })
+            .collect(),
+    }
+}
+
+/// What is promised to each entity.
+fn promised_amounts(draft: &Draft<'_>) -> Amounts {
+    let mut amounts = draft.entities.no_amounts();
+    for promise in &draft.promises {
+        let job = draft.place_of(promise.job).expect("only work that exists is promised room");
+        draft.entities.add(&mut amounts, job, promise.order.qshares().0);
+    }
+    amounts
+}
+
+fn job_report(draft: &Draft<'_>, ix: usize) -> JobReport {
+    let job = draft.job(ix);
+    let JobDraft { demand, given, held, promised, pure_fair_share, .. } = draft.jobs[ix];
+    JobReport {
+        job: job.id,
+        wanted: demand.wanted,
+        cap: demand.cap,
+        pure_fair_share: QShares(pure_fair_share),
+        given: NShares(given),
+        held: NShares(held),
+        promised: NShares(promised),
+        is_needy: draft.is_needy(ix),
+        reason: (held < demand.wanted.0).then(|| reason(draft, ix)),
+    }
+}
+
+fn reason(draft: &Draft<'_>, ix: usize) -> Reason {
+    let job = draft.job(ix);
+    let JobDraft { demand, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
+    let cap = demand.cap;
+    if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
+        return Reason::Capped { bound: cap.bound, cap: cap.nshares };
+    }
+    if let Some(reason) = no_machine(draft, job) {
+        return reason;
+    }
+    if promised > 0 {
+        return Reason::WaitingForExits { promised: NShares(promised) };
+    }
+    if cap.nshares.0 <= held {
+        return Reason::Capped { bound: cap.bound, cap: cap.nshares };
+    }
+    match refusal {
+        Some(CountRefusal::OverAllotment { allotment, held, asks }) => {
+            return Reason::OverAllotment { allotment, held, asks };
+        }
+        Some(CountRefusal::NothingLeft { left }) if given <= held => {
+            return Reason::NothingLeft { left, asks: job.order };
+        }
+        Some(CountRefusal::NothingLeft { .. }) | None => {}
+    }
+    if given <= held {
+        let deserved = QShares(pure_fair_share);
+        return Reason::FairShareUsed { given: NShares(given), cap: cap.nshares, deserved };
+    }
+    let rooms = || machines_for(draft, job).filter(|(_, machine)| machine.state.is_schedulable());
+    let usable = || rooms().map(|(ix, _)| draft.rooms.usable(ix));
+    Reason::Fragmented {
+        given: NShares(given),
+        free: usable().sum(),
+        largest_hole: usable().max().unwrap_or_default(),
+        asks: job.order,
+    }
+}
+
+/// Why no machine could hold one process of `job`, if none could.
+fn no_machine(draft: &Draft<'_>, job: &Job) -> Option<Reason> {
+    let suits = |machine: &Machine| match draft.snapshot.class_of(job).policy {
+        Policy::FairShare { .. } | Policy::FixedShare => job.order.qshares() <= machine.order,
+        Policy::Reserve => orders_that_suit(draft.snapshot, job).contains(&machine.order.0),
+    };
+    // Of a machine that has not reported yet nobody knows the size.
+    let may_suit = |machine: &Machine| machine.state.is_awaited || suits(machine);
+    let suitable = || machines_for(draft, job).filter(|(_, machine)| may_suit(machine));
+    if suitable().any(|(_, machine)| machine.state.is_schedulable()) {
+        return None;
+    }
+    let asks = job.order;
+    match count(suitable()) {
+        0 => {
+            let largest = machines_for(draft, job).map(|(_, machine)| machine.order).max();
+            Some(Reason::Impossible { asks, largest: largest.unwrap_or_default() })
+        }
+        suitable => Some(Reason::NoMachineUp { asks, suitable }),
+    }
+}
+
+/// The machines that `job` may use, up or not, whatever is on them.
+fn machines_for<'d>(
+    draft: &'d Draft<'_>,
+    job: &'d Job,
+) -> impl Iterator<Item = (MachineIx, &'d Machine)> {
+    let class = draft.snapshot.class_of(job);
+    let may_spill = class.policy.is_preemptable();
+    let is_legal = move |pool: PoolIx| {
+        if may_spill { draft.pools.is_within(pool, class.pool) } else { pool == class.pool }
+    };
+    draft
+        .snapshot
+        .machines_with_ix()
+        .filter(move |(ix, machine)| is_legal(machine.pool) && job.may_use(*ix))
+}

@@ -1,0 +1,256 @@
+//! What one cycle saw, did, and could not do: the reasons, as data.
+
+use std::fmt;
+
+use crate::model::{JobId, NShares, Order, QShares};
+
+/// The arithmetic of one cycle, for people who ask why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// One line a job, in the snapshot's order.
+    pub jobs: Vec<JobReport>,
+    /// One line a class, in the topology's order.
+    pub classes: Vec<Account>,
+    /// One line for each user in each class of fair-share work, by class and user.
+    pub users: Vec<UserAccount>,
+}
+
+/// What a class or user wanted, deserves, was counted and holds; amounts in qshares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// The sum of its jobs' caps.
+    pub wanted: QShares,
+    /// Its pure fair share: what it would have if everybody could use their part.
+    pub deserved: QShares,
+    /// What How Much counted for it.
+    pub given: QShares,
+    /// What it holds after this cycle, without what is leaving.
+    pub held: QShares,
+}
+
+/// A user's account within one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserAccount {
+    /// The class.
+    pub class: crate::model::ClassIx,
+    /// The user.
+    pub user: crate::model::UserIx,
+    /// The amounts.
+    pub account: Account,
+}
+
+/// What a job wanted and got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobReport {
+    /// Which job.
+    pub job: JobId,
+    /// What it could use without any rule that slows its growth: its work left, up to its maximum.
+    pub wanted: NShares,
+    /// The most it could use now.
+    pub cap: Cap,
+    /// What it deserves before bonus shares. Zero for work that is not fair-share.
+    pub pure_fair_share: QShares,
+    /// What How Much counted for it.
+    pub given: NShares,
+    /// What it holds after this cycle, without what is leaving.
+    pub held: NShares,
+    /// Room promised to it, still occupied by shares that are leaving.
+    pub promised: NShares,
+    /// Whether it is below both its pure fair share and the fragmentation threshold.
+    pub is_needy: bool,
+    /// Why it has less than it wants; `None` if it does not.
+    pub reason: Option<Reason>,
+}
+
+/// A job's cap and the bound that set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// The most nshares the job could use now, were resources unbounded.
+    pub nshares: NShares,
+    /// Which rule made it so.
+    pub bound: CapBound,
+}
+
+/// The rule that holds a job's cap where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CapBound {
+    /// Its work left does not need more.
+    WorkLeft,
+    /// Its declared maximum.
+    Maximum,
+    /// It may not grow any more.
+    Frozen,
+    /// No process of it has initialized yet.
+    Initialization,
+    /// It may at most double in one cycle.
+    Doubling,
+    /// New processes would come too late to help.
+    Prediction,
+    /// It is ending and gets nothing more.
+    Completing,
+    /// It had its one process, which is gone.
+    Spent,
+}
+
+/// Why a job has less than it wants, with the numbers that decided. A closed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No machine it may use could ever hold one process of it.
+    Impossible {
+        /// What one process needs.
+        asks: Order,
+        /// The largest machine there is for it, up or not.
+        largest: QShares,
+    },
+    /// Machines large enough exist, but none of them is up.
+    NoMachineUp {
+        /// What one process needs.
+        asks: Order,
+        /// How many machines would do.
+        suitable: u64,
+    },
+    /// Its user would exceed the allotment of non-preemptable memory.
+    OverAllotment {
+        /// What the user may hold.
+        allotment: QShares,
+        /// What the user holds or was granted before this job.
+        held: QShares,
+        /// What this job asks for.
+        asks: QShares,
+    },
+    /// A rule that paces growth holds it.
+    Capped {
+        /// The rule.
+        bound: CapBound,
+        /// What it allows.
+        cap: NShares,
+    },
+    /// It has all that is counted for it; the rest of what it could use belongs to others.
+    FairShareUsed {
+        /// What was counted for it.
+        given: NShares,
+        /// What it could use.
+        cap: NShares,
+        /// What it deserves before bonus shares.
+        deserved: QShares,
+    },
+    /// Work of better priority, or work that cannot be preempted, leaves nothing for it.
+    NothingLeft {
+        /// What is left for its priority.
+        left: QShares,
+        /// What one process needs.
+        asks: Order,
+    },
+    /// Room was made for it and is still occupied by shares that are leaving.
+    WaitingForExits {
+        /// For so many processes of it.
+        promised: NShares,
+    },
+    /// It is counted for more than it has, but no machine has enough room in one piece, and
+    /// clearing one would leave somebody worse off than it is.
+    Fragmented {
+        /// What is counted for it.
+        given: NShares,
+        /// Free memory on machines it may use.
+        free: QShares,
+        /// The largest piece of it.
+        largest_hole: QShares,
+        /// What one process needs.
+        asks: Order,
+    },
+}
+
+impl Reason {
+    /// A stable name, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reason::Impossible { .. } => "impossible",
+            Reason::NoMachineUp { .. } => "no_machine_up",
+            Reason::OverAllotment { .. } => "over_allotment",
+            Reason::Capped { bound, .. } => bound.code(),
+            Reason::FairShareUsed { .. } => "fair_share_used",
+            Reason::NothingLeft { .. } => "nothing_left",
+            Reason::WaitingForExits { .. } => "waiting_for_exits",
+            Reason::Fragmented { .. } => "fragmented",
+        }
+    }
+}
+
+impl CapBound {
+    /// A stable name, for programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            CapBound::WorkLeft => "work_left",
+            CapBound::Maximum => "maximum",
+            CapBound::Frozen => "frozen",
+            CapBound::Initialization => "initialization_cap",
+            CapBound::Doubling => "doubling",
+            CapBound::Prediction => "prediction",
+            CapBound::Completing => "completing",
+            CapBound::Spent => "spent",
+        }
+    }
+}
+
+impl fmt::Display for CapBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CapBound::WorkLeft => "its work left needs no more",
+            CapBound::Maximum => "its declared maximum",
+            CapBound::Frozen => "its growth was stopped",
+            CapBound::Initialization => "no process of it has initialized yet",
+            CapBound::Doubling => "it may at most double in one cycle",
+            CapBound::Prediction => "more processes would come too late to help",
+            CapBound::Completing => "it is ending",
+            CapBound::Spent => "its process ended and is not started again",
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    /// One sentence, in qshares and processes; the outer layers add memory where they know the
+    /// quantum.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Impossible { asks, largest } => {
+                write!(
+                    f,
+                    "impossible: one process needs {asks} qshares, the largest machine it may use has {largest}"
+                )
+            }
+            Reason::NoMachineUp { asks, suitable } => {
+                write!(f, "no machine with {asks} qshares is up; {suitable} would do")
+            }
+            Reason::OverAllotment { allotment, held, asks } => {
+                write!(
+                    f,
+                    "over allotment: its user holds {held} of {allotment} qshares and it asks for {asks} more"
+                )
+            }
+            Reason::Capped { bound, cap } => write!(f, "held at {cap}: {bound}"),
+            Reason::FairShareUsed { given, cap, deserved } => {
+                write!(
+                    f,
+                    "fair share used: counted {given} of the {cap} it could use; it deserves {deserved} qshares"
+                )
+            }
+            Reason::NothingLeft { left, asks } => {
+                write!(
+                    f,
+                    "nothing left: better priorities and fixed work leave {left} qshares, one process needs {asks}"
+                )
+            }
+            Reason::WaitingForExits { promised } => {
+                write!(
+                    f,
+                    "room for {promised} more was made; it starts when the shares that leave are confirmed gone"
+                )
+            }
+            Reason::Fragmented { given, free, largest_hole, asks } => write!(
+                f,
+                "fragmented: counted {given}, {free} qshares are free but at most {largest_hole} in one piece; one \
+                 process needs {asks}, and clearing a machine would leave somebody worse off"
+            ),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What one cycle decided.
+
+use super::report::Report;
+use super::snapshot::Promise;
+use crate::model::{JobId, MachineIx, Millis, Order, ShareId};
+
+/// The outcome of one cycle: what begins, what ends, what is promised, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// Shares to create, in the order in which they get their numbers.
+    pub expansions: Vec<Expansion>,
+    /// Shares to take back.
+    pub preemptions: Vec<Preemption>,
+    /// Room that stays earmarked; replaces the snapshot's promises.
+    pub promises: Vec<Promise>,
+    /// What was seen, done, and could not be done.
+    pub report: Report,
+}
+
+/// A new share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expansion {
+    /// Whose it is.
+    pub job: JobId,
+    /// Where it is.
+    pub machine: MachineIx,
+    /// Its size: the job's order, or for a reservation the order of the whole machine.
+    pub order: Order,
+}
+
+/// A share taken back, with the receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preemption {
+    /// Which share.
+    pub share: ShareId,
+    /// Whose it was.
+    pub job: JobId,
+    /// Where it is until its exit is confirmed.
+    pub machine: MachineIx,
+    /// For whom; nobody, where its job may not hold it any more.
+    pub beneficiary: Option<JobId>,
+    /// Under which rule.
+    pub rule: PreemptionRule,
+    /// Work lost with it: what was invested, and the time it took to initialize.
+    pub loss: Millis,
+}
+
+/// Why a share may be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PreemptionRule {
+    /// Its job may no longer hold it: its maximum fell, its node left its pool, or the machine may
+    /// not run it any more.
+    NoLongerAllowed,
+    /// Work of a better priority needs the room.
+    Priority,
+    /// Its job, user or class holds more than was counted for it, and somebody strictly worse off
+    /// needs the room.
+    FairShare,
+    /// A needy job takes from somebody who is strictly better off even afterwards.
+    Defragmentation,
+}
+
+impl PreemptionRule {
+    /// A stable name, for programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            PreemptionRule::NoLongerAllowed => "no_longer_allowed",
+            PreemptionRule::Priority => "priority",
+            PreemptionRule::FairShare => "fair_share",
+            PreemptionRule::Defragmentation => "defragmentation",
+        }
+    }
+}

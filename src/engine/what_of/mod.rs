@@ -1,0 +1,103 @@
+//! What Of: finds machines for what How Much counted.
+//!
+//! Promised room first, then needy jobs, then everybody below their count, the least served first.
+//! [`fill`] comes last in the cycle: whatever hole is left then goes to whoever can use it.
+//!
+//! Design: "What Of"; architecture section 6: best fit by free order, whole machines last, a
+//! fixed-share service spreads over machines before it stacks.
+
+mod placement;
+
+use super::draft::Draft;
+use super::nodepool::OrdersWanted;
+use super::snapshot::Promise;
+use crate::model::{Policy, QShares};
+use placement::find_room;
+
+/// Places, without taking anything back, what was counted.
+pub(super) fn what_of(draft: &mut Draft<'_>) {
+    redeem_promises(draft);
+    for priority in draft.priorities() {
+        place_fixed(draft, priority);
+        let jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        let needy: Vec<usize> = jobs.iter().copied().filter(|&job| draft.is_needy(job)).collect();
+        draft.serve_by_holdings(&needy, Draft::shortfall_while_needy, place_one);
+        draft.serve_by_holdings(&jobs, Draft::shortfall, place_one);
+    }
+}
+
+/// Gives every hole that is left to the least served job below its cap, counts ignored: no usable
+/// memory stays idle. What is given beyond a count is the first to go when somebody deserves it.
+pub(super) fn fill(draft: &mut Draft<'_>) {
+    for priority in draft.priorities() {
+        let jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        draft.serve_by_holdings(&jobs, Draft::below_cap, place_one);
+    }
+}
+
+fn place_one(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> bool {
+    let Some((machine, order)) = find_room(draft, job, wanted) else { return false };
+    draft.expand(job, machine, order);
+    true
+}
+
+/// Places work that cannot be preempted, oldest first. The order of such requests is that of their
+/// arrival: none has a claim against another.
+fn place_fixed(draft: &mut Draft<'_>, priority: u32) {
+    let nobody_else = OrdersWanted::default();
+    for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
+        while draft.shortfall(job) > 0 && place_one(draft, job, &nobody_else) {}
+    }
+}
+
+/// Turns promises into shares: where the promised room is free now, or where other room is. Those
+/// that must wait are kept; those whose job is gone, at its cap, or may not use the machine any
+/// more are dropped.
+fn redeem_promises(draft: &mut Draft<'_>) {
+    let mut open = Vec::new();
+    for &promise in &draft.snapshot.promises {
+        if let Some(job) = beneficiary(draft, promise) {
+            draft.promise(job, promise.machine, promise.order);
+            open.push((job, promise));
+        }
+    }
+    // First those whose room is there, so that nobody is sent elsewhere from a room that is free.
+    open.retain(|&(job, promise)| {
+        draft.withdraw(job, promise);
+        let is_free = promise.order.qshares() <= draft.rooms.usable(promise.machine);
+        if is_free {
+            draft.expand(job, promise.machine, promise.order);
+        } else {
+            draft.promise(job, promise.machine, promise.order);
+        }
+        !is_free
+    });
+    let nobody_else = OrdersWanted::default();
+    for (job, promise) in open {
+        if let Some((machine, order)) = find_room(draft, job, &nobody_else) {
+            draft.withdraw(job, promise);
+            draft.expand(job, machine, order);
+        }
+    }
+}
+
+/// The job that a promise is still good for.
+fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
+    let job = draft.place_of(promise.job)?;
+    let work = draft.job(job);
+    let is_wanted = match draft.snapshot.class_of(work).policy {
+        Policy::FairShare { .. } => draft.below_cap(job) > 0,
+        Policy::FixedShare => draft.shortfall(job) > 0,
+        // It takes machines whole, and this one may have another size now.
+        Policy::Reserve => {
+            let whole = draft.rooms.order(promise.machine);
+            draft.shortfall(job) > 0
+                && promise.order.qshares() == whole
+                && draft.machines_within_reach(job).contains(&whole.0)
+        }
+    };
+    let is_legal = draft.rooms.is_schedulable(promise.machine) && work.may_use(promise.machine);
+    // The machine may have shrunk since, or have been given other work by its owner.
+    let still_fits = draft.rooms.lacking(promise.machine, promise.order.qshares()) == QShares(0);
+    (is_wanted && is_legal && still_fits).then_some(job)
+}

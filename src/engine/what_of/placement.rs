@@ -1,0 +1,77 @@
+//! Picks the machine for one share.
+
+use std::collections::BTreeSet;
+
+use crate::engine::draft::Draft;
+use crate::engine::nodepool::OrdersWanted;
+use crate::engine::snapshot::Job;
+use crate::model::{MachineIx, Order, Policy, PoolIx};
+
+/// A machine with room for one nshare of `job` now, and the order the share will have.
+///
+/// Fair-share work goes to its class's pool and, where that has no room, to the pools in it, by
+/// search order. Other work goes to its own pool only: it can never be a squatter.
+pub(super) fn find_room(
+    draft: &Draft<'_>,
+    job: usize,
+    wanted: &OrdersWanted,
+) -> Option<(MachineIx, Order)> {
+    let work = draft.job(job);
+    let class = draft.snapshot.class_of(work);
+    match class.policy {
+        Policy::FairShare { .. } => {
+            let mut pools = draft.pools.searched_from(class.pool).iter();
+            let machine =
+                pools.find_map(|&pool| best_fit(draft, work, pool, wanted, &BTreeSet::new()))?;
+            Some((machine, work.order))
+        }
+        Policy::FixedShare => {
+            let nowhere = BTreeSet::new();
+            let taken = draft.services.get(&work.service).unwrap_or(&nowhere);
+            let machine = best_fit(draft, work, class.pool, wanted, taken)
+                .or_else(|| best_fit(draft, work, class.pool, wanted, &nowhere))?;
+            Some((machine, work.order))
+        }
+        Policy::Reserve => empty_machine(draft, job, class.pool),
+    }
+}
+
+/// The machine whose room, used for this, costs larger requests least; then the one with the least
+/// room; then rather one in use than a whole one; then by name.
+fn best_fit(
+    draft: &Draft<'_>,
+    work: &Job,
+    pool: PoolIx,
+    wanted: &OrdersWanted,
+    avoid: &BTreeSet<MachineIx>,
+) -> Option<MachineIx> {
+    let order = work.order.qshares().0;
+    let may_take = |machine: &MachineIx| work.may_use(*machine) && !avoid.contains(machine);
+    draft
+        .rooms
+        .with_room(pool, work.order)
+        .filter_map(|((room, is_whole), machines)| {
+            let machine = machines.iter().copied().find(may_take)?;
+            Some((wanted.damage(room, order), room, is_whole, machine))
+        })
+        .min()
+        .map(|(_, _, _, machine)| machine)
+}
+
+/// The smallest empty machine of a size that suits a reservation.
+fn empty_machine(draft: &Draft<'_>, job: usize, pool: PoolIx) -> Option<(MachineIx, Order)> {
+    let work = draft.job(job);
+    let orders = draft.machines_within_reach(job);
+    let suits = |machine: &MachineIx| {
+        let order = draft.rooms.order(*machine).0;
+        orders.contains(&order) && work.may_use(*machine) && draft.rooms.is_empty(*machine)
+    };
+    let machine = draft
+        .rooms
+        .with_room(pool, work.order)
+        .filter_map(|((room, _), machines)| Some((room, machines.iter().copied().find(suits)?)))
+        .min()
+        .map(|(_, machine)| machine)?;
+    let order = u32::try_from(draft.rooms.order(machine).0).ok().and_then(Order::new)?;
+    Some((machine, order))
+}
