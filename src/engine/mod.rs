@@ -4,6 +4,7 @@
 //! touches storage or fails; whatever it could not do is a line in the schedule's report.
 #![doc = include_str!("README.md")]
 
+pub mod audit;
 mod cap;
 mod draft;
 mod entities;
@@ -17,6 +18,7 @@ mod serve;
 mod snapshot;
 mod what_of;
 
+pub use audit::audit;
 pub use report::{Account, Cap, CapBound, JobReport, Reason, Report, UserAccount};
 pub use schedule::{Expansion, Preemption, PreemptionRule, Schedule};
 pub use snapshot::{Job, Machine, Promise, Share, Snapshot};

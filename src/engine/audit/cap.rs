@@ -1,0 +1,67 @@
+//! The most a job could use now, reckoned a second time.
+//!
+//! Design: "How Much" and D9. Work left is rounded up, prediction only lowers, doubling starts from
+//! the shares held.
+
+use std::num::NonZeroU64;
+
+use crate::engine::Job;
+use crate::model::{CapRules, Millis, ProcessLimit, WorkKind, ceil_div, floor_div};
+
+/// The cap of `job`, in nshares, under its class's `rules`.
+///
+/// A cap below what the job holds means the same as one equal to it: it gets nothing more.
+pub(super) fn cap_of(job: &Job, rules: &CapRules, publication_period: Millis) -> u64 {
+    let held = job.nshares_held().0;
+    if job.facts.is_completing || job.is_spent {
+        return held;
+    }
+    if job.kind != WorkKind::Job {
+        return 1;
+    }
+    let usable = ceil_div(job.facts.remaining, threads_of(job)).max(held);
+    let base = match job.facts.limit {
+        ProcessLimit::Unlimited => usable,
+        ProcessLimit::AtMost(most) => usable.min(most),
+        ProcessLimit::Frozen => held,
+    };
+    let time_per_item = job.facts.time_per_item.and_then(NonZeroU64::new);
+    let Some(time_per_item) = time_per_item.filter(|_| job.facts.is_running) else {
+        let is_limited = rules.initialization_cap > 0;
+        return if is_limited { base.min(rules.initialization_cap) } else { base };
+    };
+    if rules.expand_by_doubling && held == 0 {
+        return base.min(rules.initialization_cap.max(1));
+    }
+    let potential = if rules.prediction {
+        let ahead = publication_period.saturating_add(rules.prediction_fudge);
+        base.min(projected(job, ahead, time_per_item).max(held))
+    } else {
+        base
+    };
+    if rules.expand_by_doubling { potential.min(held.saturating_mul(2)) } else { potential }
+}
+
+/// How many processes the work could use that will still be left when a process started now is
+/// ready: after the mean initialization of those it has, and `ahead` more. None left gives 0.
+fn projected(job: &Job, ahead: Millis, time_per_item: NonZeroU64) -> u64 {
+    let initializations: Vec<Millis> = job
+        .held()
+        .filter(|share| share.facts.is_initialized)
+        .map(|share| share.facts.initialization)
+        .collect();
+    let samples: u64 = initializations.iter().map(|_| 1).sum();
+    let total = initializations.iter().fold(0_u64, |sum, &time| sum.saturating_add(time));
+    let mean = NonZeroU64::new(samples).map_or(0, |samples| floor_div(total, samples));
+    let busy = job.nshares_held().0.saturating_mul(job.threads).saturating_mul(mean + ahead);
+    // Rounded to the nearest item, halves up: twice the quotient's numerator, plus one divisor.
+    let done = floor_div(
+        busy.saturating_mul(2).saturating_add(time_per_item.get()),
+        time_per_item.saturating_mul(NonZeroU64::MIN.saturating_add(1)),
+    );
+    ceil_div(job.facts.remaining.saturating_sub(done), threads_of(job))
+}
+
+fn threads_of(job: &Job) -> NonZeroU64 {
+    NonZeroU64::new(job.threads).unwrap_or(NonZeroU64::MIN)
+}

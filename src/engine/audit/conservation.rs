@@ -1,0 +1,60 @@
+//! Nothing stays free that somebody could use (I15).
+//!
+//! Room that is promised, or will be needed for a promise once the leaving have left, is not free.
+
+use super::finding::{Finding, Rule};
+use super::ledger::{JobLine, Ledger};
+use crate::model::MachineIx;
+
+/// No fair-share job below its cap fits anywhere: counts do not matter for what nobody else can
+/// use. A job that lost shares in this cycle is no exception.
+pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let holes = holes(ledger);
+    let fair = ledger.jobs.iter().filter(|line| line.is_fair_share() && !line.has_ended());
+    for line in fair.filter(|line| line.holds() + line.promised < line.cap) {
+        if let Some(ix) = hole_for(ledger, &holes, line) {
+            let (id, order, name) = (line.job.id, line.job.order, ledger.name(ix));
+            let detail = format!("job {id} of order {order} would fit on {name}");
+            findings.push(Rule::IdleRoom.finding(detail));
+        }
+    }
+}
+
+/// No other work waits beside a hole it fits in, if it is counted: where it is not, its user's
+/// allotment or its priority is the reason. For users with an allotment a reservation's machine is
+/// looked at only if it has the very size asked for: a larger one may be more than is left to them.
+pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let holes = holes(ledger);
+    let fixed = ledger.jobs.iter().filter(|line| !line.is_fair_share() && !line.has_ended());
+    for line in fixed.filter(|line| line.holds() + line.promised < line.report.given.0) {
+        let user = &ledger.snapshot.users[line.job.user.0];
+        let is_limited = ledger.snapshot.topology.allotment_of(user).is_some();
+        let asked = line.job.order.qshares().0;
+        let is_allowed = |ix| !is_limited || ledger.size_on(line, ix) == Some(asked);
+        let holes: Vec<_> = holes.iter().copied().filter(|(ix, _)| is_allowed(*ix)).collect();
+        if let Some(ix) = hole_for(ledger, &holes, line) {
+            let (id, order, name) = (line.job.id, line.job.order, ledger.name(ix));
+            let detail = format!("job {id} of order {order} is counted and would fit on {name}");
+            findings.push(Rule::UnplacedRequest.finding(detail));
+        }
+    }
+}
+
+/// Machines with room, and how much: few, in a cluster that has anything to do.
+fn holes(ledger: &Ledger<'_>) -> Vec<(MachineIx, i128)> {
+    let machines = ledger.machines_with_ix().map(|(ix, machine)| (ix, machine.usable()));
+    machines.filter(|(_, room)| *room > 0).collect()
+}
+
+/// Which of `holes` has room for one more nshare of `line`'s job.
+fn hole_for(
+    ledger: &Ledger<'_>,
+    holes: &[(MachineIx, i128)],
+    line: &JobLine<'_>,
+) -> Option<MachineIx> {
+    let smallest = i128::from(line.job.order.get());
+    let fits = holes.iter().filter(|(_, room)| *room >= smallest).find(|(ix, room)| {
+        ledger.would_take(line, *ix).is_some_and(|size| *room >= i128::from(size))
+    });
+    fits.map(|(ix, _)| *ix)
+}

@@ -1,0 +1,150 @@
+//! What How Much counted: within what there is, within what jobs can use, and evenly.
+//!
+//! Counts are the one thing that is taken from the report, since nothing else shows them.
+
+use std::collections::BTreeMap;
+
+use super::finding::{Finding, Rule};
+use super::ledger::{Entity, JobLine, Ledger};
+use crate::model::PoolIx;
+
+/// Peers that share between them, and the jobs of each.
+type Peers = BTreeMap<Entity, Vec<usize>>;
+
+/// All that is counted for the work of one tree of pools fits in its schedulable machines, and in
+/// what the work holds elsewhere: on machines out of scheduling, outside its tree, or on machines
+/// that shrank below their use.
+pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let topology = &ledger.snapshot.topology;
+    let mut trees: BTreeMap<PoolIx, (u64, u64)> = BTreeMap::new();
+    for (ix, machine) in ledger.snapshot.machines_with_ix() {
+        let (capacity, _) = trees.entry(topology.top_of(machine.pool)).or_default();
+        if machine.state.is_schedulable() {
+            let recount = &ledger.machines[ix.0];
+            let in_use = recount.staying + recount.leaving - recount.expanded;
+            *capacity += recount.order.max(in_use).saturating_sub(machine.limbo.0);
+        }
+    }
+    for line in &ledger.jobs {
+        let tree = topology.top_of(line.class.pool);
+        let (capacity, counted) = trees.entry(tree).or_default();
+        *counted += line.given();
+        for share in line.job.held() {
+            let machine = ledger.snapshot.machine(share.machine);
+            if !machine.state.is_schedulable() || topology.top_of(machine.pool) != tree {
+                *capacity += share.order.qshares().0;
+            }
+        }
+    }
+    for (tree, (capacity, counted)) in trees {
+        if counted > capacity {
+            let name = &topology.pools[tree.0].name;
+            let detail = format!("{counted} qshares of the {capacity} in {name}");
+            findings.push(Rule::OverCounted.finding(detail));
+        }
+    }
+}
+
+/// Nothing is counted for a job that it cannot use; what it holds it can.
+pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for line in &ledger.jobs {
+        let most = line.cap.max(line.held);
+        if line.report.given.0 > most {
+            let (id, given) = (line.job.id, line.report.given);
+            let detail = format!("{given} for job {id}, which can use {most}");
+            findings.push(Rule::CountAboveCap.finding(detail));
+        }
+    }
+}
+
+/// Nobody with unmet demand is counted more than one nshare less, by weight, than a peer whose room
+/// it could use (I13), at class, user and job level.
+///
+/// The smallest unmet job of an entity speaks for it. What a peer has counts only as far as that
+/// job could have it: nshares of its order or larger, of jobs whose every pool it may use too, on
+/// machines in scheduling. Jobs with machine lists neither speak nor count, nor do those that have
+/// ended and keep what they have. The phases raise the least served first, so none of what counts
+/// was handed out while the peer was ahead.
+pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for peers in peers(ledger) {
+        let usable: BTreeMap<Entity, u64> = peers
+            .iter()
+            .map(|(&peer, jobs)| (peer, jobs.iter().map(|&job| countable(ledger, job)).sum()))
+            .collect();
+        for (&behind, jobs) in &peers {
+            let unmet = jobs.iter().map(|&job| &ledger.jobs[job]).filter(|line| is_unmet(line));
+            let Some(speaker) = unmet.min_by_key(|line| line.job.order) else { continue };
+            let orders = jobs.iter().map(|&job| ledger.jobs[job].job.order.qshares().0);
+            let given = ledger.standing(behind).given;
+            let reach = (behind, given + orders.max().unwrap_or(0));
+            for (&ahead, theirs) in peers.iter().filter(|(peer, _)| **peer != behind) {
+                // Most are not ahead, whatever part of theirs would count.
+                if ledger.by_weight((ahead, usable[&ahead]), reach).is_gt() {
+                    compare(ledger, speaker, reach, (ahead, theirs), findings);
+                }
+            }
+        }
+    }
+}
+
+/// Whether `ahead`, whose jobs are `theirs`, has more than `reach` even without one nshare.
+fn compare(
+    ledger: &Ledger<'_>,
+    speaker: &JobLine<'_>,
+    reach: (Entity, u64),
+    (ahead, theirs): (Entity, &[usize]),
+    findings: &mut Vec<Finding>,
+) {
+    let topology = &ledger.snapshot.topology;
+    let comparable = theirs.iter().map(|&job| (job, &ledger.jobs[job])).filter(|(_, line)| {
+        line.job.order >= speaker.job.order
+            && line.job.machines.is_none()
+            && topology.is_within(line.class.pool, speaker.class.pool)
+    });
+    let amounts: Vec<(u64, u64)> = comparable
+        .map(|(job, line)| (countable(ledger, job), line.job.order.qshares().0))
+        .filter(|(amount, _)| *amount > 0)
+        .collect();
+    let total: u64 = amounts.iter().map(|(amount, _)| amount).sum();
+    let largest = amounts.iter().map(|(_, order)| *order).max().unwrap_or(0);
+    if ledger.by_weight((ahead, total.saturating_sub(largest)), reach).is_gt() {
+        let detail = format!(
+            "job {} could use some of the {total} qshares counted for {}; its side has {}",
+            speaker.job.id,
+            ledger.describe(ahead),
+            ledger.standing(reach.0).given,
+        );
+        findings.push(Rule::UnevenCounts.finding(detail));
+    }
+}
+
+/// Fair-share classes of equal priority; the users of each class; the jobs of each user in it.
+fn peers(ledger: &Ledger<'_>) -> Vec<Peers> {
+    let mut classes: BTreeMap<u32, Peers> = BTreeMap::new();
+    let mut users: BTreeMap<Entity, Peers> = BTreeMap::new();
+    let mut jobs: BTreeMap<Entity, Peers> = BTreeMap::new();
+    for (place, line) in ledger.jobs.iter().enumerate().filter(|(_, line)| line.is_fair_share()) {
+        let [class, user, job] = ledger.entities(place);
+        classes.entry(line.class.priority).or_default().entry(class).or_default().push(place);
+        users.entry(class).or_default().entry(user).or_default().push(place);
+        jobs.entry(user).or_default().entry(job).or_default().push(place);
+    }
+    classes.into_values().chain(users.into_values()).chain(jobs.into_values()).collect()
+}
+
+fn is_unmet(line: &JobLine<'_>) -> bool {
+    !line.has_ended() && line.job.machines.is_none() && line.report.given.0 < line.cap
+}
+
+/// What is counted for the job at `place` that a peer could have instead.
+fn countable(ledger: &Ledger<'_>, place: usize) -> u64 {
+    let line = &ledger.jobs[place];
+    if line.has_ended() {
+        return 0;
+    }
+    let given = line.report.given.of_order(line.job.order).0;
+    let is_apart =
+        |ix| !ledger.snapshot.machine(ix).state.is_schedulable() || !ledger.is_in_pool(line, ix);
+    let apart = line.job.held().filter(|share| is_apart(share.machine));
+    given.saturating_sub(apart.map(|share| share.order.qshares().0).sum())
+}

@@ -1,0 +1,490 @@
+//! The recount: who holds what on which machine after the cycle, from the snapshot and what the
+//! schedule adds and takes, and from nothing else.
+//!
+//! The order in which a cycle did things is not in its outcome. So beside what an entity holds now
+//! there are the least and the most it can have held at any moment of the preemption phase:
+//! preemption only adds promises and takes shares, expansions may come before or after it.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cap::cap_of;
+use super::finding::Finding;
+use super::names::unknown_names;
+use crate::engine::{Job, JobReport, Preemption, Promise, Schedule, Share, Snapshot};
+use crate::model::{
+    ClassIx, JobId, MachineIx, Order, Policy, ResourceClass, ShareState, UserIx, WorkKind,
+};
+
+/// The cluster after the cycle.
+#[derive(Debug)]
+pub(super) struct Ledger<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) schedule: &'a Schedule,
+    /// In the snapshot's order.
+    pub(super) jobs: Vec<JobLine<'a>>,
+    /// In the snapshot's order.
+    pub(super) machines: Vec<MachineLine>,
+    /// In the schedule's order.
+    pub(super) victims: Vec<Victim<'a>>,
+    /// Receipts that take nothing: for shares that were leaving already, or named before.
+    pub(super) void: Vec<&'a Preemption>,
+    places: BTreeMap<JobId, usize>,
+    classes: Vec<Standing>,
+    users: Vec<Standing>,
+    user_places: BTreeMap<(ClassIx, UserIx), usize>,
+}
+
+/// One job. Numbers are nshares.
+#[derive(Debug)]
+pub(super) struct JobLine<'a> {
+    pub(super) job: &'a Job,
+    pub(super) class: &'a ResourceClass,
+    pub(super) report: &'a JobReport,
+    /// Our own reckoning, not the report's.
+    pub(super) cap: u64,
+    /// Shares not leaving when the cycle began.
+    pub(super) held: u64,
+    /// Of these, preempted in this cycle.
+    pub(super) lost: u64,
+    /// New shares.
+    pub(super) expanded: u64,
+    /// Room promised to it after the cycle.
+    pub(super) promised: u64,
+    /// Of that, what was promised before.
+    pub(super) kept: u64,
+    /// The same in qshares.
+    standing: Standing,
+    /// Where its user's standing within its class is.
+    user: usize,
+}
+
+/// One machine. Amounts are qshares.
+#[derive(Debug, Default)]
+pub(super) struct MachineLine {
+    pub(super) order: u64,
+    /// In use after the cycle by what is not on its way out, limbo included.
+    pub(super) staying: u64,
+    /// In use by what is on its way out.
+    pub(super) leaving: u64,
+    /// Of what stays, what is new.
+    pub(super) expanded: u64,
+    /// Earmarked.
+    pub(super) promised: u64,
+    /// Fair-share shares that could still be preempted: the job's place and the share's order,
+    /// largest first. What was created in this cycle is not among them.
+    pub(super) prey: Vec<(usize, u64)>,
+}
+
+/// A share that was preempted.
+#[derive(Debug)]
+pub(super) struct Victim<'a> {
+    pub(super) receipt: &'a Preemption,
+    pub(super) share: &'a Share,
+    pub(super) donor: usize,
+    pub(super) beneficiary: Option<usize>,
+}
+
+/// What an entity holds, in qshares.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    /// After the cycle, without promises.
+    pub(super) held: u64,
+    /// The least it can have had while shares were preempted, promises included: all losses, no
+    /// gains.
+    pub(super) floor: u64,
+    /// The most it can have had: all gains, no losses.
+    pub(super) ceiling: u64,
+    /// What the report says is counted for it.
+    pub(super) given: u64,
+}
+
+/// A class, a user within a class, or a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Entity {
+    Class(usize),
+    User(usize),
+    Job(usize),
+}
+
+impl<'a> Ledger<'a> {
+    /// Recounts, or says why it cannot be done.
+    pub(super) fn open(
+        snapshot: &'a Snapshot,
+        schedule: &'a Schedule,
+    ) -> Result<Ledger<'a>, Vec<Finding>> {
+        let places: BTreeMap<JobId, usize> =
+            snapshot.jobs.iter().enumerate().map(|(place, job)| (job.id, place)).collect();
+        let unknown = unknown_names(snapshot, schedule, &places);
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        let (victims, void) = victims_of(snapshot, schedule, &places);
+        let mut ledger = Ledger {
+            snapshot,
+            schedule,
+            jobs: Vec::new(),
+            machines: Vec::new(),
+            victims,
+            void,
+            places,
+            classes: Vec::new(),
+            users: Vec::new(),
+            user_places: BTreeMap::new(),
+        };
+        ledger.enter_jobs();
+        ledger.enter_machines();
+        ledger.enter_entities();
+        Ok(ledger)
+    }
+
+    fn enter_jobs(&mut self) {
+        let period = self.snapshot.topology.settings.publication_period;
+        for (job, report) in self.snapshot.jobs.iter().zip(&self.schedule.report.jobs) {
+            let class = self.snapshot.class_of(job);
+            let held = job.held().map(|share| share.order.qshares().0).sum();
+            self.jobs.push(JobLine {
+                job,
+                class,
+                report,
+                cap: cap_of(job, &class.cap_rules, period),
+                held: job.nshares_held().0,
+                lost: 0,
+                expanded: 0,
+                promised: 0,
+                kept: 0,
+                standing: Standing {
+                    held,
+                    floor: held,
+                    ceiling: held,
+                    given: counted(job, report.given.0),
+                },
+                user: 0,
+            });
+        }
+        self.enter_changes();
+    }
+
+    fn enter_changes(&mut self) {
+        for victim in &self.victims {
+            let line = &mut self.jobs[victim.donor];
+            let order = victim.share.order.qshares().0;
+            line.lost += 1;
+            line.standing.held -= order;
+            line.standing.floor -= order;
+        }
+        for expansion in &self.schedule.expansions {
+            let line = &mut self.jobs[self.places[&expansion.job]];
+            let order = expansion.order.qshares().0;
+            line.expanded += 1;
+            line.standing.held += order;
+            line.standing.ceiling += order;
+        }
+        let mut before: BTreeMap<(JobId, MachineIx, Order), u64> = BTreeMap::new();
+        for &Promise { job, machine, order } in &self.snapshot.promises {
+            *before.entry((job, machine, order)).or_default() += 1;
+        }
+        // Where shares were taken for somebody, the last promise there is what they were taken for,
+        // though one like it may have been dropped before.
+        let paid_for: BTreeSet<(JobId, MachineIx)> = self
+            .schedule
+            .preemptions
+            .iter()
+            .filter_map(|receipt| Some((receipt.beneficiary?, receipt.machine)))
+            .collect();
+        let mut may_be_old: BTreeMap<(JobId, MachineIx), u64> = BTreeMap::new();
+        for promise in &self.schedule.promises {
+            *may_be_old.entry((promise.job, promise.machine)).or_default() += 1;
+        }
+        for place in &paid_for {
+            if let Some(promises) = may_be_old.get_mut(place) {
+                *promises -= 1;
+            }
+        }
+        let mut room_for_old = self.room_for_old_promises();
+        for promise in &self.schedule.promises {
+            let line = &mut self.jobs[self.places[&promise.job]];
+            let order = promise.order.qshares().0;
+            line.promised += 1;
+            line.standing.ceiling += order;
+            let key = (promise.job, promise.machine, promise.order);
+            let may_be_old = may_be_old.entry((promise.job, promise.machine)).or_default();
+            let room = &mut room_for_old[promise.machine.0];
+            let is_old = *may_be_old > 0 && order <= *room;
+            *may_be_old = may_be_old.saturating_sub(1);
+            if let Some(left) = before.get_mut(&key).filter(|left| is_old && **left > 0) {
+                *left -= 1;
+                *room -= order;
+                line.kept += 1;
+                line.standing.floor += order;
+            }
+        }
+    }
+
+    /// On each machine, what is not taken by shares that stayed when promises were looked at: only
+    /// what was shed without a beneficiary had gone by then. A machine may have shrunk since a
+    /// promise was made; then the promise was dropped.
+    fn room_for_old_promises(&self) -> Vec<u64> {
+        let machines = &self.snapshot.machines;
+        let mut taken: Vec<u64> = machines.iter().map(|machine| machine.limbo.0).collect();
+        for share in self.jobs.iter().flat_map(|line| line.job.held()) {
+            taken[share.machine.0] += share.order.qshares().0;
+        }
+        for victim in self.victims.iter().filter(|victim| victim.beneficiary.is_none()) {
+            taken[victim.share.machine.0] -= victim.share.order.qshares().0;
+        }
+        let rooms = machines.iter().zip(taken);
+        rooms.map(|(machine, taken)| machine.order.0.saturating_sub(taken)).collect()
+    }
+
+    fn enter_machines(&mut self) {
+        let preempted: BTreeSet<_> = self.victims.iter().map(|victim| victim.share.id).collect();
+        self.machines = self
+            .snapshot
+            .machines
+            .iter()
+            .map(|machine| MachineLine {
+                order: machine.order.0,
+                staying: machine.limbo.0,
+                ..MachineLine::default()
+            })
+            .collect();
+        for (place, line) in self.jobs.iter().enumerate() {
+            for share in &line.job.shares {
+                let machine = &mut self.machines[share.machine.0];
+                let order = share.order.qshares().0;
+                if share.state == ShareState::Leaving || preempted.contains(&share.id) {
+                    machine.leaving += order;
+                } else {
+                    machine.staying += order;
+                    if line.is_fair_share() {
+                        machine.prey.push((place, order));
+                    }
+                }
+            }
+        }
+        for expansion in &self.schedule.expansions {
+            let machine = &mut self.machines[expansion.machine.0];
+            machine.staying += expansion.order.qshares().0;
+            machine.expanded += expansion.order.qshares().0;
+        }
+        for promise in &self.schedule.promises {
+            self.machines[promise.machine.0].promised += promise.order.qshares().0;
+        }
+        for machine in &mut self.machines {
+            machine.prey.sort_by_key(|&(place, order)| (std::cmp::Reverse(order), place));
+        }
+    }
+
+    fn enter_entities(&mut self) {
+        self.classes = vec![Standing::default(); self.snapshot.topology.classes.len()];
+        for line in &mut self.jobs {
+            let next = self.users.len();
+            let key = (line.job.class, line.job.user);
+            line.user = *self.user_places.entry(key).or_insert(next);
+            if line.user == next {
+                self.users.push(Standing::default());
+            }
+            self.users[line.user].add(line.standing);
+            self.classes[line.job.class.0].add(line.standing);
+        }
+    }
+
+    /// The place of the job called `id`, which the schedule names and therefore exists.
+    pub(super) fn line(&self, id: JobId) -> &JobLine<'a> {
+        &self.jobs[self.places[&id]]
+    }
+
+    /// The entities of the jobs at `one` and `other` at the level that divides them: class, else
+    /// user, else job. `None` where nothing divides a job from itself.
+    pub(super) fn dividing(&self, one: usize, other: usize) -> Option<(Entity, Entity)> {
+        self.entities(one).into_iter().zip(self.entities(other)).find(|(one, other)| one != other)
+    }
+
+    /// The class, user and job that the job at `place` belongs to.
+    pub(super) fn entities(&self, place: usize) -> [Entity; 3] {
+        let line = &self.jobs[place];
+        [Entity::Class(line.job.class.0), Entity::User(line.user), Entity::Job(place)]
+    }
+
+    /// What `entity` holds.
+    pub(super) fn standing(&self, entity: Entity) -> Standing {
+        match entity {
+            Entity::Class(class) => self.classes[class],
+            Entity::User(user) => self.users[user],
+            Entity::Job(place) => self.jobs[place].standing,
+        }
+    }
+
+    /// The user's entity within the class, if they have work there.
+    pub(super) fn user_in(&self, class: ClassIx, user: UserIx) -> Option<Entity> {
+        self.user_places.get(&(class, user)).map(|&place| Entity::User(place))
+    }
+
+    /// How `amount` of `one` compares with `amount` of `other`, each by its weight.
+    pub(super) fn by_weight(&self, one: (Entity, u64), other: (Entity, u64)) -> Ordering {
+        let scaled = |amount: u64, weight: u32| u128::from(amount) * u128::from(weight);
+        scaled(one.1, self.weight(other.0)).cmp(&scaled(other.1, self.weight(one.0)))
+    }
+
+    /// A class's weight; users and jobs weigh 1.
+    fn weight(&self, entity: Entity) -> u32 {
+        match entity {
+            Entity::Class(class) => self.snapshot.topology.classes[class].policy.weight(),
+            Entity::User(_) | Entity::Job(_) => 1,
+        }
+    }
+
+    /// Whether machine `ix` is in a pool that `line`'s class may use: for fair-share work its own
+    /// and what lies in it, for other work only its own.
+    pub(super) fn is_in_pool(&self, line: &JobLine<'_>, ix: MachineIx) -> bool {
+        let pool = self.snapshot.machine(ix).pool;
+        match line.class.policy {
+            Policy::FairShare { .. } => self.snapshot.topology.is_within(pool, line.class.pool),
+            Policy::FixedShare | Policy::Reserve => pool == line.class.pool,
+        }
+    }
+
+    /// What one allocation of `line`'s job takes on machine `ix`; `None` if the machine is no match
+    /// for a reservation, which takes machines whole (I10).
+    pub(super) fn size_on(&self, line: &JobLine<'_>, ix: MachineIx) -> Option<u64> {
+        let asked = line.job.order.qshares().0;
+        let whole = self.machines[ix.0].order;
+        if line.class.policy != Policy::Reserve {
+            return Some(asked);
+        }
+        let topology = &self.snapshot.topology;
+        let overage = match line.job.kind {
+            WorkKind::Reservation => {
+                let quantum = topology.pools[line.class.pool.0].quantum;
+                quantum.order_of_machine(topology.settings.reserve_overage).0
+            }
+            WorkKind::Job | WorkKind::Service | WorkKind::ArbitraryProcess => 0,
+        };
+        (asked..=asked.saturating_add(overage)).contains(&whole).then_some(whole)
+    }
+
+    /// Whether `line`'s job may get room on machine `ix`, if there is any, and how much it takes.
+    pub(super) fn would_take(&self, line: &JobLine<'_>, ix: MachineIx) -> Option<u64> {
+        let is_open = self.snapshot.machine(ix).state.is_schedulable()
+            && self.is_in_pool(line, ix)
+            && line.job.may_use(ix);
+        is_open.then(|| self.size_on(line, ix)).flatten()
+    }
+
+    /// Every machine with its place.
+    pub(super) fn machines_with_ix(&self) -> impl Iterator<Item = (MachineIx, &MachineLine)> {
+        self.machines.iter().enumerate().map(|(ix, machine)| (MachineIx(ix), machine))
+    }
+
+    /// What an entity is called.
+    pub(super) fn describe(&self, entity: Entity) -> String {
+        match entity {
+            Entity::Class(class) => {
+                format!("class {}", self.snapshot.topology.classes[class].name)
+            }
+            Entity::User(place) => {
+                let found = self.user_places.iter().find(|(_, at)| **at == place);
+                let user = found.map_or("?", |((_, user), _)| &self.snapshot.users[user.0]);
+                format!("user {user}")
+            }
+            Entity::Job(place) => format!("job {}", self.jobs[place].job.id),
+        }
+    }
+
+    /// What a machine is called.
+    pub(super) fn name(&self, ix: MachineIx) -> &'a str {
+        &self.snapshot.machines[ix.0].name
+    }
+}
+
+impl JobLine<'_> {
+    /// Nshares held after the cycle, promises not included.
+    pub(super) fn holds(&self) -> u64 {
+        self.held - self.lost + self.expanded
+    }
+
+    /// The least it can have had while shares were preempted, in nshares; see [`Standing::floor`].
+    pub(super) fn floor(&self) -> u64 {
+        self.held - self.lost + self.kept
+    }
+
+    /// The most; see [`Standing::ceiling`].
+    pub(super) fn ceiling(&self) -> u64 {
+        self.held + self.expanded + self.promised
+    }
+
+    /// What is counted for it, in qshares.
+    pub(super) fn given(&self) -> u64 {
+        self.standing.given
+    }
+
+    pub(super) fn is_fair_share(&self) -> bool {
+        self.class.policy.is_preemptable()
+    }
+
+    /// Whether it gets nothing more, whatever it wants.
+    pub(super) fn has_ended(&self) -> bool {
+        self.job.facts.is_completing || self.job.is_spent
+    }
+
+    /// Whether it deserves more than it would have with `held` nshares and is below the
+    /// fragmentation `threshold` (D4).
+    pub(super) fn is_poor_with(&self, held: u64, threshold: u64) -> bool {
+        let amount = held.saturating_mul(self.job.order.qshares().0);
+        held < threshold && amount < self.report.pure_fair_share.0
+    }
+}
+
+impl MachineLine {
+    /// Room for others now: free, and not needed for a promise once the leaving have left. Negative
+    /// by as much as the machine is over-committed or over-promised.
+    pub(super) fn usable(&self) -> i128 {
+        self.slack().min(i128::from(self.order) - i128::from(self.staying + self.leaving))
+    }
+
+    /// Room for others once the leaving have left and the promised have come.
+    pub(super) fn slack(&self) -> i128 {
+        i128::from(self.order) - i128::from(self.staying + self.promised)
+    }
+}
+
+impl Standing {
+    fn add(&mut self, other: Standing) {
+        self.held += other.held;
+        self.floor += other.floor;
+        self.ceiling += other.ceiling;
+        self.given += other.given;
+    }
+}
+
+/// What `nshares` counted for `job` amount to: what it holds by the size it has, which for a
+/// reservation is its machine's; the rest by the size it asks for.
+fn counted(job: &Job, nshares: u64) -> u64 {
+    let held: Vec<u64> = job.held().map(|share| share.order.qshares().0).collect();
+    match nshares.checked_sub(job.nshares_held().0) {
+        Some(more) => held.iter().sum::<u64>() + job.order.qshares().0 * more,
+        None => job.order.qshares().0 * nshares,
+    }
+}
+
+/// The shares that were preempted, and the receipts that take nothing.
+fn victims_of<'a>(
+    snapshot: &'a Snapshot,
+    schedule: &'a Schedule,
+    places: &BTreeMap<JobId, usize>,
+) -> (Vec<Victim<'a>>, Vec<&'a Preemption>) {
+    let (mut victims, mut void, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for receipt in &schedule.preemptions {
+        let donor = places[&receipt.job];
+        let mut held = snapshot.jobs[donor].held();
+        match held.find(|share| share.id == receipt.share && seen.insert(share.id)) {
+            Some(share) => {
+                let beneficiary = receipt.beneficiary.map(|job| places[&job]);
+                victims.push(Victim { receipt, share, donor, beneficiary });
+            }
+            None => void.push(receipt),
+        }
+    }
+    (victims, void)
+}

@@ -1,0 +1,84 @@
+//! A second opinion: checks a finished schedule against the rules, sharing no code with the phases
+//! that made it.
+//!
+//! It is not a second planner. It recounts the cluster from the snapshot and the schedule and asks
+//! of the outcome what the invariants promise; of the schedule's report it believes only what the
+//! report alone can say: the counts, the pure fair shares and the reasons.
+//!
+//! Every rule is exact in one direction: a finding means that something is wrong in whatever order
+//! the phases did their work. Where the order matters and cannot be seen in the outcome, a rule
+//! uses the bound that is kindest to the planner, and its documentation says which.
+//!
+//! Runs after every cycle in tests and simulations, and on demand in production.
+
+mod cap;
+mod conservation;
+mod counts;
+mod envy;
+mod finding;
+mod ledger;
+mod names;
+mod placement;
+mod preemption;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use finding::{Finding, Rule};
+
+use super::{Schedule, Snapshot};
+use ledger::Ledger;
+
+/// One rule, looked into.
+type Check = fn(&Ledger<'_>, &mut Vec<Finding>);
+
+/// Every rule: what must never happen first, what should have happened last.
+const CHECKS: &[Check] = &[
+    placement::check_commitment,
+    placement::check_promised_room,
+    placement::check_machines,
+    placement::check_pools,
+    placement::check_squatters,
+    placement::check_machine_lists,
+    placement::check_orders,
+    placement::check_ended_work,
+    placement::check_caps,
+    placement::check_allotments,
+    preemption::check_victims,
+    preemption::check_receipts,
+    preemption::check_policies,
+    preemption::check_limits,
+    preemption::check_priorities,
+    preemption::check_payment,
+    preemption::check_superfluous,
+    preemption::check_pairs,
+    preemption::check_surplus,
+    preemption::check_need,
+    preemption::check_donors,
+    counts::check_capacity,
+    counts::check_caps,
+    counts::check_evenness,
+    conservation::check_idle_room,
+    conservation::check_requests,
+    envy::check_curable_envy,
+    report::check_holdings,
+    report::check_caps,
+    report::check_reasons,
+    report::check_accounts,
+];
+
+/// Every rule that `schedule` breaks, given that the cluster is as in `snapshot`.
+///
+/// A schedule that names things which do not exist, or whose report is not about the snapshot's
+/// jobs, cannot be recounted; then that is all there is to say.
+pub fn audit(snapshot: &Snapshot, schedule: &Schedule) -> Vec<Finding> {
+    let ledger = match Ledger::open(snapshot, schedule) {
+        Ok(ledger) => ledger,
+        Err(findings) => return findings,
+    };
+    let mut findings = Vec::new();
+    for check in CHECKS {
+        check(&ledger, &mut findings);
+    }
+    findings
+}

@@ -1,0 +1,48 @@
+//! Whether everything the schedule names exists.
+
+use std::collections::BTreeMap;
+
+use super::finding::{Finding, Rule};
+use crate::engine::{Expansion, Preemption, Promise, Schedule, Snapshot};
+use crate::model::{JobId, MachineIx};
+
+/// What the schedule names that does not exist.
+pub(super) fn unknown_names(
+    snapshot: &Snapshot,
+    schedule: &Schedule,
+    places: &BTreeMap<JobId, usize>,
+) -> Vec<Finding> {
+    let jobs = schedule.report.jobs.iter().map(|line| line.job);
+    if !jobs.eq(snapshot.jobs.iter().map(|job| job.id)) {
+        let detail = "the report's jobs are not the snapshot's, in their order".to_owned();
+        return vec![Rule::ReportJobs.finding(detail)];
+    }
+    let mut findings = Vec::new();
+    let mut look = |job: &JobId, machine: &MachineIx| {
+        if !places.contains_key(job) {
+            findings.push(Rule::UnknownName.finding(format!("there is no job {job}")));
+        }
+        if machine.0 >= snapshot.machines.len() {
+            findings.push(Rule::UnknownName.finding(format!("there is no machine {}", machine.0)));
+        }
+    };
+    for Expansion { job, machine, .. } in &schedule.expansions {
+        look(job, machine);
+    }
+    for Promise { job, machine, .. } in &schedule.promises {
+        look(job, machine);
+    }
+    for preemption in &schedule.preemptions {
+        look(&preemption.job, &preemption.machine);
+        if let Some(beneficiary) = &preemption.beneficiary {
+            look(beneficiary, &preemption.machine);
+        }
+    }
+    for Preemption { job, share, .. } in &schedule.preemptions {
+        let shares = places.get(job).map(|&place| &snapshot.jobs[place].shares);
+        if shares.is_some_and(|shares| shares.iter().all(|known| known.id != *share)) {
+            findings.push(Rule::UnknownName.finding(format!("job {job} has no share {share}")));
+        }
+    }
+    findings
+}

@@ -1,0 +1,191 @@
+//! Where new shares and promises may be, of what size, and for whom.
+//!
+//! A promise is a share that has not begun: whatever holds for the one holds for the other.
+
+use std::collections::BTreeSet;
+
+use super::finding::{Finding, Rule};
+use super::ledger::{JobLine, Ledger};
+use crate::engine::{Expansion, Promise};
+use crate::model::{JobId, MachineIx, Mebibytes, Order, UserIx};
+
+/// A new share or a promise.
+struct Gain {
+    what: &'static str,
+    job: JobId,
+    machine: MachineIx,
+    order: Order,
+}
+
+/// No machine that gets something new holds more than its order, everything on it counted: what
+/// stays, what is leaving, what is in limbo (I01). A machine that shrank may be too full; nothing
+/// is added to it.
+pub(super) fn check_commitment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for (ix, machine) in ledger.machines_with_ix() {
+        let used = machine.staying + machine.leaving;
+        if machine.expanded > 0 && used > machine.order {
+            let detail = format!(
+                "{} has {} qshares; with {} new ones {used} are in use",
+                ledger.name(ix),
+                machine.order,
+                machine.expanded,
+            );
+            findings.push(Rule::OverCommitted.finding(detail));
+        }
+    }
+}
+
+/// What is promised on a machine fits beside what stays there.
+pub(super) fn check_promised_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for (ix, machine) in ledger.machines_with_ix() {
+        if machine.promised > 0 && machine.slack() < 0 {
+            let detail = format!(
+                "{} has {} qshares, {} of them stay in use, and {} are promised",
+                ledger.name(ix),
+                machine.order,
+                machine.staying,
+                machine.promised,
+            );
+            findings.push(Rule::OverPromised.finding(detail));
+        }
+    }
+}
+
+/// Only machines that may get work get some.
+pub(super) fn check_machines(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for Gain { what, job, machine, .. } in gains(ledger) {
+        let state = ledger.snapshot.machine(machine).state;
+        if !state.is_schedulable() {
+            let words = state.words().join(", ");
+            let name = ledger.name(machine);
+            let detail = format!("{what} for job {job} on {name}, which is {words}");
+            findings.push(Rule::UnschedulableMachine.finding(detail));
+        }
+    }
+}
+
+/// Fair-share work goes to its class's pool and what lies in it (I08).
+pub(super) fn check_pools(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for Gain { what, job, machine, .. } in gains(ledger) {
+        let line = ledger.line(job);
+        if line.is_fair_share() && !ledger.is_in_pool(line, machine) {
+            let (name, class) = (ledger.name(machine), &line.class.name);
+            let detail = format!("{what} for job {job} on {name}, outside the pools of {class}");
+            findings.push(Rule::WrongPool.finding(detail));
+        }
+    }
+}
+
+/// Work that cannot be preempted is in its class's own pool (I07).
+///
+/// Exempt is what was there before and whose machine is therefore out of scheduling (D12), and what
+/// is leaving.
+pub(super) fn check_squatters(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for line in ledger.jobs.iter().filter(|line| !line.is_fair_share()) {
+        let is_open = |ix: MachineIx| ledger.snapshot.machine(ix).state.is_schedulable();
+        let old = line.job.held().map(|share| share.machine).filter(|&ix| is_open(ix));
+        for ix in old.filter(|&ix| !ledger.is_in_pool(line, ix)) {
+            let detail = format!("job {} sits on {}", line.job.id, ledger.name(ix));
+            findings.push(Rule::Squatter.finding(detail));
+        }
+    }
+    for Gain { what, job, machine, .. } in gains(ledger) {
+        let line = ledger.line(job);
+        if !line.is_fair_share() && !ledger.is_in_pool(line, machine) {
+            let detail = format!("{what} for job {job} on {}", ledger.name(machine));
+            findings.push(Rule::Squatter.finding(detail));
+        }
+    }
+}
+
+/// Work that names machines goes to no others.
+pub(super) fn check_machine_lists(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for Gain { what, job, machine, .. } in gains(ledger) {
+        if !ledger.line(job).job.may_use(machine) {
+            let name = ledger.name(machine);
+            let detail = format!("{what} for job {job} on {name}, which is not in its list");
+            findings.push(Rule::MachineList.finding(detail));
+        }
+    }
+}
+
+/// Every allocation has the order its work asks for; a reservation has the whole of a machine that
+/// is as large as asked, or larger by no more than the overage (I02, I10).
+pub(super) fn check_orders(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for Gain { what, job, machine, order } in gains(ledger) {
+        let line = ledger.line(job);
+        if ledger.size_on(line, machine) != Some(order.qshares().0) {
+            let (asked, name) = (line.job.order, ledger.name(machine));
+            let detail =
+                format!("{what} of order {order} on {name} for job {job} of order {asked}");
+            findings.push(Rule::WrongOrder.finding(detail));
+        }
+    }
+}
+
+/// Work that is ending or over gets nothing more.
+pub(super) fn check_ended_work(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for Gain { what, job, .. } in gains(ledger) {
+        if ledger.line(job).has_ended() {
+            let detail = format!("{what} for job {job}, which is completing or spent");
+            findings.push(Rule::EndedWork.finding(detail));
+        }
+    }
+}
+
+/// A job that gets or is promised something has no more than its cap (I12). One that was above it
+/// may stay there, and gets nothing. Work that has ended is another rule's matter.
+pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for line in ledger.jobs.iter().filter(|line| !line.has_ended()) {
+        let has = line.holds() + line.promised;
+        if line.expanded + line.promised > 0 && has > line.cap {
+            let (id, cap) = (line.job.id, line.cap);
+            let detail = format!("job {id} has {has}, promises included; its cap is {cap}");
+            findings.push(Rule::AboveCap.finding(detail));
+        }
+    }
+}
+
+/// A user who was given non-preemptable memory holds no more of it than allotted, over all trees
+/// and with all that was given in this cycle (I11, D10). What is leaving does not count. An order
+/// counts in the quanta of its class's pool, also where a share is in another tree.
+pub(super) fn check_allotments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let topology = &ledger.snapshot.topology;
+    let memory_of = |line: &JobLine<'_>, order: Order| {
+        topology.pools[line.class.pool.0].quantum.memory_of(order.qshares()).0
+    };
+    let is_fixed = |new: &&Expansion| !ledger.line(new.job).is_fair_share();
+    let fixed: Vec<&Expansion> = ledger.schedule.expansions.iter().filter(is_fixed).collect();
+    let user_of = |expansion: &Expansion| ledger.line(expansion.job).job.user;
+    let users: BTreeSet<UserIx> = fixed.iter().map(|expansion| user_of(expansion)).collect();
+    for user in users {
+        let name = &ledger.snapshot.users[user.0];
+        let Some(allotment) = topology.allotment_of(name) else { continue };
+        let lines =
+            ledger.jobs.iter().filter(|line| !line.is_fair_share() && line.job.user == user);
+        let old = lines.flat_map(|line| line.job.held().map(|share| memory_of(line, share.order)));
+        let new = fixed.iter().filter(|expansion| user_of(expansion) == user);
+        let new = new.map(|expansion| memory_of(ledger.line(expansion.job), expansion.order));
+        let held = Mebibytes(old.chain(new).fold(0, u64::saturating_add));
+        if held > allotment {
+            let detail = format!("{name} may hold {allotment} and was given up to {held}");
+            findings.push(Rule::OverAllotment.finding(detail));
+        }
+    }
+}
+
+fn gains(ledger: &Ledger<'_>) -> impl Iterator<Item = Gain> {
+    let shares = ledger.schedule.expansions.iter().map(|&Expansion { job, machine, order }| Gain {
+        what: "a share",
+        job,
+        machine,
+        order,
+    });
+    let promises = ledger.schedule.promises.iter().map(|&Promise { job, machine, order }| Gain {
+        what: "a promise",
+        job,
+        machine,
+        order,
+    });
+    shares.chain(promises)
+}

@@ -1,0 +1,353 @@
+//! Who lost shares to whom, and whether that was right.
+//!
+//! Fairness between two jobs is judged where their ways part: between their classes, else between
+//! their users, else between themselves (D2).
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use super::finding::{Finding, Rule};
+use super::ledger::{Entity, Ledger, Victim};
+use crate::engine::{PreemptionRule, Promise};
+use crate::model::{MachineIx, ProcessLimit, ceil_div};
+
+/// The shares taken on one machine for one beneficiary.
+type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>>;
+
+/// What one entity lost to another.
+#[derive(Default)]
+struct Toll {
+    /// In all.
+    lost: u64,
+    /// With the largest share.
+    largest: u64,
+    /// On each machine, for each beneficiary.
+    taken: BTreeMap<(MachineIx, usize), u64>,
+}
+
+/// A share is preempted once, and only if it was not on its way out already (I04).
+pub(super) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for receipt in &ledger.void {
+        let (share, job) = (receipt.share, receipt.job);
+        let detail = format!("share {share} of job {job} was leaving already, or is named twice");
+        findings.push(Rule::VictimNotHeld.finding(detail));
+    }
+}
+
+/// A receipt says where the share is and what is lost with it, and names a beneficiary exactly if
+/// the rule is about somebody else's need.
+pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for Victim { share, receipt, .. } in &ledger.victims {
+        let loss = share.facts.investment.saturating_add(share.facts.initialization);
+        let needs_nobody = receipt.rule == PreemptionRule::NoLongerAllowed;
+        let lies = [
+            (receipt.machine != share.machine, "the machine is another"),
+            (receipt.loss != loss, "the loss is another"),
+            (needs_nobody == receipt.beneficiary.is_some(), "rule and beneficiary do not agree"),
+        ];
+        for (_, lie) in lies.into_iter().filter(|(holds, _)| *holds) {
+            let detail = format!("share {} of job {}: {lie}", share.id, receipt.job);
+            findings.push(Rule::FalseReceipt.finding(detail));
+        }
+    }
+}
+
+/// Only fair-share work is preempted (I05).
+pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for victim in &ledger.victims {
+        let line = &ledger.jobs[victim.donor];
+        if !line.is_fair_share() {
+            let (share, id, class) = (victim.share.id, line.job.id, &line.class.name);
+            let detail = format!("share {share} of job {id} in class {class}");
+            findings.push(Rule::NotPreemptable.finding(detail));
+        }
+    }
+}
+
+/// Shares go without a beneficiary only where their job may not be at all, or as far as the rest is
+/// above its maximum (D2).
+pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let mut tolls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    for victim in &ledger.victims {
+        if victim.receipt.rule == PreemptionRule::NoLongerAllowed {
+            let (line, ix) = (&ledger.jobs[victim.donor], victim.share.machine);
+            let (misplaced, others) = tolls.entry(victim.donor).or_default();
+            let may_be = ledger.is_in_pool(line, ix) && line.job.may_use(ix);
+            *(if may_be { others } else { misplaced }) += 1;
+        }
+    }
+    for (donor, (misplaced, others)) in tolls {
+        let line = &ledger.jobs[donor];
+        let surplus = match line.job.facts.limit {
+            ProcessLimit::AtMost(most) => (line.held - misplaced).saturating_sub(most),
+            ProcessLimit::Unlimited | ProcessLimit::Frozen => 0,
+        };
+        if others > surplus {
+            let detail = format!("job {} lost {others}, {surplus} were too many", line.job.id);
+            findings.push(Rule::StillAllowed.finding(detail));
+        }
+    }
+}
+
+/// The rule `Priority` is for beneficiaries of strictly better priority, the fairness rules for
+/// those of equal priority; worse priority never takes (I14).
+pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for victim in &ledger.victims {
+        let Some(beneficiary) = victim.beneficiary else { continue };
+        let (donor, beneficiary) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);
+        let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
+        let fits = match victim.receipt.rule {
+            PreemptionRule::NoLongerAllowed => true,
+            PreemptionRule::Priority => ours < theirs,
+            PreemptionRule::FairShare | PreemptionRule::Defragmentation => ours == theirs,
+        };
+        if !fits {
+            let rule = victim.receipt.rule;
+            let (taker, loser) = (beneficiary.job.id, donor.job.id);
+            let detail = format!(
+                "job {taker} of priority {ours} took from job {loser} of priority {theirs} as \
+                 {rule:?}"
+            );
+            findings.push(Rule::WrongPriority.finding(detail));
+        }
+    }
+}
+
+/// Whoever shares are taken for has a promise, or a new share, on that very machine (D2).
+pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for (ix, beneficiary) in plans(ledger).into_keys() {
+        if !is_paid(ledger, beneficiary, ix) {
+            let id = ledger.jobs[beneficiary].job.id;
+            let detail = format!("shares were taken on {} for job {id} in vain", ledger.name(ix));
+            findings.push(Rule::Unpaid.finding(detail));
+        }
+    }
+}
+
+/// No victim is superfluous: without any one of them the beneficiary would not fit (I18).
+///
+/// Judged by the room that is left over on the machine in the end, less what plans for others may
+/// have added to it later. A beneficiary that is promised several nshares on the machine may have
+/// been served one by one; then only the last plan is sure to have been tight, and it contains no
+/// larger share than the largest.
+pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let plans = plans(ledger);
+    let paid = plans.iter().filter(|((ix, beneficiary), _)| is_paid(ledger, *beneficiary, *ix));
+    for (&(ix, beneficiary), victims) in paid {
+        let others =
+            plans.iter().filter(|((machine, other), _)| *machine == ix && *other != beneficiary);
+        let added: u64 = others
+            .map(|((_, other), theirs)| {
+                amount_of(theirs).saturating_sub(promised_anew(ledger, *other, ix))
+            })
+            .sum();
+        let left_over = ledger.machines[ix.0].slack() - i128::from(added);
+        let orders = victims.iter().map(|victim| victim.share.order);
+        let spare =
+            if promises_of(ledger, beneficiary, ix) > 1 { orders.max() } else { orders.min() };
+        if let Some(spare) = spare.filter(|spare| left_over >= i128::from(spare.get())) {
+            let (name, id) = (ledger.name(ix), ledger.jobs[beneficiary].job.id);
+            let detail = format!(
+                "on {name}, {left_over} qshares are left over of what was taken for job {id}; a \
+                 victim of {spare} could have stayed"
+            );
+            findings.push(Rule::SuperfluousVictim.finding(detail));
+        }
+    }
+}
+
+/// Between fair-share work of equal priority, a share goes only if its side is afterwards still
+/// strictly better off, by weight, than the beneficiary's was before; or equally well off, where
+/// the beneficiary's side is below its count and the other above (D2).
+///
+/// The donor's side is credited with all it gained in this cycle and all it lost to others; the
+/// beneficiary's only with what it had before, less all it lost, and with the nshares it must have
+/// been promised before the last plan that took from this donor.
+pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for ((donor, taker), toll) in tolls(ledger, findings) {
+        let (donors, takers) = (ledger.standing(donor), ledger.standing(taker));
+        let after = donors.ceiling.saturating_sub(toll.lost);
+        let before = takers.floor + gained_before_last(ledger, &toll);
+        let is_legal = match ledger.by_weight((donor, after), (taker, before)) {
+            Ordering::Greater => true,
+            Ordering::Equal => takers.given > before && donors.given < after + toll.largest,
+            Ordering::Less => false,
+        };
+        if !is_legal {
+            let detail = format!(
+                "{} was left with {after} qshares for the sake of {}, which had {before}",
+                ledger.describe(donor),
+                ledger.describe(taker),
+            );
+            findings.push(Rule::UnfairPreemption.finding(detail));
+        }
+    }
+}
+
+/// What the beneficiaries of `toll` must have been promised before its last plan was made.
+///
+/// A plan makes room for one nshare, and as no victim is superfluous it takes less than that and
+/// the smallest of its victims together. What was taken on a machine therefore tells how many plans
+/// there were at least, and each but the last was paid before the last began. Where the machine had
+/// shrunk below its use, the first plan had to make up for that, too.
+fn gained_before_last(ledger: &Ledger<'_>, toll: &Toll) -> u64 {
+    let (mut gained, mut last) = (0, 0);
+    for (&(ix, beneficiary), &taken) in &toll.taken {
+        let order = ledger.jobs[beneficiary].job.order.qshares().0;
+        let most_of_one = NonZeroU64::new(order + toll.largest - 1).unwrap_or(NonZeroU64::MIN);
+        let for_room = taken.saturating_sub(overhang(ledger, ix));
+        let nshares = ceil_div(for_room, most_of_one).min(promises_of(ledger, beneficiary, ix));
+        gained += nshares.max(1) * order;
+        last = order.max(last);
+    }
+    gained - last
+}
+
+/// By how much machine `ix` was smaller, before shares were preempted, than what stayed on it.
+fn overhang(ledger: &Ledger<'_>, ix: MachineIx) -> u64 {
+    let machine = &ledger.machines[ix.0];
+    let lost = ledger.victims.iter().filter(|victim| victim.share.machine == ix);
+    let lost: u64 = lost.map(|victim| victim.share.order.qshares().0).sum();
+    (machine.staying - machine.expanded + lost).saturating_sub(machine.order)
+}
+
+/// What each entity lost to which other for fairness. Somebody who takes from himself is reported
+/// at once.
+fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, Entity), Toll> {
+    let mut tolls: BTreeMap<(Entity, Entity), Toll> = BTreeMap::new();
+    for (victim, beneficiary) in fairness(ledger) {
+        let line = &ledger.jobs[beneficiary];
+        let Some(pair) = ledger.dividing(victim.donor, beneficiary) else {
+            let detail = format!("job {} takes from itself", line.job.id);
+            findings.push(Rule::UnfairPreemption.finding(detail));
+            continue;
+        };
+        let is_equal = ledger.jobs[victim.donor].class.priority == line.class.priority;
+        if line.is_fair_share() && is_equal {
+            let order = victim.share.order.qshares().0;
+            let toll = tolls.entry(pair).or_default();
+            toll.lost += order;
+            toll.largest = toll.largest.max(order);
+            *toll.taken.entry((victim.share.machine, beneficiary)).or_default() += order;
+        }
+    }
+    tolls
+}
+
+/// What goes under the rule `FairShare` is surplus: its job, user or class held more than was
+/// counted for it.
+pub(super) fn check_surplus(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for (victim, _) in fairness(ledger) {
+        let is_surplus = ledger.entities(victim.donor).into_iter().any(|entity| {
+            let standing = ledger.standing(entity);
+            standing.ceiling > standing.given
+        });
+        if victim.receipt.rule == PreemptionRule::FairShare && !is_surplus {
+            let (share, id) = (victim.share.id, victim.receipt.job);
+            let detail = format!("share {share}: neither job {id} nor its user or class had any");
+            findings.push(Rule::NoSurplus.finding(detail));
+        }
+    }
+}
+
+/// What goes under the rule `Defragmentation` goes to needy jobs, or to jobs that hold nothing.
+/// Work that is not fair-share is needy until it has what is counted for it.
+pub(super) fn check_need(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
+    for (victim, beneficiary) in fairness(ledger) {
+        let line = &ledger.jobs[beneficiary];
+        let had = line.floor();
+        let is_needy = had == 0
+            || if line.is_fair_share() {
+                line.is_poor_with(had, threshold)
+            } else {
+                line.report.given.0 > had
+            };
+        if victim.receipt.rule == PreemptionRule::Defragmentation && !is_needy {
+            let detail = format!("job {} had {had} and took as needy", line.job.id);
+            findings.push(Rule::NotNeedy.finding(detail));
+        }
+    }
+}
+
+/// Nobody becomes needy by giving to the needy (I19, D5).
+///
+/// Exempt are donors that gain as well in this cycle, that lost to somebody who held nothing, or
+/// whose side held more than was counted for it: that was theirs to lose.
+pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
+    let mut gifts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (victim, beneficiary) in fairness(ledger) {
+        if victim.receipt.rule == PreemptionRule::Defragmentation {
+            gifts.entry(victim.donor).or_default().push(beneficiary);
+        }
+    }
+    for (donor, takers) in gifts {
+        let line = &ledger.jobs[donor];
+        let is_exempt = line.ceiling() > line.held + line.kept
+            || takers.iter().any(|&taker| ledger.jobs[taker].floor() == 0)
+            || takers.iter().filter_map(|&taker| ledger.dividing(donor, taker)).any(|(side, _)| {
+                let standing = ledger.standing(side);
+                standing.ceiling > standing.given
+            });
+        let given_away: u64 = takers.iter().map(|_| 1).sum();
+        let before = line.held + line.kept;
+        let after = before.saturating_sub(given_away);
+        let is_needy = |held| line.is_poor_with(held, threshold) && line.report.given.0 > held;
+        if !is_exempt && is_needy(after) && !is_needy(before) {
+            let detail = format!("job {} gave and has {after} left", line.job.id);
+            findings.push(Rule::NeedyDonor.finding(detail));
+        }
+    }
+}
+
+/// Victims of the two fairness rules, with the beneficiary.
+fn fairness<'l, 'a>(
+    ledger: &'l Ledger<'a>,
+) -> impl Iterator<Item = (&'l Victim<'a>, usize)> + use<'l, 'a> {
+    let is_fairness = |rule| match rule {
+        PreemptionRule::FairShare | PreemptionRule::Defragmentation => true,
+        PreemptionRule::Priority | PreemptionRule::NoLongerAllowed => false,
+    };
+    let fair = ledger.victims.iter().filter(move |victim| is_fairness(victim.receipt.rule));
+    fair.filter_map(|victim| victim.beneficiary.map(|beneficiary| (victim, beneficiary)))
+}
+
+fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
+    let mut plans = Plans::new();
+    for victim in &ledger.victims {
+        if let Some(beneficiary) = victim.beneficiary {
+            plans.entry((victim.share.machine, beneficiary)).or_default().push(victim);
+        }
+    }
+    plans
+}
+
+fn amount_of(victims: &[&Victim<'_>]) -> u64 {
+    victims.iter().map(|victim| victim.share.order.qshares().0).sum()
+}
+
+/// Whether the job at `place` has a promise or a new share on machine `ix`.
+fn is_paid(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
+    let id = ledger.jobs[place].job.id;
+    let mut new = ledger.schedule.expansions.iter();
+    promises_of(ledger, place, ix) > 0 || new.any(|new| new.job == id && new.machine == ix)
+}
+
+/// How many nshares are promised to the job at `place` on machine `ix`.
+fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u64 {
+    let id = ledger.jobs[place].job.id;
+    let promises = ledger.schedule.promises.iter();
+    promises.filter(|promise| promise.job == id && promise.machine == ix).map(|_| 1).sum()
+}
+
+/// How much is promised to the job at `place` on machine `ix` that was not promised before.
+fn promised_anew(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u64 {
+    let id = ledger.jobs[place].job.id;
+    let on = |promises: &[Promise]| -> u64 {
+        let ours = promises.iter().filter(|promise| promise.job == id && promise.machine == ix);
+        ours.map(|promise| promise.order.qshares().0).sum()
+    };
+    on(&ledger.schedule.promises).saturating_sub(on(&ledger.snapshot.promises))
+}

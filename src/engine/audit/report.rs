@@ -1,0 +1,73 @@
+//! Whether the report tells what happened, and leaves nobody without a reason (I31).
+
+use super::finding::{Finding, Rule};
+use super::ledger::{Entity, Ledger};
+use crate::engine::Account;
+
+/// Holdings and promises are what the schedule leaves.
+pub(super) fn check_holdings(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for line in &ledger.jobs {
+        let told = (line.report.held.0, line.report.promised.0);
+        let found = (line.holds(), line.promised);
+        if told != found {
+            let detail = format!(
+                "job {} holds {} and is promised {}; the report says {} and {}",
+                line.job.id, found.0, found.1, told.0, told.1,
+            );
+            findings.push(Rule::ReportHoldings.finding(detail));
+        }
+    }
+}
+
+/// Caps are what the rules give. One below what a job holds means the same as one equal to it.
+pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for line in &ledger.jobs {
+        let told = line.report.cap.nshares.0;
+        if told.max(line.held) != line.cap.max(line.held) {
+            let (id, cap) = (line.job.id, line.cap);
+            let detail = format!("job {id} could use {cap}; the report says {told}");
+            findings.push(Rule::ReportCap.finding(detail));
+        }
+    }
+}
+
+/// Whoever has less than it wants is told why.
+pub(super) fn check_reasons(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for line in &ledger.jobs {
+        let (has, wanted) = (line.holds(), line.report.wanted);
+        if has < wanted.0 && line.report.reason.is_none() {
+            let detail = format!("job {} has {has} of {wanted}", line.job.id);
+            findings.push(Rule::MissingReason.finding(detail));
+        }
+    }
+}
+
+/// The accounts of fair-share classes, and of the users in them, add up from those of their jobs.
+pub(super) fn check_accounts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let topology = &ledger.snapshot.topology;
+    let report = &ledger.schedule.report;
+    if report.classes.len() != topology.classes.len() {
+        let detail = format!("{} classes of {}", report.classes.len(), topology.classes.len());
+        findings.push(Rule::ReportAccounts.finding(detail));
+        return;
+    }
+    let is_fair = |class: usize| topology.classes[class].policy.is_preemptable();
+    for (class, account) in report.classes.iter().enumerate().filter(|(class, _)| is_fair(*class)) {
+        if !adds_up(ledger, Entity::Class(class), account) {
+            let detail = format!("class {}", topology.classes[class].name);
+            findings.push(Rule::ReportAccounts.finding(detail));
+        }
+    }
+    for line in &report.users {
+        let user = ledger.user_in(line.class, line.user);
+        if user.is_some_and(|user| !adds_up(ledger, user, &line.account)) {
+            let detail = format!("user {}", ledger.snapshot.users[line.user.0]);
+            findings.push(Rule::ReportAccounts.finding(detail));
+        }
+    }
+}
+
+fn adds_up(ledger: &Ledger<'_>, entity: Entity, account: &Account) -> bool {
+    let found = ledger.standing(entity);
+    (account.held.0, account.given.0) == (found.held, found.given)
+}
