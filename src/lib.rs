@@ -30,3 +30,4 @@
 
 pub mod engine;
 pub mod model;
+pub mod scheduler;

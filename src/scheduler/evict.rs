@@ -1,0 +1,140 @@
+//! What may not stay where it is: eviction, as opposed to preemption.
+//!
+//! One table says which event takes which kind of work (decision D7, I06):
+//!
+//! | event | fair-share work | other jobs | services | arbitrary processes | reservations |
+//! |---|---|---|---|---|---|
+//! | vary off | evicted | stays | stays | stays | stays |
+//! | node death | purged | purged | purged | purged | stays |
+//! | blacklisting | evicted | evicted | evicted | stays | stays |
+//!
+//! Evicted work leaves when the orchestrator confirms it; purged work is gone at once, and the
+//! orchestrator is told until it has seen it. Design: "Preemption vs Eviction", "Blacklists and
+//! Whitelists".
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Scheduler;
+use super::jobs::{JobBook, ShareBook, admit};
+use super::jobs_order;
+use super::machines::Machines;
+use super::view::Removal;
+use crate::model::{Policy, ShareId, ShareState, Topology, WorkKind};
+
+impl Scheduler {
+    /// Takes the work of nodes that died off the books, all but reservations.
+    pub(super) fn purge_dead_nodes(&mut self) {
+        let dead = self.machines.bury(self.topology.settings.mass_loss_percent);
+        if dead.is_empty() {
+            return;
+        }
+        for job in self.jobs.values_mut().filter(|job| job.spec.kind != WorkKind::Reservation) {
+            let is_lost = |share: &ShareBook| dead.contains(&share.node);
+            let lost: Vec<ShareId> =
+                job.shares.iter().filter(|(_, share)| is_lost(share)).map(|(&id, _)| id).collect();
+            for id in lost {
+                job.purge(id);
+            }
+        }
+    }
+
+    /// A node is back: what was purged on it and not confirmed may still be running there, and
+    /// takes its space until the orchestrator says that it has gone.
+    pub(super) fn recount_purged(&mut self, node: &str) {
+        for job in self.jobs.values_mut() {
+            let back: Vec<ShareId> = job
+                .purged
+                .iter()
+                .filter(|(_, share)| share.node == node)
+                .map(|(&id, _)| id)
+                .collect();
+            for id in back {
+                let share = job.purged.remove(&id).expect("just found");
+                job.shares.insert(id, share);
+            }
+        }
+    }
+
+    /// Evicts fair-share work from machines that are varied off, and from blacklisted machines
+    /// what may be evicted from them.
+    pub(super) fn evict_what_may_not_stay(&mut self) {
+        let blacklisted: BTreeSet<String> =
+            self.blacklisted_nodes().into_iter().map(str::to_owned).collect();
+        let (machines, topology) = (&self.machines, &self.topology);
+        for job in self.jobs.values_mut() {
+            if job.policy(topology).is_some_and(Policy::is_preemptable) {
+                job.evict(Removal::VariedOff, |share| {
+                    machines.vary_off_reason(&share.node).is_some()
+                });
+            }
+            if matches!(job.spec.kind, WorkKind::Job | WorkKind::Service) {
+                job.evict(Removal::Blacklisted, |share| blacklisted.contains(&share.node));
+            }
+        }
+    }
+
+    /// Machines with shares on them that configuration does not allow: until those have left, the
+    /// machine gets no work.
+    pub(super) fn blacklisted_nodes(&self) -> BTreeSet<&str> {
+        let misplaced = self.jobs.values().flat_map(|job| {
+            let is_misplaced =
+                |share: &&ShareBook| !may_be_at(&self.topology, &self.machines, job, &share.node);
+            job.shares.values().filter(is_misplaced).map(|share| share.node.as_str())
+        });
+        misplaced.collect()
+    }
+
+    /// Replaces the configuration: every request is admitted anew, every machine finds its pool.
+    pub(super) fn reconfigure(&mut self, topology: Topology) {
+        self.topology = Arc::new(topology);
+        self.machines.replace_all(&self.topology);
+        self.promises.clear();
+        for job in self.jobs.values_mut() {
+            job.admission = admit(&self.topology, &job.spec);
+            let orders: Vec<_> = job
+                .shares
+                .iter()
+                .map(|(&id, share)| {
+                    (id, jobs_order(job, &self.topology, &self.machines.by_name[&share.node]))
+                })
+                .collect();
+            for (id, order) in orders {
+                job.shares.get_mut(&id).expect("just listed").order = order;
+            }
+        }
+    }
+}
+
+/// Whether `job` may be on `node` at all: fair-share work in its class's pool or a pool in it,
+/// other work in its class's pool only.
+fn may_be_at(topology: &Topology, machines: &Machines, job: &JobBook, node: &str) -> bool {
+    let (Ok(admission), Some(machine)) = (&job.admission, machines.by_name.get(node)) else {
+        return false;
+    };
+    let class = &topology.classes[admission.class.0];
+    match class.policy {
+        Policy::FairShare { .. } => topology.is_within(machine.pool, class.pool),
+        Policy::FixedShare | Policy::Reserve => machine.pool == class.pool,
+    }
+}
+
+impl JobBook {
+    /// Marks one share as leaving.
+    pub(super) fn evict_share(&mut self, id: ShareId, removal: Removal) {
+        let share = self.shares.get_mut(&id).expect("a share that is told to leave exists");
+        share.state = ShareState::Leaving;
+        share.removal = Some(removal);
+        self.last.has_shrunk = true;
+    }
+
+    /// Takes a share that died with its node off the books, and remembers to say so.
+    fn purge(&mut self, id: ShareId) {
+        let share = self.shares.remove(&id).expect("a share that is purged exists");
+        let share =
+            ShareBook { state: ShareState::Leaving, removal: Some(Removal::NodeDied), ..share };
+        self.purged.insert(id, share);
+        self.is_spent |= self.spec.kind != WorkKind::Job;
+        self.last.has_shrunk = true;
+    }
+}

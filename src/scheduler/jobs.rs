@@ -1,0 +1,142 @@
+//! The books of work: requests, their shares, and whether they are considered at all.
+
+use std::collections::BTreeMap;
+
+use super::view::{Disposition, Refusal, Removal};
+use crate::engine::{JobReport, Preemption};
+use crate::model::{
+    ClassIx, JobSpec, Order, Policy, Quantum, ShareFacts, ShareId, ShareState, Topology, WorkKind,
+    nearest,
+};
+
+/// A request and what it has.
+#[derive(Clone, Debug)]
+pub(super) struct JobBook {
+    pub spec: JobSpec,
+    pub admission: Result<Admission, Refusal>,
+    pub shares: BTreeMap<ShareId, ShareBook>,
+    /// Shares that died with their node and whose end is not confirmed; they hold no space.
+    pub purged: BTreeMap<ShareId, ShareBook>,
+    /// Whether its one process came and went; such work gets no second one.
+    pub is_spent: bool,
+    pub last: LastCycle,
+}
+
+/// What the last cycle did with a job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastCycle {
+    pub report: Option<JobReport>,
+    pub preemptions: Vec<Preemption>,
+    pub has_grown: bool,
+    pub has_shrunk: bool,
+}
+
+/// A share as the books have it.
+#[derive(Clone, Debug)]
+pub(super) struct ShareBook {
+    pub node: String,
+    pub order: Order,
+    pub state: ShareState,
+    pub removal: Option<Removal>,
+    /// Whether the orchestrator has shown it to us.
+    pub is_seen: bool,
+    pub facts: ShareFacts,
+}
+
+/// Where admitted work belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Its class.
+    pub class: ClassIx,
+    /// The order of one process.
+    pub order: Order,
+    /// The quantum that order counts in.
+    pub quantum: Quantum,
+}
+
+/// Whether work may be scheduled under `topology`, and where it belongs.
+///
+/// # Errors
+///
+/// The reason why it is not considered at all.
+pub fn admit(topology: &Topology, spec: &JobSpec) -> Result<Admission, Refusal> {
+    let Some(ix) = topology.class_named(&spec.class) else {
+        let classes = topology.classes.iter().map(|class| class.name.as_str());
+        let nearest = nearest(&spec.class, classes).map(str::to_owned);
+        return Err(Refusal::UnknownClass { class: spec.class.clone(), nearest });
+    };
+    let class = &topology.classes[ix.0];
+    if !class.admits(&spec.user) {
+        return Err(Refusal::UserNotAllowed { user: spec.user.clone(), class: spec.class.clone() });
+    }
+    if let (Some(kind), Policy::FairShare { .. }) = (needs_stability(spec.kind), &class.policy) {
+        return Err(Refusal::PreemptableClass { kind, class: spec.class.clone() });
+    }
+    let quantum = topology.pools[class.pool.0].quantum;
+    match quantum.order_of_work(spec.memory) {
+        Some(order) => Ok(Admission { class: ix, order, quantum }),
+        None => Err(Refusal::MemoryOutOfRange { memory: spec.memory, quantum: quantum.memory() }),
+    }
+}
+
+/// The kinds of work that preemption would end for good, by name.
+fn needs_stability(kind: WorkKind) -> Option<&'static str> {
+    match kind {
+        WorkKind::Job => None,
+        WorkKind::Service => Some("service"),
+        WorkKind::ArbitraryProcess => Some("arbitrary process"),
+        WorkKind::Reservation => Some("reservation"),
+    }
+}
+
+impl JobBook {
+    pub(super) fn new(spec: JobSpec, topology: &Topology) -> JobBook {
+        JobBook {
+            admission: admit(topology, &spec),
+            spec,
+            shares: BTreeMap::new(),
+            purged: BTreeMap::new(),
+            is_spent: false,
+            last: LastCycle::default(),
+        }
+    }
+
+    /// The policy of its class; `None` while it is refused.
+    pub(super) fn policy<'t>(&self, topology: &'t Topology) -> Option<&'t Policy> {
+        self.admission.as_ref().ok().map(|admission| &topology.classes[admission.class.0].policy)
+    }
+
+    /// Takes a share off the books: its process is gone. Work that is one process is over with it.
+    pub(super) fn end_share(&mut self, share: ShareId) {
+        self.purged.remove(&share);
+        if self.shares.remove(&share).is_some() && self.spec.kind != WorkKind::Job {
+            self.is_spent = true;
+        }
+    }
+
+    /// Marks the held shares that `must_go` as leaving.
+    pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
+        for share in self
+            .shares
+            .values_mut()
+            .filter(|share| share.state == ShareState::Held && must_go(share))
+        {
+            share.state = ShareState::Leaving;
+            share.removal = Some(removal);
+            self.last.has_shrunk = true;
+        }
+    }
+
+    /// How the last cycle left it.
+    pub(super) fn disposition(&self) -> Disposition {
+        let holds = self.shares.values().any(|share| share.state == ShareState::Held);
+        match (&self.admission, self.spec.kind) {
+            (Err(_), _) => Disposition::Refused,
+            (Ok(_), WorkKind::Reservation) if holds => Disposition::Reserved,
+            (Ok(_), _) if self.last.has_shrunk => Disposition::Shrunken,
+            (Ok(_), _) if self.last.has_grown => Disposition::Expanded,
+            (Ok(_), _) if holds => Disposition::Stable,
+            (Ok(_), _) => Disposition::Dormant,
+        }
+    }
+}

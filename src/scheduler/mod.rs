@@ -1,0 +1,243 @@
+//! The middle layer: keeps the cluster's books, feeds the engine, applies what it decides.
+//!
+//! Stateful but not concurrent: no task, no lock, no I/O, and no clock. Events are recorded as they
+//! come; planning happens when [`Scheduler::schedule`] is called.
+//!
+//! Design: "Middle Layer: Scheduler".
+
+mod command;
+mod dispatch;
+mod event;
+mod evict;
+mod freeze;
+mod jobs;
+mod machines;
+mod view;
+
+pub use command::{Command, CommandError, CommandOutcome, UnknownNode};
+pub use event::Event;
+pub use jobs::{Admission, admit};
+pub use view::{
+    ClassView, Disposition, JobView, NodeView, Planned, Refusal, Removal, ShareView, View, Waiting,
+};
+
+/// Parts of a [`View`] that the engine made, for readers who do not know the engine.
+pub use crate::engine::{Account, Cap, Preemption};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::engine;
+use crate::model::{
+    JobId, Mebibytes, Order, Policy, QShares, ShareFacts, ShareId, ShareState, Topology,
+};
+use freeze::BookedPromise;
+use jobs::{JobBook, LastCycle, ShareBook};
+use machines::Machines;
+
+/// A share of work that could not be understood.
+#[derive(Clone, Debug)]
+struct LimboShare {
+    node: String,
+    memory: Option<Mebibytes>,
+}
+
+/// The books.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    topology: Arc<Topology>,
+    cycle: u64,
+    next_share: u64,
+    machines: Machines,
+    jobs: BTreeMap<JobId, JobBook>,
+    /// Shares of work that could not be understood.
+    limbo: BTreeMap<ShareId, LimboShare>,
+    /// Shares of before a restart that were told to leave.
+    told_to_leave: BTreeSet<ShareId>,
+    promises: Vec<BookedPromise>,
+    planned: Option<Arc<Planned>>,
+}
+
+impl Scheduler {
+    /// Empty books. The first share issued will be `next_share`: one never used before.
+    pub fn new(topology: Topology, next_share: ShareId) -> Scheduler {
+        Scheduler {
+            topology: Arc::new(topology),
+            cycle: 0,
+            next_share: next_share.0,
+            machines: Machines::default(),
+            jobs: BTreeMap::new(),
+            limbo: BTreeMap::new(),
+            told_to_leave: BTreeSet::new(),
+            promises: Vec::new(),
+            planned: None,
+        }
+    }
+
+    /// Numbers the next cycle `cycle + 1`: cycles are counted on across restarts.
+    pub fn resume_after_cycle(&mut self, cycle: u64) {
+        self.cycle = cycle;
+    }
+
+    /// Enters that these nodes were varied off, before any of them has reported: what the store
+    /// remembers after a restart.
+    pub fn restore_varied_off(&mut self, nodes: impl IntoIterator<Item = (String, String)>) {
+        self.machines.restore_varied_off(&self.topology, nodes);
+    }
+
+    /// Enters that these shares were told to leave, before the orchestrator has shown them again: a
+    /// published preemption is final, whoever forgot it meanwhile.
+    pub fn restore_leaving(&mut self, shares: impl IntoIterator<Item = ShareId>) {
+        self.told_to_leave.extend(shares);
+    }
+
+    /// Records one event. Never plans: planning happens at our pace, not the network's.
+    pub fn record(&mut self, event: Event) {
+        let stability = self.topology.settings.node_stability;
+        match event {
+            Event::NodeReported(report) => {
+                let name = report.name.clone();
+                self.machines.report(&self.topology, report);
+                self.recount_purged(&name);
+            }
+            Event::HeartbeatIntervalPassed => self.machines.end_interval(stability),
+            Event::NodeMissedHeartbeats { node, missed } => {
+                self.machines.miss(&node, missed, stability);
+            }
+            Event::NodeDied { node } => self.machines.die(&node),
+            Event::JobArrived(spec) => {
+                self.jobs.entry(spec.id).or_insert_with(|| JobBook::new(spec, &self.topology));
+            }
+            Event::JobChanged { job, facts } => {
+                if let Some(job) = self.jobs.get_mut(&job) {
+                    job.spec.facts = facts;
+                }
+            }
+            Event::JobCompleted { job } => {
+                self.jobs.remove(&job);
+                self.promises.retain(|promise| promise.job != job);
+            }
+            Event::ShareSeen { job, share, node, facts } => {
+                self.see_share(job, share, &node, facts);
+            }
+            Event::LimboShareSeen { share, node, memory } => {
+                let is_known = |job: &JobBook| job.shares.contains_key(&share);
+                if !self.jobs.values().any(is_known) {
+                    self.machines.expect(&self.topology, &node);
+                    self.limbo.insert(share, LimboShare { node, memory });
+                    self.use_up(share);
+                }
+            }
+            Event::LimboShareGone { share } => {
+                self.limbo.remove(&share);
+            }
+            Event::ShareExited { job, share } => {
+                if let Some(job) = self.jobs.get_mut(&job) {
+                    job.end_share(share);
+                }
+            }
+        }
+    }
+
+    /// Carries out an administrative act.
+    ///
+    /// # Errors
+    ///
+    /// If it names something that does not exist; then nothing is done.
+    pub fn command(&mut self, command: Command) -> Result<CommandOutcome, CommandError> {
+        match command {
+            Command::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason),
+            Command::VaryOn { nodes } => self.machines.vary_on(&nodes),
+            Command::Reconfigure(topology) => {
+                self.reconfigure(*topology);
+                Ok(CommandOutcome::default())
+            }
+        }
+    }
+
+    /// Plans over everything recorded so far and enters the outcome in the books.
+    pub fn schedule(&mut self) -> View {
+        self.cycle += 1;
+        for job in self.jobs.values_mut() {
+            job.last = LastCycle::default();
+        }
+        self.purge_dead_nodes();
+        self.evict_what_may_not_stay();
+        let snapshot = self.freeze();
+        let schedule = engine::plan(&snapshot);
+        self.apply(&snapshot, &schedule);
+        self.planned = Some(Arc::new(Planned { snapshot, schedule }));
+        self.view()
+    }
+
+    /// What is configured.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// Enters what the orchestrator shows of a share. One we do not know was issued before a
+    /// restart: it is where the orchestrator says it is, and its number is used up.
+    fn see_share(&mut self, id: JobId, share: ShareId, node: &str, facts: ShareFacts) {
+        self.limbo.remove(&share);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.purged.contains_key(&share) {
+            return;
+        }
+        if let Some(known) = job.shares.get_mut(&share) {
+            known.is_seen = true;
+            known.facts = facts;
+            return;
+        }
+        self.machines.expect(&self.topology, node);
+        let machine = &self.machines.by_name[node];
+        let order = jobs_order(job, &self.topology, machine);
+        let job = self.jobs.get_mut(&id).expect("looked up above");
+        let was_told_to_leave = self.told_to_leave.remove(&share);
+        let known = ShareBook {
+            node: node.to_owned(),
+            order,
+            state: if was_told_to_leave { ShareState::Leaving } else { ShareState::Held },
+            removal: was_told_to_leave.then_some(Removal::Preempted),
+            is_seen: true,
+            facts,
+        };
+        job.shares.insert(share, known);
+        self.use_up(share);
+    }
+
+    /// No share issued from now on will have this number.
+    fn use_up(&mut self, share: ShareId) {
+        self.next_share = self.next_share.max(share.0.saturating_add(1));
+    }
+
+    /// Space on each node taken by work that could not be understood.
+    fn limbo_by_node(&self) -> BTreeMap<&str, QShares> {
+        let mut taken: BTreeMap<&str, QShares> = BTreeMap::new();
+        for share in self.limbo.values() {
+            *taken.entry(share.node.as_str()).or_default() += self.size_of(share);
+        }
+        taken
+    }
+
+    /// What a share in limbo takes: if its memory is unknown, all of its node.
+    fn size_of(&self, share: &LimboShare) -> QShares {
+        let machine = &self.machines.by_name[&share.node];
+        let quantum = self.topology.pools[machine.pool.0].quantum;
+        let order = share.memory.and_then(|memory| quantum.order_of_work(memory));
+        order.map_or(machine.order, Order::qshares)
+    }
+}
+
+/// The order of a share of `job` on `machine`: the job's; for a reservation the whole machine; for
+/// work without a class what its memory comes to in the machine's pool.
+fn jobs_order(job: &JobBook, topology: &Topology, machine: &machines::MachineBook) -> Order {
+    let whole = || u32::try_from(machine.order.0).ok().and_then(Order::new);
+    let quantum = topology.pools[machine.pool.0].quantum;
+    let declared = quantum.order_of_work(job.spec.memory);
+    let order = match (&job.admission, job.policy(topology)) {
+        (Ok(admission), Some(Policy::Reserve)) => whole().or(Some(admission.order)),
+        (Ok(admission), _) => Some(admission.order),
+        (Err(_), _) => declared,
+    };
+    order.or(Order::new(1)).expect("one is an order")
+}

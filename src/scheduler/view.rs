@@ -1,0 +1,237 @@
+//! The books as readers see them: one immutable picture, taken after a cycle.
+//!
+//! Queries, the update for the orchestrator and what is stored are all made from the same
+//! [`View`], so they cannot disagree.
+
+use std::sync::Arc;
+
+use crate::engine::{Account, Cap, Preemption, Reason, Schedule, Snapshot};
+use crate::model::{
+    JobFacts, JobId, MachineState, Mebibytes, Millis, NShares, Order, QShares, Quantum, ShareFacts,
+    ShareId, ShareState, Topology, WorkKind,
+};
+
+/// The cluster after a cycle.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// How many cycles have run. 0 before the first.
+    pub cycle: u64,
+    /// What was configured.
+    pub topology: Arc<Topology>,
+    /// Every node ever seen, by name.
+    pub nodes: Vec<NodeView>,
+    /// All work, oldest first; refused work included.
+    pub jobs: Vec<JobView>,
+    /// Every class, in order of configuration.
+    pub classes: Vec<ClassView>,
+    /// Every node that is varied off, with the reason, whether it has reported or not.
+    pub varied_off: Vec<(String, String)>,
+    /// Nodes that went silent together in such numbers that their work is not given up yet.
+    pub lost_held_back: Vec<String>,
+    /// What the engine saw in this cycle, and what it decided; for the audit and for explanations.
+    /// `None` before the first cycle.
+    pub planned: Option<Arc<Planned>>,
+    /// The next share number, never used before.
+    pub next_share: ShareId,
+}
+
+/// One cycle's question and answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The question.
+    pub snapshot: Snapshot,
+    /// The answer.
+    pub schedule: Schedule,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its name.
+    pub name: String,
+    /// The name of its pool.
+    pub pool: String,
+    /// The quantum of its pool's tree.
+    pub quantum: Quantum,
+    /// Memory it reported.
+    pub memory: Mebibytes,
+    /// The size it is scheduled by.
+    pub order: QShares,
+    /// What is taken, by shares that are leaving too.
+    pub used: QShares,
+    /// Whether it gets work, and if not, why.
+    pub state: MachineState,
+    /// Heartbeats missed in a row.
+    pub missed: u32,
+    /// Why it was varied off.
+    pub vary_off_reason: Option<String>,
+    /// The shares on it: job, share, order and state.
+    pub shares: Vec<(JobId, ShareId, Order, ShareState)>,
+}
+
+/// A request for work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobView {
+    /// Its number.
+    pub id: JobId,
+    /// Who submitted it.
+    pub user: String,
+    /// The class it was submitted to.
+    pub class: String,
+    /// What kind of work it is.
+    pub kind: WorkKind,
+    /// Memory of each process, as declared.
+    pub memory: Mebibytes,
+    /// The size of one process; `None` while the work is refused.
+    pub order: Option<Order>,
+    /// The quantum it is measured in; `None` while the work is refused.
+    pub quantum: Option<Quantum>,
+    /// Work items per process at a time.
+    pub threads: u64,
+    /// When it was submitted.
+    pub submitted: Millis,
+    /// What changes about it.
+    pub facts: JobFacts,
+    /// What it could use without pacing.
+    pub wanted: NShares,
+    /// The most it could use now; `None` before its first cycle.
+    pub cap: Option<Cap>,
+    /// What it deserves before bonus shares.
+    pub pure_fair_share: QShares,
+    /// What How Much counted for it.
+    pub given: NShares,
+    /// Room promised to it.
+    pub promised: NShares,
+    /// How the last cycle left it.
+    pub disposition: Disposition,
+    /// Why it has less than it wants.
+    pub reason: Option<Waiting>,
+    /// Its shares, oldest first, those that are leaving included.
+    pub shares: Vec<ShareView>,
+    /// Shares that died with their node and whose end the orchestrator has not confirmed: they
+    /// hold no space, and their removal is repeated.
+    pub purged: Vec<ShareView>,
+    /// What the last cycle took from it.
+    pub preemptions: Vec<Preemption>,
+}
+
+impl JobView {
+    /// How many shares are not leaving.
+    pub fn held(&self) -> NShares {
+        NShares(self.shares.iter().filter(|share| share.state == ShareState::Held).map(|_| 1).sum())
+    }
+}
+
+/// Why work has less than it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It was never considered.
+    Refused(Refusal),
+    /// The engine said why.
+    Engine(Reason),
+}
+
+/// Why work is not considered at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No class of that name is configured.
+    #[error("class `{class}` is not defined{}", nearest.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
+    UnknownClass {
+        /// As asked for.
+        class: String,
+        /// The class with the most similar name.
+        nearest: Option<String>,
+    },
+    /// The class is restricted to others.
+    #[error("user `{user}` may not use class `{class}`")]
+    UserNotAllowed {
+        /// Who asked.
+        user: String,
+        /// For which class.
+        class: String,
+    },
+    /// Work that cannot be preempted may not go to a fair-share class.
+    #[error(
+        "class `{class}` is fair-share, which may preempt; a {kind} needs a fixed-share or reserve class"
+    )]
+    PreemptableClass {
+        /// What kind of work.
+        kind: &'static str,
+        /// In which class.
+        class: String,
+    },
+    /// Its memory has no order in this pool: none at all, or more than can be counted.
+    #[error("{memory} per process cannot be scheduled in quanta of {quantum}")]
+    MemoryOutOfRange {
+        /// As asked for.
+        memory: Mebibytes,
+        /// The quantum of the class's pool.
+        quantum: Mebibytes,
+    },
+}
+
+/// A share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareView {
+    /// Its number.
+    pub id: ShareId,
+    /// The node it is on.
+    pub node: String,
+    /// Its size.
+    pub order: Order,
+    /// Its size in memory.
+    pub memory: Mebibytes,
+    /// Whether it is on its way out.
+    pub state: ShareState,
+    /// Why it is on its way out.
+    pub removal: Option<Removal>,
+    /// Whether the orchestrator has shown it to us; until then its assignment is repeated.
+    pub is_seen: bool,
+    /// What is known of its process.
+    pub facts: ShareFacts,
+}
+
+/// Why a share has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Removal {
+    /// Taken back for fairness.
+    Preempted,
+    /// Its node was varied off.
+    VariedOff,
+    /// Configuration no longer allows it.
+    Blacklisted,
+    /// Its node died. The process is gone already; whatever is left of it is to be purged.
+    NodeDied,
+}
+
+/// How a cycle left a job.
+///
+/// Design: "Dispatch". A job can both grow and shrink in one cycle; then it is `Shrunken`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Disposition {
+    /// It got shares.
+    Expanded,
+    /// It lost shares.
+    Shrunken,
+    /// It kept what it had.
+    Stable,
+    /// It has nothing.
+    Dormant,
+    /// It is a reservation that has its machine.
+    Reserved,
+    /// It was refused.
+    Refused,
+}
+
+/// A class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassView {
+    /// Its name.
+    pub name: String,
+    /// How many jobs it has.
+    pub jobs: u64,
+    /// Its account in the last cycle.
+    pub account: Account,
+    /// Its users' accounts, by name; fair-share classes only.
+    pub users: Vec<(String, Account)>,
+}

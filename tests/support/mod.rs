@@ -1,0 +1,249 @@
+//! A small cluster to talk about: one quantum is 1 GB, so orders are gigabytes.
+//!
+//! Every cycle is audited, and the orchestrator confirms exits at the start of the next one unless
+//! a test says otherwise.
+
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
+
+pub mod history;
+pub mod world;
+
+use std::collections::BTreeMap;
+
+use apportion::engine::audit;
+use apportion::model::{
+    CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Policy, PoolIx,
+    ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
+    WorkKind,
+};
+use apportion::scheduler::{Command, Event, JobView, Scheduler, View};
+
+/// No pacing at all: a job may use everything at once.
+pub const UNPACED: CapRules = CapRules {
+    initialization_cap: 0,
+    expand_by_doubling: false,
+    prediction: false,
+    prediction_fudge: 0,
+};
+
+/// Doubling from two, without prediction.
+pub const DOUBLING: CapRules = CapRules {
+    initialization_cap: 2,
+    expand_by_doubling: true,
+    prediction: false,
+    prediction_fudge: 0,
+};
+
+/// One pool called `main`, no classes; to be extended.
+pub fn topology() -> Topology {
+    Topology {
+        settings: Settings { node_stability: 3, mass_loss_percent: None, ..Settings::default() },
+        pools: vec![pool("main", None, "")],
+        classes: Vec::new(),
+        allotments: BTreeMap::new(),
+    }
+}
+
+/// A pool with the nodes named in `nodes`, by blanks.
+pub fn pool(name: &str, parent: Option<usize>, nodes: &str) -> Nodepool {
+    Nodepool {
+        name: name.to_owned(),
+        parent: parent.map(PoolIx),
+        search_order: 100,
+        quantum: Quantum::new(Mebibytes::from_gib(1)).unwrap(),
+        nodes: nodes.split_whitespace().map(str::to_owned).collect(),
+    }
+}
+
+/// A class of the first pool.
+pub fn class(name: &str, policy: Policy, priority: u32, cap_rules: CapRules) -> ResourceClass {
+    ResourceClass {
+        name: name.to_owned(),
+        policy,
+        priority,
+        pool: PoolIx(0),
+        cap_rules,
+        users: None,
+        is_default: false,
+    }
+}
+
+/// A fair-share class of priority 10.
+pub fn fair(name: &str, weight: u32, cap_rules: CapRules) -> ResourceClass {
+    class(name, Policy::FairShare { weight }, 10, cap_rules)
+}
+
+/// A job of `order` that wants everything.
+pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
+    JobSpec {
+        id: JobId(id),
+        user: user.to_owned(),
+        class: class.to_owned(),
+        kind: WorkKind::Job,
+        memory: Mebibytes::from_gib(order),
+        threads: 1,
+        submitted: id,
+        machines: Vec::new(),
+        service: 0,
+        facts: JobFacts {
+            remaining: 1_000_000,
+            limit: ProcessLimit::Unlimited,
+            is_running: true,
+            time_per_item: Some(1000),
+            is_completing: false,
+        },
+    }
+}
+
+/// Work of one process.
+pub fn single(id: u64, user: &str, class: &str, order: u64, kind: WorkKind) -> JobSpec {
+    let mut spec = job(id, user, class, order);
+    spec.kind = kind;
+    spec.facts.remaining = 1;
+    spec
+}
+
+/// A scheduler with a cluster around it.
+pub struct Cluster {
+    pub scheduler: Scheduler,
+    pub confirms_exits: bool,
+    pub view: View,
+}
+
+impl Cluster {
+    pub fn new(topology: Topology) -> Cluster {
+        let scheduler = Scheduler::new(topology, ShareId(1));
+        Cluster { view: scheduler.view(), scheduler, confirms_exits: true }
+    }
+
+    /// A cluster with one pool and these classes.
+    pub fn with_classes(classes: Vec<ResourceClass>) -> Cluster {
+        Cluster::new(Topology { classes, ..topology() })
+    }
+
+    /// Nodes report: `m1=4 m2=8`, sizes in GB.
+    pub fn nodes(&mut self, nodes: &str) -> &mut Cluster {
+        for node in nodes.split_whitespace() {
+            let (name, gib) = node.split_once('=').unwrap();
+            let memory = Mebibytes::from_gib(gib.parse().unwrap());
+            let report = NodeReport { name: name.to_owned(), memory, is_quiesced: false };
+            self.scheduler.record(Event::NodeReported(report));
+        }
+        self
+    }
+
+    pub fn arrive(&mut self, spec: JobSpec) -> &mut Cluster {
+        self.record(Event::JobArrived(spec))
+    }
+
+    pub fn record(&mut self, event: Event) -> &mut Cluster {
+        self.scheduler.record(event);
+        self
+    }
+
+    pub fn command(&mut self, command: Command) -> &mut Cluster {
+        self.scheduler.command(command).unwrap();
+        self
+    }
+
+    /// Work that is over.
+    pub fn complete(&mut self, id: u64) -> &mut Cluster {
+        self.record(Event::JobCompleted { job: JobId(id) })
+    }
+
+    /// One cycle, audited.
+    pub fn cycle(&mut self) -> &mut Cluster {
+        if self.confirms_exits {
+            self.confirm_exits();
+        }
+        self.view = self.scheduler.schedule();
+        let planned = self.view.planned.as_deref().unwrap();
+        let findings = audit(&planned.snapshot, &planned.schedule);
+        assert!(
+            findings.is_empty(),
+            "cycle {}: {findings:#?}\n{}",
+            self.view.cycle,
+            self.picture()
+        );
+        self
+    }
+
+    pub fn cycles(&mut self, cycles: usize) -> &mut Cluster {
+        for _ in 0..cycles {
+            self.cycle();
+        }
+        self
+    }
+
+    /// The orchestrator confirms every exit that is due.
+    pub fn confirm_exits(&mut self) {
+        let view = self.scheduler.view();
+        for job in &view.jobs {
+            let leaving = job.shares.iter().filter(|share| share.state == ShareState::Leaving);
+            for share in leaving.chain(&job.purged) {
+                self.scheduler.record(Event::ShareExited { job: job.id, share: share.id });
+            }
+        }
+    }
+
+    /// Every held share of `id` is initialized and has so much invested.
+    pub fn invest(&mut self, id: u64, investment: u64) -> &mut Cluster {
+        let view = self.scheduler.view();
+        let job = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap();
+        let facts = ShareFacts { is_initialized: true, initialization: 1000, investment };
+        for share in &job.shares {
+            self.scheduler.record(Event::ShareSeen {
+                job: job.id,
+                share: share.id,
+                node: share.node.clone(),
+                facts,
+            });
+        }
+        self
+    }
+
+    pub fn job(&self, id: u64) -> &JobView {
+        self.view.jobs.iter().find(|job| job.id == JobId(id)).unwrap()
+    }
+
+    pub fn held(&self, id: u64) -> u64 {
+        self.job(id).held().0
+    }
+
+    /// What each of these jobs holds.
+    pub fn holdings<const N: usize>(&self, ids: [u64; N]) -> [u64; N] {
+        ids.map(|id| self.held(id))
+    }
+
+    /// How many shares were preempted in the last cycle.
+    pub fn preempted(&self) -> usize {
+        self.view.planned.as_deref().unwrap().schedule.preemptions.len()
+    }
+
+    /// The code of the reason why `id` has less than it wants.
+    pub fn reason(&self, id: u64) -> &'static str {
+        match self.job(id).reason.as_ref() {
+            Some(apportion::scheduler::Waiting::Engine(reason)) => reason.code(),
+            Some(apportion::scheduler::Waiting::Refused(_)) => "refused",
+            None => "none",
+        }
+    }
+
+    /// Who is where: a job's number for each of its shares, in brackets if it is leaving.
+    pub fn picture(&self) -> String {
+        let nodes = self.view.nodes.iter().map(|node| {
+            let shares = node.shares.iter().map(|(job, _, order, state)| match state {
+                ShareState::Held => format!("{job}×{order}"),
+                ShareState::Leaving => format!("({job}×{order})"),
+            });
+            format!(
+                "{} {}/{}: {}",
+                node.name,
+                node.used,
+                node.order,
+                shares.collect::<Vec<_>>().join(" ")
+            )
+        });
+        nodes.collect::<Vec<_>>().join("\n")
+    }
+}
