@@ -1,0 +1,314 @@
+//! Two publications in, the difference as scheduling events out.
+//!
+//! Recovery after a restart is the difference to nothing: all work arrives, and every process is
+//! seen for the first time.
+
+use std::collections::BTreeMap;
+
+use super::{LimboProcess, Process, Publication, Work, WorkState};
+use crate::model::{JobFacts, JobId, ShareId};
+use crate::scheduler::Event;
+
+/// The events that lead from `previous` to `current`: first what makes room, then what needs it,
+/// each in job order.
+///
+/// Work is taken in while it is schedulable or ending, and for as long as a process of it runs,
+/// whatever is said of the work itself: space is occupied by processes, not by intentions.
+///
+/// Design: "Incoming Work".
+pub fn events_between(previous: Option<&Publication>, current: &Publication) -> Vec<Event> {
+    let nothing = BTreeMap::new();
+    let before = previous.map_or(&nothing, |publication| &publication.work);
+    let mut events = Vec::new();
+    for (&job, old) in before.iter().filter(|(_, old)| is_ours(old)) {
+        match current.work.get(&job).filter(|new| is_continued(old, new)) {
+            None => events.push(Event::JobCompleted { job }),
+            Some(new) => events.extend(exits(job, old, new)),
+        }
+    }
+    for (&job, new) in current.work.iter().filter(|(_, new)| is_ours(new)) {
+        let old = before.get(&job).filter(|old| is_ours(old) && is_continued(old, new));
+        events.extend(news_of(old, new));
+        events.extend(sightings(job, old, new));
+    }
+    let limbo_before = previous.map(|publication| &publication.limbo);
+    events.extend(limbo_between(limbo_before, &current.limbo));
+    events
+}
+
+/// What became of processes nobody can place. Those that could be placed after all have been seen
+/// by now, and are in limbo no more.
+fn limbo_between(
+    before: Option<&BTreeMap<ShareId, LimboProcess>>,
+    current: &BTreeMap<ShareId, LimboProcess>,
+) -> Vec<Event> {
+    let nothing = BTreeMap::new();
+    let before = before.unwrap_or(&nothing);
+    let gone = before.keys().filter(|share| !current.contains_key(share));
+    let seen = current.iter().filter(|(share, process)| before.get(share) != Some(process));
+    let gone = gone.map(|&share| Event::LimboShareGone { share });
+    let seen = seen.map(|(&share, process)| Event::LimboShareSeen {
+        share,
+        node: process.node.clone(),
+        memory: process.memory,
+    });
+    gone.chain(seen).collect()
+}
+
+/// Whether `new` is what has become of `old`. If what never changes did change, it is other work
+/// under the same number: the old is over, the new arrives.
+fn is_continued(old: &Work, new: &Work) -> bool {
+    is_ours(new) && new.changed_field(old).is_none()
+}
+
+/// Whether work concerns the scheduler.
+fn is_ours(work: &Work) -> bool {
+    match work.state {
+        WorkState::Schedulable | WorkState::Completing => true,
+        WorkState::NotReady | WorkState::Completed => live(work).next().is_some(),
+    }
+}
+
+/// Processes that occupy their shares.
+fn live(work: &Work) -> impl Iterator<Item = (ShareId, &Process)> {
+    work.processes
+        .iter()
+        .filter(|(_, process)| !process.is_gone)
+        .map(|(&share, process)| (share, process))
+}
+
+/// Shares whose process ended since `old`: shown there and absent now, or shown as gone for the
+/// first time. A share that was never shown has not ended; its assignment is on its way.
+fn exits(job: JobId, old: &Work, new: &Work) -> Vec<Event> {
+    let vanished =
+        live(old).map(|(share, _)| share).filter(|share| !new.processes.contains_key(share));
+    let is_news = |share: &ShareId| old.processes.get(share).is_none_or(|process| !process.is_gone);
+    let ended = new.processes.iter().filter(|(share, process)| process.is_gone && is_news(share));
+    let mut shares: Vec<ShareId> = vanished.chain(ended.map(|(&share, _)| share)).collect();
+    shares.sort_unstable();
+    shares.into_iter().map(|share| Event::ShareExited { job, share }).collect()
+}
+
+/// That the work is new, or what changed about it.
+fn news_of(old: Option<&Work>, new: &Work) -> Option<Event> {
+    let facts = facts_after(old, new);
+    match old {
+        None => {
+            let mut spec = new.spec.clone();
+            spec.facts = facts;
+            Some(Event::JobArrived(spec))
+        }
+        Some(old) if facts_after(None, old) != facts => {
+            Some(Event::JobChanged { job: new.spec.id, facts })
+        }
+        Some(_) => None,
+    }
+}
+
+/// What to believe of `new`: only schedulable work gets more, and what has run once has run.
+fn facts_after(old: Option<&Work>, new: &Work) -> JobFacts {
+    JobFacts {
+        is_running: new.spec.facts.is_running || old.is_some_and(|old| old.spec.facts.is_running),
+        is_completing: new.spec.facts.is_completing || new.state != WorkState::Schedulable,
+        ..new.spec.facts
+    }
+}
+
+/// Live processes that are new or changed.
+fn sightings(job: JobId, old: Option<&Work>, new: &Work) -> Vec<Event> {
+    let is_known = |share: ShareId, process: &Process| {
+        old.and_then(|old| old.processes.get(&share)) == Some(process)
+    };
+    live(new)
+        .filter(|(share, process)| !is_known(*share, process))
+        .map(|(share, process)| Event::ShareSeen {
+            job,
+            share,
+            node: process.node.clone(),
+            facts: process.facts,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{JobSpec, Mebibytes, ProcessLimit, ShareFacts, WorkKind};
+
+    /// Reads `7?` as work 7 that is not ready, `7` as schedulable, `7~` as completing, `7!` as
+    /// completed; `7r` has run; `7c` is of another class; `7:12,13x` has a process in share 12 and one gone from 13; `12i`
+    /// has initialized.
+    fn publication(text: &str) -> Publication {
+        let work = text.split_whitespace().map(work).map(|work| (work.spec.id, work)).collect();
+        Publication { sequence: 1, work, limbo: BTreeMap::new() }
+    }
+
+    fn work(text: &str) -> Work {
+        let (head, processes) = text.split_once(':').unwrap_or((text, ""));
+        let id = JobId(head.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap());
+        let state = match head.chars().last() {
+            Some('?') => WorkState::NotReady,
+            Some('~') => WorkState::Completing,
+            Some('!') => WorkState::Completed,
+            _ => WorkState::Schedulable,
+        };
+        let facts = JobFacts {
+            remaining: 1,
+            limit: ProcessLimit::Unlimited,
+            is_running: head.contains('r'),
+            time_per_item: None,
+            is_completing: false,
+        };
+        let spec = JobSpec {
+            id,
+            user: "ann".to_owned(),
+            class: if head.contains('c') { "other" } else { "normal" }.to_owned(),
+            kind: WorkKind::Job,
+            memory: Mebibytes(1),
+            threads: 1,
+            submitted: 0,
+            machines: Vec::new(),
+            service: 0,
+            facts,
+        };
+        let processes = processes.split(',').filter(|text| !text.is_empty()).map(process).collect();
+        Work { spec, state, processes }
+    }
+
+    fn process(text: &str) -> (ShareId, Process) {
+        let share = ShareId(text.trim_end_matches(['x', 'i']).parse().unwrap());
+        let facts = ShareFacts { is_initialized: text.ends_with('i'), ..ShareFacts::default() };
+        (share, Process { node: "n1".to_owned(), is_gone: text.ends_with('x'), facts })
+    }
+
+    fn render(event: &Event) -> String {
+        let flags = |facts: &JobFacts| {
+            let marks = [(facts.is_running, "r"), (facts.is_completing, "~")];
+            marks.into_iter().filter(|(holds, _)| *holds).map(|(_, mark)| mark).collect::<String>()
+        };
+        match event {
+            Event::JobArrived(spec) => format!("+{}{}", spec.id, flags(&spec.facts)),
+            Event::JobChanged { job, facts } => format!("={job}{}", flags(facts)),
+            Event::JobCompleted { job } => format!("-{job}"),
+            Event::ShareSeen { share, .. } => format!("see{share}"),
+            Event::ShareExited { share, .. } => format!("exit{share}"),
+            Event::LimboShareSeen { share, .. } => format!("limbo{share}"),
+            Event::LimboShareGone { share } => format!("unlimbo{share}"),
+            Event::NodeReported(_)
+            | Event::HeartbeatIntervalPassed
+            | Event::NodeMissedHeartbeats { .. }
+            | Event::NodeDied { .. } => panic!("no publication says {event:?}"),
+        }
+    }
+
+    #[test]
+    fn processes_of_unreadable_work_come_and_go() {
+        let limbo = |shares: &[u64]| Publication {
+            limbo: shares
+                .iter()
+                .map(|&share| {
+                    (ShareId(share), LimboProcess { node: "n1".to_owned(), memory: None })
+                })
+                .collect(),
+            ..Publication::default()
+        };
+        let events = |before: &[u64], now: &[u64]| {
+            let events = events_between(Some(&limbo(before)), &limbo(now));
+            events.iter().map(render).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(events(&[], &[7, 8]), "limbo7 limbo8");
+        assert_eq!(events(&[7, 8], &[8]), "unlimbo7");
+        assert_eq!(events(&[7], &[7]), "");
+    }
+
+    #[track_caller]
+    fn check(previous: &str, current: &str, events: &str) {
+        let actual = events_between(Some(&publication(previous)), &publication(current));
+        let actual = actual.iter().map(render).collect::<Vec<_>>().join(" ");
+        assert_eq!(actual, events, "{previous:?} -> {current:?}");
+    }
+
+    #[test]
+    fn work_comes_changes_and_goes() {
+        check("", "", "");
+        check("", "1", "+1");
+        check("1", "1", "");
+        check("1", "1~", "=1~");
+        check("1", "1!", "-1");
+        check("1", "", "-1"); // forgotten is as good as completed
+        check("1!", "", ""); // told once is told
+        check("", "1!", ""); // over before we saw it
+        check("1", "2", "-1 +2"); // room first, then need
+        check("2", "1 3", "-2 +1 +3"); // each in job order
+    }
+
+    #[test]
+    fn work_that_is_not_ready_is_not_taken_in() {
+        check("", "1?", "");
+        check("1?", "1", "+1");
+        check("1?", "", "");
+        check("1", "1?", "-1"); // it changed its mind
+        check("1:10", "1?:10", "=1~"); // but while a process runs, its space is taken
+        check("1?:10", "1:10", "=1");
+    }
+
+    #[test]
+    fn what_has_run_has_run() {
+        check("1", "1r", "=1r");
+        check("1r", "1", ""); // it never falls back
+        check("1r", "1~", "=1r~");
+    }
+
+    #[test]
+    fn processes_come_change_and_go() {
+        check("", "1:10", "+1 see10");
+        check("1", "1:10", "see10");
+        check("1:10", "1:10", "");
+        check("1:10", "1:10i", "see10");
+        check("1:10", "1:10x", "exit10");
+        check("1:10", "1", "exit10");
+        check("1:10x", "1", ""); // told once is told
+        check("1:10x", "1:10x", "");
+        check("1", "1:10x", "exit10"); // started and ended between two publications
+        check("", "1:10x", "+1"); // ended before we were told of the work: no share of ours
+        check("1:10x", "1:10", "see10"); // it reappeared alive: it counts again
+        check("1:10,11", "1:11,12", "exit10 see12");
+        check("1:10 2", "1 2 3", "exit10 +3"); // room first, then need
+    }
+
+    #[test]
+    fn completed_work_stays_while_its_processes_do() {
+        check("1:10", "1!:10", "=1~");
+        check("1!:10", "1!:10", "");
+        check("1!:10,11", "1!:11", "exit10");
+        check("1!:10", "1!:10x", "-1");
+        check("1!:10", "1!", "-1");
+        check("", "1!:10", "+1~ see10"); // recovered: the space is occupied
+    }
+
+    #[test]
+    fn a_share_never_shown_has_not_ended() {
+        check("1", "1", "");
+        check("1~", "1~", "");
+    }
+
+    #[test]
+    fn other_work_under_the_same_number_is_new_work() {
+        check("1", "1c", "-1 +1");
+        check("1:10 2", "1c:10 2", "-1 +1 see10");
+    }
+
+    #[test]
+    fn recovery_is_the_difference_to_nothing() {
+        let current = publication("1:10,11i 2 3! 4?");
+        let events = events_between(None, &current);
+        assert_eq!(events.iter().map(render).collect::<Vec<_>>(), ["+1", "see10", "see11", "+2"]);
+    }
+
+    #[test]
+    fn equal_publications_differ_in_nothing() {
+        for text in ["1:10,11x 2~:20 3! 4? 5r", "7!:70 8?:80"] {
+            check(text, text, "");
+        }
+    }
+}

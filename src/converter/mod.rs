@@ -1,0 +1,12 @@
+//! The outer layer's pure half: matches the outside world to the scheduler, both ways.
+//!
+//! Inwards, two publications in a row become the events between them. Outwards, the books become
+//! the update the orchestrator gets. Both are functions: no clock, no wire format, no state.
+
+mod difference;
+mod publication;
+mod update;
+
+pub use difference::events_between;
+pub use publication::{LimboProcess, Process, Publication, Work, WorkState};
+pub use update::{Assigned, Explanation, JobUpdate, Removed, Update, explain, update_from};

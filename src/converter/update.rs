@@ -1,0 +1,241 @@
+//! The books in, the update for the orchestrator out.
+//!
+//! An update is the full state, not a change: whoever misses one loses nothing. What is new is
+//! repeated until the orchestrator has shown it, what has to go until it has confirmed that.
+
+use crate::model::{JobId, Mebibytes, Order, QShares, ShareId, ShareState, WorkKind};
+use crate::scheduler::{Disposition, JobView, Refusal, Removal, ShareView, View, Waiting};
+
+/// Everything the orchestrator needs to know, after one cycle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The cycle it is from.
+    pub cycle: u64,
+    /// All work, oldest first.
+    pub jobs: Vec<JobUpdate>,
+}
+
+/// What one request for work has, gets and has to give up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobUpdate {
+    /// Which work.
+    pub job: JobId,
+    /// What kind of work it is.
+    pub kind: WorkKind,
+    /// Whether it is not considered at all.
+    pub is_refused: bool,
+    /// Memory of each share: whole quanta. None at all while it is refused.
+    pub memory: Mebibytes,
+    /// All its shares, those that are leaving included.
+    pub shares: Vec<Assigned>,
+    /// The shares it holds that the orchestrator has not shown yet.
+    pub added: Vec<Assigned>,
+    /// The shares it has to give up, until that is confirmed.
+    pub removed: Vec<Removed>,
+    /// Why it has less than it wants.
+    pub reason: Option<Explanation>,
+}
+
+/// A share and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assigned {
+    /// Which share.
+    pub share: ShareId,
+    /// The node it is on.
+    pub node: String,
+    /// Its memory.
+    pub memory: Mebibytes,
+}
+
+/// A share that has to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Which share.
+    pub share: ShareId,
+    /// The node it is on.
+    pub node: String,
+    /// Whether its node died: there is nothing left to stop.
+    pub is_purge: bool,
+    /// Why it has to go.
+    pub why: Removal,
+}
+
+/// A reason, for programs and for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// A stable name.
+    pub code: &'static str,
+    /// One sentence, with the numbers.
+    pub sentence: String,
+}
+
+/// What to tell the orchestrator.
+///
+/// Design: "Outgoing Events".
+pub fn update_from(view: &View) -> Update {
+    Update { cycle: view.cycle, jobs: view.jobs.iter().map(job_update).collect() }
+}
+
+fn job_update(job: &JobView) -> JobUpdate {
+    let is_new = |share: &&ShareView| share.state == ShareState::Held && !share.is_seen;
+    JobUpdate {
+        job: job.id,
+        kind: job.kind,
+        is_refused: job.disposition == Disposition::Refused,
+        memory: memory_per_share(job),
+        shares: job.shares.iter().map(assigned).collect(),
+        added: job.shares.iter().filter(is_new).map(assigned).collect(),
+        removed: job.shares.iter().chain(&job.purged).filter_map(removed).collect(),
+        reason: job.reason.as_ref().map(explain),
+    }
+}
+
+/// What each share of `job` gets: more than was asked for, where that was no whole number of
+/// quanta.
+fn memory_per_share(job: &JobView) -> Mebibytes {
+    let amount = job.order.map_or(QShares(0), Order::qshares);
+    job.quantum.map_or(Mebibytes(0), |quantum| quantum.memory_of(amount))
+}
+
+fn assigned(share: &ShareView) -> Assigned {
+    Assigned { share: share.id, node: share.node.clone(), memory: share.memory }
+}
+
+fn removed(share: &ShareView) -> Option<Removed> {
+    share.removal.map(|why| Removed {
+        share: share.id,
+        node: share.node.clone(),
+        is_purge: why == Removal::NodeDied,
+        why,
+    })
+}
+
+/// Why work has less than it wants, in a name and a sentence.
+pub fn explain(waiting: &Waiting) -> Explanation {
+    match waiting {
+        Waiting::Refused(refusal) => {
+            Explanation { code: refusal_code(refusal), sentence: refusal.to_string() }
+        }
+        Waiting::Engine(reason) => {
+            Explanation { code: reason.code(), sentence: reason.to_string() }
+        }
+    }
+}
+
+fn refusal_code(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::UnknownClass { .. } => "unknown_class",
+        Refusal::UserNotAllowed { .. } => "user_not_allowed",
+        Refusal::PreemptableClass { .. } => "preemptable_class",
+        Refusal::MemoryOutOfRange { .. } => "memory_out_of_range",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{JobFacts, NShares, ProcessLimit, Quantum, ShareFacts};
+
+    /// Reads `10` as a share that was shown, `10+` as one that was not, `10-` as preempted, `10x`
+    /// as dead with its node.
+    fn share(text: &str) -> ShareView {
+        let removal = match text.chars().last() {
+            Some('-') => Some(Removal::Preempted),
+            Some('x') => Some(Removal::NodeDied),
+            _ => None,
+        };
+        ShareView {
+            id: ShareId(text.trim_end_matches(['+', '-', 'x']).parse().unwrap()),
+            node: "n1".to_owned(),
+            order: Order::new(2).unwrap(),
+            memory: Mebibytes::from_gib(30),
+            state: if removal.is_some() { ShareState::Leaving } else { ShareState::Held },
+            removal,
+            is_seen: !text.ends_with('+'),
+            facts: ShareFacts::default(),
+        }
+    }
+
+    fn job(shares: &str) -> JobView {
+        let (purged, shares): (Vec<_>, Vec<_>) =
+            shares.split_whitespace().partition(|text| text.ends_with('x'));
+        JobView {
+            id: JobId(1),
+            user: "ann".to_owned(),
+            class: "normal".to_owned(),
+            kind: WorkKind::Job,
+            memory: Mebibytes::from_gib(28),
+            order: Order::new(2),
+            quantum: Quantum::new(Mebibytes::from_gib(15)),
+            threads: 1,
+            submitted: 0,
+            facts: JobFacts {
+                remaining: 1,
+                limit: ProcessLimit::Unlimited,
+                is_running: false,
+                time_per_item: None,
+                is_completing: false,
+            },
+            wanted: NShares(1),
+            cap: None,
+            pure_fair_share: QShares(0),
+            given: NShares(0),
+            promised: NShares(0),
+            disposition: Disposition::Stable,
+            reason: None,
+            shares: shares.into_iter().map(share).collect(),
+            purged: purged.into_iter().map(share).collect(),
+            preemptions: Vec::new(),
+        }
+    }
+
+    fn render(update: &JobUpdate) -> String {
+        let all = update.shares.iter().map(|share| share.share.to_string());
+        let added = update.added.iter().map(|share| format!("+{}", share.share));
+        let removed = update.removed.iter().map(|gone| {
+            let sign = if gone.is_purge { "x" } else { "-" };
+            format!("{sign}{}", gone.share)
+        });
+        all.chain(added).chain(removed).collect::<Vec<_>>().join(" ")
+    }
+
+    #[track_caller]
+    fn check(shares: &str, expected: &str) {
+        assert_eq!(render(&job_update(&job(shares))), expected, "{shares:?}");
+    }
+
+    #[test]
+    fn what_is_new_and_what_has_to_go_is_repeated() {
+        check("", "");
+        check("10", "10");
+        check("10 11+", "10 11 +11");
+        check("10-", "10 -10");
+        check("10x", "x10"); // dead with its node: no space is held, but the entry is to go
+        check("10- 11 12+ 13x", "10 11 12 +12 -10 x13");
+    }
+
+    /// Seed 001's example: 28 GB in quanta of 15 GB gets 30 GB.
+    #[test]
+    fn a_share_gets_whole_quanta() {
+        assert_eq!(job_update(&job("10+")).memory, Mebibytes::from_gib(30));
+    }
+
+    #[test]
+    fn refused_work_is_told_why() {
+        let mut refused = job("");
+        refused.order = None;
+        refused.quantum = None;
+        refused.disposition = Disposition::Refused;
+        let refusal = Refusal::UnknownClass {
+            class: "nromal".to_owned(),
+            nearest: Some("normal".to_owned()),
+        };
+        refused.reason = Some(Waiting::Refused(refusal));
+        let update = job_update(&refused);
+        assert!(update.is_refused);
+        assert_eq!(update.memory, Mebibytes(0));
+        let reason = update.reason.unwrap();
+        assert_eq!(reason.code, "unknown_class");
+        assert_eq!(reason.sentence, "class `nromal` is not defined; did you mean `normal`?");
+    }
+}
