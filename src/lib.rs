@@ -28,6 +28,7 @@
 
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
+pub mod config;
 pub mod converter;
 pub mod engine;
 pub mod model;

@@ -1,0 +1,216 @@
+//! What administrators write: the file `apportion.toml`, with the environment on top.
+//!
+//! [`load`] reads and checks; who gets a [`Config`] need not check anything again. A file that is
+//! wrong in one place is refused whole, and every place where it is wrong is named at once.
+//!
+//! ```text
+//! text ─ toml ─► section + value ─► file ─► check (pools, classes) ─► Config
+//!                environment ─┘      └───────── problem ◄───┘
+//! ```
+//!
+//! `config/apportion.toml` is the reference: it has every setting, and a test loads it.
+
+mod check;
+mod classes;
+mod environment;
+mod file;
+mod pools;
+mod problem;
+mod section;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::model::Topology;
+
+use environment::Overrides;
+use problem::Place;
+pub use problem::{Code, Problem, Problems};
+
+/// How the TOML parser calls a key that is there twice; its errors have no other kind.
+const DUPLICATE_KEY: &str = "duplicate key";
+
+/// Everything configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How the daemon runs.
+    pub daemon: DaemonSettings,
+    /// What is scheduled, and how.
+    pub topology: Topology,
+}
+
+/// How the daemon runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonSettings {
+    /// The address of the API. A loopback address, since there is no authentication yet.
+    pub listen: SocketAddr,
+    /// The `SQLite` file that holds what must survive; relative to the working directory.
+    pub state: PathBuf,
+    /// The least time between the starts of two cycles.
+    pub cycle_period: Duration,
+    /// How often agents report; the unit of `node_stability` and `init_stability`.
+    pub heartbeat_interval: Duration,
+    /// So many heartbeat intervals pass after a start before the first cycle. 0, the default, is
+    /// right for a restart, since nodes are remembered; more lets nodes of a new cluster report
+    /// before work is placed on the first that did.
+    pub init_stability: u32,
+    /// Every so many cycles the audit looks at one. At least 1.
+    pub audit_every: u64,
+    /// What is too much to accept.
+    pub limits: Limits,
+}
+
+impl Default for DaemonSettings {
+    fn default() -> DaemonSettings {
+        DaemonSettings {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+            state: PathBuf::from("apportion.db"),
+            cycle_period: Duration::from_secs(10),
+            heartbeat_interval: Duration::from_secs(30),
+            init_stability: 0,
+            audit_every: 16,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What is too much to accept in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Nodes, configured or heard of.
+    pub max_nodes: usize,
+    /// Jobs in a publication.
+    pub max_jobs: usize,
+    /// Processes of one job in a publication.
+    pub max_processes_per_job: usize,
+    /// Bytes of a name or any other string.
+    pub max_string: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            body_bytes: 64 << 20,
+            max_nodes: 20_000,
+            max_jobs: 200_000,
+            max_processes_per_job: 100_000,
+            max_string: 256,
+        }
+    }
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum ConfigError {
+    #[error("C001: there is no file {}", path.display())]
+    NotFound { path: PathBuf },
+    #[error("C002: cannot read {}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("C003: {} is a directory; name the file in it", path.display())]
+    IsDirectory { path: PathBuf },
+    #[error("C004: {} is not UTF-8: byte {offset} begins no character", path.display())]
+    NotUtf8 { path: PathBuf, offset: usize },
+    #[error("cannot read the environment")]
+    Environment(#[source] ::config::ConfigError),
+    #[error("{0}")]
+    Problems(Problems),
+}
+
+/// Reads the file at `path`, puts the `APPORTION__…` variables of the environment on top, and
+/// checks the result.
+///
+/// # Errors
+///
+/// If the file or a variable cannot be read, or with everything that is wrong with them.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    let text = read(path)?;
+    let overrides = Overrides::of_process().map_err(ConfigError::Environment)?;
+    parse_over(&path.display().to_string(), &text, overrides).map_err(ConfigError::Problems)
+}
+
+/// Checks `text`, which messages call `name`. Disregards the environment.
+///
+/// # Errors
+///
+/// With everything that is wrong with it, at once.
+pub fn parse(name: &str, text: &str) -> Result<Config, Problems> {
+    parse_over(name, text, Overrides::default())
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let path_buf = || path.to_path_buf();
+    let bytes = std::fs::read(path).map_err(|source| {
+        if source.kind() == io::ErrorKind::NotFound {
+            ConfigError::NotFound { path: path_buf() }
+        } else if source.kind() == io::ErrorKind::IsADirectory {
+            ConfigError::IsDirectory { path: path_buf() }
+        } else {
+            ConfigError::Unreadable { path: path_buf(), source }
+        }
+    })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        ConfigError::NotUtf8 { path: path_buf(), offset }
+    })
+}
+
+fn parse_over(name: &str, text: &str, overrides: Overrides) -> Result<Config, Problems> {
+    let mut problems = Problems::none(name, text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        // What could be recovered would only raise problems that the author does not have.
+        for error in &errors {
+            problems.add(syntax(error, document.get_ref(), text));
+        }
+        return Err(problems.sorted());
+    }
+    let file = file::read(document.get_ref(), overrides, &mut problems);
+    let config = check::check(file, &mut problems);
+    if problems.is_empty() { Ok(config) } else { Err(problems.sorted()) }
+}
+
+/// What the TOML parser says, in our words.
+fn syntax(error: &toml::de::Error, document: &DeTable<'_>, text: &str) -> Problem {
+    // The parser points past the end where something is missing there.
+    let span = error.span().unwrap_or_default();
+    let place = Place::File(span.start.min(text.len())..span.end.min(text.len()));
+    if error.message() != DUPLICATE_KEY {
+        let remedy = "the file is TOML 1.1; strings are in quotes, each setting is on its own line";
+        return Problem::new(Code::Syntax, "", &place, error.message()).remedy(remedy);
+    }
+    let key = text.get(span.clone()).unwrap_or_default();
+    let problem = Problem::new(Code::Duplicate, key, &place, format!("`{key}` is set twice"));
+    let problem = problem.remedy("remove one of the two");
+    match last_key_before(span.start, key, document) {
+        Some(first) => problem.related(&Place::File(first), "the first"),
+        None => problem,
+    }
+}
+
+/// Where `key` was last written before `offset`: in the same table, as tables do not overlap.
+fn last_key_before(offset: usize, key: &str, table: &DeTable<'_>) -> Option<Range<usize>> {
+    let here = table.get_key_value(key).map(|(key, _)| key.span());
+    let in_value = |value: &DeValue<'_>| match (value.as_table(), value.as_array()) {
+        (Some(table), _) => last_key_before(offset, key, table),
+        (_, Some(list)) => {
+            let tables = list.iter().filter_map(|item| item.get_ref().as_table());
+            tables
+                .filter_map(|table| last_key_before(offset, key, table))
+                .max_by_key(|span| span.start)
+        }
+        _ => None,
+    };
+    let below = table.values().filter_map(|value| in_value(value.get_ref()));
+    here.into_iter().chain(below).filter(|span| span.start < offset).max_by_key(|span| span.start)
+}

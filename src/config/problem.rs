@@ -1,0 +1,282 @@
+//! What is wrong with a configuration, said so that its author can put it right.
+//!
+//! [`Problems`] is both the basket that reading and checking throw into and what the caller gets:
+//! everything wrong at once, in the order of the file. As text it looks the way rustc's errors do;
+//! as data, every [`Problem`] has a code, a key, a place, a message and a remedy.
+
+use std::fmt;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $code:ident = $text:literal),* $(,)?) => {
+        /// What kind of problem it is. The texts are stable: scripts and documentation use them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Code { $($(#[$doc])* $code),* }
+
+        impl Code {
+            /// As it is shown, "C010".
+            pub fn as_str(self) -> &'static str {
+                match self { $(Code::$code => $text),* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The text is not TOML.
+    Syntax = "C005",
+    /// A key, pool, class, or user twice.
+    Duplicate = "C006",
+    /// A nodepool lies in itself.
+    PoolCycle = "C007",
+    /// A nodepool's parent is not configured.
+    UnknownParent = "C008",
+    /// A class's nodepool is not configured.
+    UnknownPool = "C009",
+    /// No setting or policy has this name.
+    Unknown = "C010",
+    /// A class inherits from itself.
+    InheritanceCycle = "C011",
+    /// An abstract class cannot be a default.
+    AbstractDefault = "C012",
+    /// Two default classes for one policy.
+    TwoDefaults = "C013",
+    /// Classes of one priority have different policies.
+    MixedPriority = "C014",
+    /// A weight out of range.
+    Weight = "C015",
+    /// A quantum that cannot be, or that is in a subpool.
+    Quantum = "C016",
+    /// An allotment that cannot be.
+    Allotment = "C017",
+    /// A list of nodes that is broken, or a node that is in two.
+    Nodes = "C018",
+    /// A number out of range.
+    Range = "C019",
+    /// An address that anybody could reach.
+    Listen = "C021",
+    /// A value of the wrong kind.
+    Kind = "C022",
+    /// A setting that must be there is not.
+    Missing = "C023",
+    /// A class's parent is not configured.
+    UnknownClass = "C024",
+    /// A setting that means nothing under the class's policy.
+    Misplaced = "C025",
+    /// The first nodepool is a subpool.
+    FirstPool = "C026",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// So many problems are kept; a file that has more is not one that anybody mends line by line.
+const MAX_PROBLEMS: usize = 100;
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// These bytes of the file.
+    File(Range<usize>),
+    /// This environment variable.
+    Variable(String),
+}
+
+/// One thing wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of problem it is.
+    pub code: Code,
+    /// The key it is about, "class.normal.weight"; empty for the file as a whole.
+    pub path: String,
+    /// The line in the file, from 1. `None` for what is not in the file.
+    pub line: Option<usize>,
+    /// The character in the line, from 1.
+    pub column: Option<usize>,
+    /// The environment variable that the value came from.
+    pub variable: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+    span: Range<usize>,
+    related: Vec<(Range<usize>, String)>,
+}
+
+impl Problem {
+    pub(super) fn new(
+        code: Code,
+        path: &str,
+        place: &Place,
+        message: impl Into<String>,
+    ) -> Problem {
+        let (span, variable) = match place {
+            Place::File(span) => (span.clone(), None),
+            Place::Variable(name) => (0..0, Some(name.clone())),
+        };
+        Problem {
+            code,
+            path: path.to_owned(),
+            line: None,
+            column: None,
+            variable,
+            message: message.into(),
+            remedy: String::new(),
+            span,
+            related: Vec::new(),
+        }
+    }
+
+    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Problem {
+        self.remedy = remedy.into();
+        self
+    }
+
+    /// Adds another place that has to do with it.
+    pub(super) fn related(mut self, place: &Place, label: impl Into<String>) -> Problem {
+        if let Place::File(span) = place {
+            self.related.push((span.clone(), label.into()));
+        }
+        self
+    }
+}
+
+/// Everything wrong with one configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    name: String,
+    text: String,
+    list: Vec<Problem>,
+    more: usize,
+}
+
+impl Problems {
+    /// None so far with the file called `name`, which holds `text`.
+    pub(super) fn none(name: &str, text: &str) -> Problems {
+        Problems { name: name.to_owned(), text: text.to_owned(), list: Vec::new(), more: 0 }
+    }
+
+    /// Adds a problem, unless the same is known of the same value: what many classes inherit is
+    /// wrong once. (Many settings can be missing in one place; that is about no value.)
+    pub(super) fn add(&mut self, mut problem: Problem) {
+        let is_same = |known: &Problem| {
+            (known.code, &known.span, &known.variable)
+                == (problem.code, &problem.span, &problem.variable)
+        };
+        if problem.code != Code::Missing && self.list.iter().any(is_same) {
+            return;
+        }
+        if self.list.len() == MAX_PROBLEMS {
+            self.more += 1;
+            return;
+        }
+        if problem.variable.is_none() {
+            let before = self.text.get(..problem.span.start).unwrap_or(&self.text);
+            let line = before.rsplit('\n').next().unwrap_or("");
+            problem.line = Some(before.matches('\n').count() + 1);
+            problem.column = Some(line.chars().count() + 1);
+        }
+        self.list.push(problem);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// In the order of the file; what came from the environment first.
+    pub(super) fn sorted(mut self) -> Problems {
+        self.list.sort_by(|a, b| (a.span.start, &a.variable).cmp(&(b.span.start, &b.variable)));
+        self
+    }
+
+    /// The problems, the first hundred found. Never empty once it is returned as an error.
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.list.iter()
+    }
+
+    /// As rustc would show it, with colours for a terminal if `is_styled`.
+    pub fn render(&self, is_styled: bool) -> String {
+        let renderer = if is_styled { Renderer::styled() } else { Renderer::plain() };
+        let rendered = self.list.iter().map(|problem| renderer.render(&[self.group(problem)]));
+        let more = (0 < self.more).then(|| format!("and {} more problems", self.more));
+        rendered.chain(more).collect::<Vec<_>>().join("\n\n")
+    }
+
+    fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
+        let title = Level::ERROR.primary_title(&problem.message).id(problem.code.as_str());
+        let group = match &problem.variable {
+            Some(variable) => {
+                title.element(Origin::path(format!("environment variable {variable}")))
+            }
+            None => title.element(self.snippet(problem)),
+        };
+        match problem.remedy.as_str() {
+            "" => group,
+            remedy => group.element(Level::HELP.message(remedy)),
+        }
+    }
+
+    fn snippet<'a>(
+        &'a self,
+        problem: &'a Problem,
+    ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+        let related = problem
+            .related
+            .iter()
+            .map(|(span, label)| AnnotationKind::Context.span(span.clone()).label(label));
+        let primary = AnnotationKind::Primary.span(problem.span.clone());
+        Snippet::source(&self.text).path(&self.name).annotation(primary).annotations(related)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// The one of `known` that `word` was probably meant to be.
+pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let scored = known
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate));
+    let (distance, candidate) = scored.min()?;
+    // A third of the letters may be wrong, and one always: beyond that a guess only confuses.
+    let is_close = distance <= 1 || distance * 3 <= word.chars().count();
+    is_close.then_some(candidate)
+}
+
+/// What to do about a word that is none of `known`.
+pub(super) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    match nearest(word, known.clone()) {
+        Some(candidate) => format!("did you mean `{candidate}`?"),
+        None => format!("there {}", one_of(known)),
+    }
+}
+
+/// "is `a`", or "are `a`, `b` and 3 more".
+fn one_of<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 20;
+    let known: Vec<_> = known.into_iter().map(|word| format!("`{word}`")).collect();
+    match known.len() {
+        0 => "is none".to_owned(),
+        1 => format!("is {}", known.concat()),
+        many if many <= SHOWN => format!("are {}", known.join(", ")),
+        many => format!("are {} and {} more", known[..SHOWN].join(", "), many - SHOWN),
+    }
+}
+
+/// A value as a message may quote it: escaped, and cut where it gets long.
+pub(super) fn quoted(value: &str) -> String {
+    const SHOWN: usize = 80;
+    let cut: String = value.chars().take(SHOWN).collect();
+    let dots = if cut.len() < value.len() { "…" } else { "" };
+    format!("\"{}{dots}\"", cut.escape_debug())
+}

@@ -1,0 +1,275 @@
+//! Reading tables of settings, one key at a time, so that one mistake does not hide the next.
+//!
+//! A [`Section`] is a table of the file with the environment on top of it. Whoever reads it asks
+//! for every key it could have; what was never asked for is unknown, and is reported when the
+//! section is finished.
+//!
+//! Why not serde: a deserializer stops at the first thing that does not fit, and an administrator
+//! who is told one mistake per attempt makes many attempts.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::environment::{Overrides, variable};
+use super::problem::{Code, Place, Problem, Problems, nearest};
+use super::value::{Fault, Verdict, Written, name};
+
+/// A value, and where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Located<T> {
+    pub value: T,
+    pub place: Place,
+}
+
+/// What became of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Setting<T> {
+    /// It was not written.
+    Absent,
+    /// It was written, but wrongly; that has been reported.
+    Refused,
+    /// It was written.
+    Given(Located<T>),
+}
+
+impl<T> Setting<T> {
+    pub(super) fn given(&self) -> Option<&Located<T>> {
+        match self {
+            Setting::Given(located) => Some(located),
+            Setting::Absent | Setting::Refused => None,
+        }
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self, Setting::Absent)
+    }
+
+    pub(super) fn into_located(self) -> Option<Located<T>> {
+        match self {
+            Setting::Given(located) => Some(located),
+            Setting::Absent | Setting::Refused => None,
+        }
+    }
+
+    pub(super) fn into_value(self) -> Option<T> {
+        self.into_located().map(|located| located.value)
+    }
+
+    pub(super) fn or(self, default: T) -> T {
+        self.into_value().unwrap_or(default)
+    }
+
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.given().map(|located| &located.place)
+    }
+}
+
+impl<T: Clone> Setting<T> {
+    /// This setting, or if it was not written, the one `below`.
+    pub(super) fn over(&self, below: &Setting<T>) -> Setting<T> {
+        if self.is_absent() { below.clone() } else { self.clone() }
+    }
+}
+
+/// One table of settings.
+#[derive(Debug)]
+pub(super) struct Section<'r> {
+    path: String,
+    place: Place,
+    table: Option<&'r DeTable<'r>>,
+    /// Entries of lists have no names that a variable could spell, and so no overrides.
+    overrides: Option<&'r mut Overrides>,
+    problems: &'r mut Problems,
+    known: Vec<&'static str>,
+}
+
+impl<'r> Section<'r> {
+    /// The whole file.
+    pub(super) fn root(
+        table: &'r DeTable<'r>,
+        overrides: &'r mut Overrides,
+        problems: &'r mut Problems,
+    ) -> Section<'r> {
+        Section {
+            path: String::new(),
+            place: Place::File(0..0),
+            table: Some(table),
+            overrides: Some(overrides),
+            problems,
+            known: Vec::new(),
+        }
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The table under `key`; an empty one if there is none.
+    pub(super) fn section(&mut self, key: &'static str) -> Section<'_> {
+        let path = self.path_of(key);
+        let mut place = self.place.clone();
+        let mut table = None;
+        if let Some(value) = self.find(key) {
+            place = Place::File(value.span());
+            table = value.get_ref().as_table();
+            if table.is_none() {
+                let message = format!("`{path}` is a section, not a value");
+                let remedy = format!("write its settings under a line [{path}]");
+                self.problems.add(Problem::new(Code::Kind, &path, &place, message).remedy(remedy));
+            }
+        }
+        let overrides = self.overrides.as_deref_mut();
+        Section { path, place, table, overrides, problems: self.problems, known: Vec::new() }
+    }
+
+    /// What `read` makes of each table in the list under `key`. `None` if it is no such list,
+    /// which has been reported.
+    pub(super) fn entries<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&mut Section<'_>) -> T,
+    ) -> Option<Vec<T>> {
+        let Some(value) = self.find(key) else { return Some(Vec::new()) };
+        let tables: Option<Vec<_>> = value.get_ref().as_array().and_then(|list| {
+            list.iter()
+                .map(|item| item.get_ref().as_table().map(|table| (table, item.span())))
+                .collect()
+        });
+        let Some(tables) = tables else {
+            let message = format!("`{key}` is a list of sections");
+            let remedy = format!("write each under a line [[{key}]]");
+            self.problems.add(
+                Problem::new(Code::Kind, key, &Place::File(value.span()), message).remedy(remedy),
+            );
+            return None;
+        };
+        let mut entries = Vec::new();
+        for (index, (table, span)) in tables.into_iter().enumerate() {
+            let mut section = Section {
+                path: format!("{key}[{index}]"),
+                place: Place::File(span),
+                table: Some(table),
+                overrides: None,
+                problems: self.problems,
+                known: Vec::new(),
+            };
+            entries.push(read(&mut section));
+            section.finish();
+        }
+        Some(entries)
+    }
+
+    /// The name of an entry, by which it is called from here on. An entry without a name keeps
+    /// its number as a stand-in, so that the rest of it can be checked.
+    pub(super) fn name(&mut self) -> Located<String> {
+        match self.required("name", name) {
+            Setting::Given(located) => {
+                let kind = self.path.split('[').next().unwrap_or_default();
+                self.path = format!("{kind}.{}", located.value);
+                located
+            }
+            Setting::Absent | Setting::Refused => {
+                Located { value: self.path.clone(), place: self.place.clone() }
+            }
+        }
+    }
+
+    /// The setting under `key`.
+    pub(super) fn setting<T>(
+        &mut self,
+        key: &'static str,
+        kind: impl Fn(Written<'_>) -> Verdict<T>,
+    ) -> Setting<T> {
+        let path = self.path_of(key);
+        let override_ = self.overrides.as_mut().and_then(|overrides| overrides.take(&path));
+        let written = self.find(key);
+        match (override_, written) {
+            (Some(text), _) => {
+                self.judge(&path, Place::Variable(variable(&path)), kind(Written::Text(&text)))
+            }
+            (None, Some(value)) => {
+                self.judge(&path, Place::File(value.span()), kind(Written::Toml(value.get_ref())))
+            }
+            (None, None) => Setting::Absent,
+        }
+    }
+
+    /// The setting under `key`, which has to be there.
+    pub(super) fn required<T>(
+        &mut self,
+        key: &'static str,
+        kind: impl Fn(Written<'_>) -> Verdict<T>,
+    ) -> Setting<T> {
+        let setting = self.setting(key, kind);
+        if setting.is_absent() {
+            let message = format!("`{}` has no `{key}`", self.path);
+            let remedy = format!("add a line `{key} = …`");
+            self.problems.add(
+                Problem::new(Code::Missing, &self.path_of(key), &self.place, message)
+                    .remedy(remedy),
+            );
+        }
+        setting
+    }
+
+    /// The list under `key`, each item with its place. Items that are wrong are left out.
+    pub(super) fn list<T>(
+        &mut self,
+        key: &'static str,
+        kind: impl Fn(Written<'_>) -> Verdict<T>,
+    ) -> Setting<Vec<Located<T>>> {
+        let Some(value) = self.find(key) else { return Setting::Absent };
+        let (path, place) = (self.path_of(key), Place::File(value.span()));
+        let Some(list) = value.get_ref().as_array() else {
+            let message = format!("`{path}` is a list");
+            let remedy = format!("write `{key} = [\"…\", \"…\"]`");
+            self.problems.add(Problem::new(Code::Kind, &path, &place, message).remedy(remedy));
+            return Setting::Refused;
+        };
+        let judge = |item: &Spanned<DeValue<'_>>| {
+            self.judge(&path, Place::File(item.span()), kind(Written::Toml(item.get_ref())))
+        };
+        let items = list.iter().map(judge).filter_map(Setting::into_located).collect();
+        Setting::Given(Located { value: items, place })
+    }
+
+    /// Complains about every key that was not asked for.
+    pub(super) fn finish(self) {
+        for (key, _) in self.table.into_iter().flatten() {
+            let word: &str = key.get_ref();
+            if self.known.contains(&word) {
+                continue;
+            }
+            let guess = nearest(word, self.known.iter().copied());
+            let guess = guess.map(|guess| format!("did you mean `{guess}`? ")).unwrap_or_default();
+            let remedy = format!("{guess}settings here are {}", self.known.join(", "));
+            let path = self.path_of(word);
+            let message = format!("unknown setting `{path}`");
+            self.problems.add(
+                Problem::new(Code::Unknown, &path, &Place::File(key.span()), message)
+                    .remedy(remedy),
+            );
+        }
+    }
+
+    fn find(&mut self, key: &'static str) -> Option<&'r Spanned<DeValue<'r>>> {
+        self.known.push(key);
+        self.table.and_then(|table| table.get(key))
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    fn judge<T>(&mut self, path: &str, place: Place, verdict: Verdict<T>) -> Setting<T> {
+        match verdict {
+            Ok(value) => Setting::Given(Located { value, place }),
+            Err(Fault { code, message, remedy }) => {
+                self.problems.add(
+                    Problem::new(code, path, &place, format!("{path}: {message}")).remedy(remedy),
+                );
+                Setting::Refused
+            }
+        }
+    }
+}

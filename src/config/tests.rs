@@ -1,0 +1,449 @@
+//! What the configuration accepts, and what it says to everything else.
+
+use super::*;
+use crate::model::{Mebibytes, Millis, Policy, PoolIx, Quantum};
+
+const SAMPLE: &str = include_str!("../../config/apportion.toml");
+
+/// As little as there can be.
+const SMALL: &str =
+    "[[nodepool]]\nname = \"p\"\n[[class]]\nname = \"c\"\npolicy = \"reserve\"\nnodepool = \"p\"\n";
+
+/// The problems with `text`, each as "C010 line:column path".
+fn places(text: &str) -> Vec<String> {
+    let problems = parse("test.toml", text).unwrap_err();
+    problems.iter().map(place).collect()
+}
+
+fn place(problem: &Problem) -> String {
+    let at = match (problem.line, problem.column) {
+        (Some(line), Some(column)) => format!("{line}:{column}"),
+        _ => problem.variable.clone().unwrap_or_default(),
+    };
+    format!("{} {at} {}", problem.code, problem.path)
+}
+
+#[test]
+fn the_sample_loads() {
+    let config = parse("apportion.toml", SAMPLE).unwrap_or_else(|problems| panic!("{problems}"));
+    let topology = &config.topology;
+    assert_eq!(topology.pools.len(), 2);
+    assert_eq!(topology.pools[1].parent, Some(PoolIx(0)));
+    assert_eq!(topology.pools[0].nodes.len(), 24);
+    assert_eq!(topology.pool_of_node("gpu03"), PoolIx(1));
+    let names: Vec<_> = topology.classes.iter().map(|class| class.name.as_str()).collect();
+    assert_eq!(names, ["normal", "weekly", "fixed", "reserve"]);
+    assert_eq!(topology.classes[1].policy, Policy::FairShare { weight: 50 });
+    assert_eq!(topology.classes[1].cap_rules.prediction_fudge, 30_000);
+    assert!(!topology.classes[1].is_default && topology.classes[0].is_default);
+    assert!(topology.classes[1].admits("bob") && !topology.classes[1].admits("eve"));
+    assert_eq!(topology.allotment_of("ann"), Some(Mebibytes::from_gib(720)));
+    assert_eq!(topology.allotment_of("bob"), Some(Mebibytes::from_gib(360)));
+}
+
+/// The sample claims to state the defaults; where it does not set something else on purpose, a
+/// file without the settings must mean the same.
+#[test]
+fn the_sample_states_the_defaults() {
+    let sample = parse("apportion.toml", SAMPLE).unwrap();
+    let small = parse("small.toml", SMALL).unwrap();
+    assert_eq!(small.daemon, DaemonSettings::default());
+    assert_eq!(sample.daemon, small.daemon);
+    let mut settings = sample.topology.settings;
+    settings.allotment = None;
+    assert_eq!(small.topology.settings, settings);
+    assert_eq!(small.topology.pools[0].quantum, sample.topology.pools[0].quantum);
+    let rules = |config: &Config| {
+        config.topology.classes.last().map(|class| (class.cap_rules, class.priority))
+    };
+    assert_eq!(rules(&small), rules(&sample));
+}
+
+/// Every key that is read, is in the sample.
+#[test]
+fn the_sample_has_every_setting() {
+    let everything = "x = 1\n[daemon]\nx = 1\n[daemon.limits]\nx = 1\n[scheduler]\nx = 1\n\
+        [[nodepool]]\nx = 1\n[[class]]\nx = 1\n[[user]]\nx = 1\n";
+    let problems = parse("test.toml", everything).unwrap_err();
+    let unknown: Vec<_> = problems.iter().filter(|problem| problem.code == Code::Unknown).collect();
+    assert_eq!(unknown.len(), 7);
+    for problem in unknown {
+        let (_, keys) = problem.remedy.split_once("settings here are ").unwrap();
+        for key in keys.split(", ") {
+            let is_set = SAMPLE.lines().any(|line| line.starts_with(&format!("{key} = ")));
+            let is_table = SAMPLE.lines().any(|line| line.trim_matches(['[', ']']).ends_with(key));
+            assert!(is_set || is_table, "{key} is not in the sample");
+        }
+    }
+}
+
+#[test]
+fn sizes_and_times_have_units() {
+    let cases = [
+        ("15GB", 15 << 10),
+        ("15GiB", 15 << 10),
+        ("15 gb", 15 << 10),
+        ("1536MB", 1536),
+        ("2T", 2 << 20),
+    ];
+    for (written, mebibytes) in cases {
+        let text = format!("{SMALL}[scheduler]\nquantum = \"{written}\"");
+        let quantum = parse("test.toml", &text).unwrap().topology.pools[0].quantum;
+        assert_eq!(Some(quantum), Quantum::new(Mebibytes(mebibytes)), "{written}");
+    }
+    let cases: [(&str, Millis); 4] =
+        [("10s", 10_000), ("500ms", 500), ("1m 30s", 90_000), ("PT2M", 120_000)];
+    for (written, millis) in cases {
+        let text = format!("{SMALL}[scheduler]\npublication_period = \"{written}\"");
+        assert_eq!(
+            parse("test.toml", &text).unwrap().topology.settings.publication_period,
+            millis,
+            "{written}"
+        );
+    }
+}
+
+/// Parents after children, quanta from the top, siblings in their own order.
+#[test]
+fn pools_come_in_the_order_of_the_tree() {
+    let text = "nodepool = [\n{ name = 'top' },\n{ name = 'leaf', parent = 'b' },\n{ name = 'a', parent = 'other' },\n\
+        { name = 'b', parent = 'other' },\n{ name = 'other', quantum = '1GB' } ]\n\
+        [[class]]\nname = 'c'\npolicy = 'reserve'\nnodepool = 'leaf'\n";
+    let topology = parse("test.toml", text).unwrap().topology;
+    let pools =
+        topology.pools.iter().map(|pool| (pool.name.as_str(), pool.parent.map(|parent| parent.0)));
+    let in_order =
+        [("top", None), ("other", None), ("a", Some(1)), ("b", Some(1)), ("leaf", Some(3))];
+    assert_eq!(pools.collect::<Vec<_>>(), in_order);
+    assert_eq!(topology.classes[0].pool, PoolIx(4));
+    assert_eq!(topology.pools[4].quantum.memory(), Mebibytes::from_gib(1));
+}
+
+#[test]
+fn classes_inherit_what_they_do_not_set() {
+    let text = "[[nodepool]]\nname = 'p'\n\
+        [[class]]\nname = 'grandchild'\ninherit = 'child'\nweight = 3\nusers = []\n\
+        [[class]]\nname = 'base'\nabstract = true\npolicy = 'fair-share'\nnodepool = 'p'\nweight = 1\nprediction = false\n\
+        [[class]]\nname = 'child'\ninherit = 'base'\npriority = 12\nweight = 2\ndefault = true\nabstract = false\n";
+    let classes = parse("test.toml", text).unwrap().topology.classes;
+    let seen = classes.iter().map(|class| {
+        (class.name.as_str(), class.policy.weight(), class.priority, class.is_default)
+    });
+    assert_eq!(seen.collect::<Vec<_>>(), [("grandchild", 3, 12, false), ("child", 2, 12, true)]);
+    assert!(
+        classes
+            .iter()
+            .all(|class| !class.cap_rules.prediction && class.cap_rules.expand_by_doubling)
+    );
+    assert!(!classes[0].admits("ann") && classes[1].admits("ann"));
+}
+
+/// What follows a small file that is right, and the problems it then has. The rows are those of the
+/// list of bad inputs; the addition begins at line 7.
+const MISTAKES: &[(&str, &[&str])] = &[
+    // Row 54: not TOML.
+    ("[daemon", &["C005 7:8 "]),
+    ("[daemon]\nlisten =", &["C005 8:9 "]),
+    ("[daemon]\nlisten = \"x", &["C005 8:12 "]),
+    // Row 55: twice.
+    ("[scheduler]\nquantum = '1GB'\nquantum = '2GB'", &["C006 9:1 quantum"]),
+    ("[[nodepool]]\nname = 'p'", &["C006 8:8 nodepool.p.name"]),
+    ("[[class]]\nname = 'c'\npolicy = 'reserve'\nnodepool = 'p'", &["C006 8:8 class.c.name"]),
+    (
+        "[[user]]\nname='u'\nallotment='1GB'\n[[user]]\nname='u'\nallotment='1GB'",
+        &["C006 11:6 user.u.name"],
+    ),
+    // Rows 56 and 57: pools that are not there, or in themselves.
+    (
+        "[[nodepool]]\nname='a'\nparent='d'\n[[nodepool]]\nname='d'\nparent='e'\n[[nodepool]]\nname='e'\nparent='a'",
+        &["C007 9:8 nodepool.a.parent"],
+    ),
+    ("[[nodepool]]\nname='a'\nparent='a'", &["C007 9:8 nodepool.a.parent"]),
+    ("[[nodepool]]\nname='a'\nparent='q'", &["C008 9:8 nodepool.a.parent"]),
+    ("[[class]]\nname='d'\npolicy='reserve'\nnodepool='q'", &["C009 10:10 class.d.nodepool"]),
+    // Row 58: words nobody knows.
+    ("[scheduler]\nquantom = 1", &["C010 8:1 scheduler.quantom"]),
+    ("[schedular]\nx = 1", &["C010 7:2 schedular"]),
+    ("wieght = 1", &["C010 7:1 class.c.wieght"]),
+    ("[[class]]\nname='d'\npolicy='FAIR_SHARE'\nnodepool='p'", &["C010 9:8 class.d.policy"]),
+    // Row 59: inheritance.
+    (
+        "[[class]]\nname='d'\ninherit='e'\n[[class]]\nname='e'\ninherit='d'",
+        &["C011 9:9 class.d.inherit"],
+    ),
+    ("[[class]]\nname='d'\nabstract=true\ndefault=true", &["C012 10:9 class.d.default"]),
+    ("[[class]]\nname='d'\ninherit='q'", &["C024 9:9 class.d.inherit"]),
+    // Rows 60 and 61: classes that contradict each other.
+    (
+        "default = true\n[[class]]\nname='d'\npolicy='reserve'\nnodepool='p'\ndefault=true",
+        &["C013 12:9 class.d.default"],
+    ),
+    (
+        "[[class]]\nname='d'\npolicy='fixed-share'\nnodepool='p'\npriority=1",
+        &["C014 11:10 class.d.priority"],
+    ),
+    (
+        "priority = 10\n[[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'",
+        &["C014 9:6 class.d.priority"],
+    ),
+    // Row 62: weights.
+    (
+        "[[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'\nweight=0",
+        &["C015 11:8 class.d.weight"],
+    ),
+    (
+        "[[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'\nweight=-3",
+        &["C015 11:8 class.d.weight"],
+    ),
+    (
+        "[[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'\nweight=1_000_001",
+        &["C015 11:8 class.d.weight"],
+    ),
+    (
+        "[[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'\nweight='1'",
+        &["C015 11:8 class.d.weight"],
+    ),
+    ("weight = 5", &["C025 7:10 class.c.weight"]),
+    (
+        "initialization_cap = 5\nprediction_fudge = '1s'",
+        &["C025 7:22 class.c.initialization_cap", "C025 8:20 class.c.prediction_fudge"],
+    ),
+    // Row 63: quanta.
+    ("[scheduler]\nquantum = '0GB'", &["C016 8:11 scheduler.quantum"]),
+    ("[scheduler]\nquantum = -1", &["C016 8:11 scheduler.quantum"]),
+    ("[scheduler]\nquantum = 15", &["C016 8:11 scheduler.quantum"]),
+    ("[scheduler]\nquantum = 'much'", &["C016 8:11 scheduler.quantum"]),
+    ("[scheduler]\nquantum = '1.5GB'", &["C016 8:11 scheduler.quantum"]),
+    ("[scheduler]\nquantum = '512KB'", &["C016 8:11 scheduler.quantum"]),
+    ("[scheduler]\nquantum = 'GB'", &["C016 8:11 scheduler.quantum"]),
+    ("[scheduler]\nquantum = '99999999999999999999TB'", &["C016 8:11 scheduler.quantum"]),
+    ("[[nodepool]]\nname='a'\nparent='p'\nquantum='1GB'", &["C016 10:9 nodepool.a.quantum"]),
+    // Row 64: allotments.
+    ("[scheduler]\nallotment = true", &["C017 8:13 scheduler.allotment"]),
+    ("[[user]]\nname='u'\nallotment='-1GB'", &["C017 9:11 user.u.allotment"]),
+    ("[[user]]\nname='u'", &["C023 7:1 user.u.allotment"]),
+    // Row 65: nodes.
+    ("[[nodepool]]\nname='a'\nnodes=['n1', 'n[1-3]']", &["C018 9:14 nodepool.a.nodes"]),
+    ("[[nodepool]]\nname='a'\nnodes=['n1,n1']", &["C018 9:8 nodepool.a.nodes"]),
+    (
+        "[[nodepool]]\nname='a'\nnodes=['n[3-1]', 5]",
+        &["C018 9:8 nodepool.a.nodes", "C018 9:18 nodepool.a.nodes"],
+    ),
+    ("[[nodepool]]\nname='a'\nnodes='n1'", &["C022 9:7 nodepool.a.nodes"]),
+    (
+        "[daemon.limits]\nmax_nodes=2\n[[nodepool]]\nname='a'\nnodes=['n[1-3]']",
+        &["C018 11:8 nodepool.a.nodes"],
+    ),
+    // Row 66: ranges.
+    ("[scheduler]\ninitialization_cap = 0", &["C019 8:22 scheduler.initialization_cap"]),
+    ("[scheduler]\nfragmentation_threshold = 0", &["C019 8:27 scheduler.fragmentation_threshold"]),
+    ("[scheduler]\nnode_stability = 0", &["C019 8:18 scheduler.node_stability"]),
+    ("[scheduler]\nmass_loss_percent = 101", &["C019 8:21 scheduler.mass_loss_percent"]),
+    ("[scheduler]\nnode_stability = 99999999999999999999", &["C019 8:18 scheduler.node_stability"]),
+    ("[scheduler]\nprediction_fudge = '-1s'", &["C019 8:20 scheduler.prediction_fudge"]),
+    ("[daemon]\nheartbeat_interval = '0s'", &["C019 8:22 daemon.heartbeat_interval"]),
+    ("[daemon]\ncycle_period = '2h'", &["C019 8:16 daemon.cycle_period"]),
+    (
+        "[[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'\ninitialization_cap=0",
+        &["C019 11:20 class.d.initialization_cap"],
+    ),
+    (
+        "[scheduler]\ninitialization_cap=0\nexpand_by_doubling=false\n\
+             [[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'\nexpand_by_doubling=true",
+        &["C019 8:20 class.d.initialization_cap"],
+    ),
+    ("[[user]]\nname='a b'\nallotment='1GB'", &["C019 8:6 user[0].name"]),
+    // Row 68: addresses.
+    ("[daemon]\nlisten = '0.0.0.0:7070'", &["C021 8:10 daemon.listen"]),
+    ("[daemon]\nlisten = '[::]:7070'", &["C021 8:10 daemon.listen"]),
+    ("[daemon]\nlisten = 'localhost:7070'", &["C022 8:10 daemon.listen"]),
+    // Kinds.
+    ("[daemon]\ncycle_period = 10", &["C022 8:16 daemon.cycle_period"]),
+    ("[daemon]\nstate = ''", &["C022 8:9 daemon.state"]),
+    ("[scheduler]\nprediction = 1", &["C022 8:14 scheduler.prediction"]),
+    ("[scheduler]\nnode_stability = 1.5", &["C022 8:18 scheduler.node_stability"]),
+    ("[user]\nname = 'u'", &["C022 7:1 user"]),
+    // What has to be there.
+    ("[[nodepool]]", &["C023 7:1 nodepool[1].name"]),
+    ("[[class]]\nname='d'", &["C023 8:6 class.d.policy", "C023 8:6 class.d.nodepool"]),
+    // Several at once, in the order of the file.
+    (
+        "[[class]]\nname='d'\npolicy='fare-share'\nnodepool='q'\nweight=0\n[scheduler]\nx=1",
+        &[
+            "C010 9:8 class.d.policy",
+            "C009 10:10 class.d.nodepool",
+            "C015 11:8 class.d.weight",
+            "C010 13:1 scheduler.x",
+        ],
+    ),
+];
+
+#[test]
+fn each_mistake_has_a_code_and_a_place() {
+    for (addition, expected) in MISTAKES {
+        assert_eq!(places(&format!("{SMALL}{addition}")), *expected, "{addition}");
+    }
+}
+
+/// Row 55 asks for both places.
+#[test]
+fn what_is_there_twice_is_shown_twice() {
+    let text = "[[nodepool]]\nname='p'\n[[nodepool]]\nname='q'\nname='r'\n";
+    let rendered = parse("test.toml", text).unwrap_err().to_string();
+    assert!(
+        rendered.contains("4 | name='q'\n  | ---- the first\n5 | name='r'\n  | ^^^^"),
+        "{rendered}"
+    );
+}
+
+#[test]
+fn mistakes_of_the_whole_file() {
+    let pool = "[[nodepool]]\nname='p'\n";
+    let class = "[[class]]\nname='c'\npolicy='reserve'\nnodepool='p'\n";
+    let cases: &[(String, &[&str])] = &[
+        (String::new(), &["C023 1:1 nodepool", "C023 1:1 class"]),
+        (pool.to_owned(), &["C023 1:1 class"]),
+        (format!("daemon=3\n{pool}{class}"), &["C022 1:8 daemon"]),
+        (format!("{class}[nodepool]\nname='p'"), &["C022 5:1 nodepool"]),
+        (
+            format!("[[nodepool]]\nname='a'\nparent='p'\n{pool}{class}"),
+            &["C026 3:8 nodepool.a.parent"],
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(places(text), *expected, "{text}");
+    }
+}
+
+/// A mistake and a guess at what was meant.
+#[test]
+fn slips_of_the_keyboard_are_recognized() {
+    let cases = [
+        ("[scheduler]\nquantom = 1", "did you mean `quantum`? "),
+        ("[schedular]\nx = 1", "did you mean `scheduler`? "),
+        ("[[class]]\nname='d'\npolicy='fairshare'\nnodepool='p'", "did you mean `fair-share`? "),
+        ("[[nodepool]]\nname='gpu'\n[[nodepool]]\nname='a'\nparent='gpus'", "did you mean `gpu`?"),
+        ("[[class]]\nname='d'\npolicy='reserve'\nnodepool='main'", "there is `p`"),
+        (
+            "[[class]]\nname='normal'\ninherit='c'\n[[class]]\nname='e'\ninherit='nromal'",
+            "did you mean `normal`?",
+        ),
+    ];
+    for (addition, guess) in cases {
+        let problems = parse("test.toml", &format!("{SMALL}{addition}")).unwrap_err();
+        let remedy = &problems.iter().next().unwrap().remedy;
+        assert!(remedy.starts_with(guess), "{addition}: {remedy}");
+    }
+}
+
+#[test]
+fn problems_look_like_the_compiler_s() {
+    let text = "\
+[[nodepool]]
+name = \"main\"
+parent = \"leaf\"
+[[nodepool]]
+name = \"leaf\"
+parent = \"main\"
+nodes = [\"n[01-04]\", \"n[03-06]\"]
+[[class]]
+name = \"normal\"
+policy = \"fair-share\"
+nodepool = \"maim\"
+wieght = 100
+";
+    let overrides = Overrides::of(&[("APPORTION__DAEMON__LISTEN", "0.0.0.0:80")]);
+    let problems = parse_over("apportion.toml", text, overrides).unwrap_err();
+    insta::assert_snapshot!(problems.to_string());
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let overrides = Overrides::of(&[
+        ("APPORTION__DAEMON__LISTEN", "[::1]:80"),
+        ("APPORTION__DAEMON__LIMITS__MAX_NODES", "7"),
+        ("APPORTION__SCHEDULER__QUANTUM", "4GB"),
+        ("APPORTION__SCHEDULER__PREDICTION", "false"),
+        ("APPORTION_CONFIG", "another program's business"),
+        ("PATH", "/bin"),
+    ]);
+    let config =
+        parse_over("apportion.toml", &format!("{SMALL}[scheduler]\nquantum = '1GB'"), overrides)
+            .unwrap();
+    assert_eq!(config.daemon.listen.to_string(), "[::1]:80");
+    assert_eq!(config.daemon.limits.max_nodes, 7);
+    assert_eq!(config.topology.pools[0].quantum.memory(), Mebibytes::from_gib(4));
+    assert!(!config.topology.classes[0].cap_rules.prediction);
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let cases = [
+        ("APPORTION__DAEMON__LISTEN", "10.0.0.1:80", "C021", "daemon.listen"),
+        ("APPORTION__SCHEDULER__NODE_STABILITY", "0", "C019", "scheduler.node_stability"),
+        ("APPORTION__SCHEDULER__NODE_STABILITY", "six", "C022", "scheduler.node_stability"),
+        ("APPORTION__SCHEDULER__INITIALIZATION_CAP", "0", "C019", "scheduler.initialization_cap"),
+        ("APPORTION__SCHEDULER__PREDICTION", "yes", "C022", "scheduler.prediction"),
+        ("APPORTION__SCHEDULER__QUANTOM", "1GB", "C010", "scheduler.quantom"),
+        ("APPORTION__CLASS__C__WEIGHT", "1", "C010", "class.c.weight"),
+    ];
+    for (variable, value, code, path) in cases {
+        let problems =
+            parse_over("apportion.toml", SMALL, Overrides::of(&[(variable, value)])).unwrap_err();
+        let found: Vec<_> = problems.iter().map(place).collect();
+        assert_eq!(found, [format!("{code} {variable} {path}")], "{variable}={value}");
+        assert!(problems.to_string().contains(variable), "{problems}");
+    }
+}
+
+#[test]
+fn a_missing_file_a_directory_and_bytes_that_are_no_text_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("apportion.toml");
+    let code = |path: &Path| load(path).unwrap_err().to_string()[..4].to_owned();
+    assert_eq!(code(&file), "C001");
+    assert_eq!(code(directory.path()), "C003");
+    std::fs::write(&file, b"[daemon]\n\xff").unwrap();
+    assert_eq!(code(&file), "C004");
+    std::fs::write(&file, SAMPLE).unwrap();
+    load(&file).unwrap();
+}
+
+#[test]
+fn a_file_of_nothing_but_mistakes_is_answered_in_bounds() {
+    let mistakes =
+        (0..1000).map(|number| format!("key{number} = 1")).collect::<Vec<_>>().join("\n");
+    let problems = parse("test.toml", &format!("{SMALL}{mistakes}")).unwrap_err();
+    assert_eq!(problems.iter().count(), 100);
+    assert!(problems.to_string().ends_with("and 900 more problems"));
+}
+
+/// A file that was cut off while it was written is taken whole or refused whole, and the refusal
+/// can be shown.
+#[test]
+fn every_prefix_loads_or_is_refused() {
+    for end in (0..=SAMPLE.len()).filter(|end| SAMPLE.is_char_boundary(*end)) {
+        let text = without_comments(&SAMPLE[..end]);
+        if let Err(problems) = parse("apportion.toml", &text) {
+            assert!(!problems.to_string().is_empty(), "{text}");
+        }
+    }
+}
+
+/// Comments are most of the sample and none of what is tested.
+fn without_comments(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+}
+
+proptest::proptest! {
+    /// Whatever bytes are damaged, nothing panics, neither reading nor showing.
+    #[test]
+    fn damage_is_survived(at in 0..SAMPLE.len(), damage in "[\\[\\]{}=\"'\\\\#,.é0-9a\n-]{0,4}", cut in 0..12_usize) {
+        let mut bytes = SAMPLE.as_bytes().to_vec();
+        let end = (at + cut).min(bytes.len());
+        bytes.splice(at..end, damage.into_bytes());
+        if let Err(problems) = parse("apportion.toml", &String::from_utf8_lossy(&bytes)) {
+            proptest::prop_assert!(!problems.to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The kinds of value that a setting can have, each with the words to use when it has not.
+//!
+//! A kind is a function from what was written to what it means. Nothing here knows which setting
+//! it reads; limits come as arguments.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use bytesize::Unit;
+use jiff::SignedDuration;
+use toml::de::DeValue;
+
+use super::problem::{Code, nearest, quoted};
+use crate::model::{HostListError, MAX_HOSTS, Mebibytes, expand_hostlist};
+
+/// The longest name of a pool, class, node or user, in bytes.
+const MAX_NAME: usize = 255;
+
+/// What was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Written<'a> {
+    /// A value of the file.
+    Toml(&'a DeValue<'a>),
+    /// A value from the environment, where everything is text.
+    Text(&'a str),
+}
+
+/// Why a value will not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub code: Code,
+    pub message: String,
+    pub remedy: String,
+}
+
+/// What reading a value comes to.
+pub(super) type Verdict<T> = Result<T, Fault>;
+
+/// What a class says its policy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PolicyName {
+    FairShare,
+    FixedShare,
+    Reserve,
+}
+
+impl PolicyName {
+    const ALL: [PolicyName; 3] =
+        [PolicyName::FairShare, PolicyName::FixedShare, PolicyName::Reserve];
+
+    /// As it is written in the file.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            PolicyName::FairShare => "fair-share",
+            PolicyName::FixedShare => "fixed-share",
+            PolicyName::Reserve => "reserve",
+        }
+    }
+}
+
+impl<'a> Written<'a> {
+    fn text(self) -> Option<&'a str> {
+        match self {
+            Written::Toml(value) => value.as_str(),
+            Written::Text(text) => Some(text),
+        }
+    }
+
+    /// As a message may show it.
+    fn shown(self) -> String {
+        match self {
+            Written::Text(text) => quoted(text),
+            Written::Toml(value) => match (value.as_str(), value.as_integer(), value.as_bool()) {
+                (Some(text), ..) => quoted(text),
+                (_, Some(integer), _) => integer.to_string(),
+                (.., Some(flag)) => flag.to_string(),
+                _ => format!("this {}", value.type_str()),
+            },
+        }
+    }
+
+    fn fault(self, code: Code, problem: &str, remedy: impl Into<String>) -> Fault {
+        Fault { code, message: format!("{} {problem}", self.shown()), remedy: remedy.into() }
+    }
+}
+
+/// `kind`, with a code of its own for whatever is wrong.
+pub(super) fn coded<T>(
+    code: Code,
+    kind: impl Fn(Written<'_>) -> Verdict<T>,
+) -> impl Fn(Written<'_>) -> Verdict<T> {
+    move |written| kind(written).map_err(|fault| Fault { code, ..fault })
+}
+
+/// True or false.
+pub(super) fn flag(written: Written<'_>) -> Verdict<bool> {
+    let flag = match written {
+        Written::Toml(value) => value.as_bool(),
+        Written::Text(text) => text.parse().ok(),
+    };
+    flag.ok_or_else(|| {
+        written.fault(
+            Code::Kind,
+            "is neither true nor false",
+            "write true or false, without quotes",
+        )
+    })
+}
+
+/// A whole number in `range`.
+pub(super) fn number<T>(range: RangeInclusive<i64>) -> impl Fn(Written<'_>) -> Verdict<T>
+where
+    T: TryFrom<i64>,
+{
+    move |written| {
+        let bounds = || format!("allowed are {} to {}", range.start(), range.end());
+        let digits = match written {
+            Written::Toml(value) => {
+                value.as_integer().map(|integer| (integer.as_str(), integer.radix()))
+            }
+            Written::Text(text) => Some((text, 10)),
+        };
+        let not_whole = || written.fault(Code::Kind, "is not a whole number", bounds());
+        let (digits, radix) = digits.ok_or_else(not_whole)?;
+        let outside = || written.fault(Code::Range, "is out of range", bounds());
+        let number = match i64::from_str_radix(digits, radix) {
+            Ok(number) => number,
+            // TOML has vouched for the digits of its integers, so all that is left is their size.
+            Err(_) if matches!(written, Written::Toml(_)) => return Err(outside()),
+            Err(_) => return Err(not_whole()),
+        };
+        let number = range.contains(&number).then(|| T::try_from(number).ok());
+        number.flatten().ok_or_else(outside)
+    }
+}
+
+/// An amount of memory in `range`, written with its unit.
+///
+/// The original's gigabyte is 1024³ bytes and so is ours, whether it is called GB or GiB: nodes
+/// report binary sizes, and a quantum that differs from them by 7 % would waste one in fifteen.
+pub(super) fn size(range: RangeInclusive<Mebibytes>) -> impl Fn(Written<'_>) -> Verdict<Mebibytes> {
+    move |written| {
+        let example =
+            "write whole megabytes or larger with their unit, such as \"15GB\" or \"1536MB\"";
+        let not_a_size = || written.fault(Code::Kind, "is not a size", example);
+        let text = written.text().ok_or_else(not_a_size)?.trim();
+        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        let digits = &text[..text.len() - unit.len()];
+        let mebibytes = mebibytes_per(unit.trim()).ok_or_else(not_a_size)?;
+        if digits.is_empty() {
+            return Err(not_a_size());
+        }
+        let outside = || {
+            let bounds = format!("allowed are {} to {}", range.start(), range.end());
+            written.fault(Code::Range, "is out of range", bounds)
+        };
+        let amount = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(mebibytes));
+        amount.map(Mebibytes).filter(|amount| range.contains(amount)).ok_or_else(outside)
+    }
+}
+
+/// How many MiB one `unit` is; `None` for smaller units and for words that are none.
+fn mebibytes_per(unit: &str) -> Option<u64> {
+    let unit: Unit = unit.parse().ok()?;
+    let sizes = [
+        ([Unit::MegaByte, Unit::MebiByte], 1),
+        ([Unit::GigaByte, Unit::GibiByte], 1 << 10),
+        ([Unit::TeraByte, Unit::TebiByte], 1 << 20),
+        ([Unit::PetaByte, Unit::PebiByte], 1 << 30),
+    ];
+    sizes.into_iter().find(|(names, _)| names.contains(&unit)).map(|(_, mebibytes)| mebibytes)
+}
+
+/// A span of time in `range`, written with its unit.
+pub(super) fn duration(
+    range: RangeInclusive<Duration>,
+) -> impl Fn(Written<'_>) -> Verdict<Duration> {
+    move |written| {
+        let example = "write a time with its unit, such as \"30s\" or \"2m\"";
+        let not_a_time = || written.fault(Code::Kind, "is not a span of time", example);
+        let text = written.text().ok_or_else(not_a_time)?;
+        let signed: SignedDuration = text.parse().map_err(|_| not_a_time())?;
+        let duration = Duration::try_from(signed).ok().filter(|duration| range.contains(duration));
+        duration.ok_or_else(|| {
+            let bounds = format!("allowed are {:?} to {:?}", range.start(), range.end());
+            written.fault(Code::Range, "is out of range", bounds)
+        })
+    }
+}
+
+/// The name of a pool, class or user.
+pub(super) fn name(written: Written<'_>) -> Verdict<String> {
+    let remedy = format!("names have 1 to {MAX_NAME} bytes, without blanks and control characters");
+    let text = written
+        .text()
+        .ok_or_else(|| written.fault(Code::Kind, "is not a name", "write it in quotes"))?;
+    let is_clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    if is_clean && (1..=MAX_NAME).contains(&text.len()) {
+        Ok(text.to_owned())
+    } else {
+        Err(written.fault(Code::Range, "cannot be a name", remedy))
+    }
+}
+
+/// A path in the file system.
+pub(super) fn path(written: Written<'_>) -> Verdict<std::path::PathBuf> {
+    match written.text() {
+        Some(text) if !text.is_empty() && !text.contains('\0') => Ok(text.into()),
+        _ => Err(written.fault(Code::Kind, "is not a path", "write the path of a file in quotes")),
+    }
+}
+
+/// An address of this machine that only this machine reaches.
+pub(super) fn loopback(written: Written<'_>) -> Verdict<SocketAddr> {
+    let address = written.text().and_then(|text| text.parse::<SocketAddr>().ok());
+    let not_an_address = "is not an address and a port";
+    let address = address.ok_or_else(|| {
+        written.fault(Code::Kind, not_an_address, "write it as \"127.0.0.1:7070\"")
+    })?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        let remedy = "the daemon knows no authentication yet: listen on 127.0.0.1 or [::1]";
+        Err(written.fault(Code::Listen, "can be reached from other machines", remedy))
+    }
+}
+
+/// A policy by name.
+pub(super) fn policy(written: Written<'_>) -> Verdict<PolicyName> {
+    let text = written.text().unwrap_or_default();
+    let named = PolicyName::ALL.into_iter().find(|policy| policy.as_str() == text);
+    named.ok_or_else(|| {
+        let names = PolicyName::ALL.map(PolicyName::as_str);
+        let guess = nearest(text, names).map(|guess| format!("did you mean `{guess}`? "));
+        let remedy = format!("{}policies are {}", guess.unwrap_or_default(), names.join(", "));
+        written.fault(Code::Unknown, "is not a policy", remedy)
+    })
+}
+
+/// A host list.
+pub(super) fn hosts(written: Written<'_>) -> Verdict<Vec<String>> {
+    let example = "write it as \"node[01-20]\" or \"a[1-3,7]\"";
+    let text =
+        written.text().ok_or_else(|| written.fault(Code::Kind, "is not a host list", example))?;
+    expand_hostlist(text).map_err(|error| {
+        let remedy = if error == HostListError::TooMany {
+            format!("one list may stand for {MAX_HOSTS} nodes")
+        } else {
+            example.to_owned()
+        };
+        Fault {
+            code: Code::Nodes,
+            message: format!("{} is not a host list: {error}", quoted(text)),
+            remedy,
+        }
+    })
+}
