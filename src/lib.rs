@@ -33,3 +33,4 @@ pub mod converter;
 pub mod engine;
 pub mod model;
 pub mod scheduler;
+pub mod store;

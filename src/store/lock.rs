@@ -1,0 +1,65 @@
+//! One daemon per file.
+//!
+//! The lock is on a file beside the database, held by the kernel for as long as the process lives:
+//! a killed daemon leaves none behind. The file itself stays; removing it would let two daemons
+//! lock two files of the same name.
+//!
+//! Why not `SQLite`'s exclusive locking mode: it would shut out backups and administrators with a
+//! SQL client too, who may read at any time. Why not lock the database itself: closing any second
+//! handle on it would drop `SQLite`'s own locks.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use super::StoreError;
+
+/// The right to be the only daemon on a file. Ends when dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Claims the database at `path`, and says in the lock file who did.
+    pub(super) fn claim(path: &Path) -> Result<Lock, StoreError> {
+        let lock_path = beside(path);
+        let failed = |source| StoreError::Lock { path: lock_path.clone(), source };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&lock_path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse { path: path.to_owned(), holder: holder(&mut file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        sign(&mut file).map_err(failed)?;
+        Ok(Lock { _file: file })
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+fn sign(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+/// Who holds the lock, if it had the time to say so.
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(16).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,217 @@
+//! What is on record: administrative state, share numbers, and what each cycle decided.
+//!
+//! Not on record as a truth: work and nodes, whose truths are the orchestrator and the agents. The
+//! tables of nodes and shares are for readers, and say what the last cycle left.
+//!
+//! One file, one daemon, one connection. A cycle is one transaction; nothing of it is published
+//! before it is committed, and nothing of a failed one is visible.
+//!
+//! Why no connection pool: the only reader is a restart, and `SQLite` has one writer anyway.
+
+mod error;
+mod lock;
+mod open;
+mod rows;
+mod write;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sqlx::{Connection, SqliteConnection};
+
+use crate::model::ShareState;
+
+pub use error::StoreError;
+pub use open::migrations;
+pub use rows::{AdminRow, CycleRecord, NodeRow, PreemptionRow, Recovered, ShareRow};
+pub use write::{ADMIN_ACTS_KEPT, CYCLES_KEPT, PREEMPTIONS_KEPT};
+
+use lock::Lock;
+
+/// The record, open for this daemon alone.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    /// `None` after a failure: whether a transaction whose commit failed is in the file, only the
+    /// file knows; and a full disk may have ended a transaction that the connection thinks open.
+    session: Option<Session>,
+    _lock: Lock,
+}
+
+/// A connection, and what is known to be in the file at its other end.
+#[derive(Debug)]
+struct Session {
+    connection: SqliteConnection,
+    known: Known,
+}
+
+/// What the file holds, so that a cycle writes only what changed.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    last: Last,
+    nodes: BTreeMap<String, NodeRow>,
+    shares: BTreeMap<u64, ShareRow>,
+}
+
+/// Where the last cycle on record left off.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    cycle: u64,
+    next_share: u64,
+    sequence: Option<u64>,
+}
+
+impl Default for Last {
+    /// Before the first cycle.
+    fn default() -> Last {
+        Last { cycle: 0, next_share: 1, sequence: None }
+    }
+}
+
+impl Store {
+    /// Opens the record at `path`, or begins one there; brings an older schema up to date.
+    ///
+    /// # Errors
+    ///
+    /// If the file is in use by another daemon, is not ours, is damaged, or was written by a newer
+    /// version; or if it can be neither read nor created.
+    pub async fn open(path: &Path) -> Result<Store, StoreError> {
+        let path = open::resolve(path)?;
+        let lock = Lock::claim(&path)?;
+        let session = Some(Session::begin(&path).await?);
+        Ok(Store { path, session, _lock: lock })
+    }
+
+    /// What the daemon resumes from.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn recover(&mut self) -> Result<Recovered, StoreError> {
+        let session = self.take_session().await?;
+        let Known { last, nodes, shares } = &self.session.insert(session).known;
+        let varied_off = nodes
+            .values()
+            .filter_map(|node| Some((node.name.clone(), node.varied_off.clone()?)))
+            .collect();
+        Ok(Recovered {
+            varied_off,
+            next_share: last.next_share,
+            cycle: last.cycle,
+            sequence: last.sequence,
+            shares: shares.values().cloned().collect(),
+        })
+    }
+
+    /// Puts one cycle on record, durably, all of it or nothing. The last cycle may be recorded
+    /// again, to add what happened since: an administrator may act before the next one is planned.
+    ///
+    /// # Errors
+    ///
+    /// If cycles or share numbers go back, or the file cannot be written. The next call begins
+    /// with what the file holds then.
+    pub async fn commit(&mut self, record: &CycleRecord) -> Result<(), StoreError> {
+        let mut session = self.take_session().await?;
+        if let Err(refusal) = self.check(&session.known.last, record) {
+            self.session = Some(session);
+            return Err(refusal);
+        }
+        let Session { connection, known } = &mut session;
+        let changes = write::Changes::between(known, record);
+        write::cycle(connection, &known.last, record, &changes)
+            .await
+            .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
+        known.adopt(record, changes);
+        self.session = Some(session);
+        Ok(())
+    }
+
+    /// Closes the file tidily: nothing is left in the write-ahead log.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be written back. Nothing is lost; the next opening does it.
+    pub async fn close(self) -> Result<(), StoreError> {
+        match self.session {
+            Some(Session { connection, .. }) => connection
+                .close()
+                .await
+                .map_err(|source| StoreError::of("close", &self.path, source)),
+            None => Ok(()),
+        }
+    }
+
+    fn check(&self, last: &Last, record: &CycleRecord) -> Result<(), StoreError> {
+        let path = || self.path.clone();
+        if record.cycle < last.cycle {
+            return Err(StoreError::CycleWentBack {
+                path: path(),
+                stored: last.cycle,
+                given: record.cycle,
+            });
+        }
+        if record.next_share < last.next_share {
+            return Err(StoreError::ShareNumberWentBack {
+                path: path(),
+                stored: last.next_share,
+                given: record.next_share,
+            });
+        }
+        Ok(())
+    }
+
+    /// The session, to be put back where nothing failed in it.
+    async fn take_session(&mut self) -> Result<Session, StoreError> {
+        match self.session.take() {
+            Some(session) => Ok(session),
+            None => Session::begin(&self.path).await,
+        }
+    }
+}
+
+impl Session {
+    async fn begin(path: &Path) -> Result<Session, StoreError> {
+        let mut connection = open::connect(path).await?;
+        let known = open::read(&mut connection)
+            .await
+            .map_err(|source| StoreError::of("read the record", path, source))?;
+        Ok(Session { connection, known })
+    }
+}
+
+impl Known {
+    /// Follows the file after a commit.
+    fn adopt(&mut self, record: &CycleRecord, changes: write::Changes<'_>) {
+        self.last = Last {
+            cycle: record.cycle,
+            next_share: record.next_share,
+            sequence: record.publication_sequence.or(self.last.sequence),
+        };
+        let write::Changes { nodes, shares, gone } = changes;
+        self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone(), node.clone())));
+        self.shares.extend(shares.into_iter().map(|share| (share.id, share.clone())));
+        for share in gone {
+            self.shares.remove(&share);
+        }
+    }
+}
+
+/// `SQLite`'s integers are signed: a number past 2^63 is stored as a negative one, and comes back
+/// as it was.
+fn to_sql(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+fn from_sql(number: i64) -> u64 {
+    number.cast_unsigned()
+}
+
+fn state_word(state: ShareState) -> &'static str {
+    match state {
+        ShareState::Held => "held",
+        ShareState::Leaving => "leaving",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! From a path to a file that is surely ours.
+//!
+//! Nothing is written to a file before it is known to be ours or empty; a slip in `--state` must
+//! not cost another program its database.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
+
+use super::{Known, Last, NodeRow, ShareRow, StoreError, from_sql};
+use crate::model::ShareState;
+
+/// Marks a file as ours, in its header: "appo".
+const APPLICATION_ID: i64 = 0x6170_706f;
+
+/// The first version with the fix for the write-ahead log reset that could damage a file.
+const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
+const SQLITE_MIN_TEXT: &str = "3.51.3";
+
+/// How long another program's write transaction is waited for.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Every schema there was, oldest first.
+const SCHEMAS: &[(i64, &str, &str)] =
+    &[(1, "initial", include_str!("../../migrations/0001_initial.sql"))];
+
+/// The steps from an empty file to the present schema.
+pub fn migrations() -> Migrator {
+    let step = |&(version, name, sql): &(i64, &'static str, &'static str)| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(SCHEMAS.iter().map(step).collect())
+}
+
+/// The one path by which every daemon knows this file, so that their locks meet.
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
+    if path.is_dir() {
+        return Err(StoreError::IsFolder { path: path.to_owned() });
+    }
+    if let Ok(path) = path.canonicalize() {
+        return Ok(path);
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => Ok(folder.join(name)),
+        _ => Err(StoreError::NoFolder { folder: folder.to_owned(), path: path.to_owned() }),
+    }
+}
+
+/// Opens the file, checks it, and brings its schema up to date.
+pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let failed = |action| move |source| StoreError::of(action, path, source);
+    // Without a journal mode: changing that would already write to a file not known to be ours.
+    let mut connection = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .foreign_keys(true)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging()
+        .connect()
+        .await
+        .map_err(failed("open the record"))?;
+    let found = query_scalar("select sqlite_version()").fetch_one(&mut connection).await;
+    check_version(found.map_err(failed("ask for SQLite's version"))?)?;
+    if !is_ours(&mut connection).await.map_err(failed("identify the file"))? {
+        return Err(StoreError::Foreign { path: path.to_owned() });
+    }
+    let finding: String = query_scalar("pragma quick_check(1)")
+        .fetch_one(&mut connection)
+        .await
+        .map_err(failed("check the file"))?;
+    if finding != "ok" {
+        // SQLite says it on several lines, and a message is one.
+        let finding = finding.split_whitespace().collect::<Vec<_>>().join(" ");
+        return Err(StoreError::Damaged { path: path.to_owned(), finding });
+    }
+    query("pragma journal_mode = wal")
+        .execute(&mut connection)
+        .await
+        .map_err(failed("begin a write-ahead log"))?;
+    let newest = SCHEMAS.last().map_or(0, |&(version, ..)| version);
+    migrations()
+        .run_direct(None, &mut connection, false)
+        .await
+        .map_err(|source| StoreError::of_migration(path, newest, source))?;
+    try_writing(&mut connection).await.map_err(failed("write"))?;
+    Ok(connection)
+}
+
+fn check_version(found: String) -> Result<(), StoreError> {
+    if is_recent(&found) {
+        Ok(())
+    } else {
+        Err(StoreError::OldSqlite { found, wanted: SQLITE_MIN_TEXT })
+    }
+}
+
+fn is_recent(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next(), next()) >= SQLITE_MIN
+}
+
+/// Whether the file bears our mark, or was empty and now does.
+async fn is_ours(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    let id: i64 = query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
+    let tables: i64 =
+        query_scalar("select count(*) from sqlite_schema").fetch_one(&mut *connection).await?;
+    if id == 0 && tables == 0 {
+        // Before the first table, so that no crash leaves tables of ours without the mark.
+        query("pragma application_id = 0x6170706f").execute(connection).await?;
+        return Ok(true);
+    }
+    Ok(id == APPLICATION_ID)
+}
+
+/// Meets a write-protected file now, and not in the first cycle.
+async fn try_writing(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    connection.begin_with("begin immediate").await?.rollback().await
+}
+
+/// All that the file holds of the last cycle.
+pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Known, sqlx::Error> {
+    let sql = "select cycle, next_share, publication_sequence from cycles
+               order by cycle desc limit 1";
+    let last = query(sql).fetch_optional(&mut *connection).await?;
+    let last = last.as_ref().map(last_from).transpose()?.unwrap_or_default();
+    let sql =
+        "select name, pool, memory_mb, order_qshares, used_qshares, states, missed, varied_off
+               from nodes";
+    let mut nodes = BTreeMap::new();
+    for row in &query(sql).fetch_all(&mut *connection).await? {
+        let node = node_from(row)?;
+        nodes.insert(node.name.clone(), node);
+    }
+    let sql = "select id, job, node, qshares, state from shares";
+    let mut shares = BTreeMap::new();
+    for row in &query(sql).fetch_all(&mut *connection).await? {
+        let share = share_from(row)?;
+        shares.insert(share.id, share);
+    }
+    Ok(Known { last, nodes, shares })
+}
+
+fn last_from(row: &SqliteRow) -> Result<Last, sqlx::Error> {
+    let sequence: Option<i64> = row.try_get("publication_sequence")?;
+    Ok(Last {
+        cycle: number(row, "cycle")?,
+        next_share: number(row, "next_share")?,
+        sequence: sequence.map(from_sql),
+    })
+}
+
+fn node_from(row: &SqliteRow) -> Result<NodeRow, sqlx::Error> {
+    Ok(NodeRow {
+        name: row.try_get("name")?,
+        pool: row.try_get("pool")?,
+        memory_mb: number(row, "memory_mb")?,
+        order: number(row, "order_qshares")?,
+        used: number(row, "used_qshares")?,
+        states: row.try_get("states")?,
+        missed: row.try_get("missed")?,
+        varied_off: row.try_get("varied_off")?,
+    })
+}
+
+fn share_from(row: &SqliteRow) -> Result<ShareRow, sqlx::Error> {
+    let state: &str = row.try_get("state")?;
+    Ok(ShareRow {
+        id: number(row, "id")?,
+        job: number(row, "job")?,
+        node: row.try_get("node")?,
+        qshares: number(row, "qshares")?,
+        // The table admits two words.
+        state: if state == "leaving" { ShareState::Leaving } else { ShareState::Held },
+    })
+}
+
+fn number(row: &SqliteRow, column: &str) -> Result<u64, sqlx::Error> {
+    row.try_get(column).map(from_sql)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_as_numbers() {
+        let cases = [("3.51.3", true), ("3.52.0", true), ("4.0", true), ("3.100.0", true)];
+        let old = [("3.51.2", false), ("3.9.9", false), ("2.60.9", false), ("", false)];
+        for (version, expected) in cases.into_iter().chain(old) {
+            assert_eq!(is_recent(version), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_dangling_folder_is_named() {
+        let error = resolve(Path::new("/no/such/folder/state.db")).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no folder `/no/such/folder` to keep `/no/such/folder/state.db` in; create it"
+        );
+    }
+}

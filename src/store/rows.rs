@@ -1,0 +1,109 @@
+//! What a cycle leaves on record, and what a restart gets back.
+//!
+//! Plain values: nothing here can be wrong, only unwritable. Names and reasons are stored as they
+//! are given; limits on their length are the business of whoever takes them in.
+
+/// All that one cycle puts on record, in one transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CycleRecord {
+    /// The cycle's number; no smaller than that of the cycle before.
+    pub cycle: u64,
+    /// The publication it answers. `None` leaves the one on record: none came since the restart.
+    pub publication_sequence: Option<u64>,
+    /// The first share number never issued. Never falls.
+    pub next_share: u64,
+    /// When it ran, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// Every node the books know. Nodes on record that are missing here stay as they are: machines
+    /// are never forgotten.
+    pub nodes: Vec<NodeRow>,
+    /// Every share there is. Shares on record that are missing here are gone.
+    pub shares: Vec<ShareRow>,
+    /// What this cycle took back.
+    pub preemptions: Vec<PreemptionRow>,
+    /// What administrators did since the cycle before.
+    pub admin: Vec<AdminRow>,
+    /// The schedule as published, in JSON.
+    pub schedule: String,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Its name.
+    pub name: String,
+    /// The name of its pool.
+    pub pool: String,
+    /// Memory it reported, in MiB.
+    pub memory_mb: u64,
+    /// The size it is scheduled by, in qshares.
+    pub order: u64,
+    /// Qshares taken, by shares that are leaving too.
+    pub used: u64,
+    /// What keeps it from getting work, in words separated by blanks. Empty: nothing does.
+    pub states: String,
+    /// Heartbeats missed in a row.
+    pub missed: u32,
+    /// Why it was varied off. `None`: it is not.
+    pub varied_off: Option<String>,
+}
+
+/// A share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareRow {
+    /// Its number.
+    pub id: u64,
+    /// Whose it is.
+    pub job: u64,
+    /// Where it is.
+    pub node: String,
+    /// Its size.
+    pub qshares: u64,
+    /// Where it is in its life.
+    pub state: crate::model::ShareState,
+}
+
+/// A share taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreemptionRow {
+    /// The share.
+    pub share: u64,
+    /// Whose it was.
+    pub job: u64,
+    /// Where it is until its exit is confirmed.
+    pub node: String,
+    /// For whom. `None`: its job may not hold it any more.
+    pub beneficiary: Option<u64>,
+    /// Under which rule.
+    pub rule: String,
+    /// Work lost with it.
+    pub loss_ms: u64,
+}
+
+/// An administrative act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminRow {
+    /// When it was done, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// What was done, in a word: `vary-off`.
+    pub action: String,
+    /// To which nodes; empty where it is not about nodes.
+    pub nodes: Vec<String>,
+    /// Why, where a reason is asked for.
+    pub reason: Option<String>,
+}
+
+/// What the daemon resumes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The nodes that are varied off, each with the reason, by name.
+    pub varied_off: Vec<(String, String)>,
+    /// The first share number never issued. 1 on a new file.
+    pub next_share: u64,
+    /// The last committed cycle. 0 on a new file.
+    pub cycle: u64,
+    /// The last publication taken in. `None` if there never was one.
+    pub sequence: Option<u64>,
+    /// The shares that the last cycle left, by number.
+    pub shares: Vec<ShareRow>,
+}

@@ -1,0 +1,443 @@
+//! The record as a restart, a reader and a careless administrator meet it.
+
+use std::path::PathBuf;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Row, raw_sql};
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder of its own for a test's file.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: TempDir::new().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join("state.db")
+    }
+
+    async fn open(&self) -> Store {
+        Store::open(&self.path()).await.unwrap()
+    }
+
+    /// Why opening fails, with the test's folder left out.
+    async fn refusal(&self) -> String {
+        let message = Store::open(&self.path()).await.unwrap_err().to_string();
+        message.replace(self.path().to_str().unwrap(), "state.db")
+    }
+
+    /// What somebody with a SQL client may do at any time.
+    async fn client(&self) -> SqliteConnection {
+        let options = SqliteConnectOptions::new().filename(self.path()).create_if_missing(true);
+        options.connect().await.unwrap()
+    }
+
+    async fn execute(&self, sql: &str) {
+        let mut client = self.client().await;
+        raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut client).await.unwrap();
+        client.close().await.unwrap();
+    }
+
+    /// The one text column of `sql`, a line a row.
+    async fn read(&self, sql: &'static str) -> String {
+        let rows = sqlx::query(sql).fetch_all(&mut self.client().await).await.unwrap();
+        rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn node(name: &str, used: u64) -> NodeRow {
+    let (name, pool) = (name.to_owned(), "fast".to_owned());
+    NodeRow { name, pool, memory_mb: 61_440, order: 4, used, ..NodeRow::default() }
+}
+
+fn varied_off(name: &str, reason: &str) -> NodeRow {
+    let states = "varied-off".to_owned();
+    NodeRow { states, varied_off: Some(reason.to_owned()), ..node(name, 0) }
+}
+
+fn share(id: u64, node: &str, state: ShareState) -> ShareRow {
+    ShareRow { id, job: 7, node: node.to_owned(), qshares: 2, state }
+}
+
+fn preemption(share: u64, beneficiary: Option<u64>) -> PreemptionRow {
+    let (node, rule) = ("a1".to_owned(), "fair_share".to_owned());
+    PreemptionRow { share, job: 7, node, beneficiary, rule, loss_ms: 90_000 }
+}
+
+fn act(nodes: &[&str], reason: Option<&str>) -> AdminRow {
+    AdminRow {
+        at_ms: 50,
+        action: "vary-off".to_owned(),
+        nodes: nodes.iter().copied().map(str::to_owned).collect(),
+        reason: reason.map(str::to_owned),
+    }
+}
+
+/// The daemon's own connection.
+fn connection(store: &mut Store) -> &mut SqliteConnection {
+    &mut store.session.as_mut().unwrap().connection
+}
+
+/// A cycle in which nothing happened.
+fn quiet(cycle: u64) -> CycleRecord {
+    let at_ms = i64::try_from(cycle * 1000).unwrap();
+    CycleRecord { cycle, at_ms, next_share: 1, schedule: "{}".to_owned(), ..CycleRecord::default() }
+}
+
+fn busy() -> CycleRecord {
+    CycleRecord {
+        publication_sequence: Some(12),
+        next_share: 5,
+        nodes: vec![node("a1", 4), varied_off("a2", "disk swap")],
+        shares: vec![share(3, "a1", ShareState::Held), share(4, "a1", ShareState::Leaving)],
+        preemptions: vec![preemption(4, Some(9)), preemption(3, None)],
+        admin: vec![act(&["a2", "a3"], Some("disk swap")), act(&[], None)],
+        schedule: r#"{"jobs":[]}"#.to_owned(),
+        ..quiet(1)
+    }
+}
+
+#[tokio::test]
+async fn a_new_file_starts_at_the_beginning() {
+    let recovered = Place::new().open().await.recover().await.unwrap();
+    let beginning = Recovered {
+        varied_off: Vec::new(),
+        next_share: 1,
+        cycle: 0,
+        sequence: None,
+        shares: Vec::new(),
+    };
+    assert_eq!(recovered, beginning);
+}
+
+/// One check per table and statement; read by another connection while the daemon runs.
+#[tokio::test]
+async fn a_cycle_is_on_record_in_full() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    store.commit(&busy()).await.unwrap();
+    let cases = [
+        (
+            "select concat_ws(' ', cycle, at_ms, publication_sequence, next_share, schedule)
+             from cycles",
+            "1 1000 12 5 {\"jobs\":[]}",
+        ),
+        (
+            "select concat_ws(' ', name, pool, memory_mb, order_qshares, used_qshares,
+                 '<' || states || '>', missed, varied_off) from nodes order by name",
+            "a1 fast 61440 4 4 <> 0\na2 fast 61440 4 0 <varied-off> 0 disk swap",
+        ),
+        (
+            "select concat_ws(' ', id, job, node, qshares, state) from shares order by id",
+            "3 7 a1 2 held\n4 7 a1 2 leaving",
+        ),
+        (
+            "select concat_ws(' ', id, cycle, at_ms, share, job, node, beneficiary, rule, loss_ms)
+             from preemptions order by id",
+            "1 1 1000 4 7 a1 9 fair_share 90000\n2 1 1000 3 7 a1 fair_share 90000",
+        ),
+        (
+            "select concat_ws(' ', id, cycle, at_ms, action, '<' || nodes || '>', reason)
+             from admin_acts order by id",
+            "1 1 50 vary-off <a2,a3> disk swap\n2 1 50 vary-off <>",
+        ),
+    ];
+    for (sql, rows) in cases {
+        assert_eq!(place.read(sql).await, rows, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_resumes_where_the_last_cycle_ended() {
+    let place = Place::new();
+    place.open().await.commit(&busy()).await.unwrap();
+    let mut store = place.open().await;
+    let recovered = store.recover().await.unwrap();
+    let expected = Recovered {
+        varied_off: vec![("a2".to_owned(), "disk swap".to_owned())],
+        next_share: 5,
+        cycle: 1,
+        sequence: Some(12),
+        shares: busy().shares,
+    };
+    assert_eq!(recovered, expected);
+    // Nothing has reported or been published since: what is on record stays.
+    store.commit(&CycleRecord { next_share: 5, ..quiet(2) }).await.unwrap();
+    store.close().await.unwrap();
+    let recovered = place.open().await.recover().await.unwrap();
+    assert_eq!(recovered, Recovered { cycle: 2, shares: Vec::new(), ..expected });
+}
+
+#[tokio::test]
+async fn a_node_varied_on_is_not_varied_off_after_a_restart() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    store.commit(&busy()).await.unwrap();
+    let on = CycleRecord { nodes: vec![node("a2", 0)], next_share: 5, ..quiet(2) };
+    store.commit(&on).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(place.open().await.recover().await.unwrap().varied_off, []);
+}
+
+/// The row of the cycle itself is the only one that a quiet cycle adds.
+#[tokio::test]
+async fn only_what_changed_is_written() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let steady = CycleRecord { preemptions: Vec::new(), admin: Vec::new(), ..busy() };
+    store.commit(&busy()).await.unwrap();
+    let second = CycleRecord { cycle: 2, ..steady.clone() };
+    assert_eq!(rows_written(&mut store, &second).await, 1);
+    let third = CycleRecord {
+        cycle: 3,
+        nodes: vec![node("a1", 2), varied_off("a2", "disk swap")],
+        shares: vec![share(3, "a1", ShareState::Leaving)],
+        ..steady
+    };
+    assert_eq!(rows_written(&mut store, &third).await, 4, "cycle, node, share, share gone");
+    assert_eq!(place.read("select id || ' ' || state from shares").await, "3 leaving");
+}
+
+async fn rows_written(store: &mut Store, record: &CycleRecord) -> i64 {
+    // `replace` counts the row it replaces only where triggers see it, so one row counts once.
+    let before = total_changes(store).await;
+    store.commit(record).await.unwrap();
+    total_changes(store).await - before
+}
+
+async fn total_changes(store: &mut Store) -> i64 {
+    sqlx::query_scalar("select total_changes()").fetch_one(connection(store)).await.unwrap()
+}
+
+#[tokio::test]
+async fn numbers_of_64_bits_come_back_as_they_were() {
+    let place = Place::new();
+    let huge = ShareRow { id: u64::MAX, job: u64::MAX - 1, ..share(1, "a1", ShareState::Held) };
+    let record = CycleRecord { shares: vec![huge.clone()], ..quiet(1) };
+    place.open().await.commit(&record).await.unwrap();
+    let store = place.open().await;
+    assert_eq!(store.session.unwrap().known.shares, BTreeMap::from([(u64::MAX, huge)]));
+}
+
+/// The last statement of the transaction fails; the ones before it must not show.
+#[tokio::test]
+async fn nothing_of_a_failed_cycle_is_visible() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let sabotage = "create trigger sabotage before insert on admin_acts
+                    begin select raise(abort, 'sabotage'); end";
+    place.execute(sabotage).await;
+    let error = store.commit(&busy()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Database { action: "record a cycle", .. }), "{error}");
+    let rows = "select count(*) || '' from
+                (select name from nodes union all select id from shares
+                 union all select cycle from cycles union all select id from preemptions)";
+    assert_eq!(place.read(rows).await, "0");
+    assert_eq!(store.recover().await.unwrap().cycle, 0);
+    place.execute("drop trigger sabotage").await;
+    store.commit(&busy()).await.unwrap();
+    assert_eq!(place.read(rows).await, "7");
+}
+
+/// A full disk ends the transaction behind the connection's back. Once it has room again, so has
+/// the daemon.
+#[tokio::test]
+async fn troubles_of_the_file_pass() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let large = |cycle| CycleRecord { schedule: "x".repeat(1 << 20), ..quiet(cycle) };
+    let troubles = [
+        ("pragma max_page_count = 20", "the disk that holds `state.db` is full"),
+        ("pragma query_only = true", "`state.db` cannot be written"),
+    ];
+    for (cycle, (trouble, message)) in (1..).zip(troubles) {
+        // Both last as long as the connection does.
+        raw_sql(trouble).execute(connection(&mut store)).await.unwrap();
+        let error = store.commit(&large(cycle)).await.unwrap_err().to_string();
+        let error = error.replace(place.path().to_str().unwrap(), "state.db");
+        assert!(error.starts_with(message), "{trouble}: {error}");
+        store.commit(&large(cycle)).await.unwrap();
+    }
+    assert_eq!(place.read("select count(*) || '' from cycles").await, "2");
+}
+
+#[tokio::test]
+async fn a_client_that_keeps_the_file_locked_is_named_as_such() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    raw_sql("pragma busy_timeout = 0").execute(connection(&mut store)).await.unwrap();
+    let mut client = place.client().await;
+    let transaction = client.begin_with("begin immediate").await.unwrap();
+    let error = store.commit(&quiet(1)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Busy { .. }), "{error}");
+    transaction.rollback().await.unwrap();
+    store.commit(&quiet(1)).await.unwrap();
+}
+
+/// As when an administrator acts after a restart and before the first publication.
+#[tokio::test]
+async fn a_cycle_recorded_again_gains_and_loses_nothing() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    store.commit(&busy()).await.unwrap();
+    let again = CycleRecord {
+        nodes: vec![varied_off("a1", "fan"), varied_off("a2", "disk swap")],
+        admin: vec![act(&["a1"], Some("fan"))],
+        next_share: 5,
+        ..quiet(1)
+    };
+    store.commit(&again).await.unwrap();
+    let sql = "select schedule || ' ' || publication_sequence from cycles
+               union all select count(*) || ' preemptions' from preemptions
+               union all select count(*) || ' acts' from admin_acts";
+    assert_eq!(place.read(sql).await, "{\"jobs\":[]} 12\n2 preemptions\n3 acts");
+    assert_eq!(store.recover().await.unwrap().varied_off.len(), 2);
+}
+
+#[tokio::test]
+async fn numbers_never_go_back() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    store.commit(&CycleRecord { next_share: 50, ..quiet(8) }).await.unwrap();
+    let cases = [
+        (CycleRecord { next_share: 50, ..quiet(7) }, "cycle 7 comes after cycle 8 is on record"),
+        (CycleRecord { next_share: 49, ..quiet(9) }, "share number 49 was issued before"),
+    ];
+    for (record, message) in cases {
+        let error = store.commit(&record).await.unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+    store.commit(&CycleRecord { next_share: 50, ..quiet(9) }).await.unwrap();
+    assert_eq!(store.recover().await.unwrap().cycle, 9);
+}
+
+#[tokio::test]
+async fn the_oldest_goes_when_the_record_is_full() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let cycles = u64::from(CYCLES_KEPT) + 2;
+    for cycle in 1..=cycles {
+        store.commit(&quiet(cycle)).await.unwrap();
+    }
+    let acts = vec![act(&["a1"], None); usize::try_from(ADMIN_ACTS_KEPT).unwrap()];
+    let losses = vec![preemption(1, None); usize::try_from(PREEMPTIONS_KEPT).unwrap()];
+    for cycle in cycles + 1..=cycles + 2 {
+        let (preemptions, admin) = (losses.clone(), acts.clone());
+        store.commit(&CycleRecord { preemptions, admin, ..quiet(cycle) }).await.unwrap();
+    }
+    let kept = "select min(cycle) || ' ' || count(*) from cycles
+                union all select min(cycle) || ' ' || count(*) from preemptions
+                union all select min(cycle) || ' ' || count(*) from admin_acts";
+    assert_eq!(place.read(kept).await, "5 100\n104 100000\n104 10000");
+}
+
+#[tokio::test]
+async fn a_second_daemon_is_refused_until_the_first_is_gone() {
+    let place = Place::new();
+    let first = place.open().await;
+    let expected = format!(
+        "`state.db` is in use by another apportion (process {}); stop that one, or give this one \
+         a file of its own",
+        std::process::id()
+    );
+    assert_eq!(place.refusal().await, expected);
+    drop(first);
+    place.open().await;
+}
+
+#[tokio::test]
+async fn another_name_for_the_same_file_is_no_way_around_the_lock() {
+    let place = Place::new();
+    let _first = place.open().await;
+    let alias = place.folder.path().join("alias.db");
+    std::os::unix::fs::symlink(place.path(), &alias).unwrap();
+    let error = Store::open(&alias).await.unwrap_err();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_is_refused() {
+    let place = Place::new();
+    std::fs::create_dir(place.path()).unwrap();
+    assert_eq!(place.refusal().await, "`state.db` is a folder; name a file in it");
+}
+
+#[tokio::test]
+async fn another_programs_database_is_refused_and_left_alone() {
+    for sql in ["create table mail (id)", "pragma application_id = 7; create table mail (id)"] {
+        let place = Place::new();
+        place.execute(sql).await;
+        let before = std::fs::read(place.path()).unwrap();
+        let expected = "`state.db` is another program's database; name another file";
+        assert_eq!(place.refusal().await, expected);
+        assert_eq!(std::fs::read(place.path()).unwrap(), before, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_refused_and_left_alone() {
+    let place = Place::new();
+    let text = "quantum 15GB\n".repeat(100);
+    std::fs::write(place.path(), &text).unwrap();
+    let expected = "`state.db` is not a database; name another file, or move this one away";
+    assert_eq!(place.refusal().await, expected);
+    assert_eq!(std::fs::read_to_string(place.path()).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_refused() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    store.commit(&busy()).await.unwrap();
+    store.close().await.unwrap();
+    let whole = std::fs::read(place.path()).unwrap();
+    for pages in [1, 3, 6] {
+        std::fs::write(place.path(), &whole[..pages * 4096]).unwrap();
+        let refusal = place.refusal().await;
+        assert!(refusal.starts_with("`state.db` is damaged ("), "{pages} pages: {refusal}");
+    }
+}
+
+#[tokio::test]
+async fn damage_within_a_file_is_told_on_one_line() {
+    let place = Place::new();
+    place.open().await.close().await.unwrap();
+    let mut bytes = std::fs::read(place.path()).unwrap();
+    bytes[4096..8192].fill(0xaa);
+    std::fs::write(place.path(), &bytes).unwrap();
+    let refusal = place.refusal().await;
+    assert!(refusal.starts_with("`state.db` is damaged ("), "{refusal}");
+    assert!(!refusal.contains('\n'), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let place = Place::new();
+    place.open().await.close().await.unwrap();
+    let newer = "insert into _sqlx_migrations (version, description, success, checksum,
+                     execution_time) values (999, 'newer', true, x'00', 0)";
+    place.execute(newer).await;
+    let refusal = place.refusal().await;
+    let known = migrations().iter().map(|migration| migration.version).max().unwrap();
+    let expected = format!(
+        "`state.db` was written by a newer apportion (its schema is 999, this one knows {known}); \
+         install that version or newer, or restore a copy from before the upgrade"
+    );
+    assert_eq!(refusal, expected);
+}
+
+#[tokio::test]
+async fn a_schema_of_another_build_is_refused() {
+    let place = Place::new();
+    place.open().await.close().await.unwrap();
+    place.execute("update _sqlx_migrations set checksum = x'00'").await;
+    let expected = "`state.db` has a schema 1 that differs from this apportion's; use the build \
+                    that wrote it";
+    assert_eq!(place.refusal().await, expected);
+}

@@ -1,0 +1,193 @@
+//! One cycle, one transaction.
+//!
+//! Rows travel as one JSON array per table, so that a statement is sent once however many rows
+//! change: after a restart all 10,000 nodes may.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, query};
+
+use super::{AdminRow, CycleRecord, Known, Last, NodeRow, PreemptionRow, ShareRow};
+use super::{state_word, to_sql};
+
+/// How many cycles stay on record, schedules included: enough to see what led to a surprise, few
+/// enough that a large cluster's schedules (some MB each) do not fill a disk.
+pub const CYCLES_KEPT: u32 = 100;
+/// How many preemptions stay on record.
+pub const PREEMPTIONS_KEPT: u32 = 100_000;
+/// How many administrative acts stay on record.
+pub const ADMIN_ACTS_KEPT: u32 = 10_000;
+
+/// How the tables for readers differ from what a cycle left.
+#[derive(Debug)]
+pub(super) struct Changes<'a> {
+    /// New or different.
+    pub(super) nodes: Vec<&'a NodeRow>,
+    /// New or different.
+    pub(super) shares: Vec<&'a ShareRow>,
+    /// On record, and no more.
+    pub(super) gone: Vec<u64>,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn between(known: &Known, record: &'a CycleRecord) -> Changes<'a> {
+        let differs = |node: &&NodeRow| known.nodes.get(&node.name) != Some(node);
+        let nodes = record.nodes.iter().filter(differs).collect();
+        let differs = |share: &&ShareRow| known.shares.get(&share.id) != Some(share);
+        let shares = record.shares.iter().filter(differs).collect();
+        let present: BTreeSet<u64> = record.shares.iter().map(|share| share.id).collect();
+        let gone = known.shares.keys().filter(|id| !present.contains(id)).copied().collect();
+        Changes { nodes, shares, gone }
+    }
+}
+
+/// Writes all of `record`, or nothing.
+pub(super) async fn cycle(
+    connection: &mut SqliteConnection,
+    last: &Last,
+    record: &CycleRecord,
+    changes: &Changes<'_>,
+) -> Result<(), sqlx::Error> {
+    // Immediate: a lock that another program holds is met here and not halfway through.
+    let mut transaction = connection.begin_with("begin immediate").await?;
+    put_cycle(&mut transaction, last, record).await?;
+    put_nodes(&mut transaction, &changes.nodes).await?;
+    put_shares(&mut transaction, &changes.shares).await?;
+    remove_shares(&mut transaction, &changes.gone).await?;
+    add_preemptions(&mut transaction, record).await?;
+    add_admin_acts(&mut transaction, record).await?;
+    transaction.commit().await
+}
+
+/// A cycle that is on record keeps its schedule: it was published.
+async fn put_cycle(
+    connection: &mut SqliteConnection,
+    last: &Last,
+    record: &CycleRecord,
+) -> Result<(), sqlx::Error> {
+    let sql = "insert into cycles (cycle, at_ms, publication_sequence, next_share, schedule)
+               values (?1, ?2, ?3, ?4, ?5)
+               on conflict (cycle) do update set
+                   publication_sequence = excluded.publication_sequence,
+                   next_share = excluded.next_share";
+    query(sql)
+        .bind(to_sql(record.cycle))
+        .bind(record.at_ms)
+        .bind(record.publication_sequence.or(last.sequence).map(to_sql))
+        .bind(to_sql(record.next_share))
+        .bind(&record.schedule)
+        .execute(&mut *connection)
+        .await?;
+    let sql = "delete from cycles
+               where cycle <= (select cycle from cycles order by cycle desc limit 1 offset ?1)";
+    query(sql).bind(CYCLES_KEPT).execute(connection).await?;
+    Ok(())
+}
+
+async fn put_nodes(
+    connection: &mut SqliteConnection,
+    nodes: &[&NodeRow],
+) -> Result<(), sqlx::Error> {
+    let sql = "replace into nodes
+                   (name, pool, memory_mb, order_qshares, used_qshares, states, missed, varied_off)
+               select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+                   value ->> 6, value ->> 7
+               from json_each(?1)";
+    send(connection, sql, nodes, |node| {
+        json!([
+            node.name,
+            node.pool,
+            to_sql(node.memory_mb),
+            to_sql(node.order),
+            to_sql(node.used),
+            node.states,
+            node.missed,
+            node.varied_off,
+        ])
+    })
+    .await
+}
+
+async fn put_shares(
+    connection: &mut SqliteConnection,
+    shares: &[&ShareRow],
+) -> Result<(), sqlx::Error> {
+    let sql = "replace into shares (id, job, node, qshares, state)
+               select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+               from json_each(?1)";
+    send(connection, sql, shares, |share| {
+        json!([
+            to_sql(share.id),
+            to_sql(share.job),
+            share.node,
+            to_sql(share.qshares),
+            state_word(share.state),
+        ])
+    })
+    .await
+}
+
+async fn remove_shares(connection: &mut SqliteConnection, gone: &[u64]) -> Result<(), sqlx::Error> {
+    let sql = "delete from shares where id in (select value from json_each(?1))";
+    send(connection, sql, gone, |id| json!(to_sql(*id))).await
+}
+
+async fn add_preemptions(
+    connection: &mut SqliteConnection,
+    record: &CycleRecord,
+) -> Result<(), sqlx::Error> {
+    let sql = "insert into preemptions
+                   (cycle, at_ms, share, job, node, beneficiary, rule, loss_ms)
+               select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+                   value ->> 6, value ->> 7
+               from json_each(?1)";
+    send(connection, sql, &record.preemptions, |preemption: &PreemptionRow| {
+        json!([
+            to_sql(record.cycle),
+            record.at_ms,
+            to_sql(preemption.share),
+            to_sql(preemption.job),
+            preemption.node,
+            preemption.beneficiary.map(to_sql),
+            preemption.rule,
+            to_sql(preemption.loss_ms),
+        ])
+    })
+    .await?;
+    let sql = "delete from preemptions where id <= (select max(id) from preemptions) - ?1";
+    query(sql).bind(PREEMPTIONS_KEPT).execute(connection).await?;
+    Ok(())
+}
+
+async fn add_admin_acts(
+    connection: &mut SqliteConnection,
+    record: &CycleRecord,
+) -> Result<(), sqlx::Error> {
+    let sql = "insert into admin_acts (cycle, at_ms, action, nodes, reason)
+               select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+               from json_each(?1)";
+    send(connection, sql, &record.admin, |act: &AdminRow| {
+        json!([to_sql(record.cycle), act.at_ms, act.action, act.nodes.join(","), act.reason])
+    })
+    .await?;
+    let sql = "delete from admin_acts where id <= (select max(id) from admin_acts) - ?1";
+    query(sql).bind(ADMIN_ACTS_KEPT).execute(connection).await?;
+    Ok(())
+}
+
+/// Runs `sql` over `rows`, each made into JSON; does nothing where there are none.
+async fn send<T>(
+    connection: &mut SqliteConnection,
+    sql: &'static str,
+    rows: &[T],
+    row: impl Fn(&T) -> serde_json::Value,
+) -> Result<(), sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let rows: serde_json::Value = rows.iter().map(row).collect();
+    query(sql).bind(rows.to_string()).execute(connection).await?;
+    Ok(())
+}
