@@ -28,8 +28,10 @@
 
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
+pub mod api;
 pub mod config;
 pub mod converter;
+pub mod daemon;
 pub mod engine;
 pub mod model;
 pub mod scheduler;

@@ -1,0 +1,210 @@
+//! Administrators' acts: what they would mean first, then the act, all of it or nothing.
+//!
+//! An act names the state that is wanted, so repeating it changes nothing. It is answered once it
+//! is on record: what an administrator was told survives a crash.
+
+use std::collections::BTreeSet;
+
+use axum::Json;
+use axum::extract::State;
+
+use super::error::{ApiError, Code, Fault};
+use super::extract::JsonBody;
+use super::json::shortened;
+use super::show::is_preemptable;
+use super::state::{ApiState, Limits};
+use super::wire::{self, Impact, VaryAnswer, VaryOff, VaryOn};
+use crate::model::{ShareState, expand_hostlist};
+use crate::scheduler::{Command, NodeView, View};
+
+/// The most names and host lists in one request.
+const ENTRIES_MAX: usize = 10_000;
+
+/// Takes nodes out of scheduling. Fair-share work on them is evicted, other work stays.
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/vary-off",
+    tag = "administration",
+    request_body = VaryOff,
+    responses(
+        (status = 200, description = "done, or what would be done", body = VaryAnswer),
+        (status = 400, description = "a bad list; nothing was done", body = wire::Problem),
+        (status = 404, description = "an unknown node; nothing was done", body = wire::Problem),
+    )
+)]
+pub async fn post_vary_off(
+    State(state): State<ApiState>,
+    JsonBody(request): JsonBody<VaryOff>,
+) -> Result<Json<VaryAnswer>, ApiError> {
+    let published = state.latest();
+    let view = &published.view;
+    let names = names_in(&request.nodes, &state.limits)?;
+    let reason = reason_in(&request.reason, &state.limits)?;
+    check_not_all(view, &names, request.all)?;
+    check_known(view, &names)?;
+    let impact = impact(view, &names);
+    let nodes: Vec<String> = names.iter().cloned().collect();
+    let changed = if request.dry_run {
+        nodes.into_iter().filter(|name| !is_off(view, name)).collect()
+    } else {
+        state.command(Command::VaryOff { nodes, reason }).await?.changed
+    };
+    Ok(Json(answer(view, &names, changed, impact, request.dry_run)))
+}
+
+/// Puts nodes back into scheduling.
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/vary-on",
+    tag = "administration",
+    request_body = VaryOn,
+    responses(
+        (status = 200, description = "done, or what would be done", body = VaryAnswer),
+        (status = 400, description = "a bad list; nothing was done", body = wire::Problem),
+        (status = 404, description = "an unknown node; nothing was done", body = wire::Problem),
+    )
+)]
+pub async fn post_vary_on(
+    State(state): State<ApiState>,
+    JsonBody(request): JsonBody<VaryOn>,
+) -> Result<Json<VaryAnswer>, ApiError> {
+    let published = state.latest();
+    let view = &published.view;
+    let names = names_in(&request.nodes, &state.limits)?;
+    check_known(view, &names)?;
+    let nodes: Vec<String> = names.iter().cloned().collect();
+    let changed = if request.dry_run {
+        nodes.into_iter().filter(|name| is_off(view, name)).collect()
+    } else {
+        state.command(Command::VaryOn { nodes }).await?.changed
+    };
+    Ok(Json(answer(view, &names, changed, Impact::default(), request.dry_run)))
+}
+
+/// The names that a list of names and host lists stands for.
+fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, Fault> {
+    if lists.is_empty() {
+        return Err(Fault::new(
+            Code::UnconfirmedNodes,
+            "/nodes",
+            "no node named; name at least one",
+        ));
+    }
+    if lists.len() > ENTRIES_MAX {
+        let detail = format!("{} entries; at most {ENTRIES_MAX} are taken", lists.len());
+        return Err(Fault::new(Code::BadNodeList, "/nodes", detail));
+    }
+    let mut names = BTreeSet::new();
+    for (index, list) in lists.iter().enumerate() {
+        let bad = |what: String| Fault::new(Code::BadNodeList, format!("/nodes/{index}"), what);
+        let expanded = expand_hostlist(list).map_err(|error| {
+            bad(format!("`{}` is no host list: {error}; nothing was done", shortened(list)))
+        })?;
+        names.extend(expanded);
+        if names.len() > limits.nodes {
+            return Err(bad(format!("more than {} nodes; nothing was done", limits.nodes)));
+        }
+    }
+    Ok(names)
+}
+
+fn reason_in(reason: &str, limits: &Limits) -> Result<String, Fault> {
+    let reason = reason.trim();
+    let is_legal =
+        !reason.is_empty() && reason.len() <= limits.string && !reason.contains(char::is_control);
+    if is_legal {
+        return Ok(reason.to_owned());
+    }
+    let detail = format!(
+        "say why, in one line of 1 to {} bytes: whoever looks at the node next will ask",
+        limits.string
+    );
+    Err(Fault::new(Code::BadReason, "/reason", detail))
+}
+
+/// Taking out every node there is has to be said twice.
+fn check_not_all(view: &View, names: &BTreeSet<String>, is_confirmed: bool) -> Result<(), Fault> {
+    let is_all = !view.nodes.is_empty() && view.nodes.iter().all(|node| names.contains(&node.name));
+    if is_confirmed || !is_all {
+        return Ok(());
+    }
+    let detail = format!(
+        "this is every node there is ({}); if it is meant so, send `all: true`",
+        view.nodes.len()
+    );
+    Err(Fault::new(Code::UnconfirmedNodes, "/nodes", detail))
+}
+
+/// One unknown node is not found; a list with an unknown node in it is a bad list.
+fn check_known(view: &View, names: &BTreeSet<String>) -> Result<(), Fault> {
+    let Some(unknown) = names.iter().find(|name| !is_known(view, name)) else {
+        return Ok(());
+    };
+    let nearest = view
+        .nodes
+        .iter()
+        .map(|node| (strsim::damerau_levenshtein(&node.name, unknown), &node.name))
+        .filter(|&(distance, _)| distance <= 2)
+        .min();
+    let hint = nearest.map(|(_, name)| format!(" (did you mean `{name}`?)")).unwrap_or_default();
+    let unknown = shortened(unknown);
+    let detail = format!("no node `{unknown}` has ever reported{hint}; nothing was done");
+    let code = if names.len() == 1 { Code::UnknownNode } else { Code::BadNodeList };
+    Err(Fault::new(code, "/nodes", detail))
+}
+
+fn is_known(view: &View, name: &str) -> bool {
+    node_named(view, name).is_some() || is_off(view, name)
+}
+
+fn is_off(view: &View, name: &str) -> bool {
+    view.varied_off.iter().any(|(node, _)| node == name)
+}
+
+fn node_named<'a>(view: &'a View, name: &str) -> Option<&'a NodeView> {
+    view.nodes.iter().find(|node| node.name == name)
+}
+
+/// What taking these nodes out means for the work on them.
+fn impact(view: &View, names: &BTreeSet<String>) -> Impact {
+    let mut impact = Impact::default();
+    for job in &view.jobs {
+        let here = |share: &&crate::scheduler::ShareView| {
+            share.state == ShareState::Held
+                && names.contains(&share.node)
+                && !is_off(view, &share.node)
+        };
+        let count: u64 = job.shares.iter().filter(here).map(|_| 1).sum();
+        if !is_preemptable(view, job) {
+            impact.kept += count;
+        } else if count > 0 {
+            impact.shares_evicted += count;
+            impact.jobs.push(job.id.0);
+        }
+    }
+    impact
+}
+
+fn answer(
+    view: &View,
+    names: &BTreeSet<String>,
+    changed: Vec<String>,
+    impact: Impact,
+    dry_run: bool,
+) -> VaryAnswer {
+    let unchanged = names.iter().filter(|name| !changed.contains(name)).cloned().collect();
+    let note = |name: &String| {
+        let state = node_named(view, name)?.state;
+        let notes = [
+            (state.is_awaited, "has not reported since the daemon started"),
+            (state.is_dead, "is dead: its heartbeats stopped"),
+            (state.is_quiesced, "wants no new work: its agent said so"),
+            (state.is_blacklisted, "holds shares that configuration no longer allows"),
+        ];
+        let holding: Vec<&str> =
+            notes.iter().filter(|(holds, _)| *holds).map(|(_, note)| *note).collect();
+        (!holding.is_empty()).then(|| format!("`{name}` {}", holding.join("; ")))
+    };
+    let notes = names.iter().filter_map(note).collect();
+    VaryAnswer { changed, unchanged, dry_run, impact, notes }
+}

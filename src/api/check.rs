@@ -1,0 +1,280 @@
+//! One request for work, from the wire into a type that cannot be wrong.
+//!
+//! Whether it may be *scheduled* is not asked here: that is the scheduler's to say, and work it
+//! refuses is still work to be shown.
+
+use std::collections::BTreeMap;
+
+use super::error::{Code, Fault};
+use super::json;
+use super::names::{name_problem, user_problem};
+use super::state::Limits;
+use super::wire;
+use crate::converter::{Process, Work, WorkState};
+use crate::model::{
+    JobFacts, JobId, JobSpec, Mebibytes, Policy, ProcessLimit, ShareFacts, ShareId, Topology,
+    WorkKind,
+};
+use crate::scheduler::admit;
+
+/// The highest number that outside may give to anything: JSON carries it exactly everywhere, and
+/// above it is room for all numbers that come after.
+pub const NUMBER_MAX: u64 = 1 << 53;
+
+/// No process runs longer than this, some 300 years; in milliseconds.
+const TIME_MAX: i64 = 10_000_000_000_000;
+
+/// The most work items a request may have.
+const REMAINING_MAX: u64 = 1_000_000_000;
+
+/// The most work items a process may work on at a time.
+const THREADS_MAX: u64 = 1_000_000;
+
+/// Reads and checks one item of a publication. `before` is the same work as known so far.
+///
+/// # Errors
+///
+/// What is wrong with it, first of all.
+pub fn check_work(
+    text: &str,
+    before: impl FnOnce(JobId) -> Option<Work>,
+    topology: &Topology,
+    limits: &Limits,
+) -> Result<(Work, Vec<Fault>), Fault> {
+    let wire: wire::Work = json::read_part(text, code_of_field)?;
+    check_values(&wire, limits)?;
+    check_names(&wire, limits.string)?;
+    let before = before(JobId(wire.id));
+    // What was refused may be mended, so it binds nobody.
+    let standing = before.as_ref().filter(|before| admit(topology, &before.spec).is_ok());
+    let class = class_of(&wire, standing, topology)?;
+    let warnings = warnings_about(&wire);
+    let processes = processes_of(&wire)?;
+    let state = state_of(wire.state);
+    let mut work = Work { spec: spec_of(wire, class), state, processes };
+    if let Some(field) = standing.and_then(|standing| work.changed_field(standing)) {
+        let id = work.spec.id;
+        let detail = format!(
+            "work {id}: `{field}` differs from what was published before; submit it as new work"
+        );
+        return Err(Fault::new(Code::Immutable, format!("/{field}"), detail));
+    }
+    work.spec.facts.is_running |= before.is_some_and(|before| before.spec.facts.is_running);
+    Ok((work, warnings))
+}
+
+/// The code for a bad value in a field of a publication.
+pub fn code_of_field(field: &str) -> Code {
+    match field {
+        "sequence" => Code::BadSequence,
+        "memory_mb" => Code::BadMemory,
+        "threads" => Code::BadThreads,
+        "remaining" => Code::BadRemaining,
+        "max_processes" => Code::BadMaximum,
+        "user" => Code::BadUser,
+        _ => Code::BadValue,
+    }
+}
+
+fn check_values(work: &wire::Work, limits: &Limits) -> Result<(), Fault> {
+    let highest_share = work.processes.iter().map(|process| process.share).max();
+    let ranges = [
+        ("memory_mb", work.memory_mb, 1..=u64::MAX),
+        ("threads", work.threads, 1..=THREADS_MAX),
+        ("remaining", work.remaining, 0..=REMAINING_MAX),
+        ("max_processes", work.max_processes.unwrap_or(1), 1..=u64::MAX),
+        ("service_id", work.service_id.unwrap_or(1), 1..=u64::MAX),
+        ("nodes", count(&work.nodes), 0..=limits.nodes.try_into().unwrap_or(u64::MAX)),
+        ("processes", count(&work.processes), 0..=limits.processes.try_into().unwrap_or(u64::MAX)),
+        ("processes", highest_share.unwrap_or(0), 0..=NUMBER_MAX),
+    ];
+    let bad = ranges.into_iter().find(|(_, value, range)| !range.contains(value));
+    let Some((field, value, range)) = bad else { return Ok(()) };
+    let (id, least, most) = (work.id, range.start(), range.end());
+    let detail = format!("work {id}: `{field}` comes to {value}; allowed: {least} to {most}");
+    Err(Fault::new(code_of_field(field), format!("/{field}"), detail))
+}
+
+fn count<T>(list: &[T]) -> u64 {
+    u64::try_from(list.len()).unwrap_or(u64::MAX)
+}
+
+fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), Fault> {
+    let bad = |code: Code, pointer: String, problem: String| {
+        Err(Fault::new(code, pointer, format!("work {}: {problem}", work.id)))
+    };
+    if let Some(problem) = user_problem(&work.user, bytes_max) {
+        return bad(Code::BadUser, "/user".to_owned(), problem);
+    }
+    if let Some(problem) = work.class.as_deref().and_then(|name| name_problem(name, bytes_max)) {
+        return bad(Code::BadValue, "/class".to_owned(), problem);
+    }
+    for (index, node) in work.nodes.iter().enumerate() {
+        if let Some(problem) = name_problem(node, bytes_max) {
+            return bad(Code::BadValue, format!("/nodes/{index}"), problem);
+        }
+    }
+    for (index, process) in work.processes.iter().enumerate() {
+        if let Some(problem) = name_problem(&process.node, bytes_max) {
+            return bad(Code::BadValue, format!("/processes/{index}/node"), problem);
+        }
+    }
+    Ok(())
+}
+
+/// The class it names; else the one it went to before, else the default for its kind.
+fn class_of(
+    work: &wire::Work,
+    before: Option<&Work>,
+    topology: &Topology,
+) -> Result<String, Fault> {
+    let default =
+        || topology.classes.iter().find(|class| class.is_default && fits(work.kind, &class.policy));
+    let class = work
+        .class
+        .clone()
+        .or_else(|| before.map(|before| before.spec.class.clone()))
+        .or_else(|| default().map(|class| class.name.clone()));
+    class.ok_or_else(|| {
+        let detail = format!(
+            "work {} names no class, and no class is the default for a {}; name one of {}",
+            work.id,
+            kind_name(work.kind),
+            topology
+                .classes
+                .iter()
+                .map(|class| format!("`{}`", class.name))
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        Fault::new(Code::NoDefaultClass, "/class", detail)
+    })
+}
+
+/// Whether work of this kind goes to a class of this policy when it names none.
+fn fits(kind: wire::WorkKind, policy: &Policy) -> bool {
+    match kind {
+        wire::WorkKind::Job => matches!(policy, Policy::FairShare { .. }),
+        wire::WorkKind::Service | wire::WorkKind::ArbitraryProcess => {
+            matches!(policy, Policy::FixedShare)
+        }
+        wire::WorkKind::Reservation => matches!(policy, Policy::Reserve),
+    }
+}
+
+fn kind_name(kind: wire::WorkKind) -> &'static str {
+    match kind {
+        wire::WorkKind::Job => "job",
+        wire::WorkKind::Service => "service",
+        wire::WorkKind::ArbitraryProcess => "arbitrary process",
+        wire::WorkKind::Reservation => "reservation",
+    }
+}
+
+fn processes_of(work: &wire::Work) -> Result<BTreeMap<ShareId, Process>, Fault> {
+    let mut processes = BTreeMap::new();
+    for (index, process) in work.processes.iter().enumerate() {
+        let share = ShareId(process.share);
+        if processes.insert(share, process_of(process)).is_some() {
+            let detail = format!("work {} lists two processes in share {share}", work.id);
+            return Err(Fault::new(
+                Code::DuplicateShare,
+                format!("/processes/{index}/share"),
+                detail,
+            ));
+        }
+    }
+    Ok(processes)
+}
+
+fn process_of(process: &wire::Process) -> Process {
+    use wire::ProcessState::{Gone, Initializing, Running, Starting, Stopping};
+    let is_initialized = match process.state {
+        Starting | Initializing => false,
+        Running => true,
+        // It no longer says how far it came; only what has initialized has anything to lose.
+        Stopping | Gone => process.investment_ms > 0,
+    };
+    Process {
+        node: process.node.clone(),
+        is_gone: process.state == Gone,
+        facts: ShareFacts {
+            is_initialized,
+            initialization: known(process.initialization_ms),
+            investment: known(process.investment_ms),
+        },
+    }
+}
+
+/// A time that cannot be is as good as none.
+fn known(millis: i64) -> u64 {
+    u64::try_from(millis).ok().filter(|_| millis <= TIME_MAX).unwrap_or(0)
+}
+
+fn spec_of(work: wire::Work, class: String) -> JobSpec {
+    let facts = JobFacts {
+        remaining: work.remaining,
+        limit: match work.max_processes {
+            _ if work.frozen => ProcessLimit::Frozen,
+            Some(most) => ProcessLimit::AtMost(most),
+            None => ProcessLimit::Unlimited,
+        },
+        is_running: work.running || work.state == wire::WorkState::Running,
+        time_per_item: work.time_per_item_ms.map(known).filter(|&time| time > 0),
+        is_completing: work.state == wire::WorkState::Completing,
+    };
+    JobSpec {
+        id: JobId(work.id),
+        user: work.user,
+        class,
+        kind: kind_of(work.kind),
+        memory: Mebibytes(work.memory_mb),
+        threads: work.threads,
+        submitted: work.submitted_ms,
+        machines: work.nodes,
+        service: work.service_id.unwrap_or(0),
+        facts,
+    }
+}
+
+fn kind_of(kind: wire::WorkKind) -> WorkKind {
+    match kind {
+        wire::WorkKind::Job => WorkKind::Job,
+        wire::WorkKind::Service => WorkKind::Service,
+        wire::WorkKind::ArbitraryProcess => WorkKind::ArbitraryProcess,
+        wire::WorkKind::Reservation => WorkKind::Reservation,
+    }
+}
+
+fn state_of(state: wire::WorkState) -> WorkState {
+    match state {
+        wire::WorkState::Waiting => WorkState::NotReady,
+        wire::WorkState::Schedulable | wire::WorkState::Running => WorkState::Schedulable,
+        wire::WorkState::Completing => WorkState::Completing,
+        wire::WorkState::Completed => WorkState::Completed,
+    }
+}
+
+fn warnings_about(work: &wire::Work) -> Vec<Fault> {
+    let mut warnings = Vec::new();
+    let mut warn_of_time = |time: i64, pointer: String| {
+        if !(0..=TIME_MAX).contains(&time) {
+            let detail = format!("work {}: a time of {time} ms is taken as unknown", work.id);
+            warnings.push(Fault::new(Code::BadTime, pointer, detail));
+        }
+    };
+    warn_of_time(work.time_per_item_ms.unwrap_or(0), "/time_per_item_ms".to_owned());
+    for (index, process) in work.processes.iter().enumerate() {
+        warn_of_time(process.initialization_ms, format!("/processes/{index}/initialization_ms"));
+        warn_of_time(process.investment_ms, format!("/processes/{index}/investment_ms"));
+    }
+    let is_live = |process: &wire::Process| process.state != wire::ProcessState::Gone;
+    if work.state == wire::WorkState::Completed && work.processes.iter().any(is_live) {
+        let detail = format!(
+            "work {} is completed but has live processes; their space stays taken",
+            work.id
+        );
+        warnings.push(Fault::new(Code::CompletedButLive, "/processes", detail));
+    }
+    warnings
+}

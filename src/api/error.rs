@@ -1,0 +1,265 @@
+//! Failures on their way out: every code there is, and the one place that makes problems of them.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::wire::{ItemProblem, Problem};
+use crate::scheduler::CommandError;
+
+/// Every kind of problem. The names are stable: clients and runbooks refer to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Nothing was sent.
+    EmptyBody,
+    /// What was sent is no JSON.
+    NotJson,
+    /// Arrays and objects within each other, too many levels.
+    TooDeep,
+    /// More bytes than allowed.
+    TooLarge,
+    /// The content type is not JSON.
+    NotJsonType,
+    /// An older publication than the last.
+    OldSequence,
+    /// Two publications with one number.
+    SequenceReused,
+    /// A sequence number that cannot be one.
+    BadSequence,
+    /// A field nobody reads.
+    UnknownField,
+    /// A field given twice.
+    DuplicateField,
+    /// A required field is absent.
+    MissingField,
+    /// A value of the wrong type or outside its range, in a field without a code of its own.
+    BadValue,
+    /// Two requests for work with one number.
+    DuplicateWork,
+    /// Something changed that never changes.
+    Immutable,
+    /// No such class.
+    UnknownClass,
+    /// No class given, and none is the default.
+    NoDefaultClass,
+    /// The class is for others.
+    UserNotAllowed,
+    /// Work that must not be preempted, in a class that preempts.
+    PreemptableClass,
+    /// An amount of memory that cannot be one.
+    BadMemory,
+    /// More memory than can be counted.
+    MemoryOutOfRange,
+    /// A number of threads that cannot be one.
+    BadThreads,
+    /// A number of work items out of range.
+    BadRemaining,
+    /// A maximum of no processes.
+    BadMaximum,
+    /// A time that cannot be; taken as unknown.
+    BadTime,
+    /// A share that was never issued.
+    UnissuedShare,
+    /// A share on another node than it was issued on.
+    MovedShare,
+    /// One share in two places.
+    DuplicateShare,
+    /// A process on a node that never reported.
+    ProcessOnUnknownNode,
+    /// Completed work with live processes.
+    CompletedButLive,
+    /// A user's name that cannot be one.
+    BadUser,
+    /// All work is suddenly gone.
+    SuddenlyEmpty,
+    /// A node's memory that cannot be it.
+    BadNodeMemory,
+    /// A heartbeat that was sent before.
+    Replayed,
+    /// More nodes than allowed.
+    TooManyNodes,
+    /// A node's name that cannot be one.
+    BadNodeName,
+    /// A node that never reported.
+    UnknownNode,
+    /// One bad name in a list; nothing was done.
+    BadNodeList,
+    /// No node, or all of them unconfirmed.
+    UnconfirmedNodes,
+    /// No reason given.
+    BadReason,
+    /// No such work.
+    UnknownJob,
+    /// No such path.
+    NoSuchPath,
+    /// No such method on this path.
+    NoSuchMethod,
+    /// It took too long.
+    TimedOut,
+    /// A parameter of the address that cannot be read.
+    BadParameter,
+    /// Our fault.
+    Internal,
+    /// Nothing is scheduled yet.
+    NotReady,
+    /// On its way down.
+    Stopping,
+}
+
+impl Code {
+    /// The stable name, the status it answers with when the request fails for it, and its title.
+    fn facts(self) -> (&'static str, StatusCode, &'static str) {
+        const BAD: StatusCode = StatusCode::BAD_REQUEST;
+        const CONFLICT: StatusCode = StatusCode::CONFLICT;
+        const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
+        match self {
+            Code::EmptyBody => ("P001", BAD, "the body is empty"),
+            Code::NotJson => ("P002", BAD, "the body is not JSON"),
+            Code::TooDeep => ("P003", BAD, "the body is nested too deeply"),
+            Code::TooLarge => ("P004", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            Code::NotJsonType => {
+                ("P005", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
+            }
+            Code::OldSequence => ("P010", CONFLICT, "the publication is older than the last"),
+            Code::SequenceReused => ("P011", CONFLICT, "two publications with one sequence number"),
+            Code::BadSequence => ("P014", BAD, "the sequence number is not valid"),
+            Code::UnknownField => ("P015", BAD, "unknown field"),
+            Code::DuplicateField => ("P016", BAD, "a field is given twice"),
+            Code::MissingField => ("P017", BAD, "a required field is absent"),
+            Code::BadValue => ("P018", BAD, "a value has the wrong type or range"),
+            Code::DuplicateWork => ("P020", REFUSED, "two requests for work with one number"),
+            Code::Immutable => ("P021", REFUSED, "something changed that never changes"),
+            Code::UnknownClass => ("P022", REFUSED, "the class is not defined"),
+            Code::NoDefaultClass => {
+                ("P023", REFUSED, "no class, and no default class for this kind of work")
+            }
+            Code::UserNotAllowed => ("P024", REFUSED, "the user may not use the class"),
+            Code::PreemptableClass => {
+                ("P025", REFUSED, "this kind of work may not go to a fair-share class")
+            }
+            Code::BadMemory => ("P026", BAD, "the memory is not valid"),
+            Code::MemoryOutOfRange => ("P027", REFUSED, "the memory cannot be counted in quanta"),
+            Code::BadThreads => ("P028", BAD, "the number of threads is not valid"),
+            Code::BadRemaining => ("P029", BAD, "the number of work items is out of range"),
+            Code::BadMaximum => ("P030", BAD, "the maximum of processes is not valid"),
+            Code::BadTime => ("P031", BAD, "a time cannot be"),
+            Code::UnissuedShare => ("P040", CONFLICT, "the share was never issued"),
+            Code::MovedShare => ("P041", CONFLICT, "the share was issued on another node"),
+            Code::DuplicateShare => ("P042", REFUSED, "one share in two places"),
+            Code::ProcessOnUnknownNode => ("P045", CONFLICT, "the process is on an unknown node"),
+            Code::CompletedButLive => ("P046", CONFLICT, "completed work has live processes"),
+            Code::BadUser => ("P050", BAD, "the user's name is not valid"),
+            Code::SuddenlyEmpty => ("P051", CONFLICT, "all work is suddenly gone"),
+            Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
+            Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
+            Code::TooManyNodes => ("H007", StatusCode::TOO_MANY_REQUESTS, "too many nodes"),
+            Code::BadNodeName => ("H008", BAD, "the node's name is not valid"),
+            Code::UnknownNode => ("A001", StatusCode::NOT_FOUND, "the node is unknown"),
+            Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
+            Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
+            Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
+            Code::UnknownJob => ("Q001", StatusCode::NOT_FOUND, "the work is unknown"),
+            Code::NoSuchPath => ("T002", StatusCode::NOT_FOUND, "no such path"),
+            Code::NoSuchMethod => {
+                ("T002", StatusCode::METHOD_NOT_ALLOWED, "no such method on this path")
+            }
+            Code::TimedOut => ("T004", StatusCode::SERVICE_UNAVAILABLE, "it took too long"),
+            Code::BadParameter => ("T005", BAD, "a parameter cannot be read"),
+            Code::Internal => ("T006", StatusCode::INTERNAL_SERVER_ERROR, "our fault"),
+            Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
+            Code::Stopping => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
+        }
+    }
+
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        self.facts().0
+    }
+}
+
+/// What is wrong in one place; an error once it is all that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What kind of problem.
+    pub code: Code,
+    /// Where: a JSON pointer.
+    pub pointer: String,
+    /// What exactly, and what would be right.
+    pub detail: String,
+}
+
+impl Fault {
+    /// A fault at `pointer`.
+    pub fn new(code: Code, pointer: impl Into<String>, detail: impl Into<String>) -> Fault {
+        Fault { code, pointer: pointer.into(), detail: detail.into() }
+    }
+
+    /// The same, found in a part of the body that begins at `prefix`.
+    #[must_use]
+    pub fn within(mut self, prefix: &str) -> Fault {
+        self.pointer.insert_str(0, prefix);
+        self
+    }
+}
+
+impl From<Fault> for ItemProblem {
+    fn from(fault: Fault) -> ItemProblem {
+        ItemProblem {
+            pointer: fault.pointer,
+            code: fault.code.name().to_owned(),
+            detail: fault.detail,
+        }
+    }
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug)]
+pub struct ApiError {
+    code: Code,
+    detail: String,
+    errors: Vec<ItemProblem>,
+}
+
+impl ApiError {
+    /// A failure that no single place of the body is at fault for.
+    pub fn new(code: Code, detail: impl Into<String>) -> ApiError {
+        ApiError { code, detail: detail.into(), errors: Vec::new() }
+    }
+}
+
+impl From<Fault> for ApiError {
+    fn from(fault: Fault) -> ApiError {
+        ApiError { code: fault.code, detail: fault.detail.clone(), errors: vec![fault.into()] }
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> ApiError {
+        let detail = error.to_string();
+        match error {
+            CommandError::NoNodes => ApiError::new(Code::UnconfirmedNodes, detail),
+            CommandError::UnknownNodes(_) => ApiError::new(Code::UnknownNode, detail),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (name, status, title) = self.code.facts();
+        let problem = Problem {
+            kind: format!("/errors/{name}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            detail: self.detail,
+            code: name.to_owned(),
+            errors: self.errors,
+        };
+        let mut response = (status, Json(problem)).into_response();
+        let problem_json = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

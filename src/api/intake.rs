@@ -1,0 +1,319 @@
+//! The publications taken in so far: which comes next, and what a new one changes.
+//!
+//! One bad item never drops the others, and never loses what was known: an item that cannot be
+//! taken stays as it was in the publication before.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::check::{NUMBER_MAX, check_work, code_of_field};
+use super::error::{ApiError, Code, Fault};
+use super::json;
+use super::salvage::live_processes;
+use super::state::{Limits, Published};
+use super::wire::{PublicationAnswer, PublicationEnvelope, WorkNumber};
+use crate::converter::{LimboProcess, Publication, Work, WorkState, events_between};
+use crate::model::{JobId, ShareId};
+use crate::scheduler::{Event, Refusal, View, admit};
+
+/// With so much work before, none at all is taken for a fault until it is confirmed.
+const SUDDEN: usize = 10;
+
+/// An answer lists at most so many warnings; after a restart with an empty record, every share
+/// would have one.
+const WARNINGS_MAX: usize = 1000;
+
+/// What is remembered from one publication to the next.
+#[derive(Debug)]
+pub struct Intake {
+    /// The last one, in full. `None` until the first one since the start.
+    current: Option<Publication>,
+    /// The number of the last one, also from before the start.
+    sequence: Option<u64>,
+    limits: Limits,
+}
+
+/// A publication that was understood, and what it means.
+#[derive(Debug)]
+pub struct Taken {
+    /// What to answer.
+    pub answer: PublicationAnswer,
+    /// What it changes.
+    pub events: Vec<Event>,
+    /// The publication; `None` if it was taken in before.
+    pub publication: Option<Publication>,
+}
+
+impl Intake {
+    /// Nothing taken in; publications up to `sequence` were, before the start.
+    pub fn new(sequence: Option<u64>, limits: Limits) -> Intake {
+        Intake { current: None, sequence, limits }
+    }
+
+    /// What `body` changes. Takes nothing in yet.
+    ///
+    /// # Errors
+    ///
+    /// If it is no publication, or comes out of turn; then nothing of it counts.
+    pub fn read(&self, body: &[u8], published: &Published) -> Result<Taken, ApiError> {
+        let envelope: PublicationEnvelope<'_> = json::read_body(body, code_of_field)?;
+        self.check_turn(envelope.sequence)?;
+        self.check_amount(&envelope)?;
+        let mut reading = Reading::new(self.current.as_ref(), &published.view, &self.limits);
+        for (index, item) in envelope.work.iter().enumerate() {
+            reading.read(index, item.get());
+        }
+        let (publication, answer) = reading.finish(envelope.sequence);
+        if self.current.as_ref().is_some_and(|current| current.sequence == publication.sequence) {
+            return self.repeated(&publication, answer);
+        }
+        let events = events_between(self.current.as_ref(), &publication);
+        Ok(Taken { answer, events, publication: Some(publication) })
+    }
+
+    /// Takes a publication in.
+    pub fn keep(&mut self, publication: Publication) {
+        self.sequence = Some(publication.sequence);
+        self.current = Some(publication);
+    }
+
+    fn check_turn(&self, sequence: u64) -> Result<(), ApiError> {
+        if sequence > NUMBER_MAX {
+            let detail = format!(
+                "sequence {sequence} leaves no room for those after it; the most is {NUMBER_MAX}"
+            );
+            return Err(Fault::new(Code::BadSequence, "/sequence", detail).into());
+        }
+        match self.sequence {
+            Some(last) if sequence < last => {
+                let detail =
+                    format!("sequence {sequence} is older than {last}, the last taken in; ignored");
+                Err(Fault::new(Code::OldSequence, "/sequence", detail).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_amount(&self, envelope: &PublicationEnvelope<'_>) -> Result<(), ApiError> {
+        let (given, most) = (envelope.work.len(), self.limits.jobs);
+        if given > most {
+            let detail = format!(
+                "{given} requests for work; the limit is {most}, `daemon.limits.max_jobs` in the configuration"
+            );
+            return Err(Fault::new(Code::TooLarge, "/work", detail).into());
+        }
+        let is_live = |work: &&Work| work.state != WorkState::Completed;
+        let before = self
+            .current
+            .as_ref()
+            .map_or(0, |current| current.work.values().filter(is_live).count());
+        if envelope.full || !envelope.work.is_empty() || before <= SUDDEN {
+            return Ok(());
+        }
+        let detail = format!(
+            "work went from {before} requests to none; nothing was changed. If it is meant so, send it with `full: true`"
+        );
+        Err(Fault::new(Code::SuddenlyEmpty, "/work", detail).into())
+    }
+
+    /// The same number again: fine with the same content, whatever its spelling.
+    fn repeated(
+        &self,
+        publication: &Publication,
+        answer: PublicationAnswer,
+    ) -> Result<Taken, ApiError> {
+        if self.current.as_ref() == Some(publication) {
+            return Ok(Taken { answer, events: Vec::new(), publication: None });
+        }
+        let detail = format!(
+            "sequence {} was taken in with other content, which stands; every new publication needs a higher number",
+            publication.sequence
+        );
+        Err(Fault::new(Code::SequenceReused, "/sequence", detail).into())
+    }
+}
+
+/// One publication while it is read.
+struct Reading<'a> {
+    before: Option<&'a Publication>,
+    view: &'a View,
+    limits: &'a Limits,
+    /// Where every share in the books is.
+    places: HashMap<ShareId, &'a str>,
+    work: BTreeMap<JobId, Work>,
+    /// Which item each work and share is from.
+    items: HashMap<JobId, usize>,
+    shares: HashMap<ShareId, JobId>,
+    /// Whether an item did not even say which work it is about.
+    has_nameless: bool,
+    /// Live processes in items that were refused.
+    limbo: BTreeMap<ShareId, LimboProcess>,
+    accepted: u64,
+    refused: Vec<Fault>,
+    warnings: Vec<Fault>,
+    /// How many more there would be.
+    unlisted: u64,
+}
+
+impl<'a> Reading<'a> {
+    fn new(before: Option<&'a Publication>, view: &'a View, limits: &'a Limits) -> Reading<'a> {
+        let shares = view.jobs.iter().flat_map(|job| &job.shares);
+        Reading {
+            before,
+            view,
+            limits,
+            places: shares.map(|share| (share.id, share.node.as_str())).collect(),
+            work: BTreeMap::new(),
+            items: HashMap::new(),
+            shares: HashMap::new(),
+            has_nameless: false,
+            limbo: BTreeMap::new(),
+            accepted: 0,
+            refused: Vec::new(),
+            warnings: Vec::new(),
+            unlisted: 0,
+        }
+    }
+
+    fn read(&mut self, index: usize, text: &str) {
+        let prefix = format!("/work/{index}");
+        let before = self.before;
+        let known = |id: JobId| before.and_then(|before| before.work.get(&id)).cloned();
+        let checked = check_work(text, known, &self.view.topology, self.limits)
+            .and_then(|(work, warnings)| self.check_unique(&work).map(|()| (work, warnings)));
+        match checked {
+            Ok((work, warnings)) => {
+                for fault in warnings {
+                    self.warn(fault.within(&prefix));
+                }
+                self.take(index, &prefix, work);
+            }
+            Err(fault) => {
+                self.refused.push(fault.within(&prefix));
+                self.keep_as_it_was(index, text);
+            }
+        }
+    }
+
+    /// Neither the work nor its shares may have been in an earlier item.
+    fn check_unique(&self, work: &Work) -> Result<(), Fault> {
+        let id = work.spec.id;
+        if let Some(first) = self.items.get(&id) {
+            let detail = format!(
+                "work {id} is in this publication twice; the first, at /work/{first}, stands"
+            );
+            return Err(Fault::new(Code::DuplicateWork, "/id", detail));
+        }
+        let taken = work
+            .processes
+            .keys()
+            .find_map(|share| self.shares.get(share).map(|owner| (share, owner)));
+        match taken {
+            None => Ok(()),
+            Some((share, owner)) => {
+                let detail =
+                    format!("work {id} has a process in share {share}, which work {owner} has too");
+                Err(Fault::new(Code::DuplicateShare, "/processes", detail))
+            }
+        }
+    }
+
+    /// Enters work that was understood. Whether it may be scheduled is said in the answer, but is
+    /// the scheduler's to act on: it keeps refused work on its books, shows why, and takes it up
+    /// when the configuration allows it.
+    fn take(&mut self, index: usize, prefix: &str, work: Work) {
+        match admit(&self.view.topology, &work.spec) {
+            Ok(_) => self.accepted += 1,
+            Err(refusal) => self.refused.push(refused(&work, &refusal).within(prefix)),
+        }
+        self.warn_of_shares(prefix, &work);
+        let id = work.spec.id;
+        self.items.insert(id, index);
+        self.shares.extend(work.processes.keys().map(|&share| (share, id)));
+        self.work.insert(id, work);
+    }
+
+    /// Nothing known is lost because of a bad item: work stays as it was in the publication
+    /// before, and whatever runs takes its space.
+    fn keep_as_it_was(&mut self, index: usize, text: &str) {
+        self.limbo.extend(live_processes(text, self.limits));
+        let Ok(WorkNumber { id }) = serde_json::from_str(text) else {
+            self.has_nameless = true;
+            return;
+        };
+        let id = JobId(id);
+        if self.work.contains_key(&id) {
+            return;
+        }
+        if let Some(work) = self.before.and_then(|before| before.work.get(&id)) {
+            self.items.insert(id, index);
+            self.work.insert(id, work.clone());
+        }
+    }
+
+    /// Processes that are not where the books have them. They are taken all the same: what is
+    /// there occupies space, whoever is wrong.
+    fn warn_of_shares(&mut self, prefix: &str, work: &Work) {
+        let id = work.spec.id;
+        for (&share, process) in work.processes.iter().filter(|(_, process)| !process.is_gone) {
+            let node = &process.node;
+            let is_known_node =
+                self.view.nodes.binary_search_by(|known| known.name.as_str().cmp(node)).is_ok();
+            let problem = match self.places.get(&share) {
+                Some(place) if place != node => {
+                    Some((Code::MovedShare, format!("was issued on `{place}`")))
+                }
+                None if share >= self.view.next_share => {
+                    Some((Code::UnissuedShare, "was never issued".to_owned()))
+                }
+                _ if !is_known_node => {
+                    Some((Code::ProcessOnUnknownNode, "waits for its node's heartbeat".to_owned()))
+                }
+                _ => None,
+            };
+            if let Some((code, what)) = problem {
+                let detail = format!(
+                    "work {id}: share {share} on `{node}` {what}; its space is counted as taken"
+                );
+                self.warn(Fault::new(code, format!("{prefix}/processes"), detail));
+            }
+        }
+    }
+
+    fn warn(&mut self, warning: Fault) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(warning);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    fn finish(mut self, sequence: u64) -> (Publication, PublicationAnswer) {
+        if let (true, Some(before)) = (self.has_nameless, self.before) {
+            // Any absent work may be what the nameless item was about, so none counts as over.
+            for (id, work) in &before.work {
+                self.work.entry(*id).or_insert_with(|| work.clone());
+            }
+        }
+        let placed: BTreeSet<&ShareId> =
+            self.work.values().flat_map(|work| work.processes.keys()).collect();
+        self.limbo.retain(|share, _| !placed.contains(share) && !self.places.contains_key(share));
+        let answer = PublicationAnswer {
+            sequence,
+            accepted: self.accepted,
+            refused: self.refused.into_iter().map(Into::into).collect(),
+            warnings: self.warnings.into_iter().map(Into::into).collect(),
+            warnings_unlisted: self.unlisted,
+        };
+        (Publication { sequence, work: self.work, limbo: self.limbo }, answer)
+    }
+}
+
+fn refused(work: &Work, refusal: &Refusal) -> Fault {
+    let (code, field) = match refusal {
+        Refusal::UnknownClass { .. } => (Code::UnknownClass, "/class"),
+        Refusal::UserNotAllowed { .. } => (Code::UserNotAllowed, "/user"),
+        Refusal::PreemptableClass { .. } => (Code::PreemptableClass, "/class"),
+        Refusal::MemoryOutOfRange { .. } => (Code::MemoryOutOfRange, "/memory_mb"),
+    };
+    Fault::new(code, field, format!("work {}: {refusal}", work.spec.id))
+}

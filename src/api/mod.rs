@@ -1,0 +1,135 @@
+//! HTTP: what the orchestrator, agents, administrators and the curious talk to.
+//!
+//! The `OpenAPI` document is made from the routes themselves. Readers are served from the latest
+//! published picture and never wait for a cycle; writers hand what they understood to whoever owns
+//! the scheduler. Every failure is an RFC 9457 problem with a stable code.
+
+mod admin;
+mod check;
+mod error;
+mod extract;
+mod health;
+mod heartbeats;
+mod intake;
+mod json;
+mod names;
+mod publications;
+mod queries;
+mod salvage;
+mod show;
+mod state;
+mod why;
+pub mod wire;
+
+pub use error::{ApiError, Code};
+pub use state::{ApiState, Board, Limits, Published, Request, ScheduleText};
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// What the document says besides the routes.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "apportion",
+        description = "A cluster resource manager: work and nodes in, a schedule and its reasons out.",
+    ),
+    tags(
+        (name = "orchestrator", description = "All work in, the schedule out."),
+        (name = "agents", description = "Signs of life of nodes."),
+        (name = "administration", description = "Nodes out of scheduling and back."),
+        (name = "queries", description = "What is, and why."),
+        (name = "health", description = "For whoever watches the daemon."),
+    ),
+    components(schemas(wire::Heartbeat))
+)]
+struct Document;
+
+/// All routes, with their document at `/openapi.json`.
+pub fn router(state: ApiState) -> Router {
+    let (routes, document) = documented(&state).split_for_parts();
+    let document = Arc::new(document);
+    routes
+        .route("/openapi.json", get(move || async move { axum::Json(document) }))
+        .method_not_allowed_fallback(no_such_method)
+        .fallback(no_such_path)
+        // Not tower-http's limit: it answers by itself, and not with a problem.
+        .layer(DefaultBodyLimit::max(state.limits.body))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(state)
+}
+
+fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
+    let brief = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(publications::put_publication))
+        .routes(routes!(heartbeats::post_heartbeats))
+        .routes(routes!(admin::post_vary_off))
+        .routes(routes!(admin::post_vary_on))
+        .routes(routes!(queries::get_nodes))
+        .routes(routes!(queries::get_node))
+        .routes(routes!(queries::get_jobs))
+        .routes(routes!(queries::get_job))
+        .routes(routes!(queries::get_why))
+        .routes(routes!(queries::get_classes))
+        .routes(routes!(queries::get_users))
+        .routes(routes!(queries::get_load))
+        .routes(routes!(queries::get_occupancy))
+        .routes(routes!(queries::get_status))
+        .routes(routes!(health::get_livez))
+        .routes(routes!(health::get_readyz));
+    // Only the long poll may take longer than others.
+    let brief = brief.layer(middleware::from_fn_with_state(state.clone(), in_time));
+    brief.routes(routes!(publications::get_schedule))
+}
+
+/// Ends requests that take too long, those that never finish sending included.
+async fn in_time(
+    State(state): State<ApiState>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let limit = state.limits.time;
+    tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
+        let detail = format!(
+            "not done within {} s; if it was a change, ask whether it was made",
+            limit.as_secs()
+        );
+        ApiError::new(Code::TimedOut, detail).into_response()
+    })
+}
+
+async fn no_such_path(uri: Uri) -> ApiError {
+    let path = json::shortened(uri.path());
+    ApiError::new(
+        Code::NoSuchPath,
+        format!("there is nothing at `{path}`; /openapi.json lists what there is"),
+    )
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> ApiError {
+    let path = json::shortened(uri.path());
+    ApiError::new(
+        Code::NoSuchMethod,
+        format!("`{path}` has no method {method}; the header `allow` lists those it has"),
+    )
+}
+
+/// A handler panicked. The books are another thread's and unharmed.
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(message, "a request panicked");
+    ApiError::new(Code::Internal, "a fault of ours; it is in the log").into_response()
+}

@@ -1,0 +1,44 @@
+//! Which names from outside are taken: everything else in a log, a table or a page could pass for
+//! something it is not.
+
+/// What is wrong with a user's name, at most `bytes_max` long.
+pub fn user_problem(name: &str, bytes_max: usize) -> Option<String> {
+    problem(name, bytes_max, "._-@+$")
+}
+
+/// What is wrong with the name of a class or a node, at most `bytes_max` long.
+pub fn name_problem(name: &str, bytes_max: usize) -> Option<String> {
+    problem(name, bytes_max, "._-")
+}
+
+fn problem(name: &str, bytes_max: usize, marks: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("a name is empty".to_owned());
+    }
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
+    if let Some(bad) = name.chars().find(|&c| !is_legal(c)) {
+        let bad = bad.escape_unicode();
+        return Some(format!(
+            "a name contains {bad}; allowed are ASCII letters, digits and `{marks}`"
+        ));
+    }
+    (name.len() > bytes_max)
+        .then(|| format!("a name has {} characters; at most {bytes_max} are allowed", name.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_names_are_taken() {
+        for name in ["ann", "ann.lee-2", "svc_$", "ann@example.org"] {
+            assert_eq!(user_problem(name, 256), None, "{name}");
+        }
+        let long = "x".repeat(300);
+        // the last has a Cyrillic a
+        for name in ["", "ann\n", "ann\0", "a b", &long, "\u{430}nn"] {
+            assert!(user_problem(name, 256).is_some(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The orchestrator's two endpoints: all work in, the schedule out.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use jiff::SignedDuration;
+use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
+
+use super::error::{ApiError, Code};
+use super::extract::{JsonText, Params};
+use super::state::{ApiState, Request, ScheduleText};
+use super::wire;
+
+/// A long poll ends after this long, however long it asked for.
+const WAIT_MAX: Duration = Duration::from_mins(1);
+
+/// Publishes all work. What is absent is over. Safe to repeat.
+#[utoipa::path(
+    put,
+    path = "/v1/publication",
+    tag = "orchestrator",
+    request_body = wire::Publication,
+    responses(
+        (status = 202, description = "taken in; items that could not be are listed", body = wire::PublicationAnswer),
+        (status = 400, description = "not a publication", body = wire::Problem),
+        (status = 409, description = "out of turn, or suddenly empty", body = wire::Problem),
+    )
+)]
+pub async fn put_publication(
+    State(state): State<ApiState>,
+    JsonText(body): JsonText,
+) -> Result<(StatusCode, Json<wire::PublicationAnswer>), ApiError> {
+    // Held to the end: publications take effect one after the other.
+    let intake = state.intake().await;
+    let published = state.latest();
+    // A publication can be large enough to hold up other requests while it is read.
+    let reading = tokio::task::spawn_blocking(move || {
+        let taken = intake.read(&body, &published);
+        (intake, taken)
+    });
+    let (mut intake, taken) = reading.await.map_err(|error| {
+        tracing::error!(%error, "reading a publication failed");
+        ApiError::new(
+            Code::Internal,
+            "the publication could not be read, for a fault of ours; nothing was changed",
+        )
+    })?;
+    let taken = taken?;
+    if let Some(publication) = taken.publication {
+        let sequence = publication.sequence;
+        state.room().await?.send(Request::Publication { sequence, events: taken.events });
+        intake.keep(publication);
+    }
+    log_refused(&taken.answer);
+    Ok((StatusCode::ACCEPTED, Json(taken.answer)))
+}
+
+fn log_refused(answer: &wire::PublicationAnswer) {
+    if answer.refused.is_empty() && answer.warnings.is_empty() {
+        return;
+    }
+    let (sequence, refused, warnings) =
+        (answer.sequence, answer.refused.len(), answer.warnings.len());
+    let first =
+        answer.refused.iter().chain(&answer.warnings).next().map(|problem| problem.detail.as_str());
+    tracing::warn!(sequence, refused, warnings, first, "a publication has problems");
+}
+
+/// How to ask for the schedule.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ScheduleParams {
+    /// How long to wait for something new, such as `30s`; at most a minute.
+    wait: Option<String>,
+}
+
+/// The whole schedule. With `If-None-Match` and `wait`, answers as soon as there is another one.
+#[utoipa::path(
+    get,
+    path = "/v1/schedule",
+    tag = "orchestrator",
+    params(
+        ScheduleParams,
+        ("If-None-Match" = Option<String>, Header, description = "the ETag of the schedule already known"),
+    ),
+    responses(
+        (status = 200, description = "the schedule; its ETag names it", body = wire::Schedule),
+        (status = 304, description = "still the one already known"),
+        (status = 503, description = "nothing is scheduled yet", body = wire::Problem),
+    )
+)]
+pub async fn get_schedule(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+    Params(params): Params<ScheduleParams>,
+) -> Result<Response, ApiError> {
+    let deadline = Instant::now() + params.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
+    let mut changes = state.board.changes();
+    loop {
+        let latest = state.latest();
+        if latest.is_ready && !is_known(&headers, &latest.schedule) {
+            return Ok(schedule_response(&latest.schedule));
+        }
+        let is_over = tokio::select! {
+            changed = timeout_at(deadline, changes.changed()) => changed.is_err(),
+            () = state.stop.cancelled() => true,
+        };
+        if is_over && latest.is_ready {
+            return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag(&latest.schedule))])
+                .into_response());
+        }
+        if is_over {
+            let detail = "the first cycle follows the first publication since the start; `?wait=30s` waits for it";
+            return Err(ApiError::new(Code::NotReady, detail));
+        }
+    }
+}
+
+fn wait_of(text: &str) -> Result<Duration, ApiError> {
+    let wait = text.parse::<SignedDuration>().ok().and_then(|wait| Duration::try_from(wait).ok());
+    wait.map(|wait| wait.min(WAIT_MAX)).ok_or_else(|| {
+        let text = super::json::shortened(text);
+        ApiError::new(
+            Code::BadParameter,
+            format!("`wait` is `{text}`; expected a duration such as `30s`"),
+        )
+    })
+}
+
+/// Weak: the same schedule may be spelled in another way.
+fn etag(schedule: &ScheduleText) -> HeaderValue {
+    HeaderValue::try_from(format!("W/\"{}\"", schedule.cycle))
+        .expect("digits and quotes are legal in a header")
+}
+
+fn is_known(headers: &HeaderMap, schedule: &ScheduleText) -> bool {
+    let etag = etag(schedule);
+    let known =
+        headers.get_all(header::IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
+    known.flat_map(|value| value.split(',')).any(|tag| tag.trim() == "*" || etag == tag.trim())
+}
+
+fn schedule_response(schedule: &ScheduleText) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json), (header::ETAG, etag(schedule))], schedule.json.clone())
+        .into_response()
+}

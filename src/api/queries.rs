@@ -1,0 +1,243 @@
+//! What readers ask: every answer is from one published picture, so its parts agree.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+
+use super::error::{ApiError, Code};
+use super::extract::{Params, PathPart};
+use super::show;
+use super::state::{ApiState, Published};
+use super::why::why;
+use super::wire;
+use crate::model::{Mebibytes, ShareState};
+use crate::scheduler::{JobView, NodeView, View};
+
+/// A page has so many entries, unless asked otherwise.
+const PAGE: usize = 100;
+
+/// A page has at most so many entries.
+const PAGE_MAX: usize = 1000;
+
+/// Which nodes to show.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct NodeParams {
+    /// Only nodes in this state.
+    state: Option<wire::NodeState>,
+    /// Only nodes in this pool.
+    pool: Option<String>,
+}
+
+/// All nodes ever seen, by name.
+#[utoipa::path(get, path = "/v1/nodes", tag = "queries", params(NodeParams),
+    responses((status = 200, body = wire::NodeList)))]
+pub async fn get_nodes(
+    State(state): State<ApiState>,
+    Params(params): Params<NodeParams>,
+) -> Json<wire::NodeList> {
+    let published = state.latest();
+    let is_wanted = |node: &&NodeView| {
+        params.state.is_none_or(|state| show::node_states(node.state).contains(&state))
+            && params.pool.as_ref().is_none_or(|pool| *pool == node.pool)
+    };
+    let nodes = published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
+    Json(wire::NodeList { cycle: published.view.cycle, nodes })
+}
+
+/// One node.
+#[utoipa::path(get, path = "/v1/nodes/{name}", tag = "queries",
+    params(("name" = String, Path, description = "the node's name")),
+    responses((status = 200, body = wire::NodeInfo), (status = 404, body = wire::Problem)))]
+pub async fn get_node(
+    State(state): State<ApiState>,
+    PathPart(name): PathPart<String>,
+) -> Result<Json<wire::NodeInfo>, ApiError> {
+    let published = state.latest();
+    let node = published.view.nodes.iter().find(|node| node.name == name);
+    node.map(|node| Json(node.into())).ok_or_else(|| {
+        let name = super::json::shortened(&name);
+        ApiError::new(Code::UnknownNode, format!("no node `{name}` has ever reported"))
+    })
+}
+
+/// Which work to show, and from where on.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct JobParams {
+    /// Only this user's work.
+    user: Option<String>,
+    /// Only work of this class.
+    class: Option<String>,
+    /// `true`: only work that has less than it wants; `false`: only the other.
+    waiting: Option<bool>,
+    /// How many to show at most; up to 1000.
+    limit: Option<usize>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// Work, oldest first, page by page.
+#[utoipa::path(get, path = "/v1/jobs", tag = "queries", params(JobParams),
+    responses((status = 200, body = wire::JobPage), (status = 400, body = wire::Problem)))]
+pub async fn get_jobs(
+    State(state): State<ApiState>,
+    Params(params): Params<JobParams>,
+) -> Result<Json<wire::JobPage>, ApiError> {
+    let after = params.cursor.as_deref().map(place_of).transpose()?;
+    let limit = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let is_wanted = |job: &&JobView| {
+        params.user.as_ref().is_none_or(|user| *user == job.user)
+            && params.class.as_ref().is_none_or(|class| *class == job.class)
+            && params.waiting.is_none_or(|waiting| waiting == job.reason.is_some())
+            && after.is_none_or(|after| after < (job.submitted, job.id.0))
+    };
+    let published = state.latest();
+    let mut jobs: Vec<&JobView> = published.view.jobs.iter().filter(is_wanted).collect();
+    jobs.sort_by_key(|job| (job.submitted, job.id));
+    let has_more = jobs.len() > limit;
+    jobs.truncate(limit);
+    let next = jobs.last().filter(|_| has_more).map(|job| format!("{}-{}", job.submitted, job.id));
+    let jobs = jobs.into_iter().map(Into::into).collect();
+    Ok(Json(wire::JobPage { cycle: published.view.cycle, jobs, next }))
+}
+
+/// A cursor names the last work shown by age and number, so that it holds while work comes and
+/// goes.
+fn place_of(cursor: &str) -> Result<(u64, u64), ApiError> {
+    let parts = cursor.split_once('-');
+    let place = parts.and_then(|(age, id)| Some((age.parse().ok()?, id.parse().ok()?)));
+    place.ok_or_else(|| {
+        ApiError::new(Code::BadParameter, "`cursor` is not one of ours; use `next` of a page")
+    })
+}
+
+/// One request for work.
+#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "queries",
+    params(("id" = u64, Path, description = "its number")),
+    responses((status = 200, body = wire::JobInfo), (status = 404, body = wire::Problem)))]
+pub async fn get_job(
+    State(state): State<ApiState>,
+    PathPart(id): PathPart<u64>,
+) -> Result<Json<wire::JobInfo>, ApiError> {
+    let published = state.latest();
+    Ok(Json(job_of(&published, id)?.into()))
+}
+
+/// Why a request for work has what it has.
+#[utoipa::path(get, path = "/v1/jobs/{id}/why", tag = "queries",
+    params(("id" = u64, Path, description = "its number")),
+    responses((status = 200, body = wire::Why), (status = 404, body = wire::Problem)))]
+pub async fn get_why(
+    State(state): State<ApiState>,
+    PathPart(id): PathPart<u64>,
+) -> Result<Json<wire::Why>, ApiError> {
+    let published = state.latest();
+    Ok(Json(why(&published.view, job_of(&published, id)?)))
+}
+
+fn job_of(published: &Published, id: u64) -> Result<&JobView, ApiError> {
+    published.view.jobs.iter().find(|job| job.id.0 == id).ok_or_else(|| {
+        let cycle = published.view.cycle;
+        ApiError::new(
+            Code::UnknownJob,
+            format!("no work {id} as of cycle {cycle}: it is over, or not published yet"),
+        )
+    })
+}
+
+/// All classes, in order of configuration.
+#[utoipa::path(get, path = "/v1/classes", tag = "queries",
+    responses((status = 200, body = wire::ClassList)))]
+pub async fn get_classes(State(state): State<ApiState>) -> Json<wire::ClassList> {
+    let published = state.latest();
+    let view = &published.view;
+    let classes = view.classes.iter().filter_map(|class| show::class_info(view, class)).collect();
+    Json(wire::ClassList { cycle: view.cycle, classes })
+}
+
+/// Everybody with work, by name.
+#[utoipa::path(get, path = "/v1/users", tag = "queries",
+    responses((status = 200, body = wire::UserList)))]
+pub async fn get_users(State(state): State<ApiState>) -> Json<wire::UserList> {
+    let published = state.latest();
+    Json(wire::UserList { cycle: published.view.cycle, users: show::users(&published.view) })
+}
+
+/// Demand against what is held, by class and user.
+#[utoipa::path(get, path = "/v1/load", tag = "queries", responses((status = 200, body = wire::Load)))]
+pub async fn get_load(State(state): State<ApiState>) -> Json<wire::Load> {
+    let published = state.latest();
+    let view = &published.view;
+    let classes = view.classes.iter().filter_map(|class| show::class_load(view, class)).collect();
+    Json(wire::Load { cycle: view.cycle, classes })
+}
+
+/// Who is where, node by node.
+#[utoipa::path(get, path = "/v1/occupancy", tag = "queries",
+    responses((status = 200, body = wire::Occupancy)))]
+pub async fn get_occupancy(State(state): State<ApiState>) -> Json<wire::Occupancy> {
+    let published = state.latest();
+    let nodes = published.view.nodes.iter().map(Into::into).collect();
+    Json(wire::Occupancy { cycle: published.view.cycle, nodes })
+}
+
+/// How the daemon and the cluster are.
+#[utoipa::path(get, path = "/v1/status", tag = "queries", responses((status = 200, body = wire::Status)))]
+pub async fn get_status(State(state): State<ApiState>) -> Json<wire::Status> {
+    let published = state.latest();
+    let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    Json(wire::Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ready: published.is_ready,
+        cycle: published.view.cycle,
+        publication: published.publication,
+        nodes: node_counts(&published.view),
+        jobs: job_counts(&published.view),
+        shares: share_counts(&published.view),
+        planned_in_us: micros(published.planned_in),
+        stored_in_us: micros(published.stored_in),
+        audit_findings: published.findings.clone(),
+        audit_findings_total: published.findings_total,
+    })
+}
+
+fn node_counts(view: &View) -> wire::NodeCounts {
+    let mut counts = wire::NodeCounts::default();
+    for node in &view.nodes {
+        counts.total += 1;
+        counts.up += u64::from(node.state.is_schedulable());
+        counts.awaited += u64::from(node.state.is_awaited);
+        counts.dead += u64::from(node.state.is_dead);
+        counts.varied_off += u64::from(node.state.is_varied_off);
+        counts.quiesced += u64::from(node.state.is_quiesced);
+        counts.blacklisted += u64::from(node.state.is_blacklisted);
+    }
+    counts
+}
+
+fn job_counts(view: &View) -> wire::JobCounts {
+    let mut counts = wire::JobCounts::default();
+    for job in &view.jobs {
+        counts.total += 1;
+        counts.waiting += u64::from(job.reason.is_some());
+        counts.refused += u64::from(job.order.is_none());
+    }
+    counts
+}
+
+fn share_counts(view: &View) -> wire::ShareCounts {
+    let mut counts = wire::ShareCounts::default();
+    for share in view.jobs.iter().flat_map(|job| &job.shares) {
+        counts.held += u64::from(share.state == ShareState::Held);
+        counts.leaving += u64::from(share.state == ShareState::Leaving);
+        counts.used_mb += share.memory.0;
+    }
+    for node in view.nodes.iter().filter(|node| node.state.is_schedulable()) {
+        let Mebibytes(memory) = node.quantum.memory_of(node.order);
+        counts.schedulable_mb += memory;
+    }
+    counts
+}

@@ -1,0 +1,56 @@
+//! What can be saved from an item that was refused: that its processes run.
+//!
+//! After a restart the first publication is all we know of running work. If an item of it cannot
+//! be understood, its processes occupy their nodes all the same; to forget them would put other
+//! work on top of them.
+
+use serde_json::Value;
+
+use super::check::NUMBER_MAX;
+use super::names::name_problem;
+use super::state::Limits;
+use crate::converter::LimboProcess;
+use crate::model::{Mebibytes, ShareId};
+
+/// The live processes that `item` speaks of, as far as they can be made out: those with a share
+/// and a node.
+pub fn live_processes(item: &str, limits: &Limits) -> Vec<(ShareId, LimboProcess)> {
+    let Ok(item) = serde_json::from_str::<Value>(item) else { return Vec::new() };
+    let memory = item["memory_mb"].as_u64().filter(|memory| (1..=NUMBER_MAX).contains(memory));
+    let processes = item["processes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let live = processes.iter().take(limits.processes).filter_map(|process| {
+        let share = process["share"].as_u64().filter(|share| *share <= NUMBER_MAX)?;
+        let node = process["node"].as_str()?;
+        let is_live = process["state"] != "gone" && name_problem(node, limits.string).is_none();
+        let process = LimboProcess { node: node.to_owned(), memory: memory.map(Mebibytes) };
+        is_live.then_some((ShareId(share), process))
+    });
+    live.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_runs_is_found_and_the_rest_is_passed_over() {
+        let limits =
+            Limits { body: 1, time: Duration::ZERO, nodes: 1, jobs: 1, processes: 9, string: 20 };
+        let item = r#"{"id": "seven", "memory_mb": 2048, "colour": "red", "processes": [
+            {"share": 1, "node": "n1", "state": "running"},
+            {"share": 2, "node": "n2"},
+            {"share": 3, "node": "n3", "state": "gone"},
+            {"share": -4, "node": "n4"}, {"share": 5}, {"share": 6, "node": ""}, 7
+        ]}"#;
+        let found = live_processes(item, &limits);
+        let places: Vec<_> =
+            found.iter().map(|(share, process)| (share.0, process.node.as_str())).collect();
+        assert_eq!(places, [(1, "n1"), (2, "n2")]);
+        assert!(found.iter().all(|(_, process)| process.memory == Some(Mebibytes(2048))));
+        for item in ["", "7", "{}", r#"{"processes": 7}"#] {
+            assert!(live_processes(item, &limits).is_empty(), "{item}");
+        }
+    }
+}

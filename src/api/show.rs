@@ -1,0 +1,354 @@
+//! From the books to the wire: one function a type, no decisions.
+
+use std::collections::BTreeSet;
+
+use super::wire;
+use crate::converter::{Assigned, Explanation, JobUpdate, Removed, Update, explain};
+use crate::model::{JobId, MachineState, Order, Policy, QShares, ShareId, ShareState, WorkKind};
+use crate::scheduler::{
+    Account, Cap, ClassView, Disposition, JobView, NodeView, Preemption, Removal, ShareView, View,
+};
+
+impl From<&Update> for wire::Schedule {
+    fn from(update: &Update) -> wire::Schedule {
+        wire::Schedule { cycle: update.cycle, jobs: update.jobs.iter().map(Into::into).collect() }
+    }
+}
+
+impl From<&JobUpdate> for wire::ScheduledJob {
+    fn from(job: &JobUpdate) -> wire::ScheduledJob {
+        wire::ScheduledJob {
+            id: job.job.0,
+            kind: job.kind.into(),
+            refused: job.is_refused,
+            memory_mb: job.memory.0,
+            shares: job.shares.iter().map(Into::into).collect(),
+            added: job.added.iter().map(Into::into).collect(),
+            removed: job.removed.iter().map(Into::into).collect(),
+            reason: job.reason.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<&Assigned> for wire::Assigned {
+    fn from(share: &Assigned) -> wire::Assigned {
+        wire::Assigned { share: share.share.0, node: share.node.clone(), memory_mb: share.memory.0 }
+    }
+}
+
+impl From<&Removed> for wire::Removed {
+    fn from(share: &Removed) -> wire::Removed {
+        wire::Removed {
+            share: share.share.0,
+            node: share.node.clone(),
+            purge: share.is_purge,
+            reason: share.why.into(),
+        }
+    }
+}
+
+impl From<&Explanation> for wire::Reason {
+    fn from(explanation: &Explanation) -> wire::Reason {
+        wire::Reason { code: explanation.code.to_owned(), sentence: explanation.sentence.clone() }
+    }
+}
+
+impl From<Removal> for wire::RemovalReason {
+    fn from(removal: Removal) -> wire::RemovalReason {
+        match removal {
+            Removal::Preempted => wire::RemovalReason::Preempted,
+            Removal::VariedOff => wire::RemovalReason::VariedOff,
+            Removal::Blacklisted => wire::RemovalReason::Blacklisted,
+            Removal::NodeDied => wire::RemovalReason::NodeDied,
+        }
+    }
+}
+
+impl From<WorkKind> for wire::WorkKind {
+    fn from(kind: WorkKind) -> wire::WorkKind {
+        match kind {
+            WorkKind::Job => wire::WorkKind::Job,
+            WorkKind::Service => wire::WorkKind::Service,
+            WorkKind::ArbitraryProcess => wire::WorkKind::ArbitraryProcess,
+            WorkKind::Reservation => wire::WorkKind::Reservation,
+        }
+    }
+}
+
+impl From<ShareState> for wire::ShareState {
+    fn from(state: ShareState) -> wire::ShareState {
+        match state {
+            ShareState::Held => wire::ShareState::Held,
+            ShareState::Leaving => wire::ShareState::Leaving,
+        }
+    }
+}
+
+impl From<Disposition> for wire::Disposition {
+    fn from(disposition: Disposition) -> wire::Disposition {
+        match disposition {
+            Disposition::Expanded => wire::Disposition::Expanded,
+            Disposition::Shrunken => wire::Disposition::Shrunken,
+            Disposition::Stable => wire::Disposition::Stable,
+            Disposition::Dormant => wire::Disposition::Dormant,
+            Disposition::Reserved => wire::Disposition::Reserved,
+            Disposition::Refused => wire::Disposition::Refused,
+        }
+    }
+}
+
+impl From<&Policy> for wire::Policy {
+    fn from(policy: &Policy) -> wire::Policy {
+        match policy {
+            Policy::FairShare { .. } => wire::Policy::FairShare,
+            Policy::FixedShare => wire::Policy::FixedShare,
+            Policy::Reserve => wire::Policy::Reserve,
+        }
+    }
+}
+
+impl From<&Account> for wire::Account {
+    fn from(account: &Account) -> wire::Account {
+        wire::Account {
+            wanted: account.wanted.0,
+            deserved: account.deserved.0,
+            given: account.given.0,
+            held: account.held.0,
+        }
+    }
+}
+
+/// What holds of a node: that it is up, or every reason why it gets no work.
+pub fn node_states(state: MachineState) -> Vec<wire::NodeState> {
+    let states = [
+        (state.is_schedulable(), wire::NodeState::Up),
+        (state.is_awaited, wire::NodeState::Awaited),
+        (state.is_dead, wire::NodeState::Dead),
+        (state.is_varied_off, wire::NodeState::VariedOff),
+        (state.is_quiesced, wire::NodeState::Quiesced),
+        (state.is_blacklisted, wire::NodeState::Blacklisted),
+    ];
+    states.into_iter().filter(|(holds, _)| *holds).map(|(_, state)| state).collect()
+}
+
+impl From<&NodeView> for wire::NodeInfo {
+    fn from(node: &NodeView) -> wire::NodeInfo {
+        wire::NodeInfo {
+            name: node.name.clone(),
+            pool: node.pool.clone(),
+            states: node_states(node.state),
+            memory_mb: node.memory.0,
+            quantum_mb: node.quantum.memory().0,
+            order: node.order.0,
+            used: node.used.0,
+            free: node.order.saturating_sub(node.used).0,
+            missed_heartbeats: node.missed,
+            vary_off_reason: node.vary_off_reason.clone(),
+            notes: node_notes(node),
+            shares: node_shares(node),
+        }
+    }
+}
+
+/// What an administrator should know of a node that nothing else says.
+fn node_notes(node: &NodeView) -> Vec<String> {
+    let quantum = node.quantum.memory();
+    let is_too_small = node.order == QShares(0);
+    let is_overfull = node.used > node.order;
+    let notes = [
+        (is_too_small, format!("unusable: {} is less than one quantum, {quantum}", node.memory)),
+        (
+            is_overfull,
+            format!(
+                "has {} qshares, but {} are in use; nothing is evicted for it",
+                node.order, node.used
+            ),
+        ),
+    ];
+    notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note).collect()
+}
+
+fn node_shares(node: &NodeView) -> Vec<wire::NodeShare> {
+    let shown =
+        |&(job, share, order, state): &(JobId, ShareId, Order, ShareState)| wire::NodeShare {
+            job: job.0,
+            share: share.0,
+            order: order.qshares().0,
+            memory_mb: node.quantum.memory_of(order.qshares()).0,
+            state: state.into(),
+        };
+    node.shares.iter().map(shown).collect()
+}
+
+impl From<&NodeView> for wire::OccupancyLine {
+    fn from(node: &NodeView) -> wire::OccupancyLine {
+        wire::OccupancyLine {
+            node: node.name.clone(),
+            pool: node.pool.clone(),
+            states: node_states(node.state),
+            order: node.order.0,
+            used: node.used.0,
+            free: node.order.saturating_sub(node.used).0,
+            quantum_mb: node.quantum.memory().0,
+            shares: node_shares(node),
+        }
+    }
+}
+
+impl From<&JobView> for wire::JobInfo {
+    fn from(job: &JobView) -> wire::JobInfo {
+        wire::JobInfo {
+            id: job.id.0,
+            user: job.user.clone(),
+            class: job.class.clone(),
+            kind: job.kind.into(),
+            memory_mb: job.memory.0,
+            order: job.order.map(|order| order.qshares().0),
+            threads: job.threads,
+            submitted_ms: job.submitted,
+            remaining: job.facts.remaining,
+            running: job.facts.is_running,
+            completing: job.facts.is_completing,
+            disposition: job.disposition.into(),
+            sums: job.into(),
+            reason: reason_of(job),
+            shares: job.shares.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// Why it has less than it wants, if it does.
+pub fn reason_of(job: &JobView) -> Option<wire::Reason> {
+    job.reason.as_ref().map(|reason| (&explain(reason)).into())
+}
+
+impl From<&JobView> for wire::JobSums {
+    fn from(job: &JobView) -> wire::JobSums {
+        let bound = |cap: Cap| wire::Reason {
+            code: cap.bound.code().to_owned(),
+            sentence: cap.bound.to_string(),
+        };
+        wire::JobSums {
+            wanted: job.wanted.0,
+            cap: job.cap.map(|cap| cap.nshares.0),
+            cap_bound: job.cap.map(bound),
+            deserved: job.pure_fair_share.0,
+            given: job.given.0,
+            held: job.held().0,
+            promised: job.promised.0,
+        }
+    }
+}
+
+impl From<&ShareView> for wire::ShareInfo {
+    fn from(share: &ShareView) -> wire::ShareInfo {
+        wire::ShareInfo {
+            share: share.id.0,
+            node: share.node.clone(),
+            order: share.order.qshares().0,
+            memory_mb: share.memory.0,
+            state: share.state.into(),
+            removal: share.removal.map(Into::into),
+            seen: share.is_seen,
+            initialized: share.facts.is_initialized,
+            initialization_ms: share.facts.initialization,
+            investment_ms: share.facts.investment,
+        }
+    }
+}
+
+/// A preemption, where its share still is on the books of `victim`.
+pub fn preemption(victim: &JobView, preemption: &Preemption) -> wire::PreemptionInfo {
+    let share =
+        victim.shares.iter().chain(&victim.purged).find(|share| share.id == preemption.share);
+    wire::PreemptionInfo {
+        share: preemption.share.0,
+        job: preemption.job.0,
+        node: share.map(|share| share.node.clone()).unwrap_or_default(),
+        beneficiary: preemption.beneficiary.map(|job| job.0),
+        rule: preemption.rule.code().to_owned(),
+        loss_ms: preemption.loss,
+    }
+}
+
+/// A class, with what is configured and what came of it.
+pub fn class_info(view: &View, class: &ClassView) -> Option<wire::ClassInfo> {
+    let topology = &view.topology;
+    let configured = &topology.classes[topology.class_named(&class.name)?.0];
+    let pool = &topology.pools[configured.pool.0];
+    Some(wire::ClassInfo {
+        name: class.name.clone(),
+        policy: (&configured.policy).into(),
+        weight: configured.policy.is_preemptable().then(|| configured.policy.weight()),
+        priority: configured.priority,
+        pool: pool.name.clone(),
+        quantum_mb: pool.quantum.memory().0,
+        is_default: configured.is_default,
+        users: configured.users.clone(),
+        jobs: class.jobs,
+        account: (&class.account).into(),
+    })
+}
+
+/// A class's demand against what it holds, user by user.
+pub fn class_load(view: &View, class: &ClassView) -> Option<wire::ClassLoad> {
+    let info = class_info(view, class)?;
+    let user_load = |(user, account): &(String, Account)| wire::UserLoad {
+        user: user.clone(),
+        account: account.into(),
+    };
+    Some(wire::ClassLoad {
+        class: info.name,
+        policy: info.policy,
+        jobs: info.jobs,
+        quantum_mb: info.quantum_mb,
+        account: info.account,
+        users: class.users.iter().map(user_load).collect(),
+    })
+}
+
+/// Whether fairness may take this work's shares back. Work of a class that is gone is left alone.
+pub fn is_preemptable(view: &View, job: &JobView) -> bool {
+    let topology = &view.topology;
+    topology
+        .class_named(&job.class)
+        .is_some_and(|class| topology.classes[class.0].policy.is_preemptable())
+}
+
+/// Everybody with work, by name.
+pub fn users(view: &View) -> Vec<wire::UserInfo> {
+    let names: BTreeSet<&str> = view.jobs.iter().map(|job| job.user.as_str()).collect();
+    let mut users: Vec<_> = names.into_iter().map(|name| user_without_work(view, name)).collect();
+    for job in &view.jobs {
+        let place = users.binary_search_by(|user| user.user.as_str().cmp(&job.user));
+        let user = &mut users[place.expect("every job's user was listed")];
+        let held = job.shares.iter().filter(|share| share.state == ShareState::Held);
+        let (count, memory) =
+            held.fold((0, 0), |(count, memory), share| (count + 1, memory + share.memory.0));
+        user.jobs += 1;
+        user.jobs_without_shares += u64::from(count == 0);
+        user.shares += count;
+        user.memory_mb += memory;
+        if !is_preemptable(view, job) {
+            user.fixed_memory_mb += memory;
+        }
+    }
+    users
+}
+
+fn user_without_work(view: &View, name: &str) -> wire::UserInfo {
+    let account = |class: &ClassView| {
+        let (_, account) = class.users.iter().find(|(user, _)| user == name)?;
+        Some(wire::UserClass { class: class.name.clone(), account: account.into() })
+    };
+    wire::UserInfo {
+        user: name.to_owned(),
+        jobs: 0,
+        jobs_without_shares: 0,
+        shares: 0,
+        memory_mb: 0,
+        fixed_memory_mb: 0,
+        allotment_mb: view.topology.allotment_of(name).map(|allotment| allotment.0),
+        classes: view.classes.iter().filter_map(account).collect(),
+    }
+}

@@ -1,0 +1,219 @@
+//! What handlers share: the latest published picture to read from, and the way to the scheduler.
+//!
+//! No handler waits for a cycle to read, and no reader holds up the scheduler.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use axum::body::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::error::{ApiError, Code};
+use super::heartbeats::HeartbeatLog;
+use super::intake::Intake;
+use super::wire;
+use crate::converter::{JobUpdate, update_from};
+use crate::scheduler::{Command, CommandError, CommandOutcome, Event, View};
+
+/// Something for whoever owns the scheduler.
+#[derive(Debug)]
+pub enum Request {
+    /// A publication was taken in. No events means that nothing changed.
+    Publication {
+        /// Its number.
+        sequence: u64,
+        /// What it changes.
+        events: Vec<Event>,
+    },
+    /// Nodes reported.
+    Heartbeats(Vec<Event>),
+    /// An administrator wants something. Answered once the outcome is stored.
+    Command {
+        /// What.
+        command: Command,
+        /// Where to answer.
+        reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
+    },
+}
+
+/// Everything readers can see: the books after a cycle that is on record.
+#[derive(Debug)]
+pub struct Published {
+    /// The books.
+    pub view: View,
+    /// What the orchestrator gets.
+    pub schedule: Arc<ScheduleText>,
+    /// Whether a cycle has been planned and stored since the start.
+    pub is_ready: bool,
+    /// The last publication in the books.
+    pub publication: Option<u64>,
+    /// How long planning took.
+    pub planned_in: Duration,
+    /// How long storing took.
+    pub stored_in: Duration,
+    /// The rules that the last audited cycle broke.
+    pub findings: Vec<String>,
+    /// How often a rule was broken since the start.
+    pub findings_total: u64,
+}
+
+/// The update for the orchestrator, ready to be sent.
+#[derive(Debug)]
+pub struct ScheduleText {
+    /// The cycle in which it came about.
+    pub cycle: u64,
+    /// As JSON.
+    pub json: Bytes,
+    jobs: Vec<JobUpdate>,
+}
+
+impl ScheduleText {
+    /// The update made from `view`; `previous` itself while nothing differs, so that nobody is
+    /// told the same thing under a new number.
+    ///
+    /// # Panics
+    ///
+    /// If a plain struct does not become JSON.
+    pub fn following(previous: Option<&Arc<ScheduleText>>, view: &View) -> Arc<ScheduleText> {
+        let update = update_from(view);
+        match previous {
+            Some(previous) if previous.jobs == update.jobs => Arc::clone(previous),
+            _ => {
+                let json = serde_json::to_vec(&wire::Schedule::from(&update))
+                    .expect("plain structs become JSON");
+                Arc::new(ScheduleText {
+                    cycle: update.cycle,
+                    json: Bytes::from(json),
+                    jobs: update.jobs,
+                })
+            }
+        }
+    }
+}
+
+/// Where the latest picture hangs, for everybody to see.
+#[derive(Debug)]
+pub struct Board {
+    latest: ArcSwap<Published>,
+    changes: watch::Sender<()>,
+}
+
+impl Board {
+    /// A board that shows `first`.
+    pub fn new(first: Published) -> Board {
+        Board { latest: ArcSwap::from_pointee(first), changes: watch::Sender::new(()) }
+    }
+
+    /// Shows `next` from now on, and wakes whoever waits for it.
+    pub fn publish(&self, next: Published) {
+        self.latest.store(Arc::new(next));
+        self.changes.send_replace(());
+    }
+
+    /// The latest picture.
+    pub fn latest(&self) -> Arc<Published> {
+        self.latest.load_full()
+    }
+
+    /// Tells of every picture published from now on.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+}
+
+/// How much of anything is taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub body: usize,
+    /// How long a request may take, long polls excepted.
+    pub time: Duration,
+    /// Nodes that may report, and that one request for work may list.
+    pub nodes: usize,
+    /// Requests for work in a publication.
+    pub jobs: usize,
+    /// Processes of one request for work.
+    pub processes: usize,
+    /// Bytes of a name, a reason or any other string.
+    pub string: usize,
+}
+
+/// What handlers share.
+#[derive(Clone)]
+pub struct ApiState {
+    /// The latest picture.
+    pub board: Arc<Board>,
+    /// How much of anything is taken in.
+    pub limits: Limits,
+    /// Ends long polls.
+    pub stop: CancellationToken,
+    requests: mpsc::Sender<Request>,
+    intake: Arc<tokio::sync::Mutex<Intake>>,
+    heartbeats: Arc<Mutex<HeartbeatLog>>,
+}
+
+impl ApiState {
+    /// State for handlers that read from `board` and write to `requests`. `sequence` is the last
+    /// publication known from before the start.
+    pub fn new(
+        board: Arc<Board>,
+        requests: mpsc::Sender<Request>,
+        sequence: Option<u64>,
+        limits: Limits,
+        stop: CancellationToken,
+    ) -> ApiState {
+        let intake = Arc::new(tokio::sync::Mutex::new(Intake::new(sequence, limits)));
+        let heartbeats = Arc::new(Mutex::new(HeartbeatLog::new(limits)));
+        ApiState { board, limits, stop, requests, intake, heartbeats }
+    }
+
+    /// The latest picture.
+    pub fn latest(&self) -> Arc<Published> {
+        self.board.latest()
+    }
+
+    /// Room for one request to the scheduler. Sending it then cannot fail or be interrupted, so
+    /// what is remembered as sent was sent.
+    ///
+    /// # Errors
+    ///
+    /// If the scheduler has stopped.
+    pub async fn room(&self) -> Result<mpsc::Permit<'_, Request>, ApiError> {
+        self.requests.reserve().await.map_err(|_| stopping())
+    }
+
+    /// Has a command carried out and its outcome stored.
+    ///
+    /// # Errors
+    ///
+    /// If the command is refused, or the scheduler stops before the outcome is on record.
+    pub async fn command(&self, command: Command) -> Result<CommandOutcome, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        self.room().await?.send(Request::Command { command, reply });
+        Ok(answer.await.map_err(|_| stopping())??)
+    }
+
+    /// The publications taken in so far, for one at a time.
+    pub async fn intake(&self) -> tokio::sync::OwnedMutexGuard<Intake> {
+        Arc::clone(&self.intake).lock_owned().await
+    }
+
+    /// The heartbeats taken in so far, for one at a time.
+    pub fn heartbeats(&self) -> MutexGuard<'_, HeartbeatLog> {
+        // An entry is replaced whole or not at all, so a panic elsewhere left nothing half done.
+        self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for ApiState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiState").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+fn stopping() -> ApiError {
+    ApiError::new(Code::Stopping, "the scheduler has stopped; try again when the daemon is back")
+}

@@ -1,0 +1,222 @@
+//! Work as we show it, and why it has what it has.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Account, RemovalReason, WorkKind};
+
+/// Why work has less than it wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reason {
+    /// A stable name for programs, such as `fair_share_used`.
+    pub code: String,
+    /// The same with its numbers, for people.
+    pub sentence: String,
+}
+
+/// How the last cycle left a request for work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Disposition {
+    /// It got shares.
+    Expanded,
+    /// It lost shares.
+    Shrunken,
+    /// It kept what it had.
+    Stable,
+    /// It has nothing.
+    Dormant,
+    /// It is a reservation that has its machine.
+    Reserved,
+    /// It is not considered.
+    Refused,
+}
+
+/// Where a share is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ShareState {
+    /// In use, or about to be.
+    Held,
+    /// Taken back and not yet confirmed gone.
+    Leaving,
+}
+
+/// A request for work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobInfo {
+    /// Its number.
+    pub id: u64,
+    /// Who submitted it.
+    pub user: String,
+    /// The resource class.
+    pub class: String,
+    /// What kind of work it is.
+    pub kind: WorkKind,
+    /// Memory of each process, as asked for.
+    pub memory_mb: u64,
+    /// The size of one process in qshares. Absent while it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<u64>,
+    /// Work items that one process works on at a time.
+    pub threads: u64,
+    /// When it was submitted, in milliseconds since the epoch.
+    pub submitted_ms: u64,
+    /// Work items not finished.
+    pub remaining: u64,
+    /// Whether a process of it has ever initialized.
+    pub running: bool,
+    /// Whether it is ending.
+    pub completing: bool,
+    /// How the last cycle left it.
+    pub disposition: Disposition,
+    /// What it wants, may have and has.
+    pub sums: JobSums,
+    /// Why it has less than it wants. Absent: it has all it wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// Its shares, oldest first, those that are leaving included.
+    pub shares: Vec<ShareInfo>,
+}
+
+/// A job's arithmetic, in processes but for what it deserves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobSums {
+    /// What it could use without pacing.
+    pub wanted: u64,
+    /// The most it could use now. Absent before its first cycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap: Option<u64>,
+    /// The rule that sets the cap, such as `doubling`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap_bound: Option<Reason>,
+    /// What it deserves before bonus shares, in qshares.
+    pub deserved: u64,
+    /// What was counted for it.
+    pub given: u64,
+    /// What it holds, without what is leaving.
+    pub held: u64,
+    /// What room is promised for.
+    pub promised: u64,
+}
+
+/// A share, as its job sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ShareInfo {
+    /// Its number.
+    pub share: u64,
+    /// The node it is on.
+    pub node: String,
+    /// Its size in qshares.
+    pub order: u64,
+    /// Its size in memory.
+    pub memory_mb: u64,
+    /// Whether it is on its way out.
+    pub state: ShareState,
+    /// Why it has to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removal: Option<RemovalReason>,
+    /// Whether the orchestrator has shown a process in it.
+    pub seen: bool,
+    /// Whether its process has initialized.
+    pub initialized: bool,
+    /// Time its process spent initializing.
+    pub initialization_ms: u64,
+    /// Work that would be lost with it.
+    pub investment_ms: u64,
+}
+
+/// A page of work, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobPage {
+    /// The cycle this is from.
+    pub cycle: u64,
+    /// The work on this page.
+    pub jobs: Vec<JobInfo>,
+    /// Ask for this `cursor` to go on. Absent: this was the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Why a request for work has what it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Why {
+    /// Which work.
+    pub job: u64,
+    /// The cycle this is from.
+    pub cycle: u64,
+    /// The answer in one sentence.
+    pub sentence: String,
+    /// Why it has less than it wants. Absent: it has all it wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// The arithmetic that led there.
+    pub sums: WhySums,
+    /// What stands in the way, node by node, in counts.
+    pub nodes: NodeTally,
+    /// What the last cycle took from others for it.
+    pub taken_for_it: Vec<PreemptionInfo>,
+    /// What the last cycle took from it for others.
+    pub taken_from_it: Vec<PreemptionInfo>,
+}
+
+/// A job's arithmetic, from its class down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WhySums {
+    /// The class's name.
+    pub class: String,
+    /// The class's account. Absent: no such class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_account: Option<Account>,
+    /// The user's name.
+    pub user: String,
+    /// The user's account in this class. Absent: not fair-share work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_account: Option<Account>,
+    /// The job's own.
+    pub job: JobSums,
+}
+
+/// For how many nodes what is true. Each node counts once, under the first that applies, in this
+/// order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeTally {
+    /// All nodes.
+    pub total: u64,
+    /// In a pool this class may not use.
+    pub other_pool: u64,
+    /// Smaller than one process of it.
+    pub too_small: u64,
+    /// Not heard of since the daemon started.
+    pub awaited: u64,
+    /// Silent.
+    pub dead: u64,
+    /// Taken out by an administrator.
+    pub varied_off: u64,
+    /// Wants no new work.
+    pub quiesced: u64,
+    /// Holds shares that configuration no longer allows.
+    pub blacklisted: u64,
+    /// Too little room left.
+    pub full: u64,
+    /// Has room for one process or more.
+    pub has_room: u64,
+}
+
+/// A share taken back, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PreemptionInfo {
+    /// The share.
+    pub share: u64,
+    /// Whose it was.
+    pub job: u64,
+    /// Where it is until its exit is confirmed.
+    pub node: String,
+    /// For whom. Absent: its job may not hold it any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beneficiary: Option<u64>,
+    /// Under which rule, such as `fair_share`.
+    pub rule: String,
+    /// Work lost with it.
+    pub loss_ms: u64,
+}

@@ -1,0 +1,38 @@
+//! Every type that crosses HTTP, in either direction: what a client may rely on.
+//!
+//! Memory is in MiB (`_mb`), time in milliseconds (`_ms`), amounts without a unit in qshares.
+//! Nothing else in this crate is serializable for the sake of HTTP, so that no rename inside can
+//! break a client. What comes in refuses fields it does not know; what goes out may grow.
+
+mod admin;
+mod jobs;
+mod nodes;
+mod problem;
+mod publication;
+mod schedule;
+mod totals;
+
+pub use admin::{Impact, VaryAnswer, VaryOff, VaryOn};
+pub use jobs::{
+    Disposition, JobInfo, JobPage, JobSums, NodeTally, PreemptionInfo, Reason, ShareInfo,
+    ShareState, Why, WhySums,
+};
+pub use nodes::{
+    Heartbeat, HeartbeatAnswer, HeartbeatBatch, HeartbeatEnvelope, HeartbeatProbe, NodeInfo,
+    NodeList, NodeShare, NodeState, Occupancy, OccupancyLine,
+};
+pub use problem::{ItemProblem, Problem};
+pub use publication::{
+    Process, ProcessState, Publication, PublicationAnswer, PublicationEnvelope, Work, WorkKind,
+    WorkNumber, WorkState,
+};
+pub use schedule::{Assigned, RemovalReason, Removed, Schedule, ScheduledJob};
+pub use totals::{
+    Account, ClassInfo, ClassList, ClassLoad, JobCounts, Load, NodeCounts, Policy, ShareCounts,
+    Status, UserClass, UserInfo, UserList, UserLoad,
+};
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

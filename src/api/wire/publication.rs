@@ -1,0 +1,183 @@
+//! What the orchestrator publishes: all the work it knows, in full, every time.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::super::json::Object;
+use super::{ItemProblem, is_false};
+
+/// All the work there is. What is absent is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Publication {
+    /// Grows with every publication. The same number again must carry the same content.
+    pub sequence: u64,
+    /// Confirms that a publication which suddenly is empty is meant so.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub full: bool,
+    /// All work, each request once.
+    pub work: Vec<Work>,
+}
+
+/// A [`Publication`] whose work is not read yet, so that one bad item cannot spoil the others.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublicationEnvelope<'a> {
+    /// As in [`Publication`].
+    pub sequence: u64,
+    /// As in [`Publication`].
+    #[serde(default)]
+    pub full: bool,
+    /// One text for each request for work.
+    #[serde(borrow)]
+    pub work: Vec<&'a RawValue>,
+}
+
+/// The number of a request for work that does not fit otherwise.
+#[derive(Debug, Deserialize)]
+pub struct WorkNumber {
+    /// As in [`Work`].
+    pub id: u64,
+}
+
+/// One request for work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    /// Its number, given by the orchestrator and never used again.
+    pub id: u64,
+    /// What kind of work it is.
+    pub kind: WorkKind,
+    /// Who submitted it.
+    pub user: String,
+    /// The resource class. Absent: the default class for this kind of work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// Memory of each process, in MiB. At least 1.
+    pub memory_mb: u64,
+    /// Work items that one process works on at a time. At least 1.
+    #[serde(default = "one")]
+    pub threads: u64,
+    /// Where it is in its life.
+    pub state: WorkState,
+    /// Work items not finished, those in progress included. Absent: one, for work without items.
+    #[serde(default = "one")]
+    pub remaining: u64,
+    /// The most processes it may have, at least 1. Absent: as many as it can use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_processes: Option<u64>,
+    /// Whether it may get no more processes than it has, for too many of them failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub frozen: bool,
+    /// Whether a process of it has ever initialized.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub running: bool,
+    /// Mean time of one work item. Absent or not above 0: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_per_item_ms: Option<i64>,
+    /// When it was submitted, in milliseconds since the epoch: its age among its peers.
+    pub submitted_ms: u64,
+    /// The only nodes it may use. Empty or absent: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// What service it is an instance of, from 1. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_id: Option<u64>,
+    /// Its processes; for a reservation, the room it has. Each is in a share of ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
+    pub processes: Vec<Process>,
+}
+
+fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let objects = Vec::<Object<T>>::deserialize(deserializer)?;
+    Ok(objects.into_iter().map(|Object(item)| item).collect())
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// What kind of work a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkKind {
+    /// Many interchangeable processes that work through items.
+    Job,
+    /// One process that serves others.
+    Service,
+    /// One process of any kind.
+    ArbitraryProcess,
+    /// Room for a user, with nothing started in it.
+    Reservation,
+}
+
+/// Where a request for work is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkState {
+    /// Not ready to be scheduled yet.
+    Waiting,
+    /// To be scheduled; nothing of it runs yet.
+    Schedulable,
+    /// To be scheduled, and running.
+    Running,
+    /// Ending: keeps what it has until its processes exit.
+    Completing,
+    /// Over.
+    Completed,
+}
+
+/// A process, in a share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// The number of the share it runs in.
+    pub share: u64,
+    /// The node it runs on.
+    pub node: String,
+    /// Where it is in its life.
+    pub state: ProcessState,
+    /// Time spent initializing, so far or in all. Below 0: not known.
+    #[serde(default)]
+    pub initialization_ms: i64,
+    /// Work that would be lost with it. Below 0: not known.
+    #[serde(default)]
+    pub investment_ms: i64,
+}
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessState {
+    /// Not started yet, or just.
+    Starting,
+    /// Preparing for work.
+    Initializing,
+    /// At work.
+    Running,
+    /// On its way out; still occupies its space.
+    Stopping,
+    /// Ended. Its space is free.
+    Gone,
+}
+
+/// What was made of a publication.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PublicationAnswer {
+    /// The publication's number.
+    pub sequence: u64,
+    /// How many requests for work were taken as they are.
+    pub accepted: u64,
+    /// The others, each with its problem. What was known of them before stays as it was.
+    pub refused: Vec<ItemProblem>,
+    /// What was taken but looks wrong; the first thousand.
+    pub warnings: Vec<ItemProblem>,
+    /// How many more warnings there are.
+    #[serde(default)]
+    pub warnings_unlisted: u64,
+}

@@ -1,0 +1,211 @@
+//! Sums over the cluster: classes, users, load, status.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a class or user wants, deserves, was counted and holds, in qshares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Account {
+    /// What its jobs could use now.
+    pub wanted: u64,
+    /// What it would have if everybody could use their part.
+    pub deserved: u64,
+    /// What was counted for it.
+    pub given: u64,
+    /// What it holds, without what is leaving.
+    pub held: u64,
+}
+
+/// How a class's work is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// Preemptable; resources in proportion to weight.
+    FairShare,
+    /// Not preemptable; one share a request (a job may have more).
+    FixedShare,
+    /// Not preemptable; one whole machine a request.
+    Reserve,
+}
+
+/// A resource class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClassInfo {
+    /// Its name.
+    pub name: String,
+    /// How its work is scheduled.
+    pub policy: Policy,
+    /// Its proportion among fair-share classes of the same priority. Absent for other policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// The lowest number is considered first.
+    pub priority: u32,
+    /// The nodepool its work goes to.
+    pub pool: String,
+    /// One qshare there.
+    pub quantum_mb: u64,
+    /// Whether work that names no class goes here.
+    pub is_default: bool,
+    /// Who may use it. Absent: everyone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<Vec<String>>,
+    /// How many requests for work it has.
+    pub jobs: u64,
+    /// Its account in the last cycle.
+    pub account: Account,
+}
+
+/// All classes, in order of configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClassList {
+    /// The cycle this is from.
+    pub cycle: u64,
+    /// The classes.
+    pub classes: Vec<ClassInfo>,
+}
+
+/// A user with work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserInfo {
+    /// The user's name.
+    pub user: String,
+    /// How many requests for work the user has.
+    pub jobs: u64,
+    /// How many of them hold nothing.
+    pub jobs_without_shares: u64,
+    /// Shares held.
+    pub shares: u64,
+    /// Memory held.
+    pub memory_mb: u64,
+    /// Memory held that cannot be preempted.
+    pub fixed_memory_mb: u64,
+    /// What the user may hold of non-preemptable memory. Absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allotment_mb: Option<u64>,
+    /// The user's accounts in fair-share classes.
+    pub classes: Vec<UserClass>,
+}
+
+/// A user's account in one class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserClass {
+    /// The class.
+    pub class: String,
+    /// The account.
+    pub account: Account,
+}
+
+/// All users with work, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserList {
+    /// The cycle this is from.
+    pub cycle: u64,
+    /// The users.
+    pub users: Vec<UserInfo>,
+}
+
+/// Demand against what is held, by class and user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Load {
+    /// The cycle this is from.
+    pub cycle: u64,
+    /// One entry a class, in order of configuration.
+    pub classes: Vec<ClassLoad>,
+}
+
+/// One class's load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClassLoad {
+    /// The class.
+    pub class: String,
+    /// How its work is scheduled.
+    pub policy: Policy,
+    /// How many requests for work it has.
+    pub jobs: u64,
+    /// One qshare there.
+    pub quantum_mb: u64,
+    /// Its account.
+    pub account: Account,
+    /// Its users, by name; fair-share classes only.
+    pub users: Vec<UserLoad>,
+}
+
+/// One user's load in one class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserLoad {
+    /// The user.
+    pub user: String,
+    /// The account.
+    pub account: Account,
+}
+
+/// How the daemon is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// Whether a cycle has been committed since it started.
+    pub ready: bool,
+    /// The last committed cycle.
+    pub cycle: u64,
+    /// The last publication taken in. Absent: none since the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication: Option<u64>,
+    /// Nodes.
+    pub nodes: NodeCounts,
+    /// Work.
+    pub jobs: JobCounts,
+    /// Shares.
+    pub shares: ShareCounts,
+    /// How long the last cycle took to plan, in microseconds.
+    pub planned_in_us: u64,
+    /// How long it took to store, in microseconds.
+    pub stored_in_us: u64,
+    /// Rules that the last cycle broke, as the audit sees it. Should be empty.
+    pub audit_findings: Vec<String>,
+    /// How often cycles broke a rule since the daemon started. Should be 0.
+    pub audit_findings_total: u64,
+}
+
+/// Nodes by state; one that is in several counts in each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeCounts {
+    /// All.
+    pub total: u64,
+    /// Getting work.
+    pub up: u64,
+    /// Not heard of since the daemon started.
+    pub awaited: u64,
+    /// Silent.
+    pub dead: u64,
+    /// Taken out by an administrator.
+    pub varied_off: u64,
+    /// Wanting no new work.
+    pub quiesced: u64,
+    /// Holding shares that configuration no longer allows.
+    pub blacklisted: u64,
+}
+
+/// Work by what it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobCounts {
+    /// All.
+    pub total: u64,
+    /// Wanting more than they have.
+    pub waiting: u64,
+    /// Not considered.
+    pub refused: u64,
+}
+
+/// Shares by state, and the room there is for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ShareCounts {
+    /// In use.
+    pub held: u64,
+    /// On their way out.
+    pub leaving: u64,
+    /// Memory in shares, those that are leaving included.
+    pub used_mb: u64,
+    /// Memory of all nodes that get work, in whole quanta.
+    pub schedulable_mb: u64,
+}

@@ -1,0 +1,185 @@
+//! The daemon: HTTP in front, one thread that owns the scheduler behind it, the record beneath.
+//!
+//! ```text
+//!  HTTP ─ requests (bounded) ─► owner: record, plan, commit ─► store
+//!   ▲                                        │
+//!   └───────────── board ◄── publish ────────┘   only what is committed
+//! ```
+//!
+//! `apportion serve`, `apportion demo` and the tests all run [`serve`].
+
+mod owner;
+mod record;
+
+use std::any::Any;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{self, ApiState, Board};
+use crate::config::{Config, DaemonSettings};
+use crate::model::{ShareId, ShareState};
+use crate::scheduler::Scheduler;
+use crate::store::{Recovered, Store, StoreError};
+
+use owner::Owner;
+
+/// Requests that wait for the scheduler; whoever comes after them waits to be let in.
+const QUEUE: usize = 256;
+
+/// How long a request may take, long polls excepted.
+const REQUEST_TIME: Duration = Duration::from_secs(30);
+
+/// How long open requests may go on after the daemon was told to stop.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Why the daemon ended.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum DaemonError {
+    #[error("cannot start without the record")]
+    NoRecord(#[source] StoreError),
+    #[error("the record failed; what is not on record is not published, so the daemon stops")]
+    Store(#[from] StoreError),
+    #[error(
+        "a cycle panicked ({message}); its books are not trusted again. Restart: recovery takes everything from \
+         the record and the next publication"
+    )]
+    CyclePanicked { message: String },
+    #[error("failed to start the scheduler's thread")]
+    NoThread(#[source] io::Error),
+    #[error("failed to serve HTTP")]
+    Http(#[source] io::Error),
+}
+
+/// Runs the daemon on `listener` until `stop` is cancelled.
+///
+/// # Errors
+///
+/// If the record cannot be opened or written, or a cycle panics; then the daemon has stopped
+/// serving, and nothing was shown that is not on record.
+pub async fn serve(
+    config: Config,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<(), DaemonError> {
+    // Whatever ends this function, by return or by being dropped, ends its tasks and its thread.
+    let stop = stop.child_token();
+    let _ends_all = stop.clone().drop_guard();
+    let drained = CancellationToken::new();
+    let _ends_thread = drained.clone().drop_guard();
+
+    let DaemonSettings { state, limits, .. } = &config.daemon;
+    let mut store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
+    let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
+    tracing::info!(
+        cycle = recovered.cycle,
+        varied_off = recovered.varied_off.len(),
+        "the record is open"
+    );
+    let limits = api_limits(limits);
+    let sequence = recovered.sequence;
+    let (requests, inbox) = mpsc::channel(QUEUE);
+    let scheduler = resumed(&config, &recovered);
+    let board = Arc::new(Board::new(owner::first_picture(&scheduler, sequence)));
+    let state = ApiState::new(Arc::clone(&board), requests, sequence, limits, stop.clone());
+    let books = (scheduler, recovered.shares);
+    let owner = Owner::new(books, store, board, inbox, &config.daemon, drained.clone());
+    let mut owner = OwnerThread::spawn(owner)?;
+
+    let server = axum::serve(listener, api::router(state))
+        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    let mut serving = tokio::spawn(server.into_future());
+    let failed_early = tokio::select! {
+        outcome = &mut owner.done => Some(outcome),
+        () = stop.cancelled() => None,
+    };
+    stop.cancel();
+    let served = drain(&mut serving).await;
+    drained.cancel();
+    let outcome = match failed_early {
+        Some(outcome) => outcome,
+        None => (&mut owner.done).await,
+    };
+    outcome.unwrap_or_else(|_| Err(owner.panic()))?;
+    served
+}
+
+/// A scheduler that goes on where the record left off.
+fn resumed(config: &Config, recovered: &Recovered) -> Scheduler {
+    let mut scheduler = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share));
+    scheduler.resume_after_cycle(recovered.cycle);
+    scheduler.restore_varied_off(recovered.varied_off.iter().cloned());
+    let leaving = recovered.shares.iter().filter(|share| share.state == ShareState::Leaving);
+    scheduler.restore_leaving(leaving.map(|share| ShareId(share.id)));
+    scheduler
+}
+
+fn api_limits(limits: &crate::config::Limits) -> api::Limits {
+    api::Limits {
+        body: limits.body_bytes,
+        time: REQUEST_TIME,
+        nodes: limits.max_nodes,
+        jobs: limits.max_jobs,
+        processes: limits.max_processes_per_job,
+        string: limits.max_string,
+    }
+}
+
+/// Lets open requests end, for a while.
+async fn drain(serving: &mut tokio::task::JoinHandle<io::Result<()>>) -> Result<(), DaemonError> {
+    match tokio::time::timeout(DRAIN_TIME, &mut *serving).await {
+        Ok(Ok(served)) => served.map_err(DaemonError::Http),
+        Ok(Err(failure)) => Err(DaemonError::Http(failure.into())),
+        Err(_) => {
+            tracing::warn!(
+                "some requests did not end in {} s; they are cut off",
+                DRAIN_TIME.as_secs()
+            );
+            serving.abort();
+            Ok(())
+        }
+    }
+}
+
+/// The thread that owns the scheduler. One of its own: a long cycle must not hold up HTTP.
+struct OwnerThread {
+    /// Tells how it ended; closed without a word if it panicked.
+    done: oneshot::Receiver<Result<(), DaemonError>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl OwnerThread {
+    fn spawn(owner: Owner) -> Result<OwnerThread, DaemonError> {
+        let (tell, done) = oneshot::channel();
+        let runtime = Handle::current();
+        let run = move || {
+            let outcome = runtime.block_on(owner.run());
+            // Nobody listens if the daemon's future was dropped; then nobody wants to know.
+            let _ = tell.send(outcome);
+        };
+        let thread = thread::Builder::new()
+            .name("scheduler".to_owned())
+            .spawn(run)
+            .map_err(DaemonError::NoThread)?;
+        Ok(OwnerThread { done, thread: Some(thread) })
+    }
+
+    /// What the panic said that ended the thread.
+    fn panic(&mut self) -> DaemonError {
+        let panic = self.thread.take().and_then(|thread| thread.join().err());
+        let message = panic.map(|panic| message_of(panic.as_ref())).unwrap_or_default();
+        DaemonError::CyclePanicked { message }
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}

@@ -1,0 +1,228 @@
+//! The one place that owns the scheduler: takes requests as they come, plans at its own pace,
+//! commits, and only then publishes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
+use tokio_util::sync::CancellationToken;
+
+use super::DaemonError;
+use super::record;
+use crate::api::{Board, Published, Request, ScheduleText};
+use crate::config::DaemonSettings;
+use crate::engine;
+use crate::model::count;
+use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
+use crate::store::{AdminRow, ShareRow, Store};
+
+type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
+
+/// The scheduler's owner.
+#[derive(Debug)]
+pub struct Owner {
+    scheduler: Scheduler,
+    store: Store,
+    board: Arc<Board>,
+    inbox: mpsc::Receiver<Request>,
+    cycle_period: Duration,
+    heartbeat_interval: Duration,
+    audit_every: u64,
+    /// Heartbeat intervals to go before the first cycle.
+    settling: u32,
+    /// The shares that an earlier run left. Until a publication says what has become of them, they
+    /// stay on record as they were.
+    left_behind: Vec<ShareRow>,
+    /// The last publication in the books. `None` until one came since the start.
+    publication: Option<u64>,
+    /// Whether something came since the last cycle.
+    is_stale: bool,
+    stop: CancellationToken,
+}
+
+/// What is shown before anything is known.
+pub fn first_picture(scheduler: &Scheduler, sequence: Option<u64>) -> Published {
+    let view = scheduler.view();
+    Published {
+        schedule: ScheduleText::following(None, &view),
+        view,
+        is_ready: false,
+        publication: sequence,
+        planned_in: Duration::ZERO,
+        stored_in: Duration::ZERO,
+        findings: Vec::new(),
+        findings_total: 0,
+    }
+}
+
+impl Owner {
+    /// An owner that runs until `stop` or until nobody can send it anything any more.
+    pub fn new(
+        (scheduler, left_behind): (Scheduler, Vec<ShareRow>),
+        store: Store,
+        board: Arc<Board>,
+        inbox: mpsc::Receiver<Request>,
+        settings: &DaemonSettings,
+        stop: CancellationToken,
+    ) -> Owner {
+        Owner {
+            scheduler,
+            store,
+            board,
+            inbox,
+            cycle_period: settings.cycle_period,
+            heartbeat_interval: settings.heartbeat_interval,
+            audit_every: settings.audit_every,
+            settling: settings.init_stability,
+            left_behind,
+            publication: None,
+            is_stale: false,
+            stop,
+        }
+    }
+
+    /// Runs cycles, each at least a period after the one before, whenever something came; and so
+    /// at least once every heartbeat interval.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn run(mut self) -> Result<(), DaemonError> {
+        let mut cycles = interval(self.cycle_period);
+        cycles.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeats = heartbeat_ticks(self.heartbeat_interval);
+        loop {
+            // Requests come last, or a flood of them would keep everything else from happening.
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                _ = heartbeats.tick() => self.end_interval(),
+                _ = cycles.tick(), if self.is_stale => self.cycle(Vec::new()).await?,
+                request = self.inbox.recv() => match request {
+                    Some(request) => self.take(request).await?,
+                    None => break,
+                },
+            }
+        }
+        self.store.close().await?;
+        Ok(())
+    }
+
+    fn end_interval(&mut self) {
+        self.scheduler.record(Event::HeartbeatIntervalPassed);
+        self.settling = self.settling.saturating_sub(1);
+        self.is_stale = true;
+    }
+
+    async fn take(&mut self, request: Request) -> Result<(), DaemonError> {
+        self.is_stale = true;
+        match request {
+            Request::Publication { sequence, events } => {
+                self.publication = Some(sequence);
+                self.record_all(events);
+            }
+            Request::Heartbeats(events) => self.record_all(events),
+            Request::Command { command, reply } => self.carry_out(command, reply).await?,
+        }
+        Ok(())
+    }
+
+    fn record_all(&mut self, events: Vec<Event>) {
+        for event in events {
+            self.scheduler.record(event);
+        }
+    }
+
+    /// Carries out a command, and answers once its outcome is on record. That takes a cycle at
+    /// once: an administrator waits, and what was promised must survive a crash.
+    async fn carry_out(&mut self, command: Command, reply: Reply) -> Result<(), DaemonError> {
+        let (action, reason) = described(&command);
+        let outcome = self.scheduler.command(command);
+        match &outcome {
+            Ok(CommandOutcome { changed }) if !changed.is_empty() => {
+                tracing::info!(action, nodes = ?changed, reason, "an administrator acted");
+                let act = AdminRow {
+                    at_ms: now_ms(),
+                    action: action.to_owned(),
+                    nodes: changed.clone(),
+                    reason,
+                };
+                self.cycle(vec![act]).await?;
+            }
+            Ok(_) | Err(_) => {}
+        }
+        // Whoever asked may have left; the act is done all the same.
+        let _ = reply.send(outcome);
+        Ok(())
+    }
+
+    /// Plans, commits, publishes, in that order. Before the first publication since the start
+    /// nothing is planned: the books do not know yet what is running.
+    async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
+        let before = self.board.latest();
+        let is_planned = self.publication.is_some() && self.settling == 0;
+        let started = Instant::now();
+        let view = if is_planned { self.scheduler.schedule() } else { self.scheduler.view() };
+        let planned_in = started.elapsed();
+        // A schedule from before the start may bear the same number as ours and say another thing.
+        let schedule = ScheduleText::following(before.is_ready.then_some(&before.schedule), &view);
+        let found = if is_planned { self.audited(&view) } else { None };
+        let findings_total = before.findings_total + found.as_ref().map_or(0, count);
+        let findings = found.unwrap_or_else(|| before.findings.clone());
+
+        let started = Instant::now();
+        let mut record = record::of_cycle(&view, &schedule, self.publication, admin, now_ms());
+        if self.publication.is_none() {
+            record.shares.clone_from(&self.left_behind);
+        }
+        self.store.commit(&record).await?;
+        let stored_in = started.elapsed();
+        tracing::debug!(cycle = view.cycle, ?planned_in, ?stored_in, "a cycle is on record");
+        self.board.publish(Published {
+            view,
+            schedule,
+            is_ready: before.is_ready || is_planned,
+            publication: self.publication.or(before.publication),
+            planned_in,
+            stored_in,
+            findings,
+            findings_total,
+        });
+        self.is_stale = false;
+        Ok(())
+    }
+
+    /// What the audit finds in this cycle; `None` if the cycle is not audited. In development every
+    /// one is.
+    fn audited(&self, view: &View) -> Option<Vec<String>> {
+        let is_due = cfg!(debug_assertions) || view.cycle.is_multiple_of(self.audit_every);
+        let planned = view.planned.as_ref().filter(|_| is_due)?;
+        let findings = engine::audit(&planned.snapshot, &planned.schedule);
+        for finding in &findings {
+            tracing::warn!(cycle = view.cycle, rule = ?finding.rule, detail = finding.detail, "the audit objects");
+        }
+        Some(findings.iter().map(ToString::to_string).collect())
+    }
+}
+
+fn heartbeat_ticks(period: Duration) -> Interval {
+    let mut ticks = interval_at(tokio::time::Instant::now() + period, period);
+    // After a pause of ours, one interval has passed for the nodes, however long it was: they
+    // could not have been heard.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// What a command does, in a word, and the reason given for it.
+fn described(command: &Command) -> (&'static str, Option<String>) {
+    match command {
+        Command::VaryOff { reason, .. } => ("vary-off", Some(reason.clone())),
+        Command::VaryOn { .. } => ("vary-on", None),
+        Command::Reconfigure(_) => ("reconfigure", None),
+    }
+}
+
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,0 +1,85 @@
+//! What a cycle leaves on record, made from the same picture that readers get.
+
+use std::collections::BTreeSet;
+
+use crate::api::ScheduleText;
+use crate::scheduler::{JobView, NodeView, Preemption, View};
+use crate::store::{AdminRow, CycleRecord, NodeRow, PreemptionRow, ShareRow};
+
+/// The record of the cycle that `view` was taken after.
+pub fn of_cycle(
+    view: &View,
+    schedule: &ScheduleText,
+    publication: Option<u64>,
+    admin: Vec<AdminRow>,
+    at_ms: i64,
+) -> CycleRecord {
+    CycleRecord {
+        cycle: view.cycle,
+        publication_sequence: publication,
+        next_share: view.next_share.0,
+        at_ms,
+        nodes: node_rows(view, &admin),
+        shares: view.jobs.iter().flat_map(share_rows).collect(),
+        preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
+        admin,
+        schedule: String::from_utf8_lossy(&schedule.json).into_owned(),
+    }
+}
+
+/// Every node that reported; and those that did not since the start, but were varied on or off:
+/// the record must not remember otherwise.
+fn node_rows(view: &View, admin: &[AdminRow]) -> Vec<NodeRow> {
+    let reported: BTreeSet<&str> = view.nodes.iter().map(|node| node.name.as_str()).collect();
+    let touched =
+        admin.iter().flat_map(|act| &act.nodes).filter(|name| !reported.contains(name.as_str()));
+    let silent = touched.map(|name| NodeRow {
+        name: name.clone(),
+        states: "silent".to_owned(),
+        varied_off: view
+            .varied_off
+            .iter()
+            .find(|(node, _)| node == name)
+            .map(|(_, reason)| reason.clone()),
+        ..NodeRow::default()
+    });
+    view.nodes.iter().map(node_row).chain(silent).collect()
+}
+
+fn node_row(node: &NodeView) -> NodeRow {
+    NodeRow {
+        name: node.name.clone(),
+        pool: node.pool.clone(),
+        memory_mb: node.memory.0,
+        order: node.order.0,
+        used: node.used.0,
+        states: node.state.words().join(" "),
+        missed: node.missed,
+        varied_off: node.vary_off_reason.clone(),
+    }
+}
+
+fn share_rows(job: &JobView) -> impl Iterator<Item = ShareRow> {
+    job.shares.iter().map(|share| ShareRow {
+        id: share.id.0,
+        job: job.id.0,
+        node: share.node.clone(),
+        qshares: share.order.qshares().0,
+        state: share.state,
+    })
+}
+
+fn preemption_rows(job: &JobView) -> impl Iterator<Item = PreemptionRow> {
+    let node_of = |taken: &Preemption| {
+        let share = job.shares.iter().find(|share| share.id == taken.share);
+        share.map(|share| share.node.clone()).unwrap_or_default()
+    };
+    job.preemptions.iter().map(move |taken| PreemptionRow {
+        share: taken.share.0,
+        job: taken.job.0,
+        node: node_of(taken),
+        beneficiary: taken.beneficiary.map(|job| job.0),
+        rule: taken.rule.code().to_owned(),
+        loss_ms: taken.loss,
+    })
+}
