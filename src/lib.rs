@@ -35,4 +35,5 @@ pub mod daemon;
 pub mod engine;
 pub mod model;
 pub mod scheduler;
+pub mod sim;
 pub mod store;

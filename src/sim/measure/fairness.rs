@@ -1,0 +1,111 @@
+//! By how much users hold less than what they are entitled to. MODEL section 9, "fairness error".
+
+use std::collections::BTreeMap;
+
+use super::{Claim, Entitlement, Line, Need, Slots, TOLERANCE, entitle, percent, real};
+
+/// Shortfalls under one notion of what a job wants.
+#[derive(Debug)]
+pub(super) struct Fairness {
+    want: fn(&Need) -> u64,
+    slots: Slots,
+    /// The last cycle's claims. Most cycles repeat them, and then the entitlement stands.
+    claims: Vec<Claim>,
+    pub entitlement: Entitlement,
+    parties: BTreeMap<usize, Party>,
+    contended_cycles: u64,
+    /// Qshares times cycles, over contended cycles.
+    pub shortfall: f64,
+    /// The same, counting only shortfalls of at least one process.
+    pub whole_shortfall: f64,
+}
+
+/// A user in a class, in one cycle; amounts in qshares.
+#[derive(Clone, Copy, Debug, Default)]
+struct Party {
+    entitled: f64,
+    want: u64,
+    held: u64,
+    /// The smallest order among its jobs that hold less than they want.
+    smallest_unmet: Option<u64>,
+}
+
+impl Fairness {
+    pub fn new(want: fn(&Need) -> u64, slots: Slots) -> Fairness {
+        Fairness {
+            want,
+            slots,
+            claims: Vec::new(),
+            entitlement: Entitlement::default(),
+            parties: BTreeMap::new(),
+            contended_cycles: 0,
+            shortfall: 0.0,
+            whole_shortfall: 0.0,
+        }
+    }
+
+    /// Enters one cycle.
+    pub fn enter(&mut self, lines: &[Line]) {
+        let claims: Vec<Claim> = lines.iter().map(|line| self.claim(line)).collect();
+        if claims != self.claims {
+            self.entitlement = entitle(&claims, &self.slots);
+            self.claims = claims;
+        }
+        self.parties = self.gather(lines);
+        if !self.entitlement.is_contended {
+            return;
+        }
+        self.contended_cycles += 1;
+        for party in self.parties.values().filter(|party| party.held < party.want) {
+            let shortfall = party.shortfall().max(0.0);
+            self.shortfall += shortfall;
+            if party.smallest_unmet.is_some_and(|order| real(order) <= shortfall + TOLERANCE) {
+                self.whole_shortfall += shortfall;
+            }
+        }
+    }
+
+    /// What a party was below its entitlement in the last cycle; negative if it was above.
+    pub fn shortfall(&self, party: usize) -> f64 {
+        self.parties.get(&party).map_or(0.0, Party::shortfall)
+    }
+
+    /// A sum of shortfalls in percent of the capacity in contended cycles.
+    pub fn error_pct(&self, capacity: u64, shortfall: f64) -> f64 {
+        percent(shortfall, real(capacity) * real(self.contended_cycles))
+    }
+
+    fn claim(&self, line: &Line) -> Claim {
+        let subject = line.subject;
+        Claim {
+            party: subject.party,
+            class: subject.class,
+            weight: subject.weight,
+            order: subject.order,
+            want: subject.order * (self.want)(&line.need),
+        }
+    }
+
+    fn gather(&self, lines: &[Line]) -> BTreeMap<usize, Party> {
+        let mut parties: BTreeMap<usize, Party> = BTreeMap::new();
+        for ((line, claim), entitled) in
+            lines.iter().zip(&self.claims).zip(&self.entitlement.amounts)
+        {
+            let party = parties.entry(claim.party).or_default();
+            party.entitled += entitled;
+            party.want += claim.want;
+            party.held += line.held_qshares();
+            if line.held_qshares() < claim.want {
+                party.smallest_unmet =
+                    Some(party.smallest_unmet.map_or(claim.order, |order| order.min(claim.order)));
+            }
+        }
+        parties
+    }
+}
+
+impl Party {
+    fn shortfall(&self) -> f64 {
+        self.entitled - real(self.held)
+    }
+}

@@ -1,0 +1,72 @@
+//! The figures of a run. MODEL section 9.
+
+use serde::Serialize;
+
+/// The distribution of one figure over all jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The median; of an even number, the mean of the middle two.
+    pub median: f64,
+    /// The 95th percentile by nearest rank.
+    pub p95: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// By how much users were below what they were entitled to, in percent of the capacity in the
+/// contended cycles. "Whole" counts only shortfalls of at least one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct FairnessError {
+    /// Entitlement by caps.
+    pub cap: f64,
+    /// The same, whole processes only.
+    pub cap_whole: f64,
+    /// Entitlement by demand.
+    pub demand: f64,
+    /// The same, whole processes only.
+    pub demand_whole: f64,
+}
+
+/// What one run came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Items in the suite.
+    pub items_total: u64,
+    /// Items finished.
+    pub items_done: u64,
+    /// End of the last item.
+    pub makespan_s: f64,
+    /// From submission to the end of a job's last item.
+    pub turnaround_s: Spread,
+    /// Turnaround over the least it could be.
+    pub slowdown: Spread,
+    /// Capacity held.
+    pub held_pct: f64,
+    /// Thread time of processes that went into items that were finished.
+    pub useful_pct: f64,
+    /// Processes preempted.
+    pub preempted: u64,
+    /// Time spent on items that came back.
+    pub lost_item_s: f64,
+    /// By how much users were below what they were entitled to.
+    pub fairness_error_pct: FairnessError,
+    /// The longest unbroken time of a job without a process.
+    pub longest_zero_s: f64,
+    /// The same, counting only while the job's user is at least one whole process of that job
+    /// below its entitlement.
+    pub longest_zero_owed_s: f64,
+    /// Cycles that preempted though nothing had happened for two minutes.
+    pub settled_preempting_cycles: u64,
+    /// Capacity free on nodes where jobs that could use it would have fitted at once.
+    pub idle_usable_pct: f64,
+    /// Entitlements that nobody held, in percent of the capacity.
+    pub unheld_pct: f64,
+    /// Rules that schedules broke, according to the engine's own audit.
+    pub audit_findings: u64,
+    /// Time spent in deciding.
+    pub scheduler_s: f64,
+    /// Time the whole run took.
+    pub wall_s: f64,
+}

@@ -1,0 +1,27 @@
+//! The same scheduler in virtual time: recorded scenarios and the original's system-test suites.
+//!
+//! No HTTP, no store and no clock of its own: whoever wants to know how long planning took hands
+//! one in. Everything is deterministic.
+//!
+//! ```text
+//! recorded    a scenario file ─► events ─► Scheduler ─► what each cycle decided
+//! systemtest  a suite ─► world ⇄ Scheduler ─► measure ─► report
+//! ```
+//!
+//! [`world`] knows nothing of schedulers, so that it can be driven from elsewhere too.
+//!
+//! The model is `systemtest-v1`, written down in `MODEL.md` beside the suites ("MODEL" below).
+
+mod error;
+#[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
+pub mod measure;
+pub mod recorded;
+pub mod systemtest;
+pub mod world;
+
+pub use error::{SimError, Violation};
+
+/// A length as a number of the kind that everything here is counted in.
+fn count(length: usize) -> u64 {
+    u64::try_from(length).expect("a length fits in 64 bits")
+}

@@ -1,0 +1,91 @@
+//! A job as the orchestrator would remember it: what was last said of it, and its processes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::scenario::Selector;
+use crate::model::{JobFacts, ShareFacts, ShareId, ShareState, WorkKind};
+use crate::scheduler::{Removal, ShareView};
+use crate::sim::error::Flaw;
+
+/// A job, and its processes.
+pub(super) struct Actor {
+    pub kind: WorkKind,
+    pub total: u64,
+    pub facts: JobFacts,
+    pub shares: BTreeMap<ShareId, Process>,
+    /// Shares that died with their node: gone, and not confirmed gone.
+    pub purged: BTreeSet<ShareId>,
+}
+
+pub(super) struct Process {
+    pub node: String,
+    pub state: ShareState,
+    pub is_blacklisted: bool,
+    /// The cycle that made it.
+    pub since: u64,
+    pub facts: ShareFacts,
+}
+
+impl Actor {
+    /// Enters a share as the scheduler has it now; returns whether it is new, and whether it was
+    /// told to leave before.
+    pub fn take_over(&mut self, cycle: u64, share: &ShareView) -> (bool, bool) {
+        let known = self.shares.get(&share.id);
+        let (is_new, was_leaving) = (known.is_none(), known.is_some_and(Process::is_leaving));
+        let process = self.shares.entry(share.id).or_insert_with(|| Process {
+            node: share.node.clone(),
+            state: share.state,
+            is_blacklisted: false,
+            since: cycle,
+            facts: share.facts,
+        });
+        process.state = share.state;
+        process.is_blacklisted = share.removal == Some(Removal::Blacklisted);
+        (is_new, was_leaving)
+    }
+
+    /// Enters which shares died with their nodes; returns the nodes of those that did just now.
+    pub fn bury(&mut self, purged: &[ShareView]) -> Vec<String> {
+        let is_news = |share: &&ShareView| self.purged.insert(share.id);
+        let died: Vec<&ShareView> = purged.iter().filter(is_news).collect();
+        for share in &died {
+            self.shares.remove(&share.id);
+        }
+        died.into_iter().map(|share| share.node.clone()).collect()
+    }
+
+    /// The shares that a selector means.
+    pub fn select(&self, selector: &Selector) -> Result<Vec<ShareId>, Flaw> {
+        let is_meant = |process: &Process| {
+            selector.node.as_ref().is_none_or(|node| *node == process.node)
+                && selector.pending_remove.is_none_or(|leaving| leaving == process.is_leaving())
+        };
+        let meant: Vec<ShareId> = self
+            .shares
+            .iter()
+            .filter(|(_, process)| is_meant(process))
+            .map(|(&share, _)| share)
+            .collect();
+        let positions = match (selector.index, selector.from, selector.to) {
+            (Some(index), None, None) => index..=index,
+            (None, Some(from), Some(to)) => from..=to,
+            (None, None, None) if selector.all => 0..=usize::MAX,
+            _ => {
+                let remedy = "give one of `all`, `index`, or `from` and `to`";
+                return Err(Flaw::new(".sel", "it does not say which shares", remedy));
+            }
+        };
+        Ok(meant
+            .into_iter()
+            .enumerate()
+            .filter(|(ix, _)| positions.contains(ix))
+            .map(|(_, share)| share)
+            .collect())
+    }
+}
+
+impl Process {
+    pub fn is_leaving(&self) -> bool {
+        self.state == ShareState::Leaving
+    }
+}

@@ -1,0 +1,406 @@
+//! Plays a scenario: turns what is written into events, lets the scheduler decide, and writes down
+//! what it decided.
+//!
+//! Stands where the orchestrator and the agents stand otherwise, and remembers what they would: the
+//! processes that run, what is known of them, and what was reported of each node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::actor::Actor;
+use super::config::topology;
+use super::document::{Cycle, Document, Finding, JobLine};
+use super::scenario::{
+    AutoRun, CycleInput, EventInput, JobInput, KindInput, ProcInput, RunInput, Scenario, TimeInput,
+    UpdateInput,
+};
+use crate::engine;
+use crate::model::{
+    JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Order, ProcessLimit, ShareFacts,
+    ShareId, ShareState, WorkKind,
+};
+use crate::scheduler::{Command, Event, JobView, Scheduler, View, Waiting};
+use crate::sim::count;
+use crate::sim::error::Flaw;
+
+/// When the first job is submitted if the scenario does not say; each later one a second later.
+const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
+
+/// Plays all cycles of `scenario`.
+pub(super) fn play(scenario: &Scenario) -> Result<Document, Flaw> {
+    let mut player = Player::new(scenario)?;
+    let mut cycles = Vec::with_capacity(scenario.cycles.len());
+    for (cycle, input) in (0..).zip(&scenario.cycles) {
+        cycles.push(player.cycle(cycle, input)?);
+    }
+    Ok(Document { name: scenario.name.clone(), cycles })
+}
+
+struct Player<'a> {
+    scenario: &'a Scenario,
+    scheduler: Scheduler,
+    nodes: BTreeMap<String, Mebibytes>,
+    jobs: BTreeMap<JobId, Actor>,
+    arrivals: u64,
+}
+
+impl<'a> Player<'a> {
+    fn new(scenario: &'a Scenario) -> Result<Player<'a>, Flaw> {
+        let scheduler = Scheduler::new(topology(&scenario.config)?, ShareId(1));
+        Ok(Player {
+            scenario,
+            scheduler,
+            nodes: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            arrivals: 0,
+        })
+    }
+
+    /// README, "Order of work inside one cycle".
+    fn cycle(&mut self, cycle: u64, input: &CycleInput) -> Result<Cycle, Flaw> {
+        if self.scenario.options.auto_confirm {
+            self.confirm(None);
+        }
+        if let Some(auto) = self.scenario.options.auto_run {
+            self.auto_run(cycle, auto);
+        }
+        for (ix, event) in input.events.iter().enumerate() {
+            self.event(event).map_err(|flaw| Flaw {
+                place: format!("cycles[{cycle}].events[{ix}]{}", flaw.place),
+                ..flaw
+            })?;
+        }
+        let view = self.scheduler.schedule();
+        Ok(self.write_down(cycle, &view))
+    }
+
+    fn event(&mut self, event: &EventInput) -> Result<(), Flaw> {
+        match event {
+            EventInput::Nodes { list } => {
+                for (name, gb) in list {
+                    self.report_node(name, Mebibytes::from_gib(*gb), false);
+                }
+            }
+            EventInput::Node(node) => {
+                self.report_node(&node.name, Mebibytes::from_gib(node.memory_gb), false);
+            }
+            EventInput::Quiesce { name } => {
+                let memory = *self.nodes.get(name).ok_or_else(|| unknown("node", name))?;
+                self.report_node(name, memory, true);
+            }
+            EventInput::Miss { name, count } => {
+                self.scheduler
+                    .record(Event::NodeMissedHeartbeats { node: name.clone(), missed: *count });
+            }
+            EventInput::Dead { names } => {
+                for node in names.iter().cloned() {
+                    self.scheduler.record(Event::NodeDied { node });
+                }
+            }
+            EventInput::VaryOff { names } => {
+                self.vary(names, |nodes| Command::VaryOff {
+                    nodes,
+                    reason: "as the scenario says".to_owned(),
+                });
+            }
+            EventInput::VaryOn { names } => self.vary(names, |nodes| Command::VaryOn { nodes }),
+            EventInput::Job(job) => self.submit(job)?,
+            EventInput::Update(update) => self.update(update)?,
+            EventInput::Run(run) => self.run(run)?,
+            EventInput::Proc(input) => self.report_processes(input)?,
+            EventInput::ProcDone { id, sel } => {
+                for share in self.actor(*id)?.select(sel)? {
+                    self.exit(JobId(*id), share);
+                }
+            }
+            EventInput::Done { id } => {
+                self.jobs.remove(&JobId(*id));
+                self.scheduler.record(Event::JobCompleted { job: JobId(*id) });
+            }
+            EventInput::Confirm { id } => self.confirm(id.map(JobId)),
+            EventInput::Whitelist {} => self.whitelist(),
+            EventInput::Reconfigure { config } => {
+                let topology = topology(config)?;
+                let refused = |error| {
+                    Flaw::new("", format!("the scheduler refused it: {error}"), "correct the names")
+                };
+                self.scheduler
+                    .command(Command::Reconfigure(Box::new(topology)))
+                    .map_err(refused)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn report_node(&mut self, name: &str, memory: Mebibytes, is_quiesced: bool) {
+        self.nodes.insert(name.to_owned(), memory);
+        let report = NodeReport { name: name.to_owned(), memory, is_quiesced };
+        self.scheduler.record(Event::NodeReported(report));
+    }
+
+    /// Each node by itself: one that never reported is refused, as the original refuses it, and
+    /// changes nothing for the others.
+    fn vary(&mut self, names: &[String], command: impl Fn(Vec<String>) -> Command) {
+        for name in names.iter().filter(|name| self.nodes.contains_key(*name)) {
+            self.scheduler.command(command(vec![name.clone()])).expect("the node has reported");
+        }
+    }
+
+    fn submit(&mut self, input: &JobInput) -> Result<(), Flaw> {
+        let kind = match input.kind {
+            KindInput::Job => WorkKind::Job,
+            KindInput::Service => WorkKind::Service,
+            KindInput::Ap => WorkKind::ArbitraryProcess,
+            KindInput::Reservation => WorkKind::Reservation,
+        };
+        let limit = if kind == WorkKind::Job {
+            limit(input.max_processes)
+        } else {
+            ProcessLimit::AtMost(1)
+        };
+        if input.threads == 0 {
+            return Err(Flaw::new(
+                "",
+                format!("job {} has 0 threads", input.id),
+                "give at least 1",
+            ));
+        }
+        let facts = JobFacts {
+            remaining: input.work_items.saturating_sub(input.completed),
+            limit,
+            is_running: false,
+            time_per_item: Some(0),
+            is_completing: false,
+        };
+        let submitted = input.submit.unwrap_or(FIRST_SUBMISSION + 1_000 * self.arrivals);
+        self.arrivals += 1;
+        let id = JobId(input.id);
+        let actor = Actor {
+            kind,
+            total: input.work_items,
+            facts,
+            shares: BTreeMap::new(),
+            purged: BTreeSet::new(),
+        };
+        if self.jobs.insert(id, actor).is_some() {
+            return Err(Flaw::new(
+                "",
+                format!("job {id} is there already"),
+                "give it another `id`",
+            ));
+        }
+        self.scheduler.record(Event::JobArrived(JobSpec {
+            id,
+            user: input.user.clone(),
+            class: input.class.clone(),
+            kind,
+            memory: Mebibytes::from_gib(input.memory_gb),
+            threads: input.threads,
+            submitted,
+            machines: input.machines.clone(),
+            service: input.service_id,
+            facts,
+        }));
+        Ok(())
+    }
+
+    fn update(&mut self, input: &UpdateInput) -> Result<(), Flaw> {
+        let actor = self.actor(input.id)?;
+        if let Some(total) = input.work_items {
+            let finished = actor.total.saturating_sub(actor.facts.remaining);
+            actor.facts.remaining = total.saturating_sub(finished);
+            actor.total = total;
+        }
+        let facts = &mut actor.facts;
+        facts.remaining = input.remaining.unwrap_or(facts.remaining);
+        match input.time_per_item_ms {
+            TimeInput::Unchanged => {}
+            TimeInput::Unknown => facts.time_per_item = None,
+            TimeInput::Known(time) => facts.time_per_item = Some(time),
+        }
+        facts.is_running = input.running.unwrap_or(facts.is_running);
+        facts.is_completing = input.completing.unwrap_or(facts.is_completing);
+        if input.max_processes.is_some() {
+            facts.limit = limit(input.max_processes);
+        }
+        self.tell_job(JobId(input.id));
+        Ok(())
+    }
+
+    fn run(&mut self, input: &RunInput) -> Result<(), Flaw> {
+        let actor = self.actor(input.id)?;
+        actor.facts.is_running = true;
+        actor.facts.time_per_item = Some(input.time_per_item_ms);
+        actor.facts.remaining = input.remaining.unwrap_or(actor.facts.remaining);
+        for process in actor.shares.values_mut() {
+            process.facts.is_initialized = true;
+            process.facts.initialization = input.init_ms;
+            process.facts.investment = input.investment_ms.unwrap_or(process.facts.investment);
+        }
+        self.tell_job(JobId(input.id));
+        self.tell_processes(JobId(input.id));
+        Ok(())
+    }
+
+    fn report_processes(&mut self, input: &ProcInput) -> Result<(), Flaw> {
+        let actor = self.actor(input.id)?;
+        for share in actor.select(&input.sel)? {
+            let facts = &mut actor.shares.get_mut(&share).expect("it was selected").facts;
+            facts.is_initialized = input.initialized.unwrap_or(facts.is_initialized);
+            facts.initialization = input.init_ms.unwrap_or(facts.initialization);
+            facts.investment = input.investment_ms.unwrap_or(facts.investment);
+        }
+        self.tell_processes(JobId(input.id));
+        Ok(())
+    }
+
+    /// Lets jobs with processes make progress. README, "autoRun".
+    fn auto_run(&mut self, cycle: u64, auto: AutoRun) {
+        let is_at_work =
+            |(_, actor): &(&JobId, &Actor)| actor.kind == WorkKind::Job && !actor.shares.is_empty();
+        let ids: Vec<JobId> = self.jobs.iter().filter(is_at_work).map(|(&id, _)| id).collect();
+        for id in ids {
+            let actor = self.jobs.get_mut(&id).expect("listed above");
+            let done = auto.items_per_process * count(actor.shares.len());
+            actor.facts.is_running = true;
+            actor.facts.time_per_item = Some(auto.time_per_item_ms);
+            actor.facts.remaining = actor.facts.remaining.saturating_sub(done).max(1);
+            for process in actor.shares.values_mut() {
+                let investment = (cycle - process.since) * auto.invest_per_cycle_ms;
+                process.facts =
+                    ShareFacts { is_initialized: true, initialization: auto.init_ms, investment };
+            }
+            self.tell_job(id);
+            self.tell_processes(id);
+        }
+    }
+
+    /// Reports everything gone that was told to leave, of one job or of all. Blacklisted shares are
+    /// not the orchestrator's to confirm: they leave with "whitelist".
+    fn confirm(&mut self, job: Option<JobId>) {
+        let mut gone = Vec::new();
+        for (&id, actor) in self.jobs.iter().filter(|&(&id, _)| job.is_none_or(|job| job == id)) {
+            let leaving = actor
+                .shares
+                .iter()
+                .filter(|(_, process)| process.is_leaving() && !process.is_blacklisted);
+            gone.extend(leaving.map(|(&share, _)| (id, share)));
+            gone.extend(actor.purged.iter().map(|&share| (id, share)));
+        }
+        for (id, share) in gone {
+            self.exit(id, share);
+        }
+    }
+
+    /// Reports all blacklisted work gone.
+    fn whitelist(&mut self) {
+        let mut gone = Vec::new();
+        for (&id, actor) in &self.jobs {
+            let blacklisted = actor.shares.iter().filter(|(_, process)| process.is_blacklisted);
+            gone.extend(blacklisted.map(|(&share, _)| (id, share)));
+        }
+        for (id, share) in gone {
+            self.exit(id, share);
+        }
+    }
+
+    /// Reports a process gone. Work of one process is over with it: the outer layer sees to it that
+    /// it gets no other.
+    fn exit(&mut self, id: JobId, share: ShareId) {
+        let actor = self.jobs.get_mut(&id).expect("the share is one of its own");
+        actor.shares.remove(&share);
+        actor.purged.remove(&share);
+        self.scheduler.record(Event::ShareExited { job: id, share });
+        if actor.kind != WorkKind::Job {
+            actor.facts.is_completing = true;
+            self.tell_job(id);
+        }
+    }
+
+    fn tell_job(&mut self, id: JobId) {
+        let facts = self.jobs[&id].facts;
+        self.scheduler.record(Event::JobChanged { job: id, facts });
+    }
+
+    fn tell_processes(&mut self, id: JobId) {
+        for (&share, process) in &self.jobs[&id].shares {
+            let node = process.node.clone();
+            self.scheduler.record(Event::ShareSeen { job: id, share, node, facts: process.facts });
+        }
+    }
+
+    fn actor(&mut self, id: u64) -> Result<&mut Actor, Flaw> {
+        self.jobs.get_mut(&JobId(id)).ok_or_else(|| unknown("job", &id.to_string()))
+    }
+
+    fn write_down(&mut self, cycle: u64, view: &View) -> Cycle {
+        let mut jobs: Vec<JobLine> =
+            view.jobs.iter().map(|job| self.write_down_job(cycle, job, view)).collect();
+        jobs.sort_by_key(|line| line.id);
+        let planned = view.planned.iter();
+        let findings =
+            planned.flat_map(|planned| engine::audit(&planned.snapshot, &planned.schedule));
+        let audit = findings
+            .map(|finding| Finding { rule: finding.rule.code(), detail: finding.detail })
+            .collect();
+        Cycle { cycle, jobs, audit }
+    }
+
+    /// Writes one job down, and takes over what the cycle did to its shares.
+    fn write_down_job(&mut self, cycle: u64, job: &JobView, view: &View) -> JobLine {
+        let actor = self.jobs.get_mut(&job.id).expect("the scheduler knows no work but ours");
+        let class =
+            view.topology.class_named(&job.class).map(|class| &view.topology.classes[class.0]);
+        let is_preemptable = class.is_some_and(|class| class.policy.is_preemptable());
+        let cap = job.cap.map_or(0, |cap| cap.nshares.0);
+        let mut line = JobLine {
+            id: job.id.0,
+            order: job.order.map(Order::get),
+            cap,
+            given: job.given.0,
+            pure_fair_share: is_preemptable.then_some(job.pure_fair_share.0),
+            held: job.held().0,
+            occupying: count(job.shares.len()),
+            pending_removes: count(job.purged.len()),
+            deferred: !is_preemptable && 0 < cap && job.given.0 == 0 && job.shares.is_empty(),
+            reason: job.reason.as_ref().map(|reason| match reason {
+                Waiting::Refused(refusal) => refusal.to_string(),
+                Waiting::Engine(reason) => reason.to_string(),
+            }),
+            ..JobLine::default()
+        };
+        for share in &job.shares {
+            *line.nodes.entry(share.node.clone()).or_default() += 1;
+            let (is_new, was_leaving) = actor.take_over(cycle, share);
+            if is_new {
+                line.expanded.push(share.node.clone());
+            }
+            if share.state == ShareState::Leaving {
+                line.pending_removes += 1;
+                if !was_leaving {
+                    line.shrunken.push(share.node.clone());
+                }
+            }
+        }
+        line.shrunken.extend(actor.bury(&job.purged));
+        line.expanded.sort();
+        line.shrunken.sort();
+        line
+    }
+}
+
+fn limit(max_processes: Option<i64>) -> ProcessLimit {
+    match max_processes.map(u64::try_from) {
+        None => ProcessLimit::Unlimited,
+        Some(Ok(most)) => ProcessLimit::AtMost(most),
+        // Negative: its owner stopped its growth.
+        Some(Err(_)) => ProcessLimit::Frozen,
+    }
+}
+
+fn unknown(what: &str, name: &str) -> Flaw {
+    Flaw::new(
+        "",
+        format!("{what} {name} is not known"),
+        format!("bring the {what} in with an earlier event"),
+    )
+}

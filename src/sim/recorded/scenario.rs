@@ -1,0 +1,278 @@
+//! A scenario as it is written: the README's words, checked for shape and not yet for sense.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What happens, and on what cluster.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Scenario {
+    pub name: String,
+    pub config: Config,
+    #[serde(default)]
+    pub options: Options,
+    pub cycles: Vec<CycleInput>,
+}
+
+/// The configuration. Absent keys take the original's defaults: see `config`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Config {
+    #[serde(rename = "quantumGB")]
+    pub quantum_gb: Option<u64>,
+    pub fragmentation_threshold: Option<u64>,
+    pub defragmentation: Option<bool>,
+    #[serde(rename = "globalAllotmentGB")]
+    pub global_allotment_gb: Option<u64>,
+    pub use_global_allotment: Option<bool>,
+    pub initialization_cap: Option<u64>,
+    pub expand_by_doubling: Option<bool>,
+    pub prediction: Option<bool>,
+    pub prediction_fudge_ms: Option<u64>,
+    #[serde(rename = "reserveOverageGB")]
+    pub reserve_overage_gb: Option<u64>,
+    #[serde(rename = "reservedDramGB")]
+    pub reserved_dram_gb: Option<u64>,
+    pub orchestrator_rate_ms: Option<u64>,
+    pub rm_ratio: Option<u64>,
+    pub node_stability: Option<u32>,
+    /// The original's own properties, by name: they win over the keys above.
+    #[serde(default)]
+    pub properties: BTreeMap<String, Value>,
+    pub nodepools: Vec<PoolInput>,
+    pub classes: Vec<ClassInput>,
+    #[serde(default)]
+    pub users: Vec<UserInput>,
+}
+
+/// A nodepool.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolInput {
+    pub name: String,
+    pub parent: Option<String>,
+    pub search_order: Option<u32>,
+    /// Top-level pools only.
+    #[serde(rename = "quantumGB")]
+    pub quantum_gb: Option<u64>,
+    #[serde(default)]
+    pub nodes: Vec<String>,
+}
+
+/// A class.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClassInput {
+    pub name: String,
+    pub policy: PolicyInput,
+    pub priority: Option<u32>,
+    pub weight: Option<u32>,
+    /// The first pool if absent.
+    pub nodepool: Option<String>,
+    pub initialization_cap: Option<u64>,
+    pub expand_by_doubling: Option<bool>,
+    pub use_prediction: Option<bool>,
+    pub prediction_fudge_ms: Option<u64>,
+    /// Names with space between them; everybody if absent.
+    pub users: Option<String>,
+}
+
+/// A policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PolicyInput {
+    FairShare,
+    FixedShare,
+    Reserve,
+}
+
+/// A user with an allotment.
+#[derive(Clone, Debug, Deserialize)]
+pub struct UserInput {
+    pub name: String,
+    #[serde(rename = "maxAllotmentGB")]
+    pub max_allotment_gb: u64,
+}
+
+/// What happens by itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Options {
+    /// Whether preempted shares are gone in the next cycle.
+    pub auto_confirm: bool,
+    /// Whether, and how fast, jobs make progress.
+    pub auto_run: Option<AutoRun>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { auto_confirm: true, auto_run: None }
+    }
+}
+
+/// How jobs progress from cycle to cycle.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AutoRun {
+    pub init_ms: u64,
+    pub time_per_item_ms: u64,
+    pub items_per_process: u64,
+    pub invest_per_cycle_ms: u64,
+}
+
+/// What happens before one schedule.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct CycleInput {
+    #[serde(default)]
+    pub events: Vec<EventInput>,
+}
+
+/// Everything that can happen.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "e", rename_all = "lowercase")]
+pub enum EventInput {
+    Nodes { list: Vec<(String, u64)> },
+    Node(NodeInput),
+    Quiesce { name: String },
+    Miss { name: String, count: u32 },
+    Dead { names: Vec<String> },
+    VaryOff { names: Vec<String> },
+    VaryOn { names: Vec<String> },
+    Job(JobInput),
+    Update(UpdateInput),
+    Run(RunInput),
+    Proc(ProcInput),
+    ProcDone { id: u64, sel: Selector },
+    Done { id: u64 },
+    Confirm { id: Option<u64> },
+    Whitelist {},
+    Reconfigure { config: Box<Config> },
+}
+
+/// A node's report.
+#[derive(Clone, Debug, Deserialize)]
+pub struct NodeInput {
+    pub name: String,
+    #[serde(rename = "memGB")]
+    pub memory_gb: u64,
+}
+
+/// What kind of work a job is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KindInput {
+    #[default]
+    Job,
+    Service,
+    Ap,
+    Reservation,
+}
+
+/// Work.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobInput {
+    pub id: u64,
+    pub user: String,
+    pub class: String,
+    #[serde(rename = "memGB")]
+    pub memory_gb: u64,
+    #[serde(default = "one")]
+    pub threads: u64,
+    #[serde(default = "ten")]
+    pub work_items: u64,
+    #[serde(default)]
+    pub completed: u64,
+    /// Unlimited if absent, frozen if negative.
+    pub max_processes: Option<i64>,
+    #[serde(default, rename = "type")]
+    pub kind: KindInput,
+    #[serde(default)]
+    pub machines: Vec<String>,
+    #[serde(default)]
+    pub service_id: u64,
+    /// By order of arrival if absent.
+    pub submit: Option<u64>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn ten() -> u64 {
+    10
+}
+
+/// What changed about work; what is absent did not change.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateInput {
+    pub id: u64,
+    pub remaining: Option<u64>,
+    pub work_items: Option<u64>,
+    #[serde(default)]
+    pub time_per_item_ms: TimeInput,
+    pub running: Option<bool>,
+    pub max_processes: Option<i64>,
+    pub completing: Option<bool>,
+}
+
+/// A time per item: absent, `null`, or so many milliseconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(from = "Option<u64>")]
+pub enum TimeInput {
+    #[default]
+    Unchanged,
+    Unknown,
+    Known(u64),
+}
+
+impl From<Option<u64>> for TimeInput {
+    fn from(present: Option<u64>) -> TimeInput {
+        present.map_or(TimeInput::Unknown, TimeInput::Known)
+    }
+}
+
+/// Work runs: all its shares have initialized.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunInput {
+    pub id: u64,
+    #[serde(default = "second")]
+    pub time_per_item_ms: u64,
+    #[serde(default = "second")]
+    pub init_ms: u64,
+    pub investment_ms: Option<u64>,
+    pub remaining: Option<u64>,
+}
+
+fn second() -> u64 {
+    1_000
+}
+
+/// What changed about some shares' processes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcInput {
+    pub id: u64,
+    pub sel: Selector,
+    pub initialized: Option<bool>,
+    pub init_ms: Option<u64>,
+    pub investment_ms: Option<u64>,
+}
+
+/// Which of a job's shares, oldest first: first filtered, then by position.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Selector {
+    pub node: Option<String>,
+    pub pending_remove: Option<bool>,
+    #[serde(default)]
+    pub all: bool,
+    pub index: Option<usize>,
+    /// The first position.
+    pub from: Option<usize>,
+    /// The last position, inclusive.
+    pub to: Option<usize>,
+}

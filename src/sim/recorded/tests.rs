@@ -1,0 +1,111 @@
+//! Small scenarios, played in full; and what is said about those that cannot be.
+
+use std::io::Write;
+
+use super::*;
+
+fn scenario_file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+const CONFIG: &str = r#""config": {"quantumGB": 1, "initializationCap": 0, "expandByDoubling": false, "prediction": false,
+    "nodepools": [{"name": "all", "nodes": ["n1"]}],
+    "classes": [{"name": "normal", "policy": "FAIR_SHARE"}, {"name": "fixed", "policy": "FIXED_SHARE"}]}"#;
+
+/// Plays `cycles` on the small cluster and shows each job as `id: held/occupying`.
+fn play_cycles(cycles: &str) -> Vec<String> {
+    let file = scenario_file(&format!(r#"{{"name": "t", {CONFIG}, "cycles": [{cycles}]}}"#));
+    let document = play_file(file.path()).unwrap();
+    let show = |line: &JobLine| format!("{}: {}/{}", line.id, line.held, line.occupying);
+    document
+        .cycles
+        .iter()
+        .map(|cycle| cycle.jobs.iter().map(show).collect::<Vec<_>>().join(", "))
+        .collect()
+}
+
+#[test]
+fn preempted_shares_are_confirmed_in_the_next_cycle() {
+    let cycles = r#"
+        {"events": [{"e": "node", "name": "n1", "memGB": 4},
+                    {"e": "job", "id": 1, "user": "a", "class": "normal", "memGB": 1}]},
+        {"events": [{"e": "job", "id": 2, "user": "b", "class": "normal", "memGB": 1}]},
+        {}"#;
+    assert_eq!(play_cycles(cycles), ["1: 4/4", "1: 2/4, 2: 0/0", "1: 2/2, 2: 2/2"]);
+}
+
+#[test]
+fn a_service_whose_process_exits_is_over_and_a_job_is_not() {
+    let cycles = r#"
+        {"events": [{"e": "node", "name": "n1", "memGB": 4},
+                    {"e": "job", "id": 1, "user": "a", "class": "fixed", "memGB": 1, "type": "service"},
+                    {"e": "job", "id": 2, "user": "a", "class": "normal", "memGB": 1, "maxProcesses": 2}]},
+        {"events": [{"e": "procdone", "id": 1, "sel": {"all": true}},
+                    {"e": "procdone", "id": 2, "sel": {"index": 0, "node": "n1"}}]},
+        {"events": [{"e": "done", "id": 1}]}"#;
+    assert_eq!(play_cycles(cycles), ["1: 1/1, 2: 2/2", "1: 0/0, 2: 2/2", "2: 2/2"]);
+}
+
+#[test]
+fn a_frozen_job_does_not_grow_back() {
+    let cycles = r#"
+        {"events": [{"e": "node", "name": "n1", "memGB": 4},
+                    {"e": "job", "id": 1, "user": "a", "class": "normal", "memGB": 1}]},
+        {"events": [{"e": "update", "id": 1, "maxProcesses": -1}]},
+        {"events": [{"e": "procdone", "id": 1, "sel": {"from": 1, "to": 2}}]}"#;
+    assert_eq!(play_cycles(cycles), ["1: 4/4", "1: 4/4", "1: 2/2"]);
+}
+
+#[test]
+fn flaws_name_file_place_and_remedy() {
+    let cases = [
+        (r#"{"name": 1}"#, "line 1, column 10, at `name`"),
+        (
+            r#"{"name": "t", "config": {"nodepools": [], "classes": []}, "cycles": []}"#,
+            "config.nodepools",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p", "parent": "q"}], "classes": []}, "cycles": []}"#,
+            "config.nodepools[0]",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p"}],
+                "classes": [{"name": "c", "policy": "RESERVE", "nodepool": "q"}]}, "cycles": []}"#,
+            "config.classes[0]",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p"}], "classes": []},
+                "cycles": [{}, {"events": [{"e": "run", "id": 3}]}]}"#,
+            "cycles[1].events[0]",
+        ),
+    ];
+    for (text, expected) in cases {
+        let file = scenario_file(text);
+        let error = play_file(file.path()).unwrap_err();
+        let SimError::Malformed { path, place, remedy, .. } = &error else { panic!("{error}") };
+        assert_eq!((path.as_path(), place.as_str()), (file.path(), expected));
+        assert!(!remedy.is_empty());
+    }
+}
+
+#[test]
+fn a_recording_is_compared_where_its_counts_are_canonical() {
+    let scenario = format!(
+        r#"{{"name": "t", {CONFIG}, "cycles": [{{"events": [{{"e": "node", "name": "n1", "memGB": 4}},
+            {{"e": "job", "id": 1, "user": "a", "class": "normal", "memGB": 1}}]}}, {{}}]}}"#
+    );
+    let line =
+        |held: u64| format!(r#"[{{"id": 1, "order": 1, "cap": 10, "given": 4, "held": {held}}}]"#);
+    let recorded = format!(
+        r#"{{"scenario": {scenario}, "cycles": [{{"cycle": 0, "canonicalCounts": false, "jobs": {}}},
+            {{"cycle": 1, "canonicalCounts": true, "jobs": {}}}]}}"#,
+        line(1),
+        line(3)
+    );
+    let file = scenario_file(&recorded);
+    let differences: Vec<String> =
+        compare_file(file.path()).unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(differences, ["cycle 1, job 1: held is 4, recorded 3"]);
+}

@@ -1,0 +1,368 @@
+//! Runs the scheduler against the world: one cycle every ten virtual seconds, told of everything
+//! the model lets it know and of nothing else. MODEL section 3.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::suite::Suite;
+use super::{Clock, Outcome};
+use crate::engine;
+use crate::model::{
+    JobFacts, JobId, JobSpec, Millis, NodeReport, ShareFacts, ShareId, ShareState, WorkKind,
+};
+use crate::scheduler::{Event, Scheduler, View};
+use crate::sim::count;
+use crate::sim::error::{SimError, Violation};
+use crate::sim::measure::{
+    Bound, CYCLE, Cycle, Ledger, Line, Need, Report, Slots, Subject, Totals,
+};
+use crate::sim::world::{News, ProcessIx, Stage, Work, WorkIx, World};
+
+/// A run that takes longer in virtual time has failed.
+const LONGEST: Millis = 60 * 24 * 3_600_000;
+
+/// How many audit findings are kept as text.
+const FINDINGS_KEPT: usize = 10;
+
+/// A process as the scheduler knows it.
+#[derive(Clone, Debug)]
+struct Seat {
+    share: ShareId,
+    node: usize,
+    /// What the scheduler was last told.
+    told: Option<ShareFacts>,
+}
+
+/// One run.
+pub(super) struct Driver<'a> {
+    suite: &'a Suite,
+    clock: Clock<'a>,
+    world: World,
+    scheduler: Scheduler,
+    subjects: Vec<Subject>,
+    /// For every job, what the scheduler was last told.
+    told: Vec<Option<JobFacts>>,
+    /// For every process, in the order in which they were started.
+    seats: Vec<Seat>,
+    processes: BTreeMap<ShareId, ProcessIx>,
+    node_named: BTreeMap<&'a str, usize>,
+    /// Qshares neither held nor draining, for every node.
+    free: Vec<u64>,
+    ledger: Ledger,
+    totals: Totals,
+    deciding: Duration,
+    audit_findings: u64,
+    findings: Vec<String>,
+}
+
+/// A job's number for the scheduler; they start at 1.
+fn job_id(work: WorkIx) -> JobId {
+    JobId(count(work.0) + 1)
+}
+
+fn work_ix(job: JobId) -> WorkIx {
+    WorkIx(usize::try_from(job.0 - 1).expect("we numbered the jobs ourselves"))
+}
+
+impl<'a> Driver<'a> {
+    pub fn new(suite: &'a Suite, clock: Clock<'a>) -> Driver<'a> {
+        let free: Vec<u64> = suite.nodes.iter().map(|node| node.order.0).collect();
+        let mut scheduler = Scheduler::new(suite.topology.clone(), ShareId(1));
+        for node in &suite.nodes {
+            let report =
+                NodeReport { name: node.name.clone(), memory: node.memory, is_quiesced: false };
+            scheduler.record(Event::NodeReported(report));
+        }
+        Driver {
+            suite,
+            clock,
+            world: World::new(suite.works.clone()),
+            scheduler,
+            subjects: subjects(suite),
+            told: vec![None; suite.works.len()],
+            seats: Vec::new(),
+            processes: BTreeMap::new(),
+            node_named: suite
+                .nodes
+                .iter()
+                .enumerate()
+                .map(|(ix, node)| (node.name.as_str(), ix))
+                .collect(),
+            ledger: Ledger::new(&free),
+            free,
+            totals: Totals::default(),
+            deciding: Duration::ZERO,
+            audit_findings: 0,
+            findings: Vec::new(),
+        }
+    }
+
+    /// Plays to the end.
+    pub fn run(mut self) -> Result<Outcome, SimError> {
+        for now in (0..=LONGEST).step_by(usize::try_from(CYCLE).expect("a cycle is short")) {
+            self.world.advance(now);
+            let news = self.world.tell();
+            self.tell(&news)?;
+            if self.world.is_over() {
+                return self.close();
+            }
+            self.cycle(&news)?;
+        }
+        let left = self.world.works().filter(|&work| self.world.ended(work).is_none()).count();
+        Err(self.violated(Violation::Unfinished { left: count(left) }))
+    }
+
+    /// One cycle from the tell step on.
+    fn cycle(&mut self, news: &News) -> Result<(), SimError> {
+        let needs: Vec<(WorkIx, Need)> =
+            self.world.active().iter().map(|&work| (work, self.need(work))).collect();
+        let begun = (self.clock)();
+        let view = self.scheduler.schedule();
+        self.deciding += (self.clock)().saturating_sub(begun);
+        self.audit(&view);
+
+        let preempted = self.apply_preemptions(&view)?;
+        self.apply_starts(&view)?;
+        self.world.settle();
+
+        let mut lines = Vec::with_capacity(needs.len());
+        for (work, need) in needs {
+            let held = count(self.world.held(work).len());
+            if let Some(machines) = need.machines.filter(|&machines| machines < held) {
+                return Err(self.violated(Violation::OverMachines { work, held, machines }));
+            }
+            lines.push(Line { subject: self.subjects[work.0], need, held });
+        }
+        let had_news =
+            [&news.arrived, &news.first_initialized].iter().any(|works| !works.is_empty())
+                || !news.left.is_empty()
+                || !news.completed.is_empty();
+        let now = self.world.now();
+        self.ledger.enter(&Cycle { now, lines: &lines, free: &self.free, preempted, had_news });
+        Ok(())
+    }
+
+    /// Tells the scheduler what is new. Facts that did not change are not repeated.
+    fn tell(&mut self, news: &News) -> Result<(), SimError> {
+        for &process in &news.drained {
+            self.tell_exit(process);
+        }
+        for &process in &news.left {
+            self.enter_end(process, 0)?;
+            self.tell_exit(process);
+        }
+        for (work, processes) in &news.completed {
+            for &process in processes {
+                self.enter_end(process, 0)?;
+                self.vacate(process);
+            }
+            self.scheduler.record(Event::JobCompleted { job: job_id(*work) });
+        }
+        for &work in &news.arrived {
+            let facts = self.world.job_facts(work);
+            self.told[work.0] = Some(facts);
+            self.scheduler.record(Event::JobArrived(spec(work, &self.suite.works[work.0], facts)));
+        }
+        for &work in self.world.active() {
+            let facts = self.world.job_facts(work);
+            if self.told[work.0].replace(facts) != Some(facts) {
+                self.scheduler.record(Event::JobChanged { job: job_id(work), facts });
+            }
+            for &process in self.world.held(work) {
+                let facts = self.world.process_facts(process);
+                let seat = &mut self.seats[process.0];
+                if seat.told.replace(facts) != Some(facts) {
+                    let node = self.suite.nodes[seat.node].name.clone();
+                    let seen =
+                        Event::ShareSeen { job: job_id(work), share: seat.share, node, facts };
+                    self.scheduler.record(seen);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_exit(&mut self, process: ProcessIx) {
+        let job = job_id(self.world.work_of(process));
+        self.scheduler.record(Event::ShareExited { job, share: self.seats[process.0].share });
+        self.vacate(process);
+    }
+
+    /// Frees the space of a process that is gone.
+    fn vacate(&mut self, process: ProcessIx) {
+        let Seat { share, node, .. } = self.seats[process.0];
+        self.free[node] += self.subjects[self.world.work_of(process).0].order;
+        self.processes.remove(&share);
+    }
+
+    fn apply_preemptions(&mut self, view: &View) -> Result<u64, SimError> {
+        let leaving = view
+            .jobs
+            .iter()
+            .flat_map(|job| &job.shares)
+            .filter(|share| share.state == ShareState::Leaving);
+        let mut preempted = 0;
+        for share in leaving {
+            // Those that drain already are listed until they are gone.
+            let process = self.processes.get(&share.id).copied();
+            if let Some(process) =
+                process.filter(|&process| self.world.stage(process) != Stage::Draining)
+            {
+                let lost = self.world.preempt(process);
+                self.totals.lost += lost;
+                self.enter_end(process, lost)?;
+                preempted += 1;
+            }
+        }
+        Ok(preempted)
+    }
+
+    fn apply_starts(&mut self, view: &View) -> Result<(), SimError> {
+        for job in &view.jobs {
+            for share in job.shares.iter().filter(|share| share.state == ShareState::Held) {
+                if !self.processes.contains_key(&share.id) {
+                    self.start(work_ix(job.id), share.id, &share.node)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, work: WorkIx, share: ShareId, node: &str) -> Result<(), SimError> {
+        let Some(&ix) = self.node_named.get(node) else {
+            return Err(self.violated(Violation::NoSuchNode { share, node: node.to_owned() }));
+        };
+        let (asks, free) = (self.subjects[work.0].order, self.free[ix]);
+        let Some(left) = free.checked_sub(asks) else {
+            return Err(self.violated(Violation::Overcommitted {
+                node: node.to_owned(),
+                asks,
+                free,
+            }));
+        };
+        self.free[ix] = left;
+        self.processes.insert(share, self.world.start(work));
+        self.seats.push(Seat { share, node: ix, told: None });
+        Ok(())
+    }
+
+    /// Enters how a process spent its threads' time, now that it is no longer held.
+    fn enter_end(&mut self, process: ProcessIx, lost: Millis) -> Result<(), SimError> {
+        let spent = self.world.spent(process);
+        self.totals.useful += spent.useful;
+        self.totals.thread_time += spent.total;
+        let worked = spent.useful + spent.initializing + lost;
+        if spent.total < worked {
+            return Err(self.violated(Violation::Overworked { process, worked, had: spent.total }));
+        }
+        Ok(())
+    }
+
+    /// What a job could use, for the measure. MODEL section 7.
+    fn need(&self, work: WorkIx) -> Need {
+        let facts = self.world.job_facts(work);
+        let held = self.world.held(work);
+        Need {
+            remaining: facts.remaining,
+            threads: self.world.work(work).threads,
+            machines: self.world.work(work).machines,
+            is_running: facts.is_running,
+            time_per_item: facts.time_per_item.unwrap_or(0),
+            held: count(held.len()),
+            has_initialized: held
+                .iter()
+                .any(|&process| self.world.stage(process) == Stage::Working),
+        }
+    }
+
+    fn audit(&mut self, view: &View) {
+        let Some(planned) = &view.planned else {
+            return;
+        };
+        for finding in engine::audit(&planned.snapshot, &planned.schedule) {
+            self.audit_findings += 1;
+            if self.findings.len() < FINDINGS_KEPT {
+                self.findings.push(format!("at {} ms: {finding}", self.world.now()));
+            }
+        }
+    }
+
+    /// Adds everything up.
+    fn close(mut self) -> Result<Outcome, SimError> {
+        let items: Millis = self.suite.works.iter().flat_map(|work| &work.items).sum();
+        if items != self.totals.useful {
+            return Err(
+                self.violated(Violation::WorkNotConserved { useful: self.totals.useful, items })
+            );
+        }
+        for work in self.world.works() {
+            let ended = self.world.ended(work).expect("a run is over when every job has ended");
+            self.totals.makespan = self.totals.makespan.max(ended);
+            self.totals.turnarounds.push(ended - self.world.work(work).submitted);
+            self.totals.bounds.push(self.bound(work));
+        }
+        let report = Report {
+            items_total: self.suite.works.iter().map(|work| count(work.items.len())).sum(),
+            items_done: self.world.works().map(|work| self.world.items_done(work)).sum(),
+            audit_findings: self.audit_findings,
+            scheduler_s: self.deciding.as_secs_f64(),
+            ..self.ledger.report(&self.totals)
+        };
+        Ok(Outcome { report, findings: self.findings })
+    }
+
+    fn bound(&self, work: WorkIx) -> Bound {
+        let orders: Vec<u64> = self.suite.nodes.iter().map(|node| node.order.0).collect();
+        let slots = Slots::of(&orders);
+        let fitting =
+            if self.subjects[work.0].order == Slots::LARGE { slots.large } else { slots.small };
+        let work = self.world.work(work);
+        Bound {
+            longest_item: work.items.iter().copied().max().unwrap_or(0),
+            total: work.items.iter().sum(),
+            threads: work.threads.get() * work.machines.unwrap_or(fitting).min(fitting),
+        }
+    }
+
+    fn violated(&self, violation: Violation) -> SimError {
+        SimError::Violated { at: self.world.now(), violation }
+    }
+}
+
+/// What is measured of each job.
+fn subjects(suite: &Suite) -> Vec<Subject> {
+    let quantum = suite.topology.pools[0].quantum;
+    let mut parties = BTreeMap::new();
+    let mut subjects = Vec::with_capacity(suite.works.len());
+    for (ix, work) in suite.works.iter().enumerate() {
+        let class =
+            suite.topology.class_named(&work.class).expect("a suite has the classes of its jobs").0;
+        let order = quantum.order_of_work(work.memory).expect("a suite's jobs have orders");
+        let new_party = parties.len();
+        subjects.push(Subject {
+            work: WorkIx(ix),
+            party: *parties.entry((class, &work.user)).or_insert(new_party),
+            class,
+            weight: u64::from(suite.topology.classes[class].policy.weight()),
+            order: order.qshares().0,
+            submitted: work.submitted,
+        });
+    }
+    subjects
+}
+
+/// A job as the scheduler is told of it. Its age is its submission time, to the millisecond.
+fn spec(ix: WorkIx, work: &Work, facts: JobFacts) -> JobSpec {
+    JobSpec {
+        id: job_id(ix),
+        user: work.user.clone(),
+        class: work.class.clone(),
+        kind: WorkKind::Job,
+        memory: work.memory,
+        threads: work.threads.get(),
+        submitted: work.submitted,
+        machines: Vec::new(),
+        service: 0,
+        facts,
+    }
+}

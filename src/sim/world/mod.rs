@@ -1,0 +1,385 @@
+//! What happens on a cluster between one schedule and the next: processes that initialize, pull
+//! items, lose them, leave. MODEL sections 3 to 5.
+//!
+//! Knows no scheduler, no node and no clock. One cycle of whoever drives it is: [`World::advance`],
+//! [`World::tell`], then some [`World::preempt`] and [`World::start`], then [`World::settle`].
+//!
+//! Events happen in the order of their time; events of one instant by job, process number and
+//! thread, so that a run depends on nothing else.
+
+mod process;
+mod work;
+
+pub use process::Stage;
+pub use work::Work;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+
+use self::process::{Assignment, Process};
+use self::work::Progress;
+use crate::model::{JobFacts, Millis, ShareFacts};
+use crate::sim::count;
+
+/// Time from the start of a process to its first items.
+pub const INITIALIZATION: Millis = 60_000;
+
+/// A job's place in the list the world was made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkIx(pub usize);
+
+/// A process's place in the order in which all processes were started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessIx(pub usize);
+
+impl fmt::Display for WorkIx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {}", self.0)
+    }
+}
+
+impl fmt::Display for ProcessIx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.0)
+    }
+}
+
+/// The end of an initialization, or of an item. The order of the fields is the order in which
+/// things happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Occurrence {
+    at: Millis,
+    work: WorkIx,
+    number: u64,
+    thread: usize,
+    process: ProcessIx,
+}
+
+/// What became known since the last tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Jobs submitted.
+    pub arrived: Vec<WorkIx>,
+    /// Jobs of which a process initialized for the first time.
+    pub first_initialized: Vec<WorkIx>,
+    /// Preempted processes that are gone now.
+    pub drained: Vec<ProcessIx>,
+    /// Processes that left because their job has nothing more to start.
+    pub left: Vec<ProcessIx>,
+    /// Jobs complete, with the processes that went with them.
+    pub completed: Vec<(WorkIx, Vec<ProcessIx>)>,
+}
+
+/// How a process spent its threads' time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Time of the items it finished.
+    pub useful: Millis,
+    /// Initializing, all threads together.
+    pub initializing: Millis,
+    /// All threads together, from its start until now.
+    pub total: Millis,
+}
+
+/// The cluster's work.
+#[derive(Debug)]
+pub struct World {
+    now: Millis,
+    works: Vec<Progress>,
+    processes: Vec<Process>,
+    upcoming: BinaryHeap<Reverse<Occurrence>>,
+    /// Jobs not told of yet, the last to be submitted first.
+    unsubmitted: Vec<WorkIx>,
+    /// Jobs told of and not told complete, in the order in which they were submitted.
+    active: Vec<WorkIx>,
+    draining: Vec<ProcessIx>,
+    first_initialized: Vec<WorkIx>,
+    /// Jobs to which items came back since the last settling.
+    restocked: Vec<WorkIx>,
+}
+
+impl World {
+    /// A world at time 0 in which nothing was submitted yet.
+    pub fn new(works: Vec<Work>) -> World {
+        let mut unsubmitted: Vec<WorkIx> = (0..works.len()).map(WorkIx).collect();
+        unsubmitted.sort_by_key(|&ix| Reverse((works[ix.0].submitted, ix)));
+        World {
+            now: 0,
+            works: works.into_iter().map(Progress::new).collect(),
+            processes: Vec::new(),
+            upcoming: BinaryHeap::new(),
+            unsubmitted,
+            active: Vec::new(),
+            draining: Vec::new(),
+            first_initialized: Vec::new(),
+            restocked: Vec::new(),
+        }
+    }
+
+    /// Lets everything happen that happens until `to`, inclusive.
+    pub fn advance(&mut self, to: Millis) {
+        while let Some(&Reverse(next)) = self.upcoming.peek()
+            && next.at <= to
+        {
+            self.upcoming.pop();
+            self.happen(next);
+        }
+        self.now = to;
+    }
+
+    fn happen(&mut self, occurrence: Occurrence) {
+        let Occurrence { at, work, thread, process, .. } = occurrence;
+        let progress = &mut self.works[work.0];
+        let worker = &mut self.processes[process.0];
+        match worker.stage {
+            Stage::Initializing => {
+                worker.stage = Stage::Working;
+                if !std::mem::replace(&mut progress.has_initialized, true) {
+                    self.first_initialized.push(work);
+                }
+                for thread in 0..worker.threads.len() {
+                    self.pull(process, thread, at);
+                }
+            }
+            Stage::Working => {
+                let done =
+                    worker.threads[thread].take().expect("only a thread at work ends an item");
+                worker.useful += progress.work.items[done.item];
+                progress.finish(done.item, at);
+                self.pull(process, thread, at);
+            }
+            // It was preempted, or its job ended, before this could happen.
+            Stage::Draining | Stage::Gone => {}
+        }
+    }
+
+    /// Gives an idle thread the next item, if there is one.
+    fn pull(&mut self, process: ProcessIx, thread: usize, now: Millis) {
+        let worker = &mut self.processes[process.0];
+        let progress = &mut self.works[worker.work.0];
+        if let Some(item) = progress.pull() {
+            worker.threads[thread] = Some(Assignment { item, since: now });
+            let at = now + progress.work.items[item];
+            let Process { work, number, .. } = *worker;
+            self.upcoming.push(Reverse(Occurrence { at, work, number, thread, process }));
+        }
+    }
+
+    /// What became known since the last call; the processes it reports gone are gone.
+    pub fn tell(&mut self) -> News {
+        let mut news = News {
+            first_initialized: std::mem::take(&mut self.first_initialized),
+            ..News::default()
+        };
+        while let Some(&work) = self.unsubmitted.last()
+            && self.works[work.0].work.submitted <= self.now
+        {
+            self.unsubmitted.pop();
+            self.active.push(work);
+            news.arrived.push(work);
+        }
+        news.drained = std::mem::take(&mut self.draining);
+        for &process in &news.drained {
+            self.processes[process.0].stage = Stage::Gone;
+        }
+        for &work in &self.active {
+            if self.works[work.0].ended.is_some() {
+                let gone = std::mem::take(&mut self.works[work.0].held);
+                for process in &gone {
+                    self.processes[process.0].stage = Stage::Gone;
+                }
+                news.completed.push((work, gone));
+            } else {
+                news.left.extend(self.works[work.0].dismiss(&mut self.processes));
+            }
+        }
+        let works = &self.works;
+        self.active.retain(|work| works[work.0].ended.is_none());
+        news
+    }
+
+    /// Starts a process of a job, now.
+    ///
+    /// # Panics
+    ///
+    /// If a process of the job has more threads than this computer can address.
+    pub fn start(&mut self, work: WorkIx) -> ProcessIx {
+        let process = ProcessIx(self.processes.len());
+        let progress = &mut self.works[work.0];
+        let number = progress.processes_created;
+        progress.processes_created += 1;
+        progress.held.push(process);
+        let threads =
+            usize::try_from(progress.work.threads.get()).expect("threads can be addressed");
+        self.processes.push(Process {
+            work,
+            number,
+            stage: Stage::Initializing,
+            started: self.now,
+            threads: vec![None; threads],
+            useful: 0,
+        });
+        self.upcoming.push(Reverse(Occurrence {
+            at: self.now + INITIALIZATION,
+            work,
+            number,
+            thread: 0,
+            process,
+        }));
+        process
+    }
+
+    /// Stops a process at once. Its items in progress go back to the queue, its space is taken
+    /// until the next tell. Returns the time that is lost.
+    ///
+    /// # Panics
+    ///
+    /// If the process is draining or gone already.
+    pub fn preempt(&mut self, process: ProcessIx) -> Millis {
+        let victim = &mut self.processes[process.0];
+        assert!(victim.is_held(), "{process} is preempted once");
+        victim.stage = Stage::Draining;
+        self.draining.push(process);
+        let lost = victim.investment(self.now);
+        let progress = &mut self.works[victim.work.0];
+        progress.held.retain(|&held| held != process);
+        for assignment in victim.threads.iter_mut().filter_map(Option::take) {
+            progress.give_back(assignment.item);
+        }
+        self.restocked.push(victim.work);
+        lost
+    }
+
+    /// Lets idle threads pull items that came back since the last call: processes by number, then
+    /// threads by index. MODEL section 3, step 4.
+    pub fn settle(&mut self) {
+        for work in std::mem::take(&mut self.restocked) {
+            for process in self.works[work.0].held.clone() {
+                let worker = &self.processes[process.0];
+                if worker.stage != Stage::Working {
+                    continue;
+                }
+                let is_idle = |&thread: &usize| worker.threads[thread].is_none();
+                for thread in (0..worker.threads.len()).filter(is_idle).collect::<Vec<_>>() {
+                    self.pull(process, thread, self.now);
+                }
+            }
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// Whether every job was told complete.
+    pub fn is_over(&self) -> bool {
+        self.unsubmitted.is_empty() && self.active.is_empty()
+    }
+
+    /// Jobs told of and not told complete, in the order in which they were submitted.
+    pub fn active(&self) -> &[WorkIx] {
+        &self.active
+    }
+
+    /// A job as its file describes it.
+    pub fn work(&self, work: WorkIx) -> &Work {
+        &self.works[work.0].work
+    }
+
+    /// Every job.
+    pub fn works(&self) -> impl ExactSizeIterator<Item = WorkIx> + use<> {
+        (0..self.works.len()).map(WorkIx)
+    }
+
+    /// When a job's last item ended; `None` before.
+    pub fn ended(&self, work: WorkIx) -> Option<Millis> {
+        self.works[work.0].ended
+    }
+
+    /// Items of a job that are finished.
+    pub fn items_done(&self, work: WorkIx) -> u64 {
+        self.works[work.0].finished()
+    }
+
+    /// A job's processes that are neither draining nor gone, in order of creation.
+    pub fn held(&self, work: WorkIx) -> &[ProcessIx] {
+        &self.works[work.0].held
+    }
+
+    /// The job a process belongs to.
+    pub fn work_of(&self, process: ProcessIx) -> WorkIx {
+        self.processes[process.0].work
+    }
+
+    /// Where a process is in its life.
+    pub fn stage(&self, process: ProcessIx) -> Stage {
+        self.processes[process.0].stage
+    }
+
+    /// What is reported about a job. MODEL section 5.
+    pub fn job_facts(&self, work: WorkIx) -> JobFacts {
+        let progress = &self.works[work.0];
+        let in_progress =
+            progress.held.iter().flat_map(|process| self.processes[process.0].in_progress());
+        JobFacts {
+            remaining: progress.remaining(),
+            limit: progress.work.limit(),
+            is_running: progress.has_initialized,
+            time_per_item: Some(progress.time_per_item(in_progress, self.now)),
+            is_completing: false,
+        }
+    }
+
+    /// What is reported about a process. MODEL section 5.
+    pub fn process_facts(&self, process: ProcessIx) -> ShareFacts {
+        let process = &self.processes[process.0];
+        ShareFacts {
+            is_initialized: process.stage != Stage::Initializing,
+            initialization: (self.now - process.started).min(INITIALIZATION),
+            investment: process.investment(self.now),
+        }
+    }
+
+    /// How a process spent its threads' time from its start until now.
+    pub fn spent(&self, process: ProcessIx) -> Spent {
+        let process = &self.processes[process.0];
+        let threads = count(process.threads.len());
+        let held = self.now - process.started;
+        Spent {
+            useful: process.useful,
+            initializing: threads * held.min(INITIALIZATION),
+            total: threads * held,
+        }
+    }
+}
+
+impl Process {
+    fn is_held(&self) -> bool {
+        matches!(self.stage, Stage::Initializing | Stage::Working)
+    }
+}
+
+impl Progress {
+    /// Lets processes go that have nothing to do and can get nothing: initialized, no item in
+    /// progress, queue empty. MODEL section 4, "Voluntary exit".
+    fn dismiss(&mut self, processes: &mut [Process]) -> Vec<ProcessIx> {
+        if !self.is_queue_empty() {
+            return Vec::new();
+        }
+        let is_useless = |process: &ProcessIx| {
+            let process = &processes[process.0];
+            process.stage == Stage::Working && process.in_progress().next().is_none()
+        };
+        let (left, kept): (Vec<_>, Vec<_>) = self.held.drain(..).partition(is_useless);
+        self.held = kept;
+        for process in &left {
+            processes[process.0].stage = Stage::Gone;
+        }
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! One process: its threads, and what became of the time they had.
+
+use super::WorkIx;
+use crate::model::Millis;
+
+/// An item that a thread works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Assignment {
+    pub item: usize,
+    pub since: Millis,
+}
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Not yet ready for items.
+    Initializing,
+    /// Ready for items, or at work.
+    Working,
+    /// Preempted; its exit is reported at the next tell, and its space is taken until then.
+    Draining,
+    /// Gone.
+    Gone,
+}
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub work: WorkIx,
+    /// Its number among the processes of its job, in order of creation.
+    pub number: u64,
+    pub stage: Stage,
+    pub started: Millis,
+    /// What each thread works on; nothing at all before initialization.
+    pub threads: Vec<Option<Assignment>>,
+    /// Time of the items it finished.
+    pub useful: Millis,
+}
+
+impl Process {
+    /// Items in progress.
+    pub fn in_progress(&self) -> impl Iterator<Item = Assignment> {
+        self.threads.iter().flatten().copied()
+    }
+
+    /// Time spent on items in progress: what preemption would lose.
+    pub fn investment(&self, now: Millis) -> Millis {
+        self.in_progress().map(|assignment| now - assignment.since).sum()
+    }
+}
