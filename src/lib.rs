@@ -32,6 +32,7 @@ pub mod api;
 pub mod config;
 pub mod converter;
 pub mod daemon;
+pub mod demo;
 pub mod engine;
 pub mod model;
 pub mod scheduler;

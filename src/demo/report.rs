@@ -1,0 +1,81 @@
+//! What one run of the demo amounts to, as numbers.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The JSON document at the end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Nodes that reported.
+    pub nodes_seen: u64,
+    /// Cycles run.
+    pub cycles: u64,
+    /// How long planning and storing a cycle took.
+    pub cycle_ms: Spread,
+    /// Requests for work submitted.
+    pub submitted: u64,
+    /// Requests for work done.
+    pub completed: u64,
+    /// Processes started in a share.
+    pub shares_placed: u64,
+    /// Processes that had to go so that others get what is theirs.
+    pub preemptions: u64,
+    /// Processes that had to go because their node died or was varied off.
+    pub evictions: u64,
+    /// Nodes that died.
+    pub nodes_lost: u64,
+    /// By how much users with unmet demand were below their entitlement: percent of all qshares,
+    /// over the time in which there was not enough for everybody.
+    pub fairness_error: f64,
+    /// Rules that a cycle broke, as the audit saw it.
+    pub audit_findings: u64,
+    /// The first few of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+    /// Requests over HTTP that failed, or were refused in part.
+    pub http_errors: u64,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_http_error: Option<String>,
+}
+
+/// The middle and the far end of many times, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Half of them are no longer than this.
+    pub p50: f64,
+    /// All but one in a hundred are no longer than this.
+    pub p99: f64,
+}
+
+impl Spread {
+    /// The spread of `times` (nearest rank); zero if there are none.
+    pub(super) fn of(mut times: Vec<Duration>) -> Spread {
+        times.sort_unstable();
+        Spread { p50: percentile(&times, 50), p99: percentile(&times, 99) }
+    }
+}
+
+#[expect(clippy::float_arithmetic, reason = "a figure for people; nothing is decided by it")]
+fn percentile(sorted: &[Duration], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    let time = sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default();
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let spread = |millis: &[u64]| {
+            Spread::of(millis.iter().map(|&ms| Duration::from_millis(ms)).collect())
+        };
+        assert_eq!(spread(&[]), Spread { p50: 0.0, p99: 0.0 });
+        assert_eq!(spread(&[7]), Spread { p50: 7.0, p99: 7.0 });
+        assert_eq!(spread(&[4, 1, 3, 2]), Spread { p50: 2.0, p99: 4.0 });
+        assert_eq!(spread(&(1..=200).collect::<Vec<_>>()), Spread { p50: 100.0, p99: 198.0 });
+    }
+}

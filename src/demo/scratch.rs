@@ -1,0 +1,36 @@
+//! A folder of its own that goes with whoever made it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A temporary folder, deleted on drop.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// A new, empty folder.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made.
+    pub fn create() -> io::Result<Scratch> {
+        let now = jiff::Timestamp::now().as_microsecond();
+        let name = format!("apportion-demo-{}-{now}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Scratch { path })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing can be done about it here, and the system clears such folders in time.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,323 @@
+//! The story that the terminal tells: what happens on the cluster, line by line, and why.
+//!
+//! Told by somebody who watches the orchestrator and asks the daemon over HTTP. Calm: what happens
+//! often is gathered for a while and told once, and a job's growth or wait is one line each.
+
+mod gather;
+mod joins;
+mod teller;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::time::Duration;
+
+use self::gather::{Completions, Submissions, Takings};
+use self::joins::Joins;
+use self::teller::{Teller, counted, grouped, numbered, tenths};
+use super::orchestrator::{Completed, Orchestrator, Stopped};
+use super::report::Report;
+use super::workload::Request;
+use crate::api::wire::{self, PreemptionInfo, VaryAnswer, WorkKind};
+use crate::model::{Mebibytes, count, fold_hostlist};
+
+/// How long submissions, preemptions and completions are gathered before they are told.
+const GATHERING: Duration = Duration::from_secs(2);
+
+/// A job that has not grown for this long has grown as far as it goes for now.
+const GROWN: Duration = Duration::from_millis(700);
+
+/// A growth to fewer processes than this is not worth a line.
+const REMARKABLE: u64 = 12;
+
+/// A job that has had nothing for this long is waiting.
+const WAITING: Duration = Duration::from_millis(1500);
+
+/// The story so far.
+#[derive(Debug)]
+pub(super) struct Story {
+    teller: Teller,
+    jobs: BTreeMap<u64, Watched>,
+    joins: Joins,
+    submissions: Submissions,
+    takings: Takings,
+    completions: Completions,
+    /// When the last pause was.
+    paused: Duration,
+}
+
+/// A job, and what was told of it.
+#[derive(Debug)]
+struct Watched {
+    request: Request,
+    since: Duration,
+    /// Each time it held more than ever before: how much.
+    steps: Vec<u64>,
+    grown: Duration,
+    /// Whether its growth was spoken of.
+    is_growth_told: bool,
+    /// The reason told for its having nothing.
+    waits_for: Option<String>,
+}
+
+impl Story {
+    /// A story told to `out`.
+    pub fn new(out: Box<dyn Write + Send>, has_colour: bool) -> Story {
+        Story {
+            teller: Teller::new(out, has_colour),
+            jobs: BTreeMap::new(),
+            joins: Joins::default(),
+            submissions: Submissions::default(),
+            takings: Takings::default(),
+            completions: Completions::default(),
+            paused: Duration::ZERO,
+        }
+    }
+
+    /// Says something as it is.
+    pub fn plain(&mut self, line: &str) {
+        self.teller.plain(line);
+    }
+
+    /// All nodes reported.
+    pub fn ready(&mut self, at: Duration, status: &wire::Status) {
+        let memory = status.shares.schedulable_mb.div_euclid(1024);
+        let nodes = status.nodes.total;
+        let text = format!(
+            "{nodes} of {nodes} nodes checked in: {} GB to share, in quanta of 15 GB",
+            grouped(memory)
+        );
+        self.teller.tell(at, "ready", &text);
+    }
+
+    /// The workload begins anew.
+    pub fn round(&mut self, at: Duration, number: u64) {
+        self.jobs.clear();
+        self.submissions = Submissions::default();
+        self.joins = Joins::default();
+        let text =
+            format!("all work was withdrawn; round {} begins, with other numbers", number + 1);
+        self.teller.tell(at, "round", &text);
+    }
+
+    /// Work was submitted.
+    pub fn submit(&mut self, at: Duration, job: u64, request: &Request) {
+        let watched = Watched {
+            request: request.clone(),
+            since: at,
+            steps: Vec::new(),
+            grown: at,
+            is_growth_told: false,
+            waits_for: None,
+        };
+        self.jobs.insert(job, watched);
+        if request.kind == WorkKind::Job {
+            self.joins.submit(at, &request.work.class, &request.work.user);
+        }
+        self.submissions.add(at, job, request);
+    }
+
+    /// Work is done.
+    pub fn complete(&mut self, completed: Completed) {
+        if let Some(Watched { request, .. }) = self.jobs.remove(&completed.job)
+            && request.kind == WorkKind::Job
+        {
+            self.completions.add(completed.job, &request, completed.took);
+        }
+    }
+
+    /// A process was taken back; `receipt` says for whom, if that could be learned.
+    pub fn preempt(
+        &mut self,
+        stopped: &Stopped,
+        receipt: Option<&PreemptionInfo>,
+        orchestrator: &Orchestrator,
+    ) {
+        let user_of = |job: u64| orchestrator.request(job).map(|request| request.work.user.clone());
+        let job = receipt.and_then(|receipt| receipt.beneficiary);
+        let beneficiary = job.and_then(|job| Some((job, user_of(job)?)));
+        let rule = receipt.map_or("preempted", |receipt| &receipt.rule);
+        self.takings.add(rule, user_of(stopped.job).unwrap_or_default(), beneficiary, stopped.lost);
+    }
+
+    /// There is a new schedule, and the orchestrator does what it says.
+    pub fn schedule(
+        &mut self,
+        at: Duration,
+        schedule: &wire::Schedule,
+        orchestrator: &Orchestrator,
+    ) {
+        for job in &schedule.jobs {
+            let Some(watched) = self.jobs.get_mut(&job.id) else { continue };
+            let held = orchestrator.held(job.id);
+            if let Some(text) = watched.start(at, job, held) {
+                self.teller.tell(at, "start", &text);
+            }
+            if let Some(text) = watched.wait(at, job) {
+                self.teller.tell(at, "waiting", &text);
+            }
+        }
+    }
+
+    /// What everybody wants, deserves and holds.
+    pub fn load(&mut self, at: Duration, load: &wire::Load) {
+        for text in self.joins.look(at, load) {
+            self.teller.tell(at, "fair", &text);
+        }
+    }
+
+    /// Tells what was gathered, if it is time for that.
+    pub fn pause(&mut self, at: Duration) {
+        for text in self.submissions.introduce(at) {
+            self.teller.tell(at, "submit", &text);
+        }
+        if at < self.paused + GATHERING {
+            return;
+        }
+        self.paused = at;
+        if let Some(text) = self.submissions.tell() {
+            self.teller.tell(at, "submit", &text);
+        }
+        for text in self.takings.tell() {
+            self.teller.tell(at, "preempt", &text);
+        }
+        for (&job, watched) in &mut self.jobs {
+            if let Some(text) = watched.growth(at, job) {
+                self.teller.tell(at, "grow", &text);
+            }
+        }
+        if let Some(text) = self.completions.tell() {
+            self.teller.tell(at, "done", &text);
+        }
+    }
+
+    /// A node's agent stopped.
+    pub fn silent(&mut self, at: Duration, node: &str, shares: u64) {
+        let processes = counted(shares, "process", "processes");
+        self.teller.tell(at, "silent", &format!("{node} stops reporting, with {processes} on it"));
+    }
+
+    /// The daemon counts a node as dead.
+    pub fn dead(&mut self, at: Duration, node: &str, lost: &[Stopped]) {
+        let jobs: BTreeSet<u64> = lost.iter().map(|stopped| stopped.job).collect();
+        let text = if jobs.is_empty() {
+            format!("{node} missed 4 heartbeats")
+        } else {
+            let processes = counted(count(lost), "process", "processes");
+            let jobs = numbered("job", jobs);
+            format!(
+                "{node} missed 4 heartbeats: {processes} of {jobs} lost with it, to start again elsewhere"
+            )
+        };
+        self.teller.tell(at, "dead", &text);
+    }
+
+    /// Nodes report again.
+    pub fn back(&mut self, at: Duration, nodes: &[String]) {
+        let text = format!(
+            "{} reports again and gets work",
+            fold_hostlist(nodes.iter().map(String::as_str))
+        );
+        self.teller.tell(at, "back", &text);
+    }
+
+    /// An administrator took nodes out.
+    pub fn varied_off(&mut self, at: Duration, answer: &VaryAnswer, reason: &str) {
+        let nodes = fold_hostlist(answer.changed.iter().map(String::as_str));
+        let impact = &answer.impact;
+        let evicted = counted(impact.shares_evicted, "process", "processes");
+        let kept = impact.kept;
+        let text = format!(
+            "{nodes} taken out by hand (\"{reason}\"): {evicted} evicted, {kept} kept that nothing preempts"
+        );
+        self.teller.tell(at, "vary-off", &text);
+    }
+
+    /// An administrator put nodes back.
+    pub fn varied_on(&mut self, at: Duration, answer: &VaryAnswer) {
+        let nodes = fold_hostlist(answer.changed.iter().map(String::as_str));
+        self.teller.tell(at, "vary-on", &format!("{nodes} put back by hand"));
+    }
+
+    /// How it went so far.
+    pub fn summary(&mut self, at: Duration, report: &Report) {
+        let Report { cycle_ms, fairness_error, .. } = report;
+        let text = format!(
+            "{} cycles, p99 {:.1} ms · {} · {} preempted, {} evicted · fairness error {fairness_error:.1} % · {} · {}",
+            grouped(report.cycles),
+            cycle_ms.p99,
+            counted(report.shares_placed, "process placed", "processes placed"),
+            grouped(report.preemptions),
+            grouped(report.evictions),
+            counted(report.audit_findings, "audit finding", "audit findings"),
+            counted(report.http_errors, "HTTP error", "HTTP errors"),
+        );
+        self.teller.tell(at, "summary", &text);
+    }
+
+    /// What went wrong, if anything did.
+    pub fn troubles(&mut self, at: Duration, report: &Report) {
+        for finding in &report.findings {
+            self.teller.tell(at, "audit", finding);
+        }
+        if let Some(error) = &report.first_http_error {
+            self.teller.tell(at, "http", error);
+        }
+    }
+}
+
+impl Watched {
+    /// Enters what it holds now. Its first processes are worth a line if they were waited for.
+    fn start(&mut self, at: Duration, job: &wire::ScheduledJob, held: u64) -> Option<String> {
+        if held <= self.most() {
+            return None;
+        }
+        let is_awaited = self.steps.is_empty() && self.waits_for.is_some();
+        self.steps.push(held);
+        self.grown = at;
+        is_awaited.then(|| {
+            let nodes = fold_hostlist(job.shares.iter().map(|share| share.node.as_str()));
+            let waited = tenths(at.saturating_sub(self.since));
+            format!("{} on {nodes}, after {waited} s", named(job.id, &self.request))
+        })
+    }
+
+    /// Why it has had nothing for so long; told again when the reason is another.
+    fn wait(&mut self, at: Duration, job: &wire::ScheduledJob) -> Option<String> {
+        let is_waiting = self.steps.is_empty() && self.since + WAITING <= at;
+        let reason = job.reason.as_ref().filter(|_| is_waiting)?;
+        if self.waits_for.as_ref() == Some(&reason.code) {
+            return None;
+        }
+        self.waits_for = Some(reason.code.clone());
+        Some(format!("{}: {}", named(job.id, &self.request), reason.sentence))
+    }
+
+    /// How it grew, once it does not any more; not for a few processes.
+    fn growth(&mut self, at: Duration, job: u64) -> Option<String> {
+        if self.is_growth_told || self.most() < REMARKABLE || at < self.grown + GROWN {
+            return None;
+        }
+        self.is_growth_told = true;
+        let steps: Vec<String> = self.steps.iter().map(u64::to_string).collect();
+        Some(format!("{}: {} processes", named(job, &self.request), steps.join(", ")))
+    }
+
+    /// The most processes it ever held.
+    fn most(&self) -> u64 {
+        self.steps.last().copied().unwrap_or(0)
+    }
+}
+
+fn named(job: u64, request: &Request) -> String {
+    let what = match request.kind {
+        WorkKind::Job => "job",
+        WorkKind::Service => "service",
+        WorkKind::ArbitraryProcess => "process",
+        WorkKind::Reservation => "reservation",
+    };
+    format!("{what} {job} of {} ({})", request.work.user, request.work.class)
+}
+
+fn gigabytes(memory: Mebibytes) -> String {
+    format!("{} GB", memory.0.div_euclid(1024))
+}

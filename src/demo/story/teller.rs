@@ -1,0 +1,169 @@
+//! How a line of the story looks: when, what kind of thing, what happened; folded at the right.
+
+use std::fmt;
+use std::io::Write;
+use std::time::Duration;
+
+use crate::model::{Millis, fold_hostlist};
+
+/// Where the text of a line begins.
+const MARGIN: usize = 18;
+
+/// Where a line ends at the latest, unless one word is longer.
+const WIDTH: usize = 104;
+
+/// Writes lines. What cannot be written is not missed: the story is for whoever still listens.
+pub(super) struct Teller {
+    out: Box<dyn Write + Send>,
+    has_colour: bool,
+}
+
+impl Teller {
+    pub fn new(out: Box<dyn Write + Send>, has_colour: bool) -> Teller {
+        Teller { out, has_colour }
+    }
+
+    /// A line of the story; `at` is the time since its beginning.
+    pub fn tell(&mut self, at: Duration, kind: &str, text: &str) {
+        let seconds = at.as_secs();
+        let (minutes, seconds) = (seconds.div_euclid(60), seconds % 60);
+        let kind = self.painted(kind);
+        let mut lines = folded(text).into_iter();
+        let first = lines.next().unwrap_or_default();
+        self.plain(&format!(" {minutes:02}:{seconds:02}  {kind} {first}"));
+        for line in lines {
+            self.plain(&format!("{:MARGIN$} {line}", ""));
+        }
+    }
+
+    /// A line as it is.
+    pub fn plain(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{line}");
+        let _ = self.out.flush();
+    }
+
+    fn painted(&self, kind: &str) -> String {
+        let colour = match kind {
+            _ if !self.has_colour => return format!("{kind:<9}"),
+            "preempt" | "evict" => "33",
+            "silent" | "dead" | "audit" | "http" => "31",
+            "waiting" => "35",
+            "fair" => "36",
+            _ => "32",
+        };
+        format!("\x1b[{colour}m{kind:<9}\x1b[0m")
+    }
+}
+
+impl fmt::Debug for Teller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Teller").field("has_colour", &self.has_colour).finish_non_exhaustive()
+    }
+}
+
+/// `text` in lines that fit beside the margin.
+fn folded(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if MARGIN + line.chars().count() + word.chars().count() < WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// `job 7`, or `jobs 1-4, 9` for 1, 2, 3, 4, 9.
+pub(super) fn numbered(what: &str, numbers: impl IntoIterator<Item = u64>) -> String {
+    let names: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
+    // As node names are folded.
+    let folded = fold_hostlist(names.iter().map(String::as_str));
+    let plural = if names.len() == 1 { "" } else { "s" };
+    format!("{what}{plural} {}", folded.trim_matches(['[', ']']).replace(',', ", "))
+}
+
+/// Seconds, with one decimal.
+pub(super) fn tenths(time: Duration) -> String {
+    let tenths = time.as_millis().div_euclid(100);
+    format!("{}.{}", tenths.div_euclid(10), tenths % 10)
+}
+
+/// `1 process`, `4 processes`.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    let noun = if count == 1 { one } else { many };
+    format!("{} {noun}", grouped(count))
+}
+
+/// `12,345`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let lead = digits.len() % 3;
+    let mut text = digits[..lead].to_owned();
+    for (ix, digit) in digits[lead..].chars().enumerate() {
+        if ix % 3 == 0 && !text.is_empty() {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `40 s`, `3 min 20 s`, `2 h 5 min`.
+pub(super) fn span(time: Millis) -> String {
+    let seconds = time.div_euclid(1000);
+    let (hours, minutes, seconds) =
+        (seconds.div_euclid(3600), seconds.div_euclid(60) % 60, seconds % 60);
+    match (hours, minutes, seconds) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, 0) => format!("{minutes} min"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// `ann`, `ann and bob`, `ann, bob and carl`.
+pub(super) fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.clone(),
+        [init @ .., last] => format!("{} and {last}", init.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(numbered("job", [9, 1, 2, 3, 4]), "jobs 1-4, 9");
+        assert_eq!(numbered("job", [7]), "job 7");
+        assert_eq!(tenths(Duration::from_millis(2_380)), "2.3");
+        assert_eq!(
+            [grouped(7), grouped(512), grouped(12_345), grouped(1_000_000)],
+            ["7", "512", "12,345", "1,000,000"]
+        );
+        assert_eq!(
+            [span(40_999), span(200_000), span(120_000), span(7_500_000)],
+            ["40 s", "3 min 20 s", "2 min", "2 h 5 min"]
+        );
+        assert_eq!(counted(1, "process", "processes"), "1 process");
+        let names = |names: &[&str]| {
+            listed(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            [names(&["ann"]), names(&["ann", "bob"]), names(&["ann", "bob", "carl"])],
+            ["ann", "ann and bob", "ann, bob and carl"]
+        );
+    }
+
+    #[test]
+    fn long_text_is_folded_between_words() {
+        let lines = folded(&"word ".repeat(40));
+        assert!(lines.len() == 3 && lines.iter().all(|line| MARGIN + line.len() <= WIDTH));
+        assert_eq!(lines.join(" "), ["word"; 40].join(" "));
+    }
+}
