@@ -29,6 +29,7 @@
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
 pub mod api;
+pub mod cli;
 pub mod config;
 pub mod converter;
 pub mod daemon;
@@ -38,3 +39,4 @@ pub mod model;
 pub mod scheduler;
 pub mod sim;
 pub mod store;
+pub mod telemetry;

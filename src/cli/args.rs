@@ -1,0 +1,399 @@
+//! The command line as clap reads it, and as its help teaches it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use reqwest::Url;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+const SIMULATE_EXAMPLES: &str = "Examples:
+  apportion simulate --recorded scenario.json
+  apportion simulate --systemtest mega-24-hrs --draws draws.json --variant mixed --report json";
+
+/// Share a cluster's memory fairly, without thrashing, and say why.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = EXAMPLES, subcommand_required = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  apportion config check apportion.toml       is this configuration right?
+  apportion serve --config apportion.toml     run the daemon
+  apportion nodes                             what is there, and who is on it?
+  apportion queue --waiting                   who waits, and why?
+  apportion why 1007                          why does job 1007 have what it has?
+
+Exit status:
+  0 done   1 refused, or a check failed   2 used wrongly   3 no daemon reached
+  4 not authorised   5 no such thing   6 conflict   78 the daemon's configuration is wrong";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon until it is told to stop
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Serve),
+    /// Check a configuration
+    Config {
+        /// What to do with it.
+        #[command(subcommand)]
+        action: ConfigAction,
+    },
+    /// List nodes: their size, their state and the work on them
+    Nodes(Remote),
+    /// List nodes, take them out of scheduling, put them back
+    Node {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: NodeAction,
+    },
+    /// List work: what it wants, what it holds, and why it has no more
+    #[command(after_help = QUEUE_EXAMPLES)]
+    Queue(Queue),
+    /// Explain why a job has what it has
+    #[command(after_help = WHY_EXAMPLES)]
+    Why(Why),
+    /// List resource classes: their rules, and what they want and hold
+    Classes(Remote),
+    /// Play a simulated cluster against the real daemon, and tell what happens
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(Demo),
+    /// Play a recorded scenario or a suite against the scheduler alone, in virtual time
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(Simulate),
+}
+
+/// The daemon to talk to, and how to show its answer.
+#[derive(Clone, Debug, Args)]
+pub struct Remote {
+    /// Where the daemon listens
+    #[arg(
+        long,
+        env = "APPORTION_URL",
+        default_value = "http://127.0.0.1:7070",
+        value_parser = parse_url
+    )]
+    pub url: Url,
+    /// Show the answer in JSON, as the API gives it
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_url(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{error}; write http://HOST:PORT"))?;
+    match url.scheme() {
+        "http" => Ok(url),
+        _ => Err("the daemon speaks plain HTTP; write http://HOST:PORT".to_owned()),
+    }
+}
+
+/// Runs the daemon.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Which configuration. Without it: apportion.toml, in systemd's configuration directory or else
+    /// in /etc/apportion
+    #[arg(long, value_name = "FILE", env = "APPORTION_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Listen here instead of where the configuration says
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_loopback)]
+    pub listen: Option<SocketAddr>,
+    /// Keep the state here instead of where the configuration says
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// How the log on standard error is written
+    #[arg(long, value_enum, default_value_t = LogFormat::Human)]
+    pub log_format: LogFormat,
+    /// What is logged: error, warn, info, debug or trace, also per module: info,apportion=debug
+    #[arg(
+        long,
+        value_name = "LEVELS",
+        env = "APPORTION_LOG",
+        default_value = "info",
+        value_parser = parse_levels
+    )]
+    pub log: String,
+}
+
+/// The same rule that the configuration's `listen` has.
+fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| "write an address and a port, 127.0.0.1:7070".to_owned())?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("there is no authentication, so only a loopback address will do; write \
+             127.0.0.1:PORT and put a proxy that authenticates before it"
+            .to_owned())
+    }
+}
+
+fn parse_levels(text: &str) -> Result<String, String> {
+    // `Targets` alone would take a misspelt level for the name of a module, and log nothing else.
+    let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    if !text.trim().is_empty() && text.split(',').all(is_level) && text.parse::<Targets>().is_ok() {
+        Ok(text.to_owned())
+    } else {
+        Err("write error, warn, info, debug or trace; or per module, info,apportion=debug"
+            .to_owned())
+    }
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  apportion serve --config apportion.toml
+  apportion serve --config apportion.toml --state /var/lib/apportion/state.db
+
+SIGTERM and SIGINT stop it after the running cycle; a second one stops it at once.";
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line a message, for people.
+    Human,
+    /// An object a line, for programs.
+    Json,
+}
+
+/// What to do with a configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Read a configuration and show everything that is wrong with it
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check {
+        /// The file; without it, the one that `serve` would read
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  apportion config check
+  apportion config check new.toml && mv new.toml /etc/apportion/apportion.toml";
+
+/// What to do with nodes.
+#[derive(Debug, Subcommand)]
+pub enum NodeAction {
+    /// List nodes: the same as `apportion nodes`
+    List(Remote),
+    /// Take nodes out of scheduling; fair-share work on them is evicted, other work stays
+    #[command(after_help = VARY_OFF_EXAMPLES)]
+    VaryOff(VaryOff),
+    /// Put nodes back into scheduling
+    VaryOn(VaryOn),
+}
+
+/// Takes nodes out of scheduling.
+#[derive(Debug, Args)]
+pub struct VaryOff {
+    /// Names or host lists, such as node[01-08,12]
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Why, for whoever looks at the nodes next
+    #[arg(long, short)]
+    pub reason: String,
+    /// Only say what would come of it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before work is evicted
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Yes, every node there is
+    #[arg(long)]
+    pub all: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+const VARY_OFF_EXAMPLES: &str = "\
+Examples:
+  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --dry-run
+  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --yes
+
+Quote host lists: the shell has its own idea of brackets.";
+
+/// Puts nodes back into scheduling.
+#[derive(Debug, Args)]
+pub struct VaryOn {
+    /// Names or host lists, such as node[01-08,12]
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Only say what would come of it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Lists work.
+#[derive(Debug, Args)]
+pub struct Queue {
+    /// Only this user's
+    #[arg(long, short)]
+    pub user: Option<String>,
+    /// Only in this class
+    #[arg(long, short)]
+    pub class: Option<String>,
+    /// Only what has less than it wants
+    #[arg(long, short)]
+    pub waiting: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+const QUEUE_EXAMPLES: &str = "\
+Examples:
+  apportion queue --waiting --user alice
+  apportion queue --json | jq '.jobs[] | select(.sums.held == 0) | .id'";
+
+/// Explains a job.
+#[derive(Debug, Args)]
+pub struct Why {
+    /// The job's number
+    #[arg(value_name = "JOB", value_parser = parse_job)]
+    pub job: u64,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+fn parse_job(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a job has a number; `apportion queue` shows it".to_owned())
+}
+
+const WHY_EXAMPLES: &str = "\
+Examples:
+  apportion why 1007
+  apportion why 1007 --json | jq .nodes";
+
+/// Plays a simulated cluster on this machine against the real daemon.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Play the workload once and end, instead of over and over until Ctrl-C
+    #[arg(long)]
+    pub once: bool,
+    /// End after this time, however far the workload is
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_span)]
+    pub duration: Option<std::time::Duration>,
+    /// What to show at the end
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub report: ReportFormat,
+    /// How many times faster than in life the work goes on
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub speed: u32,
+    /// Listen here; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7070", value_parser = parse_loopback)]
+    pub listen: SocketAddr,
+    /// The same seed plays the same demonstration
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub seed: u64,
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  apportion demo                                   until Ctrl-C; ask it with the other commands
+  apportion demo --once --for 30s --report json    figures for a script; 1 if the audit objects";
+
+fn parse_span(text: &str) -> Result<std::time::Duration, String> {
+    let span: jiff::SignedDuration =
+        text.parse().map_err(|_| "write a time such as 30s or 2m".to_owned())?;
+    std::time::Duration::try_from(span).map_err(|_| "time does not run backwards".to_owned())
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Plays recorded or generated work against the scheduler alone, and measures it.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("workload").required(true).args(["recorded", "systemtest"]))]
+pub struct Simulate {
+    /// Play this recorded workload
+    #[arg(long, value_name = "FILE")]
+    pub recorded: Option<PathBuf>,
+    /// Play the system test in this folder
+    #[arg(long, value_name = "DIR", requires = "draws")]
+    pub systemtest: Option<PathBuf>,
+    /// The random draws of the system test
+    #[arg(long, value_name = "FILE", requires = "systemtest")]
+    pub draws: Option<PathBuf>,
+    /// Which system test
+    #[arg(long, value_enum, default_value_t = Variant::Plain, requires = "systemtest")]
+    pub variant: Variant,
+    /// What to show at the end
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub report: ReportFormat,
+    /// The same as --report json
+    #[arg(long, conflicts_with = "report")]
+    pub json: bool,
+}
+
+/// A form of the system test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Variant {
+    /// Every job in one class.
+    Plain,
+    /// Jobs in five classes of different weight, as drawn.
+    Mixed,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+        Demo::augment_args(clap::Command::new("demo")).debug_assert();
+        Simulate::augment_args(clap::Command::new("simulate")).debug_assert();
+    }
+
+    #[test]
+    fn only_http_will_do() {
+        for (url, will_do) in
+            [("http://head:7070", true), ("https://head", false), ("head:7070", false), ("", false)]
+        {
+            assert_eq!(parse_url(url).is_ok(), will_do, "{url}");
+        }
+    }
+
+    #[test]
+    fn misspelt_levels_are_not_taken_for_modules() {
+        for (levels, will_do) in [
+            ("info", true),
+            ("WARN,apportion::daemon=debug", true),
+            ("loud", false),
+            ("apportion=loud", false),
+            ("", false),
+        ] {
+            assert_eq!(parse_levels(levels).is_ok(), will_do, "{levels}");
+        }
+    }
+
+    #[test]
+    fn the_daemon_listens_only_to_its_own_machine() {
+        for (address, will_do) in [
+            ("127.0.0.1:7070", true),
+            ("[::1]:0", true),
+            ("0.0.0.0:7070", false),
+            ("127.0.0.1", false),
+        ] {
+            assert_eq!(parse_loopback(address).is_ok(), will_do, "{address}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The demonstration, as the shell starts it.
+
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroU64;
+
+use super::args::{Demo, ReportFormat};
+use super::failure::{Exit, Failure};
+use super::output::print;
+use crate::demo;
+
+/// Plays the demo. With a report in JSON the story goes to standard error, and standard output has
+/// the one document and nothing else.
+///
+/// # Errors
+///
+/// If the demo cannot be played, or the audit found something.
+pub async fn run(args: &Demo) -> Result<(), Failure> {
+    let as_json = args.report == ReportFormat::Json;
+    let (out, is_terminal): (Box<dyn Write + Send>, bool) = if as_json {
+        (Box::new(io::stderr()), io::stderr().is_terminal())
+    } else {
+        (Box::new(io::stdout()), io::stdout().is_terminal())
+    };
+    let report = demo::run(demo::Options {
+        listen: args.listen,
+        speed: NonZeroU64::new(args.speed.into()).expect("clap takes no speed below 1"),
+        seed: args.seed,
+        once: args.once,
+        duration: args.duration,
+        out,
+        has_colour: is_terminal && std::env::var_os("NO_COLOR").is_none(),
+    })
+    .await?;
+    if as_json {
+        print(&serde_json::to_string_pretty(&report)?)?;
+    }
+    if report.audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
+}

@@ -1,0 +1,153 @@
+//! The queue: all work, what it wants and holds, and why it has no more.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::args::Queue;
+use super::client::Client;
+use super::failure::Failure;
+use super::output::show;
+use super::table::Column::{Left, Right};
+use super::table::{memory, span, table};
+use crate::api::wire::{Disposition, JobInfo, JobPage, WorkKind};
+
+/// Lists work.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached or refuses.
+pub async fn run(args: &Queue) -> Result<(), Failure> {
+    let mut query: Vec<(&str, &str)> = Vec::new();
+    query.extend(args.user.as_deref().map(|user| ("user", user)));
+    query.extend(args.class.as_deref().map(|class| ("class", class)));
+    query.extend(args.waiting.then_some(("waiting", "true")));
+    let jobs = Client::new(&args.remote)?.jobs(&query).await?;
+    let selects = !query.is_empty();
+    Ok(show(&jobs, args.remote.json, |jobs| render(jobs, now_ms(), selects))?)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn render(page: &JobPage, now_ms: u64, selects: bool) -> String {
+    if page.jobs.is_empty() {
+        return if selects {
+            "No such work. `apportion queue` lists all there is.".to_owned()
+        } else {
+            "No work. The orchestrator brings it with PUT /v1/publication.".to_owned()
+        };
+    }
+    let columns = [
+        Right("JOB"),
+        Left("USER"),
+        Left("CLASS"),
+        Left("KIND"),
+        Right("MEMORY"),
+        Right("WANTS"),
+        Right("HOLDS"),
+        Left("STATE"),
+        Right("AGE"),
+        Left("REASON"),
+    ];
+    table(columns, page.jobs.iter().map(|job| row(job, now_ms)))
+}
+
+fn row(job: &JobInfo, now_ms: u64) -> [String; 10] {
+    [
+        job.id.to_string(),
+        job.user.clone(),
+        job.class.clone(),
+        kind(job.kind).to_owned(),
+        memory(job.memory_mb),
+        job.sums.wanted.to_string(),
+        job.sums.held.to_string(),
+        state(job).to_owned(),
+        span(now_ms.saturating_sub(job.submitted_ms)),
+        job.reason.as_ref().map(|reason| reason.sentence.clone()).unwrap_or_default(),
+    ]
+}
+
+fn kind(kind: WorkKind) -> &'static str {
+    match kind {
+        WorkKind::Job => "job",
+        WorkKind::Service => "service",
+        WorkKind::ArbitraryProcess => "process",
+        WorkKind::Reservation => "reservation",
+    }
+}
+
+/// What a person would call the state that the last cycle left it in.
+fn state(job: &JobInfo) -> &'static str {
+    if job.completing {
+        return "ending";
+    }
+    match job.disposition {
+        Disposition::Expanded => "expanding",
+        Disposition::Shrunken => "shrinking",
+        Disposition::Stable => "running",
+        Disposition::Dormant => "waiting",
+        Disposition::Reserved => "reserved",
+        Disposition::Refused => "refused",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::api::wire::{JobSums, Reason};
+
+    fn job(id: u64, user: &str, wanted: u64, held: u64) -> JobInfo {
+        let disposition = if held == 0 { Disposition::Dormant } else { Disposition::Stable };
+        let sums = JobSums {
+            wanted,
+            cap: Some(wanted),
+            cap_bound: None,
+            deserved: 4,
+            given: held,
+            held,
+            promised: 0,
+        };
+        JobInfo {
+            id,
+            user: user.to_owned(),
+            class: "normal".to_owned(),
+            kind: WorkKind::Job,
+            memory_mb: 30_720,
+            order: Some(2),
+            threads: 1,
+            submitted_ms: 1_000,
+            remaining: wanted,
+            running: 0 < held,
+            completing: false,
+            disposition,
+            sums,
+            reason: None,
+            shares: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn work_is_listed_with_its_reason() {
+        let reason = Reason {
+            code: "fragmented".to_owned(),
+            sentence: "22 qshares are free, but no node has 2 together".to_owned(),
+        };
+        let jobs = vec![
+            job(1001, "alice", 8, 8),
+            JobInfo { reason: Some(reason), ..job(1007, "carol", 4, 0) },
+            JobInfo { completing: true, kind: WorkKind::Service, ..job(1011, "bob", 1, 1) },
+        ];
+        let page = JobPage { cycle: 3, jobs, next: None };
+        assert_snapshot!(render(&page, 7_501_000, false));
+    }
+
+    #[test]
+    fn an_empty_queue_says_where_work_comes_from() {
+        let page = JobPage { cycle: 3, jobs: Vec::new(), next: None };
+        assert!(render(&page, 0, false).contains("PUT /v1/publication"));
+        assert!(render(&page, 0, true).contains("`apportion queue` lists all"));
+    }
+}

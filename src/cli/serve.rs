@@ -1,0 +1,89 @@
+//! The daemon, as the shell or systemd starts and stops it.
+
+use std::io;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::args::{LogFormat, Serve};
+use super::failure::{Exit, Failure};
+use super::settings::{load, locate};
+use crate::config::Config;
+use crate::{daemon, telemetry};
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+///
+/// If the configuration is wrong, the address is taken, or the daemon cannot go on.
+pub async fn run(args: &Serve) -> Result<(), Failure> {
+    telemetry::init(&args.log, log_format(args.log_format))?;
+    let config = configure(args)?;
+    // Before anybody learns that we are there, so that no signal finds us without.
+    let signals = Signals::catch()?;
+    let address = config.daemon.listen;
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen at {address}; name another with --listen"))?;
+    // Where port 0 was asked for, this is the only place to learn which one it became.
+    tracing::info!(address = %listener.local_addr()?, "listening");
+    let stop = CancellationToken::new();
+    tokio::select! {
+        result = daemon::serve(config, listener, stop.clone()) => Ok(result?),
+        () = signals.second(&stop) => {
+            Err(Failure::new(Exit::Refused, "stopped at once, by a second signal"))
+        }
+    }
+}
+
+/// The configuration, with the flags on top.
+fn configure(args: &Serve) -> Result<Config, Failure> {
+    let path = locate(args.config.as_deref());
+    let mut config = load(&path, Exit::Configuration)?;
+    if let Some(listen) = args.listen {
+        config.daemon.listen = listen;
+    }
+    if let Some(state) = &args.state {
+        config.daemon.state.clone_from(state);
+    }
+    Ok(config)
+}
+
+/// The signals that ask for an end.
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Asks for a stop at the first signal, and ends at the second.
+    async fn second(mut self, stop: &CancellationToken) {
+        self.next().await;
+        stop.cancel();
+        self.next().await;
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn log_format(format: LogFormat) -> telemetry::LogFormat {
+    match format {
+        LogFormat::Human => telemetry::LogFormat::Human,
+        LogFormat::Json => telemetry::LogFormat::Json,
+    }
+}

@@ -1,0 +1,115 @@
+//! Plays scenarios and suites against the scheduler alone, in virtual time, and shows what came of
+//! it.
+
+use std::time::Instant;
+
+use super::args::{ReportFormat, Simulate, Variant};
+use super::failure::{Exit, Failure};
+use super::output::{complain, show};
+use super::table::{Column, table};
+use crate::sim::measure::{Report, Spread};
+use crate::sim::recorded::{self, Document};
+use crate::sim::systemtest;
+
+/// Does what was asked.
+///
+/// # Errors
+///
+/// If a file makes no sense, a run broke a rule of its model, or the audit found something in a
+/// suite. A recorded scenario counts as played whatever it shows.
+pub fn run(args: &Simulate) -> Result<(), Failure> {
+    let as_json = args.json || args.report == ReportFormat::Json;
+    if let Some(file) = &args.recorded {
+        return Ok(show(&recorded::play_file(file)?, as_json, scenario)?);
+    }
+    let (Some(suite), Some(draws)) = (&args.systemtest, &args.draws) else {
+        unreachable!("clap asks for one of the two, and for draws with a suite")
+    };
+    let variant = match args.variant {
+        Variant::Plain => systemtest::Variant::Plain,
+        Variant::Mixed => systemtest::Variant::Mixed,
+    };
+    let begun = Instant::now();
+    let outcome = systemtest::run_files(suite, draws, variant, &|| begun.elapsed())?;
+    show(&outcome.report, as_json, figures)?;
+    for finding in &outcome.findings {
+        complain(&format!("audit: {finding}"));
+    }
+    if outcome.report.audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
+}
+
+/// A played scenario, one line a job and cycle.
+fn scenario(document: &Document) -> String {
+    let rows = document.cycles.iter().flat_map(|cycle| {
+        cycle.jobs.iter().map(|job| {
+            let nodes = job.nodes.iter().map(|(node, shares)| format!("{node}×{shares}"));
+            [
+                cycle.cycle.to_string(),
+                job.id.to_string(),
+                job.order.map_or_else(|| "-".to_owned(), |order| order.to_string()),
+                job.cap.to_string(),
+                job.given.to_string(),
+                job.held.to_string(),
+                job.pending_removes.to_string(),
+                nodes.collect::<Vec<_>>().join(" "),
+                job.reason.clone().unwrap_or_default(),
+            ]
+        })
+    });
+    let columns = [
+        Column::Right("CYCLE"),
+        Column::Right("JOB"),
+        Column::Right("ORDER"),
+        Column::Right("CAP"),
+        Column::Right("GIVEN"),
+        Column::Right("HELD"),
+        Column::Right("LEAVING"),
+        Column::Left("NODES"),
+        Column::Left("WHY NOT MORE"),
+    ];
+    let findings = document
+        .cycles
+        .iter()
+        .flat_map(|cycle| cycle.audit.iter().map(move |finding| (cycle.cycle, finding)))
+        .map(|(cycle, finding)| {
+            format!("\naudit, cycle {cycle}: {}: {}", finding.rule, finding.detail)
+        });
+    format!("{}\n{}{}", document.name, table(columns, rows), findings.collect::<String>())
+}
+
+/// The figures of a suite.
+fn figures(report: &Report) -> String {
+    let percent = |value: f64| format!("{value:.3} %");
+    let seconds = |value: f64| format!("{value:.1} s");
+    let spread = |spread: &Spread, unit: &str| {
+        let Spread { mean, median, p95, max } = spread;
+        format!(
+            "mean {mean:.2}{unit}, median {median:.2}{unit}, p95 {p95:.2}{unit}, max {max:.2}{unit}"
+        )
+    };
+    let fairness = &report.fairness_error_pct;
+    let rows = [
+        ["items done", &format!("{} of {}", report.items_done, report.items_total)],
+        ["makespan", &seconds(report.makespan_s)],
+        ["turnaround", &spread(&report.turnaround_s, " s")],
+        ["slowdown", &spread(&report.slowdown, "")],
+        ["held", &percent(report.held_pct)],
+        ["useful", &percent(report.useful_pct)],
+        ["processes preempted", &report.preempted.to_string()],
+        ["work lost", &seconds(report.lost_item_s)],
+        ["fairness error, by caps", &percent(fairness.cap)],
+        ["  whole processes only", &percent(fairness.cap_whole)],
+        ["fairness error, by demand", &percent(fairness.demand)],
+        ["  whole processes only", &percent(fairness.demand_whole)],
+        ["longest time without a process", &seconds(report.longest_zero_s)],
+        ["  while one was owed", &seconds(report.longest_zero_owed_s)],
+        ["settled cycles that preempted", &report.settled_preempting_cycles.to_string()],
+        ["idle and usable", &percent(report.idle_usable_pct)],
+        ["not held though deserved", &percent(report.unheld_pct)],
+        ["audit findings", &report.audit_findings.to_string()],
+        ["time in the scheduler", &seconds(report.scheduler_s)],
+        ["time in all", &seconds(report.wall_s)],
+    ];
+    let rows = rows.map(|row| row.map(str::to_owned));
+    table([Column::Left("FIGURE"), Column::Left("VALUE")], rows)
+}

@@ -1,0 +1,259 @@
+//! The command line as scripts meet it: exit statuses, and what goes to which stream.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+
+const NODES: &str = r#"{"cycle":3,"nodes":[{"name":"node01","pool":"fast","states":["up"],
+    "memory_mb":61440,"quantum_mb":15360,"order":4,"used":0,"free":4,"missed_heartbeats":0,
+    "shares":[]}]}"#;
+
+fn apportion(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
+    command.args(args).stdin(Stdio::null());
+    for variable in ["APPORTION_URL", "APPORTION_CONFIG", "APPORTION_LOG"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs to the end: exit status, standard output, standard error.
+#[track_caller]
+fn run(args: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = apportion(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// A daemon that gives these answers, each to one request, and hands over what it was asked.
+fn daemon(answers: Vec<(&'static str, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serve = move || {
+        let answer = |(status, body): (&str, String)| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let asked = read_request(&mut stream);
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            )
+            .unwrap();
+            asked
+        };
+        answers.into_iter().map(answer).collect()
+    };
+    (url, std::thread::spawn(serve))
+}
+
+/// The first line of a request, and its body.
+fn read_request(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        let mut chunk = [0; 4096];
+        let count = stream.read(&mut chunk).unwrap();
+        bytes.extend_from_slice(&chunk[..count]);
+        let text = String::from_utf8_lossy(&bytes);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let head = head.to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if length.map_or(0, |length| length.parse().unwrap()) <= body.len() {
+            return format!("{} {body}", head.lines().next().unwrap()).trim_end().to_owned();
+        }
+    }
+}
+
+fn problem(code: &str, detail: &str) -> String {
+    format!(
+        r#"{{"type":"/errors/{code}","title":"t","status":400,"detail":"{detail}","code":"{code}"}}"#
+    )
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    let wrong: [&[&str]; 9] = [
+        &[],
+        &["frobnicate"],
+        &["why"],
+        &["why", "seven"],
+        &["nodes", "--url", "https://head"],
+        &["node", "vary-off", "--reason", "r"],
+        &["node", "vary-off", "node01"],
+        &["serve", "--listen", "0.0.0.0:7070"],
+        &["serve", "--log", "loud"],
+    ];
+    for args in wrong {
+        let (status, stdout, stderr) = run(args);
+        assert_eq!((status, stdout.as_str()), (2, ""), "{args:?}: {stderr}");
+        assert_ne!(stderr, "", "{args:?}");
+    }
+    let (_, _, stderr) = run(&["why", "seven"]);
+    assert!(stderr.contains("`apportion queue` shows it"), "{stderr}");
+}
+
+#[test]
+fn help_teaches_by_example() {
+    let subjects: [&[&str]; 6] =
+        [&[], &["serve"], &["config", "check"], &["node", "vary-off"], &["queue"], &["why"]];
+    for subject in subjects {
+        let (status, stdout, stderr) = run(&[subject, &["--help"]].concat());
+        assert_eq!((status, stderr.as_str()), (0, ""), "{subject:?}");
+        assert!(stdout.contains("Examples:\n  apportion "), "{subject:?}: {stdout}");
+        assert!(!stdout.contains("$`"), "{subject:?}: {stdout}");
+    }
+}
+
+#[test]
+fn no_daemon_ends_with_3_and_says_how_to_start_one() {
+    // A port that was free a moment ago; nothing listens there.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    for command in [&["nodes"][..], &["queue"], &["why", "7"], &["classes"]] {
+        let (status, stdout, stderr) = run(&[command, &["--url", &url]].concat());
+        assert_eq!((status, stdout.as_str()), (3, ""), "{command:?}: {stderr}");
+        assert!(stderr.starts_with(&format!("error: cannot reach a daemon at {url}/ (")));
+        assert!(stderr.contains("`apportion serve`"), "{stderr}");
+    }
+}
+
+#[test]
+fn the_daemons_refusals_have_statuses_of_their_own() {
+    let cases = [
+        ("400 Bad Request", 1),
+        ("401 Unauthorized", 4),
+        ("403 Forbidden", 4),
+        ("404 Not Found", 5),
+        ("409 Conflict", 6),
+        ("412 Precondition Failed", 6),
+        ("503 Service Unavailable", 1),
+    ];
+    for (answer, expected) in cases {
+        let (url, asked) = daemon(vec![(answer, problem("J001", "there is no job 7"))]);
+        let (status, stdout, stderr) = run(&["why", "7", "--url", &url]);
+        assert_eq!((status, stdout.as_str()), (expected, ""), "{answer}");
+        assert_eq!(stderr, "error: there is no job 7 (J001)\n");
+        assert_eq!(asked.join().unwrap(), ["get /v1/jobs/7/why http/1.1"]);
+    }
+}
+
+#[test]
+fn something_else_that_answers_is_no_daemon() {
+    let (url, _) = daemon(vec![("404 Not Found", "<h1>nginx</h1>".to_owned())]);
+    let (status, _, stderr) = run(&["nodes", "--url", &url]);
+    assert_eq!(status, 3);
+    assert!(stderr.contains("answers 404 Not Found, but not as an apportion does"), "{stderr}");
+}
+
+#[test]
+fn answers_go_to_standard_output() {
+    let (url, _) = daemon(vec![("200 OK", NODES.to_owned()), ("200 OK", NODES.to_owned())]);
+    let (status, stdout, stderr) = run(&["nodes", "--url", &url]);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert!(stdout.starts_with("NODE    POOL  STATE"), "{stdout}");
+    let (_, stdout, _) = run(&["node", "list", "--json", "--url", &url]);
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(answer, serde_json::from_str::<serde_json::Value>(NODES).unwrap());
+}
+
+#[test]
+fn the_queue_is_read_to_its_last_page() {
+    let page = |next: &str| ("200 OK", format!(r#"{{"cycle":3,"jobs":[]{next}}}"#));
+    let (url, asked) = daemon(vec![page(r#","next":"1003""#), page("")]);
+    let (status, stdout, _) = run(&["queue", "--user", "alice", "--waiting", "--url", &url]);
+    assert_eq!(
+        (status, stdout.as_str()),
+        (0, "No such work. `apportion queue` lists all there is.\n")
+    );
+    let expected = [
+        "get /v1/jobs?user=alice&waiting=true&limit=1000 http/1.1",
+        "get /v1/jobs?user=alice&waiting=true&limit=1000&cursor=1003 http/1.1",
+    ];
+    assert_eq!(asked.join().unwrap(), expected);
+}
+
+/// A script has nobody to ask, and must have said `--yes`.
+#[test]
+fn work_is_not_evicted_unasked() {
+    let answer = |dry_run| {
+        let body = format!(
+            r#"{{"changed":["node01","node02"],"unchanged":[],"dry_run":{dry_run},
+                "impact":{{"shares_evicted":3,"jobs":[7,8],"kept":0}},"notes":[]}}"#
+        );
+        ("200 OK", body)
+    };
+    let vary_off = ["node", "vary-off", "node[01-02]", "--reason", "disk swap"];
+    let (url, asked) = daemon(vec![answer(true)]);
+    let (status, stdout, stderr) = run(&[&vary_off[..], &["--url", &url]].concat());
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    let expected = "error: node[01-02] would be varied off\n\
+                    3 shares of 2 jobs would be evicted (7, 8)\n\
+                    nothing was done; say --yes to do it, or --dry-run to only look\n";
+    assert_eq!(stderr, expected);
+    let body = r#"{"nodes":["node[01-02]"],"reason":"disk swap","dry_run":true}"#;
+    let expected = format!("post /v1/nodes/vary-off http/1.1 {body}");
+    assert_eq!(asked.join().unwrap(), [expected]);
+
+    let (url, asked) = daemon(vec![answer(false)]);
+    let (status, stdout, _) = run(&[&vary_off[..], &["--yes", "--url", &url]].concat());
+    assert_eq!(status, 0);
+    assert_eq!(stdout, "node[01-02] varied off\n3 shares of 2 jobs evicted (7, 8)\n");
+    assert!(!asked.join().unwrap().concat().contains("dry_run"));
+}
+
+#[test]
+fn a_configuration_is_right_or_all_of_it_is_shown() {
+    let right = concat!(env!("CARGO_MANIFEST_DIR"), "/config/apportion.toml");
+    let (status, stdout, stderr) = run(&["config", "check", right]);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert!(stdout.starts_with(&format!("{right} is right: ")), "{stdout}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("wrong.toml");
+    std::fs::write(&wrong, "[scheduler]\nhartbeat = 1\n[nonsense]\n").unwrap();
+    let wrong = wrong.to_str().unwrap();
+    let (status, stdout, shown) = run(&["config", "check", wrong]);
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert!(shown.contains("hartbeat") && shown.contains("nonsense"), "{shown}");
+
+    let (status, _, stderr) = run(&["serve", "--config", wrong]);
+    assert_eq!((status, stderr), (78, shown));
+    let (status, _, stderr) = run(&["serve", "--config", "/no/such.toml"]);
+    assert_eq!((status, stderr.as_str()), (78, "error: C001: there is no file /no/such.toml\n"));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let (url, asked) = daemon(vec![("200 OK", NODES.to_owned())]);
+    let mut child = apportion(&["nodes", "--url", &url]).stdout(Stdio::piped()).spawn().unwrap();
+    // Closed before the answer comes, so that the first write meets a broken pipe.
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    asked.join().unwrap();
+}
+
+/// A terminating signal is an orderly end.
+#[test]
+fn serving_ends_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/apportion.toml");
+    let state = folder.path().join("state.db");
+    let args = ["serve", "--config", config, "--listen", "127.0.0.1:0", "--state"];
+    let mut child = apportion(&args).arg(&state).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("listening", child.stderr.as_mut().unwrap());
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+}
+
+/// Reads until `word` has come by.
+fn wait_for(word: &str, stream: &mut impl Read) {
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains(word) {
+        let mut byte = [0];
+        assert_ne!(stream.read(&mut byte).unwrap(), 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&byte);
+    }
+}
