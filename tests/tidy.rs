@@ -1,0 +1,154 @@
+//! The rules of this repository that a machine can check.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Layer, and the words its code must not contain.
+const FORBIDDEN: &[(&str, &[&str])] = &[
+    (
+        "src/model/",
+        &["crate::engine", "crate::scheduler", "crate::converter", "serde", "Serialize"],
+    ),
+    ("src/engine/", &["crate::scheduler", "crate::converter", "crate::sim"]),
+    ("src/scheduler/", &["crate::converter", "crate::sim"]),
+    ("src/converter/", &["crate::sim", "serde"]),
+    // The four pure layers neither wait, read a clock, draw lots, do I/O, nor know who is outside.
+    ("src/model/", PURE),
+    ("src/engine/", PURE),
+    ("src/scheduler/", PURE),
+    ("src/converter/", PURE),
+    // Nothing whose order is an accident may be iterated where decisions are made.
+    ("src/engine/", &["HashMap", "HashSet", "f32", "f64"]),
+    ("src/scheduler/", &["HashMap", "HashSet", "f32", "f64"]),
+    (
+        "src/sim/",
+        &[
+            "crate::api",
+            "crate::store",
+            "crate::daemon",
+            "crate::cli",
+            "tokio",
+            ".await",
+            "async fn",
+        ],
+    ),
+    (
+        "src/store/",
+        &["crate::engine", "crate::scheduler", "crate::api", "crate::converter", "axum"],
+    ),
+    (
+        "src/config/",
+        &["crate::engine", "crate::scheduler", "crate::api", "crate::store", ".await", "tokio"],
+    ),
+    ("src/api/", &["crate::engine::plan", "sqlx", "crate::store", "crate::cli"]),
+    ("src/daemon/", &["crate::cli", "crate::demo"]),
+    ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),
+];
+
+const PURE: &[&str] = &[
+    ".await",
+    "async ",
+    "::now(",
+    "tokio",
+    "sqlx",
+    "axum",
+    "reqwest",
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::time",
+    "rand",
+    "tracing",
+    "crate::api",
+    "crate::store",
+    "crate::config",
+    "crate::daemon",
+    "crate::cli",
+    "crate::demo",
+];
+
+const MAX_FUNCTION_LINES: usize = 70;
+const MAX_FILE_LINES: usize = 500;
+
+/// All Rust sources under `dir`, with their paths from the root of the repository.
+fn sources(dir: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pending: Vec<PathBuf> = vec![root.join(dir)];
+    let mut files = Vec::new();
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+            files.push((name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The lines that are code: no comments, and nothing from the tests below it on.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let without_tests = text.split("\n#[cfg(test)]").next().unwrap_or(text);
+    without_tests.lines().map(|line| line.split("//").next().unwrap_or(line))
+}
+
+fn is_test_file(file: &str) -> bool {
+    file.ends_with("/tests.rs") || file.contains("/tests/")
+}
+
+#[test]
+fn layers_keep_to_themselves() {
+    let mut offences = Vec::new();
+    for (file, text) in sources("src").iter().filter(|(file, _)| !is_test_file(file)) {
+        for (layer, words) in FORBIDDEN.iter().filter(|(layer, _)| file.starts_with(layer)) {
+            for (number, line) in code(text).enumerate() {
+                for word in words.iter().filter(|word| line.contains(**word)) {
+                    offences.push(format!("{file}:{}: `{word}` in {layer}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
+
+/// The table above would be worth nothing if a layer were renamed under it.
+#[test]
+fn every_layer_of_the_table_exists() {
+    let files = sources("src");
+    for (layer, _) in FORBIDDEN {
+        assert!(files.iter().any(|(file, _)| file.starts_with(layer)), "{layer} has no files");
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for (file, text) in ["src", "tests", "benches"].into_iter().flat_map(sources) {
+        assert!(text.starts_with("//! "), "{file}: no `//!` header");
+    }
+}
+
+#[test]
+fn functions_and_files_fit_in_the_head() {
+    let mut offences = Vec::new();
+    for (file, text) in sources("src").iter().filter(|(file, _)| !is_test_file(file)) {
+        let lines: Vec<&str> = code(text).collect();
+        if lines.len() > MAX_FILE_LINES {
+            offences.push(format!("{file}: {} lines", lines.len()));
+        }
+        // rustfmt closes a function at the indentation that opened it.
+        let is_fn =
+            |line: &str| line.trim_start().split([' ', '(']).take(4).any(|word| word == "fn");
+        for (start, opening) in lines.iter().enumerate().filter(|(_, line)| is_fn(line)) {
+            let indent = opening.len() - opening.trim_start().len();
+            let closing = format!("{:indent$}}}", "");
+            let length = lines[start..].iter().take_while(|line| **line != closing).count();
+            if length >= MAX_FUNCTION_LINES && !opening.trim_end().ends_with(';') {
+                offences.push(format!("{file}:{}: {length} lines", start + 1));
+            }
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
