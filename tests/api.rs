@@ -112,7 +112,7 @@ impl Daemon {
 
     /// Polls until `is_right`, as a patient client would.
     async fn get_until(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..250 {
+        for _ in 0..3000 {
             let response = self.client.get(format!("{}{path}", self.url)).send().await.unwrap();
             if response.status() == StatusCode::OK {
                 let body = response.json().await.unwrap();

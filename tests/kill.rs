@@ -103,7 +103,7 @@ impl Life {
 
     /// The first schedule that `is_right`.
     async fn schedule_when(&self, is_right: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..1000 {
+        for _ in 0..12_000 {
             let schedule = self.schedule().await;
             if is_right(&schedule) {
                 return schedule;
