@@ -566,7 +566,7 @@ fn other_bad_requests() -> Vec<Bad> {
             "/v1/nodes/vary-on",
             json!({ "nodes": ["n9"] }),
             "404 A001 /nodes",
-            "ever reported",
+            "had reported by cycle",
         ),
         bad(Method::GET, "/v1/nodes/n9", "", "404 A001", "n9"),
         bad(Method::GET, "/v1/nodes?sate=up", "", "400 T005", "sate"),

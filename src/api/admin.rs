@@ -14,7 +14,7 @@ use super::json::shortened;
 use super::show::is_preemptable;
 use super::state::{ApiState, Limits};
 use super::wire::{self, Impact, VaryAnswer, VaryOff, VaryOn};
-use crate::model::{ShareState, expand_hostlist};
+use crate::model::{ShareState, expand_hostlist, nearest};
 use crate::scheduler::{Command, NodeView, View};
 
 /// The most names and host lists in one request.
@@ -140,15 +140,11 @@ fn check_known(view: &View, names: &BTreeSet<String>) -> Result<(), Fault> {
     let Some(unknown) = names.iter().find(|name| !is_known(view, name)) else {
         return Ok(());
     };
-    let nearest = view
-        .nodes
-        .iter()
-        .map(|node| (strsim::damerau_levenshtein(&node.name, unknown), &node.name))
-        .filter(|&(distance, _)| distance <= 2)
-        .min();
-    let hint = nearest.map(|(_, name)| format!(" (did you mean `{name}`?)")).unwrap_or_default();
-    let unknown = shortened(unknown);
-    let detail = format!("no node `{unknown}` has ever reported{hint}; nothing was done");
+    let nearest = nearest(unknown, view.nodes.iter().map(|node| node.name.as_str()));
+    let hint = nearest.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
+    let (unknown, cycle) = (shortened(unknown), view.cycle);
+    let detail =
+        format!("no node `{unknown}` had reported by cycle {cycle}{hint}; nothing was done");
     let code = if names.len() == 1 { Code::UnknownNode } else { Code::BadNodeList };
     Err(Fault::new(code, "/nodes", detail))
 }

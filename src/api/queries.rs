@@ -58,7 +58,8 @@ pub async fn get_node(
     let node = published.view.nodes.iter().find(|node| node.name == name);
     node.map(|node| Json(node.into())).ok_or_else(|| {
         let name = super::json::shortened(&name);
-        ApiError::new(Code::UnknownNode, format!("no node `{name}` has ever reported"))
+        let cycle = published.view.cycle;
+        ApiError::new(Code::UnknownNode, format!("no node `{name}` had reported by cycle {cycle}"))
     })
 }
 

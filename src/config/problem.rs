@@ -9,6 +9,8 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
+use crate::model::nearest;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $text:literal),* $(,)?) => {
         /// What kind of problem it is. The texts are stable: scripts and documentation use them.
@@ -241,17 +243,6 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
-
-/// The one of `known` that `word` was probably meant to be.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = known
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate));
-    let (distance, candidate) = scored.min()?;
-    // A third of the letters may be wrong, and one always: beyond that a guess only confuses.
-    let is_close = distance <= 1 || distance * 3 <= word.chars().count();
-    is_close.then_some(candidate)
-}
 
 /// What to do about a word that is none of `known`.
 pub(super) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {

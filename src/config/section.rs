@@ -11,8 +11,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::environment::{Overrides, variable};
-use super::problem::{Code, Place, Problem, Problems, nearest};
+use super::problem::{Code, Place, Problem, Problems};
 use super::value::{Fault, Verdict, Written, name};
+use crate::model::nearest;
 
 /// A value, and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

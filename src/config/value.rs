@@ -11,8 +11,8 @@ use bytesize::Unit;
 use jiff::SignedDuration;
 use toml::de::DeValue;
 
-use super::problem::{Code, nearest, quoted};
-use crate::model::{HostListError, MAX_HOSTS, Mebibytes, expand_hostlist};
+use super::problem::{Code, quoted};
+use crate::model::{HostListError, MAX_HOSTS, Mebibytes, expand_hostlist, nearest};
 
 /// The longest name of a pool, class, node or user, in bytes.
 const MAX_NAME: usize = 255;

@@ -1,14 +1,15 @@
 //! "Did you mean": the most similar of the names there are.
 
-/// The candidate most similar to `name`, if any is similar enough to have been meant: at most two
-/// letters differ, or one in three of a longer name.
+/// The candidate that `name` was probably meant to be, if any: one letter may be wrong, or one in
+/// three of a longer name. Beyond that a guess only confuses.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distances = candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate));
     let (distance, candidate) = distances.min()?;
-    let is_similar = distance <= 2 || distance * 3 <= name.chars().count();
-    (is_similar && distance < name.chars().count()).then_some(candidate)
+    let letters = name.chars().count();
+    let is_close = distance <= 1 || distance * 3 <= letters;
+    (is_close && distance < letters).then_some(candidate)
 }
 
 #[cfg(test)]
