@@ -208,7 +208,7 @@ fn a_configuration_is_right_or_all_of_it_is_shown() {
     let right = concat!(env!("CARGO_MANIFEST_DIR"), "/config/apportion.toml");
     let (status, stdout, stderr) = run(&["config", "check", right]);
     assert_eq!((status, stderr.as_str()), (0, ""));
-    assert!(stdout.starts_with(&format!("{right} is right: ")), "{stdout}");
+    assert!(stdout.starts_with(&format!("{right} is right; ")), "{stdout}");
 
     let folder = tempfile::tempdir().unwrap();
     let wrong = folder.path().join("wrong.toml");

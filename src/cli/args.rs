@@ -22,6 +22,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  apportion demo                              watch a cluster being shared, here and now
   apportion config check apportion.toml       is this configuration right?
   apportion serve --config apportion.toml     run the daemon
   apportion nodes                             what is there, and who is on it?
@@ -321,7 +322,7 @@ pub enum ReportFormat {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("workload").required(true).args(["recorded", "systemtest"]))]
 pub struct Simulate {
-    /// Play this recorded workload
+    /// Play this recorded scenario
     #[arg(long, value_name = "FILE")]
     pub recorded: Option<PathBuf>,
     /// Play the system test in this folder
@@ -330,7 +331,7 @@ pub struct Simulate {
     /// The random draws of the system test
     #[arg(long, value_name = "FILE", requires = "systemtest")]
     pub draws: Option<PathBuf>,
-    /// Which system test
+    /// How the jobs of the system test are classed
     #[arg(long, value_enum, default_value_t = Variant::Plain, requires = "systemtest")]
     pub variant: Variant,
     /// What to show at the end

@@ -21,12 +21,8 @@ pub fn run(action: &ConfigAction) -> Result<(), Failure> {
     let ConfigAction::Check { file } = action;
     let path = locate(file.as_deref());
     let Config { topology, .. } = load(&path, Exit::Refused)?;
-    let message = format!(
-        "{} is right: {} classes, {} nodepools",
-        path.display(),
-        topology.classes.len(),
-        topology.pools.len(),
-    );
+    let (classes, pools) = (topology.classes.len(), topology.pools.len());
+    let message = format!("{} is right; classes: {classes}, nodepools: {pools}", path.display());
     Ok(print(&message)?)
 }
 

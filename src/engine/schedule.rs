@@ -53,8 +53,8 @@ pub enum PreemptionRule {
     NoLongerAllowed,
     /// Work of a better priority needs the room.
     Priority,
-    /// Its job, user or class holds more than was counted for it, and somebody strictly worse off
-    /// needs the room.
+    /// Its job, user or class holds more than was counted for it, and somebody worse off needs the
+    /// room.
     FairShare,
     /// A needy job takes from somebody who is strictly better off even afterwards.
     Defragmentation,

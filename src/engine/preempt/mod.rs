@@ -1,9 +1,10 @@
 //! Preemption and defragmentation: one mechanism with two triggers.
 //!
 //! A share is taken back only for a named beneficiary, on a machine where the room made suffices
-//! for one nshare of it, and only from somebody who stays strictly better off. So every preemption
-//! ends in a placed nshare of somebody who was behind, and a surplus nobody can use stays where it
-//! is. The room is promised to the beneficiary until it arrives.
+//! for one nshare of it, and only from worse priorities or from somebody who is afterwards no worse
+//! off than it was ([`right`] has the exact rule). So every preemption ends in a placed nshare of
+//! somebody who was behind, and a surplus nobody can use stays where it is. The room is promised to
+//! the beneficiary until it arrives.
 //!
 //! Design: "Interlude: Preemption", "Defragmentation"; decisions D1, D2, D4, D5;
 //! `core-study.md` section 3, rule R with holders of nothing first.
@@ -16,7 +17,7 @@ use super::cap::maximum;
 use super::draft::Draft;
 use super::nodepool::{Holding, OrdersWanted};
 use super::schedule::PreemptionRule;
-use crate::model::Policy;
+use crate::model::{Policy, ShareState};
 use plan::best_plan;
 use rank::EvictionRank;
 
@@ -32,11 +33,8 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
         if excess == 0 || !draft.snapshot.class_of(job).policy.is_preemptable() {
             continue;
         }
-        let held = job
-            .shares
-            .iter()
-            .enumerate()
-            .filter(|(_, share)| share.state == crate::model::ShareState::Held);
+        let held =
+            job.shares.iter().enumerate().filter(|(_, share)| share.state == ShareState::Held);
         let mut ranked: Vec<(EvictionRank, Holding)> = held
             .map(|(share, _)| Holding { job: ix, share })
             .map(|victim| (rank::of(draft, victim), victim))
