@@ -16,7 +16,7 @@ use apportion::model::{
     ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
     WorkKind,
 };
-use apportion::scheduler::{Command, Event, JobView, Scheduler, View};
+use apportion::scheduler::{Command, Event, JobView, NodeView, Scheduler, ShareView, View};
 
 /// No pacing at all: a job may use everything at once.
 pub const UNPACED: CapRules = CapRules {
@@ -245,5 +245,103 @@ impl Cluster {
             )
         });
         nodes.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// What happens to it, and what is looked at, in few words.
+impl Cluster {
+    /// A node reports, to the megabyte.
+    pub fn report(&mut self, name: &str, memory: Mebibytes) -> &mut Cluster {
+        let report = NodeReport { name: name.to_owned(), memory, is_quiesced: false };
+        self.record(Event::NodeReported(report))
+    }
+
+    /// A node of so many GB reports that it wants no new work.
+    pub fn quiesce(&mut self, name: &str, gib: u64) -> &mut Cluster {
+        let (name, memory) = (name.to_owned(), Mebibytes::from_gib(gib));
+        self.record(Event::NodeReported(NodeReport { name, memory, is_quiesced: true }))
+    }
+
+    pub fn die(&mut self, node: &str) -> &mut Cluster {
+        self.record(Event::NodeDied { node: node.to_owned() })
+    }
+
+    pub fn vary_off(&mut self, node: &str) -> &mut Cluster {
+        self.command(Command::VaryOff { nodes: vec![node.to_owned()], reason: "a test".to_owned() })
+    }
+
+    pub fn vary_on(&mut self, node: &str) -> &mut Cluster {
+        self.command(Command::VaryOn { nodes: vec![node.to_owned()] })
+    }
+
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Topology)) -> &mut Cluster {
+        let mut topology = Topology::clone(self.scheduler.topology());
+        change(&mut topology);
+        self.command(Command::Reconfigure(Box::new(topology)))
+    }
+
+    /// Something changes about known work.
+    pub fn change(&mut self, id: u64, change: impl FnOnce(&mut JobFacts)) -> &mut Cluster {
+        let view = self.scheduler.view();
+        let mut facts = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap().facts;
+        change(&mut facts);
+        self.record(Event::JobChanged { job: JobId(id), facts })
+    }
+
+    /// The process in one of its shares is gone.
+    pub fn exit(&mut self, id: u64, share: ShareId) -> &mut Cluster {
+        self.record(Event::ShareExited { job: JobId(id), share })
+    }
+
+    pub fn node(&self, name: &str) -> &NodeView {
+        self.view.nodes.iter().find(|node| node.name == name).unwrap()
+    }
+
+    /// Whose shares are on a node and not leaving, one number for each share, ascending.
+    pub fn on(&self, node: &str) -> Vec<u64> {
+        let held = self.node(node).shares.iter().filter(|(.., state)| *state == ShareState::Held);
+        let mut jobs: Vec<u64> = held.map(|(job, ..)| job.0).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
+    /// The nodes it has shares on that are not leaving, one name for each share, ascending.
+    pub fn nodes_of(&self, id: u64) -> Vec<&str> {
+        let held = self.job(id).shares.iter().filter(|share| share.state == ShareState::Held);
+        let mut nodes: Vec<&str> = held.map(|share| share.node.as_str()).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// A scheduler that knows nothing but the configuration, what is on record, and what the
+    /// orchestrator shows: the same work in the same shares. No node has reported to it yet.
+    pub fn restarted(&self) -> Cluster {
+        let view = self.scheduler.view();
+        let mut scheduler = Scheduler::new(Topology::clone(&view.topology), ShareId(1));
+        scheduler.restore_varied_off(view.varied_off);
+        for job in view.jobs {
+            scheduler.record(Event::JobArrived(spec_of(&job)));
+            for share in job.shares {
+                let ShareView { id: share, node, facts, .. } = share;
+                scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
+            }
+        }
+        Cluster { view: scheduler.view(), scheduler, confirms_exits: true }
+    }
+}
+
+/// What was asked for, as far as the books still say it.
+fn spec_of(job: &JobView) -> JobSpec {
+    JobSpec {
+        id: job.id,
+        user: job.user.clone(),
+        class: job.class.clone(),
+        kind: job.kind,
+        memory: job.memory,
+        threads: job.threads,
+        submitted: job.submitted,
+        machines: Vec::new(),
+        service: 0,
+        facts: job.facts,
     }
 }
