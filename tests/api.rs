@@ -60,12 +60,17 @@ struct Daemon {
 
 impl Daemon {
     async fn start(folder: &TempDir) -> Daemon {
+        Daemon::start_with(folder, |_| {}).await
+    }
+
+    async fn start_with(folder: &TempDir, change: impl FnOnce(&mut config::Config)) -> Daemon {
         let mut config =
             config::parse("test.toml", CONFIG).unwrap_or_else(|problems| panic!("{problems}"));
         config.daemon.state = folder.path().join("state.db");
         config.daemon.cycle_period = Duration::from_millis(20);
         config.daemon.limits.body_bytes = 64 << 10;
         config.daemon.limits.max_nodes = 6;
+        change(&mut config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
@@ -436,6 +441,109 @@ async fn a_bad_item_spoils_no_other_and_loses_nothing() {
         3
     );
     assert_eq!(ids(&daemon.get("/v1/jobs").await), [1, 2, 3]);
+    daemon.stop().await;
+}
+
+/// Whoever shows a process in a share of others is refused: the share is counted once, where it is,
+/// for whom it was issued.
+#[tokio::test]
+async fn a_share_stays_with_the_work_it_was_issued_to() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::with_two_users(&folder).await;
+    let schedule = daemon.get("/v1/schedule").await;
+    let anns = running(job(1, "ann"), &schedule)["processes"][0].clone();
+    let thief = with(job(2, "bob"), "processes", json!([anns]));
+    let answer = daemon.publish(2, json!([job(1, "ann"), thief, job(3, "cid")])).await;
+    assert_eq!(answer.accepted, 2);
+    let refused = &answer.refused[0];
+    assert_eq!((refused.code.as_str(), refused.pointer.as_str()), ("P042", "/work/1/processes"));
+    assert!(refused.detail.contains("which work 1 has too"), "{}", refused.detail);
+    let after = daemon.get_until("/v1/jobs", |page| ids(page) == [1, 2, 3]).await;
+    let all: Vec<u64> = after["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|job| job["shares"].as_array().unwrap())
+        .map(|share| share["share"].as_u64().unwrap())
+        .collect();
+    assert_eq!(all.iter().filter(|share| json!(share) == anns["share"]).count(), 1);
+    daemon.stop().await;
+}
+
+/// Work that names no class goes to the default for its kind; what else it leaves out has a default
+/// that is the same whenever it is left out.
+#[tokio::test]
+async fn what_is_left_out_has_a_default() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(&folder).await;
+    daemon.report(&["n1", "n2", "n3"]).await;
+    let bare = |id: u64, kind: &str| {
+        json!({
+            "id": id, "kind": kind, "user": "ann", "memory_mb": 1024, "state": "schedulable", "submitted_ms": id,
+        })
+    };
+    let work = json!([bare(1, "job"), bare(2, "service"), bare(3, "arbitrary_process")]);
+    assert_eq!(daemon.publish(1, work.clone()).await.accepted, 3);
+    let is_there = |page: &Value| ids(page) == [1, 2, 3] && page["jobs"][2]["sums"]["held"] == 1;
+    let before = daemon.get_until("/v1/jobs", is_there).await;
+    let class_of = |ix: usize| before["jobs"][ix]["class"].clone();
+    assert_eq!([0, 1, 2].map(class_of), [json!("normal"), json!("fixed"), json!("fixed")]);
+    let first = &before["jobs"][0];
+    assert_eq!((&first["threads"], &first["remaining"]), (&json!(1), &json!(1)));
+
+    assert_eq!(daemon.publish(2, work).await.accepted, 3);
+    let after = daemon.get_until("/v1/jobs", is_there).await;
+    assert_eq!(after["jobs"][0]["remaining"], json!(1));
+    let without_memory = json!([{ "id": 4, "kind": "job", "user": "ann", "state": "schedulable", "submitted_ms": 4 }]);
+    assert_eq!(daemon.publish(3, without_memory).await.refused[0].code, "P026");
+    daemon.stop().await;
+}
+
+/// Until the configured heartbeat intervals have passed, publications are taken in and nothing is
+/// scheduled. A command is answered after a cycle, so that none has to be waited for.
+#[tokio::test]
+async fn nothing_is_scheduled_until_the_cluster_had_time_to_report() {
+    for (init_stability, status) in [(1, StatusCode::SERVICE_UNAVAILABLE), (0, StatusCode::OK)] {
+        let folder = TempDir::new().unwrap();
+        let settle = |config: &mut config::Config| {
+            config.daemon.init_stability = init_stability;
+            config.daemon.heartbeat_interval = Duration::from_secs(3600);
+        };
+        let daemon = Daemon::start_with(&folder, settle).await;
+        daemon.report(&["n1", "n2"]).await;
+        daemon.get_until("/v1/nodes", |list| list["nodes"][1]["name"] == "n2").await;
+        daemon.publish(1, json!([job(1, "ann")])).await;
+        let off = daemon
+            .send(Method::POST, "/v1/nodes/vary-off", r#"{"nodes": ["n2"], "reason": "fans"}"#)
+            .await;
+        assert_eq!(off.status(), StatusCode::OK);
+        let answer = daemon.send(Method::GET, "/v1/schedule", "").await;
+        assert_eq!(answer.status(), status, "after {init_stability} intervals");
+        daemon.stop().await;
+    }
+}
+
+/// Heartbeats, publications and commands at the same time: none is lost.
+#[tokio::test]
+async fn what_comes_at_the_same_time_is_all_taken_in() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(&folder).await;
+    daemon.report(&["n1", "n6"]).await;
+    daemon.get_until("/v1/nodes", |list| list["nodes"][1]["name"] == "n6").await;
+    let off = r#"{"nodes": ["n6"], "reason": "fans"}"#;
+    tokio::join!(
+        daemon.report(&["n2"]),
+        daemon.publish(1, json!([job(1, "ann"), job(2, "bob")])),
+        daemon.report(&["n3"]),
+        daemon.send(Method::POST, "/v1/nodes/vary-off", off),
+        daemon.report(&["n4"]),
+        daemon.report(&["n5"]),
+    );
+    let is_settled = |schedule: &Value| held(schedule, 1) == 10 && held(schedule, 2) == 10;
+    daemon.get_until("/v1/schedule", is_settled).await;
+    let nodes = daemon.get("/v1/nodes").await["nodes"].as_array().unwrap().len();
+    assert_eq!(nodes, 6);
+    assert_eq!(daemon.get("/v1/nodes/n6").await["vary_off_reason"], "fans");
     daemon.stop().await;
 }
 

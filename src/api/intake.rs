@@ -13,7 +13,7 @@ use super::state::{Limits, Published};
 use super::wire::{PublicationAnswer, PublicationEnvelope, WorkNumber};
 use crate::converter::{LimboProcess, Publication, Work, WorkState, events_between};
 use crate::model::{JobId, ShareId};
-use crate::scheduler::{Event, Refusal, View, admit};
+use crate::scheduler::{Event, JobView, Refusal, View, admit};
 
 /// With so much work before, none at all is taken for a fault until it is confirmed.
 const SUDDEN: usize = 10;
@@ -139,6 +139,8 @@ struct Reading<'a> {
     limits: &'a Limits,
     /// Where every share in the books is.
     places: HashMap<ShareId, &'a str>,
+    /// Whose every share in the books is, those that died with their node included.
+    owners: HashMap<ShareId, JobId>,
     work: BTreeMap<JobId, Work>,
     /// Which item each work and share is from.
     items: HashMap<JobId, usize>,
@@ -157,11 +159,15 @@ struct Reading<'a> {
 impl<'a> Reading<'a> {
     fn new(before: Option<&'a Publication>, view: &'a View, limits: &'a Limits) -> Reading<'a> {
         let shares = view.jobs.iter().flat_map(|job| &job.shares);
+        let owned = |job: &'a JobView| {
+            job.shares.iter().chain(&job.purged).map(move |share| (share.id, job.id))
+        };
         Reading {
             before,
             view,
             limits,
             places: shares.map(|share| (share.id, share.node.as_str())).collect(),
+            owners: view.jobs.iter().flat_map(owned).collect(),
             work: BTreeMap::new(),
             items: HashMap::new(),
             shares: HashMap::new(),
@@ -194,7 +200,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Neither the work nor its shares may have been in an earlier item.
+    /// Neither the work nor its shares may have been in an earlier item, and a share stays with the
+    /// work it was issued to.
     fn check_unique(&self, work: &Work) -> Result<(), Fault> {
         let id = work.spec.id;
         if let Some(first) = self.items.get(&id) {
@@ -203,10 +210,10 @@ impl<'a> Reading<'a> {
             );
             return Err(Fault::new(Code::DuplicateWork, "/id", detail));
         }
-        let taken = work
-            .processes
-            .keys()
-            .find_map(|share| self.shares.get(share).map(|owner| (share, owner)));
+        let owner = |share| self.shares.get(share).or_else(|| self.owners.get(share));
+        let taken = work.processes.keys().find_map(|share| {
+            owner(share).filter(|owner| **owner != id).map(|owner| (share, owner))
+        });
         match taken {
             None => Ok(()),
             Some((share, owner)) => {
