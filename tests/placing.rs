@@ -197,3 +197,15 @@ fn a_promise_to_nobody_is_forgotten() {
     cluster.confirms_exits = true;
     assert_eq!(cluster.cycle().held(1), 4);
 }
+
+/// D14, F11, F19: a reservation has the whole of its machine, whatever size that comes to.
+#[test]
+fn a_reservation_has_all_of_a_machine_that_grows_or_shrinks() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4").arrive(single(1, "ann", "reserve", 4, WorkKind::Reservation)).cycle();
+    cluster.arrive(job(2, "bob", "normal", 1));
+    for gib in [6, 3, 8] {
+        cluster.nodes(&format!("m1={gib}")).cycles(2);
+        assert_eq!((cluster.on("m1"), cluster.node("m1").used.0), (vec![1], gib));
+    }
+}

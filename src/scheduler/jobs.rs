@@ -114,7 +114,7 @@ impl JobBook {
         }
     }
 
-    /// Marks the held shares that `must_go` as leaving.
+    /// Marks the held shares that `must_go` as leaving. Work that is one process is over with it.
     pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
         for share in self
             .shares
@@ -124,6 +124,7 @@ impl JobBook {
             share.state = ShareState::Leaving;
             share.removal = Some(removal);
             self.last.has_shrunk = true;
+            self.is_spent |= self.spec.kind != WorkKind::Job;
         }
     }
 

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use crate::engine;
 use crate::model::{
-    JobId, Mebibytes, Order, Policy, QShares, ShareFacts, ShareId, ShareState, Topology,
+    JobId, Mebibytes, Order, Policy, QShares, ShareFacts, ShareId, ShareState, Topology, WorkKind,
 };
 use freeze::BookedPromise;
 use jobs::{JobBook, LastCycle, ShareBook};
@@ -162,6 +162,7 @@ impl Scheduler {
             job.last = LastCycle::default();
         }
         self.purge_dead_nodes();
+        self.measure_reservations();
         self.evict_what_may_not_stay();
         let snapshot = self.freeze();
         let schedule = engine::plan(&snapshot);
@@ -201,8 +202,22 @@ impl Scheduler {
             is_seen: true,
             facts,
         };
+        job.is_spent |= was_told_to_leave && job.spec.kind != WorkKind::Job;
         job.shares.insert(share, known);
         self.use_up(share);
+    }
+
+    /// A reservation has the whole of its machine, also of one that grew or shrank since.
+    fn measure_reservations(&mut self) {
+        for job in self.jobs.values_mut() {
+            if job.policy(&self.topology) != Some(&Policy::Reserve) {
+                continue;
+            }
+            for share in job.shares.values_mut() {
+                let machine = &self.machines.by_name[&share.node];
+                share.order = whole(machine).unwrap_or(share.order);
+            }
+        }
     }
 
     /// No share issued from now on will have this number.
@@ -231,13 +246,17 @@ impl Scheduler {
 /// The order of a share of `job` on `machine`: the job's; for a reservation the whole machine; for
 /// work without a class what its memory comes to in the machine's pool.
 fn jobs_order(job: &JobBook, topology: &Topology, machine: &machines::MachineBook) -> Order {
-    let whole = || u32::try_from(machine.order.0).ok().and_then(Order::new);
     let quantum = topology.pools[machine.pool.0].quantum;
     let declared = quantum.order_of_work(job.spec.memory);
     let order = match (&job.admission, job.policy(topology)) {
-        (Ok(admission), Some(Policy::Reserve)) => whole().or(Some(admission.order)),
+        (Ok(admission), Some(Policy::Reserve)) => whole(machine).or(Some(admission.order)),
         (Ok(admission), _) => Some(admission.order),
         (Err(_), _) => declared,
     };
     order.or(Order::new(1)).expect("one is an order")
+}
+
+/// All of `machine`; `None` while it has less than a quantum, or has not reported.
+fn whole(machine: &machines::MachineBook) -> Option<Order> {
+    u32::try_from(machine.order.0).ok().and_then(Order::new)
 }
