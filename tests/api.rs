@@ -507,7 +507,7 @@ async fn nothing_is_scheduled_until_the_cluster_had_time_to_report() {
         let folder = TempDir::new().unwrap();
         let settle = |config: &mut config::Config| {
             config.daemon.init_stability = init_stability;
-            config.daemon.heartbeat_interval = Duration::from_secs(3600);
+            config.daemon.heartbeat_interval = Duration::from_hours(1);
         };
         let daemon = Daemon::start_with(&folder, settle).await;
         daemon.report(&["n1", "n2"]).await;

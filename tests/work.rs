@@ -23,7 +23,7 @@ fn fixed_job(id: u64, user: &str, order: u64, most: u64) -> JobSpec {
     spec
 }
 
-/// F15, F250: it grows into what is free and gives way.
+/// F15: it grows into what is free and gives way.
 #[test]
 fn a_fair_share_job_expands_and_contracts() {
     let mut cluster = cluster();
