@@ -173,6 +173,32 @@ fn squatters_go_before_residents() {
     assert_eq!(cluster.holdings([1, 2, 3]), [2, 12, 2]);
 }
 
+/// F109, D1: also where residents would be cheaper to lose and are above their own count.
+#[test]
+fn cheap_residents_stay_while_there_are_squatters() {
+    let pools = vec![pool("top", None, "a"), pool("deep", Some(0), "d")];
+    let urgent = class("urgent", Policy::FairShare { weight: 100 }, 2, UNPACED);
+    let classes = vec![
+        fair("wide", 100, UNPACED),
+        in_pool(fair("deep", 100, UNPACED), 1),
+        in_pool(urgent, 1),
+    ];
+    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let limited = |id, user, class, limit| {
+        let mut spec = job(id, user, class, 1);
+        spec.facts.limit = ProcessLimit::AtMost(limit);
+        spec
+    };
+    cluster.nodes("a=4 d=8").arrive(limited(1, "ann", "deep", 6)).cycle();
+    cluster.arrive(job(2, "bob", "wide", 1)).cycle();
+    assert_eq!(cluster.on("d"), [1, 1, 1, 1, 1, 1, 2, 2]);
+    cluster.invest(2, 1_000_000).arrive(limited(3, "cid", "urgent", 2)).cycle();
+    let receipts = &cluster.view.planned.as_deref().unwrap().schedule.preemptions;
+    let for_cid =
+        receipts.iter().filter(|receipt| receipt.beneficiary.is_some_and(|job| job.0 == 3));
+    assert_eq!(for_cid.map(|receipt| receipt.job.0).collect::<Vec<_>>(), [2, 2]);
+}
+
 /// F165, F167: a class gets its own pool before work from above spills into it.
 #[test]
 fn a_class_gets_its_own_pool_before_others_spill_into_it() {

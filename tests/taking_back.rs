@@ -97,13 +97,13 @@ fn the_cheapest_share_goes_first() {
     }
 }
 
-/// F178, L17: of two that are alike, the one further down the tree.
+/// F178, L17: of two that are alike, the one further down the tree, though it is the older one.
 #[test]
 fn of_equals_the_one_in_the_deeper_pool_goes() {
     let pools = vec![pool("top", None, "a"), pool("deep", Some(0), "b")];
     let classes = vec![fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
-    cluster.nodes("b=1 a=1").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.nodes("b=1").arrive(job(1, "ann", "normal", 1)).cycle().nodes("a=1").cycle();
     assert_eq!(cluster.nodes_of(1), ["a", "b"]);
     cluster.change(1, |facts| facts.limit = ProcessLimit::AtMost(1)).cycle();
     assert_eq!(cluster.nodes_of(1), ["a"]);
@@ -177,26 +177,36 @@ fn defragmentation_can_be_switched_off() {
     }
 }
 
+/// A process of ann's alone on each of four machines of 2 GB, and two machines of 2 GB for bob, who
+/// has processes of 2 GB and deserves more of them than two.
+fn two_large_beside_four_small() -> Cluster {
+    let mut cluster = cluster();
+    cluster.nodes("m1=2 m2=2 m3=2 m4=2");
+    for id in 1..=4 {
+        let mut listed = at_most(job(id, "ann", "normal", 1), 1);
+        listed.machines = vec![format!("m{id}")];
+        cluster.arrive(listed);
+    }
+    cluster.cycle().nodes("m5=2 m6=2").arrive(at_most(job(9, "bob", "normal", 2), 4)).cycle();
+    assert_eq!(cluster.holdings([1, 2, 3, 4]), [1; 4]);
+    cluster
+}
+
 /// F186, F187, D4: needy is who is below the threshold and below its part; at the threshold nobody is.
 #[test]
 fn at_the_threshold_nobody_is_needy() {
-    for threshold in [1, 2, 3] {
-        let mut cluster = cluster();
-        cluster.reconfigure(|topology| topology.settings.fragmentation_threshold = threshold);
-        cluster.confirms_exits = false;
-        cluster.nodes("m1=8 m2=2").arrive(job(1, "ann", "normal", 1)).cycle();
-        let leave_two = ProcessLimit::AtMost(8);
-        cluster.change(1, |facts| facts.limit = leave_two).cycle();
-        let freed: Vec<_> = receipts(&cluster).iter().map(|receipt| receipt.share).collect();
-        for share in freed {
-            cluster.exit(1, share);
-        }
-        cluster.arrive(job(2, "bob", "normal", 1)).cycle();
+    for (threshold, is_needy) in [(1, false), (2, false), (3, true), (8, true)] {
+        let mut cluster = two_large_beside_four_small();
+        cluster.reconfigure(|topology| {
+            topology.settings.defragmentation = false;
+            topology.settings.fragmentation_threshold = threshold;
+        });
+        cluster.cycles(2);
         let planned = cluster.view.planned.as_deref().unwrap();
-        let report = planned.schedule.report.jobs.iter().find(|line| line.job == JobId(2)).unwrap();
-        let has = report.held.0 + report.promised.0;
-        assert!(has >= 2, "{}", cluster.picture());
-        assert_eq!(report.is_needy, has < threshold && has < report.given.0, "{report:?}");
+        let report = planned.schedule.report.jobs.iter().find(|line| line.job == JobId(9)).unwrap();
+        assert_eq!((report.held.0, report.promised.0), (2, 0));
+        assert!(report.given.0 > 2 && report.pure_fair_share.0 > 4, "{report:?}");
+        assert_eq!(report.is_needy, is_needy, "threshold {threshold}");
     }
 }
 
@@ -273,7 +283,7 @@ fn nothing_is_taken_where_it_would_not_help() {
 
 /// F192, L29, D5: many may take from one donor, and it never ends below what it is due.
 #[test]
-fn a_donor_never_becomes_needy() {
+fn many_may_take_from_one_donor() {
     let mut cluster = cluster();
     cluster.reconfigure(|topology| topology.settings.fragmentation_threshold = 4);
     cluster.nodes("m1=16").arrive(job(1, "ann", "normal", 1)).cycle();
@@ -285,6 +295,17 @@ fn a_donor_never_becomes_needy() {
         assert!(cluster.held(1) >= 4, "{}", cluster.picture());
     }
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [4, 4, 4, 4]);
+}
+
+/// F192, D5: a needy job that has something is not helped by making another one needy.
+#[test]
+fn a_donor_never_becomes_needy() {
+    let mut cluster = two_large_beside_four_small();
+    for _ in 0..10 {
+        cluster.cycle();
+        assert_eq!(cluster.holdings([1, 2, 3, 4]), [1; 4], "{}", cluster.picture());
+    }
+    assert_eq!((cluster.held(9), cluster.reason(9)), (2, "fragmented"));
 }
 
 /// F193: a better priority never gives to a worse one.
