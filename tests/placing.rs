@@ -51,17 +51,22 @@ fn older_then_larger_work_comes_first() {
     assert_eq!(cluster.holdings([1, 2]), [0, 1], "the larger");
 }
 
-/// F165, F198: a needy job gets freed room ahead of an older one that is not, until it is not needy.
+/// F165, F198: a needy job gets freed room ahead of all others, though its class has no less than
+/// theirs; as much as it takes not to be needy.
 #[test]
 fn a_needy_job_comes_before_an_older_one() {
-    let mut cluster = cluster();
+    let classes = vec![
+        class("fixed", Policy::FixedShare, 5, UNPACED),
+        fair("a", 100, UNPACED),
+        fair("b", 100, UNPACED),
+    ];
+    let mut cluster = Cluster::with_classes(classes);
     cluster.reconfigure(|topology| topology.settings.fragmentation_threshold = 2);
-    cluster.nodes("m1=4 m2=4").arrive(single(1, "zoe", "fixed", 4, WorkKind::Service));
-    cluster.arrive(at_most(job(2, "ann", "normal", 1), 4)).cycle();
-    cluster.arrive(job(3, "bob", "normal", 1));
-    cluster.confirms_exits = false;
-    cluster.cycle().complete(1).cycle();
-    assert!(cluster.held(3) >= 2, "{}", cluster.picture());
+    cluster.nodes("m1=12").arrive(single(1, "zoe", "fixed", 2, WorkKind::Service));
+    cluster.arrive(job(2, "ann", "a", 1)).arrive(job(3, "bob", "b", 1)).cycle();
+    assert_eq!(cluster.holdings([2, 3]), [5, 5]);
+    cluster.complete(1).arrive(job(4, "ann", "a", 1)).cycle();
+    assert_eq!(cluster.held(4), 2, "{}", cluster.picture());
 }
 
 /// F169: what is leaving takes its room until it is gone, wherever else there is none.
