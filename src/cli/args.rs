@@ -9,7 +9,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 
 const SIMULATE_EXAMPLES: &str = "Examples:
   apportion simulate --recorded scenario.json
-  apportion simulate --systemtest mega-24-hrs --draws draws.json --variant mixed --report json";
+  apportion simulate --systemtest mega-24-hrs --draws draws.json --variant mixed --report json
+  apportion simulate --survey 300 --seed 1 --scenarios clusters --json";
 
 /// Share a cluster's memory fairly, without thrashing, and say why.
 #[derive(Debug, Parser)]
@@ -320,7 +321,9 @@ pub enum ReportFormat {
 
 /// Plays recorded or generated work against the scheduler alone, and measures it.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("workload").required(true).args(["recorded", "systemtest"]))]
+#[command(
+    group = clap::ArgGroup::new("workload").required(true).args(["recorded", "systemtest", "survey"])
+)]
 pub struct Simulate {
     /// Play this recorded scenario
     #[arg(long, value_name = "FILE")]
@@ -334,6 +337,15 @@ pub struct Simulate {
     /// How the jobs of the system test are classed
     #[arg(long, value_enum, default_value_t = Variant::Plain, requires = "systemtest")]
     pub variant: Variant,
+    /// Play this many small clusters, drawn at random, that are asked for more than they have
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub survey: Option<u64>,
+    /// The same seed draws the same clusters
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "survey")]
+    pub seed: u64,
+    /// Also write each cluster of the survey into this folder, for --recorded to play
+    #[arg(long, value_name = "DIR", requires = "survey")]
+    pub scenarios: Option<PathBuf>,
     /// What to show at the end
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,

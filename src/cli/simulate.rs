@@ -9,6 +9,7 @@ use super::output::{complain, show};
 use super::table::{Column, table};
 use crate::sim::measure::{Report, Spread};
 use crate::sim::recorded::{self, Document};
+use crate::sim::survey::{self, Survey};
 use crate::sim::systemtest;
 
 /// Does what was asked.
@@ -22,8 +23,13 @@ pub fn run(args: &Simulate) -> Result<(), Failure> {
     if let Some(file) = &args.recorded {
         return Ok(show(&recorded::play_file(file)?, as_json, scenario)?);
     }
+    if let Some(clusters) = args.survey {
+        let survey = survey::run(clusters, args.seed, args.scenarios.as_deref())?;
+        show(&survey, as_json, surveyed)?;
+        return judged(survey.audit_findings);
+    }
     let (Some(suite), Some(draws)) = (&args.systemtest, &args.draws) else {
-        unreachable!("clap asks for one of the two, and for draws with a suite")
+        unreachable!("clap asks for one of the three, and for draws with a suite")
     };
     let variant = match args.variant {
         Variant::Plain => systemtest::Variant::Plain,
@@ -35,7 +41,12 @@ pub fn run(args: &Simulate) -> Result<(), Failure> {
     for finding in &outcome.findings {
         complain(&format!("audit: {finding}"));
     }
-    if outcome.report.audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
+    judged(outcome.report.audit_findings)
+}
+
+/// A run that the audit objects to is a check that failed.
+fn judged(audit_findings: u64) -> Result<(), Failure> {
+    if audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
 }
 
 /// A played scenario, one line a job and cycle.
@@ -112,4 +123,28 @@ fn figures(report: &Report) -> String {
     ];
     let rows = rows.map(|row| row.map(str::to_owned));
     table([Column::Left("FIGURE"), Column::Left("VALUE")], rows)
+}
+
+/// The figures of a survey, and the clusters to look into.
+fn surveyed(survey: &Survey) -> String {
+    let envy = &survey.envy_cases;
+    let rows = [
+        ("clusters", survey.clusters),
+        ("jobs", survey.jobs),
+        ("jobs with nothing that envy another", survey.zero_share_jobs),
+        ("jobs with nothing", survey.zero_share_all),
+        ("clusters with envy between classes", envy.class),
+        ("  between users", envy.user),
+        ("  between jobs", envy.job),
+        ("processes evicted in the last 20 cycles", survey.quiet_evictions),
+        ("qshares idle and usable", survey.idle_usable_qshares),
+        ("strikes of the safety net", survey.net_strikes),
+        ("audit findings", survey.audit_findings),
+    ];
+    let rows = rows.map(|(figure, value)| [figure.to_owned(), value.to_string()]);
+    let cases = survey.cases.iter().flat_map(|case| {
+        case.what.iter().map(|what| format!("\ncluster {}: {what}", case.cluster))
+    });
+    let figures = table([Column::Left("FIGURE"), Column::Right("VALUE")], rows);
+    format!("{figures}\n{}", cases.collect::<String>())
 }

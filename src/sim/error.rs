@@ -18,6 +18,15 @@ pub enum SimError {
         #[source]
         source: io::Error,
     },
+    /// A file or folder cannot be written.
+    #[error("write {}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// A file says something that makes no sense here.
     #[error("{}: {place}: {problem}; {remedy}", path.display())]
     Malformed {
@@ -45,6 +54,12 @@ impl SimError {
     pub(super) fn reading(path: &Path) -> impl FnOnce(io::Error) -> SimError {
         let path = path.to_owned();
         move |source| SimError::Read { path, source }
+    }
+
+    /// Writes `path`.
+    pub(super) fn writing(path: &Path) -> impl FnOnce(io::Error) -> SimError {
+        let path = path.to_owned();
+        move |source| SimError::Write { path, source }
     }
 
     /// A place in `path` that makes no sense.

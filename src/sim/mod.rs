@@ -1,4 +1,5 @@
-//! The same scheduler in virtual time: recorded scenarios and the original's system-test suites.
+//! The same scheduler in virtual time: recorded scenarios, the original's system-test suites, and
+//! a survey of small saturated clusters.
 //!
 //! No HTTP, no store and no clock of its own: whoever wants to know how long planning took hands
 //! one in. Everything is deterministic.
@@ -6,6 +7,7 @@
 //! ```text
 //! recorded    a scenario file ─► events ─► Scheduler ─► what each cycle decided
 //! systemtest  a suite ─► world ⇄ Scheduler ─► measure ─► report
+//! survey      a seed ─► scenarios ─► recorded ─► who envies whom at the end
 //! ```
 //!
 //! [`world`] knows nothing of schedulers, so that it can be driven from elsewhere too.
@@ -16,6 +18,7 @@ mod error;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 pub mod measure;
 pub mod recorded;
+pub mod survey;
 pub mod systemtest;
 pub mod world;
 

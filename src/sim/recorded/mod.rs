@@ -9,8 +9,8 @@ mod actor;
 mod compare;
 mod config;
 mod document;
-mod player;
-mod scenario;
+pub(super) mod player;
+pub(super) mod scenario;
 
 pub use compare::Difference;
 pub use document::{Cycle, Document, Finding, JobLine};

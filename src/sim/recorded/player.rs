@@ -26,7 +26,7 @@ use crate::sim::error::Flaw;
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
 
 /// Plays all cycles of `scenario`.
-pub(super) fn play(scenario: &Scenario) -> Result<Document, Flaw> {
+pub fn play(scenario: &Scenario) -> Result<Document, Flaw> {
     let mut player = Player::new(scenario)?;
     let mut cycles = Vec::with_capacity(scenario.cycles.len());
     for (cycle, input) in (0..).zip(&scenario.cycles) {

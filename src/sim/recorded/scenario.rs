@@ -1,12 +1,14 @@
 //! A scenario as it is written: the README's words, checked for shape and not yet for sense.
+//!
+//! Written back, it says the same in the same words; what is absent stays absent.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What happens, and on what cluster.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Scenario {
     pub name: String,
     pub config: Config,
@@ -16,70 +18,90 @@ pub struct Scenario {
 }
 
 /// The configuration. Absent keys take the original's defaults: see `config`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
-    #[serde(rename = "quantumGB")]
+    #[serde(rename = "quantumGB", skip_serializing_if = "Option::is_none")]
     pub quantum_gb: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fragmentation_threshold: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub defragmentation: Option<bool>,
-    #[serde(rename = "globalAllotmentGB")]
+    #[serde(rename = "globalAllotmentGB", skip_serializing_if = "Option::is_none")]
     pub global_allotment_gb: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub use_global_allotment: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub initialization_cap: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expand_by_doubling: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction_fudge_ms: Option<u64>,
-    #[serde(rename = "reserveOverageGB")]
+    #[serde(rename = "reserveOverageGB", skip_serializing_if = "Option::is_none")]
     pub reserve_overage_gb: Option<u64>,
-    #[serde(rename = "reservedDramGB")]
+    #[serde(rename = "reservedDramGB", skip_serializing_if = "Option::is_none")]
     pub reserved_dram_gb: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestrator_rate_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rm_ratio: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_stability: Option<u32>,
     /// The original's own properties, by name: they win over the keys above.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, Value>,
     pub nodepools: Vec<PoolInput>,
     pub classes: Vec<ClassInput>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserInput>,
 }
 
 /// A nodepool.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolInput {
     pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub search_order: Option<u32>,
     /// Top-level pools only.
-    #[serde(rename = "quantumGB")]
+    #[serde(rename = "quantumGB", skip_serializing_if = "Option::is_none")]
     pub quantum_gb: Option<u64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }
 
 /// A class.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassInput {
     pub name: String,
     pub policy: PolicyInput,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
     /// The first pool if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub nodepool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub initialization_cap: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expand_by_doubling: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub use_prediction: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction_fudge_ms: Option<u64>,
     /// Names with space between them; everybody if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<String>,
 }
 
 /// A policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PolicyInput {
     FairShare,
@@ -88,7 +110,7 @@ pub enum PolicyInput {
 }
 
 /// A user with an allotment.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct UserInput {
     pub name: String,
     #[serde(rename = "maxAllotmentGB")]
@@ -96,12 +118,13 @@ pub struct UserInput {
 }
 
 /// What happens by itself.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Options {
     /// Whether preempted shares are gone in the next cycle.
     pub auto_confirm: bool,
     /// Whether, and how fast, jobs make progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_run: Option<AutoRun>,
 }
 
@@ -112,7 +135,7 @@ impl Default for Options {
 }
 
 /// How jobs progress from cycle to cycle.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AutoRun {
     pub init_ms: u64,
@@ -122,36 +145,59 @@ pub struct AutoRun {
 }
 
 /// What happens before one schedule.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct CycleInput {
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventInput>,
 }
 
 /// Everything that can happen.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "e", rename_all = "lowercase")]
 pub enum EventInput {
-    Nodes { list: Vec<(String, u64)> },
+    Nodes {
+        list: Vec<(String, u64)>,
+    },
     Node(NodeInput),
-    Quiesce { name: String },
-    Miss { name: String, count: u32 },
-    Dead { names: Vec<String> },
-    VaryOff { names: Vec<String> },
-    VaryOn { names: Vec<String> },
+    Quiesce {
+        name: String,
+    },
+    Miss {
+        name: String,
+        count: u32,
+    },
+    Dead {
+        names: Vec<String>,
+    },
+    VaryOff {
+        names: Vec<String>,
+    },
+    VaryOn {
+        names: Vec<String>,
+    },
     Job(JobInput),
     Update(UpdateInput),
     Run(RunInput),
     Proc(ProcInput),
-    ProcDone { id: u64, sel: Selector },
-    Done { id: u64 },
-    Confirm { id: Option<u64> },
+    ProcDone {
+        id: u64,
+        sel: Selector,
+    },
+    Done {
+        id: u64,
+    },
+    Confirm {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<u64>,
+    },
     Whitelist {},
-    Reconfigure { config: Box<Config> },
+    Reconfigure {
+        config: Box<Config>,
+    },
 }
 
 /// A node's report.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NodeInput {
     pub name: String,
     #[serde(rename = "memGB")]
@@ -159,7 +205,7 @@ pub struct NodeInput {
 }
 
 /// What kind of work a job is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KindInput {
     #[default]
@@ -170,7 +216,7 @@ pub enum KindInput {
 }
 
 /// Work.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobInput {
     pub id: u64,
@@ -182,18 +228,25 @@ pub struct JobInput {
     pub threads: u64,
     #[serde(default = "ten")]
     pub work_items: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub completed: u64,
     /// Unlimited if absent, frozen if negative.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<i64>,
-    #[serde(default, rename = "type")]
+    #[serde(default, rename = "type", skip_serializing_if = "is_default")]
     pub kind: KindInput,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub service_id: u64,
     /// By order of arrival if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub submit: Option<u64>,
+}
+
+/// Whether a value would be read from an absent key, too.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn one() -> u64 {
@@ -205,22 +258,27 @@ fn ten() -> u64 {
 }
 
 /// What changed about work; what is absent did not change.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateInput {
     pub id: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub work_items: Option<u64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub time_per_item_ms: TimeInput,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub completing: Option<bool>,
 }
 
 /// A time per item: absent, `null`, or so many milliseconds.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(from = "Option<u64>")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(from = "Option<u64>", into = "Option<u64>")]
 pub enum TimeInput {
     #[default]
     Unchanged,
@@ -234,8 +292,18 @@ impl From<Option<u64>> for TimeInput {
     }
 }
 
+impl From<TimeInput> for Option<u64> {
+    fn from(time: TimeInput) -> Option<u64> {
+        match time {
+            // The one is not written at all, the other as `null`.
+            TimeInput::Unchanged | TimeInput::Unknown => None,
+            TimeInput::Known(time) => Some(time),
+        }
+    }
+}
+
 /// Work runs: all its shares have initialized.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunInput {
     pub id: u64,
@@ -243,7 +311,9 @@ pub struct RunInput {
     pub time_per_item_ms: u64,
     #[serde(default = "second")]
     pub init_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub investment_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
 }
 
@@ -252,27 +322,35 @@ fn second() -> u64 {
 }
 
 /// What changed about some shares' processes.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcInput {
     pub id: u64,
     pub sel: Selector,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub initialized: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub init_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub investment_ms: Option<u64>,
 }
 
 /// Which of a job's shares, oldest first: first filtered, then by position.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selector {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_remove: Option<bool>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub all: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
     /// The first position.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<usize>,
     /// The last position, inclusive.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<usize>,
 }

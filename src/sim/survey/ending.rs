@@ -1,0 +1,139 @@
+//! How a play ended: machines and jobs, from what was written down and nothing else.
+//!
+//! Shares no code with the engine, so that what is measured here is a second opinion.
+
+use std::collections::BTreeMap;
+
+use crate::sim::count;
+use crate::sim::recorded::scenario::{Config, EventInput, Scenario};
+use crate::sim::recorded::{Cycle, Document, JobLine};
+
+/// The end of a play.
+pub(super) struct Ending {
+    pub classes: Vec<Class>,
+    pub machines: Vec<Machine>,
+    /// By number.
+    pub jobs: Vec<Job>,
+}
+
+/// A class: all are of one priority.
+pub(super) struct Class {
+    pub name: String,
+    pub weight: u64,
+}
+
+/// A machine. All can be scheduled to the end.
+pub(super) struct Machine {
+    pub name: String,
+    pub order: u64,
+    /// Which classes may use it.
+    pub is_open_to: Vec<bool>,
+    /// Qshares that nothing occupies.
+    pub free: u64,
+    /// Whether a share on it is leaving.
+    pub is_emptying: bool,
+}
+
+/// A job that has an order.
+pub(super) struct Job {
+    pub id: u64,
+    pub class: usize,
+    pub user: String,
+    pub order: u64,
+    pub cap: u64,
+    /// Its shares that are not leaving.
+    pub held: u64,
+    /// The machines, by position, on which it holds shares that are not leaving.
+    pub machines: Vec<usize>,
+}
+
+impl Ending {
+    /// How `played` ended, which plays `scenario`.
+    pub fn new(scenario: &Scenario, played: &Document) -> Ending {
+        let config = &scenario.config;
+        let first_pool = config.nodepools.first().map_or("", |pool| pool.name.as_str());
+        let classes = config.classes.iter().map(|class| Class {
+            name: class.name.clone(),
+            weight: u64::from(class.weight.unwrap_or(100)),
+        });
+        let mut ending =
+            Ending { classes: classes.collect(), machines: Vec::new(), jobs: Vec::new() };
+        let events = || scenario.cycles.iter().flat_map(|cycle| &cycle.events);
+        let lists = events().filter_map(|event| match event {
+            EventInput::Nodes { list } => Some(list),
+            _ => None,
+        });
+        for (name, order) in lists.flatten() {
+            let listed = config.nodepools.iter().find(|pool| pool.nodes.contains(name));
+            let pool = listed.map_or(first_pool, |pool| pool.name.as_str());
+            let is_open_to = config.classes.iter().map(|class| {
+                is_within(config, pool, class.nodepool.as_deref().unwrap_or(first_pool))
+            });
+            ending.machines.push(Machine {
+                name: name.clone(),
+                order: *order,
+                is_open_to: is_open_to.collect(),
+                free: *order,
+                is_emptying: false,
+            });
+        }
+        let Some(last) = played.cycles.last() else { return ending };
+        for event in events() {
+            if let EventInput::Job(job) = event {
+                ending.take_over(last, job.id, &job.class, &job.user);
+            }
+        }
+        ending.jobs.sort_by_key(|job| job.id);
+        ending
+    }
+
+    fn take_over(&mut self, last: &Cycle, id: u64, class: &str, user: &str) {
+        let line = last.jobs.iter().find(|line| line.id == id);
+        let class = self.classes.iter().position(|other| other.name == class);
+        let (Some(line), Some(class)) = (line, class) else { return };
+        let Some(order) = line.order.map(u64::from) else { return };
+        let mut machines = Vec::new();
+        for (ix, machine) in self.machines.iter_mut().enumerate() {
+            let occupying = line.nodes.get(&machine.name).copied().unwrap_or(0);
+            let leaving = leaving_from(line, &machine.name);
+            machine.free -= occupying * order;
+            machine.is_emptying |= 0 < leaving;
+            if leaving < occupying {
+                machines.push(ix);
+            }
+        }
+        let (user, cap, held) = (user.to_owned(), line.cap, line.held);
+        self.jobs.push(Job { id, class, user, order, cap, held, machines });
+    }
+
+    /// Whether `job` may use `machine`, and the machine is large enough.
+    pub fn may_use(&self, job: &Job, machine: usize) -> bool {
+        let machine = &self.machines[machine];
+        machine.is_open_to[job.class] && job.order <= machine.order
+    }
+
+    /// Whether `job` could use more, and there is a machine on which it could ever be placed.
+    pub fn has_unmet_demand(&self, job: &Job) -> bool {
+        job.held < job.cap && (0..self.machines.len()).any(|machine| self.may_use(job, machine))
+    }
+}
+
+/// Shares on `machine` that were told to leave and have not gone. With every eviction confirmed in
+/// the next cycle, these are the ones that were told in the last.
+fn leaving_from(line: &JobLine, machine: &str) -> u64 {
+    count(line.shrunken.iter().filter(|node| *node == machine).count())
+}
+
+/// Whether pool `inner` is `outer`, or nested in it.
+fn is_within(config: &Config, inner: &str, outer: &str) -> bool {
+    let parents: BTreeMap<&str, &str> = config
+        .nodepools
+        .iter()
+        .filter_map(|pool| Some((pool.name.as_str(), pool.parent.as_deref()?)))
+        .collect();
+    let mut at = Some(inner);
+    while let Some(pool) = at.filter(|pool| *pool != outer) {
+        at = parents.get(pool).copied();
+    }
+    at.is_some()
+}
