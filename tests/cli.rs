@@ -73,7 +73,7 @@ fn problem(code: &str, detail: &str) -> String {
 
 #[test]
 fn a_wrong_command_line_ends_with_2() {
-    let wrong: [&[&str]; 9] = [
+    let wrong: [&[&str]; 13] = [
         &[],
         &["frobnicate"],
         &["why"],
@@ -83,6 +83,10 @@ fn a_wrong_command_line_ends_with_2() {
         &["node", "vary-off", "node01"],
         &["serve", "--listen", "0.0.0.0:7070"],
         &["serve", "--log", "loud"],
+        &["simulate"],
+        &["simulate", "--survey", "0"],
+        &["simulate", "--survey", "3", "--recorded", "scenario.json"],
+        &["simulate", "--recorded", "scenario.json", "--seed", "3"],
     ];
     for args in wrong {
         let (status, stdout, stderr) = run(args);
@@ -95,8 +99,15 @@ fn a_wrong_command_line_ends_with_2() {
 
 #[test]
 fn help_teaches_by_example() {
-    let subjects: [&[&str]; 6] =
-        [&[], &["serve"], &["config", "check"], &["node", "vary-off"], &["queue"], &["why"]];
+    let subjects: [&[&str]; 7] = [
+        &[],
+        &["serve"],
+        &["config", "check"],
+        &["node", "vary-off"],
+        &["queue"],
+        &["why"],
+        &["simulate"],
+    ];
     for subject in subjects {
         let (status, stdout, stderr) = run(&[subject, &["--help"]].concat());
         assert_eq!((status, stderr.as_str()), (0, ""), "{subject:?}");
@@ -222,6 +233,45 @@ fn a_configuration_is_right_or_all_of_it_is_shown() {
     assert_eq!((status, stderr), (78, shown));
     let (status, _, stderr) = run(&["serve", "--config", "/no/such.toml"]);
     assert_eq!((status, stderr.as_str()), (78, "error: C001: there is no file /no/such.toml\n"));
+}
+
+/// The figures in one document, the clusters as files that can be played one by one.
+#[test]
+fn a_survey_gives_figures_and_clusters_to_play() {
+    let folder = tempfile::tempdir().unwrap();
+    let clusters = folder.path().join("clusters");
+    let survey = ["simulate", "--survey", "3", "--seed", "5", "--json", "--scenarios"];
+    let args = [&survey[..], &[clusters.to_str().unwrap()]].concat();
+    let (status, stdout, stderr) = run(&args);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert_eq!(run(&args).1, stdout);
+    let figures: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let counts = ["clusters", "seed", "net_strikes", "audit_findings"].map(|name| &figures[name]);
+    assert_eq!(counts, [3, 5, 0, 0]);
+    for name in
+        ["jobs", "zero_share_jobs", "zero_share_all", "quiet_evictions", "idle_usable_qshares"]
+    {
+        assert!(figures[name].is_u64(), "{name}: {stdout}");
+    }
+    for level in ["class", "user", "job"] {
+        assert!(figures["envy_cases"][level].is_u64(), "{level}: {stdout}");
+    }
+
+    let mut jobs = 0;
+    for index in 0..3 {
+        let file = clusters.join(format!("cluster-{index:03}.json"));
+        let (status, stdout, stderr) =
+            run(&["simulate", "--recorded", file.to_str().unwrap(), "--json"]);
+        assert_eq!((status, stderr.as_str()), (0, ""));
+        let played: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(played["name"], format!("survey-5-{index:03}"));
+        jobs += played["cycles"][59]["jobs"].as_array().unwrap().len();
+    }
+    assert_eq!(figures["jobs"], jobs);
+
+    let (status, stdout, _) = run(&["simulate", "--survey", "3", "--seed", "5"]);
+    assert_eq!(status, 0);
+    assert!(stdout.contains("clusters with envy between classes"), "{stdout}");
 }
 
 #[test]

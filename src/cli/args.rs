@@ -65,7 +65,7 @@ pub enum Command {
     /// Play a simulated cluster against the real daemon, and tell what happens
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
-    /// Play a recorded scenario or a suite against the scheduler alone, in virtual time
+    /// Play a recorded scenario, a suite or a survey against the scheduler alone, in virtual time
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Simulate),
 }
@@ -341,10 +341,10 @@ pub struct Simulate {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub survey: Option<u64>,
     /// The same seed draws the same clusters
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "survey")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["recorded", "systemtest"])]
     pub seed: u64,
     /// Also write each cluster of the survey into this folder, for --recorded to play
-    #[arg(long, value_name = "DIR", requires = "survey")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["recorded", "systemtest"])]
     pub scenarios: Option<PathBuf>,
     /// What to show at the end
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]

@@ -59,6 +59,46 @@ fn a_frozen_job_does_not_grow_back() {
 }
 
 #[test]
+fn a_scenario_is_written_as_it_was_read() {
+    let cycles = r#"[
+        {"events": [
+            {"e": "nodes", "list": [["n1", 4], ["n2", 8]]},
+            {"e": "node", "name": "n1", "memGB": 4},
+            {"e": "quiesce", "name": "n1"},
+            {"e": "miss", "name": "n1", "count": 2},
+            {"e": "dead", "names": ["n1"]},
+            {"e": "varyoff", "names": ["n1"]},
+            {"e": "varyon", "names": ["n1"]},
+            {"e": "job", "id": 1, "user": "a", "class": "normal", "memGB": 1, "threads": 2, "workItems": 7},
+            {"e": "job", "id": 2, "user": "a", "class": "fixed", "memGB": 1, "threads": 1, "workItems": 9,
+             "completed": 3, "maxProcesses": -1, "type": "service", "machines": ["n1"], "serviceId": 4,
+             "submit": 5}]},
+        {},
+        {"events": [
+            {"e": "update", "id": 1},
+            {"e": "update", "id": 1, "remaining": 0, "timePerItemMs": null, "running": false},
+            {"e": "update", "id": 1, "timePerItemMs": 0, "maxProcesses": 3, "completing": true},
+            {"e": "run", "id": 1, "timePerItemMs": 5, "initMs": 6, "investmentMs": 0},
+            {"e": "proc", "id": 1, "sel": {"from": 0, "to": 1, "node": "n1"}, "initMs": 4},
+            {"e": "procdone", "id": 1, "sel": {"all": true, "pendingRemove": false}},
+            {"e": "done", "id": 1},
+            {"e": "confirm"},
+            {"e": "confirm", "id": 0},
+            {"e": "whitelist"},
+            {"e": "reconfigure", "config": {"quantumGB": 1,
+                "properties": {"ducc.rm.node.stability": "3"},
+                "nodepools": [{"name": "all", "searchOrder": 3}, {"name": "sub", "parent": "all"}],
+                "classes": [{"name": "normal", "policy": "FAIR_SHARE", "weight": 50, "nodepool": "sub"}],
+                "users": [{"name": "a", "maxAllotmentGB": 3}]}}]}]"#;
+    let options = r#"{"autoConfirm": false, "autoRun": {"initMs": 1, "timePerItemMs": 2,
+        "itemsPerProcess": 3, "investPerCycleMs": 4}}"#;
+    let text = format!(r#"{{"name": "t", {CONFIG}, "options": {options}, "cycles": {cycles}}}"#);
+    let scenario: Scenario = parse(&text).unwrap();
+    let read: serde_json::Value = parse(&text).unwrap();
+    assert_eq!(serde_json::to_value(&scenario).unwrap(), read);
+}
+
+#[test]
 fn flaws_name_file_place_and_remedy() {
     let cases = [
         (r#"{"name": 1}"#, "line 1, column 10, at `name`"),

@@ -1,6 +1,7 @@
 //! How a play ended: machines and jobs, from what was written down and nothing else.
 //!
-//! Shares no code with the engine, so that what is measured here is a second opinion.
+//! Shares no code with the engine, so that what is measured here is a second opinion. Reads no more
+//! than the survey draws: a quantum of 1 GB, nodes that report once and stay, one kind of work.
 
 use std::collections::BTreeMap;
 
@@ -59,9 +60,8 @@ impl Ending {
         let mut ending =
             Ending { classes: classes.collect(), machines: Vec::new(), jobs: Vec::new() };
         let events = || scenario.cycles.iter().flat_map(|cycle| &cycle.events);
-        let lists = events().filter_map(|event| match event {
-            EventInput::Nodes { list } => Some(list),
-            _ => None,
+        let lists = events().filter_map(|event| {
+            if let EventInput::Nodes { list } = event { Some(list) } else { None }
         });
         for (name, order) in lists.flatten() {
             let listed = config.nodepools.iter().find(|pool| pool.nodes.contains(name));

@@ -19,7 +19,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use self::ending::Ending;
-use self::envy::Level;
+use self::envy::{Envy, LEVELS, Level};
 use super::count;
 use super::error::SimError;
 use super::recorded::scenario::Scenario;
@@ -27,8 +27,8 @@ use super::recorded::{Cycle, Document, player};
 
 /// The cycles at the end in which nothing should move any more.
 const QUIET_CYCLES: usize = 20;
-/// The most that is told of one cluster.
-const TOLD_OF_A_CLUSTER: usize = 8;
+/// How many of the audit's findings are told of one cluster.
+const TOLD_FINDINGS: usize = 4;
 
 /// What a survey found, summed over its clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,7 +49,7 @@ pub struct Survey {
     pub quiet_evictions: u64,
     /// Qshares free at the end that a job could fill at once.
     pub idle_usable_qshares: u64,
-    /// How often the engine fell back on its safety net.
+    /// How often the engine's safety net struck, in any cycle.
     pub net_strikes: u64,
     /// Rules that schedules broke, in any cycle.
     pub audit_findings: u64,
@@ -83,6 +83,10 @@ pub struct Case {
 /// # Errors
 ///
 /// If the folder or a file cannot be written.
+///
+/// # Panics
+///
+/// If a cluster was drawn that cannot be played.
 pub fn run(clusters: u64, seed: u64, scenarios: Option<&Path>) -> Result<Survey, SimError> {
     if let Some(folder) = scenarios {
         fs::create_dir_all(folder).map_err(SimError::writing(folder))?;
@@ -106,56 +110,73 @@ fn write(scenario: &Scenario, path: &Path) -> Result<(), SimError> {
 }
 
 impl Survey {
+    /// Adds what one cluster came to.
     fn enter(&mut self, cluster: u64, scenario: &Scenario, played: &Document) {
         let ending = Ending::new(scenario, played);
         let envies = envy::envies(&ending);
-        let mut what: Vec<String> = envies.iter().map(ToString::to_string).collect();
-
-        let has_envy = |level| u64::from(envies.iter().any(|envy| envy.level == level));
-        self.envy_cases.class += has_envy(Level::Class);
-        self.envy_cases.user += has_envy(Level::User);
-        self.envy_cases.job += has_envy(Level::Job);
-        let mut at_zero: Vec<u64> =
-            envies.iter().filter(|envy| envy.is_of_zero).map(|envy| envy.job).collect();
-        at_zero.sort_unstable();
-        at_zero.dedup();
-        self.zero_share_jobs += count(at_zero.len());
-        let is_at_zero = |job: &&ending::Job| job.held == 0 && ending.has_unmet_demand(job);
-        self.zero_share_all += count(ending.jobs.iter().filter(is_at_zero).count());
-
-        let last = played.cycles.len().saturating_sub(QUIET_CYCLES);
-        let quiet_evictions = played.cycles[last..].iter().map(evictions).sum();
+        let at_zero: Vec<u64> = ending
+            .jobs
+            .iter()
+            .filter(|job| job.held == 0 && ending.has_unmet_demand(job))
+            .map(|job| job.id)
+            .collect();
+        let is_envious = |job: &&u64| envies.iter().any(|envy| envy.job == **job);
+        let envious: Vec<u64> = at_zero.iter().filter(is_envious).copied().collect();
+        let end = &played.cycles[played.cycles.len().saturating_sub(QUIET_CYCLES)..];
+        let quiet_evictions: u64 = end.iter().map(evictions).sum();
         let idle = idle::usable_qshares(&ending);
-        for (figure, text) in [
-            (quiet_evictions, "processes told to leave in the last cycles"),
-            (idle, "qshares idle that a job could use"),
-        ] {
-            if 0 < figure {
-                what.insert(0, format!("{figure} {text}"));
-            }
+
+        self.clusters += 1;
+        self.jobs += count(ending.jobs.len());
+        self.zero_share_jobs += count(envious.len());
+        self.zero_share_all += count(at_zero.len());
+        self.quiet_evictions += quiet_evictions;
+        self.idle_usable_qshares += idle;
+        self.net_strikes += played.cycles.iter().map(net_strikes).sum::<u64>();
+
+        let mut what = self.objections(played);
+        if 0 < quiet_evictions {
+            what.push(format!("evicted in the last cycles: {quiet_evictions} in all"));
         }
+        if 0 < idle {
+            what.push(format!("idle though a job could use it: {idle} qshares"));
+        }
+        if !envious.is_empty() {
+            let jobs = envious.iter().map(|job| format!("job {job}")).collect::<Vec<_>>();
+            what.push(format!("with nothing and envious: {}", jobs.join(", ")));
+        }
+        what.extend(LEVELS.into_iter().filter_map(|level| self.envy_at(level, &envies)));
+        if !what.is_empty() {
+            self.cases.push(Case { cluster, what });
+        }
+    }
+
+    /// Counts what the audit found, and tells the first of it.
+    fn objections(&mut self, played: &Document) -> Vec<String> {
         let findings = played.cycles.iter().flat_map(|cycle| {
             cycle.audit.iter().map(|finding| {
                 format!("audit, cycle {}: {}: {}", cycle.cycle, finding.rule, finding.detail)
             })
         });
-        let findings: Vec<String> = findings.collect();
-
-        self.clusters += 1;
-        self.jobs += count(ending.jobs.len());
-        self.quiet_evictions += quiet_evictions;
-        self.idle_usable_qshares += idle;
-        self.net_strikes += played.cycles.iter().map(net_strikes).sum::<u64>();
+        let mut findings: Vec<String> = findings.collect();
         self.audit_findings += count(findings.len());
-        what.splice(0..0, findings);
-        if !what.is_empty() {
-            if TOLD_OF_A_CLUSTER < what.len() {
-                let more = what.len() - TOLD_OF_A_CLUSTER;
-                what.truncate(TOLD_OF_A_CLUSTER);
-                what.push(format!("and {more} more"));
-            }
-            self.cases.push(Case { cluster, what });
-        }
+        findings.truncate(TOLD_FINDINGS);
+        findings
+    }
+
+    /// Counts a cluster with envy at `level`, and tells of it.
+    fn envy_at(&mut self, level: Level, envies: &[Envy]) -> Option<String> {
+        let here = || envies.iter().filter(|envy| envy.level == level);
+        let greatest = envy::greatest(here().cloned())?;
+        *match level {
+            Level::Class => &mut self.envy_cases.class,
+            Level::User => &mut self.envy_cases.user,
+            Level::Job => &mut self.envy_cases.job,
+        } += 1;
+        Some(match here().count() {
+            1 => format!("{level} envy of 1 job: {greatest}"),
+            jobs => format!("{level} envy of {jobs} jobs, the greatest: {greatest}"),
+        })
     }
 }
 
@@ -164,7 +185,10 @@ fn evictions(cycle: &Cycle) -> u64 {
     cycle.jobs.iter().map(|job| count(job.shrunken.len())).sum()
 }
 
-/// How often the engine's safety net held it back in a cycle: it has none.
+/// How often the engine's safety net struck in a cycle. The engine has no safety net.
 fn net_strikes(_: &Cycle) -> u64 {
     0
 }
+
+#[cfg(test)]
+mod tests;
