@@ -6,6 +6,7 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
 
 pub mod history;
+pub mod script;
 pub mod world;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,304 @@
+//! Cases as text: a cluster, what happens to it step by step, and what must come of it.
+//!
+//! A step is a list of lines, separated by `;`. After each step the cluster runs until nothing
+//! changes any more. The lines:
+//!
+//! | line | means |
+//! |---|---|
+//! | `m1=8` | node `m1` reports 8 GB |
+//! | `m1 dies`, `m1 off`, `m1 on` | what it says |
+//! | `7 ann 2x5 on m1,m2` | job 7 of ann: order 2, at most 5 processes, only on these nodes |
+//! | `7 ann@low 2` | the same in class `low`, as many as there may be; the class is else `normal` |
+//! | `7 ann@fixed 2 service` | a service; else a process or reservation, as the class is, or a `job` |
+//! | `7 ann 2x6` | of a job that is there already: now at most 6 |
+//! | `7 did 500` | each of its processes has 500 ms invested |
+//! | `7 left 3` | it has 3 work items left |
+//! | `7 exits` | one of its processes, the oldest, ends by itself |
+//! | `7 gone` | it is over |
+//! | `restart` | a new scheduler learns of everything anew |
+
+#![allow(unused_macros, unused_imports, reason = "not every test file has tables")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use apportion::model::{
+    JobId, JobSpec, Mebibytes, NodeReport, Policy, ProcessLimit, ShareState, Topology, WorkKind,
+};
+use apportion::scheduler::{Command, Event, Scheduler};
+
+use super::{Cluster, DOUBLING, UNPACED, class, fair, job, topology};
+
+/// A cycle until which it must have settled, and for how many it must stay so.
+const SETTLES_WITHIN: usize = 20;
+const STAYS_FOR: usize = 10;
+
+/// One row of a table. Every field may be left out.
+#[derive(Clone, Copy, Default)]
+pub struct Case {
+    /// Fair-share classes with their weights, `light=1 heavy=3`, beside those there always are.
+    pub classes: &'static str,
+    /// What non-preemptable memory a user may hold, in GB; 0 means any.
+    pub allotment: u64,
+    /// What happens; the last step is the one that is looked at.
+    pub steps: &'static [&'static str],
+    /// What jobs hold in the end: `1=6 2=0`. Jobs not named are not looked at.
+    pub held: &'static str,
+    /// From whom was taken in the last step, and how many shares: `2=1`; nothing from others. `any`
+    /// if that does not matter.
+    pub lost: &'static str,
+    /// Why jobs wait in the end: `2=impossible`.
+    pub why: &'static str,
+}
+
+impl Case {
+    /// Plays the case and fails with all that is wrong with it.
+    #[track_caller]
+    pub fn check(&self) {
+        let wrong = self.play();
+        assert!(wrong.is_empty(), "{wrong}");
+    }
+
+    /// What is wrong with it, one a line.
+    fn play(&self) -> String {
+        let mut script = Script::new(self);
+        let (last, before) = self.steps.split_last().unwrap();
+        for step in before {
+            script.step(step);
+            script.settle();
+        }
+        script.lost.clear();
+        script.step(last);
+        script.settle();
+        let mut wrong = String::new();
+        script.expect_to_stay(&mut wrong);
+        if self.lost != "any" {
+            expect("lost", &pairs(self.lost), &script.lost, &mut wrong);
+        }
+        let wanted = pairs(self.held);
+        let held: BTreeMap<u64, u64> =
+            wanted.keys().map(|&id| (id, script.cluster.held(id))).collect();
+        expect("held", &wanted, &held, &mut wrong);
+        for pair in self.why.split_whitespace() {
+            let (id, reason) = pair.split_once('=').unwrap();
+            let is = script.cluster.reason(id.parse().unwrap());
+            if reason != is {
+                writeln!(wrong, "why {id}: {is} instead of {reason}").unwrap();
+            }
+        }
+        if !wrong.is_empty() {
+            wrong.push_str(&script.cluster.picture());
+        }
+        wrong
+    }
+}
+
+fn pairs(text: &str) -> BTreeMap<u64, u64> {
+    let pairs = text.split_whitespace().map(|pair| pair.split_once('=').unwrap());
+    pairs.map(|(id, amount)| (id.parse().unwrap(), amount.parse().unwrap())).collect()
+}
+
+/// A case being played.
+pub struct Script {
+    pub cluster: Cluster,
+    specs: BTreeMap<u64, JobSpec>,
+    /// Shares taken, by job.
+    lost: BTreeMap<u64, u64>,
+}
+
+impl Script {
+    /// An empty cluster with the classes that there always are and those of `case`.
+    pub fn new(case: &Case) -> Script {
+        let mut classes = vec![
+            class("reserve", Policy::Reserve, 1, UNPACED),
+            class("fixed", Policy::FixedShare, 2, UNPACED),
+            class("urgent", Policy::FairShare { weight: 100 }, 5, UNPACED),
+            fair("normal", 100, UNPACED),
+            fair("doubling", 100, DOUBLING),
+            class("low", Policy::FairShare { weight: 100 }, 20, UNPACED),
+            class("stable", Policy::FixedShare, 30, UNPACED),
+        ];
+        for pair in case.classes.split_whitespace() {
+            let (name, weight) = pair.split_once('=').unwrap();
+            classes.push(fair(name, weight.parse().unwrap(), UNPACED));
+        }
+        let mut topology = Topology { classes, ..topology() };
+        topology.settings.allotment =
+            (case.allotment > 0).then(|| Mebibytes::from_gib(case.allotment));
+        Script { cluster: Cluster::new(topology), specs: BTreeMap::new(), lost: BTreeMap::new() }
+    }
+
+    /// What happens before the next cycle.
+    pub fn step(&mut self, step: &str) {
+        for line in step.split(';') {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["restart"] => self.restart(),
+                [node] => {
+                    self.cluster.nodes(node);
+                }
+                [node, "dies"] => {
+                    self.cluster.record(Event::NodeDied { node: node.to_owned() });
+                }
+                [node, "off"] => {
+                    let (nodes, reason) = (vec![node.to_owned()], "a test".to_owned());
+                    self.cluster.command(Command::VaryOff { nodes, reason });
+                }
+                [node, "on"] => {
+                    self.cluster.command(Command::VaryOn { nodes: vec![node.to_owned()] });
+                }
+                [id, "gone"] => {
+                    let id = id.parse().unwrap();
+                    self.specs.remove(&id).unwrap();
+                    self.cluster.complete(id);
+                }
+                [id, "did", investment] => {
+                    self.cluster.invest(id.parse().unwrap(), investment.parse().unwrap());
+                }
+                [id, "left", remaining] => {
+                    let spec = self.specs.get_mut(&id.parse().unwrap()).unwrap();
+                    spec.facts.remaining = remaining.parse().unwrap();
+                    let (job, facts) = (spec.id, spec.facts);
+                    self.cluster.record(Event::JobChanged { job, facts });
+                }
+                [id, "exits"] => {
+                    let job = JobId(id.parse().unwrap());
+                    let view = self.cluster.scheduler.view();
+                    let share = view.jobs.iter().find(|view| view.id == job).unwrap().shares[0].id;
+                    self.cluster.record(Event::ShareExited { job, share });
+                }
+                [id, whose, size, ref rest @ ..] => {
+                    self.work(id.parse().unwrap(), whose, size, rest);
+                }
+                [] | [_, _] => assert!(words.is_empty(), "`{line}` means nothing here"),
+            }
+        }
+    }
+
+    /// Work arrives, or its maximum changes.
+    fn work(&mut self, id: u64, whose: &str, size: &str, rest: &[&str]) {
+        let (user, class) = whose.split_once('@').unwrap_or((whose, "normal"));
+        let (order, most) = size
+            .split_once('x')
+            .map_or((size, None), |(order, most)| (order, Some(most.parse::<u64>().unwrap())));
+        let limit = most.map_or(ProcessLimit::Unlimited, ProcessLimit::AtMost);
+        if let Some(spec) = self.specs.get_mut(&id) {
+            spec.facts.limit = limit;
+            let (job, facts) = (spec.id, spec.facts);
+            self.cluster.record(Event::JobChanged { job, facts });
+            return;
+        }
+        let mut spec = job(id, user, class, order.parse().unwrap());
+        spec.facts.limit = limit;
+        spec.kind = match class {
+            "reserve" => WorkKind::Reservation,
+            "fixed" | "stable" => WorkKind::ArbitraryProcess,
+            _ => WorkKind::Job,
+        };
+        let mut rest = rest.iter();
+        while let Some(&word) = rest.next() {
+            match word {
+                "on" => {
+                    let nodes = rest.next().unwrap().split(',');
+                    spec.machines = nodes.map(str::to_owned).collect();
+                }
+                "service" => spec.kind = WorkKind::Service,
+                "job" => spec.kind = WorkKind::Job,
+                "starting" => spec.facts.is_running = false,
+                _ => panic!("`{word}` means nothing here"),
+            }
+        }
+        if spec.kind != WorkKind::Job {
+            spec.facts.remaining = 1;
+        }
+        self.specs.insert(id, spec.clone());
+        self.cluster.arrive(spec);
+    }
+
+    /// A new scheduler: the store has what was varied off and told to leave, the orchestrator shows
+    /// what runs, and every node that was up reports.
+    fn restart(&mut self) {
+        let view = self.cluster.scheduler.view();
+        let mut scheduler = Scheduler::new(Topology::clone(&view.topology), view.next_share);
+        scheduler.resume_after_cycle(view.cycle);
+        let shares = || view.jobs.iter().flat_map(|job| job.shares.iter().chain(&job.purged));
+        let leaving = shares().filter(|share| share.state == ShareState::Leaving);
+        scheduler.restore_leaving(leaving.map(|share| share.id));
+        scheduler.restore_varied_off(view.varied_off);
+        for spec in self.specs.values() {
+            scheduler.record(Event::JobArrived(spec.clone()));
+        }
+        for job in &view.jobs {
+            for share in job.shares.iter().chain(&job.purged) {
+                let (share, node, facts) = (share.id, share.node.clone(), share.facts);
+                scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
+            }
+        }
+        for node in view.nodes.into_iter().filter(|node| !node.state.is_dead) {
+            let (name, memory) = (node.name, node.memory);
+            let report = NodeReport { name, memory, is_quiesced: node.state.is_quiesced };
+            scheduler.record(Event::NodeReported(report));
+        }
+        self.cluster.scheduler = scheduler;
+    }
+
+    /// How many shares were taken from anybody since the step before the last.
+    pub fn lost(&self) -> u64 {
+        self.lost.values().sum()
+    }
+
+    /// Runs until a cycle changes nothing.
+    pub fn settle(&mut self) {
+        for _ in 0..SETTLES_WITHIN {
+            let before = self.cluster.picture();
+            self.cycle();
+            if self.cluster.picture() == before {
+                return;
+            }
+        }
+    }
+
+    /// One cycle; says how many shares were taken back.
+    pub fn cycle(&mut self) -> usize {
+        self.cluster.cycle();
+        let planned = self.cluster.view.planned.as_deref().unwrap();
+        for preemption in &planned.schedule.preemptions {
+            *self.lost.entry(preemption.job.0).or_default() += 1;
+        }
+        planned.schedule.preemptions.len()
+    }
+
+    /// From now on nothing moves.
+    fn expect_to_stay(&mut self, wrong: &mut String) {
+        let before = self.cluster.picture();
+        for cycle in 1..=STAYS_FOR {
+            let preempted = self.cycle();
+            if preempted > 0 || self.cluster.picture() != before {
+                writeln!(wrong, "it moves {cycle} cycles later; it was\n{before}\n").unwrap();
+                return;
+            }
+        }
+    }
+}
+
+fn expect(what: &str, wanted: &BTreeMap<u64, u64>, found: &BTreeMap<u64, u64>, wrong: &mut String) {
+    if wanted != found {
+        writeln!(wrong, "{what}: {found:?} instead of {wanted:?}").unwrap();
+    }
+}
+
+/// Makes each row of a table a test of its own, whose name is the claim.
+macro_rules! cases {
+    ($($(#[$doc:meta])* $claim:ident { $($field:ident: $value:expr),* $(,)? })*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $claim() {
+            $crate::support::script::Case {
+                $($field: $value,)*
+                ..$crate::support::script::Case::default()
+            }
+            .check();
+        }
+    )*};
+}
+pub(crate) use cases;
