@@ -6,7 +6,7 @@
 //! | line | means |
 //! |---|---|
 //! | `m1=8` | node `m1` reports 8 GB |
-//! | `m1 dies`, `m1 off`, `m1 on` | what it says |
+//! | `m1 dies`, `m1 off`, `m1 on`, `m1 quiesces` | what it says |
 //! | `7 ann 2x5 on m1,m2` | job 7 of ann: order 2, at most 5 processes, only on these nodes |
 //! | `7 ann@low 2` | the same in class `low`, as many as there may be; the class is else `normal` |
 //! | `7 ann@fixed 2 service` | a service; else a process or reservation, as the class is, or a `job` |
@@ -14,6 +14,7 @@
 //! | `7 did 500` | each of its processes has 500 ms invested |
 //! | `7 left 3` | it has 3 work items left |
 //! | `7 exits` | one of its processes, the oldest, ends by itself |
+//! | `7 frozen`, `7 ends` | it gets no more processes; it is ending |
 //! | `7 gone` | it is over |
 //! | `restart` | a new scheduler learns of everything anew |
 
@@ -23,7 +24,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use apportion::model::{
-    JobId, JobSpec, Mebibytes, NodeReport, Policy, ProcessLimit, ShareState, Topology, WorkKind,
+    JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Policy, ProcessLimit, ShareState, Topology,
+    WorkKind,
 };
 use apportion::scheduler::{Command, Event, Scheduler};
 
@@ -147,6 +149,7 @@ impl Script {
                 [node, "on"] => {
                     self.cluster.command(Command::VaryOn { nodes: vec![node.to_owned()] });
                 }
+                [node, "quiesces"] => self.quiesce(node),
                 [id, "gone"] => {
                     let id = id.parse().unwrap();
                     self.specs.remove(&id).unwrap();
@@ -156,11 +159,11 @@ impl Script {
                     self.cluster.invest(id.parse().unwrap(), investment.parse().unwrap());
                 }
                 [id, "left", remaining] => {
-                    let spec = self.specs.get_mut(&id.parse().unwrap()).unwrap();
-                    spec.facts.remaining = remaining.parse().unwrap();
-                    let (job, facts) = (spec.id, spec.facts);
-                    self.cluster.record(Event::JobChanged { job, facts });
+                    let remaining = remaining.parse().unwrap();
+                    self.change(id, |facts| facts.remaining = remaining);
                 }
+                [id, "frozen"] => self.change(id, |facts| facts.limit = ProcessLimit::Frozen),
+                [id, "ends"] => self.change(id, |facts| facts.is_completing = true),
                 [id, "exits"] => {
                     let job = JobId(id.parse().unwrap());
                     let view = self.cluster.scheduler.view();
@@ -175,6 +178,20 @@ impl Script {
         }
     }
 
+    fn quiesce(&mut self, name: &str) {
+        let view = self.cluster.scheduler.view();
+        let memory = view.nodes.iter().find(|node| node.name == name).unwrap().memory;
+        let report = NodeReport { name: name.to_owned(), memory, is_quiesced: true };
+        self.cluster.record(Event::NodeReported(report));
+    }
+
+    fn change(&mut self, id: &str, change: impl FnOnce(&mut JobFacts)) {
+        let spec = self.specs.get_mut(&id.parse().unwrap()).unwrap();
+        change(&mut spec.facts);
+        let (job, facts) = (spec.id, spec.facts);
+        self.cluster.record(Event::JobChanged { job, facts });
+    }
+
     /// Work arrives, or its maximum changes.
     fn work(&mut self, id: u64, whose: &str, size: &str, rest: &[&str]) {
         let (user, class) = whose.split_once('@').unwrap_or((whose, "normal"));
@@ -182,11 +199,8 @@ impl Script {
             .split_once('x')
             .map_or((size, None), |(order, most)| (order, Some(most.parse::<u64>().unwrap())));
         let limit = most.map_or(ProcessLimit::Unlimited, ProcessLimit::AtMost);
-        if let Some(spec) = self.specs.get_mut(&id) {
-            spec.facts.limit = limit;
-            let (job, facts) = (spec.id, spec.facts);
-            self.cluster.record(Event::JobChanged { job, facts });
-            return;
+        if self.specs.contains_key(&id) {
+            return self.change(&id.to_string(), |facts| facts.limit = limit);
         }
         let mut spec = job(id, user, class, order.parse().unwrap());
         spec.facts.limit = limit;
