@@ -1,193 +1,27 @@
-//! Random histories: everything that can happen to a random cluster, in any order.
+//! A random history in the making: steps applied to a random cluster, every cycle checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use apportion::engine::plan;
 use apportion::model::{
-    CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, PoolIx, ProcessLimit, Quantum,
-    ShareFacts, ShareId, ShareState, Topology, WorkKind,
+    JobId, JobSpec, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
+    Topology, WorkKind,
 };
 use apportion::scheduler::{Command, Event, Scheduler};
-use proptest::prelude::*;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::Cluster;
-use super::world::{USERS, World, cap_rules};
+use super::step::{Change, Confirm, NodeStep, Reconfiguration, Step, arrival};
+use super::world::World;
 
-/// Something that happens between two cycles. Numbers are taken modulo what there is.
-#[derive(Clone, Debug)]
-pub enum Step {
-    Arrive(Box<JobSpec>),
-    Complete(usize),
-    Change(usize, Change),
-    Invest { job: usize, investment: u64 },
-    Exit { job: usize, share: usize },
-    Appear { job: usize, node: usize },
-    Node(usize, NodeStep),
-    IntervalPassed,
-    Confirm(Confirm),
-    Restart,
-    Reconfigure(Reconfiguration),
-    Cycle,
-}
-
-/// What changes about a job.
-#[derive(Clone, Copy, Debug)]
-pub enum Change {
-    Limit(ProcessLimit),
-    Remaining(u64),
-    TimePerItem(Option<u64>),
-    Running,
-    Completing,
-}
-
-/// What happens to a node.
-#[derive(Clone, Copy, Debug)]
-pub enum NodeStep {
-    Report { is_quiesced: bool },
-    Resize(u64),
-    Die,
-    Miss(u32),
-    VaryOff,
-    VaryOn,
-}
-
-/// Which exits the orchestrator confirms before each cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confirm {
-    All,
-    /// Those with an even number.
-    Half,
-    None,
-}
-
-/// What an administrator changes.
-#[derive(Clone, Debug)]
-pub enum Reconfiguration {
-    Remove(usize),
-    Rename(usize),
-    Pace(usize, CapRules),
-    Priority(usize, u32),
-    Class {
-        class: usize,
-        pool: usize,
-    },
-    Node {
-        node: usize,
-        pool: usize,
-    },
-    Quantum {
-        pool: usize,
-        mebibytes: u64,
-    },
-    /// As it was in the beginning.
-    Restore,
-}
-
-/// Any step.
-pub fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        8 => arrival(),
-        2 => any::<usize>().prop_map(Step::Complete),
-        4 => (any::<usize>(), change()).prop_map(|(job, change)| Step::Change(job, change)),
-        3 => (any::<usize>(), 0..5000_u64).prop_map(|(job, investment)| Step::Invest { job, investment }),
-        1 => (any::<usize>(), any::<usize>()).prop_map(|(job, share)| Step::Exit { job, share }),
-        1 => (any::<usize>(), 0..12_usize).prop_map(|(job, node)| Step::Appear { job, node }),
-        5 => (0..10_usize, node_step()).prop_map(|(node, step)| Step::Node(node, step)),
-        1 => Just(Step::IntervalPassed),
-        1 => prop::sample::select(vec![Confirm::All, Confirm::Half, Confirm::None]).prop_map(Step::Confirm),
-        1 => Just(Step::Restart),
-        1 => reconfiguration().prop_map(Step::Reconfigure),
-        12 => Just(Step::Cycle),
-    ]
-}
-
-fn arrival() -> impl Strategy<Value = Step> {
-    let kind = prop::sample::select(vec![
-        WorkKind::Job,
-        WorkKind::Job,
-        WorkKind::Job,
-        WorkKind::Job,
-        WorkKind::Service,
-        WorkKind::ArbitraryProcess,
-        WorkKind::Reservation,
-    ]);
-    let threads = prop_oneof![2 => Just(1), 1 => 2..9_u64];
-    let machines = prop::option::weighted(0.15, prop::collection::vec(0..12_usize, 1..4));
-    let what = (0..USERS.len(), 0..13_usize, 1..20_u64, threads, machines, 0..3_u64);
-    (kind, what, facts(), 0..1000_u64).prop_map(|(kind, what, facts, submitted)| {
-        let (user, class, memory, threads, machines, service) = what;
-        Step::Arrive(Box::new(JobSpec {
-            id: JobId(0),
-            user: USERS[user].to_owned(),
-            class: format!("class{class}"),
-            kind,
-            memory: Mebibytes(memory * 400),
-            threads,
-            submitted,
-            machines: machines.unwrap_or_default().iter().map(|ix| format!("n{ix}")).collect(),
-            service,
-            facts,
-        }))
-    })
-}
-
-fn facts() -> impl Strategy<Value = JobFacts> {
-    let remaining = prop_oneof![3 => Just(1_000_000), 1 => 0..50_u64];
-    let time_per_item = prop::option::weighted(0.8, 0..100_000_u64);
-    (remaining, limit(), any::<bool>(), time_per_item).prop_map(
-        |(remaining, limit, is_running, time_per_item)| JobFacts {
-            remaining,
-            limit,
-            is_running,
-            time_per_item,
-            is_completing: false,
-        },
-    )
-}
-
-fn limit() -> impl Strategy<Value = ProcessLimit> {
-    prop_oneof![
-        6 => Just(ProcessLimit::Unlimited),
-        3 => (0..9_u64).prop_map(ProcessLimit::AtMost),
-        1 => Just(ProcessLimit::Frozen),
-    ]
-}
-
-fn change() -> impl Strategy<Value = Change> {
-    prop_oneof![
-        2 => limit().prop_map(Change::Limit),
-        2 => (0..50_u64).prop_map(Change::Remaining),
-        2 => prop::option::of(0..100_000_u64).prop_map(Change::TimePerItem),
-        4 => Just(Change::Running),
-        1 => Just(Change::Completing),
-    ]
-}
-
-fn node_step() -> impl Strategy<Value = NodeStep> {
-    prop_oneof![
-        3 => any::<bool>().prop_map(|is_quiesced| NodeStep::Report { is_quiesced }),
-        2 => (0..20_u64).prop_map(NodeStep::Resize),
-        1 => Just(NodeStep::Die),
-        1 => (1..5_u32).prop_map(NodeStep::Miss),
-        1 => Just(NodeStep::VaryOff),
-        1 => Just(NodeStep::VaryOn),
-    ]
-}
-
-fn reconfiguration() -> impl Strategy<Value = Reconfiguration> {
-    let class = 0..12_usize;
-    let pool = 0..8_usize;
-    prop_oneof![
-        class.clone().prop_map(Reconfiguration::Remove),
-        class.clone().prop_map(Reconfiguration::Rename),
-        (class.clone(), cap_rules()).prop_map(|(class, rules)| Reconfiguration::Pace(class, rules)),
-        (class.clone(), 1..5_u32).prop_map(|(class, to)| Reconfiguration::Priority(class, to)),
-        (class, pool.clone()).prop_map(|(class, pool)| Reconfiguration::Class { class, pool }),
-        (0..12_usize, pool.clone()).prop_map(|(node, pool)| Reconfiguration::Node { node, pool }),
-        (pool, 300..3000_u64)
-            .prop_map(|(pool, mebibytes)| Reconfiguration::Quantum { pool, mebibytes }),
-        Just(Reconfiguration::Restore),
-    ]
+/// A share, as last seen.
+struct Known {
+    job: JobId,
+    node: String,
+    state: ShareState,
+    /// The cycle in which it was first seen leaving.
+    since: Option<u64>,
 }
 
 /// A history in the making.
@@ -197,8 +31,8 @@ pub struct History {
     specs: Vec<JobSpec>,
     arrived: u64,
     confirm: Confirm,
-    /// Every share ever seen: whose, where, and whether it was leaving.
-    shares: BTreeMap<ShareId, (JobId, String, ShareState)>,
+    /// Every share ever seen.
+    shares: BTreeMap<ShareId, Known>,
 }
 
 impl History {
@@ -221,12 +55,9 @@ impl History {
     pub fn apply(&mut self, step: &Step) {
         match step {
             Step::Arrive(spec) => self.arrive(spec),
-            Step::Complete(job) => {
-                if let Some(ix) = job.checked_rem(self.specs.len()) {
-                    let spec = self.specs.remove(ix);
-                    self.cluster.complete(spec.id.0);
-                }
-            }
+            Step::Crowd { jobs, seed } => self.crowd(*jobs, *seed),
+            Step::Complete(job) => self.leave(*job, 1),
+            Step::Leave { first, jobs } => self.leave(*first, *jobs),
             Step::Change(job, change) => self.change(*job, *change),
             Step::Invest { job, investment } => {
                 if let Some(ix) = job.checked_rem(self.specs.len()) {
@@ -236,19 +67,32 @@ impl History {
             Step::Exit { job, share } => self.exit(*job, *share),
             Step::Appear { job, node } => self.appear(*job, *node),
             Step::Node(node, step) => self.node(*node, *step),
+            Step::Storm { first, nodes, step } => {
+                for node in 0..(*nodes).min(self.world.nodes.len()) {
+                    self.node(first.wrapping_add(node), *step);
+                }
+            }
             Step::IntervalPassed => {
                 self.cluster.record(Event::HeartbeatIntervalPassed);
             }
             Step::Confirm(confirm) => self.confirm = *confirm,
-            Step::Restart => self.restart(),
+            Step::Restart { remembers } => self.restart(*remembers),
             Step::Reconfigure(change) => self.reconfigure(change),
             Step::Cycle => self.cycle(),
         }
     }
 
-    /// From now on every exit is confirmed.
-    pub fn calm_down(&mut self) {
+    /// Nothing happens any more and every exit is confirmed: for as many cycles as it may take, and
+    /// then for ten in which nothing is preempted.
+    pub fn settle(&mut self) {
         self.confirm = Confirm::All;
+        for _ in 0..self.world.size.settles_within {
+            self.cycle();
+        }
+        for _ in 0..10 {
+            self.cycle();
+            assert_eq!(self.cluster.preempted(), 0, "{}", self.cluster.picture());
+        }
     }
 
     /// One cycle: audited by the cluster, planned twice with the same outcome, and true to what was
@@ -264,40 +108,77 @@ impl History {
             for share in job.shares.iter().chain(&job.purged) {
                 assert!(seen.insert(share.id), "share {} is there twice", share.id);
                 assert!(share.id < next, "share {} would be issued again", share.id);
-                let known = self
-                    .shares
-                    .entry(share.id)
-                    .or_insert_with(|| (job.id, share.node.clone(), share.state));
-                assert_eq!((known.0, &known.1), (job.id, &share.node), "share {} moved", share.id);
-                let came_back = (known.2, share.state) == (ShareState::Leaving, ShareState::Held);
+                let known = self.shares.entry(share.id).or_insert_with(|| Known {
+                    job: job.id,
+                    node: share.node.clone(),
+                    state: share.state,
+                    since: None,
+                });
+                let is_where_it_was = (known.job, &known.node) == (job.id, &share.node);
+                assert!(is_where_it_was, "share {} moved", share.id);
+                let came_back =
+                    (known.state, share.state) == (ShareState::Leaving, ShareState::Held);
                 assert!(!came_back, "share {} came back", share.id);
-                known.2 = share.state;
+                known.state = share.state;
+                if share.state == ShareState::Leaving {
+                    known.since.get_or_insert(self.cluster.view.cycle);
+                }
             }
         }
         // What is gone may never be seen again.
-        for (id, (job, _, _)) in self.shares.iter_mut().filter(|(id, _)| !seen.contains(id)) {
+        for (id, known) in self.shares.iter_mut().filter(|(id, _)| !seen.contains(id)) {
             assert!(*id < next);
-            *job = JobId(0);
+            known.job = JobId(0);
         }
     }
 
     fn arrive(&mut self, spec: &JobSpec) {
         self.arrived += 1;
+        let number = |text: &String| text.parse::<usize>().unwrap();
         let mut spec = JobSpec { id: JobId(self.arrived), ..spec.clone() };
+        let user = number(&spec.user) % self.world.users.len();
+        spec.user.clone_from(&self.world.users[user]);
+        for machine in &mut spec.machines {
+            *machine = self.name_of_node(number(machine));
+        }
         // Mostly to a class there is, and one that takes work of this kind.
         let classes = &self.cluster.scheduler.topology().classes;
         let suits =
             |ix: &usize| spec.kind == WorkKind::Job || !classes[*ix].policy.is_preemptable();
         let suitable: Vec<usize> = (0..classes.len()).filter(suits).collect();
-        let number = spec.class.trim_start_matches("class").parse::<usize>().unwrap();
-        if let Some(ix) = number.checked_rem(suitable.len()) {
-            spec.class.clone_from(&classes[suitable[ix]].name);
-        }
+        spec.class = match number(&spec.class).checked_rem(suitable.len()) {
+            Some(ix) => classes[suitable[ix]].name.clone(),
+            None => format!("class{}", spec.class),
+        };
         if spec.kind != WorkKind::Job {
             spec.facts.remaining = 1;
         }
         self.specs.push(spec.clone());
         self.cluster.arrive(spec);
+    }
+
+    fn crowd(&mut self, jobs: usize, seed: u64) {
+        let seed: Vec<u8> = seed.to_le_bytes().into_iter().cycle().take(32).collect();
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+        let arrival = arrival();
+        for _ in 0..jobs.min(self.world.size.jobs.saturating_sub(self.specs.len())) {
+            let spec = arrival.new_tree(&mut runner).unwrap().current();
+            self.arrive(&spec);
+        }
+    }
+
+    fn leave(&mut self, first: usize, jobs: usize) {
+        for _ in 0..jobs {
+            let Some(ix) = first.checked_rem(self.specs.len()) else { return };
+            let spec = self.specs.remove(ix);
+            self.cluster.complete(spec.id.0);
+        }
+    }
+
+    /// A node of this number; now and then one that nobody knows.
+    fn name_of_node(&self, number: usize) -> String {
+        format!("n{}", number % (self.world.nodes.len() + 2))
     }
 
     fn change(&mut self, job: usize, change: Change) {
@@ -327,7 +208,7 @@ impl History {
     /// The orchestrator shows a process we know nothing of, perhaps on a node nobody knows.
     fn appear(&mut self, job: usize, node: usize) {
         let Some(ix) = job.checked_rem(self.specs.len()) else { return };
-        let (job, node) = (self.specs[ix].id, format!("n{node}"));
+        let (job, node) = (self.specs[ix].id, self.name_of_node(node));
         let share = self.cluster.scheduler.view().next_share;
         let facts = ShareFacts::default();
         self.cluster.record(Event::ShareSeen { job, share, node, facts });
@@ -368,6 +249,11 @@ impl History {
                     Confirm::All => true,
                     Confirm::Half => share.id.0 % 2 == 0,
                     Confirm::None => false,
+                    Confirm::Slowly { .. } if share.id.0 % 10 == 0 => false,
+                    Confirm::Slowly { most } => {
+                        let since = self.shares.get(&share.id).and_then(|known| known.since);
+                        since.unwrap_or(view.cycle) + share.id.0 % (most + 1) <= view.cycle
+                    }
                 };
                 if is_confirmed {
                     self.cluster.record(Event::ShareExited { job: job.id, share: share.id });
@@ -377,12 +263,17 @@ impl History {
     }
 
     /// A new scheduler learns from the orchestrator what there is; nodes report in their own time.
-    fn restart(&mut self) {
+    fn restart(&mut self, remembers: bool) {
         let view = self.cluster.scheduler.view();
         let topology = Topology::clone(&view.topology);
         let mut scheduler = Scheduler::new(topology, view.next_share);
         scheduler.resume_after_cycle(view.cycle);
         scheduler.restore_varied_off(view.varied_off);
+        if remembers {
+            let shares = view.jobs.iter().flat_map(|job| job.shares.iter().chain(&job.purged));
+            let leaving = shares.filter(|share| share.state == ShareState::Leaving);
+            scheduler.restore_leaving(leaving.map(|share| share.id));
+        }
         for spec in &self.specs {
             scheduler.record(Event::JobArrived(spec.clone()));
         }
@@ -393,9 +284,11 @@ impl History {
                 scheduler.record(Event::ShareSeen { job, share, node, facts });
             }
         }
-        // What was leaving is held again, until it is told to leave once more.
-        for (_, _, state) in self.shares.values_mut() {
-            *state = ShareState::Held;
+        if !remembers {
+            // What was leaving is held again, until it is told to leave once more.
+            for known in self.shares.values_mut() {
+                known.state = ShareState::Held;
+            }
         }
         self.cluster.scheduler = scheduler;
         for node in (0..self.world.nodes.len()).step_by(2) {
@@ -408,7 +301,7 @@ impl History {
         let (classes, pools) = (topology.classes.len(), topology.pools.len());
         match *change {
             Reconfiguration::Node { node, pool } => {
-                let name = format!("n{node}");
+                let name = self.name_of_node(node);
                 for pool in &mut topology.pools {
                     pool.nodes.retain(|listed| *listed != name);
                 }

@@ -7,6 +7,7 @@
 
 pub mod history;
 pub mod script;
+pub mod step;
 pub mod world;
 
 use std::collections::BTreeMap;

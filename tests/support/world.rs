@@ -7,8 +7,58 @@ use apportion::model::{
 };
 use proptest::prelude::*;
 
-/// Everybody there is.
-pub const USERS: [&str; 5] = ["ann", "bob", "cid", "dan", "eve"];
+/// How large a world may be, and what may happen in it at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// No crowd comes where there are so many jobs already.
+    pub jobs: usize,
+    pub nodes: usize,
+    pub pools: usize,
+    pub users: usize,
+    pub steps: usize,
+    /// Jobs that come or go at once.
+    pub crowd: usize,
+    /// Nodes to which the same happens at once.
+    pub storm: usize,
+    /// Cycles after which, with constant input, nothing is preempted any more.
+    pub settles_within: usize,
+}
+
+/// Most histories: what goes wrong mostly goes wrong with few.
+pub const SMALL: Size = Size {
+    jobs: 100,
+    nodes: 10,
+    pools: 8,
+    users: 6,
+    steps: 80,
+    crowd: 5,
+    storm: 3,
+    settles_within: 20,
+};
+
+/// A department.
+pub const MEDIUM: Size = Size {
+    jobs: 300,
+    nodes: 100,
+    pools: 16,
+    users: 40,
+    steps: 60,
+    crowd: 60,
+    storm: 30,
+    settles_within: 20,
+};
+
+/// A computing centre. Growth that is counted anew with every step takes it longer to settle.
+pub const LARGE: Size = Size {
+    jobs: 5000,
+    nodes: 2000,
+    pools: 24,
+    users: 200,
+    steps: 30,
+    crowd: 1500,
+    storm: 500,
+    settles_within: 60,
+};
 
 const TREES: usize = 4;
 const DEPTH: u32 = 4;
@@ -18,6 +68,8 @@ const DEPTH: u32 = 4;
 pub struct World {
     pub topology: Topology,
     pub nodes: Vec<(String, Mebibytes)>,
+    pub users: Vec<String>,
+    pub size: Size,
 }
 
 /// Pool: what it is in, if anything; its quantum in MiB, if nothing; its search order.
@@ -29,22 +81,26 @@ type ClassSeed = (Policy, u32, usize, CapRules, Option<Vec<bool>>);
 /// Node: pool, or none that lists it; memory in units of 512 MiB.
 type NodeSeed = (Option<usize>, u64);
 
-/// One to four trees, at most five deep; up to 12 classes and 10 nodes.
-pub fn world() -> impl Strategy<Value = World> {
-    let pools = prop::collection::vec(pool_seed(), 1..9);
+/// One to four trees, at most five deep; up to 12 classes.
+pub fn world(size: Size) -> impl Strategy<Value = World> {
+    let pools = prop::collection::vec(pool_seed(), 1..=size.pools);
     let classes = prop::collection::vec(class_seed(), 1..13);
-    let nodes = prop::collection::vec(node_seed(), 1..11);
-    let allotments = prop::collection::btree_map(0..USERS.len(), 1..20_u64, 0..2);
-    (pools, classes, nodes, settings(), allotments).prop_map(
-        |(pools, classes, nodes, settings, allotments)| {
-            build(&pools, classes, &nodes, settings, &allotments)
+    let nodes = prop::collection::vec(node_seed(), 1..=size.nodes);
+    let allotments = prop::collection::btree_map(0..size.users, 1..20_u64, 0..2);
+    (pools, classes, nodes, settings(), 1..=size.users, allotments).prop_map(
+        move |(pools, classes, nodes, settings, users, allotments)| {
+            let users: Vec<String> = (0..users).map(|ix| format!("u{ix}")).collect();
+            let (mut topology, nodes) = build(&pools, classes, &nodes, settings, &users);
+            let allotment = |(user, gib)| (format!("u{user}"), Mebibytes::from_gib(gib));
+            topology.allotments = allotments.into_iter().map(allotment).collect();
+            World { topology, nodes, users, size }
         },
     )
 }
 
 fn pool_seed() -> impl Strategy<Value = PoolSeed> {
-    let parent = prop_oneof![1 => Just(None), 3 => (0..8_usize).prop_map(Some)];
-    (parent, prop::sample::select(vec![1024, 512, 1500, 2048]), 0..3_u32)
+    let parent = prop_oneof![1 => Just(None), 3 => any::<usize>().prop_map(Some)];
+    (parent, prop::sample::select(vec![1024, 512, 1500, 2048, 320]), 0..3_u32)
 }
 
 fn class_seed() -> impl Strategy<Value = ClassSeed> {
@@ -54,8 +110,9 @@ fn class_seed() -> impl Strategy<Value = ClassSeed> {
         1 => Just(Policy::FixedShare),
         1 => Just(Policy::Reserve),
     ];
-    let users = prop::option::weighted(0.1, prop::collection::vec(any::<bool>(), USERS.len()));
-    (policy, 1..=4_u32, 0..8_usize, cap_rules(), users)
+    let users = prop::option::weighted(0.1, prop::collection::vec(any::<bool>(), 5));
+    let pool = prop_oneof![1 => Just(0), 1 => any::<usize>()];
+    (policy, 1..=4_u32, pool, cap_rules(), users)
 }
 
 /// How fast the jobs of a class grow.
@@ -67,7 +124,8 @@ pub fn cap_rules() -> impl Strategy<Value = CapRules> {
 }
 
 fn node_seed() -> impl Strategy<Value = NodeSeed> {
-    (prop::option::weighted(0.9, 0..8_usize), 0..20_u64)
+    let units = prop_oneof![1 => 0..4_u64, 6 => 4..40_u64];
+    (prop::option::weighted(0.9, any::<usize>()), units)
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
@@ -99,8 +157,8 @@ fn build(
     classes: Vec<ClassSeed>,
     node_seeds: &[NodeSeed],
     settings: Settings,
-    allotments: &BTreeMap<usize, u64>,
-) -> World {
+    users: &[String],
+) -> (Topology, Vec<(String, Mebibytes)>) {
     let mut topology =
         Topology { settings, pools: Vec::new(), classes: Vec::new(), allotments: BTreeMap::new() };
     for seed in pool_seeds {
@@ -114,10 +172,11 @@ fn build(
         }
         nodes.push((name, Mebibytes(units * 512)));
     }
-    for (ix, (policy, priority, pool, cap_rules, users)) in classes.into_iter().enumerate() {
+    for (ix, (policy, priority, pool, cap_rules, allowed)) in classes.into_iter().enumerate() {
+        // What one user in a handful may do, so may the first of every other handful.
         let members = |allowed: Vec<bool>| {
-            let named = USERS.iter().zip(allowed).filter(|(_, is_allowed)| *is_allowed);
-            named.map(|(user, _)| (*user).to_owned()).collect()
+            let named = users.iter().zip(allowed.into_iter().cycle());
+            named.filter(|(_, is_allowed)| *is_allowed).map(|(user, _)| user.clone()).collect()
         };
         topology.classes.push(ResourceClass {
             name: format!("class{ix}"),
@@ -125,15 +184,11 @@ fn build(
             priority,
             pool: PoolIx(pool % topology.pools.len()),
             cap_rules,
-            users: users.map(members),
+            users: allowed.map(members),
             is_default: false,
         });
     }
-    topology.allotments = allotments
-        .iter()
-        .map(|(&user, &gib)| (USERS[user].to_owned(), Mebibytes::from_gib(gib)))
-        .collect();
-    World { topology, nodes }
+    (topology, nodes)
 }
 
 /// A pool may be in any earlier one, unless that is too deep already.
