@@ -20,6 +20,7 @@ fn topology() -> Topology {
         expand_by_doubling: true,
         prediction: false,
         prediction_fudge: 0,
+        loss_limit: CapRules::LOSS_LIMIT,
     };
     let class = |weight: u32| ResourceClass {
         name: format!("weight-{weight}"),

@@ -168,7 +168,7 @@ fn squatters_go_before_residents() {
     cluster.arrive(resident).cycle().arrive(job(2, "bob", "wide", 1)).cycle();
     assert_eq!(cluster.on("d"), [1, 1, 2, 2]);
     // The residents have nothing invested, the squatters much: they go all the same.
-    cluster.invest(2, 1_000_000).arrive(job(3, "cid", "deep", 1)).cycles(3);
+    cluster.invest(2, 1_000_000).arrive(job(3, "cid", "deep", 1)).cycles(5);
     assert_eq!(cluster.on("d"), [1, 1, 3, 3], "{}", cluster.picture());
     assert_eq!(cluster.holdings([1, 2, 3]), [2, 12, 2]);
 }

@@ -80,6 +80,7 @@ pub(super) struct Growth {
     pub expand_by_doubling: Setting<bool>,
     pub prediction: Setting<bool>,
     pub prediction_fudge: Setting<Duration>,
+    pub loss_limit: Setting<Duration>,
 }
 
 impl PoolEntry {
@@ -118,6 +119,7 @@ impl Growth {
             expand_by_doubling: self.expand_by_doubling.over(&below.expand_by_doubling),
             prediction: self.prediction.over(&below.prediction),
             prediction_fudge: self.prediction_fudge.over(&below.prediction_fudge),
+            loss_limit: self.loss_limit.over(&below.loss_limit),
         }
     }
 
@@ -128,6 +130,7 @@ impl Growth {
             expand_by_doubling: self.expand_by_doubling.or(true),
             prediction: self.prediction.or(true),
             prediction_fudge: millis(self.prediction_fudge.or(120 * SECOND)),
+            loss_limit: self.loss_limit.into_value().map_or(CapRules::LOSS_LIMIT, millis),
         }
     }
 
@@ -138,6 +141,7 @@ impl Growth {
             ("expand_by_doubling", self.expand_by_doubling.place()),
             ("prediction", self.prediction.place()),
             ("prediction_fudge", self.prediction_fudge.place()),
+            ("loss_limit", self.loss_limit.place()),
         ];
         places.into_iter().filter_map(|(key, place)| Some((key, place?)))
     }
@@ -232,6 +236,9 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth) {
         .or(defaults.mass_loss_percent.unwrap_or(100));
     let publication_period =
         section.setting("publication_period", duration(SHORTEST..=HOUR)).into_value();
+    let quiet_stop = section
+        .setting("quiet_stop", number::<u64>(0..=MILLION))
+        .or(defaults.quiet_stop.unwrap_or(0));
     let settings = Settings {
         fragmentation_threshold: section
             .setting("fragmentation_threshold", number(1..=MILLION))
@@ -249,6 +256,7 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth) {
             .setting("node_stability", number(1..=1000))
             .or(defaults.node_stability),
         mass_loss_percent: (mass_loss < 100).then_some(mass_loss),
+        quiet_stop: (0 < quiet_stop).then_some(quiet_stop),
     };
     let growth = read_growth(&mut section);
     section.finish();
@@ -261,6 +269,7 @@ fn read_growth(section: &mut Section<'_>) -> Growth {
         expand_by_doubling: section.setting("expand_by_doubling", flag),
         prediction: section.setting("prediction", flag),
         prediction_fudge: section.setting("prediction_fudge", duration(Duration::ZERO..=24 * HOUR)),
+        loss_limit: section.setting("loss_limit", duration(Duration::ZERO..=1000 * HOUR)),
     }
 }
 

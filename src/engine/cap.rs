@@ -160,7 +160,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::snapshot::Share;
+    use crate::engine::snapshot::{Calm, Share};
     use crate::model::{
         ClassIx, JobFacts, JobId, MachineIx, Mebibytes, Nodepool, Order, Policy, PoolIx, Quantum,
         ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology, UserIx,
@@ -173,6 +173,7 @@ mod tests {
         expand_by_doubling: true,
         prediction: true,
         prediction_fudge: 120_000,
+        loss_limit: CapRules::LOSS_LIMIT,
     };
 
     fn snapshot(rules: CapRules) -> Snapshot {
@@ -204,6 +205,7 @@ mod tests {
             users: Vec::new(),
             jobs: Vec::new(),
             promises: Vec::new(),
+            calm: Calm::default(),
         }
     }
 
@@ -234,6 +236,7 @@ mod tests {
                 time_per_item: Some(time_per_item),
                 is_completing: false,
             },
+            behind_cycles: 0,
             is_spent: false,
             shares: (0..held).map(share).collect(),
         }

@@ -11,8 +11,9 @@ use super::cap::{self, Demand};
 use super::entities::{Amounts, Entities};
 use super::how_much::orders_that_suit;
 use super::nodepool::{Holding, OrdersWanted, Pools, Rooms};
-use super::report::CapBound;
-use super::schedule::{Expansion, Preemption, PreemptionRule};
+use super::preempt::Takings;
+use super::report::{CapBound, HeldBack};
+use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
 use super::serve::{Seat, serve_least_first};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use crate::model::{JobId, MachineIx, NShares, Order, Policy, QShares};
@@ -35,6 +36,8 @@ pub(super) struct Draft<'a> {
     pub promises: Vec<Promise>,
     /// The machines that hold fixed-share work, by the service it is an instance of.
     pub services: BTreeMap<u64, BTreeSet<MachineIx>>,
+    /// Who took from whom: lately, and in this cycle.
+    pub takings: Takings,
     places: BTreeMap<JobId, usize>,
 }
 
@@ -54,6 +57,8 @@ pub(super) struct JobDraft {
     pub largest_machine: u64,
     /// Why How Much counted less than its cap, where fairness is not the reason.
     pub refusal: Option<CountRefusal>,
+    /// Why it takes nothing from others, though some plan would be legal.
+    pub held_back: Option<HeldBack>,
 }
 
 /// Why nothing more was counted for a job, other than that others deserve it.
@@ -80,6 +85,7 @@ impl<'a> Draft<'a> {
             pure_fair_share: 0,
             largest_machine: 0,
             refusal: None,
+            held_back: None,
         });
         let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
         for job in
@@ -90,7 +96,11 @@ impl<'a> Draft<'a> {
                 .or_default()
                 .extend(job.shares.iter().map(|share| share.machine));
         }
+        let places: BTreeMap<JobId, usize> =
+            snapshot.jobs.iter().enumerate().map(|(ix, job)| (job.id, ix)).collect();
+        let place_of = |job| places.get(&job).copied();
         Draft {
+            takings: Takings::new(&entities, &snapshot.calm.takings, place_of),
             snapshot,
             pools: Pools::new(&snapshot.topology),
             rooms: Rooms::new(snapshot),
@@ -102,7 +112,7 @@ impl<'a> Draft<'a> {
             preemptions: Vec::new(),
             promises: Vec::new(),
             services,
-            places: snapshot.jobs.iter().enumerate().map(|(ix, job)| (job.id, ix)).collect(),
+            places,
         }
     }
 
@@ -146,6 +156,11 @@ impl<'a> Draft<'a> {
         &self.snapshot.jobs[holding.job].shares[holding.share]
     }
 
+    /// What `job` has, in nshares, promised room included.
+    pub(super) fn has(&self, job: usize) -> u64 {
+        self.jobs[job].held + self.jobs[job].promised
+    }
+
     /// How many nshares `job` is below its count.
     pub(super) fn shortfall(&self, job: usize) -> u64 {
         self.below(job, self.jobs[job].given)
@@ -153,9 +168,8 @@ impl<'a> Draft<'a> {
 
     /// How many nshares `job` is below its count and below the threshold under which it is needy.
     pub(super) fn shortfall_while_needy(&self, job: usize) -> u64 {
-        let draft = &self.jobs[job];
         let threshold = self.snapshot.topology.settings.fragmentation_threshold;
-        self.shortfall(job).min(threshold.saturating_sub(draft.held + draft.promised))
+        self.shortfall(job).min(threshold.saturating_sub(self.has(job)))
     }
 
     /// How many nshares `job` is below its cap.
@@ -174,7 +188,7 @@ impl<'a> Draft<'a> {
             | CapBound::Frozen
             | CapBound::Initialization
             | CapBound::Doubling
-            | CapBound::Prediction => nshares.saturating_sub(draft.held + draft.promised),
+            | CapBound::Prediction => nshares.saturating_sub(self.has(job)),
         }
     }
 
@@ -183,7 +197,6 @@ impl<'a> Draft<'a> {
     ///
     /// Design: "Defragmentation", decision D4: at the threshold is not needy.
     pub(super) fn is_needy(&self, job: usize) -> bool {
-        let draft = &self.jobs[job];
         if self.shortfall(job) == 0 {
             return false;
         }
@@ -191,8 +204,7 @@ impl<'a> Draft<'a> {
         if !self.snapshot.class_of(work).policy.is_preemptable() {
             return true;
         }
-        let has = draft.held + draft.promised;
-        self.would_be_needy_with(job, has)
+        self.would_be_needy_with(job, self.has(job))
     }
 
     /// Whether `job` would be below what it deserves and below the threshold with so many nshares.
@@ -236,14 +248,17 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Takes a share back under `rule`, for `beneficiary`.
+    /// Takes a share back under `rule`, for `beneficiary`, with what else was considered for it.
     pub(super) fn preempt(
         &mut self,
         holding: Holding,
         rule: PreemptionRule,
-        beneficiary: Option<usize>,
+        beneficiary: Option<(usize, Considered)>,
     ) {
         let share = self.share(holding);
+        if let Some((taker, _)) = beneficiary {
+            self.takings.note(&self.entities, holding.job, taker);
+        }
         self.rooms.leave(share.machine, holding, share.order.qshares());
         self.jobs[holding.job].held -= 1;
         self.entities.remove(&mut self.held, holding.job, share.order.qshares().0);
@@ -251,9 +266,10 @@ impl<'a> Draft<'a> {
             share: share.id,
             job: self.job(holding.job).id,
             machine: share.machine,
-            beneficiary: beneficiary.map(|job| self.job(job).id),
+            beneficiary: beneficiary.map(|(job, _)| self.job(job).id),
             rule,
             loss: share.facts.investment.saturating_add(share.facts.initialization),
+            considered: beneficiary.map_or_else(Considered::default, |(_, considered)| considered),
         });
     }
 

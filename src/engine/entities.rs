@@ -17,16 +17,23 @@ pub(super) struct Entities {
     group_of: Vec<usize>,
     /// Users within a class, by class and user.
     groups: Vec<(ClassIx, UserIx)>,
+    /// The jobs of each group.
+    members: Vec<Vec<usize>>,
     /// The weight of each class.
     weights: Vec<u64>,
 }
 
 /// The level at which two jobs part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Class,
     User,
     Job,
+}
+
+impl Level {
+    /// All levels, the outermost first.
+    pub(super) const ALL: [Level; 3] = [Level::Class, Level::User, Level::Job];
 }
 
 /// One amount of qshares for every entity at every level.
@@ -46,7 +53,12 @@ impl Entities {
         for (ix, group) in groups.values_mut().enumerate() {
             *group = ix;
         }
+        let mut members = vec![Vec::new(); groups.len()];
+        for (ix, job) in snapshot.jobs.iter().enumerate() {
+            members[groups[&(job.class, job.user)]].push(ix);
+        }
         Entities {
+            members,
             class_of: snapshot.jobs.iter().map(|job| job.class).collect(),
             group_of: snapshot.jobs.iter().map(|job| groups[&(job.class, job.user)]).collect(),
             groups: groups.into_keys().collect(),
@@ -83,6 +95,11 @@ impl Entities {
         &self.groups
     }
 
+    /// The jobs of `group`, oldest first.
+    pub(super) fn members(&self, group: usize) -> &[usize] {
+        &self.members[group]
+    }
+
     /// The weight of `class`.
     pub(super) fn weight(&self, class: ClassIx) -> u64 {
         self.weights[class.0]
@@ -96,6 +113,15 @@ impl Entities {
             Level::User
         } else {
             Level::Job
+        }
+    }
+
+    /// The place, among its kind, of the entity at `level` that `job` belongs to.
+    pub(super) fn side(&self, level: Level, job: usize) -> usize {
+        match level {
+            Level::Class => self.class_of[job].0,
+            Level::User => self.group_of[job],
+            Level::Job => job,
         }
     }
 

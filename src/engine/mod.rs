@@ -19,9 +19,10 @@ mod snapshot;
 mod what_of;
 
 pub use audit::audit;
-pub use report::{Account, Cap, CapBound, JobReport, Reason, Report, UserAccount};
-pub use schedule::{Expansion, Preemption, PreemptionRule, Schedule};
-pub use snapshot::{Job, Machine, Promise, Share, Snapshot};
+pub use preempt::MEMORY_AFTER;
+pub use report::{Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
+pub use schedule::{Considered, Expansion, Preemption, PreemptionRule, RunnerUp, Schedule};
+pub use snapshot::{Calm, Job, Machine, Promise, Share, Snapshot, Taking};
 
 use draft::Draft;
 

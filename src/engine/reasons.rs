@@ -7,7 +7,7 @@
 use super::draft::{CountRefusal, Draft, JobDraft};
 use super::entities::Amounts;
 use super::how_much::orders_that_suit;
-use super::report::{Account, CapBound, JobReport, Reason, Report, UserAccount};
+use super::report::{Account, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
 use super::snapshot::{Job, Machine};
 use crate::model::{MachineIx, NShares, Policy, PoolIx, QShares, count};
 
@@ -32,6 +32,9 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
         users: groups
             .map(|(&(class, user), account)| UserAccount { class, user, account })
             .collect(),
+        net_strikes: count(
+            draft.jobs.iter().filter(|job| matches!(job.held_back, Some(HeldBack::Quiet { .. }))),
+        ),
     }
 }
 
@@ -56,6 +59,7 @@ fn job_report(draft: &Draft<'_>, ix: usize) -> JobReport {
         given: NShares(given),
         held: NShares(held),
         promised: NShares(promised),
+        held_back: draft.jobs[ix].held_back,
         is_needy: draft.is_needy(ix),
         reason: (held < demand.wanted.0).then(|| reason(draft, ix)),
     }
@@ -85,6 +89,9 @@ fn reason(draft: &Draft<'_>, ix: usize) -> Reason {
             return Reason::NothingLeft { left, asks: job.order };
         }
         Some(CountRefusal::NothingLeft { .. }) | None => {}
+    }
+    if let Some(held_back) = draft.jobs[ix].held_back {
+        return Reason::HeldBack(held_back);
     }
     if given <= held {
         let deserved = QShares(pure_fair_share);

@@ -1,8 +1,12 @@
 //! What one cycle saw, did, and could not do: the reasons, as data.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
-use crate::model::{JobId, NShares, Order, QShares};
+use crate::model::{JobId, Millis, NShares, Order, QShares, floor_div};
+
+/// One second, as milliseconds.
+const SECOND: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
 
 /// The arithmetic of one cycle, for people who ask why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub struct Report {
     pub classes: Vec<Account>,
     /// One line for each user in each class of fair-share work, by class and user.
     pub users: Vec<UserAccount>,
+    /// How many jobs the safety net held back.
+    pub net_strikes: u64,
 }
 
 /// What a class or user wanted, deserves, was counted and holds; amounts in qshares.
@@ -56,10 +62,34 @@ pub struct JobReport {
     pub held: NShares,
     /// Room promised to it, still occupied by shares that are leaving.
     pub promised: NShares,
+    /// Why it took no room from others that it had a right to; `None` if it had none to take, or
+    /// took it.
+    pub held_back: Option<HeldBack>,
     /// Whether it is below both its pure fair share and the fragmentation threshold.
     pub is_needy: bool,
     /// Why it has less than it wants; `None` if it does not.
     pub reason: Option<Reason>,
+}
+
+/// Why a job leaves others what it might take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBack {
+    /// More work of others would be lost than it is worth.
+    TooDear {
+        /// What would be lost, in thread time.
+        loss: Millis,
+        /// What it may cost: what its waiting has cost so far, or its class's loss limit.
+        limit: Millis,
+    },
+    /// Its work is nearly done: more processes would hardly come in time, so that it takes free
+    /// room only.
+    TooLate,
+    /// Nothing has changed for so long that only work which has nothing takes from others: the
+    /// safety net struck.
+    Quiet {
+        /// For so many cycles.
+        cycles: u64,
+    },
 }
 
 /// A job's cap and the bound that set it.
@@ -146,6 +176,8 @@ pub enum Reason {
         /// For so many processes of it.
         promised: NShares,
     },
+    /// It could take more from others, but does not.
+    HeldBack(HeldBack),
     /// It is counted for more than it has, but no machine has enough room in one piece, and
     /// clearing one would leave somebody worse off than it is.
     Fragmented {
@@ -171,7 +203,39 @@ impl Reason {
             Reason::FairShareUsed { .. } => "fair_share_used",
             Reason::NothingLeft { .. } => "nothing_left",
             Reason::WaitingForExits { .. } => "waiting_for_exits",
+            Reason::HeldBack(held_back) => held_back.code(),
             Reason::Fragmented { .. } => "fragmented",
+        }
+    }
+}
+
+impl HeldBack {
+    /// A stable name, for programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            HeldBack::TooDear { .. } => "too_dear",
+            HeldBack::TooLate => "too_late",
+            HeldBack::Quiet { .. } => "quiet_stop",
+        }
+    }
+}
+
+impl fmt::Display for HeldBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeldBack::TooDear { loss, limit } => write!(
+                f,
+                "too dear: room for one more process would destroy {} s of work, and its waiting has cost {} s so far",
+                floor_div(*loss, SECOND),
+                floor_div(*limit, SECOND)
+            ),
+            HeldBack::TooLate => f.write_str(
+                "too late: one more process would hardly come in time, so that it takes free room only",
+            ),
+            HeldBack::Quiet { cycles } => write!(
+                f,
+                "quiet stop: nothing has changed for {cycles} cycles, and it has something, so that it takes no more from others"
+            ),
         }
     }
 }
@@ -246,6 +310,7 @@ impl fmt::Display for Reason {
                     "room for {promised} more was made; it starts when the shares that leave are confirmed gone"
                 )
             }
+            Reason::HeldBack(held_back) => held_back.fmt(f),
             Reason::Fragmented { given, free, largest_hole, asks } => write!(
                 f,
                 "fragmented: counted {given}, {free} qshares are free but at most {largest_hole} in one piece; one \

@@ -43,6 +43,31 @@ pub struct Preemption {
     pub rule: PreemptionRule,
     /// Work lost with it: what was invested, and the time it took to initialize.
     pub loss: Millis,
+    /// What else could have been done for the beneficiary.
+    pub considered: Considered,
+}
+
+/// What else was considered before room was made for one nshare: all zero where there is no
+/// beneficiary and thus no choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Considered {
+    /// Machines that the beneficiary may use and that are large enough.
+    pub machines: u64,
+    /// On how many of them room could have been made by right.
+    pub plans: u64,
+    /// The best of the others.
+    pub runner_up: Option<RunnerUp>,
+}
+
+/// A way to make room that was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunnerUp {
+    /// Where.
+    pub machine: MachineIx,
+    /// How many shares would have gone.
+    pub victims: u64,
+    /// The work that would have been lost.
+    pub loss: Millis,
 }
 
 /// Why a share may be taken back.
@@ -58,6 +83,12 @@ pub enum PreemptionRule {
     FairShare,
     /// A needy job takes from somebody who is strictly better off even afterwards.
     Defragmentation,
+    /// Its beneficiary has nothing, though a process was counted for it; its own side keeps all
+    /// that was counted for it.
+    FirstShare,
+    /// In a cluster at rest: even after giving one nshare, of the larger of the two orders, its
+    /// side is still better off, whatever was counted.
+    Envy,
 }
 
 impl PreemptionRule {
@@ -68,6 +99,8 @@ impl PreemptionRule {
             PreemptionRule::Priority => "priority",
             PreemptionRule::FairShare => "fair_share",
             PreemptionRule::Defragmentation => "defragmentation",
+            PreemptionRule::FirstShare => "first_share",
+            PreemptionRule::Envy => "envy",
         }
     }
 }

@@ -23,6 +23,32 @@ pub struct Snapshot {
     pub jobs: Vec<Job>,
     /// Room already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<Promise>,
+    /// For how long nothing has changed.
+    pub calm: Calm,
+}
+
+/// For how long nothing has changed, in cycles, and who took from whom meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calm {
+    /// Cycles since demand or supply changed: work that came, went, first got going or can use
+    /// another number of processes; processes that ended; nodes that came, went or changed size.
+    pub quiet_cycles: u64,
+    /// Cycles since there was any news of any work, progress included.
+    pub rest_cycles: u64,
+    /// Who took room from whom since the cluster has been quiet for [`MEMORY_AFTER`] cycles, each
+    /// pair once, in order.
+    ///
+    /// [`MEMORY_AFTER`]: crate::engine::MEMORY_AFTER
+    pub takings: Vec<Taking>,
+}
+
+/// Room that one job lost to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Taking {
+    /// Who had it.
+    pub from: JobId,
+    /// Who took it.
+    pub by: JobId,
 }
 
 /// A machine.
@@ -63,6 +89,8 @@ pub struct Job {
     pub machines: Option<Vec<MachineIx>>,
     /// What changes about it.
     pub facts: JobFacts,
+    /// For how many cycles it has been below its count and has got nothing.
+    pub behind_cycles: u64,
     /// Whether it has ever had its one process and lost it: such work is over and gets no second.
     pub is_spent: bool,
     /// Its shares, oldest first, those that are leaving included.

@@ -44,6 +44,16 @@ pub struct CapRules {
     pub prediction: bool,
     /// Time past initialization that prediction looks ahead.
     pub prediction_fudge: Millis,
+    /// The most work, in thread time, that one more process may destroy when a job that has some
+    /// already takes its room from others and nothing in the cluster is about to change. Until
+    /// then waiting has to pay for it.
+    pub loss_limit: Millis,
+}
+
+impl CapRules {
+    /// What growth may cost others where nothing is configured: 2,000 s of thread time, half an
+    /// hour of one process with one thread.
+    pub const LOSS_LIMIT: Millis = 2_000_000;
 }
 
 /// A resource class.

@@ -1,6 +1,8 @@
 //! Work, as the orchestrator describes it.
 
-use super::{JobId, Mebibytes, Millis};
+use std::num::NonZeroU64;
+
+use super::{JobId, Mebibytes, Millis, ceil_div};
 
 /// What kind of work a request is. The policy of its class says how it is scheduled; the kind says
 /// what happens to it when a process exits or a node dies.
@@ -66,4 +68,17 @@ pub struct JobFacts {
     pub time_per_item: Option<Millis>,
     /// Whether it is ending: it keeps what it has until its processes exit, and gets nothing more.
     pub is_completing: bool,
+}
+
+impl JobFacts {
+    /// The processes that the work left would keep busy, `threads` items each, up to the declared
+    /// maximum.
+    pub fn useful_processes(&self, threads: u64) -> u64 {
+        let threads = NonZeroU64::new(threads).unwrap_or(NonZeroU64::MIN);
+        let work_left = ceil_div(self.remaining, threads);
+        match self.limit {
+            ProcessLimit::AtMost(limit) => work_left.min(limit),
+            ProcessLimit::Unlimited | ProcessLimit::Frozen => work_left,
+        }
+    }
 }

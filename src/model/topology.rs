@@ -42,6 +42,9 @@ pub struct Settings {
     /// When more than this share of the nodes, in percent, goes silent at once, nothing is
     /// evicted for it: the fault is more likely ours. `None` turns the hold off.
     pub mass_loss_percent: Option<u32>,
+    /// After so many cycles in which nothing changed, only work that has nothing takes from
+    /// others: a safety net, which says so when it strikes. `None` does without.
+    pub quiet_stop: Option<u64>,
 }
 
 impl Default for Settings {
@@ -56,6 +59,7 @@ impl Default for Settings {
             publication_period: 10_000,
             node_stability: 6,
             mass_loss_percent: Some(20),
+            quiet_stop: Some(12),
         }
     }
 }

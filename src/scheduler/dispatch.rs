@@ -2,7 +2,7 @@
 //!
 //! Design: "Dispatch".
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Scheduler;
@@ -39,11 +39,14 @@ impl Scheduler {
             job.last.has_grown = true;
             self.next_share += 1;
         }
+        let beneficiaries: BTreeSet<JobId> =
+            schedule.preemptions.iter().filter_map(|receipt| receipt.beneficiary).collect();
         for report in &schedule.report.jobs {
             let job =
                 self.jobs.get_mut(&report.job).expect("the engine reports on work that exists");
-            job.last.report = Some(*report);
+            job.note_report(*report, beneficiaries.contains(&report.job));
         }
+        self.calm.remember(schedule);
         let promises = schedule.promises.iter();
         self.promises = promises
             .map(|promise| BookedPromise {

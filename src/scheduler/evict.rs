@@ -29,6 +29,7 @@ impl Scheduler {
         if dead.is_empty() {
             return;
         }
+        self.calm.stir();
         for job in self.jobs.values_mut().filter(|job| job.spec.kind != WorkKind::Reservation) {
             let is_lost = |share: &ShareBook| dead.contains(&share.node);
             let lost: Vec<ShareId> =

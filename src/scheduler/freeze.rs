@@ -44,6 +44,7 @@ impl Scheduler {
             topology: Arc::clone(&self.topology),
             machines: self.freeze_machines(),
             promises: promises.collect(),
+            calm: self.calm.freeze(),
             users: users.into_iter().map(str::to_owned).collect(),
             jobs,
         }
@@ -94,6 +95,7 @@ impl Places<'_> {
             service: spec.service,
             machines: (!spec.machines.is_empty()).then_some(machines),
             facts: spec.facts,
+            behind_cycles: job.behind_cycles,
             is_spent: job.is_spent,
             shares: job.shares.iter().map(|(&id, share)| self.share(id, share)).collect(),
         }

@@ -17,6 +17,8 @@ pub(super) struct JobBook {
     pub shares: BTreeMap<ShareId, ShareBook>,
     /// Shares that died with their node and whose end is not confirmed; they hold no space.
     pub purged: BTreeMap<ShareId, ShareBook>,
+    /// For how many cycles it has been below its count and has got nothing.
+    pub behind_cycles: u64,
     /// Whether its one process came and went; such work gets no second one.
     pub is_spent: bool,
     pub last: LastCycle,
@@ -96,6 +98,7 @@ impl JobBook {
             spec,
             shares: BTreeMap::new(),
             purged: BTreeMap::new(),
+            behind_cycles: 0,
             is_spent: false,
             last: LastCycle::default(),
         }
@@ -126,6 +129,14 @@ impl JobBook {
             self.last.has_shrunk = true;
             self.is_spent |= self.spec.kind != WorkKind::Job;
         }
+    }
+
+    /// Enters what the last cycle says about it: whether it waits on.
+    pub(super) fn note_report(&mut self, report: JobReport, has_got_room: bool) {
+        let is_behind = report.held.0 + report.promised.0 < report.given.0;
+        let waits = is_behind && !has_got_room && !self.last.has_grown;
+        self.behind_cycles = if waits { self.behind_cycles.saturating_add(1) } else { 0 };
+        self.last.report = Some(report);
     }
 
     /// How the last cycle left it.

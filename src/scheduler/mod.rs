@@ -5,6 +5,7 @@
 //!
 //! Design: "Middle Layer: Scheduler".
 
+mod calm;
 mod command;
 mod dispatch;
 mod event;
@@ -31,6 +32,7 @@ use crate::engine;
 use crate::model::{
     JobId, Mebibytes, Order, Policy, QShares, ShareFacts, ShareId, ShareState, Topology, WorkKind,
 };
+use calm::CalmBook;
 use freeze::BookedPromise;
 use jobs::{JobBook, LastCycle, ShareBook};
 use machines::Machines;
@@ -55,6 +57,7 @@ pub struct Scheduler {
     /// Shares of before a restart that were told to leave.
     told_to_leave: BTreeSet<ShareId>,
     promises: Vec<BookedPromise>,
+    calm: CalmBook,
     planned: Option<Arc<Planned>>,
 }
 
@@ -70,6 +73,7 @@ impl Scheduler {
             limbo: BTreeMap::new(),
             told_to_leave: BTreeSet::new(),
             promises: Vec::new(),
+            calm: CalmBook::default(),
             planned: None,
         }
     }
@@ -93,6 +97,7 @@ impl Scheduler {
 
     /// Records one event. Never plans: planning happens at our pace, not the network's.
     pub fn record(&mut self, event: Event) {
+        self.notice(&event);
         let stability = self.topology.settings.node_stability;
         match event {
             Event::NodeReported(report) => {
@@ -145,6 +150,7 @@ impl Scheduler {
     ///
     /// If it names something that does not exist; then nothing is done.
     pub fn command(&mut self, command: Command) -> Result<CommandOutcome, CommandError> {
+        self.calm.stir();
         match command {
             Command::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason),
             Command::VaryOn { nodes } => self.machines.vary_on(&nodes),
@@ -162,6 +168,7 @@ impl Scheduler {
             job.last = LastCycle::default();
         }
         self.purge_dead_nodes();
+        self.calm.begin_cycle();
         self.measure_reservations();
         self.evict_what_may_not_stay();
         let snapshot = self.freeze();

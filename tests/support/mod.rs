@@ -26,6 +26,7 @@ pub const UNPACED: CapRules = CapRules {
     expand_by_doubling: false,
     prediction: false,
     prediction_fudge: 0,
+    loss_limit: CapRules::LOSS_LIMIT,
 };
 
 /// Doubling from two, without prediction.
@@ -34,6 +35,7 @@ pub const DOUBLING: CapRules = CapRules {
     expand_by_doubling: true,
     prediction: false,
     prediction_fudge: 0,
+    loss_limit: CapRules::LOSS_LIMIT,
 };
 
 /// One pool called `main`, no classes; to be extended.

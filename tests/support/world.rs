@@ -117,9 +117,17 @@ fn class_seed() -> impl Strategy<Value = ClassSeed> {
 
 /// How fast the jobs of a class grow.
 pub fn cap_rules() -> impl Strategy<Value = CapRules> {
-    let pace = (0..4_u64, any::<bool>(), any::<bool>(), 0..100_000_u64);
-    pace.prop_map(|(initialization_cap, expand_by_doubling, prediction, prediction_fudge)| {
-        CapRules { initialization_cap, expand_by_doubling, prediction, prediction_fudge }
+    let pace = (0..4_u64, any::<bool>(), any::<bool>(), 0..100_000_u64, 0..4_000_000_u64);
+    pace.prop_map(|pace| {
+        let (initialization_cap, expand_by_doubling, prediction, prediction_fudge, loss_limit) =
+            pace;
+        CapRules {
+            initialization_cap,
+            expand_by_doubling,
+            prediction,
+            prediction_fudge,
+            loss_limit,
+        }
     })
 }
 

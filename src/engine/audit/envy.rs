@@ -1,8 +1,9 @@
 //! Envy that could have been cured: D2 as an oracle.
 //!
-//! For every fair-share job that ends the cycle below its count, every machine is tried: would the
-//! room there, and what may legally be taken from others, have made room for one more nshare? If
-//! so, a plan existed that was not carried out.
+//! For every fair-share job that ends the cycle below its count, and in a cluster at rest for every
+//! one below its cap, every machine is tried: would the room there, and what may legally be taken
+//! from others, have made room for one more nshare? If so, a plan existed that was not carried out.
+//! Jobs that say what holds them back are believed here: [`super::calm`] looks into that.
 //!
 //! Donors are judged by the least they can have held while shares were preempted, the envious by
 //! the most. A share that may be taken even so could have been taken at any time. Shares are tried
@@ -10,8 +11,9 @@
 
 use std::collections::BTreeMap;
 
+use super::calm::{Gave, binds_all, is_at_rest, is_barred, takings};
 use super::finding::{Finding, Rule};
-use super::ledger::{Entity, Ledger};
+use super::ledger::{Entity, JobLine, Ledger};
 use crate::model::MachineIx;
 
 /// How many shares are looked at, at most. Beyond that the oracle falls silent: an opinion must
@@ -30,9 +32,15 @@ struct Taken {
 /// No job below its count could have been given one more nshare.
 pub(super) fn check_curable_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut looks = LOOKS;
+    let gave = gave(ledger);
     for (place, line) in ledger.jobs.iter().enumerate() {
-        let is_behind = line.ceiling() < line.report.given.0;
+        let due = if is_at_rest(ledger) { line.cap } else { line.report.given.0 };
+        let is_behind = line.ceiling() < due && line.report.held_back.is_none();
         if !is_behind || !line.is_fair_share() || line.has_ended() {
+            continue;
+        }
+        let envious = Envious { ledger, gave: &gave, place };
+        if envious.is_content() {
             continue;
         }
         for (ix, machine) in ledger.machines_with_ix() {
@@ -46,7 +54,7 @@ pub(super) fn check_curable_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding
             if looks == 0 {
                 return;
             }
-            if is_curable_on(ledger, place, ix) {
+            if envious.could_be_placed(ix) {
                 let (id, name) = (line.job.id, ledger.name(ix));
                 let (has, given) = (line.ceiling(), line.report.given);
                 let detail = format!("job {id} has {has} of {given}; {name} could be cleared");
@@ -57,56 +65,98 @@ pub(super) fn check_curable_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding
     }
 }
 
-fn is_curable_on(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
-    let machine = &ledger.machines[ix.0];
-    let needed = i128::from(ledger.jobs[place].job.order.get());
-    let mut room = machine.usable();
-    let mut taken = Taken::default();
-    for &(donor, order) in &machine.prey {
-        if room < needed && may_take(ledger, place, donor, order, &mut taken) {
-            room += i128::from(order);
-        }
-    }
-    room >= needed
+/// Who gave to whom, lately and in this cycle.
+fn gave(ledger: &Ledger<'_>) -> Gave {
+    let remembered = ledger.snapshot.calm.takings.iter().map(|taking| (taking.from, taking.by));
+    let now = ledger.schedule.preemptions.iter();
+    let now = now.filter_map(|receipt| Some((receipt.job, receipt.beneficiary?)));
+    takings(ledger, remembered.chain(now))
 }
 
-/// Whether the job at `place` may take a share of `order` from the one at `donor`; if so, it is
-/// taken.
-fn may_take(
-    ledger: &Ledger<'_>,
+/// A job that has less than it could have, and what it may do about it.
+struct Envious<'l, 'a> {
+    ledger: &'l Ledger<'a>,
+    gave: &'l Gave,
     place: usize,
-    donor: usize,
-    order: u64,
-    taken: &mut Taken,
-) -> bool {
-    let (line, theirs) = (&ledger.jobs[place], &ledger.jobs[donor]);
-    let Some((giver, taker)) = ledger.dividing(donor, place) else { return false };
-    if theirs.class.priority != line.class.priority {
-        return theirs.class.priority > line.class.priority;
-    }
-    let gone = taken.amounts.entry(giver).or_default();
-    let shares = taken.shares.entry(donor).or_default();
-    let before = ledger.standing(giver).floor.saturating_sub(*gone);
-    let after = before.saturating_sub(order);
-    let envied = ledger.by_weight((giver, after), (taker, ledger.standing(taker).ceiling));
-    let is_surplus = before > ledger.standing(giver).given;
-    let is_legal = envied.is_gt()
-        && (is_surplus || is_gift(ledger, place, donor, theirs.floor().saturating_sub(*shares)));
-    if is_legal {
-        *gone += order;
-        *shares += 1;
-    }
-    is_legal
 }
 
-/// Whether the job at `place` is needy and the one at `donor`, which has `held`, can spare a share:
-/// it does not become needy (D5), or the other has nothing at all.
-fn is_gift(ledger: &Ledger<'_>, place: usize, donor: usize, held: u64) -> bool {
-    let settings = &ledger.snapshot.topology.settings;
-    let (line, theirs) = (&ledger.jobs[place], &ledger.jobs[donor]);
-    let threshold = settings.fragmentation_threshold;
-    let has = line.ceiling();
-    let rest = held.saturating_sub(1);
-    let becomes_needy = theirs.is_poor_with(rest, threshold) && theirs.report.given.0 > rest;
-    settings.defragmentation && line.is_poor_with(has, threshold) && (has == 0 || !becomes_needy)
+impl Envious<'_, '_> {
+    /// Whether nobody has so much that anything could be taken, told without looking at machines.
+    fn is_content(&self) -> bool {
+        let line = &self.ledger.jobs[self.place];
+        let is_better_off = |other: usize, theirs: &JobLine<'_>| {
+            let Some((giver, taker)) = self.ledger.dividing(other, self.place) else {
+                return false;
+            };
+            let most = self.ledger.standing(giver).floor;
+            let ours = self.ledger.standing(taker).ceiling;
+            theirs.class.priority > line.class.priority
+                || (theirs.class.priority == line.class.priority
+                    && self.ledger.by_weight((giver, most), (taker, ours)).is_gt())
+        };
+        line.ceiling() > 0
+            && !self.ledger.jobs.iter().enumerate().any(|(ix, other)| is_better_off(ix, other))
+    }
+
+    /// Whether machine `ix` could have been cleared for it.
+    fn could_be_placed(&self, ix: MachineIx) -> bool {
+        let machine = &self.ledger.machines[ix.0];
+        let needed = i128::from(self.ledger.jobs[self.place].job.order.get());
+        let mut room = machine.usable();
+        let mut taken = Taken::default();
+        for &(donor, order) in &machine.prey {
+            if room < needed && self.may_take(donor, order, &mut taken) {
+                room += i128::from(order);
+            }
+        }
+        room >= needed
+    }
+
+    /// Whether it may take a share of `order` from the job at `donor`; if so, it is taken.
+    fn may_take(&self, donor: usize, order: u64, taken: &mut Taken) -> bool {
+        let ledger = self.ledger;
+        let (line, theirs) = (&ledger.jobs[self.place], &ledger.jobs[donor]);
+        let Some((giver, taker)) = ledger.dividing(donor, self.place) else { return false };
+        if theirs.class.priority != line.class.priority {
+            return theirs.class.priority > line.class.priority;
+        }
+        let is_excepted = line.ceiling() == 0 && !binds_all(ledger);
+        if !is_excepted && is_barred(ledger, self.gave, self.place, donor) {
+            return false;
+        }
+        let gone = taken.amounts.entry(giver).or_default();
+        let shares = taken.shares.entry(donor).or_default();
+        let before = ledger.standing(giver).floor.saturating_sub(*gone);
+        let is_ahead_without = |qshares: u64| {
+            let after = before.saturating_sub(qshares);
+            ledger.by_weight((giver, after), (taker, ledger.standing(taker).ceiling)).is_gt()
+        };
+        let is_surplus = before > ledger.standing(giver).given;
+        let is_owed = line.ceiling() < line.report.given.0;
+        let by_counts = is_owed
+            && is_ahead_without(order)
+            && (is_surplus || self.is_gift(donor, theirs.floor().saturating_sub(*shares)));
+        let larger = order.max(line.job.order.qshares().0);
+        let by_holdings = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
+        let is_legal = by_counts || (by_holdings && is_ahead_without(larger));
+        if is_legal {
+            *gone += order;
+            *shares += 1;
+        }
+        is_legal
+    }
+
+    /// Whether it is needy and the job at `donor`, which has `held`, can spare a share: that does
+    /// not become needy (D5), or it has nothing at all itself.
+    fn is_gift(&self, donor: usize, held: u64) -> bool {
+        let settings = &self.ledger.snapshot.topology.settings;
+        let (line, theirs) = (&self.ledger.jobs[self.place], &self.ledger.jobs[donor]);
+        let threshold = settings.fragmentation_threshold;
+        let has = line.ceiling();
+        let rest = held.saturating_sub(1);
+        let becomes_needy = theirs.is_poor_with(rest, threshold) && theirs.report.given.0 > rest;
+        settings.defragmentation
+            && line.is_poor_with(has, threshold)
+            && (has == 0 || !becomes_needy)
+    }
 }

@@ -59,6 +59,19 @@ pub enum Rule {
     NoSurplus,
     /// A job takes as needy that is not.
     NotNeedy,
+    /// A share is taken as beyond all counts for a job that has something, or from a side that has
+    /// less than was counted for it.
+    FalseFirst,
+    /// Holdings alone decided in a cluster that is not at rest, or counts where it is.
+    WrongMoment,
+    /// A job that has something took more than its waiting, or its class, allows to be lost.
+    TooDear,
+    /// Somebody took back what had been taken from his side.
+    TakenBack,
+    /// A job that has something took after the quiet stop (I17).
+    NotStopped,
+    /// A job says that it was held back where nothing holds it.
+    FalseHold,
     /// A donor became needy (I19).
     NeedyDonor,
     /// More is counted for the work of a tree of pools than the tree has.
@@ -110,6 +123,12 @@ impl Rule {
             Rule::UnfairPreemption => "unfair_preemption",
             Rule::NoSurplus => "no_surplus",
             Rule::NotNeedy => "not_needy",
+            Rule::FalseFirst => "false_first",
+            Rule::WrongMoment => "wrong_moment",
+            Rule::TooDear => "too_dear",
+            Rule::TakenBack => "taken_back",
+            Rule::NotStopped => "not_stopped",
+            Rule::FalseHold => "false_hold",
             Rule::NeedyDonor => "needy_donor",
             Rule::OverCounted => "over_counted",
             Rule::CountAboveCap => "count_above_cap",

@@ -290,6 +290,11 @@ impl<'a> Ledger<'a> {
         }
     }
 
+    /// The place of the job called `id`, if it still exists.
+    pub(super) fn place(&self, id: JobId) -> Option<usize> {
+        self.places.get(&id).copied()
+    }
+
     /// The place of the job called `id`, which the schedule names and therefore exists.
     pub(super) fn line(&self, id: JobId) -> &JobLine<'a> {
         &self.jobs[self.places[&id]]

@@ -11,6 +11,7 @@
 //!
 //! Runs after every cycle in tests and simulations, and on demand in production.
 
+mod calm;
 mod cap;
 mod conservation;
 mod counts;
@@ -54,6 +55,12 @@ const CHECKS: &[Check] = &[
     preemption::check_pairs,
     preemption::check_surplus,
     preemption::check_need,
+    preemption::check_first_shares,
+    calm::check_moments,
+    calm::check_prices,
+    calm::check_memory,
+    calm::check_stop,
+    calm::check_holds,
     preemption::check_donors,
     counts::check_capacity,
     counts::check_caps,

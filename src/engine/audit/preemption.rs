@@ -3,7 +3,6 @@
 //! Fairness between two jobs is judged where their ways part: between their classes, else between
 //! their users, else between themselves (D2).
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
@@ -13,7 +12,7 @@ use crate::engine::{PreemptionRule, Promise};
 use crate::model::{MachineIx, ProcessLimit, ceil_div};
 
 /// The shares taken on one machine for one beneficiary.
-type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>>;
+pub(super) type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>>;
 
 /// What one entity lost to another.
 #[derive(Default)]
@@ -100,7 +99,10 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let fits = match victim.receipt.rule {
             PreemptionRule::NoLongerAllowed => true,
             PreemptionRule::Priority => ours < theirs,
-            PreemptionRule::FairShare | PreemptionRule::Defragmentation => ours == theirs,
+            PreemptionRule::FairShare
+            | PreemptionRule::Defragmentation
+            | PreemptionRule::FirstShare
+            | PreemptionRule::Envy => ours == theirs,
         };
         if !fits {
             let rule = victim.receipt.rule;
@@ -158,8 +160,8 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
 }
 
 /// Between fair-share work of equal priority, a share goes only if its side is afterwards still
-/// strictly better off, by weight, than the beneficiary's was before; or equally well off, where
-/// the beneficiary's side is below its count and the other above (D2).
+/// strictly better off, by weight, than the beneficiary's was before (D2). What goes to a job that
+/// has nothing, from what is beyond all counts, is looked at by [`check_first_shares`].
 ///
 /// The donor's side is credited with all it gained in this cycle and all it lost to others; the
 /// beneficiary's only with what it had before, less all it lost, and with the nshares it must have
@@ -169,12 +171,7 @@ pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let (donors, takers) = (ledger.standing(donor), ledger.standing(taker));
         let after = donors.ceiling.saturating_sub(toll.lost);
         let before = takers.floor + gained_before_last(ledger, &toll);
-        let is_legal = match ledger.by_weight((donor, after), (taker, before)) {
-            Ordering::Greater => true,
-            Ordering::Equal => takers.given > before && donors.given < after + toll.largest,
-            Ordering::Less => false,
-        };
-        if !is_legal {
+        if ledger.by_weight((donor, after), (taker, before)).is_le() {
             let detail = format!(
                 "{} was left with {after} qshares for the sake of {}, which had {before}",
                 ledger.describe(donor),
@@ -233,6 +230,30 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
         }
     }
     tolls
+}
+
+/// What goes under the rule `FirstShare` goes to a job that had nothing, though something was
+/// counted for it, and from sides that keep what was counted for them.
+pub(super) fn check_first_shares(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for victim in &ledger.victims {
+        let Some(beneficiary) = victim.beneficiary else { continue };
+        if victim.receipt.rule != PreemptionRule::FirstShare {
+            continue;
+        }
+        let (line, order) = (&ledger.jobs[beneficiary], victim.share.order.qshares().0);
+        let keeps_its_count = |entity| {
+            let standing = ledger.standing(entity);
+            standing.given + order <= standing.ceiling
+        };
+        let divided = ledger.dividing(victim.donor, beneficiary);
+        let is_spare = divided.is_some_and(|(donor, _)| keeps_its_count(donor))
+            && keeps_its_count(Entity::Job(victim.donor));
+        if line.floor() > 0 || line.report.given.0 == 0 || !is_spare {
+            let (share, id) = (victim.share.id, line.job.id);
+            let detail = format!("share {share} for job {id}, which had {}", line.floor());
+            findings.push(Rule::FalseFirst.finding(detail));
+        }
+    }
 }
 
 /// What goes under the rule `FairShare` is surplus: its job, user or class held more than was
@@ -302,19 +323,21 @@ pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Victims of the two fairness rules, with the beneficiary.
+/// Victims of the rules that ask for a worse off beneficiary, with that beneficiary.
 fn fairness<'l, 'a>(
     ledger: &'l Ledger<'a>,
 ) -> impl Iterator<Item = (&'l Victim<'a>, usize)> + use<'l, 'a> {
     let is_fairness = |rule| match rule {
-        PreemptionRule::FairShare | PreemptionRule::Defragmentation => true,
-        PreemptionRule::Priority | PreemptionRule::NoLongerAllowed => false,
+        PreemptionRule::FairShare | PreemptionRule::Defragmentation | PreemptionRule::Envy => true,
+        PreemptionRule::Priority | PreemptionRule::NoLongerAllowed | PreemptionRule::FirstShare => {
+            false
+        }
     };
     let fair = ledger.victims.iter().filter(move |victim| is_fairness(victim.receipt.rule));
     fair.filter_map(|victim| victim.beneficiary.map(|beneficiary| (victim, beneficiary)))
 }
 
-fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
+pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
     let mut plans = Plans::new();
     for victim in &ledger.victims {
         if let Some(beneficiary) = victim.beneficiary {
@@ -336,7 +359,7 @@ fn is_paid(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
 }
 
 /// How many nshares are promised to the job at `place` on machine `ix`.
-fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u64 {
+pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u64 {
     let id = ledger.jobs[place].job.id;
     let promises = ledger.schedule.promises.iter();
     promises.filter(|promise| promise.job == id && promise.machine == ix).map(|_| 1).sum()

@@ -1,17 +1,24 @@
 //! Preemption and defragmentation: one mechanism with two triggers.
 //!
 //! A share is taken back only for a named beneficiary, on a machine where the room made suffices
-//! for one nshare of it, and only from worse priorities or from somebody who is afterwards no worse
-//! off than it was ([`right`] has the exact rule). So every preemption ends in a placed nshare of
-//! somebody who was behind, and a surplus nobody can use stays where it is. The room is promised to
-//! the beneficiary until it arrives.
+//! for one nshare of it, and only from worse priorities or from somebody who is afterwards still
+//! better off than it was ([`right`] has the exact rule). So every preemption ends in a placed
+//! nshare of somebody who was behind, and a surplus nobody can use stays where it is. The room is
+//! promised to the beneficiary until it arrives.
+//!
+//! [`price`] says what one more nshare is worth, [`taken`] why this comes to an end.
 //!
 //! Design: "Interlude: Preemption", "Defragmentation"; decisions D1, D2, D4, D5;
-//! `core-study.md` section 3, rule R with holders of nothing first.
+//! `core-study.md` section 3, rules R, E, L and Z with holders of nothing first.
 
 mod plan;
+mod price;
 mod rank;
 mod right;
+mod taken;
+
+pub use taken::MEMORY_AFTER;
+pub(super) use taken::Takings;
 
 use super::cap::maximum;
 use super::draft::Draft;
@@ -19,6 +26,7 @@ use super::nodepool::{Holding, OrdersWanted};
 use super::schedule::PreemptionRule;
 use crate::model::{Policy, ShareState};
 use plan::best_plan;
+use price::is_at_rest;
 use rank::EvictionRank;
 
 /// Takes back what a job may not hold any more: its declared maximum fell below what it has.
@@ -46,8 +54,9 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
     }
 }
 
-/// Makes room for whoever is below its count and could not be placed: better priorities first;
-/// among equals holders of nothing, then the least served.
+/// Makes room for whoever is below its count and could not be placed, and in a cluster at rest for
+/// whoever could use more: better priorities first; among equals holders of nothing, then the
+/// least served.
 pub(super) fn make_room(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
         for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
@@ -64,18 +73,29 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
 fn make_room_for_least_served(draft: &mut Draft<'_>, jobs: &[usize]) -> bool {
     let promises = draft.promises.len();
     let serve = |draft: &mut Draft<'_>, job, _: &OrdersWanted| make_room_for(draft, job);
-    let has_nothing = |&job: &usize| draft.jobs[job].held + draft.jobs[job].promised == 0;
-    let empty_handed: Vec<usize> = jobs.iter().copied().filter(has_nothing).collect();
-    draft.serve_by_holdings(&empty_handed, |draft, job| draft.shortfall(job).min(1), serve);
-    draft.serve_by_holdings(jobs, Draft::shortfall, serve);
+    let empty_handed: Vec<usize> =
+        jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
+    draft.serve_by_holdings(&empty_handed, |draft, job| due(draft, job).min(1), serve);
+    draft.serve_by_holdings(jobs, due, serve);
     promises < draft.promises.len()
 }
 
-/// Makes room for one nshare of `job` on one machine and promises it. Says whether it could.
+/// How many nshares `job` may take from others: up to its count, and in a cluster at rest up to
+/// its cap.
+fn due(draft: &Draft<'_>, job: usize) -> u64 {
+    if is_at_rest(draft) { draft.below_cap(job) } else { draft.shortfall(job) }
+}
+
+/// Makes room for one nshare of `job` on one machine and promises it. Says whether it could; where
+/// it might have but did not, the job remembers why.
 fn make_room_for(draft: &mut Draft<'_>, job: usize) -> bool {
     let Some(plan) = best_plan(draft, job) else { return false };
+    draft.jobs[job].held_back = price::objection(draft, job, &plan);
+    if draft.jobs[job].held_back.is_some() {
+        return false;
+    }
     for victim in plan.victims {
-        draft.preempt(victim.holding, victim.rule, Some(job));
+        draft.preempt(victim.holding, victim.rule, Some((job, plan.considered)));
     }
     draft.promise(job, plan.machine, plan.order);
     true

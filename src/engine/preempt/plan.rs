@@ -6,8 +6,8 @@ use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
-use crate::engine::schedule::PreemptionRule;
-use crate::model::{MachineIx, Millis, Order, Policy, PoolIx, QShares};
+use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
+use crate::model::{MachineIx, Millis, Order, Policy, PoolIx, QShares, count};
 
 /// Room for one nshare of a beneficiary on one machine, and what it costs.
 pub(super) struct Plan {
@@ -16,6 +16,10 @@ pub(super) struct Plan {
     pub order: Order,
     /// Least rank first; none of them superfluous.
     pub victims: Vec<Victim>,
+    /// The work lost with them.
+    pub loss: Millis,
+    /// What else could be done.
+    pub considered: Considered,
 }
 
 /// A share that goes.
@@ -26,7 +30,8 @@ pub(super) struct Victim {
     tier: Tier,
     rank: EvictionRank,
     order: QShares,
-    loss: Millis,
+    /// The work lost with it.
+    pub loss: Millis,
 }
 
 /// How willingly a share is taken, before its investment is looked at. The least goes first.
@@ -53,40 +58,65 @@ pub(super) fn best_plan(draft: &Draft<'_>, job: usize) -> Option<Plan> {
         Policy::FixedShare | Policy::Reserve => std::slice::from_ref(&class.pool),
     };
     let mut claim = Claim::new(draft, job);
+    let is_hopeless = claim.is_hopeless();
+    let mut considered = Considered::default();
+    // The best plan, and the best of the others.
+    let mut ranked: Vec<(Cost, Plan)> = Vec::with_capacity(3);
     let machines = pools.iter().flat_map(|&pool| draft.rooms.schedulable(pool));
-    let plans = machines.filter(|machine| work.may_use(*machine)).filter_map(|machine| {
+    for machine in machines.filter(|machine| work.may_use(*machine)) {
+        let Some(order) = order_on(draft, job, &class.policy, machine) else { continue };
+        considered.machines += 1;
         claim.reset();
-        plan_on(draft, &mut claim, job, &class.policy, machine)
+        let missing = draft.rooms.lacking(machine, order.qshares());
+        if is_hopeless && QShares(0) < missing {
+            continue;
+        }
+        let Some(plan) = plan_on(draft, &mut claim, machine, order, missing) else { continue };
+        considered.plans += 1;
+        ranked.push(plan);
+        ranked.sort_by_key(|(cost, _)| *cost);
+        ranked.truncate(2);
+    }
+    let mut ranked = ranked.into_iter().map(|(_, plan)| plan);
+    let best = ranked.next()?;
+    considered.runner_up = ranked.next().map(|plan| RunnerUp {
+        machine: plan.machine,
+        victims: count(&plan.victims),
+        loss: plan.loss,
     });
-    plans.min_by_key(|(cost, _)| *cost).map(|(_, plan)| plan)
+    Some(Plan { considered, ..best })
+}
+
+/// The order of a share of `job` on `machine`; `None` if the machine will not do.
+fn order_on(draft: &Draft<'_>, job: usize, policy: &Policy, machine: MachineIx) -> Option<Order> {
+    let whole = draft.rooms.order(machine);
+    match policy {
+        Policy::FairShare { .. } | Policy::FixedShare => {
+            let order = draft.job(job).order;
+            (order.qshares() <= whole).then_some(order)
+        }
+        Policy::Reserve => {
+            draft.machines_within_reach(job).contains(&whole.0).then_some(())?;
+            u32::try_from(whole.0).ok().and_then(Order::new)
+        }
+    }
 }
 
 fn plan_on(
     draft: &Draft<'_>,
     claim: &mut Claim<'_, '_>,
-    job: usize,
-    policy: &Policy,
     machine: MachineIx,
+    order: Order,
+    missing: QShares,
 ) -> Option<(Cost, Plan)> {
-    let order = match policy {
-        Policy::FairShare { .. } | Policy::FixedShare => draft.job(job).order,
-        Policy::Reserve => {
-            let whole = draft.rooms.order(machine).0;
-            draft.machines_within_reach(job).contains(&whole).then_some(())?;
-            u32::try_from(whole).ok().and_then(Order::new)?
-        }
-    };
-    let needed = order.qshares();
-    if draft.rooms.order(machine) < needed {
-        return None;
-    }
-    let missing = draft.rooms.lacking(machine, needed);
     let victims = choose_victims(draft, claim, machine, missing)?;
     let freed: QShares = victims.iter().map(|victim| victim.order).sum();
     let worst = victims.iter().map(|victim| victim.tier).max();
     let loss = victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
     let overshoot = freed.saturating_sub(missing);
-    Some(((worst, loss, victims.len(), overshoot, machine), Plan { machine, order, victims }))
+    let cost = (worst, loss, victims.len(), overshoot, machine);
+    let considered = Considered::default();
+    Some((cost, Plan { machine, order, victims, loss, considered }))
 }
 
 /// The shares on `machine` that free `missing` qshares, least rank first, superfluous ones spared.

@@ -1,18 +1,27 @@
 //! Whether one job may take a share from another, and under which rule.
 //!
-//! Decision D2: at the level that divides the two, the victim must afterwards still be strictly
-//! better off, by weight, than the beneficiary was before; or equally well off, if the victim's
-//! side is above its count and the beneficiary's below. The test is repeated for every victim with
-//! what was already taken.
+//! Decision D2: at the level that divides the two, the victim's side must afterwards still be
+//! strictly better off, by weight, than the beneficiary's was before. The test is repeated for
+//! every victim with what was already taken.
+//!
+//! What was counted decides who may take while work comes, goes and gets on: then counts are the
+//! better guide, as they are what each would have of an empty cluster. A cluster at rest stays as
+//! it is for long, and there what is *held* decides: whoever could use more and is behind by more
+//! than one nshare takes, whatever was counted.
 
+use super::price::is_at_rest;
+use super::taken::Barred;
 use crate::engine::draft::Draft;
 use crate::engine::entities::{Amounts, Level};
 use crate::engine::schedule::PreemptionRule;
+use crate::model::{ClassIx, Policy};
 
 /// A claim of one beneficiary on one machine, while its victims are being chosen.
 pub(super) struct Claim<'d, 'a> {
     draft: &'d Draft<'a>,
     beneficiary: usize,
+    /// Whom it may not take from, because they took from it.
+    barred: Barred,
     /// What has been taken so far, by entity.
     taken: Amounts,
     /// How many nshares have been taken from each job so far.
@@ -21,7 +30,13 @@ pub(super) struct Claim<'d, 'a> {
 
 impl<'d, 'a> Claim<'d, 'a> {
     pub(super) fn new(draft: &'d Draft<'a>, beneficiary: usize) -> Claim<'d, 'a> {
-        Claim { draft, beneficiary, taken: draft.entities.no_amounts(), taken_from: Vec::new() }
+        Claim {
+            draft,
+            beneficiary,
+            barred: Barred::new(draft, beneficiary),
+            taken: draft.entities.no_amounts(),
+            taken_from: Vec::new(),
+        }
     }
 
     /// Starts over for another machine.
@@ -42,6 +57,39 @@ impl<'d, 'a> Claim<'d, 'a> {
         }
     }
 
+    /// Whether nobody at all holds enough for this claim to be right: most claims in a cluster that
+    /// is shared well, told without looking at a single share.
+    pub(super) fn is_hopeless(&self) -> bool {
+        let (draft, entities) = (self.draft, &self.draft.entities);
+        let class = draft.snapshot.class_of(draft.job(self.beneficiary));
+        if self.has_nothing() || !class.policy.is_preemptable() {
+            return false;
+        }
+        let (own_class, own_group) =
+            (entities.class_of(self.beneficiary), entities.group_of(self.beneficiary));
+        let is_better_off = |level, victim| self.is_behind(level, victim, 1);
+        let of_classes = draft.snapshot.topology.classes.iter().enumerate().any(|(ix, other)| {
+            let held = draft.held.classes[ix];
+            let own = draft.held.classes[own_class.0];
+            let ahead = u128::from(held.saturating_sub(1)) * u128::from(class.policy.weight());
+            let behind = u128::from(own) * u128::from(other.policy.weight());
+            let is_peer = other.priority == class.priority && ClassIx(ix) != own_class;
+            other.policy.is_preemptable()
+                && 0 < held
+                && (class.priority < other.priority || (is_peer && behind < ahead))
+        });
+        let of_users = || {
+            let groups = entities.groups().iter().enumerate();
+            let own = draft.held.groups[own_group];
+            groups
+                .filter(|(_, (class, _))| *class == own_class)
+                .any(|(group, _)| own < draft.held.groups[group].saturating_sub(1))
+        };
+        let of_jobs =
+            || entities.members(own_group).iter().any(|&other| is_better_off(Level::Job, other));
+        !(of_classes || of_users() || of_jobs())
+    }
+
     /// The rule under which an nshare of `qshares` of `victim` may go now, if any.
     pub(super) fn rule(&self, victim: usize, qshares: u64) -> Option<PreemptionRule> {
         let (draft, beneficiary) = (self.draft, self.beneficiary);
@@ -53,37 +101,58 @@ impl<'d, 'a> Claim<'d, 'a> {
         if class.priority < victims_class.priority {
             return Some(PreemptionRule::Priority);
         }
-        if victims_class.priority < class.priority || !class.policy.is_preemptable() {
+        let is_among_peers = class.priority == victims_class.priority;
+        if !is_among_peers || !matches!(class.policy, Policy::FairShare { .. }) {
             return None;
         }
         let level = draft.entities.dividing_level(victim, beneficiary);
-        let has_surplus = self.given(level, victim) < self.held(level, victim);
-        if !self.stays_better_off(level, victim, qshares, has_surplus) {
+        if self.barred.contains(&draft.entities, level, victim) {
             return None;
         }
-        match (has_surplus, self.may_defragment(victim)) {
-            (true, _) => Some(PreemptionRule::FairShare),
-            (false, true) => Some(PreemptionRule::Defragmentation),
-            (false, false) => None,
-        }
+        self.by_counts(level, victim, qshares).or_else(|| self.by_holdings(level, victim, qshares))
     }
 
-    /// The pair test of decision D2, cross-multiplied.
-    fn stays_better_off(
-        &self,
-        level: Level,
-        victim: usize,
-        qshares: u64,
-        has_surplus: bool,
-    ) -> bool {
+    /// What was counted decides: the beneficiary is below its count, and the victim's side above,
+    /// or the beneficiary needy.
+    fn by_counts(&self, level: Level, victim: usize, qshares: u64) -> Option<PreemptionRule> {
+        if self.draft.shortfall(self.beneficiary) == 0 {
+            return None;
+        }
+        if self.is_behind(level, victim, qshares) {
+            if self.given(level, victim) < self.held(level, victim) {
+                return Some(PreemptionRule::FairShare);
+            }
+            if self.may_defragment(victim) {
+                return Some(PreemptionRule::Defragmentation);
+            }
+        }
+        let keeps_its_count =
+            |level| self.given(level, victim) + qshares <= self.held(level, victim);
+        let is_first = self.has_nothing() && !is_at_rest(self.draft);
+        (is_first && keeps_its_count(level) && keeps_its_count(Level::Job))
+            .then_some(PreemptionRule::FirstShare)
+    }
+
+    /// What is held decides, in a cluster at rest: the beneficiary's side is behind by more than
+    /// one nshare of the larger order.
+    fn by_holdings(&self, level: Level, victim: usize, qshares: u64) -> Option<PreemptionRule> {
+        let order = self.draft.job(self.beneficiary).order.qshares().0;
+        let envies = is_at_rest(self.draft)
+            && self.draft.snapshot.topology.settings.defragmentation
+            && self.is_behind(level, victim, qshares.max(order));
+        envies.then_some(PreemptionRule::Envy)
+    }
+
+    /// Whether the beneficiary's side has less, by weight, than the victim's would without
+    /// `qshares`. The pair test of decision D2, cross-multiplied.
+    fn is_behind(&self, level: Level, victim: usize, qshares: u64) -> bool {
         let entities = &self.draft.entities;
         let Some(left) = self.held(level, victim).checked_sub(qshares) else { return false };
         let beneficiary_has = entities.at(&self.draft.held, level, self.beneficiary);
         let victims = u128::from(left) * u128::from(entities.weight_at(level, self.beneficiary));
         let beneficiarys =
             u128::from(beneficiary_has) * u128::from(entities.weight_at(level, victim));
-        let is_owed = beneficiary_has < self.given(level, self.beneficiary);
-        beneficiarys < victims || (beneficiarys == victims && has_surplus && is_owed)
+        beneficiarys < victims
     }
 
     /// Whether the beneficiary is needy and `victim` may donate to it: a donor does not become
@@ -94,20 +163,19 @@ impl<'d, 'a> Claim<'d, 'a> {
         if !draft.snapshot.topology.settings.defragmentation || !draft.is_needy(self.beneficiary) {
             return false;
         }
-        let has = draft.jobs[self.beneficiary].held + draft.jobs[self.beneficiary].promised;
-        has == 0 || !self.becomes_needy(victim)
+        self.has_nothing() || !self.becomes_needy(victim)
+    }
+
+    fn has_nothing(&self) -> bool {
+        self.draft.has(self.beneficiary) == 0
     }
 
     /// Whether `victim` would be needy after giving one nshare more.
     pub(super) fn becomes_needy(&self, victim: usize) -> bool {
-        let draft = &self.draft.jobs[victim];
-        let taken = self
-            .taken_from
-            .iter()
-            .find(|(job, _)| *job == victim)
-            .map_or(0, |(_, nshares)| *nshares);
-        let left = (draft.held + draft.promised).saturating_sub(taken + 1);
-        left < draft.given && self.draft.would_be_needy_with(victim, left)
+        let taken = self.taken_from.iter().find(|(job, _)| *job == victim);
+        let taken = taken.map_or(0, |(_, nshares)| *nshares);
+        let left = self.draft.has(victim).saturating_sub(taken + 1);
+        left < self.draft.jobs[victim].given && self.draft.would_be_needy_with(victim, left)
     }
 
     /// Whether `victim` itself, not only its user or class, holds more than was counted for it.

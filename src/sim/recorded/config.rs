@@ -99,6 +99,7 @@ fn settings(config: &Config) -> Settings {
             * config.rm_ratio.unwrap_or(RM_RATIO),
         node_stability: config.node_stability.unwrap_or(NODE_STABILITY),
         mass_loss_percent: None,
+        quiet_stop: Settings::default().quiet_stop,
     }
 }
 
@@ -213,6 +214,7 @@ fn class(input: &ClassInput, pool: PoolIx, is_default: bool, config: &Config) ->
                 .prediction_fudge_ms
                 .or(config.prediction_fudge_ms)
                 .unwrap_or(PREDICTION_FUDGE_MS),
+            loss_limit: CapRules::LOSS_LIMIT,
         },
         users: input.users.as_ref().map(split),
         is_default,

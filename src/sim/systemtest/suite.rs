@@ -178,6 +178,7 @@ fn settings() -> Settings {
         publication_period: CYCLE,
         node_stability: 5,
         mass_loss_percent: None,
+        quiet_stop: Settings::default().quiet_stop,
     }
 }
 
@@ -193,6 +194,7 @@ fn class(name: &str, weight: u32) -> ResourceClass {
             expand_by_doubling: true,
             prediction: true,
             prediction_fudge: 120_000,
+            loss_limit: CapRules::LOSS_LIMIT,
         },
         users: None,
         is_default: name == NORMAL,

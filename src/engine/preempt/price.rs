@@ -1,0 +1,70 @@
+//! What room may cost: how much work of others one more nshare is worth.
+//!
+//! Fairness at any price would restart processes over and over while jobs come and go. So a job
+//! that has something already takes more only where that is worth it: once its waiting has cost
+//! it as much as would be lost, thread time against thread time. Whoever rents skis until that has
+//! cost as much as buying them never pays more than twice what was needed.
+//!
+//! That is for a cluster in motion, where the next process to end makes room for nothing. When
+//! nothing is about to change, waiting is pointless: then the class's loss limit holds, and in a
+//! cluster at rest nothing is too dear.
+//!
+//! A job that has nothing pays nothing: that nobody starves weighs more than what it destroys.
+
+use super::plan::Plan;
+use crate::engine::draft::Draft;
+use crate::engine::report::{CapBound, HeldBack};
+use crate::engine::schedule::PreemptionRule;
+use crate::model::Millis;
+
+/// A cluster in which for so many cycles there was no news of any work is at rest.
+const REST_AFTER: u64 = 2;
+/// After so many quiet cycles what is wrong will stay so, unless it is put right now: the loss
+/// limit holds instead of the time waited. One before the usual quiet stop.
+const LAST_CALL: u64 = 11;
+/// A job with fewer nshares than this has hardly begun, and is owed some credit.
+const BEGUN: u64 = 4;
+/// That credit, in thread time: 5 minutes. What most short jobs wait for is their second process.
+const CREDIT: Millis = 300_000;
+
+/// Whether there has been no news of any work for long enough that what is held counts, and not
+/// what was counted.
+pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
+    REST_AFTER <= draft.snapshot.calm.rest_cycles
+}
+
+/// Why `plan` is not carried out for `job`, though it is right. Better priorities do not ask.
+pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<HeldBack> {
+    let mut peers =
+        plan.victims.iter().filter(|victim| victim.rule != PreemptionRule::Priority).peekable();
+    if peers.peek().is_none() || draft.has(job) == 0 {
+        return None;
+    }
+    // Processes that would hardly come in time are not worth anybody's work.
+    if draft.jobs[job].demand.cap.bound == CapBound::Prediction && !is_at_rest(draft) {
+        return Some(HeldBack::TooLate);
+    }
+    let loss = peers.map(|victim| victim.loss).fold(0, Millis::saturating_add);
+    if let Some(limit) = limit(draft, job).filter(|limit| *limit < loss) {
+        return Some(HeldBack::TooDear { loss, limit });
+    }
+    let (settings, calm) = (&draft.snapshot.topology.settings, &draft.snapshot.calm);
+    let is_stopped = settings.quiet_stop.is_some_and(|stop| stop <= calm.quiet_cycles);
+    is_stopped.then_some(HeldBack::Quiet { cycles: calm.quiet_cycles })
+}
+
+/// The most work that may be lost for one more nshare of `job`, which has something; `None` where
+/// nothing is too dear.
+fn limit(draft: &Draft<'_>, job: usize) -> Option<Millis> {
+    if is_at_rest(draft) {
+        return None;
+    }
+    let work = draft.job(job);
+    let period = draft.snapshot.topology.settings.publication_period;
+    let waited = work.behind_cycles.saturating_mul(period).saturating_mul(work.threads);
+    let credit = if draft.has(job) < BEGUN { CREDIT } else { 0 };
+    let paid = waited.saturating_add(credit);
+    let is_last_call = LAST_CALL <= draft.snapshot.calm.quiet_cycles;
+    let limit = draft.snapshot.class_of(work).cap_rules.loss_limit;
+    Some(if is_last_call { paid.max(limit) } else { paid })
+}

@@ -1,0 +1,122 @@
+//! For how long nothing has changed, and who took from whom meanwhile.
+//!
+//! Two kinds of change are told apart: what changes *claims* (demand and supply), and any news of
+//! work at all, down to an item that was finished. A cluster whose claims stand is quiet; one
+//! without any news is at rest.
+
+use std::collections::BTreeSet;
+
+use super::{Event, Scheduler};
+use crate::engine::{Calm, MEMORY_AFTER, Schedule, Taking};
+use crate::model::{JobFacts, ShareState};
+
+/// What is known of it. A new book is not calm.
+#[derive(Clone, Debug)]
+pub(super) struct CalmBook {
+    have_claims_changed: bool,
+    has_news: bool,
+    quiet_cycles: u64,
+    rest_cycles: u64,
+    takings: BTreeSet<Taking>,
+}
+
+impl Default for CalmBook {
+    fn default() -> CalmBook {
+        CalmBook {
+            have_claims_changed: true,
+            has_news: true,
+            quiet_cycles: 0,
+            rest_cycles: 0,
+            takings: BTreeSet::new(),
+        }
+    }
+}
+
+impl CalmBook {
+    /// Something changed that claims follow from.
+    pub(super) fn stir(&mut self) {
+        self.have_claims_changed = true;
+        self.has_news = true;
+    }
+
+    /// A cycle begins.
+    pub(super) fn begin_cycle(&mut self) {
+        let next = |has_changed: &mut bool, cycles: u64| {
+            if std::mem::take(has_changed) { 0 } else { cycles.saturating_add(1) }
+        };
+        self.quiet_cycles = next(&mut self.have_claims_changed, self.quiet_cycles);
+        self.rest_cycles = next(&mut self.has_news, self.rest_cycles);
+        if self.quiet_cycles <= MEMORY_AFTER {
+            self.takings.clear();
+        }
+    }
+
+    /// Remembers who took from whom.
+    pub(super) fn remember(&mut self, schedule: &Schedule) {
+        if self.quiet_cycles < MEMORY_AFTER {
+            return;
+        }
+        for preemption in &schedule.preemptions {
+            if let Some(by) = preemption.beneficiary {
+                self.takings.insert(Taking { from: preemption.job, by });
+            }
+        }
+    }
+
+    /// As the engine sees it.
+    pub(super) fn freeze(&self) -> Calm {
+        Calm {
+            quiet_cycles: self.quiet_cycles,
+            rest_cycles: self.rest_cycles,
+            takings: self.takings.iter().copied().collect(),
+        }
+    }
+}
+
+impl Scheduler {
+    /// Notes whether `event`, about to be recorded, is a change.
+    pub(super) fn notice(&mut self, event: &Event) {
+        if self.changes_claims(event) {
+            self.calm.stir();
+        }
+        if let Event::JobChanged { job, facts } = event {
+            let is_news = self.jobs.get(job).is_some_and(|known| known.spec.facts != *facts);
+            self.calm.has_news |= is_news;
+        }
+    }
+
+    /// Whether `event` changes demand or supply. Shares that leave because we said so, and new ones
+    /// that appear, are our own doing.
+    fn changes_claims(&self, event: &Event) -> bool {
+        match event {
+            Event::NodeReported(report) => {
+                let known = self.machines.by_name.get(&report.name);
+                known.is_none_or(|known| {
+                    known.report != *report || known.is_dead || known.is_awaited
+                })
+            }
+            // Whether anybody dies of it is seen when the next cycle begins.
+            Event::HeartbeatIntervalPassed | Event::NodeMissedHeartbeats { .. } => false,
+            Event::NodeDied { .. }
+            | Event::JobArrived(_)
+            | Event::JobCompleted { .. }
+            | Event::LimboShareGone { .. } => true,
+            Event::JobChanged { job, facts } => self.jobs.get(job).is_some_and(|known| {
+                demand(&known.spec.facts, known.spec.threads) != demand(facts, known.spec.threads)
+            }),
+            Event::ShareSeen { job, share, .. } => {
+                self.jobs.get(job).is_some_and(|job| !job.shares.contains_key(share))
+            }
+            Event::LimboShareSeen { share, .. } => !self.limbo.contains_key(share),
+            Event::ShareExited { job, share } => {
+                let share = self.jobs.get(job).and_then(|job| job.shares.get(share));
+                share.is_some_and(|share| share.state == ShareState::Held)
+            }
+        }
+    }
+}
+
+/// What of a job's facts claims follow from.
+fn demand(facts: &JobFacts, threads: u64) -> impl PartialEq + use<> {
+    (facts.useful_processes(threads), facts.limit, facts.is_running, facts.is_completing)
+}
