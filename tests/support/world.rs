@@ -143,8 +143,10 @@ fn settings() -> impl Strategy<Value = Settings> {
         prop_oneof![3 => Just(0), 1 => 0..3_u64],
     );
     let mass_loss = prop::option::weighted(0.3, 10..60_u32);
-    (0..10_u64, any::<bool>(), amounts, mass_loss).prop_map(
-        |(fragmentation_threshold, defragmentation, amounts, mass_loss_percent)| {
+    // With the safety net and without: it settles either way.
+    let quiet_stop = prop_oneof![Just(None), Just(Some(12))];
+    (0..10_u64, any::<bool>(), amounts, mass_loss, quiet_stop).prop_map(
+        |(fragmentation_threshold, defragmentation, amounts, mass_loss_percent, quiet_stop)| {
             let (allotment, overage, reserved) = amounts;
             Settings {
                 fragmentation_threshold,
@@ -154,6 +156,7 @@ fn settings() -> impl Strategy<Value = Settings> {
                 reserved_memory: Mebibytes(reserved * 512),
                 node_stability: 3,
                 mass_loss_percent,
+                quiet_stop,
                 ..Settings::default()
             }
         },
