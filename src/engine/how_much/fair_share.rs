@@ -10,18 +10,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use super::listed::Listed;
 use crate::engine::cap::maximum;
 use crate::engine::draft::{CountRefusal, Draft};
-use crate::engine::nodepool::{CountSpace, listed_capacity};
+use crate::engine::nodepool::CountSpace;
 use crate::engine::serve::{Seat, serve_least_first};
 use crate::model::{ClassIx, PoolIx, QShares, floor_div};
 
 /// Counts `jobs`, the fair-share work of one priority, from what better priorities left in
 /// `space`.
-pub(super) fn count(draft: &mut Draft<'_>, space: &mut CountSpace, jobs: &[usize]) {
+pub(super) fn count(
+    draft: &mut Draft<'_>,
+    space: &mut CountSpace,
+    listed: &mut Listed,
+    jobs: &[usize],
+) {
     remember_pure_fair_shares(draft, space, jobs);
     count_what_stays_anyway(draft, jobs);
-    note_where_nothing_is_left(draft, space, jobs);
+    note_where_nothing_is_left(draft, space, listed, jobs);
     // Trees share no machines, so they can be counted one after the other; within one, what larger
     // requests lose by a hole is known.
     let mut by_tree: BTreeMap<PoolIx, Vec<usize>> = BTreeMap::new();
@@ -30,20 +36,22 @@ pub(super) fn count(draft: &mut Draft<'_>, space: &mut CountSpace, jobs: &[usize
         by_tree.entry(draft.pools.top(pool)).or_default().push(job);
     }
     for jobs in by_tree.values() {
-        count_tree(draft, space, jobs);
+        count_tree(draft, space, listed, jobs);
     }
 }
 
-fn count_tree(draft: &mut Draft<'_>, space: &mut CountSpace, jobs: &[usize]) {
-    let seats: Vec<Seat> = jobs.iter().map(|&job| seat(draft, job)).collect();
+fn count_tree(draft: &mut Draft<'_>, space: &mut CountSpace, listed: &mut Listed, jobs: &[usize]) {
+    let seats: Vec<Seat> = jobs.iter().map(|&job| seat(draft, listed, job)).collect();
     let entities = Arc::clone(&draft.entities);
     let given = draft.given.clone();
     let held = draft.held.clone();
     serve_least_first(&entities, seats, &given, &held, |job, wanted| {
         let work = draft.job(job);
         let pool = draft.snapshot.class_of(work).pool;
-        let is_counted = space.take(&draft.pools, pool, work.order, wanted);
+        let is_counted =
+            listed.has_room(job, work.order) && space.take(&draft.pools, pool, work.order, wanted);
         if is_counted {
+            listed.expect(job, work.order);
             draft.jobs[job].given += 1;
             entities.add(&mut draft.given, job, work.order.qshares().0);
         }
@@ -52,18 +60,11 @@ fn count_tree(draft: &mut Draft<'_>, space: &mut CountSpace, jobs: &[usize]) {
 }
 
 /// How far a job may be counted: to its cap, and no further than the machines it lists could hold.
-fn seat(draft: &Draft<'_>, job: usize) -> Seat {
-    let work = draft.job(job);
-    let cap = draft.jobs[job].demand.cap.nshares.0;
-    let limit = match &work.machines {
-        None => cap,
-        Some(list) => cap.min(listed_capacity(draft.snapshot, list, work.order)),
-    };
-    Seat {
-        job,
-        order: work.order.qshares().0,
-        room_to_grow: limit.saturating_sub(draft.jobs[job].given),
-    }
+fn seat(draft: &Draft<'_>, listed: &Listed, job: usize) -> Seat {
+    let order = draft.job(job).order;
+    let below_cap = draft.jobs[job].demand.cap.nshares.0.saturating_sub(draft.jobs[job].given);
+    let room_to_grow = listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
+    Seat { job, order: order.qshares().0, room_to_grow }
 }
 
 /// Shares on machines that take no new work, but keep what they have, are counted for whoever
@@ -85,12 +86,18 @@ fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[usize]) {
 }
 
 /// Notes for each job whether one nshare of it would fit at all into what is left for its priority.
-fn note_where_nothing_is_left(draft: &mut Draft<'_>, space: &CountSpace, jobs: &[usize]) {
+fn note_where_nothing_is_left(
+    draft: &mut Draft<'_>,
+    space: &CountSpace,
+    listed: &Listed,
+    jobs: &[usize],
+) {
     let mut largest: BTreeMap<PoolIx, QShares> = BTreeMap::new();
     for &job in jobs {
         let work = draft.job(job);
         let pool = draft.snapshot.class_of(work).pool;
         let largest = *largest.entry(pool).or_insert_with(|| space.largest(&draft.pools, pool));
+        let largest = listed.largest(job).map_or(largest, |listed| listed.min(largest));
         if largest < work.order.qshares() {
             draft.jobs[job].refusal = Some(CountRefusal::NothingLeft { left: largest });
         }

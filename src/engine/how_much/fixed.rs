@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::listed::Listed;
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::nodepool::CountSpace;
 use crate::engine::snapshot::{Job, Snapshot};
@@ -74,6 +75,7 @@ fn quantum_of(snapshot: &Snapshot, job: &Job) -> Quantum {
 pub(super) fn count(
     draft: &mut Draft<'_>,
     space: &mut CountSpace,
+    listed: &mut Listed,
     ledger: &mut AllotmentLedger,
     ix: usize,
 ) {
@@ -91,18 +93,11 @@ pub(super) fn count(
             line.refusal = Some(refusal);
             break;
         }
-        let is_counted = match class.policy {
-            Policy::Reserve => {
-                space.take_whole(class.pool, job.order.qshares().0..=amount.qshares().0)
-            }
-            Policy::FairShare { .. } | Policy::FixedShare => {
-                space.take_local(class.pool, job.order)
-            }
-        };
-        if !is_counted {
+        if !take(snapshot, space, listed, ix, amount) {
             ledger.revoke(snapshot, job, amount);
-            line.refusal =
-                Some(CountRefusal::NothingLeft { left: space.largest_local(class.pool) });
+            let left = space.largest_local(class.pool);
+            let left = listed.largest(ix).map_or(left, |listed| listed.min(left));
+            line.refusal = Some(CountRefusal::NothingLeft { left });
             break;
         }
         line.given += 1;
@@ -114,14 +109,48 @@ pub(super) fn count(
     entities.add(&mut draft.given, ix, given);
 }
 
+/// Takes room for one nshare more of the job at `ix`; for a reservation a machine no larger than
+/// `most`. Says whether there was any: where there may be any, and on a machine it may use.
+fn take(
+    snapshot: &Snapshot,
+    space: &mut CountSpace,
+    listed: &mut Listed,
+    ix: usize,
+    most: Order,
+) -> bool {
+    let job = &snapshot.jobs[ix];
+    let class = snapshot.class_of(job);
+    let orders = job.order.qshares().0..=most.qshares().0;
+    let takes_whole = class.policy == Policy::Reserve;
+    let machine = if takes_whole {
+        listed.whole_machine_for(ix, &orders)
+    } else {
+        listed.machine_for(ix, job.order)
+    };
+    if listed.has_list(ix) && machine.is_none() {
+        return false;
+    }
+    let hole = machine.map(|machine| listed.hole(machine));
+    let is_counted = if takes_whole {
+        space.take_whole(class.pool, orders, hole)
+    } else {
+        space.take_local(class.pool, job.order, hole)
+    };
+    if let Some((machine, hole)) = machine.zip(hole).filter(|_| is_counted) {
+        listed.take(machine, if takes_whole { hole.size } else { job.order.qshares().0 });
+    }
+    is_counted
+}
+
 /// The largest machine that suits a reservation and that its user's allotment still allows. It is
 /// what is granted: which of those that suit the reservation will get is not known yet.
 fn largest_within_allotment(snapshot: &Snapshot, ledger: &AllotmentLedger, job: &Job) -> Order {
     let suitable = orders_that_suit(snapshot, job);
     let left = ledger.left(snapshot, job).unwrap_or(u64::MAX);
     let pool = snapshot.class_of(job).pool;
-    let machines = snapshot.machines.iter().filter(|machine| machine.pool == pool);
-    let orders = machines.map(|machine| machine.order.0);
+    let machines = snapshot.machines_with_ix();
+    let machines = machines.filter(|(ix, machine)| machine.pool == pool && job.may_use(*ix));
+    let orders = machines.map(|(_, machine)| machine.order.0);
     let largest = orders.filter(|order| suitable.contains(order) && *order <= left).max();
     largest.and_then(|order| u32::try_from(order).ok()).and_then(Order::new).unwrap_or(job.order)
 }

@@ -5,26 +5,30 @@
 
 mod fair_share;
 mod fixed;
+mod listed;
 
 use super::draft::Draft;
 use super::nodepool::CountSpace;
 use crate::model::Policy;
 use fixed::AllotmentLedger;
+use listed::Listed;
 
 pub(super) use fixed::orders_that_suit;
 
 /// Counts every job: afterwards [`JobDraft::given`](super::draft::JobDraft) is final.
 pub(super) fn how_much(draft: &mut Draft<'_>) {
     let mut space = CountSpace::new(draft.snapshot);
+    let mut listed = Listed::new(draft);
     let mut ledger = AllotmentLedger::new(draft.snapshot);
     for priority in draft.priorities() {
         // Whole machines before parts of them: a part taken would spoil the machine.
         for policy in [Policy::Reserve, Policy::FixedShare] {
             for job in draft.jobs_of(priority, |other| *other == policy) {
-                fixed::count(draft, &mut space, &mut ledger, job);
+                fixed::count(draft, &mut space, &mut listed, &mut ledger, job);
             }
         }
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
-        fair_share::count(draft, &mut space, &jobs);
+        fair_share::count(draft, &mut space, &mut listed, &jobs);
+        listed.keep_for(draft, &jobs);
     }
 }

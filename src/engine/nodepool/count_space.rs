@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use super::{OrdersWanted, Pools};
 use crate::engine::snapshot::Snapshot;
-use crate::model::{MachineIx, Order, PoolIx, QShares};
+use crate::model::{Order, PoolIx, QShares};
 
 /// What is left to be counted, per pool.
 #[derive(Clone, Debug)]
@@ -25,16 +25,18 @@ struct Holes {
     partial: BTreeMap<u64, u64>,
 }
 
+/// What is left of one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Hole {
+    pub size: u64,
+    /// Whether it is all of the machine.
+    pub is_whole: bool,
+}
+
 impl CountSpace {
     /// All schedulable machines, less what cannot be preempted on each.
     pub(in crate::engine) fn new(snapshot: &Snapshot) -> CountSpace {
-        let mut fixed: Vec<QShares> =
-            snapshot.machines.iter().map(|machine| machine.limbo).collect();
-        let immovable =
-            snapshot.jobs.iter().filter(|job| !snapshot.class_of(job).policy.is_preemptable());
-        for share in immovable.flat_map(|job| &job.shares) {
-            fixed[share.machine.0] += share.order.qshares();
-        }
+        let fixed = immovable(snapshot);
         let mut pools = vec![Holes::default(); snapshot.topology.pools.len()];
         for (ix, machine) in
             snapshot.machines_with_ix().filter(|(_, machine)| machine.state.is_schedulable())
@@ -57,23 +59,32 @@ impl CountSpace {
         wanted: &OrdersWanted,
     ) -> bool {
         let searched = pools.searched_from(pool);
-        searched.iter().any(|&pool| self.pools[pool.0].take(order, wanted))
+        searched.iter().any(|&pool| self.pools[pool.0].take(order, wanted, None))
     }
 
-    /// Takes one nshare of `order` from `pool` itself. Says whether there was room.
-    pub(in crate::engine) fn take_local(&mut self, pool: PoolIx, order: Order) -> bool {
-        self.pools[pool.0].take(order, &OrdersWanted::default())
+    /// Takes one nshare of `order` from `pool` itself, from a hole like `liked` if there is one.
+    /// Says whether there was room.
+    pub(in crate::engine) fn take_local(
+        &mut self,
+        pool: PoolIx,
+        order: Order,
+        liked: Option<Hole>,
+    ) -> bool {
+        self.pools[pool.0].take(order, &OrdersWanted::default(), liked)
     }
 
-    /// Takes the smallest empty machine of `pool` whose order is in `orders`. Says whether there
-    /// was one.
+    /// Takes an empty machine of `pool` whose order is in `orders`: one like `liked` if there is
+    /// one, else the smallest. Says whether there was one.
     pub(in crate::engine) fn take_whole(
         &mut self,
         pool: PoolIx,
         orders: RangeInclusive<u64>,
+        liked: Option<Hole>,
     ) -> bool {
         let whole = &mut self.pools[pool.0].whole;
-        let Some(size) = whole.range(orders).next().map(|(&size, _)| size) else { return false };
+        let liked = liked.map(|hole| hole.size).filter(|size| whole.contains_key(size));
+        let smallest = whole.range(orders).next().map(|(&size, _)| size);
+        let Some(size) = liked.or(smallest) else { return false };
         remove(whole, size);
         true
     }
@@ -101,16 +112,17 @@ impl Holes {
         self.whole.iter().chain(&self.partial).map(|(&size, &machines)| (size, machines))
     }
 
-    /// Takes `order` from the hole whose use costs larger requests least; then from the smallest;
-    /// then rather from a machine in use than from a whole one.
-    fn take(&mut self, order: Order, wanted: &OrdersWanted) -> bool {
+    /// Takes `order` from a hole like `liked`; else from the one whose use costs larger requests
+    /// least; then from the smallest; then rather from a machine in use than from a whole one.
+    fn take(&mut self, order: Order, wanted: &OrdersWanted, liked: Option<Hole>) -> bool {
         let order = u64::from(order.get());
-        let partial = self.partial.range(order..).map(|(&size, _)| (size, false));
-        let whole = self.whole.range(order..).map(|(&size, _)| (size, true));
-        let cheapest = partial
-            .chain(whole)
-            .min_by_key(|&(size, is_whole)| (wanted.damage(size, order), size, is_whole));
-        let Some((size, is_whole)) = cheapest else { return false };
+        let hole = |is_whole| move |(&size, _): (&u64, &u64)| Hole { size, is_whole };
+        let partial = self.partial.range(order..).map(hole(false));
+        let whole = self.whole.range(order..).map(hole(true));
+        let cheapest = partial.chain(whole).min_by_key(|&hole| {
+            (liked != Some(hole), wanted.damage(hole.size, order), hole.size, hole.is_whole)
+        });
+        let Some(Hole { size, is_whole }) = cheapest else { return false };
         remove(if is_whole { &mut self.whole } else { &mut self.partial }, size);
         put(&mut self.partial, size - order);
         true
@@ -131,17 +143,14 @@ fn remove(table: &mut BTreeMap<u64, u64>, size: u64) {
     }
 }
 
-/// How many nshares of `order` the listed machines could hold at best, were they empty.
-pub(in crate::engine) fn listed_capacity(
-    snapshot: &Snapshot,
-    machines: &[MachineIx],
-    order: Order,
-) -> u64 {
-    let usable = machines
-        .iter()
-        .map(|&ix| snapshot.machine(ix))
-        .filter(|machine| machine.state.is_schedulable());
-    usable.map(|machine| machine.order.nshares(order).0).sum()
+/// What on each machine cannot be preempted, whoever asks.
+pub(in crate::engine) fn immovable(snapshot: &Snapshot) -> Vec<QShares> {
+    let mut taken: Vec<QShares> = snapshot.machines.iter().map(|machine| machine.limbo).collect();
+    let jobs = snapshot.jobs.iter().filter(|job| !snapshot.class_of(job).policy.is_preemptable());
+    for share in jobs.flat_map(|job| &job.shares) {
+        taken[share.machine.0] += share.order.qshares();
+    }
+    taken
 }
 
 #[cfg(test)]
@@ -161,7 +170,7 @@ mod tests {
         };
         let nshares = [1, 2, 3, 4].map(|size| {
             let mut holes = holes.clone();
-            (0..100).take_while(|_| holes.take(order(size), &OrdersWanted::default())).count()
+            (0..100).take_while(|_| holes.take(order(size), &OrdersWanted::default(), None)).count()
         });
         assert_eq!(nshares, [26, 11, 5, 4]);
     }
@@ -170,7 +179,7 @@ mod tests {
     #[test]
     fn a_taken_machine_leaves_a_virtual_one() {
         let mut holes = Holes { whole: BTreeMap::from([(5, 1)]), partial: BTreeMap::new() };
-        assert!(holes.take(order(3), &OrdersWanted::default()));
+        assert!(holes.take(order(3), &OrdersWanted::default(), None));
         assert_eq!((holes.whole.len(), holes.partial), (0, BTreeMap::from([(2, 1)])));
     }
 
@@ -179,7 +188,7 @@ mod tests {
         let mut holes = Holes { whole: BTreeMap::from([(3, 1), (5, 1)]), partial: BTreeMap::new() };
         let mut wanted = OrdersWanted::default();
         wanted.add(3);
-        assert!(holes.take(order(2), &wanted));
+        assert!(holes.take(order(2), &wanted, None));
         assert_eq!(
             holes.partial,
             BTreeMap::from([(3, 1)]),

@@ -7,7 +7,7 @@
 mod count_space;
 mod rooms;
 
-pub(super) use count_space::{CountSpace, listed_capacity};
+pub(super) use count_space::{CountSpace, Hole, immovable};
 pub(super) use rooms::{Holding, Rooms};
 
 use std::collections::BTreeMap;
