@@ -48,7 +48,7 @@ pub const MEDIUM: Size = Size {
     settles_within: 20,
 };
 
-/// A computing centre. Growth that is counted anew with every step takes it longer to settle.
+/// A computing centre.
 pub const LARGE: Size = Size {
     jobs: 5000,
     nodes: 2000,
@@ -57,7 +57,7 @@ pub const LARGE: Size = Size {
     steps: 30,
     crowd: 1500,
     storm: 500,
-    settles_within: 60,
+    settles_within: 20,
 };
 
 const TREES: usize = 4;
