@@ -100,6 +100,11 @@ impl Entities {
         &self.members[group]
     }
 
+    /// Each group, with one of its jobs.
+    pub(super) fn representatives(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.members.iter().enumerate().filter_map(|(ix, jobs)| Some((ix, *jobs.first()?)))
+    }
+
     /// The weight of `class`.
     pub(super) fn weight(&self, class: ClassIx) -> u64 {
         self.weights[class.0]

@@ -137,8 +137,16 @@ impl Envious<'_, '_> {
             && is_ahead_without(order)
             && (is_surplus || self.is_gift(donor, theirs.floor().saturating_sub(*shares)));
         let larger = order.max(line.job.order.qshares().0);
+        // A job that has nothing may have what is beyond all counts.
+        let job_before = theirs.standing().floor.saturating_sub(*shares * order);
+        let is_first = line.ceiling() == 0
+            && is_owed
+            && !is_at_rest(ledger)
+            && ledger.standing(giver).given + order <= before
+            && theirs.given() + order <= job_before
+            && order < job_before;
         let by_holdings = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
-        let is_legal = by_counts || (by_holdings && is_ahead_without(larger));
+        let is_legal = by_counts || is_first || (by_holdings && is_ahead_without(larger));
         if is_legal {
             *gone += order;
             *shares += 1;

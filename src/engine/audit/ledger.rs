@@ -419,6 +419,11 @@ impl JobLine<'_> {
         self.held + self.expanded + self.promised
     }
 
+    /// What it holds and is counted, in qshares.
+    pub(super) fn standing(&self) -> Standing {
+        self.standing
+    }
+
     /// What is counted for it, in qshares.
     pub(super) fn given(&self) -> u64 {
         self.standing.given

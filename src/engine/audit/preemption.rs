@@ -3,12 +3,13 @@
 //! Fairness between two jobs is judged where their ways part: between their classes, else between
 //! their users, else between themselves (D2).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::finding::{Finding, Rule};
 use super::ledger::{Entity, Ledger, Victim};
-use crate::engine::{PreemptionRule, Promise};
+use crate::engine::PreemptionRule;
 use crate::model::{MachineIx, ProcessLimit, ceil_div};
 
 /// The shares taken on one machine for one beneficiary.
@@ -139,11 +140,8 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
     for (&(ix, beneficiary), victims) in paid {
         let others =
             plans.iter().filter(|((machine, other), _)| *machine == ix && *other != beneficiary);
-        let added: u64 = others
-            .map(|((_, other), theirs)| {
-                amount_of(theirs).saturating_sub(promised_anew(ledger, *other, ix))
-            })
-            .sum();
+        let added: u64 =
+            others.map(|((_, other), theirs)| overshoot(ledger, *other, ix, theirs)).sum();
         let left_over = ledger.machines[ix.0].slack() - i128::from(added);
         let orders = victims.iter().map(|victim| victim.share.order);
         let spare =
@@ -247,7 +245,8 @@ pub(super) fn check_first_shares(ledger: &Ledger<'_>, findings: &mut Vec<Finding
         };
         let divided = ledger.dividing(victim.donor, beneficiary);
         let is_spare = divided.is_some_and(|(donor, _)| keeps_its_count(donor))
-            && keeps_its_count(Entity::Job(victim.donor));
+            && keeps_its_count(Entity::Job(victim.donor))
+            && order < ledger.standing(Entity::Job(victim.donor)).ceiling;
         if line.floor() > 0 || line.report.given.0 == 0 || !is_spare {
             let (share, id) = (victim.share.id, line.job.id);
             let detail = format!("share {share} for job {id}, which had {}", line.floor());
@@ -347,10 +346,6 @@ pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
     plans
 }
 
-fn amount_of(victims: &[&Victim<'_>]) -> u64 {
-    victims.iter().map(|victim| victim.share.order.qshares().0).sum()
-}
-
 /// Whether the job at `place` has a promise or a new share on machine `ix`.
 fn is_paid(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
     let id = ledger.jobs[place].job.id;
@@ -365,12 +360,13 @@ pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u
     promises.filter(|promise| promise.job == id && promise.machine == ix).map(|_| 1).sum()
 }
 
-/// How much is promised to the job at `place` on machine `ix` that was not promised before.
-fn promised_anew(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u64 {
-    let id = ledger.jobs[place].job.id;
-    let on = |promises: &[Promise]| -> u64 {
-        let ours = promises.iter().filter(|promise| promise.job == id && promise.machine == ix);
-        ours.map(|promise| promise.order.qshares().0).sum()
-    };
-    on(&ledger.schedule.promises).saturating_sub(on(&ledger.snapshot.promises))
+/// What the plans for the job at `place` on machine `ix` can have left over between them. A plan
+/// leaves less than the smallest of its victims, and there were no more plans than promises; some
+/// may have needed no victim.
+fn overshoot(ledger: &Ledger<'_>, place: usize, ix: MachineIx, victims: &[&Victim<'_>]) -> u64 {
+    let plans = usize::try_from(promises_of(ledger, place, ix).max(1)).unwrap_or(usize::MAX);
+    let mut orders: Vec<u64> =
+        victims.iter().map(|victim| victim.share.order.qshares().0).collect();
+    orders.sort_unstable_by_key(|order| Reverse(*order));
+    orders.into_iter().take(plans).map(|order| order - 1).sum()
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::{Rule, audit, cap::cap_of};
 use crate::engine::{
-    Account, Calm, Cap, CapBound, Considered, Expansion, Job, JobReport, Machine, Preemption,
-    PreemptionRule, Promise, Reason, Schedule, Share, Snapshot, UserAccount,
+    Account, Calm, Cap, CapBound, Considered, Expansion, HeldBack, Job, JobReport, Machine,
+    Preemption, PreemptionRule, Promise, Reason, Schedule, Share, Snapshot, Taking, UserAccount,
 };
 use crate::model::{
     CapRules, ClassIx, JobFacts, JobId, MachineIx, MachineState, Mebibytes, NShares, Nodepool,
@@ -1099,6 +1099,189 @@ mod envy {
         scene.count(ann, 2);
         scene.count(bob, 1);
         assert_eq!(scene.broken(), [], "created in this very cycle");
+    }
+}
+
+mod calm {
+    use super::*;
+
+    /// Ann has a machine of 4 in nshares of 1 and gives Bob one, under `rule`; Bob, who could use one
+    /// more than he had, had `bobs` on a machine of his own.
+    fn given_to_bob(rule: PreemptionRule, bobs: u64) -> (Scene, JobId, JobId) {
+        let mut scene = Scene::new(&[4, bobs]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.job(BOB, FAIR, 1, bobs + 1);
+        scene.hold(bob, bobs, 1);
+        scene.preempt(ann, 0, Some(bob), rule);
+        scene.promise(bob, 0);
+        (scene, ann, bob)
+    }
+
+    #[test]
+    fn holdings_alone_decide_in_a_cluster_at_rest_only() {
+        let (mut scene, ..) = given_to_bob(PreemptionRule::Envy, 1);
+        scene.snapshot.calm.rest_cycles = 2;
+        scene.breaks(Rule::WrongMoment, |scene| scene.snapshot.calm.rest_cycles = 1);
+    }
+
+    #[test]
+    fn what_is_beyond_all_counts_is_for_a_cluster_that_moves() {
+        let (mut scene, ..) = given_to_bob(PreemptionRule::FirstShare, 0);
+        assert_eq!(scene.broken(), []);
+        scene.breaks(Rule::WrongMoment, |scene| scene.snapshot.calm.rest_cycles = 2);
+    }
+
+    #[test]
+    fn a_first_share_is_for_those_who_have_nothing() {
+        let (mut scene, ..) = given_to_bob(PreemptionRule::FirstShare, 1);
+        assert_eq!(scene.broken(), [Rule::FalseFirst]);
+        // Nor does it empty the job it is taken from.
+        let mut scene = Scene::new(&[1]);
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        scene.count(ann, 0);
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::FirstShare);
+        scene.promise(bob, 0);
+        assert_eq!(scene.broken(), [Rule::FalseFirst]);
+    }
+
+    /// 400 s of work, against 300 s of credit and nothing waited.
+    #[test]
+    fn nobody_destroys_more_than_the_waiting_has_cost() {
+        let (mut scene, ann, bob) = given_to_bob(PreemptionRule::FairShare, 1);
+        scene.edit(ann).shares[0].facts.investment = 400_000;
+        scene.schedule.preemptions[0].loss = 400_000;
+        scene.edit(bob).behind_cycles = 10;
+        scene.breaks(Rule::TooDear, |scene| scene.edit(bob).behind_cycles = 9);
+    }
+
+    #[test]
+    fn at_last_call_a_class_may_destroy_up_to_its_limit_and_at_rest_nothing_is_too_dear() {
+        for (quiet_cycles, rest_cycles, loss, is_right) in [
+            (11, 0, 2_000_000, true),
+            (11, 0, 2_000_001, false),
+            (10, 0, 2_000_000, false),
+            (10, 2, 9_000_000, true),
+        ] {
+            let (mut scene, ann, _) = given_to_bob(PreemptionRule::FairShare, 1);
+            scene.edit(ann).shares[0].facts.investment = loss;
+            scene.schedule.preemptions[0].loss = loss;
+            scene.snapshot.calm = Calm { quiet_cycles, rest_cycles, takings: Vec::new() };
+            let broken = scene.broken();
+            assert_eq!(broken.is_empty(), is_right, "{quiet_cycles} {rest_cycles} {loss}");
+            assert!(broken.iter().all(|rule| *rule == Rule::TooDear));
+        }
+    }
+
+    #[test]
+    fn nobody_takes_back_not_even_through_others() {
+        let (mut scene, ann, bob) = given_to_bob(PreemptionRule::FairShare, 1);
+        let cid = scene.job(UserIx(0), HEAVY, 1, 0);
+        scene.snapshot.calm.quiet_cycles = 9;
+        scene.snapshot.calm.takings = vec![Taking { from: ann, by: bob }];
+        assert_eq!(scene.broken(), [], "once more in the same direction");
+        scene.snapshot.calm.takings = vec![Taking { from: bob, by: cid }];
+        assert_eq!(scene.broken(), [], "another level");
+        scene.breaks(Rule::TakenBack, |scene| {
+            scene.snapshot.calm.takings = vec![Taking { from: bob, by: ann }];
+        });
+    }
+
+    #[test]
+    fn taking_back_through_a_third_is_taking_back() {
+        let (mut scene, ann, bob) = given_to_bob(PreemptionRule::FairShare, 1);
+        scene.snapshot.users.push("cid".to_owned());
+        let cid = scene.job(UserIx(2), FAIR, 1, 0);
+        scene.snapshot.calm.quiet_cycles = 9;
+        scene.snapshot.calm.takings = vec![Taking { from: bob, by: cid }];
+        assert_eq!(scene.broken(), []);
+        scene.breaks(Rule::TakenBack, |scene| {
+            scene.snapshot.calm.takings.push(Taking { from: cid, by: ann });
+        });
+    }
+
+    #[test]
+    fn who_has_nothing_may_take_back_for_a_while() {
+        let (mut scene, ann, bob) = given_to_bob(PreemptionRule::FairShare, 0);
+        scene.snapshot.calm.takings = vec![Taking { from: bob, by: ann }];
+        scene.snapshot.calm.quiet_cycles = 11;
+        scene.breaks(Rule::TakenBack, |scene| scene.snapshot.calm.quiet_cycles = 12);
+    }
+
+    #[test]
+    fn after_the_quiet_stop_only_those_take_who_have_nothing() {
+        let (mut scene, ..) = given_to_bob(PreemptionRule::FairShare, 0);
+        scene.snapshot.calm.quiet_cycles = 12;
+        assert_eq!(scene.broken(), []);
+        let (mut scene, ..) = given_to_bob(PreemptionRule::FairShare, 1);
+        scene.snapshot.calm.quiet_cycles = 11;
+        assert_eq!(scene.broken(), []);
+        scene.snapshot.calm.quiet_cycles = 12;
+        scene.settings().quiet_stop = None;
+        scene.breaks(Rule::NotStopped, |scene| scene.settings().quiet_stop = Some(12));
+    }
+
+    /// Bob has one, is counted two, and could take from Ann, but says what holds him back.
+    fn held_back(held_back: HeldBack, calm: Calm) -> Vec<Rule> {
+        let mut scene = Scene::new(&[4, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.count(ann, 3);
+        scene.count(bob, 2);
+        scene.snapshot.calm = calm;
+        scene.report();
+        assert!(scene.broken_as_reported().contains(&Rule::CurableEnvy));
+        scene.schedule.report.jobs[1].held_back = Some(held_back);
+        scene.broken_as_reported()
+    }
+
+    #[test]
+    fn whoever_is_held_back_says_truly_by_what() {
+        let moving = Calm::default;
+        let quiet = || Calm { quiet_cycles: 12, ..Calm::default() };
+        let rest = || Calm { rest_cycles: 2, ..Calm::default() };
+        let dear = |loss, limit| HeldBack::TooDear { loss, limit };
+        for (what, calm, is_true) in [
+            (dear(300_001, 300_000), moving(), true),
+            (dear(300_000, 300_000), moving(), false),
+            (dear(900_000, 299_999), moving(), false),
+            (dear(900_000, 300_000), rest(), false),
+            (dear(2_000_001, 2_000_000), quiet(), true),
+            (HeldBack::Quiet { cycles: 12 }, quiet(), true),
+            (HeldBack::Quiet { cycles: 12 }, moving(), false),
+            (HeldBack::TooLate, moving(), false),
+        ] {
+            let wanted: &[Rule] = if is_true { &[] } else { &[Rule::FalseHold] };
+            assert_eq!(held_back(what, calm), wanted, "{what}");
+        }
+    }
+
+    /// Ann holds 4 of 4 and Bob 1, as is counted: at rest he is behind by more than one.
+    #[test]
+    fn at_rest_envy_is_cured_whatever_was_counted() {
+        let mut scene = Scene::new(&[4, 1]);
+        scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.count(JobId(1), 2);
+        scene.snapshot.calm.rest_cycles = 1;
+        scene.breaks(Rule::CurableEnvy, |scene| scene.snapshot.calm.rest_cycles = 2);
+    }
+
+    #[test]
+    fn whoever_has_nothing_gets_what_is_beyond_all_counts() {
+        // By weight Ann's class is behind Bob's, though it holds one more than is counted for it.
+        let mut scene = Scene::new(&[2, 9]);
+        let ann = scene.running((ANN, HEAVY), 1, 2, 0);
+        scene.running((ANN, FAIR), 1, 9, 1);
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        scene.edit(ann).machines = Some(vec![MachineIx(0)]);
+        scene.edit(bob).machines = Some(vec![MachineIx(0)]);
+        scene.count(ann, 1);
+        scene.count(bob, 1);
+        scene.snapshot.calm.rest_cycles = 2;
+        scene.breaks(Rule::CurableEnvy, |scene| scene.snapshot.calm.rest_cycles = 0);
     }
 }
 

@@ -21,6 +21,8 @@ pub(in crate::engine) struct Rooms {
     rooms: Vec<Room>,
     /// Schedulable machines per pool, by usable room.
     by_room: Vec<BTreeMap<RoomKey, BTreeSet<MachineIx>>>,
+    /// Schedulable machines per pool on which something is leaving.
+    emptying: Vec<BTreeSet<MachineIx>>,
 }
 
 /// How much room a machine offers, and whether it is all of it: whole machines are used last.
@@ -90,7 +92,13 @@ impl Rooms {
         for (ix, room) in rooms.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
             by_room[room.pool.0].entry(room.key()).or_default().insert(MachineIx(ix));
         }
-        Rooms { rooms, by_room }
+        let mut emptying = vec![BTreeSet::new(); snapshot.topology.pools.len()];
+        for (ix, room) in rooms.iter().enumerate() {
+            if room.is_schedulable && QShares(0) < room.leaving {
+                emptying[room.pool.0].insert(MachineIx(ix));
+            }
+        }
+        Rooms { rooms, by_room, emptying }
     }
 
     /// Changes one machine and keeps the index true.
@@ -135,6 +143,10 @@ impl Rooms {
             assert!(room.holdings.remove(&holding), "a share leaves once");
             room.leaving += amount;
         });
+        let room = &self.rooms[machine.0];
+        if room.is_schedulable {
+            self.emptying[room.pool.0].insert(machine);
+        }
     }
 
     /// Earmarks room on `machine`.
@@ -194,6 +206,11 @@ impl Rooms {
     ) -> impl Iterator<Item = (RoomKey, &BTreeSet<MachineIx>)> {
         let least = (order.qshares().0, false);
         self.by_room[pool.0].range(least..).map(|(&key, machines)| (key, machines))
+    }
+
+    /// The schedulable machines of `pool` on which something is leaving.
+    pub(in crate::engine) fn emptying(&self, pool: PoolIx) -> impl Iterator<Item = MachineIx> {
+        self.emptying[pool.0].iter().copied()
     }
 
     /// All schedulable machines of `pool`.

@@ -1,6 +1,7 @@
 //! Chooses the machine on which to make room, and the shares that go.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
@@ -58,33 +59,39 @@ pub(super) fn best_plan(draft: &Draft<'_>, job: usize) -> Option<Plan> {
         Policy::FixedShare | Policy::Reserve => std::slice::from_ref(&class.pool),
     };
     let mut claim = Claim::new(draft, job);
-    let is_hopeless = claim.is_hopeless();
-    let mut considered = Considered::default();
+    let donors = claim.donors();
+    let shares = donors.iter().flat_map(|&donor| draft.job(donor).held());
+    // Machines on which nothing may be taken and nothing is leaving need not be looked at.
+    let mut machines: BTreeSet<MachineIx> = shares.map(|share| share.machine).collect();
+    machines.extend(pools.iter().flat_map(|&pool| draft.rooms.emptying(pool)));
+    let may_use = |machine: &MachineIx| {
+        draft.rooms.is_schedulable(*machine)
+            && pools.contains(&draft.rooms.pool(*machine))
+            && work.may_use(*machine)
+    };
+    let mut plans = 0;
     // The best plan, and the best of the others.
     let mut ranked: Vec<(Cost, Plan)> = Vec::with_capacity(3);
-    let machines = pools.iter().flat_map(|&pool| draft.rooms.schedulable(pool));
-    for machine in machines.filter(|machine| work.may_use(*machine)) {
+    for machine in machines.into_iter().filter(may_use) {
         let Some(order) = order_on(draft, job, &class.policy, machine) else { continue };
-        considered.machines += 1;
         claim.reset();
         let missing = draft.rooms.lacking(machine, order.qshares());
-        if is_hopeless && QShares(0) < missing {
-            continue;
-        }
         let Some(plan) = plan_on(draft, &mut claim, machine, order, missing) else { continue };
-        considered.plans += 1;
+        plans += 1;
         ranked.push(plan);
         ranked.sort_by_key(|(cost, _)| *cost);
         ranked.truncate(2);
     }
     let mut ranked = ranked.into_iter().map(|(_, plan)| plan);
     let best = ranked.next()?;
-    considered.runner_up = ranked.next().map(|plan| RunnerUp {
+    let runner_up = ranked.next().map(|plan| RunnerUp {
         machine: plan.machine,
         victims: count(&plan.victims),
         loss: plan.loss,
     });
-    Some(Plan { considered, ..best })
+    let all = pools.iter().flat_map(|&pool| draft.rooms.schedulable(pool)).filter(may_use);
+    let suitable = all.filter(|ix| order_on(draft, job, &class.policy, *ix).is_some());
+    Some(Plan { considered: Considered { machines: count(suitable), plans, runner_up }, ..best })
 }
 
 /// The order of a share of `job` on `machine`; `None` if the machine will not do.

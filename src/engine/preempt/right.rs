@@ -14,7 +14,7 @@ use super::taken::Barred;
 use crate::engine::draft::Draft;
 use crate::engine::entities::{Amounts, Level};
 use crate::engine::schedule::PreemptionRule;
-use crate::model::{ClassIx, Policy};
+use crate::model::Policy;
 
 /// A claim of one beneficiary on one machine, while its victims are being chosen.
 pub(super) struct Claim<'d, 'a> {
@@ -57,37 +57,32 @@ impl<'d, 'a> Claim<'d, 'a> {
         }
     }
 
-    /// Whether nobody at all holds enough for this claim to be right: most claims in a cluster that
-    /// is shared well, told without looking at a single share.
-    pub(super) fn is_hopeless(&self) -> bool {
+    /// The jobs that might give something: few, in a cluster that is shared well, and most users are
+    /// told apart without looking at their jobs.
+    pub(super) fn donors(&self) -> Vec<usize> {
         let (draft, entities) = (self.draft, &self.draft.entities);
         let class = draft.snapshot.class_of(draft.job(self.beneficiary));
-        if self.has_nothing() || !class.policy.is_preemptable() {
-            return false;
-        }
-        let (own_class, own_group) =
-            (entities.class_of(self.beneficiary), entities.group_of(self.beneficiary));
-        let is_better_off = |level, victim| self.is_behind(level, victim, 1);
-        let of_classes = draft.snapshot.topology.classes.iter().enumerate().any(|(ix, other)| {
-            let held = draft.held.classes[ix];
-            let own = draft.held.classes[own_class.0];
-            let ahead = u128::from(held.saturating_sub(1)) * u128::from(class.policy.weight());
-            let behind = u128::from(own) * u128::from(other.policy.weight());
-            let is_peer = other.priority == class.priority && ClassIx(ix) != own_class;
-            other.policy.is_preemptable()
-                && 0 < held
-                && (class.priority < other.priority || (is_peer && behind < ahead))
-        });
-        let of_users = || {
-            let groups = entities.groups().iter().enumerate();
-            let own = draft.held.groups[own_group];
-            groups
-                .filter(|(_, (class, _))| *class == own_class)
-                .any(|(group, _)| own < draft.held.groups[group].saturating_sub(1))
+        let own_group = entities.group_of(self.beneficiary);
+        // Whoever has its count needs to be behind by an nshare of its own order at least.
+        let least = match draft.shortfall(self.beneficiary) {
+            0 => draft.job(self.beneficiary).order.qshares().0,
+            _ => 1,
         };
-        let of_jobs =
-            || entities.members(own_group).iter().any(|&other| is_better_off(Level::Job, other));
-        !(of_classes || of_users() || of_jobs())
+        let may_give = |&(group, first): &(usize, usize)| {
+            let other = draft.snapshot.class_of(draft.job(first));
+            let is_open = class.priority < other.priority
+                || group == own_group
+                || self.has_nothing()
+                || self.is_behind(entities.dividing_level(first, self.beneficiary), first, least);
+            other.policy.is_preemptable() && 0 < draft.held.groups[group] && is_open
+        };
+        let groups = entities.representatives().filter(may_give);
+        let jobs = groups.flat_map(|(group, _)| entities.members(group).iter().copied());
+        let may_give = |&job: &usize| {
+            let smallest = draft.job(job).held().map(|share| share.order.qshares().0).min();
+            smallest.is_some_and(|order| self.rule(job, order).is_some())
+        };
+        jobs.filter(may_give).collect()
     }
 
     /// The rule under which an nshare of `qshares` of `victim` may go now, if any.
@@ -129,7 +124,8 @@ impl<'d, 'a> Claim<'d, 'a> {
         let keeps_its_count =
             |level| self.given(level, victim) + qshares <= self.held(level, victim);
         let is_first = self.has_nothing() && !is_at_rest(self.draft);
-        (is_first && keeps_its_count(level) && keeps_its_count(Level::Job))
+        let keeps_something = qshares < self.held(Level::Job, victim);
+        (is_first && keeps_something && keeps_its_count(level) && keeps_its_count(Level::Job))
             .then_some(PreemptionRule::FirstShare)
     }
 
