@@ -14,12 +14,16 @@ pub struct Document {
 }
 
 /// One cycle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Cycle {
     /// Its number, from 0.
     pub cycle: u64,
     /// All work that is not done, by number.
     pub jobs: Vec<JobLine>,
+    /// How many jobs the safety net held back.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub net_strikes: u64,
     /// Rules that the schedule breaks.
     pub audit: Vec<Finding>,
 }
@@ -47,6 +51,9 @@ pub struct JobLine {
     pub expanded: Vec<String>,
     /// The nodes of shares told to leave in this cycle, one entry a share.
     pub shrunken: Vec<String>,
+    /// What the engine took back in this cycle, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preempted: Vec<Taken>,
     /// Shares told to leave and not confirmed gone.
     pub pending_removes: u64,
     /// How many shares it has on each node.
@@ -58,6 +65,20 @@ pub struct JobLine {
     pub reason: Option<String>,
 }
 
+/// A share that the engine took back.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Taken {
+    /// From which node.
+    pub node: String,
+    /// Under which rule.
+    pub rule: &'static str,
+    /// For which job; for none if its own may not hold it any more.
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub beneficiary: Option<u64>,
+    /// Work lost with it, in milliseconds.
+    pub loss: u64,
+}
+
 /// A rule that a schedule breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -65,4 +86,9 @@ pub struct Finding {
     pub rule: &'static str,
     /// What exactly.
     pub detail: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -13,7 +13,7 @@ pub(super) mod player;
 pub(super) mod scenario;
 
 pub use compare::Difference;
-pub use document::{Cycle, Document, Finding, JobLine};
+pub use document::{Cycle, Document, Finding, JobLine, Taken};
 
 use std::fs;
 use std::path::Path;

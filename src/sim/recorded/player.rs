@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::actor::Actor;
 use super::config::topology;
-use super::document::{Cycle, Document, Finding, JobLine};
+use super::document::{Cycle, Document, Finding, JobLine, Taken};
 use super::scenario::{
     AutoRun, CycleInput, EventInput, JobInput, KindInput, ProcInput, RunInput, Scenario, TimeInput,
     UpdateInput,
@@ -336,13 +336,14 @@ impl<'a> Player<'a> {
         let mut jobs: Vec<JobLine> =
             view.jobs.iter().map(|job| self.write_down_job(cycle, job, view)).collect();
         jobs.sort_by_key(|line| line.id);
-        let planned = view.planned.iter();
-        let findings =
-            planned.flat_map(|planned| engine::audit(&planned.snapshot, &planned.schedule));
-        let audit = findings
+        let Some(planned) = &view.planned else {
+            return Cycle { cycle, jobs, ..Cycle::default() };
+        };
+        let audit = engine::audit(&planned.snapshot, &planned.schedule)
+            .into_iter()
             .map(|finding| Finding { rule: finding.rule.code(), detail: finding.detail })
             .collect();
-        Cycle { cycle, jobs, audit }
+        Cycle { cycle, jobs, net_strikes: planned.schedule.report.net_strikes, audit }
     }
 
     /// Writes one job down, and takes over what the cycle did to its shares.
@@ -366,6 +367,7 @@ impl<'a> Player<'a> {
                 Waiting::Refused(refusal) => refusal.to_string(),
                 Waiting::Engine(reason) => reason.to_string(),
             }),
+            preempted: taken(job, view),
             ..JobLine::default()
         };
         for share in &job.shares {
@@ -386,6 +388,20 @@ impl<'a> Player<'a> {
         line.shrunken.sort();
         line
     }
+}
+
+/// What the cycle took back from a job, by node.
+fn taken(job: &JobView, view: &View) -> Vec<Taken> {
+    let Some(planned) = &view.planned else { return Vec::new() };
+    let taken = job.preemptions.iter().map(|preemption| Taken {
+        node: planned.snapshot.machine(preemption.machine).name.clone(),
+        rule: preemption.rule.code(),
+        beneficiary: preemption.beneficiary.map(|job| job.0),
+        loss: preemption.loss,
+    });
+    let mut taken: Vec<Taken> = taken.collect();
+    taken.sort();
+    taken
 }
 
 fn limit(max_processes: Option<i64>) -> ProcessLimit {

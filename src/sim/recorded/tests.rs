@@ -37,6 +37,33 @@ fn preempted_shares_are_confirmed_in_the_next_cycle() {
 }
 
 #[test]
+fn what_was_taken_back_is_shown_with_rule_loss_and_for_whom() {
+    let file = scenario_file(&format!(
+        r#"{{"name": "t", {CONFIG}, "cycles": [
+            {{"events": [{{"e": "node", "name": "n1", "memGB": 4}},
+                {{"e": "job", "id": 1, "user": "a", "class": "normal", "memGB": 1}}]}},
+            {{"events": [{{"e": "run", "id": 1, "timePerItemMs": 9, "initMs": 5, "investmentMs": 7}},
+                {{"e": "job", "id": 2, "user": "b", "class": "normal", "memGB": 1}},
+                {{"e": "update", "id": 1, "maxProcesses": 3}}]}}]}}"#
+    ));
+    let document = play_file(file.path()).unwrap();
+    let shown = serde_json::to_value(&document).unwrap();
+    let [first, second] = [0, 1].map(|cycle| &shown["cycles"][cycle]["jobs"][0]);
+    assert_eq!(first.get("preempted"), None);
+    assert_eq!(second["shrunken"], serde_json::json!(["n1", "n1"]));
+    let expected = serde_json::json!([
+        {"node": "n1", "rule": "fair_share", "for": 2, "loss": 12},
+        {"node": "n1", "rule": "no_longer_allowed", "loss": 12},
+    ]);
+    assert_eq!(second["preempted"], expected);
+    // The net that has not struck is not mentioned.
+    assert_eq!(shown["cycles"][1].get("netStrikes"), None);
+    let mut document = document;
+    document.cycles[1].net_strikes = 2;
+    assert_eq!(serde_json::to_value(&document).unwrap()["cycles"][1]["netStrikes"], 2);
+}
+
+#[test]
 fn a_service_whose_process_exits_is_over_and_a_job_is_not() {
     let cycles = r#"
         {"events": [{"e": "node", "name": "n1", "memGB": 4},

@@ -54,7 +54,7 @@ fn table(classes: &str, machines: &str, jobs: &str) -> (Scenario, Document) {
         options: Options::default(),
         cycles: vec![CycleInput { events }],
     };
-    let cycles = vec![Cycle { cycle: 0, jobs: lines, audit: Vec::new() }];
+    let cycles = vec![Cycle { jobs: lines, ..Cycle::default() }];
     (scenario, Document { name: "by hand".to_owned(), cycles })
 }
 
