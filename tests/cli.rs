@@ -253,8 +253,11 @@ fn a_survey_gives_figures_and_clusters_to_play() {
     {
         assert!(figures[name].is_u64(), "{name}: {stdout}");
     }
-    for level in ["class", "user", "job"] {
-        assert!(figures["envy_cases"][level].is_u64(), "{level}: {stdout}");
+    for (name, level) in ["envy_cases", "envy_beyond_reach"]
+        .into_iter()
+        .flat_map(|name| ["class", "user", "job"].map(|level| (name, level)))
+    {
+        assert!(figures[name][level].is_u64(), "{name}, {level}: {stdout}");
     }
 
     let mut jobs = 0;

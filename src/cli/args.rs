@@ -338,6 +338,11 @@ pub struct Simulate {
     #[arg(long, value_enum, default_value_t = Variant::Plain, requires = "systemtest")]
     pub variant: Variant,
     /// Play this many small clusters, drawn at random, that are asked for more than they have
+    ///
+    /// Envy is what a plan could cure: on one machine, free room and processes of those who are
+    /// better off by more than one process, taken one after the other, make room for one more. Who
+    /// is behind without such a plan is counted as beyond reach: work is indivisible, and the room
+    /// would have to come from somebody who is not better off.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub survey: Option<u64>,
     /// The same seed draws the same clusters

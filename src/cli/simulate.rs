@@ -127,11 +127,11 @@ fn figures(report: &Report) -> String {
 
 /// The figures of a survey, and the clusters to look into.
 fn surveyed(survey: &Survey) -> String {
-    let envy = &survey.envy_cases;
+    let (envy, beyond) = (&survey.envy_cases, &survey.envy_beyond_reach);
     let rows = [
         ("clusters", survey.clusters),
         ("jobs", survey.jobs),
-        ("jobs with nothing that envy another", survey.zero_share_jobs),
+        ("jobs with nothing though room could be made", survey.zero_share_jobs),
         ("jobs with nothing", survey.zero_share_all),
         ("clusters with envy between classes", envy.class),
         ("  between users", envy.user),
@@ -140,6 +140,9 @@ fn surveyed(survey: &Survey) -> String {
         ("qshares idle and usable", survey.idle_usable_qshares),
         ("strikes of the safety net", survey.net_strikes),
         ("audit findings", survey.audit_findings),
+        ("clusters with envy beyond reach between classes", beyond.class),
+        ("  between users", beyond.user),
+        ("  between jobs", beyond.job),
     ];
     let rows = rows.map(|(figure, value)| [figure.to_owned(), value.to_string()]);
     let cases = survey.cases.iter().flat_map(|case| {

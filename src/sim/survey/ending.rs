@@ -44,8 +44,8 @@ pub(super) struct Job {
     pub cap: u64,
     /// Its shares that are not leaving.
     pub held: u64,
-    /// The machines, by position, on which it holds shares that are not leaving.
-    pub machines: Vec<usize>,
+    /// Its shares that are not leaving, by the position of the machine.
+    pub shares: BTreeMap<usize, u64>,
 }
 
 impl Ending {
@@ -92,18 +92,18 @@ impl Ending {
         let class = self.classes.iter().position(|other| other.name == class);
         let (Some(line), Some(class)) = (line, class) else { return };
         let Some(order) = line.order.map(u64::from) else { return };
-        let mut machines = Vec::new();
+        let mut shares = BTreeMap::new();
         for (ix, machine) in self.machines.iter_mut().enumerate() {
             let occupying = line.nodes.get(&machine.name).copied().unwrap_or(0);
             let leaving = leaving_from(line, &machine.name);
             machine.free -= occupying * order;
             machine.is_emptying |= 0 < leaving;
             if leaving < occupying {
-                machines.push(ix);
+                shares.insert(ix, occupying - leaving);
             }
         }
         let (user, cap, held) = (user.to_owned(), line.cap, line.held);
-        self.jobs.push(Job { id, class, user, order, cap, held, machines });
+        self.jobs.push(Job { id, class, user, order, cap, held, shares });
     }
 
     /// Whether `job` may use `machine`, and the machine is large enough.

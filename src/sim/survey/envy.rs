@@ -1,10 +1,16 @@
 //! Who would rather be in another's place: the definition of fairness that the survey goes by.
 //!
 //! Two jobs are compared where their ways part: as their classes, by weight; within a class as
-//! their users; within a user as themselves. One envies the other if it could use more, and one
+//! their users; within a user as themselves. One is behind the other if it could use more, and one
 //! exchange of processes would still leave the other with more than it has, for its weight.
+//!
+//! That is envy if it can be cured: if on some machine so many processes of those that the job is
+//! behind can be taken, one after the other, that there is room for one of its own. Otherwise it is
+//! beyond reach: work is indivisible, and the room would have to come from somebody who is not, or
+//! would no longer be, better off.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::ending::{Ending, Job};
@@ -30,16 +36,29 @@ impl fmt::Display for Level {
     }
 }
 
-/// One job's envy of another.
+/// What is found of all jobs of a cluster, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// The jobs for which there is room on some machine, or it can be made there.
+    pub placeable: Vec<u64>,
+    /// The greatest envy at each level of each of these.
+    pub envies: Vec<Envy>,
+    /// At each level, whom each of the other jobs is behind most.
+    pub beyond_reach: Vec<Envy>,
+}
+
+/// One job's envy at one level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Envy {
     pub level: Level,
     /// The job that could use more.
     pub job: u64,
-    /// The job that has what it could use, and a machine on which.
-    pub of: u64,
+    /// The jobs that are where it could be, once for every process that would have to go: those
+    /// from whom it parts at other levels, too.
+    pub of: Vec<u64>,
     pub machine: String,
-    /// How much more the one envied would still have, in qshares times both weights.
+    /// How much more the one most envied at this level would still have, in qshares times both
+    /// weights.
     pub extent: u64,
     /// Who envies and who is envied.
     pub sides: [Side; 2],
@@ -58,7 +77,13 @@ pub(super) struct Side {
 impl fmt::Display for Envy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Envy { job, of, machine, sides: [one, other], .. } = self;
-        write!(f, "job {job} could be where job {of} is on {machine}: {one}, {other}")
+        let runs = of.chunk_by(|one, next| one == next);
+        let places = runs.map(|run| match run.len() {
+            1 => format!("job {}", run[0]),
+            processes => format!("{processes} of job {}", run[0]),
+        });
+        let places = places.collect::<Vec<_>>().join(" and ");
+        write!(f, "job {job} could be on {machine} in place of {places}: {one}, {other}")
     }
 }
 
@@ -70,19 +95,25 @@ impl fmt::Display for Side {
     }
 }
 
-/// For every job that envies any other: its greatest envy at each level, all in order of the jobs.
-pub(super) fn envies(ending: &Ending) -> Vec<Envy> {
-    let mut envies = Vec::new();
+/// Who envies whom, and who is behind out of reach.
+pub(super) fn verdict(ending: &Ending) -> Verdict {
+    let scene = Scene { ending, held: Sums::held(ending) };
+    let mut verdict = Verdict::default();
     for job in ending.jobs.iter().filter(|job| ending.has_unmet_demand(job)) {
+        let machines = (0..ending.machines.len()).filter(|&ix| ending.may_use(job, ix));
+        let plans: Vec<Plan<'_>> = machines.filter_map(|ix| scene.plan(job, ix)).collect();
+        if !plans.is_empty() {
+            verdict.placeable.push(job.id);
+        }
         for level in LEVELS {
-            let others = ending
-                .jobs
-                .iter()
-                .filter(|other| other.id != job.id && dividing_level(job, other) == level);
-            envies.extend(greatest(others.filter_map(|other| envy_of(ending, level, job, other))));
+            if plans.is_empty() {
+                verdict.beyond_reach.extend(scene.most_ahead(level, job));
+            }
+            let envies = plans.iter().filter_map(|plan| scene.envy(level, job, plan));
+            verdict.envies.extend(greatest(envies));
         }
     }
-    envies
+    verdict
 }
 
 /// The greatest envy, of several the first.
@@ -100,38 +131,154 @@ fn dividing_level(one: &Job, other: &Job) -> Level {
     }
 }
 
-/// The envy of `job` of `other`, if there is any: on a machine that `job` may use, the other gives
-/// up one process, or as much as one of `job` takes, and still its side has more for its weight.
-///
-/// Which of the other's processes it is makes no difference: they are all of one order.
-fn envy_of(ending: &Ending, level: Level, job: &Job, other: &Job) -> Option<Envy> {
-    let machine = *other.machines.iter().find(|&&machine| ending.may_use(job, machine))?;
-    let [one, another] = [side(ending, level, job), side(ending, level, other)];
-    let left = another.held.saturating_sub(other.order.max(job.order));
-    let extent = (left * one.weight).saturating_sub(one.held * another.weight);
-    (0 < extent).then(|| Envy {
-        level,
-        job: job.id,
-        of: other.id,
-        machine: ending.machines[machine].name.clone(),
-        extent,
-        sides: [one, another],
-    })
+/// A side, by what it consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Party<'a> {
+    Class(usize),
+    User(usize, &'a str),
+    Job(u64),
 }
 
 /// The side that `job` is on at `level`.
-fn side(ending: &Ending, level: Level, job: &Job) -> Side {
-    let class = &ending.classes[job.class];
-    let is_on_it = |other: &&Job| match level {
-        Level::Class => other.class == job.class,
-        Level::User => other.class == job.class && other.user == job.user,
-        Level::Job => other.id == job.id,
-    };
-    let (name, weight) = match level {
-        Level::Class => (class.name.clone(), class.weight),
-        Level::User => (format!("{} in {}", job.user, class.name), 1),
-        Level::Job => (format!("job {}", job.id), 1),
-    };
-    let held = ending.jobs.iter().filter(is_on_it).map(|other| other.held * other.order).sum();
-    Side { name, held, weight }
+fn party(level: Level, job: &Job) -> Party<'_> {
+    match level {
+        Level::Class => Party::Class(job.class),
+        Level::User => Party::User(job.class, &job.user),
+        Level::Job => Party::Job(job.id),
+    }
+}
+
+/// Qshares of every side.
+#[derive(Default)]
+struct Sums<'a>(BTreeMap<Party<'a>, u64>);
+
+impl<'a> Sums<'a> {
+    fn held(ending: &'a Ending) -> Sums<'a> {
+        let mut held = Sums::default();
+        for job in &ending.jobs {
+            held.add(job, job.held * job.order);
+        }
+        held
+    }
+
+    fn add(&mut self, job: &'a Job, qshares: u64) {
+        for level in LEVELS {
+            *self.0.entry(party(level, job)).or_default() += qshares;
+        }
+    }
+
+    fn of(&self, level: Level, job: &'a Job) -> u64 {
+        self.0.get(&party(level, job)).copied().unwrap_or(0)
+    }
+}
+
+/// A way to make room for one process on a machine.
+struct Plan<'a> {
+    machine: usize,
+    /// Whose processes go, in this order, and how far ahead each then still is.
+    taken: Vec<(&'a Job, u64)>,
+}
+
+struct Scene<'a> {
+    ending: &'a Ending,
+    held: Sums<'a>,
+}
+
+impl<'a> Scene<'a> {
+    /// How `job` can have room on this machine, if it can: with the largest processes going first,
+    /// or else with the smallest. What is leaving is no room yet, and cannot be taken again.
+    fn plan(&self, job: &'a Job, machine: usize) -> Option<Plan<'a>> {
+        let others = self.ending.jobs.iter().filter(|other| other.id != job.id);
+        let mut others: Vec<&Job> =
+            others.filter(|other| other.shares.contains_key(&machine)).collect();
+        others.sort_by_key(|other| Reverse(other.order));
+        let largest_first = self.plan_in_order(job, machine, &others);
+        others.sort_by_key(|other| other.order);
+        largest_first.or_else(|| self.plan_in_order(job, machine, &others))
+    }
+
+    fn plan_in_order(&self, job: &'a Job, machine: usize, others: &[&'a Job]) -> Option<Plan<'a>> {
+        let mut room = self.ending.machines[machine].free;
+        let mut gone = Sums::default();
+        let mut plan = Plan { machine, taken: Vec::new() };
+        for other in others {
+            for _ in 0..other.shares[&machine] {
+                if job.order <= room {
+                    return Some(plan);
+                }
+                // Who is not ahead any more will not be once more has gone.
+                let Some(extent) = self.lead(job, other, &gone) else { break };
+                room += other.order;
+                gone.add(other, other.order);
+                plan.taken.push((other, extent));
+            }
+        }
+        (job.order <= room).then_some(plan)
+    }
+
+    /// How far `other` is ahead of `job` when these are gone and then, in exchange, one process, or
+    /// as much as one of `job` takes; `None` if it is not.
+    fn lead(&self, job: &'a Job, other: &'a Job, gone: &Sums<'a>) -> Option<u64> {
+        let level = dividing_level(job, other);
+        let exchanged = other.order.max(job.order);
+        let left = self.held.of(level, other).saturating_sub(gone.of(level, other) + exchanged);
+        let had = self.held.of(level, job);
+        let extent =
+            (left * self.weight(level, job)).saturating_sub(had * self.weight(level, other));
+        (0 < extent).then_some(extent)
+    }
+
+    /// The envy at `level` that a plan would cure: of whom it takes from there, the furthest ahead.
+    fn envy(&self, level: Level, job: &'a Job, plan: &Plan<'a>) -> Option<Envy> {
+        let here = plan.taken.iter().filter(|(other, _)| dividing_level(job, other) == level);
+        let &(most, extent) = here.min_by_key(|(_, extent)| Reverse(*extent))?;
+        let of = plan.taken.iter().map(|(other, _)| other.id).collect();
+        Some(self.describe(level, job, most, of, plan.machine, extent))
+    }
+
+    /// Who is furthest ahead of `job` at `level`, of those on machines that it may use.
+    fn most_ahead(&self, level: Level, job: &'a Job) -> Option<Envy> {
+        let nothing = Sums::default();
+        let others = self
+            .ending
+            .jobs
+            .iter()
+            .filter(|other| other.id != job.id && dividing_level(job, other) == level);
+        greatest(others.filter_map(|other| {
+            let machine = *other.shares.keys().find(|&&ix| self.ending.may_use(job, ix))?;
+            let extent = self.lead(job, other, &nothing)?;
+            Some(self.describe(level, job, other, vec![other.id], machine, extent))
+        }))
+    }
+
+    fn describe(
+        &self,
+        level: Level,
+        job: &'a Job,
+        other: &'a Job,
+        of: Vec<u64>,
+        machine: usize,
+        extent: u64,
+    ) -> Envy {
+        let machine = self.ending.machines[machine].name.clone();
+        let sides = [self.side(level, job), self.side(level, other)];
+        Envy { level, job: job.id, of, machine, extent, sides }
+    }
+
+    fn side(&self, level: Level, job: &'a Job) -> Side {
+        let class = &self.ending.classes[job.class].name;
+        let name = match level {
+            Level::Class => class.clone(),
+            Level::User => format!("{} in {class}", job.user),
+            Level::Job => format!("job {}", job.id),
+        };
+        Side { name, held: self.held.of(level, job), weight: self.weight(level, job) }
+    }
+
+    fn weight(&self, level: Level, job: &Job) -> u64 {
+        match level {
+            Level::Class => self.ending.classes[job.class].weight,
+            Level::User | Level::Job => 1,
+        }
+    }
 }

@@ -19,7 +19,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use self::ending::Ending;
-use self::envy::{Envy, LEVELS, Level};
+use self::envy::{Envy, LEVELS, Level, Verdict};
 use super::count;
 use super::error::SimError;
 use super::recorded::scenario::Scenario;
@@ -39,12 +39,12 @@ pub struct Survey {
     pub clusters: u64,
     /// Jobs in all of them.
     pub jobs: u64,
-    /// Jobs that hold nothing at the end and envy another.
+    /// Jobs that hold nothing at the end, though room could be made for them.
     pub zero_share_jobs: u64,
     /// Jobs that hold nothing at the end and could use something.
     pub zero_share_all: u64,
-    /// Clusters in which someone envies someone at the end.
-    pub envy_cases: EnvyCases,
+    /// Clusters in which someone envies someone at the end, in a way that could be cured.
+    pub envy_cases: ByLevel,
     /// Processes told to leave in the last 20 cycles, when nothing had changed for long.
     pub quiet_evictions: u64,
     /// Qshares free at the end that a job could fill at once.
@@ -53,13 +53,16 @@ pub struct Survey {
     pub net_strikes: u64,
     /// Rules that schedules broke, in any cycle.
     pub audit_findings: u64,
+    /// Clusters in which someone is behind someone by more than one process at the end, where no
+    /// plan that takes only from those who are better off makes room.
+    pub envy_beyond_reach: ByLevel,
     /// The clusters in which something is not as it should be.
     pub cases: Vec<Case>,
 }
 
-/// Clusters with envy, by where it is.
+/// Clusters, by where two ways part in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct EnvyCases {
+pub struct ByLevel {
     /// Between classes.
     pub class: u64,
     /// Between users of one class.
@@ -113,26 +116,29 @@ impl Survey {
     /// Adds what one cluster came to.
     fn enter(&mut self, cluster: u64, scenario: &Scenario, played: &Document) {
         let ending = Ending::new(scenario, played);
-        let envies = envy::envies(&ending);
+        let Verdict { envies, placeable, beyond_reach } = envy::verdict(&ending);
         let at_zero: Vec<u64> = ending
             .jobs
             .iter()
             .filter(|job| job.held == 0 && ending.has_unmet_demand(job))
             .map(|job| job.id)
             .collect();
-        let is_envious = |job: &&u64| envies.iter().any(|envy| envy.job == **job);
-        let envious: Vec<u64> = at_zero.iter().filter(is_envious).copied().collect();
+        let starving: Vec<u64> =
+            at_zero.iter().filter(|job| placeable.contains(job)).copied().collect();
         let end = &played.cycles[played.cycles.len().saturating_sub(QUIET_CYCLES)..];
         let quiet_evictions: u64 = end.iter().map(evictions).sum();
         let idle = idle::usable_qshares(&ending);
 
         self.clusters += 1;
         self.jobs += count(ending.jobs.len());
-        self.zero_share_jobs += count(envious.len());
+        self.zero_share_jobs += count(starving.len());
         self.zero_share_all += count(at_zero.len());
         self.quiet_evictions += quiet_evictions;
         self.idle_usable_qshares += idle;
-        self.net_strikes += played.cycles.iter().map(net_strikes).sum::<u64>();
+        self.net_strikes += played.cycles.iter().map(|cycle| cycle.net_strikes).sum::<u64>();
+        for level in LEVELS.into_iter().filter(|level| has(*level, &beyond_reach)) {
+            *self.envy_beyond_reach.at(level) += 1;
+        }
 
         let mut what = self.objections(played);
         if 0 < quiet_evictions {
@@ -141,9 +147,9 @@ impl Survey {
         if 0 < idle {
             what.push(format!("idle though a job could use it: {idle} qshares"));
         }
-        if !envious.is_empty() {
-            let jobs = envious.iter().map(|job| format!("job {job}")).collect::<Vec<_>>();
-            what.push(format!("with nothing and envious: {}", jobs.join(", ")));
+        if !starving.is_empty() {
+            let jobs = starving.iter().map(|job| format!("job {job}")).collect::<Vec<_>>();
+            what.push(format!("with nothing, though room could be made: {}", jobs.join(", ")));
         }
         what.extend(LEVELS.into_iter().filter_map(|level| self.envy_at(level, &envies)));
         if !what.is_empty() {
@@ -168,15 +174,21 @@ impl Survey {
     fn envy_at(&mut self, level: Level, envies: &[Envy]) -> Option<String> {
         let here = || envies.iter().filter(|envy| envy.level == level);
         let greatest = envy::greatest(here().cloned())?;
-        *match level {
-            Level::Class => &mut self.envy_cases.class,
-            Level::User => &mut self.envy_cases.user,
-            Level::Job => &mut self.envy_cases.job,
-        } += 1;
+        *self.envy_cases.at(level) += 1;
         Some(match here().count() {
             1 => format!("{level} envy of 1 job: {greatest}"),
             jobs => format!("{level} envy of {jobs} jobs, the greatest: {greatest}"),
         })
+    }
+}
+
+impl ByLevel {
+    fn at(&mut self, level: Level) -> &mut u64 {
+        match level {
+            Level::Class => &mut self.class,
+            Level::User => &mut self.user,
+            Level::Job => &mut self.job,
+        }
     }
 }
 
@@ -185,9 +197,8 @@ fn evictions(cycle: &Cycle) -> u64 {
     cycle.jobs.iter().map(|job| count(job.shrunken.len())).sum()
 }
 
-/// How often the engine's safety net struck in a cycle. The engine has no safety net.
-fn net_strikes(_: &Cycle) -> u64 {
-    0
+fn has(level: Level, envies: &[Envy]) -> bool {
+    envies.iter().any(|envy| envy.level == level)
 }
 
 #[cfg(test)]

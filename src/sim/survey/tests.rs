@@ -77,84 +77,125 @@ fn line(id: u64, order: &str, cap: &str, places: &[&str]) -> JobLine {
     line
 }
 
-/// Every envy in a table, as "level job>other extent".
+/// Every envy in a table, as "level job>others extent"; behind a bar what is beyond reach.
 #[track_caller]
 fn check_envy(classes: &str, machines: &str, jobs: &str, expected: &str) {
     let (scenario, played) = table(classes, machines, jobs);
-    let envies = envy::envies(&Ending::new(&scenario, &played));
-    let shown = envies
-        .iter()
-        .map(|envy| format!("{} {}>{} {}", envy.level, envy.job, envy.of, envy.extent));
-    assert_eq!(shown.collect::<Vec<_>>().join(", "), expected, "{machines} | {jobs}");
+    let verdict = envy::verdict(&Ending::new(&scenario, &played));
+    let shown = [shown(&verdict.envies), shown(&verdict.beyond_reach)];
+    let [envies, beyond_reach] = &shown;
+    let shown =
+        if beyond_reach.is_empty() { envies.clone() } else { format!("{envies} | {beyond_reach}") };
+    assert_eq!(shown.trim(), expected, "{machines} | {jobs}");
+    // Whoever envies has a plan.
+    let has_plan = |envy: &Envy| verdict.placeable.contains(&envy.job);
+    assert!(verdict.envies.iter().all(has_plan), "{machines} | {jobs}");
+}
+
+fn shown(envies: &[Envy]) -> String {
+    let shown = envies.iter().map(|envy| {
+        let of = envy.of.iter().map(u64::to_string).collect::<Vec<_>>().join("+");
+        format!("{} {}>{of} {}", envy.level, envy.job, envy.extent)
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 #[test]
 fn nobody_envies_what_one_exchange_would_only_turn_round() {
-    let two = |jobs, expected| check_envy("a:100", "m=8 n=8", jobs, expected);
-    two("a u 1 9 m m m m, a v 1 9 m m m m", "");
-    two("a u 1 9 m m m m m, a v 1 9 m m m", "user 2>1 1");
-    two("a u 1 9 m m m m, a v 1 9 m m m", "");
+    let check = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
+    check("m=8", "a u 1 9 m m m m, a v 1 9 m m m m", "");
+    check("m=8", "a u 1 9 m m m m m, a v 1 9 m m m", "user 2>1 1");
+    check("m=7", "a u 1 9 m m m m, a v 1 9 m m m", "");
     // All of it, if there is no more of it than one process.
-    two("a u 8 9 m, a v 1 9", "");
-    two("a u 8 9 m n, a v 1 9", "user 2>1 8");
+    check("m=8", "a u 8 9 m, a v 1 9", "");
+    check("m=8 n=8", "a u 8 9 m n, a v 1 9", "user 2>1 8");
     // What one of the envious would take counts, if that is more.
-    two("a u 1 9 m m m m, a v 3 9", "user 2>1 1");
-    two("a u 1 9 m m m m, a v 4 9", "");
-    two("a u 1 9 m m m m, a v 8 9", "");
+    check("m=4", "a u 1 9 m m m m, a v 4 9", "");
+    check("m=4 n=1", "a u 1 9 m m m m n, a v 4 9", "| user 2>1 1");
 }
 
 #[test]
 fn who_needs_no_more_or_has_no_place_envies_nobody() {
-    let check = |jobs, expected| check_envy("a:100 b:100@sub", "m=8 n=2@sub", jobs, expected);
-    check("a u 1 9 m m m m m m, a v 1 1 m", "");
-    check("a u 1 9 m m m m m m, a v 1 0", "");
-    check("a u 1 9 m m m m m m, a v 9 9", "");
-    check("a u 1 9 m m m m m m, a v 1 2 m", "user 2>1 4");
+    let check = |machines, jobs, expected| check_envy("a:100 b:100@sub", machines, jobs, expected);
+    check("m=7", "a u 1 9 m m m m m m, a v 1 1 m", "");
+    check("m=6", "a u 1 9 m m m m m m, a v 1 0", "");
+    check("m=6", "a u 1 9 m m m m m m, a v 9 9", "");
+    check("m=7", "a u 1 9 m m m m m m, a v 1 2 m", "user 2>1 4");
+    // There is room without anybody's going.
+    check("m=7 n=1", "a u 1 9 m m m m m m, a v 1 2 n", "");
     // Its class may not go where the other is, or its process is too large for that machine.
-    check("a u 1 9 m m m m m m, b v 1 9", "");
-    check("a u 1 9 n n m m m m, b v 1 9", "class 2>1 500");
-    check("a u 1 9 n n, a v 3 9", "");
+    check("m=6 n=2@sub", "a u 1 9 m m m m m m, b v 1 3 n n", "");
+    check("m=4 n=2@sub", "a u 1 9 n n m m m m, b v 1 9", "class 2>1 500");
+    check("m=3 n=2", "a u 1 9 n n, a v 3 9, a w 3 1 m", "");
 }
 
 #[test]
 fn only_what_does_not_leave_is_held() {
-    let check = |jobs, expected| check_envy("a:100", "m=8 n=8", jobs, expected);
-    check("a u 1 9 m m m m! m! m!, a v 1 9 m m", "");
-    check("a u 1 9 m m m m m m, a v 1 9 m m", "user 2>1 3");
-    // The other is on a large machine no more.
-    check_envy("a:100", "m=8 n=1 o=1 p=1", "a u 1 9 m! n o p, a v 2 9", "");
-    check_envy("a:100", "m=8 n=1 o=1 p=1", "a u 1 9 m n o p, a v 2 9", "user 2>1 2");
+    let check = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
+    check("m=8", "a u 1 9 m m m m! m! m!, a v 1 9 m m", "");
+    check("m=8", "a u 1 9 m m m m m m, a v 1 9 m m", "user 2>1 3");
+    // What is leaving is no room, and cannot be taken once more.
+    check("m=2 n=1 o=1 p=1", "a u 1 9 m! n o p, a v 2 9", "");
+    check("m=2 n=1 o=1 p=1", "a u 1 9 m m! n o p, a v 2 9", "| user 2>1 2");
+    check("m=2 n=1 o=1 p=1", "a u 1 9 m n o p, a v 2 9", "user 2>1 2");
 }
 
 #[test]
 fn siblings_are_compared_where_their_ways_part() {
     // Classes by weight, whoever the users are.
-    let classes = |jobs, expected| check_envy("a:100 b:300", "m=40", jobs, expected);
-    classes("a u 2 9 m m, b u 2 9 m m m m m m m", "");
-    classes("a u 2 9 m m m m m, b u 2 9 m m m m m m m", "class 2>1 1000");
+    let classes = |machines, jobs, expected| check_envy("a:100 b:300", machines, jobs, expected);
+    classes("m=18", "a u 2 9 m m, b u 2 9 m m m m m m m", "");
+    classes("m=24", "a u 2 9 m m m m m, b u 2 9 m m m m m m m", "class 2>1 1000");
     // A user's jobs among themselves; and together, where another user looks at them.
-    let users = |jobs, expected| check_envy("a:100", "m=40", jobs, expected);
-    users("a u 1 9 m m m m, a u 1 9 m, a v 1 5 m m m m m", "job 2>1 2");
-    users("a u 1 9 m m m m, a u 1 9 m m m, a v 1 9 m m", "user 3>1 4");
+    let users = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
+    users("m=10", "a u 1 9 m m m m, a u 1 9 m, a v 1 5 m m m m m", "job 2>1 2");
+    users("m=9", "a u 1 9 m m m m, a u 1 9 m m m, a v 1 9 m m", "user 3>1 4");
     // A user is another one in another class.
-    check_envy("a:100 b:200", "m=40", "a u 1 9 m m m, b u 1 9 m m m, b v 1 9 m m", "");
+    check_envy("a:100 b:200", "m=8", "a u 1 9 m m m, b u 1 9 m m m, b v 1 9 m m", "");
     // The greatest at each level, and of several the first.
+    users("m=8", "a u 1 4 m m m m, a v 1 4 m m m m, a w 1 9", "user 3>1 3");
     check_envy(
         "a:100 b:100",
-        "m=40",
-        "a u 1 9, a v 1 4 m m m m, a w 1 4 m m m m, a u 1 2 m m, b x 6 3 m m m",
+        "m=8 n=2 o=18",
+        "a u 1 9, a v 1 4 m m m m, a w 1 4 m m m m, a u 1 2 n n, b x 6 3 o o o",
         "class 1>5 200, user 1>2 1, job 1>4 1",
     );
 }
 
 #[test]
+fn several_may_have_to_go_and_none_of_them_further_than_to_its_level() {
+    let users = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
+    users("m=8", "a u 1 9 m m m m m m m m, a v 4 9", "user 2>1+1+1+1 4");
+    // The fourth would be one too many: no plan, though the first could go.
+    users("m=7", "a u 1 9 m m m m m m m, a v 4 9", "| user 2>1 3");
+    // What is free already need not be taken.
+    users("m=8", "a u 1 9 m m m m m m m, a v 4 9", "user 2>1+1+1 3");
+    // From two, as far as each of them may go.
+    users("m=8", "a u 1 9 m m m m, a w 1 9 m m m m, a v 3 9", "| user 3>1 1");
+    users("m=9", "a u 1 9 m m m m, a w 1 9 m m m m, a v 3 9", "user 3>1+2 1");
+    // What one user gives, the class has given: together the two may not go so far.
+    let classes = |machines, jobs, expected| check_envy("a:100 b:100", machines, jobs, expected);
+    classes("m=6", "a u 1 9 m m m, a w 1 9 m m m, b x 3 9", "class 3>1+1+1 300");
+    classes("m=6", "a u 1 9 m m m, a w 1 9 m m m, b x 4 9", "| class 3>1 200");
+    // The largest go first; where that leads nowhere, the smallest.
+    classes("m=5", "a u 1 9 m m, a w 3 9 m, b x 3 9", "class 3>2 200");
+    classes("m=7", "a u 3 9 m m, a w 1 1 m, b x 4 9", "class 3>2+1 300");
+    // One plan may take at several levels, and is a case at each of them.
+    users(
+        "m=2 n=1 o=1 p=1 q=1 r=1 s=1 t=1",
+        "a u 2 9, a u 1 3 m n o, a v 1 9 m p q r s t",
+        "user 1>2+3 1, job 1>2+3 1",
+    );
+}
+
+#[test]
 fn pools_are_open_to_the_classes_of_those_around_them() {
-    let check = |jobs, expected| {
-        check_envy("a:100 s:100@sub d:100@deep", "m=4 n=4@sub o=4@deep", jobs, expected);
+    let check = |machines, jobs, expected| {
+        check_envy("a:100 s:100@sub d:100@deep", machines, jobs, expected);
     };
-    check("a u 1 9 m m m m, s v 1 9, d w 1 9", "");
-    check("a u 1 9 n n n n, s v 1 9, d w 1 9", "class 2>1 300");
-    check("a u 1 9 o o o o, s v 1 9, d w 1 9", "class 2>1 300, class 3>1 300");
+    check("m=4", "a u 1 9 m m m m, s v 1 9, d w 1 9", "");
+    check("n=4@sub", "a u 1 9 n n n n, s v 1 9, d w 1 9", "class 2>1 300");
+    check("o=4@deep", "a u 1 9 o o o o, s v 1 9, d w 1 9", "class 2>1 300, class 3>1 300");
 }
 
 /// Qshares that are idle and usable in a table of one class.
@@ -181,7 +222,8 @@ fn what_could_be_filled_at_once_is_idle() {
 
 #[test]
 fn a_case_says_what_is_not_as_it_should_be() {
-    let (scenario, mut played) = table("a:100 b:50", "m=8 n=3", "a u 1 9, b v 1 9 m m n m!");
+    let (scenario, mut played) = table("a:100 b:50", "m=3 n=1 o=2", "a u 1 9, b v 1 9 m m n m!");
+    played.cycles[0].net_strikes = 3;
     played.cycles[0].audit = vec![Finding { rule: "R", detail: "d".to_owned() }; 9];
     let mut survey = Survey::default();
     survey.enter(7, &scenario, &played);
@@ -190,9 +232,10 @@ fn a_case_says_what_is_not_as_it_should_be() {
         jobs: 2,
         zero_share_jobs: 1,
         zero_share_all: 1,
-        envy_cases: EnvyCases { class: 1, user: 0, job: 0 },
+        envy_cases: ByLevel { class: 1, user: 0, job: 0 },
         quiet_evictions: 1,
         idle_usable_qshares: 2,
+        net_strikes: 3,
         audit_findings: 9,
         cases: survey.cases.clone(),
         ..Survey::default()
@@ -207,8 +250,8 @@ fn a_case_says_what_is_not_as_it_should_be() {
         "audit, cycle 0: R: d",
         "evicted in the last cycles: 1 in all",
         "idle though a job could use it: 2 qshares",
-        "with nothing and envious: job 1",
-        "class envy of 1 job: job 1 could be where job 2 is on m: a holds 0 qshares at weight 100, \
+        "with nothing, though room could be made: job 1",
+        "class envy of 1 job: job 1 could be on m in place of job 2: a holds 0 qshares at weight 100, \
          b holds 3 qshares at weight 50",
     ];
     assert_eq!(case.what, expected);
@@ -217,6 +260,38 @@ fn a_case_says_what_is_not_as_it_should_be() {
     let mut survey = Survey::default();
     survey.enter(0, &scenario, &played);
     assert_eq!(survey.cases, []);
+}
+
+#[test]
+fn who_cannot_be_helped_is_counted_but_no_case() {
+    let (scenario, played) = table("a:100", "m=4", "a u 1 4 m m m m, a v 3 9, a w 2 9, a x 4 9");
+    let mut survey = Survey::default();
+    survey.enter(0, &scenario, &played);
+    // Job 3 can be helped; job 2 is behind and cannot be; job 4 is not even behind.
+    let shown: Vec<_> = survey.cases.iter().flat_map(|case| &case.what).collect();
+    assert_eq!(
+        shown,
+        [
+            "with nothing, though room could be made: job 3",
+            "user envy of 1 job: job 3 could be on m in place of 2 of job 1: w in a holds 0 qshares, \
+             u in a holds 4 qshares",
+        ]
+    );
+    assert_eq!((survey.zero_share_jobs, survey.zero_share_all), (1, 3));
+    assert_eq!(survey.envy_cases, ByLevel { class: 0, user: 1, job: 0 });
+    assert_eq!(survey.envy_beyond_reach, ByLevel { class: 0, user: 1, job: 0 });
+}
+
+#[test]
+fn in_the_end_clusters_are_just_quiet_and_full() {
+    let survey = run(12, 1, None).unwrap();
+    let figures = [
+        survey.zero_share_jobs,
+        survey.quiet_evictions,
+        survey.idle_usable_qshares,
+        survey.audit_findings,
+    ];
+    assert_eq!(figures, [0; 4], "{:?}", survey.cases);
 }
 
 /// Nodes with their orders, and jobs with the cycles of their arrival.
