@@ -73,7 +73,7 @@ fn problem(code: &str, detail: &str) -> String {
 
 #[test]
 fn a_wrong_command_line_ends_with_2() {
-    let wrong: [&[&str]; 13] = [
+    let wrong: [&[&str]; 19] = [
         &[],
         &["frobnicate"],
         &["why"],
@@ -87,6 +87,12 @@ fn a_wrong_command_line_ends_with_2() {
         &["simulate", "--survey", "0"],
         &["simulate", "--survey", "3", "--recorded", "scenario.json"],
         &["simulate", "--recorded", "scenario.json", "--seed", "3"],
+        &["simulate", "--scale", "1000"],
+        &["simulate", "--scale", "10x0"],
+        &["simulate", "--scale", "10x10", "--cycles", "20"],
+        &["simulate", "--scale", "10x10", "--survey", "3"],
+        &["simulate", "--scale", "10x10", "--scenarios", "clusters"],
+        &["simulate", "--survey", "3", "--cycles", "60"],
     ];
     for args in wrong {
         let (status, stdout, stderr) = run(args);
@@ -275,6 +281,34 @@ fn a_survey_gives_figures_and_clusters_to_play() {
     let (status, stdout, _) = run(&["simulate", "--survey", "3", "--seed", "5"]);
     assert_eq!(status, 0);
     assert!(stdout.contains("clusters with envy between classes"), "{stdout}");
+}
+
+#[test]
+fn a_large_cluster_gives_figures_and_is_drawn_from_a_seed() {
+    let play = |seed| {
+        let args = ["simulate", "--scale", "40x30", "--cycles", "40", "--json", "--seed", seed];
+        let (status, stdout, stderr) = run(&args);
+        assert_eq!((status, stderr.as_str()), (0, ""));
+        let mut figures: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        let times = figures.as_object_mut().unwrap().remove("cycle_ms").unwrap();
+        assert!(times["median"].as_f64().unwrap() <= times["max"].as_f64().unwrap());
+        figures
+    };
+    let figures = play("5");
+    let counts = ["seed", "nodes", "jobs", "cycles", "audited_cycles"].map(|name| &figures[name]);
+    assert_eq!(counts, [5, 40, 30, 40, 2]);
+    for name in ["preempted", "last_preempting_cycle", "net_strikes"] {
+        assert!(figures[name].is_u64(), "{name}: {figures}");
+    }
+    let quiet =
+        ["quiet_evictions", "idle_usable_qshares", "audit_findings"].map(|name| &figures[name]);
+    assert_eq!(quiet, [0; 3]);
+    assert_eq!(figures, play("5"));
+    assert_ne!(figures["preempted"], play("6")["preempted"]);
+
+    let (status, stdout, _) = run(&["simulate", "--scale", "40x30"]);
+    assert_eq!(status, 0);
+    assert!(stdout.contains("  in the last 20 cycles"), "{stdout}");
 }
 
 #[test]

@@ -7,10 +7,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use reqwest::Url;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
+
 const SIMULATE_EXAMPLES: &str = "Examples:
   apportion simulate --recorded scenario.json
   apportion simulate --systemtest mega-24-hrs --draws draws.json --variant mixed --report json
-  apportion simulate --survey 300 --seed 1 --scenarios clusters --json";
+  apportion simulate --survey 300 --seed 1 --scenarios clusters --json
+  apportion simulate --scale 1000x1000 --seed 1";
 
 /// Share a cluster's memory fairly, without thrashing, and say why.
 #[derive(Debug, Parser)]
@@ -322,7 +325,7 @@ pub enum ReportFormat {
 /// Plays recorded or generated work against the scheduler alone, and measures it.
 #[derive(Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("workload").required(true).args(["recorded", "systemtest", "survey"])
+    group = clap::ArgGroup::new("workload").required(true).args(["recorded", "systemtest", "survey", "scale"])
 )]
 pub struct Simulate {
     /// Play this recorded scenario
@@ -345,11 +348,23 @@ pub struct Simulate {
     /// would have to come from somebody who is not better off.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub survey: Option<u64>,
+    /// Play one large cluster of this size, drawn at random, that is asked for more than it has
+    ///
+    /// Shows whether it comes to rest and what a cycle costs. Only every 20th cycle is audited, as
+    /// an audit takes longer than what it checks.
+    #[arg(long, value_name = "NODESxJOBS", value_parser = size)]
+    pub scale: Option<Size>,
+    /// For how many cycles; the last 20 of them should be quiet
+    #[arg(
+        long, value_name = "N", default_value_t = 60, conflicts_with_all = ["recorded", "systemtest", "survey"],
+        value_parser = clap::value_parser!(u64).range(FEWEST_CYCLES..=100_000)
+    )]
+    pub cycles: u64,
     /// The same seed draws the same clusters
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["recorded", "systemtest"])]
     pub seed: u64,
     /// Also write each cluster of the survey into this folder, for --recorded to play
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["recorded", "systemtest"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["recorded", "systemtest", "scale"])]
     pub scenarios: Option<PathBuf>,
     /// What to show at the end
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
@@ -357,6 +372,14 @@ pub struct Simulate {
     /// The same as --report json
     #[arg(long, conflicts_with = "report")]
     pub json: bool,
+}
+
+/// Reads "1000x1000": nodes, and jobs.
+fn size(text: &str) -> Result<Size, String> {
+    let number = |text: &str| text.parse().ok().filter(|number| (1..=100_000).contains(number));
+    text.split_once('x')
+        .and_then(|(nodes, jobs)| Some(Size { nodes: number(nodes)?, jobs: number(jobs)? }))
+        .ok_or_else(|| "give two numbers from 1 to 100000, like 1000x1000: nodes, jobs".to_owned())
 }
 
 /// A form of the system test.

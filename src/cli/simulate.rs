@@ -9,6 +9,7 @@ use super::output::{complain, show};
 use super::table::{Column, table};
 use crate::sim::measure::{Report, Spread};
 use crate::sim::recorded::{self, Document};
+use crate::sim::survey::scale::{self, Figures, Milliseconds};
 use crate::sim::survey::{self, Survey};
 use crate::sim::systemtest;
 
@@ -28,20 +29,32 @@ pub fn run(args: &Simulate) -> Result<(), Failure> {
         show(&survey, as_json, surveyed)?;
         return judged(survey.audit_findings);
     }
+    let begun = Instant::now();
+    let clock = || begun.elapsed();
+    if let Some(size) = args.scale {
+        let outcome = scale::run(size, args.seed, args.cycles, &clock);
+        show(&outcome.figures, as_json, scaled)?;
+        objections(&outcome.findings);
+        return judged(outcome.figures.audit_findings);
+    }
     let (Some(suite), Some(draws)) = (&args.systemtest, &args.draws) else {
-        unreachable!("clap asks for one of the three, and for draws with a suite")
+        unreachable!("clap asks for one of the four, and for draws with a suite")
     };
     let variant = match args.variant {
         Variant::Plain => systemtest::Variant::Plain,
         Variant::Mixed => systemtest::Variant::Mixed,
     };
-    let begun = Instant::now();
-    let outcome = systemtest::run_files(suite, draws, variant, &|| begun.elapsed())?;
+    let outcome = systemtest::run_files(suite, draws, variant, &clock)?;
     show(&outcome.report, as_json, figures)?;
-    for finding in &outcome.findings {
+    objections(&outcome.findings);
+    judged(outcome.report.audit_findings)
+}
+
+/// Tells of what the audit found.
+fn objections(findings: &[String]) {
+    for finding in findings {
         complain(&format!("audit: {finding}"));
     }
-    judged(outcome.report.audit_findings)
 }
 
 /// A run that the audit objects to is a check that failed.
@@ -150,4 +163,25 @@ fn surveyed(survey: &Survey) -> String {
     });
     let figures = table([Column::Left("FIGURE"), Column::Right("VALUE")], rows);
     format!("{figures}\n{}", cases.collect::<String>())
+}
+
+/// The figures of one large cluster.
+fn scaled(figures: &Figures) -> String {
+    let Milliseconds { median, max } = figures.cycle_ms;
+    let last = figures.last_preempting_cycle;
+    let rows = [
+        ("nodes", figures.nodes.to_string()),
+        ("jobs", figures.jobs.to_string()),
+        ("cycles", figures.cycles.to_string()),
+        ("processes preempted", figures.preempted.to_string()),
+        ("  last in cycle", last.map_or_else(|| "-".to_owned(), |cycle| cycle.to_string())),
+        ("  in the last 20 cycles", figures.quiet_evictions.to_string()),
+        ("qshares idle and usable", figures.idle_usable_qshares.to_string()),
+        ("strikes of the safety net", figures.net_strikes.to_string()),
+        ("time of a cycle", format!("median {median:.1} ms, max {max:.1} ms")),
+        ("cycles audited", figures.audited_cycles.to_string()),
+        ("audit findings", figures.audit_findings.to_string()),
+    ];
+    let rows = rows.map(|(figure, value)| [figure.to_owned(), value]);
+    table([Column::Left("FIGURE"), Column::Left("VALUE")], rows)
 }

@@ -8,6 +8,7 @@
 //! recorded    a scenario file ─► events ─► Scheduler ─► what each cycle decided
 //! systemtest  a suite ─► world ⇄ Scheduler ─► measure ─► report
 //! survey      a seed ─► scenarios ─► recorded ─► who envies whom at the end
+//! scale       a seed ─► one large cluster ⇄ Scheduler ─► does it come to rest
 //! ```
 //!
 //! [`world`] knows nothing of schedulers, so that it can be driven from elsewhere too.

@@ -16,12 +16,12 @@ use crate::sim::recorded::scenario::{
 /// How many cycles a cluster is played for.
 pub(super) const CYCLES: u64 = 60;
 /// The cycles in which jobs arrive.
-const ARRIVAL_CYCLES: u64 = 8;
+pub(super) const ARRIVAL_CYCLES: u64 = 8;
 const MACHINES: [u64; 2] = [8, 40];
 const LARGEST_ORDER: u64 = 16;
 const USERS: [u64; 2] = [4, 20];
 const CLASSES: [u64; 2] = [1, 4];
-const WEIGHTS: [u32; 4] = [10, 50, 100, 200];
+pub(super) const WEIGHTS: [u32; 4] = [10, 50, 100, 200];
 /// How many jobs there are at least; one of each user, too.
 const JOBS: [u64; 2] = [12, 22];
 /// From so many jobs on, each asks for all that it can get, so that they do not become many more.
@@ -32,9 +32,7 @@ const INITIALIZATION_CAP: [u64; 2] = [0, 2];
 
 /// The `index`th cluster of `seed`; the others do not matter to it.
 pub(super) fn scenario(seed: u64, index: u64) -> Scenario {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(index);
-    let mut draw = Draw(random);
+    let mut draw = Draw::new(seed, index);
     let hardware = Hardware::draw(&mut draw);
     let classes = draw_classes(&mut draw, &hardware);
     let jobs = draw_jobs(&mut draw, &hardware, &classes);
@@ -69,10 +67,17 @@ pub(super) fn scenario(seed: u64, index: u64) -> Scenario {
 }
 
 /// Chance. Integers only, and none of them as wide as the platform's words.
-struct Draw(ChaCha8Rng);
+pub(super) struct Draw(ChaCha8Rng);
 
 impl Draw {
-    fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
+    /// The chances of the `index`th of all things that are drawn from `seed`.
+    pub fn new(seed: u64, index: u64) -> Draw {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(index);
+        Draw(random)
+    }
+
+    pub fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
         self.0.random_range(least..=most)
     }
 
@@ -81,7 +86,7 @@ impl Draw {
     }
 
     /// A position in a list of this length, which is not 0.
-    fn position(&mut self, length: usize) -> usize {
+    pub fn position(&mut self, length: usize) -> usize {
         usize::try_from(self.between([0, count(length) - 1])).expect("it is less than a length")
     }
 }

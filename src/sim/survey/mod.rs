@@ -7,11 +7,14 @@
 //! ```text
 //! cluster ─► recorded::player ─► ending ─► envy, idle ─► Survey
 //! ```
+//!
+//! [`scale`] plays one large cluster instead of many small ones.
 
 mod cluster;
 mod ending;
 mod envy;
 mod idle;
+pub mod scale;
 
 use std::fs;
 use std::path::Path;

@@ -1,0 +1,126 @@
+//! Draws one large saturated cluster.
+//!
+//! As those of the survey: all jobs arrive within the first cycles and together ask for more than
+//! there is, and their work is never done. One pool, whose machines are of all sizes.
+
+use crate::model::{
+    CapRules, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool, Policy, PoolIx,
+    ProcessLimit, Quantum, ResourceClass, Settings, Topology, WorkKind,
+};
+use crate::sim::survey::cluster::{ARRIVAL_CYCLES, Draw, WEIGHTS};
+
+use super::Size;
+
+const QUANTUM: Mebibytes = Mebibytes(15 * 1024);
+const MACHINE_ORDER: [u64; 2] = [1, 16];
+const JOB_ORDER: [u64; 2] = [1, 4];
+/// So many nodes are there for each user.
+const NODES_A_USER: u64 = 10;
+/// What a job asks for, in percent of its equal part of the cluster: never less than all of it.
+const DEMAND_PERCENT: [u64; 2] = [100, 300];
+const INITIALIZATION: [Millis; 2] = [1_000, 60_000];
+const TIME_PER_ITEM: [Millis; 2] = [300_000, 3_600_000];
+/// When the first job is submitted; each later one a second later.
+const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
+
+/// A cluster, and what is asked of it.
+pub(super) struct Cluster {
+    pub topology: Topology,
+    pub nodes: Vec<NodeReport>,
+    pub jobs: Vec<Job>,
+}
+
+/// A job to come. They are numbered from 1, without gaps.
+pub(super) struct Job {
+    pub spec: JobSpec,
+    /// The cycle in which it arrives; the first is 1.
+    pub arrival: u64,
+    /// What its processes need to initialize.
+    pub initialization: Millis,
+    pub time_per_item: Millis,
+}
+
+/// The cluster of this size and `seed`.
+pub(super) fn cluster(size: Size, seed: u64) -> Cluster {
+    let mut draw = Draw::new(seed, 0);
+    let quantum = Quantum::new(QUANTUM).expect("it is not nothing");
+    let orders: Vec<u64> = (0..size.nodes).map(|_| draw.between(MACHINE_ORDER)).collect();
+    let capacity = orders.iter().sum();
+    let node = |(number, order): (u64, &u64)| NodeReport {
+        name: format!("n{number:05}"),
+        memory: Mebibytes(QUANTUM.0 * order),
+        is_quiesced: false,
+    };
+    Cluster {
+        topology: topology(quantum),
+        nodes: (0..).zip(&orders).map(node).collect(),
+        jobs: (1..=size.jobs).map(|id| job(&mut draw, id, size, capacity)).collect(),
+    }
+}
+
+/// One pool, and a class of each weight.
+fn topology(quantum: Quantum) -> Topology {
+    let class = |(weight, is_default): (u32, bool)| ResourceClass {
+        name: class_name(weight),
+        policy: Policy::FairShare { weight },
+        priority: 10,
+        pool: PoolIx(0),
+        cap_rules: CapRules {
+            initialization_cap: 2,
+            expand_by_doubling: true,
+            prediction: true,
+            prediction_fudge: 60_000,
+            loss_limit: CapRules::LOSS_LIMIT,
+        },
+        users: None,
+        is_default,
+    };
+    let pool = Nodepool {
+        name: "all".to_owned(),
+        parent: None,
+        search_order: 100,
+        quantum,
+        nodes: Vec::new(),
+    };
+    let is_first = [true].into_iter().chain(std::iter::repeat(false));
+    Topology {
+        settings: Settings::default(),
+        pools: vec![pool],
+        classes: WEIGHTS.into_iter().zip(is_first).map(class).collect(),
+        allotments: std::collections::BTreeMap::new(),
+    }
+}
+
+fn class_name(weight: u32) -> String {
+    format!("weight{weight}")
+}
+
+fn job(draw: &mut Draw, id: u64, size: Size, capacity: u64) -> Job {
+    let order = draw.between(JOB_ORDER);
+    let demand = (capacity * draw.between(DEMAND_PERCENT)).div_ceil(100 * size.jobs);
+    let users = size.nodes.div_ceil(NODES_A_USER);
+    let spec = JobSpec {
+        id: JobId(id),
+        user: format!("u{:04}", draw.between([1, users])),
+        class: class_name(WEIGHTS[draw.position(WEIGHTS.len())]),
+        kind: WorkKind::Job,
+        memory: Mebibytes(QUANTUM.0 * order),
+        threads: 1,
+        submitted: FIRST_SUBMISSION + 1_000 * id,
+        machines: Vec::new(),
+        service: 0,
+        facts: JobFacts {
+            remaining: demand.div_ceil(order),
+            limit: ProcessLimit::Unlimited,
+            is_running: false,
+            time_per_item: None,
+            is_completing: false,
+        },
+    };
+    Job {
+        spec,
+        arrival: draw.between([1, ARRIVAL_CYCLES]),
+        initialization: draw.between(INITIALIZATION),
+        time_per_item: draw.between(TIME_PER_ITEM),
+    }
+}

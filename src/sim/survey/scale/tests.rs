@@ -1,0 +1,110 @@
+//! What is drawn, held against what is promised; and a cluster small enough to be played here.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use super::*;
+
+const SIZE: Size = Size { nodes: 60, jobs: 50 };
+
+fn still() -> Duration {
+    Duration::ZERO
+}
+
+#[test]
+fn a_large_cluster_comes_to_rest() {
+    let outcome = run(SIZE, 1, FEWEST_CYCLES, &still);
+    assert_eq!(outcome.findings, Vec::<String>::new());
+    let Figures { preempted, last_preempting_cycle, .. } = outcome.figures;
+    // Something had to be moved, or nothing is shown.
+    assert_ne!(preempted, 0);
+    assert!(last_preempting_cycle.is_some_and(|cycle| cycle <= 20), "{last_preempting_cycle:?}");
+    let expected = Figures {
+        seed: 1,
+        nodes: 60,
+        jobs: 50,
+        cycles: 40,
+        preempted,
+        last_preempting_cycle,
+        audited_cycles: 2,
+        ..Figures::default()
+    };
+    assert_eq!(outcome.figures, expected);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_cluster_and_another_another() {
+    let play = |seed| Figures { seed: 0, ..run(SIZE, seed, 20, &still).figures };
+    assert_eq!(play(3), play(3));
+    assert_ne!(play(3), play(4));
+}
+
+#[test]
+fn what_a_cycle_takes_is_read_from_the_clock() {
+    // Every reading is a millisecond later than the one before it, and later by one more each time.
+    let (readings, now) = (Cell::new(0), Cell::new(Duration::ZERO));
+    let clock = || {
+        readings.set(readings.get() + 1);
+        now.set(now.get() + Duration::from_millis(readings.get()));
+        now.get()
+    };
+    let figures = run(Size { nodes: 1, jobs: 1 }, 1, 5, &clock).figures;
+    // The cycles take 2, 4, 6, 8 and 10.
+    assert_eq!(figures.cycle_ms, Milliseconds { median: 6.0, max: 10.0 });
+    assert_eq!((figures.cycles, figures.audited_cycles), (5, 0));
+    assert_eq!(milliseconds(Vec::new()), Milliseconds::default());
+}
+
+#[test]
+fn clusters_are_drawn_as_promised() {
+    for size in [Size { nodes: 1, jobs: 1 }, Size { nodes: 400, jobs: 30 }, SIZE] {
+        let Cluster { topology, nodes, jobs } = cluster::cluster(size, 7);
+        let quantum = topology.pools[0].quantum;
+        let orders: Vec<u64> =
+            nodes.iter().map(|node| quantum.order_of_machine(node.memory).0).collect();
+        assert!(orders.iter().all(|order| (1..=16).contains(order)));
+        let names: BTreeSet<&String> = nodes.iter().map(|node| &node.name).collect();
+        assert_eq!((count(nodes.len()), count(names.len())), (size.nodes, size.nodes));
+        assert_eq!(topology.classes.len(), 4);
+        assert!(jobs.iter().map(|job| job.spec.id.0).eq(1..=size.jobs));
+        let users: BTreeSet<&String> = jobs.iter().map(|job| &job.spec.user).collect();
+        assert!(count(users.len()) <= size.nodes.div_ceil(10));
+        let mut demanded = 0;
+        for Job { spec, arrival, .. } in &jobs {
+            let order = quantum.order_of_work(spec.memory).unwrap();
+            assert!((1..=4).contains(&order.get()));
+            assert!((1..=8).contains(arrival));
+            assert!(topology.class_named(&spec.class).is_some());
+            demanded += spec.facts.remaining * order.qshares().0;
+        }
+        assert!(orders.iter().sum::<u64>() <= demanded);
+    }
+}
+
+/// What is free and usable is seen, if there were any.
+#[test]
+fn an_ending_is_what_is_held_and_what_is_free() {
+    let Cluster { topology, nodes, jobs } = cluster::cluster(SIZE, 1);
+    let mut scheduler = Scheduler::new(topology, ShareId(1));
+    let capacity =
+        |ending: &Ending| ending.machines.iter().map(|machine| machine.order).sum::<u64>();
+    for report in nodes {
+        scheduler.record(Event::NodeReported(report));
+    }
+    for job in &jobs {
+        scheduler.record(Event::JobArrived(job.spec.clone()));
+    }
+    let mut ending = ending(&scheduler.schedule());
+    let held: u64 = ending.jobs.iter().map(|job| job.held * job.order).sum();
+    let free: u64 = ending.machines.iter().map(|machine| machine.free).sum();
+    assert_eq!(held + free, capacity(&ending));
+    for job in &ending.jobs {
+        assert_eq!(job.shares.values().sum::<u64>(), job.held);
+        assert!(job.held <= job.cap && 0 < job.cap && 0 < job.order);
+    }
+    assert_eq!(idle::usable_qshares(&ending), 0);
+    ending.machines[0].free = 1;
+    ending.jobs[0].order = 1;
+    ending.jobs[0].cap += 1;
+    assert_eq!(idle::usable_qshares(&ending), 1);
+}
