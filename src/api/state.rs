@@ -72,7 +72,8 @@ pub struct ScheduleText {
 
 impl ScheduleText {
     /// The update made from `view`; `previous` itself while nothing differs, so that nobody is
-    /// told the same thing under a new number.
+    /// told the same thing under a new number. That work waits longer for the same reason is not
+    /// worth one.
     ///
     /// # Panics
     ///
@@ -80,7 +81,7 @@ impl ScheduleText {
     pub fn following(previous: Option<&Arc<ScheduleText>>, view: &View) -> Arc<ScheduleText> {
         let update = update_from(view);
         match previous {
-            Some(previous) if previous.jobs == update.jobs => Arc::clone(previous),
+            Some(previous) if is_same(&previous.jobs, &update.jobs) => Arc::clone(previous),
             _ => {
                 let json = serde_json::to_vec(&wire::Schedule::from(&update))
                     .expect("plain structs become JSON");
@@ -92,6 +93,22 @@ impl ScheduleText {
             }
         }
     }
+}
+
+/// Whether two updates say the same.
+fn is_same(one: &[JobUpdate], other: &[JobUpdate]) -> bool {
+    let is_same =
+        |(one, other): (&JobUpdate, &JobUpdate)| one == other || is_same_but_later(one, other);
+    one.len() == other.len() && one.iter().zip(other).all(is_same)
+}
+
+/// Whether they differ only in the numbers of a reason that grow with every cycle.
+fn is_same_but_later(one: &JobUpdate, other: &JobUpdate) -> bool {
+    let code = |update: &JobUpdate| update.reason.as_ref().map(|reason| reason.code);
+    let is_counting = matches!(code(one), Some("too_dear" | "quiet_stop"));
+    is_counting
+        && code(one) == code(other)
+        && *one == JobUpdate { reason: one.reason.clone(), ..other.clone() }
 }
 
 /// Where the latest picture hangs, for everybody to see.
