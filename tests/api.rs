@@ -863,6 +863,203 @@ async fn a_bad_heartbeat_spoils_no_other() {
     daemon.stop().await;
 }
 
+/// A job's work as published while all it holds runs, each process with so much work in it.
+fn invested(work: Value, schedule: &Value, investment_ms: u64) -> Value {
+    let mut work = running(work, schedule);
+    let job = schedule["jobs"].as_array().unwrap().iter().find(|job| job["id"] == work["id"]);
+    let removed = job.unwrap()["removed"].as_array().unwrap();
+    let processes = work["processes"].as_array_mut().unwrap();
+    // What was told to leave is gone at once.
+    processes.retain(|process| !removed.iter().any(|gone| gone["share"] == process["share"]));
+    for process in processes {
+        process["investment_ms"] = json!(investment_ms);
+    }
+    work
+}
+
+/// What `apportion` prints.
+async fn apportion(args: [&str; 2], daemon: &Daemon) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_apportion"));
+    command.args(args).args(["--url", &daemon.url]).env_remove("APPORTION_LOG");
+    // The daemon runs in this thread, which must not wait for the answer.
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn a_receipt_says_under_which_rule_and_what_was_rejected() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(&folder).await;
+    daemon.report(&["n1", "n2", "n3"]).await;
+    daemon.publish(1, json!([job(1, "ann")])).await;
+    let alone = daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 12).await;
+    daemon.publish(2, json!([invested(job(1, "ann"), &alone, 60_000), job(2, "bob")])).await;
+    let is_taken = |why: &Value| why["taken_for_it"] != json!([]);
+    let why = daemon.get_until("/v1/jobs/2/why", is_taken).await;
+
+    let receipt = &why["taken_for_it"][0];
+    assert_eq!((&receipt["rule"], &receipt["loss_ms"]), (&json!("fair_share"), &json!(60_000)));
+    let considered = &receipt["considered"];
+    assert_eq!((&considered["nodes"], &considered["plans"]), (&json!(3), &json!(3)), "{why}");
+    let other = &considered["runner_up"];
+    assert_eq!((&other["victims"], &other["loss_ms"]), (&json!(1), &json!(60_000)), "{why}");
+    assert!(["n1", "n2", "n3"].iter().any(|node| other["node"] == *node), "{why}");
+    assert_ne!(other["node"], receipt["node"]);
+    let told = format!(
+        "room could have been made on 3 of 3 nodes, and the next best, {}, would have cost 1 process and 1m of work",
+        other["node"].as_str().unwrap()
+    );
+    assert!(receipt["sentence"].as_str().unwrap().contains(&told), "{receipt}");
+    assert_eq!(daemon.get("/v1/jobs/1/why").await["taken_from_it"][0]["considered"], *considered);
+    let shown = apportion(["why", "2"], &daemon).await;
+    assert!(shown.contains(&told), "{shown}");
+    daemon.stop().await;
+}
+
+/// What comes of it when nothing changes: room is too dear, then the net strikes, early here, and
+/// says so once.
+#[tokio::test]
+async fn work_that_is_held_back_says_by_what_and_for_how_long() {
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("log");
+    let (daemon, _process) = beside(&folder, &log, "quiet_stop = 3\nnode_stability = 1000").await;
+    daemon.report(&["n1", "n2", "n3"]).await;
+    daemon.publish(1, json!([job(1, "ann")])).await;
+    let alone = daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 12).await;
+    let invest = |schedule| invested(job(1, "ann"), schedule, 10_000_000);
+    daemon.publish(2, json!([invest(&alone), job(2, "bob")])).await;
+    // The first process costs whatever it costs.
+    let waits = |schedule: &Value| held(schedule, 1) == 11;
+    let shared = daemon.get_until("/v1/schedule", waits).await;
+    assert_eq!(daemon.get("/v1/jobs/2/why").await["reason"]["code"], "waiting_for_exits");
+    // News, so that the cluster is not at rest yet, but no other demand.
+    let invest = |schedule| with(invest(schedule), "time_per_item_ms", json!(1000));
+    daemon.publish(3, json!([invest(&shared), job(2, "bob")])).await;
+    let shared = daemon.get_until("/v1/schedule", |schedule| held(schedule, 2) == 1).await;
+    let settled = json!([invest(&shared), running(job(2, "bob"), &shared)]);
+
+    let mut last = (json!(null), json!(null));
+    let (mut was_too_dear, mut behind) = (false, 0);
+    for sequence in 4..=9 {
+        daemon.publish(sequence, settled.clone()).await;
+        let is_next = |status: &Value| status["publication"] == sequence;
+        let status = daemon.get_until("/v1/status", is_next).await;
+        let why = daemon.get("/v1/jobs/2/why").await;
+        let quiet = status["calm"]["quiet_cycles"].as_u64().unwrap();
+        assert_eq!(status["calm"]["rest_cycles"], quiet - 1, "{status}");
+        assert_eq!(why["held_back"]["code"], why["reason"]["code"]);
+        assert_eq!(daemon.get("/v1/jobs/2").await["held_back"], why["held_back"]);
+        let now_behind = why["sums"]["job"]["behind_cycles"].as_u64().unwrap();
+        assert!(behind < now_behind, "{why}");
+        behind = now_behind;
+        let told = format!("and has been behind for {behind} cycle");
+        assert!(why["sentence"].as_str().unwrap().contains(&told), "{why}");
+        if quiet < 3 {
+            was_too_dear = true;
+            assert_eq!(why["reason"]["code"], "too_dear", "{why}");
+            assert_eq!(why["held_back"]["loss_ms"], 10_000_000);
+            assert!(300_000 <= why["held_back"]["limit_ms"].as_u64().unwrap(), "{why}");
+            let shown = apportion(["queue", "--waiting"], &daemon).await;
+            assert!(shown.contains("would destroy 2h 46m of others' work"), "{shown}");
+            assert_eq!(status["net_strikes"], 0);
+        } else {
+            assert_eq!(why["reason"]["code"], "quiet_stop", "{why}");
+            assert_eq!(why["held_back"]["quiet_cycles"], quiet);
+            assert!(1 <= status["net_strikes"].as_u64().unwrap(), "{status}");
+            let shown = apportion(["why", "2"], &daemon).await;
+            assert!(shown.contains(&format!("nothing has changed for {quiet} cycles")), "{shown}");
+            assert!(shown.contains(&told), "{shown}");
+        }
+        // That it waits longer is no news for the orchestrator.
+        let schedule =
+            (why["reason"]["code"].clone(), daemon.get("/v1/schedule").await["cycle"].clone());
+        assert!(last.0 != schedule.0 || last == schedule, "{last:?} {schedule:?}");
+        last = schedule;
+    }
+    assert!(was_too_dear && last.0 == "quiet_stop");
+    let strikes = || std::fs::read_to_string(&log).unwrap().matches("the quiet stop holds").count();
+    assert_eq!(strikes(), 1, "once, though it struck in many cycles");
+
+    daemon.publish(10, json!([settled[0]])).await;
+    let is_over =
+        |status: &Value| status["net_strikes"] == 0 && status["calm"]["quiet_cycles"] == 0;
+    daemon.get_until("/v1/status", is_over).await;
+    assert_eq!(strikes(), 2, "and that it is over");
+}
+
+/// A process that ends with the test, however that ends.
+struct Process(std::process::Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A daemon in a process of its own, with these settings besides, and its log in a file.
+async fn beside(folder: &TempDir, log: &std::path::Path, settings: &str) -> (Daemon, Process) {
+    let path = folder.path().join("apportion.toml");
+    let state = folder.path().join("state.db");
+    let daemons = "[daemon]\ncycle_period = \"20ms\"\nheartbeat_interval = \"1h\"\n";
+    let scheduler = format!("[scheduler]\n{settings}");
+    let text = format!("{daemons}{}", CONFIG.replacen("[scheduler]", &scheduler, 1));
+    std::fs::write(&path, text).unwrap();
+    let process = std::process::Command::new(env!("CARGO_BIN_EXE_apportion"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--config"])
+        .arg(&path)
+        .arg("--state")
+        .arg(&state)
+        .env_remove("APPORTION_LOG")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(log).unwrap())
+        .spawn()
+        .unwrap();
+    let address = loop {
+        let text = std::fs::read_to_string(log).unwrap();
+        let line = text.lines().find(|line| line.contains("listening") && line.ends_with('}'));
+        if let Some(line) = line {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let address = line["address"].as_str().or_else(|| line["fields"]["address"].as_str());
+            break address.unwrap().to_owned();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let client = Client::builder().no_proxy().build().unwrap();
+    let running = tokio::spawn(async { Ok(()) });
+    let stop = CancellationToken::new();
+    (Daemon { url: format!("http://{address}"), client, stop, running }, Process(process))
+}
+
+#[tokio::test]
+async fn the_document_names_every_rule_and_what_holds_back() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(&folder).await;
+    let schemas = &daemon.get("/openapi.json").await["components"]["schemas"];
+    let rules =
+        ["no_longer_allowed", "priority", "fair_share", "defragmentation", "first_share", "envy"];
+    assert_eq!(schemas["PreemptionRule"]["enum"], json!(rules));
+    let described = schemas["PreemptionRule"]["description"].as_str().unwrap();
+    assert!(rules.iter().all(|rule| described.contains(&format!("`{rule}`: "))), "{described}");
+    let codes = ["too_dear", "too_late", "quiet_stop"];
+    assert_eq!(schemas["HeldBackCode"]["enum"], json!(codes));
+    for (schema, field) in [
+        ("PreemptionInfo", "considered"),
+        ("Considered", "runner_up"),
+        ("HeldBack", "limit_ms"),
+        ("Why", "held_back"),
+        ("JobInfo", "held_back"),
+        ("JobSums", "behind_cycles"),
+        ("Status", "net_strikes"),
+        ("Calm", "quiet_cycles"),
+    ] {
+        let property = &schemas[schema]["properties"][field];
+        assert!(property.is_object(), "{schema}.{field}");
+    }
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn the_document_lists_every_route() {
     let folder = TempDir::new().unwrap();

@@ -15,6 +15,7 @@ mod json;
 mod names;
 mod publications;
 mod queries;
+mod receipts;
 mod salvage;
 mod show;
 mod state;

@@ -198,10 +198,20 @@ pub async fn get_status(State(state): State<ApiState>) -> Json<wire::Status> {
         nodes: node_counts(&published.view),
         jobs: job_counts(&published.view),
         shares: share_counts(&published.view),
+        calm: calm(&published.view),
+        net_strikes: published.view.net_strikes(),
         planned_in_us: micros(published.planned_in),
         stored_in_us: micros(published.stored_in),
         audit_findings: published.findings.clone(),
         audit_findings_total: published.findings_total,
+    })
+}
+
+fn calm(view: &View) -> wire::Calm {
+    let calm = view.planned.as_ref().map(|planned| &planned.snapshot.calm);
+    calm.map_or_else(wire::Calm::default, |calm| wire::Calm {
+        quiet_cycles: calm.quiet_cycles,
+        rest_cycles: calm.rest_cycles,
     })
 }
 

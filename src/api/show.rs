@@ -6,7 +6,7 @@ use super::wire;
 use crate::converter::{Assigned, Explanation, JobUpdate, Removed, Update, explain};
 use crate::model::{JobId, MachineState, Order, Policy, QShares, ShareId, ShareState, WorkKind};
 use crate::scheduler::{
-    Account, Cap, ClassView, Disposition, JobView, NodeView, Preemption, Removal, ShareView, View,
+    Account, Cap, ClassView, Disposition, JobView, NodeView, Removal, ShareView, View,
 };
 
 impl From<&Update> for wire::Schedule {
@@ -212,6 +212,7 @@ impl From<&JobView> for wire::JobInfo {
             disposition: job.disposition.into(),
             sums: job.into(),
             reason: reason_of(job),
+            held_back: job.held_back.map(Into::into),
             shares: job.shares.iter().map(Into::into).collect(),
         }
     }
@@ -236,6 +237,7 @@ impl From<&JobView> for wire::JobSums {
             given: job.given.0,
             held: job.held().0,
             promised: job.promised.0,
+            behind_cycles: job.behind_cycles,
         }
     }
 }
@@ -254,20 +256,6 @@ impl From<&ShareView> for wire::ShareInfo {
             initialization_ms: share.facts.initialization,
             investment_ms: share.facts.investment,
         }
-    }
-}
-
-/// A preemption, where its share still is on the books of `victim`.
-pub fn preemption(victim: &JobView, preemption: &Preemption) -> wire::PreemptionInfo {
-    let share =
-        victim.shares.iter().chain(&victim.purged).find(|share| share.id == preemption.share);
-    wire::PreemptionInfo {
-        share: preemption.share.0,
-        job: preemption.job.0,
-        node: share.map(|share| share.node.clone()).unwrap_or_default(),
-        beneficiary: preemption.beneficiary.map(|job| job.0),
-        rule: preemption.rule.code().to_owned(),
-        loss_ms: preemption.loss,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why work has what it has: the sentence, the sums behind it, and what stands in the way.
 
-use super::show::{preemption, reason_of};
+use super::receipts::preemption;
+use super::show::reason_of;
 use super::wire::{JobSums, NodeTally, Why, WhySums};
 use crate::model::{MachineState, Order, Policy, QShares, ResourceClass, Topology};
 use crate::scheduler::{JobView, NodeView, View};
@@ -10,9 +11,14 @@ pub fn why(view: &View, job: &JobView) -> Why {
     let reason = reason_of(job);
     let sums = JobSums::from(job);
     let (id, held, wanted) = (job.id, sums.held, sums.wanted);
+    let behind = match job.behind_cycles {
+        0 => String::new(),
+        1 => " and has been behind for 1 cycle".to_owned(),
+        cycles => format!(" and has been behind for {cycles} cycles"),
+    };
     let sentence = match &reason {
         Some(reason) => format!(
-            "work {id} holds {held} of the {wanted} processes it could use: {}",
+            "work {id} holds {held} of the {wanted} processes it could use{behind}: {}",
             reason.sentence
         ),
         None => format!("work {id} has what it wants: {held} of {wanted} processes"),
@@ -26,13 +32,14 @@ pub fn why(view: &View, job: &JobView) -> Why {
         cycle: view.cycle,
         sentence,
         reason,
+        held_back: job.held_back.map(Into::into),
         sums: why_sums(view, job, sums),
         nodes: tally(view, job),
         taken_for_it: victims
             .filter(|(_, taken)| taken.beneficiary == Some(id))
-            .map(|(victim, taken)| preemption(victim, taken))
+            .map(|(victim, taken)| preemption(view, victim, taken))
             .collect(),
-        taken_from_it: job.preemptions.iter().map(|taken| preemption(job, taken)).collect(),
+        taken_from_it: job.preemptions.iter().map(|taken| preemption(view, job, taken)).collect(),
     }
 }
 

@@ -7,8 +7,9 @@ use super::client::Client;
 use super::failure::Failure;
 use super::output::show;
 use super::table::Column::{Left, Right};
-use super::table::{memory, span, table};
+use super::table::{memory, table};
 use crate::api::wire::{Disposition, JobInfo, JobPage, WorkKind};
+use crate::model::span;
 
 /// Lists work.
 ///
@@ -109,6 +110,7 @@ mod tests {
             given: held,
             held,
             promised: 0,
+            behind_cycles: 0,
         };
         JobInfo {
             id,
@@ -125,6 +127,7 @@ mod tests {
             disposition,
             sums,
             reason: None,
+            held_back: None,
             shares: Vec::new(),
         }
     }

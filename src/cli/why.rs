@@ -5,8 +5,9 @@ use super::client::Client;
 use super::failure::Failure;
 use super::output::show;
 use super::table::Column::{Left, Right};
-use super::table::{plain, span, table};
+use super::table::{plain, table};
 use crate::api::wire::{Account, NodeTally, PreemptionInfo, Why, WhySums};
+use crate::model::span;
 
 /// So many preemptions are shown; the rest are counted.
 const PREEMPTIONS_SHOWN: usize = 10;
@@ -28,6 +29,14 @@ fn render(why: &Why) -> String {
     let job = &why.sums.job;
     if let (Some(cap), Some(bound)) = (job.cap, &job.cap_bound) {
         parts.push(format!("cap:    {cap}: {} ({})", plain(&bound.sentence), plain(&bound.code)));
+    }
+    // Where it is the reason, it is in the sentence.
+    if let Some(held_back) = &why.held_back {
+        let is_reason =
+            why.reason.as_ref().is_some_and(|reason| reason.sentence == held_back.sentence);
+        if !is_reason {
+            parts.push(format!("more:   {}", plain(&held_back.sentence)));
+        }
     }
     parts.push(format!("nodes:  {}", tally(&why.nodes)));
     parts.push(String::new());
@@ -116,15 +125,35 @@ fn preemptions(taken: &[PreemptionInfo]) -> String {
             one.job.to_string(),
             one.node.clone(),
             one.beneficiary.map_or_else(|| "-".to_owned(), |job| job.to_string()),
-            one.rule.clone(),
+            one.rule.code().to_owned(),
             span(one.loss_ms),
         ]
     });
     let shown = table(columns, rows);
-    match taken.len().saturating_sub(PREEMPTIONS_SHOWN) {
-        0 => shown,
-        more => format!("{shown}\nand {more} more"),
-    }
+    let more = match taken.len().saturating_sub(PREEMPTIONS_SHOWN) {
+        0 => String::new(),
+        more => format!("\nand {more} more"),
+    };
+    format!("{shown}{more}\n{}", receipts(taken))
+}
+
+/// Why these shares, and what was rejected; once for all that went on one node for one job.
+fn receipts(taken: &[PreemptionInfo]) -> String {
+    let shown: Vec<&PreemptionInfo> = taken.iter().take(PREEMPTIONS_SHOWN).collect();
+    let is_together = |one: &&PreemptionInfo, other: &&PreemptionInfo| {
+        (one.beneficiary, &one.node, &one.sentence)
+            == (other.beneficiary, &other.node, &other.sentence)
+    };
+    let lines = shown.chunk_by(is_together).filter_map(|together| {
+        let sentence = plain(&together.first()?.sentence);
+        let shares: Vec<String> = together.iter().map(|one| one.share.to_string()).collect();
+        let shares = match shares.as_slice() {
+            [share] => format!("share {share}"),
+            shares => format!("shares {}", shares.join(", ")),
+        };
+        Some(format!("{shares}: {sentence}"))
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -132,15 +161,24 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::api::wire::{JobSums, Reason};
+    use crate::api::wire::{HeldBack, HeldBackCode, JobSums, PreemptionRule, Reason};
 
     fn reason(code: &str, sentence: &str) -> Reason {
         Reason { code: code.to_owned(), sentence: sentence.to_owned() }
     }
 
     fn taken(share: u64) -> PreemptionInfo {
-        let (node, rule) = ("node12".to_owned(), "defragmentation".to_owned());
-        PreemptionInfo { share, job: 1003, node, beneficiary: Some(1007), rule, loss_ms: 65_000 }
+        let sentence = "the other is far below what it deserves; of 40 nodes, room could be made on this one only";
+        PreemptionInfo {
+            share,
+            job: 1003,
+            node: "node12".to_owned(),
+            beneficiary: Some(1007),
+            rule: PreemptionRule::Defragmentation,
+            loss_ms: 65_000,
+            considered: None,
+            sentence: sentence.to_owned(),
+        }
     }
 
     fn waiting() -> Why {
@@ -153,12 +191,20 @@ mod tests {
             given: 4,
             held: 0,
             promised: 2,
+            behind_cycles: 3,
         };
         Why {
             job: 1007,
             cycle: 31,
             sentence: "work 1007 waits: 22 qshares are free, but no node has 2 together".to_owned(),
             reason: Some(reason("fragmented", "22 qshares are free, but no node has 2 together")),
+            held_back: Some(HeldBack {
+                code: HeldBackCode::TooLate,
+                sentence: "too late: its work is nearly done".to_owned(),
+                loss_ms: None,
+                limit_ms: None,
+                quiet_cycles: None,
+            }),
             sums: WhySums {
                 class: "normal".to_owned(),
                 class_account: account(320, 160),
@@ -189,7 +235,7 @@ mod tests {
     fn a_job_that_has_all_it_wants_takes_few_words() {
         let mut why = waiting();
         why.sentence = "work 1007 has all it wants".to_owned();
-        why.reason = None;
+        (why.reason, why.held_back) = (None, None);
         why.sums.job.cap_bound = None;
         why.sums.user_account = None;
         why.nodes = NodeTally::default();

@@ -9,4 +9,6 @@ mod update;
 
 pub use difference::events_between;
 pub use publication::{LimboProcess, Process, Publication, Work, WorkState};
-pub use update::{Assigned, Explanation, JobUpdate, Removed, Update, explain, update_from};
+pub use update::{
+    Assigned, Explanation, JobUpdate, Removed, Update, explain, explain_held_back, update_from,
+};

@@ -3,8 +3,11 @@
 //! An update is the full state, not a change: whoever misses one loses nothing. What is new is
 //! repeated until the orchestrator has shown it, what has to go until it has confirmed that.
 
-use crate::model::{JobId, Mebibytes, Order, QShares, ShareId, ShareState, WorkKind};
-use crate::scheduler::{Disposition, JobView, Refusal, Removal, ShareView, View, Waiting};
+use crate::engine::Reason;
+use crate::model::{JobId, Mebibytes, Order, QShares, ShareId, ShareState, WorkKind, span};
+use crate::scheduler::{
+    Disposition, HeldBack, JobView, Refusal, Removal, ShareView, View, Waiting,
+};
 
 /// Everything the orchestrator needs to know, after one cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,10 +119,33 @@ pub fn explain(waiting: &Waiting) -> Explanation {
         Waiting::Refused(refusal) => {
             Explanation { code: refusal_code(refusal), sentence: refusal.to_string() }
         }
+        Waiting::Engine(Reason::HeldBack(held_back)) => explain_held_back(*held_back),
         Waiting::Engine(reason) => {
             Explanation { code: reason.code(), sentence: reason.to_string() }
         }
     }
+}
+
+/// Why work leaves others what it might take, in a name and a sentence.
+pub fn explain_held_back(held_back: HeldBack) -> Explanation {
+    let sentence = match held_back {
+        HeldBack::TooDear { loss, limit } => format!(
+            "too dear: room for one more process would destroy {} of others' work; by now it may destroy {}, and \
+             more the longer it waits",
+            span(loss),
+            span(limit)
+        ),
+        HeldBack::TooLate => {
+            "too late: its work is nearly done, and one more process would hardly come in time; \
+                              it takes free room, but nothing from others"
+                .to_owned()
+        }
+        HeldBack::Quiet { cycles } => format!(
+            "quiet stop: nothing has changed for {cycles} cycles, so that only work that has nothing still takes \
+             from others"
+        ),
+    };
+    Explanation { code: held_back.code(), sentence }
 }
 
 fn refusal_code(refusal: &Refusal) -> &'static str {
@@ -181,6 +207,8 @@ mod tests {
             pure_fair_share: QShares(0),
             given: NShares(0),
             promised: NShares(0),
+            behind_cycles: 0,
+            held_back: None,
             disposition: Disposition::Stable,
             reason: None,
             shares: shares.into_iter().map(share).collect(),
@@ -237,5 +265,21 @@ mod tests {
         let reason = update.reason.unwrap();
         assert_eq!(reason.code, "unknown_class");
         assert_eq!(reason.sentence, "class `nromal` is not defined; did you mean `normal`?");
+    }
+
+    #[test]
+    fn what_holds_work_back_is_told_with_its_numbers() {
+        let cases = [
+            (HeldBack::TooDear { loss: 340_000, limit: 45_000 }, "too_dear", "5m 40s 45s"),
+            (HeldBack::TooLate, "too_late", ""),
+            (HeldBack::Quiet { cycles: 13 }, "quiet_stop", "13"),
+        ];
+        for (held_back, code, numbers) in cases {
+            let told = explain(&Waiting::Engine(Reason::HeldBack(held_back)));
+            assert_eq!(told.code, code);
+            let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+            let words = told.sentence.split([' ', ';', ',']).filter(is_number);
+            assert_eq!(words.collect::<Vec<_>>().join(" "), numbers, "{}", told.sentence);
+        }
     }
 }

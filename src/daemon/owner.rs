@@ -38,6 +38,8 @@ pub struct Owner {
     publication: Option<u64>,
     /// Whether something came since the last cycle.
     is_stale: bool,
+    /// Whether the safety net held work back in the last cycle.
+    is_net_striking: bool,
     stop: CancellationToken,
 }
 
@@ -78,6 +80,7 @@ impl Owner {
             left_behind,
             publication: None,
             is_stale: false,
+            is_net_striking: false,
             stop,
         }
     }
@@ -168,6 +171,7 @@ impl Owner {
         // A schedule from before the start may bear the same number as ours and say another thing.
         let schedule = ScheduleText::following(before.is_ready.then_some(&before.schedule), &view);
         let found = if is_planned { self.audited(&view) } else { None };
+        self.watch_net(&view);
         let findings_total = before.findings_total + found.as_ref().map_or(0, count);
         let findings = found.unwrap_or_else(|| before.findings.clone());
 
@@ -191,6 +195,21 @@ impl Owner {
         });
         self.is_stale = false;
         Ok(())
+    }
+
+    /// Says when the safety net begins to hold work back, once, and when it no longer does.
+    fn watch_net(&mut self, view: &View) {
+        let (cycle, jobs) = (view.cycle, view.net_strikes());
+        let was_striking = std::mem::replace(&mut self.is_net_striking, 0 < jobs);
+        match (was_striking, self.is_net_striking) {
+            (false, true) => tracing::warn!(
+                cycle,
+                jobs,
+                "the quiet stop holds work back; `apportion queue` shows which"
+            ),
+            (true, false) => tracing::info!(cycle, "the quiet stop holds nothing back any more"),
+            (true, true) | (false, false) => {}
+        }
     }
 
     /// What the audit finds in this cycle; `None` if the cycle is not audited. In development every

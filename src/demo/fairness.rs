@@ -110,7 +110,8 @@ mod tests {
     }
 
     fn job(id: u64, user: &str, cap: u64, held: u64) -> JobInfo {
-        let sums = json!({"wanted": cap, "cap": cap, "deserved": 0, "given": 0, "held": held, "promised": 0});
+        let sums = json!({"wanted": cap, "cap": cap, "deserved": 0, "given": 0, "held": held, "promised": 0,
+            "behind_cycles": 0});
         from_value(json!({"id": id, "user": user, "class": "normal", "kind": "job", "memory_mb": 28672, "order": 2,
             "threads": 1, "submitted_ms": 0, "remaining": 1, "running": true, "completing": false,
             "disposition": "stable", "sums": sums, "shares": []}))

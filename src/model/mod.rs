@@ -31,6 +31,7 @@ mod job;
 mod machine;
 mod names;
 mod share;
+mod span;
 mod topology;
 mod units;
 
@@ -41,5 +42,6 @@ pub use job::{JobFacts, JobSpec, ProcessLimit, WorkKind};
 pub use machine::{MachineState, NodeReport};
 pub use names::nearest;
 pub use share::{ShareFacts, ShareState};
+pub use span::span;
 pub use topology::{Nodepool, Settings, Topology};
 pub use units::{Mebibytes, Millis, NShares, Order, QShares, Quantum, ceil_div, count, floor_div};

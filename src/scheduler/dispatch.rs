@@ -147,6 +147,8 @@ impl Scheduler {
             pure_fair_share: report.map_or(QShares(0), |report| report.pure_fair_share),
             given: report.map_or(NShares(0), |report| report.given),
             promised: report.map_or(NShares(0), |report| report.promised),
+            behind_cycles: job.behind_cycles,
+            held_back: report.and_then(|report| report.held_back),
             disposition: job.disposition(),
             reason: match &job.admission {
                 Err(refusal) => Some(Waiting::Refused(refusal.clone())),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Account, Cap, Preemption, Reason, Schedule, Snapshot};
+use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Schedule, Snapshot};
 use crate::model::{
     JobFacts, JobId, MachineState, Mebibytes, Millis, NShares, Order, QShares, Quantum, ShareFacts,
     ShareId, ShareState, Topology, WorkKind,
@@ -33,6 +33,13 @@ pub struct View {
     pub planned: Option<Arc<Planned>>,
     /// The next share number, never used before.
     pub next_share: ShareId,
+}
+
+impl View {
+    /// How many jobs the safety net held back in this cycle.
+    pub fn net_strikes(&self) -> u64 {
+        self.planned.as_ref().map_or(0, |planned| planned.schedule.report.net_strikes)
+    }
 }
 
 /// One cycle's question and answer.
@@ -102,6 +109,10 @@ pub struct JobView {
     pub given: NShares,
     /// Room promised to it.
     pub promised: NShares,
+    /// For how many cycles it has been below its count and has got nothing.
+    pub behind_cycles: u64,
+    /// Why it took no room from others that it had a right to.
+    pub held_back: Option<HeldBack>,
     /// How the last cycle left it.
     pub disposition: Disposition,
     /// Why it has less than it wants.

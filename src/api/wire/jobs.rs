@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Account, RemovalReason, WorkKind};
+use super::{Account, HeldBack, PreemptionInfo, RemovalReason, WorkKind};
 
 /// Why work has less than it wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -75,6 +75,10 @@ pub struct JobInfo {
     /// Why it has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+    /// Why it takes no room from others that it has a right to. Absent: there is none, or it took
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<HeldBack>,
     /// Its shares, oldest first, those that are leaving included.
     pub shares: Vec<ShareInfo>,
 }
@@ -98,6 +102,8 @@ pub struct JobSums {
     pub held: u64,
     /// What room is promised for.
     pub promised: u64,
+    /// For how many cycles it has held less than was counted for it, and has got nothing.
+    pub behind_cycles: u64,
 }
 
 /// A share, as its job sees it.
@@ -150,6 +156,10 @@ pub struct Why {
     /// Why it has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+    /// Why it takes no room from others that it has a right to. Absent: there is none, or it took
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<HeldBack>,
     /// The arithmetic that led there.
     pub sums: WhySums,
     /// What stands in the way, node by node, in counts.
@@ -201,22 +211,4 @@ pub struct NodeTally {
     pub full: u64,
     /// Has room for one process or more.
     pub has_room: u64,
-}
-
-/// A share taken back, and for whom.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PreemptionInfo {
-    /// The share.
-    pub share: u64,
-    /// Whose it was.
-    pub job: u64,
-    /// Where it is until its exit is confirmed.
-    pub node: String,
-    /// For whom. Absent: its job may not hold it any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beneficiary: Option<u64>,
-    /// Under which rule, such as `fair_share`.
-    pub rule: String,
-    /// Work lost with it.
-    pub loss_ms: u64,
 }

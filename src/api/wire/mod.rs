@@ -9,13 +9,13 @@ mod jobs;
 mod nodes;
 mod problem;
 mod publication;
+mod receipts;
 mod schedule;
 mod totals;
 
 pub use admin::{Impact, VaryAnswer, VaryOff, VaryOn};
 pub use jobs::{
-    Disposition, JobInfo, JobPage, JobSums, NodeTally, PreemptionInfo, Reason, ShareInfo,
-    ShareState, Why, WhySums,
+    Disposition, JobInfo, JobPage, JobSums, NodeTally, Reason, ShareInfo, ShareState, Why, WhySums,
 };
 pub use nodes::{
     Heartbeat, HeartbeatAnswer, HeartbeatBatch, HeartbeatEnvelope, HeartbeatProbe, NodeInfo,
@@ -26,10 +26,11 @@ pub use publication::{
     Process, ProcessState, Publication, PublicationAnswer, PublicationEnvelope, Work, WorkKind,
     WorkNumber, WorkState,
 };
+pub use receipts::{Considered, HeldBack, HeldBackCode, PreemptionInfo, PreemptionRule, RunnerUp};
 pub use schedule::{Assigned, RemovalReason, Removed, Schedule, ScheduledJob};
 pub use totals::{
-    Account, ClassInfo, ClassList, ClassLoad, JobCounts, Load, NodeCounts, Policy, ShareCounts,
-    Status, UserClass, UserInfo, UserList, UserLoad,
+    Account, Calm, ClassInfo, ClassList, ClassLoad, JobCounts, Load, NodeCounts, Policy,
+    ShareCounts, Status, UserClass, UserInfo, UserList, UserLoad,
 };
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

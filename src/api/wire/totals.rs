@@ -157,6 +157,11 @@ pub struct Status {
     pub jobs: JobCounts,
     /// Shares.
     pub shares: ShareCounts,
+    /// For how long nothing has changed.
+    pub calm: Calm,
+    /// How many requests for work the safety net, `quiet_stop`, held back in the last cycle. Should
+    /// be 0.
+    pub net_strikes: u64,
     /// How long the last cycle took to plan, in microseconds.
     pub planned_in_us: u64,
     /// How long it took to store, in microseconds.
@@ -165,6 +170,18 @@ pub struct Status {
     pub audit_findings: Vec<String>,
     /// How often cycles broke a rule since the daemon started. Should be 0.
     pub audit_findings_total: u64,
+}
+
+/// For how many cycles nothing has changed; both 0 before the first. The calmer, the fewer
+/// processes are taken back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Calm {
+    /// Cycles since demand or supply changed: work came, went, first got going or can use another
+    /// number of processes; processes ended; nodes came, went or changed size.
+    pub quiet_cycles: u64,
+    /// Cycles since there was any news of any work, progress included. From 2 on the cluster is at
+    /// rest.
+    pub rest_cycles: u64,
 }
 
 /// Nodes by state; one that is in several counts in each.

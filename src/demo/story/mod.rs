@@ -135,7 +135,7 @@ impl Story {
         let user_of = |job: u64| orchestrator.request(job).map(|request| request.work.user.clone());
         let job = receipt.and_then(|receipt| receipt.beneficiary);
         let beneficiary = job.and_then(|job| Some((job, user_of(job)?)));
-        let rule = receipt.map_or("preempted", |receipt| &receipt.rule);
+        let rule = receipt.map_or("preempted", |receipt| receipt.rule.code());
         self.takings.add(rule, user_of(stopped.job).unwrap_or_default(), beneficiary, stopped.lost);
     }
 

@@ -1,0 +1,156 @@
+//! Receipts: what was taken for whom, under which rule, and what was rejected; and why something
+//! was not taken.
+
+use super::wire;
+use crate::converter::explain_held_back;
+use crate::model::{MachineIx, span};
+use crate::scheduler::{Considered, HeldBack, JobView, Preemption, PreemptionRule, View};
+
+/// A preemption, where its share still is on the books of `victim`.
+pub fn preemption(view: &View, victim: &JobView, preemption: &Preemption) -> wire::PreemptionInfo {
+    let share =
+        victim.shares.iter().chain(&victim.purged).find(|share| share.id == preemption.share);
+    let considered = preemption.beneficiary.map(|_| considered(view, &preemption.considered));
+    let rule = preemption.rule.into();
+    wire::PreemptionInfo {
+        share: preemption.share.0,
+        job: preemption.job.0,
+        node: share.map(|share| share.node.clone()).unwrap_or_default(),
+        beneficiary: preemption.beneficiary.map(|job| job.0),
+        rule,
+        loss_ms: preemption.loss,
+        sentence: sentence(rule, considered.as_ref()),
+        considered,
+    }
+}
+
+fn considered(view: &View, considered: &Considered) -> wire::Considered {
+    let runner_up = considered.runner_up.map(|other| wire::RunnerUp {
+        node: name_of(view, other.machine),
+        victims: other.victims,
+        loss_ms: other.loss,
+    });
+    wire::Considered { nodes: considered.machines, plans: considered.plans, runner_up }
+}
+
+/// A machine's name in the cycle that the receipts are from.
+fn name_of(view: &View, machine: MachineIx) -> String {
+    let planned = view.planned.as_ref();
+    planned.map(|planned| planned.snapshot.machine(machine).name.clone()).unwrap_or_default()
+}
+
+fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -> String {
+    let right = right(rule);
+    let Some(wire::Considered { nodes, plans, runner_up }) = considered else {
+        return right.to_owned();
+    };
+    match runner_up {
+        None => format!("{right}; of {nodes} nodes, room could be made on this one only"),
+        Some(wire::RunnerUp { node, victims, loss_ms }) => {
+            let processes = if *victims == 1 { "process" } else { "processes" };
+            let lost = span(*loss_ms);
+            format!(
+                "{right}; room could have been made on {plans} of {nodes} nodes, and the next best, {node}, would \
+                 have cost {victims} {processes} and {lost} of work"
+            )
+        }
+    }
+}
+
+/// What gave the right to take a share, seen from the job that lost it.
+fn right(rule: wire::PreemptionRule) -> &'static str {
+    match rule {
+        wire::PreemptionRule::NoLongerAllowed => "its job may not hold it any more",
+        wire::PreemptionRule::Priority => "work of a better priority needs the room",
+        wire::PreemptionRule::FairShare => {
+            "its job, user or class has more than was counted for it, and the other is worse off"
+        }
+        wire::PreemptionRule::Defragmentation => {
+            "the other is far below what it deserves, and its own side is better off even without it"
+        }
+        wire::PreemptionRule::FirstShare => {
+            "the other has nothing, and its own side keeps all that was counted for it"
+        }
+        wire::PreemptionRule::Envy => {
+            "the cluster is at rest, and its own side is better off even without it, whatever was counted"
+        }
+    }
+}
+
+impl From<PreemptionRule> for wire::PreemptionRule {
+    fn from(rule: PreemptionRule) -> wire::PreemptionRule {
+        match rule {
+            PreemptionRule::NoLongerAllowed => wire::PreemptionRule::NoLongerAllowed,
+            PreemptionRule::Priority => wire::PreemptionRule::Priority,
+            PreemptionRule::FairShare => wire::PreemptionRule::FairShare,
+            PreemptionRule::Defragmentation => wire::PreemptionRule::Defragmentation,
+            PreemptionRule::FirstShare => wire::PreemptionRule::FirstShare,
+            PreemptionRule::Envy => wire::PreemptionRule::Envy,
+        }
+    }
+}
+
+impl From<HeldBack> for wire::HeldBack {
+    fn from(held_back: HeldBack) -> wire::HeldBack {
+        let (code, loss_ms, limit_ms, quiet_cycles) = match held_back {
+            HeldBack::TooDear { loss, limit } => {
+                (wire::HeldBackCode::TooDear, Some(loss), Some(limit), None)
+            }
+            HeldBack::TooLate => (wire::HeldBackCode::TooLate, None, None, None),
+            HeldBack::Quiet { cycles } => (wire::HeldBackCode::QuietStop, None, None, Some(cycles)),
+        };
+        let sentence = explain_held_back(held_back).sentence;
+        wire::HeldBack { code, sentence, loss_ms, limit_ms, quiet_cycles }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_on_the_wire_are_the_engines() {
+        let rules = [
+            PreemptionRule::NoLongerAllowed,
+            PreemptionRule::Priority,
+            PreemptionRule::FairShare,
+            PreemptionRule::Defragmentation,
+            PreemptionRule::FirstShare,
+            PreemptionRule::Envy,
+        ];
+        for rule in rules {
+            let sent = wire::PreemptionRule::from(rule);
+            assert_eq!(serde_json::to_value(sent).unwrap(), rule.code());
+            assert_eq!(sent.code(), rule.code());
+        }
+        let held_back = [
+            HeldBack::TooDear { loss: 2, limit: 1 },
+            HeldBack::TooLate,
+            HeldBack::Quiet { cycles: 12 },
+        ];
+        for held_back in held_back {
+            let sent = wire::HeldBack::from(held_back);
+            assert_eq!(serde_json::to_value(sent.code).unwrap(), held_back.code());
+        }
+    }
+
+    #[test]
+    fn what_was_rejected_is_told_in_a_sentence() {
+        let considered = |plans, runner_up| wire::Considered { nodes: 40, plans, runner_up };
+        let runner_up = wire::RunnerUp { node: "n17".to_owned(), victims: 2, loss_ms: 340_000 };
+        let told = |rule, considered: Option<wire::Considered>| sentence(rule, considered.as_ref());
+        assert_eq!(
+            told(wire::PreemptionRule::Priority, Some(considered(3, Some(runner_up)))),
+            "work of a better priority needs the room; room could have been made on 3 of 40 nodes, and the next \
+             best, n17, would have cost 2 processes and 5m 40s of work"
+        );
+        assert_eq!(
+            told(wire::PreemptionRule::Priority, Some(considered(1, None))),
+            "work of a better priority needs the room; of 40 nodes, room could be made on this one only"
+        );
+        assert_eq!(
+            told(wire::PreemptionRule::NoLongerAllowed, None),
+            "its job may not hold it any more"
+        );
+    }
+}
