@@ -83,8 +83,9 @@ pub enum PreemptionRule {
     FairShare,
     /// A needy job takes from somebody who is strictly better off even afterwards.
     Defragmentation,
-    /// Its beneficiary has nothing, though a process was counted for it; its own job keeps
-    /// something, and all that was counted for it and its side.
+    /// Its beneficiary has nothing, though a process was counted for it; its own job and side keep
+    /// all that was counted for them. Where no arrangement gives everybody something, this is how
+    /// the count decides who goes without.
     FirstShare,
     /// In a cluster at rest: even after giving one nshare, of the larger of the two orders, its
     /// side is still better off, whatever was counted.

@@ -143,8 +143,7 @@ impl Envious<'_, '_> {
             && is_owed
             && !is_at_rest(ledger)
             && ledger.standing(giver).given + order <= before
-            && theirs.given() + order <= job_before
-            && order < job_before;
+            && theirs.given() + order <= job_before;
         let by_holdings = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
         let is_legal = by_counts || is_first || (by_holdings && is_ahead_without(larger));
         if is_legal {

@@ -245,8 +245,7 @@ pub(super) fn check_first_shares(ledger: &Ledger<'_>, findings: &mut Vec<Finding
         };
         let divided = ledger.dividing(victim.donor, beneficiary);
         let is_spare = divided.is_some_and(|(donor, _)| keeps_its_count(donor))
-            && keeps_its_count(Entity::Job(victim.donor))
-            && order < ledger.standing(Entity::Job(victim.donor)).ceiling;
+            && keeps_its_count(Entity::Job(victim.donor));
         if line.floor() > 0 || line.report.given.0 == 0 || !is_spare {
             let (share, id) = (victim.share.id, line.job.id);
             let detail = format!("share {share} for job {id}, which had {}", line.floor());

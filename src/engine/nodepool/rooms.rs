@@ -18,7 +18,7 @@ pub(in crate::engine) struct Holding {
 /// Every machine's room, indexed by how much of it is free to give.
 #[derive(Debug)]
 pub(in crate::engine) struct Rooms {
-    rooms: Vec<Room>,
+    by_machine: Vec<Room>,
     /// Schedulable machines per pool, by usable room.
     by_room: Vec<BTreeMap<RoomKey, BTreeSet<MachineIx>>>,
     /// Schedulable machines per pool on which something is leaving.
@@ -98,12 +98,12 @@ impl Rooms {
                 emptying[room.pool.0].insert(MachineIx(ix));
             }
         }
-        Rooms { rooms, by_room, emptying }
+        Rooms { by_machine: rooms, by_room, emptying }
     }
 
     /// Changes one machine and keeps the index true.
     fn change(&mut self, machine: MachineIx, change: impl FnOnce(&mut Room)) {
-        let room = &mut self.rooms[machine.0];
+        let room = &mut self.by_machine[machine.0];
         let before = room.key();
         change(room);
         let after = room.key();
@@ -126,7 +126,7 @@ impl Rooms {
     /// If it does not fit: the caller's books are wrong.
     pub(in crate::engine) fn occupy(&mut self, machine: MachineIx, amount: QShares) {
         assert!(
-            amount <= self.rooms[machine.0].free(),
+            amount <= self.by_machine[machine.0].free(),
             "a share is placed where there is room for it"
         );
         self.change(machine, |room| room.used += amount);
@@ -143,7 +143,7 @@ impl Rooms {
             assert!(room.holdings.remove(&holding), "a share leaves once");
             room.leaving += amount;
         });
-        let room = &self.rooms[machine.0];
+        let room = &self.by_machine[machine.0];
         if room.is_schedulable {
             self.emptying[room.pool.0].insert(machine);
         }
@@ -161,40 +161,40 @@ impl Rooms {
 
     /// The machine's pool.
     pub(in crate::engine) fn pool(&self, machine: MachineIx) -> PoolIx {
-        self.rooms[machine.0].pool
+        self.by_machine[machine.0].pool
     }
 
     /// Whether new shares may be placed on it.
     pub(in crate::engine) fn is_schedulable(&self, machine: MachineIx) -> bool {
-        self.rooms[machine.0].is_schedulable
+        self.by_machine[machine.0].is_schedulable
     }
 
     /// Its size.
     pub(in crate::engine) fn order(&self, machine: MachineIx) -> QShares {
-        self.rooms[machine.0].order
+        self.by_machine[machine.0].order
     }
 
     /// What may be given away now on it.
     pub(in crate::engine) fn usable(&self, machine: MachineIx) -> QShares {
-        self.rooms[machine.0].usable()
+        self.by_machine[machine.0].usable()
     }
 
     /// What would still have to leave for `needed` to fit, when everything that is leaving has left
     /// and every promise is kept. A machine that shrank below its use lacks that, too.
     pub(in crate::engine) fn lacking(&self, machine: MachineIx, needed: QShares) -> QShares {
-        let room = &self.rooms[machine.0];
+        let room = &self.by_machine[machine.0];
         (room.used - room.leaving + room.promised + needed).saturating_sub(room.order)
     }
 
     /// Whether nothing is on it and nothing of it is promised.
     pub(in crate::engine) fn is_empty(&self, machine: MachineIx) -> bool {
-        let room = &self.rooms[machine.0];
+        let room = &self.by_machine[machine.0];
         room.used == QShares(0) && room.promised == QShares(0)
     }
 
     /// Shares on it that were there when the cycle began and are not leaving.
     pub(in crate::engine) fn holdings(&self, machine: MachineIx) -> impl Iterator<Item = Holding> {
-        self.rooms[machine.0].holdings.iter().copied()
+        self.by_machine[machine.0].holdings.iter().copied()
     }
 
     /// The schedulable machines of `pool`, with what may be given away on each, from the least

@@ -124,8 +124,7 @@ impl<'d, 'a> Claim<'d, 'a> {
         let keeps_its_count =
             |level| self.given(level, victim) + qshares <= self.held(level, victim);
         let is_first = self.has_nothing() && !is_at_rest(self.draft);
-        let keeps_something = qshares < self.held(Level::Job, victim);
-        (is_first && keeps_something && keeps_its_count(level) && keeps_its_count(Level::Job))
+        (is_first && keeps_its_count(level) && keeps_its_count(Level::Job))
             .then_some(PreemptionRule::FirstShare)
     }
 
