@@ -24,6 +24,7 @@ use super::cap::maximum;
 use super::draft::Draft;
 use super::nodepool::{Holding, OrdersWanted};
 use super::schedule::PreemptionRule;
+use super::what_of::place_one;
 use crate::model::{Policy, ShareState};
 use plan::best_plan;
 use price::is_at_rest;
@@ -71,13 +72,17 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
 
 /// One round over `jobs`. Says whether room was made for anybody.
 fn make_room_for_least_served(draft: &mut Draft<'_>, jobs: &[usize]) -> bool {
-    let promises = draft.promises.len();
-    let serve = |draft: &mut Draft<'_>, job, _: &OrdersWanted| make_room_for(draft, job);
+    let done = |draft: &Draft<'_>| draft.promises.len() + draft.expansions.len();
+    let before = done(draft);
+    // Who lost something in this cycle may find that a hole is left for it.
+    let serve = |draft: &mut Draft<'_>, job, wanted: &OrdersWanted| {
+        (0 < draft.shortfall(job) && place_one(draft, job, wanted)) || make_room_for(draft, job)
+    };
     let empty_handed: Vec<usize> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
     draft.serve_by_holdings(&empty_handed, |draft, job| due(draft, job).min(1), serve);
     draft.serve_by_holdings(jobs, due, serve);
-    promises < draft.promises.len()
+    before < done(draft)
 }
 
 /// How many nshares `job` may take from others: up to its count, and in a cluster at rest up to

@@ -35,7 +35,8 @@ pub(super) fn fill(draft: &mut Draft<'_>) {
     }
 }
 
-fn place_one(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> bool {
+/// Places one nshare of `job`, if there is a hole for it. Says whether there was.
+pub(super) fn place_one(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> bool {
     let Some((machine, order)) = find_room(draft, job, wanted) else { return false };
     draft.expand(job, machine, order);
     true
