@@ -108,7 +108,9 @@ impl<'d, 'a> Claim<'d, 'a> {
     }
 
     /// What was counted decides: the beneficiary is below its count, and the victim's side above,
-    /// or the beneficiary needy.
+    /// or the beneficiary needy. A job that has nothing, though something was counted for it, may
+    /// also have what is beyond all counts, whoever is ahead: else a job whose class or user is
+    /// well served elsewhere would wait for as long as the others are.
     fn by_counts(&self, level: Level, victim: usize, qshares: u64) -> Option<PreemptionRule> {
         if self.draft.shortfall(self.beneficiary) == 0 {
             return None;
