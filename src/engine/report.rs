@@ -319,3 +319,69 @@ impl fmt::Display for Reason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(order: u32) -> Order {
+        Order::new(order).unwrap()
+    }
+
+    /// Programs tell reasons apart by their codes, people read a sentence with the numbers.
+    #[test]
+    fn every_reason_has_a_code_and_says_its_numbers() {
+        let (asks, q, n) = (order(7), QShares, NShares);
+        let held_back = |held_back| Reason::HeldBack(held_back);
+        for (reason, code, numbers) in [
+            (Reason::Impossible { asks, largest: q(5) }, "impossible", ["7", "5"]),
+            (Reason::NoMachineUp { asks, suitable: 3 }, "no_machine_up", ["7", "3"]),
+            (
+                Reason::OverAllotment { allotment: q(40), held: q(39), asks: q(7) },
+                "over_allotment",
+                ["39 of 40", "7"],
+            ),
+            (
+                Reason::FairShareUsed { given: n(4), cap: n(9), deserved: q(31) },
+                "fair_share_used",
+                ["4 of the 9", "31"],
+            ),
+            (Reason::NothingLeft { left: q(6), asks }, "nothing_left", ["6", "7"]),
+            (Reason::WaitingForExits { promised: n(2) }, "waiting_for_exits", ["2", "room"]),
+            (
+                Reason::Fragmented { given: n(4), free: q(12), largest_hole: q(6), asks },
+                "fragmented",
+                ["12", "at most 6"],
+            ),
+            (
+                held_back(HeldBack::TooDear { loss: 90_000, limit: 30_500 }),
+                "too_dear",
+                ["90 s", "30 s"],
+            ),
+            (held_back(HeldBack::TooLate), "too_late", ["in time", "free room"]),
+            (held_back(HeldBack::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "nothing"]),
+        ] {
+            assert_eq!(reason.code(), code);
+            let sentence = reason.to_string();
+            assert!(numbers.iter().all(|number| sentence.contains(number)), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn every_bound_has_a_code_and_words() {
+        for (bound, code, words) in [
+            (CapBound::WorkLeft, "work_left", "needs no more"),
+            (CapBound::Maximum, "maximum", "declared maximum"),
+            (CapBound::Frozen, "frozen", "stopped"),
+            (CapBound::Initialization, "initialization_cap", "initialized"),
+            (CapBound::Doubling, "doubling", "double"),
+            (CapBound::Prediction, "prediction", "too late"),
+            (CapBound::Completing, "completing", "ending"),
+            (CapBound::Spent, "spent", "not started again"),
+        ] {
+            let reason = Reason::Capped { bound, cap: NShares(3) };
+            assert_eq!((bound.code(), reason.code()), (code, code));
+            assert!(reason.to_string().contains(words) && reason.to_string().contains('3'));
+        }
+    }
+}

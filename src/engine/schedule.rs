@@ -105,3 +105,22 @@ impl PreemptionRule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_have_stable_codes() {
+        for (rule, code) in [
+            (PreemptionRule::NoLongerAllowed, "no_longer_allowed"),
+            (PreemptionRule::Priority, "priority"),
+            (PreemptionRule::FairShare, "fair_share"),
+            (PreemptionRule::Defragmentation, "defragmentation"),
+            (PreemptionRule::FirstShare, "first_share"),
+            (PreemptionRule::Envy, "envy"),
+        ] {
+            assert_eq!(rule.code(), code);
+        }
+    }
+}

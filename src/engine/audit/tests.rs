@@ -303,6 +303,57 @@ fn sharing(rule: PreemptionRule) -> (Scene, JobId, JobId) {
 mod structure {
     use super::*;
 
+    /// Dashboards count by them, and recorded scenarios name them.
+    #[test]
+    fn codes_are_stable() {
+        let codes = [
+            (Rule::UnknownName, "unknown_name"),
+            (Rule::OverCommitted, "over_committed"),
+            (Rule::OverPromised, "over_promised"),
+            (Rule::UnschedulableMachine, "unschedulable_machine"),
+            (Rule::WrongPool, "wrong_pool"),
+            (Rule::Squatter, "squatter"),
+            (Rule::MachineList, "machine_list"),
+            (Rule::WrongOrder, "wrong_order"),
+            (Rule::EndedWork, "ended_work"),
+            (Rule::AboveCap, "above_cap"),
+            (Rule::OverAllotment, "over_allotment"),
+            (Rule::VictimNotHeld, "victim_not_held"),
+            (Rule::FalseReceipt, "false_receipt"),
+            (Rule::NotPreemptable, "not_preemptable"),
+            (Rule::StillAllowed, "still_allowed"),
+            (Rule::WrongPriority, "wrong_priority"),
+            (Rule::Unpaid, "unpaid"),
+            (Rule::SuperfluousVictim, "superfluous_victim"),
+            (Rule::UnfairPreemption, "unfair_preemption"),
+            (Rule::NoSurplus, "no_surplus"),
+            (Rule::NotNeedy, "not_needy"),
+            (Rule::FalseFirst, "false_first"),
+            (Rule::WrongMoment, "wrong_moment"),
+            (Rule::TooDear, "too_dear"),
+            (Rule::TakenBack, "taken_back"),
+            (Rule::NotStopped, "not_stopped"),
+            (Rule::FalseHold, "false_hold"),
+            (Rule::NeedyDonor, "needy_donor"),
+            (Rule::OverCounted, "over_counted"),
+            (Rule::CountAboveCap, "count_above_cap"),
+            (Rule::UnevenCounts, "uneven_counts"),
+            (Rule::IdleRoom, "idle_room"),
+            (Rule::UnplacedRequest, "unplaced_request"),
+            (Rule::CurableEnvy, "curable_envy"),
+            (Rule::ReportJobs, "report_jobs"),
+            (Rule::ReportHoldings, "report_holdings"),
+            (Rule::ReportCap, "report_cap"),
+            (Rule::MissingReason, "missing_reason"),
+            (Rule::ReportAccounts, "report_accounts"),
+        ];
+        for (rule, code) in codes {
+            assert_eq!(rule.code(), code);
+            let finding = rule.finding("what exactly".to_owned());
+            assert_eq!(finding.to_string(), format!("{code}: what exactly"));
+        }
+    }
+
     #[test]
     fn names_must_exist() {
         let (scene, _) = growing(FAIR);
@@ -1209,6 +1260,31 @@ mod calm {
         scene.snapshot.calm.takings = vec![Taking { from: bob, by: ann }];
         scene.snapshot.calm.quiet_cycles = 11;
         scene.breaks(Rule::TakenBack, |scene| scene.snapshot.calm.quiet_cycles = 12);
+    }
+
+    /// Ann's surplus is Bob's to have, who has nothing, though she took from him; later it is not.
+    #[test]
+    fn envy_of_those_who_may_not_take_back_is_not_curable() {
+        let mut scene = Scene::new(&[4]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        scene.count(ann, 3);
+        scene.count(bob, 1);
+        scene.snapshot.calm.takings = vec![Taking { from: bob, by: ann }];
+        scene.snapshot.calm.quiet_cycles = 12;
+        scene.breaks(Rule::CurableEnvy, |scene| scene.snapshot.calm.quiet_cycles = 11);
+    }
+
+    #[test]
+    fn envy_of_those_who_have_something_is_not_curable_by_taking_back() {
+        let mut scene = Scene::new(&[4, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.count(ann, 3);
+        scene.count(bob, 2);
+        scene.snapshot.calm.takings = vec![Taking { from: bob, by: ann }];
+        scene.breaks(Rule::CurableEnvy, |scene| scene.snapshot.calm.takings.clear());
     }
 
     #[test]
