@@ -142,13 +142,20 @@ fn choose_victims(
         .filter_map(|holding| candidate(draft, claim, holding))
         .collect();
     candidates.sort_unstable_by_key(|victim| (victim.tier, victim.rank));
-    take_in_turn(claim, &candidates, missing).or_else(|| {
-        // One large share may do where the small ones before it use the claim up; and whoever may
-        // give only as part of a surplus must give while there is one.
-        claim.reset();
-        candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.tier)));
-        take_in_turn(claim, &candidates, missing)
-    })
+    if let Some(victims) = take_in_turn(claim, &candidates, missing) {
+        return Some(victims);
+    }
+    // One large share may do where the small ones before it use the claim up; and whoever may give
+    // only as part of a surplus must give while there is one.
+    claim.reset();
+    candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.tier)));
+    if let Some(victims) = take_in_turn(claim, &candidates, missing) {
+        return Some(victims);
+    }
+    // Or small ones from several sides where a large one of one side is too much.
+    claim.reset();
+    candidates.reverse();
+    take_in_turn(claim, &candidates, missing)
 }
 
 /// Takes candidates one after the other until `missing` is free. What is taken counts against its
