@@ -225,7 +225,7 @@ impl fmt::Display for HeldBack {
         match self {
             HeldBack::TooDear { loss, limit } => write!(
                 f,
-                "too dear: room for one more process would destroy {} s of work, and its waiting has cost {} s so far",
+                "too dear: room for one more process would destroy {} s of work, and may cost {} s by now",
                 floor_div(*loss, SECOND),
                 floor_div(*limit, SECOND)
             ),

@@ -5,8 +5,8 @@
 //! it as much as would be lost, thread time against thread time. Whoever rents skis until that has
 //! cost as much as buying them never pays more than twice what was needed.
 //!
-//! That is for a cluster in motion, where the next process to end makes room for nothing. When
-//! nothing is about to change, waiting is pointless: then the class's loss limit holds, and in a
+//! That is for a cluster in motion, where the next process that ends makes room and costs nobody
+//! anything. When nothing is about to change, waiting is pointless: then the class's loss limit holds, and in a
 //! cluster at rest nothing is too dear.
 //!
 //! A job that has nothing pays nothing: that nobody starves weighs more than what it destroys.
