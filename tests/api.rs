@@ -907,7 +907,7 @@ async fn a_receipt_says_under_which_rule_and_what_was_rejected() {
     assert!(["n1", "n2", "n3"].iter().any(|node| other["node"] == *node), "{why}");
     assert_ne!(other["node"], receipt["node"]);
     let told = format!(
-        "room could have been made on 3 of 3 nodes, and the next best, {}, would have cost 1 process and 1m of work",
+        "of 3 nodes, 3 were compared where room could be made, and the next best, {}, would have cost 1 process and 1m of work",
         other["node"].as_str().unwrap()
     );
     assert!(receipt["sentence"].as_str().unwrap().contains(&told), "{receipt}");

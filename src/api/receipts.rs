@@ -45,13 +45,13 @@ fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -
         return right.to_owned();
     };
     match runner_up {
-        None => format!("{right}; of {nodes} nodes, room could be made on this one only"),
+        None => format!("{right}; of {nodes} nodes, no other was found where room could be made"),
         Some(wire::RunnerUp { node, victims, loss_ms }) => {
             let processes = if *victims == 1 { "process" } else { "processes" };
             let lost = span(*loss_ms);
             format!(
-                "{right}; room could have been made on {plans} of {nodes} nodes, and the next best, {node}, would \
-                 have cost {victims} {processes} and {lost} of work"
+                "{right}; of {nodes} nodes, {plans} were compared where room could be made, and the next best, \
+                 {node}, would have cost {victims} {processes} and {lost} of work"
             )
         }
     }
@@ -141,12 +141,12 @@ mod tests {
         let told = |rule, considered: Option<wire::Considered>| sentence(rule, considered.as_ref());
         assert_eq!(
             told(wire::PreemptionRule::Priority, Some(considered(3, Some(runner_up)))),
-            "work of a better priority needs the room; room could have been made on 3 of 40 nodes, and the next \
+            "work of a better priority needs the room; of 40 nodes, 3 were compared where room could be made, and the next \
              best, n17, would have cost 2 processes and 5m 40s of work"
         );
         assert_eq!(
             told(wire::PreemptionRule::Priority, Some(considered(1, None))),
-            "work of a better priority needs the room; of 40 nodes, room could be made on this one only"
+            "work of a better priority needs the room; of 40 nodes, no other was found where room could be made"
         );
         assert_eq!(
             told(wire::PreemptionRule::NoLongerAllowed, None),

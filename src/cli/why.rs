@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn taken(share: u64) -> PreemptionInfo {
-        let sentence = "the other is far below what it deserves; of 40 nodes, room could be made on this one only";
+        let sentence = "the other is far below what it deserves; of 40 nodes, no other was found where room could be made";
         PreemptionInfo {
             share,
             job: 1003,

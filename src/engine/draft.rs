@@ -14,7 +14,7 @@ use super::nodepool::{Holding, OrdersWanted, Pools, Rooms};
 use super::preempt::Takings;
 use super::report::{CapBound, HeldBack};
 use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
-use super::serve::{Seat, serve_least_first};
+use super::serve::{Seat, Walk};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use crate::model::{JobId, MachineIx, NShares, Order, Policy, QShares};
 
@@ -214,6 +214,17 @@ impl<'a> Draft<'a> {
             && amount < self.jobs[job].pure_fair_share
     }
 
+    /// Whether `job` would be needy if it were left with so many nshares.
+    pub(super) fn becomes_needy_with(&self, job: usize, nshares: u64) -> bool {
+        nshares < self.jobs[job].given && self.would_be_needy_with(job, nshares)
+    }
+
+    /// Whether the share that `holding` names is in the pool of its job's class.
+    pub(super) fn is_resident(&self, holding: Holding) -> bool {
+        let class = self.snapshot.class_of(self.job(holding.job));
+        class.pool == self.rooms.pool(self.share(holding).machine)
+    }
+
     /// Gives `job` a new share on `machine`.
     pub(super) fn expand(&mut self, job: usize, machine: MachineIx, order: Order) {
         self.rooms.occupy(machine, order.qshares());
@@ -280,17 +291,12 @@ impl<'a> Draft<'a> {
         growth: impl Fn(&Draft<'a>, usize) -> u64,
         mut serve: impl FnMut(&mut Draft<'a>, usize, &OrdersWanted) -> bool,
     ) {
-        let seats: Vec<Seat> = jobs
-            .iter()
-            .map(|&job| Seat {
-                job,
-                order: self.job(job).order.qshares().0,
-                room_to_grow: growth(self, job),
-            })
-            .collect();
-        // The walk looks at the entities while `serve` changes the rest of the draft.
-        let entities = Arc::clone(&self.entities);
-        let held = self.held.clone();
-        serve_least_first(&entities, seats, &held, &held, |job, wanted| serve(self, job, wanted));
+        let seats = jobs.iter().map(|&job| Seat {
+            job,
+            order: self.job(job).order.qshares().0,
+            room_to_grow: growth(self, job),
+        });
+        let walk = Walk::new(&self.entities, seats, &self.held, &self.held);
+        walk.serve_least_first(|job, wanted| serve(self, job, wanted));
     }
 }

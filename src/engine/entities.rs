@@ -3,7 +3,7 @@
 //! Every comparison between two jobs is made at their *dividing level*: class if their classes
 //! differ, else user if their users differ, else job. Design: "How Much", "`IEntity`".
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::snapshot::Snapshot;
 use crate::model::{ClassIx, UserIx};
@@ -17,8 +17,10 @@ pub(super) struct Entities {
     group_of: Vec<usize>,
     /// Users within a class, by class and user.
     groups: Vec<(ClassIx, UserIx)>,
-    /// The jobs of each group.
-    members: Vec<Vec<usize>>,
+    /// The jobs, group by group, oldest first.
+    members: Vec<usize>,
+    /// Where the jobs of each group are in that list.
+    member_ranges: Vec<Range<usize>>,
     /// The weight of each class.
     weights: Vec<u64>,
 }
@@ -46,22 +48,29 @@ pub(super) struct Amounts {
 
 impl Entities {
     pub(super) fn new(snapshot: &Snapshot) -> Entities {
-        let mut groups = BTreeMap::new();
-        for job in &snapshot.jobs {
-            groups.insert((job.class, job.user), 0);
-        }
-        for (ix, group) in groups.values_mut().enumerate() {
-            *group = ix;
-        }
-        let mut members = vec![Vec::new(); groups.len()];
-        for (ix, job) in snapshot.jobs.iter().enumerate() {
-            members[groups[&(job.class, job.user)]].push(ix);
+        let jobs = snapshot.jobs.iter().enumerate();
+        let mut keyed: Vec<((ClassIx, UserIx), usize)> =
+            jobs.map(|(ix, job)| ((job.class, job.user), ix)).collect();
+        keyed.sort_unstable();
+        let mut groups = Vec::new();
+        let mut member_ranges: Vec<Range<usize>> = Vec::new();
+        let mut group_of = vec![0; keyed.len()];
+        for (place, &(key, job)) in keyed.iter().enumerate() {
+            if groups.last() != Some(&key) {
+                groups.push(key);
+                member_ranges.push(place..place);
+            }
+            group_of[job] = groups.len() - 1;
+            if let Some(range) = member_ranges.last_mut() {
+                range.end = place + 1;
+            }
         }
         Entities {
-            members,
+            members: keyed.into_iter().map(|(_, job)| job).collect(),
+            member_ranges,
             class_of: snapshot.jobs.iter().map(|job| job.class).collect(),
-            group_of: snapshot.jobs.iter().map(|job| groups[&(job.class, job.user)]).collect(),
-            groups: groups.into_keys().collect(),
+            group_of,
+            groups,
             weights: snapshot
                 .topology
                 .classes
@@ -97,12 +106,16 @@ impl Entities {
 
     /// The jobs of `group`, oldest first.
     pub(super) fn members(&self, group: usize) -> &[usize] {
-        &self.members[group]
+        &self.members[self.member_ranges[group].clone()]
     }
 
-    /// Each group, with one of its jobs.
-    pub(super) fn representatives(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.members.iter().enumerate().filter_map(|(ix, jobs)| Some((ix, *jobs.first()?)))
+    /// The jobs of `class`, user by user.
+    pub(super) fn members_of_class(&self, class: ClassIx) -> &[usize] {
+        let groups = self.groups.partition_point(|group| group.0 < class)
+            ..self.groups.partition_point(|group| group.0 <= class);
+        let start = self.member_ranges.get(groups.start).map_or(0, |range| range.start);
+        let end = groups.last().map_or(start, |last| self.member_ranges[last].end);
+        &self.members[start..end]
     }
 
     /// The weight of `class`.

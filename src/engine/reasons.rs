@@ -97,14 +97,26 @@ fn reason(draft: &Draft<'_>, ix: usize) -> Reason {
         let deserved = QShares(pure_fair_share);
         return Reason::FairShareUsed { given: NShares(given), cap: cap.nshares, deserved };
     }
-    let rooms = || machines_for(draft, job).filter(|(_, machine)| machine.state.is_schedulable());
-    let usable = || rooms().map(|(ix, _)| draft.rooms.usable(ix));
-    Reason::Fragmented {
-        given: NShares(given),
-        free: usable().sum(),
-        largest_hole: usable().max().unwrap_or_default(),
-        asks: job.order,
+    let (free, largest_hole) = usable_for(draft, job);
+    Reason::Fragmented { given: NShares(given), free, largest_hole, asks: job.order }
+}
+
+/// What may be given away on the machines that `job` may use, and on the one of them with the most.
+fn usable_for(draft: &Draft<'_>, job: &Job) -> (QShares, QShares) {
+    if job.machines.is_some() {
+        let rooms = || machines_for(draft, job).filter(|(_, room)| room.state.is_schedulable());
+        let usable = || rooms().map(|(ix, _)| draft.rooms.usable(ix));
+        return (usable().sum(), usable().max().unwrap_or_default());
     }
+    let class = draft.snapshot.class_of(job);
+    let pools = if class.policy.is_preemptable() {
+        draft.pools.searched_from(class.pool)
+    } else {
+        std::slice::from_ref(&class.pool)
+    };
+    let usable = || pools.iter().map(|&pool| draft.rooms.usable_in(pool));
+    let largest = usable().map(|(_, largest)| largest).max();
+    (usable().map(|(all, _)| all).sum(), largest.unwrap_or_default())
 }
 
 /// Why no machine could hold one process of `job`, if none could.

@@ -53,7 +53,8 @@ pub struct Preemption {
 pub struct Considered {
     /// Machines that the beneficiary may use and that are large enough.
     pub machines: u64,
-    /// On how many of them room could have been made by right.
+    /// On how many of them it was found that room could be made by right, the chosen one included:
+    /// all of them, or at least 4, or those with the cheapest shares.
     pub plans: u64,
     /// The best of the others.
     pub runner_up: Option<RunnerUp>,

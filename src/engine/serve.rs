@@ -10,11 +10,11 @@
 //! every hole it could use is exhausted.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use super::entities::{Amounts, Entities};
 use super::nodepool::OrdersWanted;
-use crate::model::ClassIx;
 
 /// One job's part in a walk.
 #[derive(Clone, Copy, Debug)]
@@ -27,107 +27,146 @@ pub(super) struct Seat {
     pub room_to_grow: u64,
 }
 
-/// Serves `seats`, the least served first, until nobody can be served any more.
-///
-/// `served` says what each entity has so far, `incumbent` what it holds on machines: on equal
-/// shares whoever is entitled to less than it holds keeps it. `serve` tries to give one nshare to
-/// a job, told what other requests still want, and says whether it could.
-pub(super) fn serve_least_first(
-    entities: &Entities,
-    seats: impl IntoIterator<Item = Seat>,
-    served: &Amounts,
-    incumbent: &Amounts,
-    mut serve: impl FnMut(usize, &OrdersWanted) -> bool,
-) {
-    let mut walk = Walk::new(entities, seats, served, incumbent);
-    while let Some(mut class) = walk.classes.pop() {
-        let mut user = class.members.pop().expect("a class in the walk has users");
-        let mut job = user.members.pop().expect("a user in the walk has jobs");
-        let order = job.order;
-        let is_served = serve(job.seat.job, &walk.wanted);
-        job.seat.room_to_grow -= 1;
-        if is_served {
-            job.standing.served += order;
-            user.standing.served += order;
-            class.standing.served += order;
-        }
-        if is_served && job.seat.room_to_grow > 0 {
-            user.members.push(job);
-        } else {
-            walk.wanted.remove(order);
-            user.orders.remove(order);
-            class.orders.remove(order);
-        }
-        user.standing.largest_order = user.orders.largest();
-        class.standing.largest_order = class.orders.largest();
-        if !user.members.is_empty() {
-            class.members.push(user);
-        }
-        if !class.members.is_empty() {
-            walk.classes.push(class);
-        }
-    }
-}
-
-struct Walk {
-    classes: BinaryHeap<Node<Node<Leaf>>>,
+/// A walk over some jobs, and how far it has got.
+pub(super) struct Walk {
+    classes: BinaryHeap<Entry>,
+    /// The users of each class in the walk.
+    users: Vec<Members>,
+    /// The jobs of each user in the walk.
+    jobs: Vec<Members>,
+    seats: Vec<Seat>,
     wanted: OrdersWanted,
 }
 
-/// A class or user with those of its members that are still to be served.
-struct Node<Member: Ord> {
-    standing: Standing,
+/// What is still to be served of a class or user.
+#[derive(Default)]
+struct Members {
     orders: OrdersWanted,
-    members: BinaryHeap<Member>,
+    heap: BinaryHeap<Entry>,
 }
 
-struct Leaf {
+/// A class, user or job in the walk: how it stands, and its place among its kind there.
+#[derive(Clone, Copy)]
+struct Entry {
     standing: Standing,
-    order: u64,
-    seat: Seat,
+    place: usize,
 }
 
 impl Walk {
-    fn new(
+    /// A walk over those of `seats` that may grow.
+    ///
+    /// `served` says what each entity has so far, `incumbent` what it holds on machines: on equal
+    /// shares whoever is entitled to less than it holds keeps it.
+    pub(super) fn new(
         entities: &Entities,
         seats: impl IntoIterator<Item = Seat>,
         served: &Amounts,
         incumbent: &Amounts,
     ) -> Walk {
+        let seats: Vec<Seat> = seats.into_iter().filter(|seat| seat.room_to_grow > 0).collect();
         let mut wanted = OrdersWanted::default();
-        let mut classes: BTreeMap<ClassIx, Node<Node<Leaf>>> = BTreeMap::new();
-        let mut users: BTreeMap<usize, Node<Leaf>> = BTreeMap::new();
-        for seat in seats.into_iter().filter(|seat| seat.room_to_grow > 0) {
-            let (job, group, class) =
-                (seat.job, entities.group_of(seat.job), entities.class_of(seat.job));
+        // For each class and user, its place in the walk, if it is in it.
+        let mut class_places = vec![None; served.classes.len()];
+        let mut user_places = vec![None; served.groups.len()];
+        let (mut classes, mut users) = (Level::default(), Level::default());
+        for (place, seat) in seats.iter().enumerate() {
+            let job = seat.job;
+            let (group, class) = (entities.group_of(job), entities.class_of(job));
             wanted.add(seat.order);
-            let weight = entities.weight(class);
-            let of_class =
-                Standing::new(served.classes[class.0], incumbent.classes[class.0], weight, class.0);
-            classes.entry(class).or_insert_with(|| Node::new(of_class)).add(seat.order);
-            let of_user = Standing::new(served.groups[group], incumbent.groups[group], 1, job);
-            let user = users.entry(group).or_insert_with(|| Node::new(of_user));
-            user.add(seat.order);
+            let of_class = *class_places[class.0].get_or_insert_with(|| {
+                let weight = entities.weight(class);
+                let (served, held) = (served.classes[class.0], incumbent.classes[class.0]);
+                classes.enter(Standing::new(served, held, weight, class.0), 0)
+            });
+            let of_user = *user_places[group].get_or_insert_with(|| {
+                let (served, held) = (served.groups[group], incumbent.groups[group]);
+                users.enter(Standing::new(served, held, 1, job), of_class)
+            });
             let mut standing = Standing::new(served.jobs[job], incumbent.jobs[job], 1, job);
             standing.largest_order = seat.order;
-            user.members.push(Leaf { standing, order: seat.order, seat });
+            classes.members[of_class].orders.add(seat.order);
+            users.members[of_user].orders.add(seat.order);
+            users.entries[of_user].push(Entry { standing, place });
         }
-        for (group, user) in users {
-            let (class, _) = entities.groups()[group];
-            classes.get_mut(&class).expect("a user's class is in the walk").members.push(user);
+        let jobs = users.fill();
+        for (place, (standing, of_class)) in users.standings.iter().enumerate() {
+            let largest_order = jobs[place].orders.largest();
+            let standing = Standing { largest_order, ..*standing };
+            classes.entries[*of_class].push(Entry { standing, place });
         }
-        Walk { classes: classes.into_values().collect(), wanted }
+        let users = classes.fill();
+        let entry = |(place, (standing, _)): (usize, &(Standing, usize))| Entry {
+            standing: Standing { largest_order: users[place].orders.largest(), ..*standing },
+            place,
+        };
+        let classes = classes.standings.iter().enumerate().map(entry).collect();
+        Walk { classes, users, jobs, seats, wanted }
+    }
+
+    /// Serves, the least served first, until nobody can be served any more.
+    ///
+    /// `serve` tries to give one nshare to a job, told what other requests still want, and says
+    /// whether it could.
+    pub(super) fn serve_least_first(mut self, mut serve: impl FnMut(usize, &OrdersWanted) -> bool) {
+        while let Some(mut class) = self.classes.peek_mut() {
+            let users = &mut self.users[class.place];
+            let mut user = users.heap.peek_mut().expect("a class in the walk has users");
+            let jobs = &mut self.jobs[user.place];
+            let mut job = jobs.heap.peek_mut().expect("a user in the walk has jobs");
+            let seat = &mut self.seats[job.place];
+            let order = seat.order;
+            let is_served = serve(seat.job, &self.wanted);
+            seat.room_to_grow -= 1;
+            if is_served {
+                job.standing.served += order;
+                user.standing.served += order;
+                class.standing.served += order;
+            }
+            if is_served && seat.room_to_grow > 0 {
+                continue;
+            }
+            PeekMut::pop(job);
+            self.wanted.remove(order);
+            jobs.orders.remove(order);
+            users.orders.remove(order);
+            user.standing.largest_order = jobs.orders.largest();
+            class.standing.largest_order = users.orders.largest();
+            if jobs.heap.is_empty() {
+                PeekMut::pop(user);
+            } else {
+                drop(user);
+            }
+            if users.heap.is_empty() {
+                PeekMut::pop(class);
+            }
+        }
     }
 }
 
-impl<Member: Ord> Node<Member> {
-    fn new(standing: Standing) -> Node<Member> {
-        Node { standing, orders: OrdersWanted::default(), members: BinaryHeap::new() }
+/// The classes or users of a walk while they are gathered.
+#[derive(Default)]
+struct Level {
+    /// How each stands, and the place of the one it belongs to.
+    standings: Vec<(Standing, usize)>,
+    members: Vec<Members>,
+    entries: Vec<Vec<Entry>>,
+}
+
+impl Level {
+    /// Enters one more, and says at which place.
+    fn enter(&mut self, standing: Standing, belongs_to: usize) -> usize {
+        self.standings.push((standing, belongs_to));
+        self.members.push(Members::default());
+        self.entries.push(Vec::new());
+        self.members.len() - 1
     }
 
-    fn add(&mut self, order: u64) {
-        self.orders.add(order);
-        self.standing.largest_order = self.orders.largest();
+    /// Makes the heaps, once all is known.
+    fn fill(&mut self) -> Vec<Members> {
+        for (members, entries) in self.members.iter_mut().zip(&mut self.entries) {
+            members.heap = std::mem::take(entries).into();
+        }
+        std::mem::take(&mut self.members)
     }
 }
 
@@ -172,24 +211,22 @@ impl PartialOrd for Standing {
     }
 }
 
-macro_rules! ordered_by_standing {
-    ($($node:ty $(, $member:ident)?);*) => {$(
-        impl$(<$member: Ord>)? Ord for $node {
-            fn cmp(&self, other: &Self) -> Ordering {
-                self.standing.cmp(&other.standing)
-            }
-        }
-        impl$(<$member: Ord>)? PartialOrd for $node {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-        impl$(<$member: Ord>)? PartialEq for $node {
-            fn eq(&self, other: &Self) -> bool {
-                self.standing == other.standing
-            }
-        }
-        impl$(<$member: Ord>)? Eq for $node {}
-    )*};
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> Ordering {
+        self.standing.cmp(&other.standing)
+    }
 }
-ordered_by_standing!(Leaf; Node<Member>, Member);
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.standing == other.standing
+    }
+}
+
+impl Eq for Entry {}

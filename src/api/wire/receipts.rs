@@ -76,7 +76,8 @@ impl PreemptionRule {
 pub struct Considered {
     /// Nodes that the beneficiary may use and that are large enough.
     pub nodes: u64,
-    /// On how many of them room could have been made by right, the one that was chosen included.
+    /// On how many of them it was found that room could be made by right, the one that was chosen
+    /// included. Once the best is known, no more than 4 are looked for.
     pub plans: u64,
     /// The best of the others. Absent: there was no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,7 +14,7 @@ use super::listed::Listed;
 use crate::engine::cap::maximum;
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::nodepool::CountSpace;
-use crate::engine::serve::{Seat, serve_least_first};
+use crate::engine::serve::{Seat, Walk};
 use crate::model::{ClassIx, PoolIx, QShares, floor_div};
 
 /// Counts `jobs`, the fair-share work of one priority, from what better priorities left in
@@ -41,11 +41,10 @@ pub(super) fn count(
 }
 
 fn count_tree(draft: &mut Draft<'_>, space: &mut CountSpace, listed: &mut Listed, jobs: &[usize]) {
-    let seats: Vec<Seat> = jobs.iter().map(|&job| seat(draft, listed, job)).collect();
+    let seats = jobs.iter().map(|&job| seat(draft, listed, job));
     let entities = Arc::clone(&draft.entities);
-    let given = draft.given.clone();
-    let held = draft.held.clone();
-    serve_least_first(&entities, seats, &given, &held, |job, wanted| {
+    let walk = Walk::new(&entities, seats, &draft.given, &draft.held);
+    walk.serve_least_first(|job, wanted| {
         let work = draft.job(job);
         let pool = draft.snapshot.class_of(work).pool;
         let is_counted =

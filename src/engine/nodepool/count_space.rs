@@ -1,7 +1,7 @@
 //! The ideal cluster that How Much gives away: every machine empty but for what cannot move.
 //!
-//! Design: "Virtual Machines". The design's three tables are here per pool: `whole` and `partial`
-//! machines by order, and the nshares of an order as their weighted sum.
+//! Design: "Virtual Machines". The design's three tables are here one per pool: holes by size, in
+//! whole machines and in partial ones; the nshares of an order are their weighted sum.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,17 +16,13 @@ pub(in crate::engine) struct CountSpace {
     pools: Vec<Holes>,
 }
 
-/// The holes of one pool, by size. Never holds an entry of none.
+/// The holes of one pool, by size: those in machines with something on them before whole machines.
+/// Never holds an entry of none.
 #[derive(Clone, Debug, Default)]
-struct Holes {
-    /// Machines with nothing on them.
-    whole: BTreeMap<u64, u64>,
-    /// What is left of the others.
-    partial: BTreeMap<u64, u64>,
-}
+struct Holes(BTreeMap<Hole, u64>);
 
 /// What is left of one machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) struct Hole {
     pub size: u64,
     /// Whether it is all of the machine.
@@ -42,9 +38,8 @@ impl CountSpace {
             snapshot.machines_with_ix().filter(|(_, machine)| machine.state.is_schedulable())
         {
             let taken = fixed[ix.0];
-            let holes = &mut pools[machine.pool.0];
-            let table = if taken == QShares(0) { &mut holes.whole } else { &mut holes.partial };
-            put(table, machine.order.saturating_sub(taken).0);
+            let size = machine.order.saturating_sub(taken).0;
+            pools[machine.pool.0].put(Hole { size, is_whole: taken == QShares(0) });
         }
         CountSpace { pools }
     }
@@ -81,11 +76,11 @@ impl CountSpace {
         orders: RangeInclusive<u64>,
         liked: Option<Hole>,
     ) -> bool {
-        let whole = &mut self.pools[pool.0].whole;
-        let liked = liked.map(|hole| hole.size).filter(|size| whole.contains_key(size));
-        let smallest = whole.range(orders).next().map(|(&size, _)| size);
-        let Some(size) = liked.or(smallest) else { return false };
-        remove(whole, size);
+        let holes = &mut self.pools[pool.0];
+        let liked = liked.map(|hole| Hole { is_whole: true, ..hole });
+        let liked = liked.filter(|hole| holes.0.contains_key(hole));
+        let Some(hole) = liked.or_else(|| holes.smallest_whole(orders)) else { return false };
+        holes.remove(hole);
         true
     }
 
@@ -109,38 +104,63 @@ impl CountSpace {
 
 impl Holes {
     fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.whole.iter().chain(&self.partial).map(|(&size, &machines)| (size, machines))
+        self.0.iter().map(|(hole, &machines)| (hole.size, machines))
     }
 
     /// Takes `order` from a hole like `liked`; else from the one whose use costs larger requests
     /// least; then from the smallest; then rather from a machine in use than from a whole one.
     fn take(&mut self, order: Order, wanted: &OrdersWanted, liked: Option<Hole>) -> bool {
         let order = u64::from(order.get());
-        let hole = |is_whole| move |(&size, _): (&u64, &u64)| Hole { size, is_whole };
-        let partial = self.partial.range(order..).map(hole(false));
-        let whole = self.whole.range(order..).map(hole(true));
-        let cheapest = partial.chain(whole).min_by_key(|&hole| {
-            (liked != Some(hole), wanted.damage(hole.size, order), hole.size, hole.is_whole)
-        });
-        let Some(Hole { size, is_whole }) = cheapest else { return false };
-        remove(if is_whole { &mut self.whole } else { &mut self.partial }, size);
-        put(&mut self.partial, size - order);
+        let liked = liked.filter(|hole| order <= hole.size && self.0.contains_key(hole));
+        let Some(hole) = liked.or_else(|| self.cheapest(order, wanted)) else { return false };
+        self.remove(hole);
+        self.put(Hole { size: hole.size - order, is_whole: false });
         true
     }
-}
 
-fn put(table: &mut BTreeMap<u64, u64>, size: u64) {
-    if size > 0 {
-        *table.entry(size).or_default() += 1;
+    fn cheapest(&self, order: u64, wanted: &OrdersWanted) -> Option<Hole> {
+        let holes = self.0.range(Hole { size: order, is_whole: false }..).map(|(hole, _)| *hole);
+        least_damage(holes, |hole| wanted.damage(hole.size, order))
+    }
+
+    fn smallest_whole(&self, orders: RangeInclusive<u64>) -> Option<Hole> {
+        let hole = |size, is_whole| Hole { size, is_whole };
+        let sizes = hole(*orders.start(), false)..=hole(*orders.end(), true);
+        let mut holes = self.0.range(sizes).map(|(hole, _)| *hole);
+        holes.find(|hole| hole.is_whole)
+    }
+
+    fn put(&mut self, hole: Hole) {
+        if hole.size > 0 {
+            *self.0.entry(hole).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, hole: Hole) {
+        let machines = self.0.get_mut(&hole).expect("a hole that is taken exists");
+        *machines -= 1;
+        if *machines == 0 {
+            self.0.remove(&hole);
+        }
     }
 }
 
-fn remove(table: &mut BTreeMap<u64, u64>, size: u64) {
-    let machines = table.get_mut(&size).expect("a hole that is taken exists");
-    *machines -= 1;
-    if *machines == 0 {
-        table.remove(&size);
+/// The first of `holes` that costs least; those after one that costs nothing are not looked at.
+pub(in crate::engine) fn least_damage<T>(
+    holes: impl Iterator<Item = T>,
+    damage: impl Fn(&T) -> u64,
+) -> Option<T> {
+    let mut cheapest: Option<(u64, T)> = None;
+    for hole in holes {
+        let damage = damage(&hole);
+        if cheapest.as_ref().is_none_or(|(least, _)| damage < *least) {
+            cheapest = Some((damage, hole));
+        }
+        if damage == 0 {
+            break;
+        }
     }
+    cheapest.map(|(_, hole)| hole)
 }
 
 /// What on each machine cannot be preempted, whoever asks.
@@ -161,15 +181,18 @@ mod tests {
         Order::new(order).unwrap()
     }
 
+    fn holes<const N: usize>(holes: [(u64, bool, u64); N]) -> Holes {
+        let holes = holes.map(|(size, is_whole, machines)| (Hole { size, is_whole }, machines));
+        Holes(BTreeMap::from(holes))
+    }
+
     /// The table printed in the design, order 1 to 4: what each order could get, alone.
     #[test]
     fn nshares_match_the_design_example() {
-        let holes = Holes {
-            whole: BTreeMap::from([(1, 2), (3, 1), (4, 4)]),
-            partial: BTreeMap::from([(1, 1), (2, 2)]),
-        };
+        let whole_and_partial =
+            holes([(1, true, 2), (3, true, 1), (4, true, 4), (1, false, 1), (2, false, 2)]);
         let nshares = [1, 2, 3, 4].map(|size| {
-            let mut holes = holes.clone();
+            let mut holes = whole_and_partial.clone();
             (0..100).take_while(|_| holes.take(order(size), &OrdersWanted::default(), None)).count()
         });
         assert_eq!(nshares, [26, 11, 5, 4]);
@@ -178,21 +201,18 @@ mod tests {
     /// An order-3 share on an order-5 machine leaves a virtual machine of order 2.
     #[test]
     fn a_taken_machine_leaves_a_virtual_one() {
-        let mut holes = Holes { whole: BTreeMap::from([(5, 1)]), partial: BTreeMap::new() };
-        assert!(holes.take(order(3), &OrdersWanted::default(), None));
-        assert_eq!((holes.whole.len(), holes.partial), (0, BTreeMap::from([(2, 1)])));
+        let mut left = holes([(5, true, 1)]);
+        assert!(left.take(order(3), &OrdersWanted::default(), None));
+        assert_eq!(left.0, holes([(2, false, 1)]).0);
     }
 
     #[test]
     fn the_hole_is_taken_that_costs_larger_requests_least() {
-        let mut holes = Holes { whole: BTreeMap::from([(3, 1), (5, 1)]), partial: BTreeMap::new() };
+        let mut left = holes([(3, true, 1), (5, true, 1)]);
         let mut wanted = OrdersWanted::default();
         wanted.add(3);
-        assert!(holes.take(order(2), &wanted, None));
-        assert_eq!(
-            holes.partial,
-            BTreeMap::from([(3, 1)]),
-            "the 5 leaves a 3; the 3 would have left nothing"
-        );
+        assert!(left.take(order(2), &wanted, None));
+        let after = holes([(3, true, 1), (3, false, 1)]);
+        assert_eq!(left.0, after.0, "the 5 leaves a 3; the 3 would have left nothing");
     }
 }

@@ -5,12 +5,11 @@
 //! rebuilt from the machines in every cycle, so errors do not accumulate.
 
 mod count_space;
+mod machine_set;
 mod rooms;
 
-pub(super) use count_space::{CountSpace, Hole, immovable};
+pub(super) use count_space::{CountSpace, Hole, immovable, least_damage};
 pub(super) use rooms::{Holding, Rooms};
-
-use std::collections::BTreeMap;
 
 use crate::model::{PoolIx, Topology};
 
@@ -76,13 +75,18 @@ fn descend(topology: &Topology, pool: PoolIx, order: &mut Vec<PoolIx>) {
 }
 
 /// How many requests of each order still want something: what a hole is worth depends on it.
+///
+/// Few orders are wanted at a time, so they are a list, by order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OrdersWanted(BTreeMap<u64, u64>);
+pub(super) struct OrdersWanted(Vec<(u64, u64)>);
 
 impl OrdersWanted {
     /// One request more of `order`.
     pub(super) fn add(&mut self, order: u64) {
-        *self.0.entry(order).or_default() += 1;
+        match self.0.binary_search_by_key(&order, |(order, _)| *order) {
+            Ok(place) => self.0[place].1 += 1,
+            Err(place) => self.0.insert(place, (order, 1)),
+        }
     }
 
     /// One request less of `order`.
@@ -91,16 +95,17 @@ impl OrdersWanted {
     ///
     /// If there was none: the caller's books are wrong.
     pub(super) fn remove(&mut self, order: u64) {
-        let requests = self.0.get_mut(&order).expect("a request that leaves was counted");
-        *requests -= 1;
-        if *requests == 0 {
-            self.0.remove(&order);
+        let place = self.0.binary_search_by_key(&order, |(order, _)| *order);
+        let place = place.expect("a request that leaves was counted");
+        self.0[place].1 -= 1;
+        if self.0[place].1 == 0 {
+            self.0.remove(place);
         }
     }
 
     /// The largest order anybody wants; 0 if nobody wants anything.
     pub(super) fn largest(&self) -> u64 {
-        self.0.last_key_value().map_or(0, |(order, _)| *order)
+        self.0.last().map_or(0, |(order, _)| *order)
     }
 
     /// What larger requests lose, in qshares, when `order` is taken from a hole of size `hole`.
@@ -109,9 +114,10 @@ impl OrdersWanted {
     /// nothing; in a hole of 3 it costs that share its place.
     pub(super) fn damage(&self, hole: u64, order: u64) -> u64 {
         let fit = |space: u64, larger: u64| space.checked_div(larger).unwrap_or(0);
-        self.0
-            .range(order + 1..=hole.max(order + 1))
-            .map(|(&larger, _)| larger * (fit(hole, larger) - fit(hole - order, larger)))
+        let larger = self.0.iter().map(|(larger, _)| *larger).skip_while(|larger| *larger <= order);
+        larger
+            .take_while(|larger| *larger <= hole)
+            .map(|larger| larger * (fit(hole, larger) - fit(hole - order, larger)))
             .sum()
     }
 }

@@ -1,10 +1,12 @@
 //! The real cluster that What Of and preemption work on: what is on each machine, and what of the
 //! rest may be given away.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
+use super::machine_set::MachineSet;
 use crate::engine::snapshot::Snapshot;
-use crate::model::{MachineIx, Order, PoolIx, QShares, ShareState};
+use crate::model::{MachineIx, Order, PoolIx, QShares, ShareState, count};
 
 /// A held share, by its place in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,10 +21,20 @@ pub(in crate::engine) struct Holding {
 #[derive(Debug)]
 pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
-    /// Schedulable machines per pool, by usable room.
-    by_room: Vec<BTreeMap<RoomKey, BTreeSet<MachineIx>>>,
-    /// Schedulable machines per pool on which something is leaving.
-    emptying: Vec<BTreeSet<MachineIx>>,
+    /// Shares that were there when the cycle began, machine by machine; `None` once one leaves.
+    holdings: Vec<Option<Holding>>,
+    by_pool: Vec<PoolRooms>,
+}
+
+/// The schedulable machines of one pool.
+#[derive(Debug, Default)]
+struct PoolRooms {
+    /// By usable room. Never a set without machines.
+    by_room: BTreeMap<RoomKey, MachineSet>,
+    /// Those on which something is leaving, by the room that comes of it, if any does.
+    by_coming: BTreeMap<u64, MachineSet>,
+    /// The sizes of all, ascending.
+    sizes: Vec<u64>,
 }
 
 /// How much room a machine offers, and whether it is all of it: whole machines are used last.
@@ -39,8 +51,8 @@ struct Room {
     leaving: QShares,
     /// Earmarked for jobs that wait for it.
     promised: QShares,
-    /// Shares that were on the machine when the cycle began and are not leaving.
-    holdings: BTreeSet<Holding>,
+    /// Where its shares are in [`Rooms::holdings`].
+    holdings: Range<usize>,
 }
 
 impl Room {
@@ -61,62 +73,89 @@ impl Room {
     fn key(&self) -> RoomKey {
         (self.usable().0, self.used == QShares(0))
     }
+
+    /// What comes of the shares that are leaving; `None` if nothing does.
+    fn coming_key(&self) -> Option<u64> {
+        let coming = self.coming().0;
+        (QShares(0) < self.leaving && 0 < coming).then_some(coming)
+    }
+}
+
+impl PoolRooms {
+    fn enter(&mut self, machine: MachineIx, room: &Room) {
+        self.by_room.entry(room.key()).or_default().insert(machine);
+        if let Some(coming) = room.coming_key() {
+            self.by_coming.entry(coming).or_default().insert(machine);
+        }
+    }
+
+    /// Moves `machine` from where it was to where it belongs now.
+    fn move_room(&mut self, machine: MachineIx, from: RoomKey, to: RoomKey) {
+        if from != to {
+            remove(&mut self.by_room, &from, machine);
+            self.by_room.entry(to).or_default().insert(machine);
+        }
+    }
+
+    fn move_coming(&mut self, machine: MachineIx, from: Option<u64>, to: Option<u64>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            remove(&mut self.by_coming, &from, machine);
+        }
+        if let Some(to) = to {
+            self.by_coming.entry(to).or_default().insert(machine);
+        }
+    }
+}
+
+fn remove<Key: Ord>(index: &mut BTreeMap<Key, MachineSet>, key: &Key, machine: MachineIx) {
+    let machines = index.get_mut(key).expect("every schedulable machine is indexed");
+    machines.remove(machine);
+    if machines.is_empty() {
+        index.remove(key);
+    }
 }
 
 impl Rooms {
     pub(in crate::engine) fn new(snapshot: &Snapshot) -> Rooms {
-        let rooms = snapshot.machines.iter().map(|machine| Room {
-            pool: machine.pool,
-            is_schedulable: machine.state.is_schedulable(),
-            order: machine.order,
-            used: machine.limbo,
-            leaving: QShares(0),
-            promised: QShares(0),
-            holdings: BTreeSet::new(),
-        });
-        let mut rooms: Vec<Room> = rooms.collect();
-        for (job_ix, job) in snapshot.jobs.iter().enumerate() {
-            for (share_ix, share) in job.shares.iter().enumerate() {
-                let room = &mut rooms[share.machine.0];
-                room.used += share.order.qshares();
-                match share.state {
-                    ShareState::Leaving => room.leaving += share.order.qshares(),
-                    ShareState::Held => {
-                        room.holdings.insert(Holding { job: job_ix, share: share_ix });
-                    }
-                }
-            }
-        }
-        let mut by_room =
-            vec![BTreeMap::<RoomKey, BTreeSet<MachineIx>>::new(); snapshot.topology.pools.len()];
+        let mut rooms: Vec<Room> = snapshot
+            .machines
+            .iter()
+            .map(|machine| Room {
+                pool: machine.pool,
+                is_schedulable: machine.state.is_schedulable(),
+                order: machine.order,
+                used: machine.limbo,
+                leaving: QShares(0),
+                promised: QShares(0),
+                holdings: 0..0,
+            })
+            .collect();
+        let holdings = take_in_shares(snapshot, &mut rooms);
+        let mut by_pool: Vec<PoolRooms> = Vec::new();
+        by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
         for (ix, room) in rooms.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
-            by_room[room.pool.0].entry(room.key()).or_default().insert(MachineIx(ix));
+            by_pool[room.pool.0].enter(MachineIx(ix), room);
+            by_pool[room.pool.0].sizes.push(room.order.0);
         }
-        let mut emptying = vec![BTreeSet::new(); snapshot.topology.pools.len()];
-        for (ix, room) in rooms.iter().enumerate() {
-            if room.is_schedulable && QShares(0) < room.leaving {
-                emptying[room.pool.0].insert(MachineIx(ix));
-            }
+        for pool in &mut by_pool {
+            pool.sizes.sort_unstable();
         }
-        Rooms { by_machine: rooms, by_room, emptying }
+        Rooms { by_machine: rooms, holdings, by_pool }
     }
 
-    /// Changes one machine and keeps the index true.
+    /// Changes one machine and keeps the indexes true.
     fn change(&mut self, machine: MachineIx, change: impl FnOnce(&mut Room)) {
         let room = &mut self.by_machine[machine.0];
-        let before = room.key();
+        let before = (room.key(), room.coming_key());
         change(room);
-        let after = room.key();
-        if before == after || !room.is_schedulable {
-            return;
+        if room.is_schedulable {
+            let pool = &mut self.by_pool[room.pool.0];
+            pool.move_room(machine, before.0, room.key());
+            pool.move_coming(machine, before.1, room.coming_key());
         }
-        let index = &mut self.by_room[room.pool.0];
-        let machines = index.get_mut(&before).expect("every schedulable machine is indexed");
-        machines.remove(&machine);
-        if machines.is_empty() {
-            index.remove(&before);
-        }
-        index.entry(after).or_default().insert(machine);
     }
 
     /// Puts a new share on `machine`.
@@ -139,14 +178,11 @@ impl Rooms {
         holding: Holding,
         amount: QShares,
     ) {
-        self.change(machine, |room| {
-            assert!(room.holdings.remove(&holding), "a share leaves once");
-            room.leaving += amount;
-        });
-        let room = &self.by_machine[machine.0];
-        if room.is_schedulable {
-            self.emptying[room.pool.0].insert(machine);
-        }
+        let there = self.by_machine[machine.0].holdings.clone();
+        let mut there = self.holdings[there].iter_mut();
+        let left = there.find(|kept| **kept == Some(holding)).expect("a share leaves once");
+        *left = None;
+        self.change(machine, |room| room.leaving += amount);
     }
 
     /// Earmarks room on `machine`.
@@ -194,27 +230,77 @@ impl Rooms {
 
     /// Shares on it that were there when the cycle began and are not leaving.
     pub(in crate::engine) fn holdings(&self, machine: MachineIx) -> impl Iterator<Item = Holding> {
-        self.by_machine[machine.0].holdings.iter().copied()
+        self.holdings[self.by_machine[machine.0].holdings.clone()].iter().copied().flatten()
     }
 
     /// The schedulable machines of `pool`, with what may be given away on each, from the least
-    /// room of at least `order` upwards; among equals machines in use first, then by name.
+    /// room of at least `order` upwards; among equals machines in use first. Those of equal room
+    /// come by name.
     pub(in crate::engine) fn with_room(
         &self,
         pool: PoolIx,
         order: Order,
-    ) -> impl Iterator<Item = (RoomKey, &BTreeSet<MachineIx>)> {
+    ) -> impl Iterator<Item = (RoomKey, impl Iterator<Item = MachineIx>)> {
         let least = (order.qshares().0, false);
-        self.by_room[pool.0].range(least..).map(|(&key, machines)| (key, machines))
+        self.by_pool[pool.0].by_room.range(least..).map(|(&key, machines)| (key, machines.iter()))
     }
 
-    /// The schedulable machines of `pool` on which something is leaving.
-    pub(in crate::engine) fn emptying(&self, pool: PoolIx) -> impl Iterator<Item = MachineIx> {
-        self.emptying[pool.0].iter().copied()
+    /// The schedulable machines of `pool` on which something is leaving and at least `order` will
+    /// be free, from the least room upwards.
+    pub(in crate::engine) fn with_room_to_come(
+        &self,
+        pool: PoolIx,
+        order: Order,
+    ) -> impl Iterator<Item = impl Iterator<Item = MachineIx>> {
+        self.by_pool[pool.0].by_coming.range(order.qshares().0..).map(|(_, ixs)| ixs.iter())
     }
 
-    /// All schedulable machines of `pool`.
+    /// The schedulable machines of `pool`.
     pub(in crate::engine) fn schedulable(&self, pool: PoolIx) -> impl Iterator<Item = MachineIx> {
-        self.by_room[pool.0].values().flatten().copied()
+        self.by_pool[pool.0].by_room.values().flat_map(MachineSet::iter)
     }
+
+    /// How many schedulable machines of `pool` have at least `order`.
+    pub(in crate::engine) fn count_of_size(&self, pool: PoolIx, order: Order) -> u64 {
+        let sizes = &self.by_pool[pool.0].sizes;
+        let smaller = sizes.partition_point(|size| *size < order.qshares().0);
+        count(&sizes[smaller..])
+    }
+
+    /// What may be given away on all schedulable machines of `pool`, and on the one with the most.
+    pub(in crate::engine) fn usable_in(&self, pool: PoolIx) -> (QShares, QShares) {
+        let by_room = &self.by_pool[pool.0].by_room;
+        let all = by_room.iter().map(|((room, _), machines)| room * machines.len()).sum();
+        (QShares(all), QShares(by_room.last_key_value().map_or(0, |((room, _), _)| *room)))
+    }
+}
+
+/// Enters the shares of all jobs in `rooms`, and lists those that are held machine by machine, on
+/// each by job and share.
+fn take_in_shares(snapshot: &Snapshot, rooms: &mut [Room]) -> Vec<Option<Holding>> {
+    for share in snapshot.jobs.iter().flat_map(|job| &job.shares) {
+        let room = &mut rooms[share.machine.0];
+        room.used += share.order.qshares();
+        match share.state {
+            ShareState::Leaving => room.leaving += share.order.qshares(),
+            ShareState::Held => room.holdings.end += 1,
+        }
+    }
+    let mut held = 0;
+    for room in rooms.iter_mut() {
+        let shares = room.holdings.end;
+        room.holdings = held..held;
+        held += shares;
+    }
+    let mut holdings = vec![None; held];
+    for (job_ix, job) in snapshot.jobs.iter().enumerate() {
+        for (share_ix, share) in job.shares.iter().enumerate() {
+            if share.state == ShareState::Held {
+                let next = &mut rooms[share.machine.0].holdings.end;
+                holdings[*next] = Some(Holding { job: job_ix, share: share_ix });
+                *next += 1;
+            }
+        }
+    }
+    holdings
 }

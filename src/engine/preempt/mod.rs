@@ -11,6 +11,7 @@
 //! Design: "Interlude: Preemption", "Defragmentation"; decisions D1, D2, D4, D5;
 //! `core-study.md` section 3, rules R, E, L and Z with holders of nothing first.
 
+mod donors;
 mod plan;
 mod price;
 mod rank;
@@ -26,6 +27,7 @@ use super::nodepool::{Holding, OrdersWanted};
 use super::schedule::PreemptionRule;
 use super::what_of::place_one;
 use crate::model::{Policy, ShareState};
+use donors::Donors;
 use plan::best_plan;
 use price::is_at_rest;
 use rank::EvictionRank;
@@ -59,29 +61,34 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
 /// whoever could use more: better priorities first; among equals holders of nothing, then the
 /// least served.
 pub(super) fn make_room(draft: &mut Draft<'_>) {
+    let mut donors = Donors::new(draft);
     for priority in draft.priorities() {
         for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
-            while draft.shortfall(job) > 0 && make_room_for(draft, job) {}
+            while draft.shortfall(job) > 0 && make_room_for(draft, &mut donors, job) {}
         }
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
         // Whoever was promised room has more than before, and may now be the one to give: so until
         // a round finds nothing. Every round but the last uses up shares or room, so it ends.
-        while make_room_for_least_served(draft, &jobs) {}
+        while make_room_for_least_served(draft, &mut donors, &jobs) {}
     }
 }
 
 /// One round over `jobs`. Says whether room was made for anybody.
-fn make_room_for_least_served(draft: &mut Draft<'_>, jobs: &[usize]) -> bool {
+fn make_room_for_least_served(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize]) -> bool {
     let done = |draft: &Draft<'_>| draft.promises.len() + draft.expansions.len();
     let before = done(draft);
     // Who lost something in this cycle may find that a hole is left for it.
-    let serve = |draft: &mut Draft<'_>, job, wanted: &OrdersWanted| {
-        (0 < draft.shortfall(job) && place_one(draft, job, wanted)) || make_room_for(draft, job)
+    let mut serve = |draft: &mut Draft<'_>, job, wanted: &OrdersWanted| {
+        if place_one(draft, job, wanted) {
+            donors.note_change(draft, job);
+            return true;
+        }
+        make_room_for(draft, donors, job)
     };
     let empty_handed: Vec<usize> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
-    draft.serve_by_holdings(&empty_handed, |draft, job| due(draft, job).min(1), serve);
-    draft.serve_by_holdings(jobs, due, serve);
+    draft.serve_by_holdings(&empty_handed, |draft, job| due(draft, job).min(1), &mut serve);
+    draft.serve_by_holdings(jobs, due, &mut serve);
     before < done(draft)
 }
 
@@ -93,15 +100,17 @@ fn due(draft: &Draft<'_>, job: usize) -> u64 {
 
 /// Makes room for one nshare of `job` on one machine and promises it. Says whether it could; where
 /// it might have but did not, the job remembers why.
-fn make_room_for(draft: &mut Draft<'_>, job: usize) -> bool {
-    let Some(plan) = best_plan(draft, job) else { return false };
+fn make_room_for(draft: &mut Draft<'_>, donors: &mut Donors, job: usize) -> bool {
+    let Some(plan) = best_plan(draft, donors, job) else { return false };
     draft.jobs[job].held_back = price::objection(draft, job, &plan);
     if draft.jobs[job].held_back.is_some() {
         return false;
     }
     for victim in plan.victims {
         draft.preempt(victim.holding, victim.rule, Some((job, plan.considered)));
+        donors.note_taken(draft, victim.holding);
     }
     draft.promise(job, plan.machine, plan.order);
+    donors.note_change(draft, job);
     true
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use super::donors::{Course, Donors};
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use crate::engine::draft::Draft;
@@ -37,61 +38,160 @@ pub(super) struct Victim {
 
 /// How willingly a share is taken, before its investment is looked at. The least goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Tier {
+pub(super) struct Tier {
     /// In the contested pool squatters go before residents (decision D1).
-    is_resident: bool,
+    pub is_resident: bool,
     /// A job above its own count before one that only belongs to a user or class above theirs.
-    is_within_count: bool,
+    pub is_within_count: bool,
     /// A job that stays above need before one that does not.
-    becomes_needy: bool,
+    pub becomes_needy: bool,
 }
 
 /// What a plan costs; the least is best. The machine comes last so that no two plans ever tie.
 type Cost = (Option<Tier>, Millis, usize, QShares, MachineIx);
 
+/// So many plans are compared, if they cost so much the same that not even the first is clearly
+/// the best.
+const ENOUGH_PLANS: u64 = 64;
+/// Once the best plan is known, others are looked for until there are so many: they are told of,
+/// and change nothing.
+const TOLD_PLANS: u64 = 4;
+/// And no longer than for so many shares more.
+const LAST_LOOKS: u32 = 64;
+
 /// The cheapest way to make room for one nshare of `job`, if there is any legal one: the best
 /// worst tier, then the least work lost, the fewest victims, the least room beyond what is needed.
-pub(super) fn best_plan(draft: &Draft<'_>, job: usize) -> Option<Plan> {
-    let work = draft.job(job);
-    let class = draft.snapshot.class_of(work);
-    let pools: &[PoolIx] = match class.policy {
-        Policy::FairShare { .. } => draft.pools.searched_from(class.pool),
-        Policy::FixedShare | Policy::Reserve => std::slice::from_ref(&class.pool),
-    };
-    let mut claim = Claim::new(draft, job);
-    let donors = claim.donors();
-    let shares = donors.iter().flat_map(|&donor| draft.job(donor).held());
-    // Machines on which nothing may be taken and nothing is leaving need not be looked at.
-    let mut machines: BTreeSet<MachineIx> = shares.map(|share| share.machine).collect();
-    machines.extend(pools.iter().flat_map(|&pool| draft.rooms.emptying(pool)));
-    let may_use = |machine: &MachineIx| {
-        draft.rooms.is_schedulable(*machine)
-            && pools.contains(&draft.rooms.pool(*machine))
-            && work.may_use(*machine)
-    };
-    let mut plans = 0;
-    // The best plan, and the best of the others.
-    let mut ranked: Vec<(Cost, Plan)> = Vec::with_capacity(3);
-    for machine in machines.into_iter().filter(may_use) {
-        let Some(order) = order_on(draft, job, &class.policy, machine) else { continue };
-        claim.reset();
-        let missing = draft.rooms.lacking(machine, order.qshares());
-        let Some(plan) = plan_on(draft, &mut claim, machine, order, missing) else { continue };
-        plans += 1;
-        ranked.push(plan);
-        ranked.sort_by_key(|(cost, _)| *cost);
-        ranked.truncate(2);
+pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Option<Plan> {
+    let site = Site::new(draft, job);
+    if let Some(plan) = site.room_to_come() {
+        return Some(plan);
     }
-    let mut ranked = ranked.into_iter().map(|(_, plan)| plan);
-    let best = ranked.next()?;
-    let runner_up = ranked.next().map(|plan| RunnerUp {
-        machine: plan.machine,
-        victims: count(&plan.victims),
-        loss: plan.loss,
-    });
-    let all = pools.iter().flat_map(|&pool| draft.rooms.schedulable(pool)).filter(may_use);
-    let suitable = all.filter(|ix| order_on(draft, job, &class.policy, *ix).is_some());
-    Some(Plan { considered: Considered { machines: count(suitable), plans, runner_up }, ..best })
+    let mut claim = Claim::new(draft, job);
+    let courses = donors.courses(draft, &claim, job);
+    let mut search = Search { site, seen: BTreeSet::new(), plans: 0, ranked: Vec::new() };
+    for course in courses {
+        if search.follow(&mut claim, course) {
+            break;
+        }
+    }
+    search.outcome()
+}
+
+/// Where a beneficiary could be.
+struct Site<'d, 'a> {
+    draft: &'d Draft<'a>,
+    job: usize,
+    policy: &'a Policy,
+    pools: &'d [PoolIx],
+}
+
+/// A search for the cheapest plan.
+struct Search<'d, 'a> {
+    site: Site<'d, 'a>,
+    /// The machines that were looked at.
+    seen: BTreeSet<MachineIx>,
+    plans: u64,
+    /// The best plan, and the best of the others.
+    ranked: Vec<(Cost, Plan)>,
+}
+
+impl<'d, 'a> Site<'d, 'a> {
+    fn new(draft: &'d Draft<'a>, job: usize) -> Site<'d, 'a> {
+        let class = draft.snapshot.class_of(draft.job(job));
+        let pools: &[PoolIx] = match class.policy {
+            Policy::FairShare { .. } => draft.pools.searched_from(class.pool),
+            Policy::FixedShare | Policy::Reserve => {
+                std::slice::from_ref(&draft.pools.searched_from(class.pool)[0])
+            }
+        };
+        Site { draft, job, policy: &class.policy, pools }
+    }
+
+    /// The order of a share on `machine`; `None` if the machine will not do.
+    fn order_on(&self, machine: MachineIx) -> Option<Order> {
+        let (draft, work) = (self.draft, self.draft.job(self.job));
+        let is_legal = draft.rooms.is_schedulable(machine)
+            && self.pools.contains(&draft.rooms.pool(machine))
+            && work.may_use(machine);
+        if is_legal { order_on(draft, self.job, self.policy, machine) } else { None }
+    }
+
+    /// Room that comes of shares that are leaving, and that nobody waits for.
+    fn room_to_come(&self) -> Option<Plan> {
+        let rooms = &self.draft.rooms;
+        let least = self.draft.job(self.job).order;
+        let order_on = |machine| {
+            let order = self.order_on(machine)?;
+            (rooms.lacking(machine, order.qshares()) == QShares(0)).then_some((machine, order))
+        };
+        let machines = self.pools.iter().flat_map(|&pool| rooms.with_room_to_come(pool, least));
+        let (machine, order) = machines.filter_map(|mut all| all.find_map(order_on)).min()?;
+        let considered = Considered::default();
+        Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
+    }
+
+    /// How many machines would do, whatever is on them.
+    fn machines(&self) -> u64 {
+        let (draft, work) = (self.draft, self.draft.job(self.job));
+        let rooms = &draft.rooms;
+        if work.machines.is_none() && *self.policy != Policy::Reserve {
+            return self.pools.iter().map(|&pool| rooms.count_of_size(pool, work.order)).sum();
+        }
+        let all = self.pools.iter().flat_map(|&pool| rooms.schedulable(pool));
+        count(all.filter(|&machine| self.order_on(machine).is_some()))
+    }
+}
+
+impl Search<'_, '_> {
+    /// Looks at the machines of the shares in `course`. Says whether no other plan can be better
+    /// than the best there is.
+    fn follow(&mut self, claim: &mut Claim<'_, '_>, course: Course<'_>) -> bool {
+        let mut last_looks = LAST_LOOKS;
+        let tier = Some(course.tier);
+        for prey in course {
+            // The least that a plan can cost from here on.
+            let least = (tier, prey.loss, 1, QShares(0), prey.machine);
+            let is_known = self.ranked.first().is_some_and(|(cost, _)| *cost <= least);
+            let is_told = TOLD_PLANS <= self.plans || last_looks == 0;
+            if self.plans == ENOUGH_PLANS || (is_known && is_told) {
+                return true;
+            }
+            last_looks -= u32::from(is_known);
+            claim.reset();
+            if claim.rule(prey.holding.job, prey.order.0).is_none() {
+                continue;
+            }
+            let Some(order) = self.site.order_on(prey.machine) else { continue };
+            if self.seen.insert(prey.machine) {
+                self.look_at(claim, prey.machine, order);
+            }
+        }
+        false
+    }
+
+    fn look_at(&mut self, claim: &mut Claim<'_, '_>, machine: MachineIx, order: Order) {
+        let draft = self.site.draft;
+        let missing = draft.rooms.lacking(machine, order.qshares());
+        if let Some(plan) = plan_on(draft, claim, machine, order, missing) {
+            self.plans += 1;
+            self.ranked.push(plan);
+            self.ranked.sort_by_key(|(cost, _)| *cost);
+            self.ranked.truncate(2);
+        }
+    }
+
+    fn outcome(self) -> Option<Plan> {
+        let Search { site, plans, ranked, .. } = self;
+        let mut ranked = ranked.into_iter().map(|(_, plan)| plan);
+        let best = ranked.next()?;
+        let runner_up = ranked.next().map(|plan| RunnerUp {
+            machine: plan.machine,
+            victims: count(&plan.victims),
+            loss: plan.loss,
+        });
+        let considered = Considered { machines: site.machines(), plans, runner_up };
+        Some(Plan { considered, ..best })
+    }
 }
 
 /// The order of a share of `job` on `machine`; `None` if the machine will not do.
@@ -184,9 +284,8 @@ fn candidate(draft: &Draft<'_>, claim: &Claim<'_, '_>, holding: Holding) -> Opti
     let share = draft.share(holding);
     let order = share.order.qshares();
     let rule = claim.rule(holding.job, order.0)?;
-    let pool = draft.snapshot.class_of(draft.job(holding.job)).pool;
     let tier = Tier {
-        is_resident: pool == draft.rooms.pool(share.machine),
+        is_resident: draft.is_resident(holding),
         is_within_count: !claim.is_above_count(holding.job),
         becomes_needy: claim.becomes_needy(holding.job),
     };

@@ -12,9 +12,9 @@
 use super::price::is_at_rest;
 use super::taken::Barred;
 use crate::engine::draft::Draft;
-use crate::engine::entities::{Amounts, Level};
+use crate::engine::entities::Level;
 use crate::engine::schedule::PreemptionRule;
-use crate::model::Policy;
+use crate::model::{Policy, count};
 
 /// A claim of one beneficiary on one machine, while its victims are being chosen.
 pub(super) struct Claim<'d, 'a> {
@@ -22,74 +22,69 @@ pub(super) struct Claim<'d, 'a> {
     beneficiary: usize,
     /// Whom it may not take from, because they took from it.
     barred: Barred,
-    /// What has been taken so far, by entity.
-    taken: Amounts,
-    /// How many nshares have been taken from each job so far.
-    taken_from: Vec<(usize, u64)>,
+    is_below_count: bool,
+    /// The order of one nshare of it.
+    order: u64,
+    /// Whether it is needy, and the needy may take.
+    may_defragment: bool,
+    /// Whether what is held decides.
+    may_envy: bool,
+    /// What has been taken so far, nshare by nshare: the job, and how many qshares.
+    taken: Vec<(usize, u64)>,
 }
 
 impl<'d, 'a> Claim<'d, 'a> {
     pub(super) fn new(draft: &'d Draft<'a>, beneficiary: usize) -> Claim<'d, 'a> {
+        let defragmentation = draft.snapshot.topology.settings.defragmentation;
         Claim {
             draft,
             beneficiary,
             barred: Barred::new(draft, beneficiary),
-            taken: draft.entities.no_amounts(),
-            taken_from: Vec::new(),
+            order: draft.job(beneficiary).order.qshares().0,
+            is_below_count: 0 < draft.shortfall(beneficiary),
+            may_defragment: defragmentation && draft.is_needy(beneficiary),
+            may_envy: defragmentation && is_at_rest(draft),
+            taken: Vec::new(),
         }
     }
 
     /// Starts over for another machine.
     pub(super) fn reset(&mut self) {
-        for (job, _) in std::mem::take(&mut self.taken_from) {
-            self.taken.classes[self.draft.entities.class_of(job).0] = 0;
-            self.taken.groups[self.draft.entities.group_of(job)] = 0;
-            self.taken.jobs[job] = 0;
-        }
+        self.taken.clear();
     }
 
     /// Notes that an nshare of `qshares` of `victim` is taken.
     pub(super) fn take(&mut self, victim: usize, qshares: u64) {
-        self.draft.entities.add(&mut self.taken, victim, qshares);
-        match self.taken_from.iter_mut().find(|(job, _)| *job == victim) {
-            Some((_, nshares)) => *nshares += 1,
-            None => self.taken_from.push((victim, 1)),
-        }
+        self.taken.push((victim, qshares));
     }
 
-    /// The jobs that might give something: few, in a cluster that is shared well, and most users are
-    /// told apart without looking at their jobs.
-    pub(super) fn donors(&self) -> Vec<usize> {
-        let (draft, entities) = (self.draft, &self.draft.entities);
-        let class = draft.snapshot.class_of(draft.job(self.beneficiary));
-        let own_group = entities.group_of(self.beneficiary);
-        // Whoever has its count needs to be behind by an nshare of its own order at least.
-        let least = match draft.shortfall(self.beneficiary) {
-            0 => draft.job(self.beneficiary).order.qshares().0,
-            _ => 1,
-        };
-        let may_give = |&(group, first): &(usize, usize)| {
-            let other = draft.snapshot.class_of(draft.job(first));
-            let is_open = class.priority < other.priority
-                || group == own_group
-                || self.has_nothing()
-                || self.is_behind(entities.dividing_level(first, self.beneficiary), first, least);
-            other.policy.is_preemptable() && 0 < draft.held.groups[group] && is_open
-        };
-        let groups = entities.representatives().filter(may_give);
-        let jobs = groups.flat_map(|(group, _)| entities.members(group).iter().copied());
-        let may_give = |&job: &usize| {
-            let smallest = draft.job(job).held().map(|share| share.order.qshares().0).min();
-            smallest.is_some_and(|order| self.rule(job, order).is_some())
-        };
-        jobs.filter(may_give).collect()
+    /// Whether `victim`'s side at `level` is so far ahead that a share of so many qshares of it
+    /// might be had. If it is not, no side that has less is.
+    pub(super) fn is_ahead(&self, level: Level, victim: usize, qshares: u64) -> bool {
+        (self.is_below_count && self.is_behind(level, victim, qshares))
+            || (self.may_envy && self.is_behind(level, victim, qshares.max(self.order)))
+    }
+
+    /// Whether a share of so many qshares of `victim`'s side at `level`, which is ahead, might be
+    /// had, though its job may not be above its own count.
+    pub(super) fn is_open(&self, level: Level, victim: usize, qshares: u64) -> bool {
+        let is_above = || self.given(level, victim) < self.held(level, victim);
+        let envies = || self.may_envy && self.is_behind(level, victim, qshares.max(self.order));
+        (self.is_below_count && (self.may_defragment || is_above()) || envies())
+            && !self.barred.contains(self.draft, level, victim)
+    }
+
+    /// Whether sides that are not open are to be asked for what is beyond their counts.
+    pub(super) fn may_take_first_share(&self) -> bool {
+        self.is_below_count && self.has_nothing() && !is_at_rest(self.draft)
     }
 
     /// The rule under which an nshare of `qshares` of `victim` may go now, if any.
     pub(super) fn rule(&self, victim: usize, qshares: u64) -> Option<PreemptionRule> {
         let (draft, beneficiary) = (self.draft, self.beneficiary);
-        let victims_class = draft.snapshot.class_of(draft.job(victim));
-        let class = draft.snapshot.class_of(draft.job(beneficiary));
+        // Of every victim asked about as little is looked up as will do: there may be thousands.
+        let class_of = |job| &draft.snapshot.topology.classes[draft.entities.class_of(job).0];
+        let (class, victims_class) = (class_of(beneficiary), class_of(victim));
         if victim == beneficiary || !victims_class.policy.is_preemptable() {
             return None;
         }
@@ -101,10 +96,9 @@ impl<'d, 'a> Claim<'d, 'a> {
             return None;
         }
         let level = draft.entities.dividing_level(victim, beneficiary);
-        if self.barred.contains(&draft.entities, level, victim) {
-            return None;
-        }
-        self.by_counts(level, victim, qshares).or_else(|| self.by_holdings(level, victim, qshares))
+        let by_holdings = || self.by_holdings(level, victim, qshares);
+        let rule = self.by_counts(level, victim, qshares).or_else(by_holdings)?;
+        (!self.barred.contains(draft, level, victim)).then_some(rule)
     }
 
     /// What was counted decides: the beneficiary is below its count, and the victim's side above,
@@ -112,7 +106,7 @@ impl<'d, 'a> Claim<'d, 'a> {
     /// also have what is beyond all counts, whoever is ahead: else a job whose class or user is
     /// well served elsewhere would wait for as long as the others are.
     fn by_counts(&self, level: Level, victim: usize, qshares: u64) -> Option<PreemptionRule> {
-        if self.draft.shortfall(self.beneficiary) == 0 {
+        if !self.is_below_count {
             return None;
         }
         if self.is_behind(level, victim, qshares) {
@@ -125,18 +119,14 @@ impl<'d, 'a> Claim<'d, 'a> {
         }
         let keeps_its_count =
             |level| self.given(level, victim) + qshares <= self.held(level, victim);
-        let is_first = self.has_nothing() && !is_at_rest(self.draft);
-        (is_first && keeps_its_count(level) && keeps_its_count(Level::Job))
+        (self.may_take_first_share() && keeps_its_count(level) && keeps_its_count(Level::Job))
             .then_some(PreemptionRule::FirstShare)
     }
 
     /// What is held decides, in a cluster at rest: the beneficiary's side is behind by more than
     /// one nshare of the larger order.
     fn by_holdings(&self, level: Level, victim: usize, qshares: u64) -> Option<PreemptionRule> {
-        let order = self.draft.job(self.beneficiary).order.qshares().0;
-        let envies = is_at_rest(self.draft)
-            && self.draft.snapshot.topology.settings.defragmentation
-            && self.is_behind(level, victim, qshares.max(order));
+        let envies = self.may_envy && self.is_behind(level, victim, qshares.max(self.order));
         envies.then_some(PreemptionRule::Envy)
     }
 
@@ -156,11 +146,7 @@ impl<'d, 'a> Claim<'d, 'a> {
     /// needy itself, unless the beneficiary has nothing at all (decision D5; that nobody starves
     /// weighs more, and the pair test keeps the two from taking turns).
     fn may_defragment(&self, victim: usize) -> bool {
-        let draft = self.draft;
-        if !draft.snapshot.topology.settings.defragmentation || !draft.is_needy(self.beneficiary) {
-            return false;
-        }
-        self.has_nothing() || !self.becomes_needy(victim)
+        self.may_defragment && (self.has_nothing() || !self.becomes_needy(victim))
     }
 
     fn has_nothing(&self) -> bool {
@@ -169,10 +155,8 @@ impl<'d, 'a> Claim<'d, 'a> {
 
     /// Whether `victim` would be needy after giving one nshare more.
     pub(super) fn becomes_needy(&self, victim: usize) -> bool {
-        let taken = self.taken_from.iter().find(|(job, _)| *job == victim);
-        let taken = taken.map_or(0, |(_, nshares)| *nshares);
-        let left = self.draft.has(victim).saturating_sub(taken + 1);
-        left < self.draft.jobs[victim].given && self.draft.would_be_needy_with(victim, left)
+        let taken = count(self.taken.iter().filter(|(job, _)| *job == victim));
+        self.draft.becomes_needy_with(victim, self.draft.has(victim).saturating_sub(taken + 1))
     }
 
     /// Whether `victim` itself, not only its user or class, holds more than was counted for it.
@@ -182,11 +166,10 @@ impl<'d, 'a> Claim<'d, 'a> {
 
     fn held(&self, level: Level, job: usize) -> u64 {
         let entities = &self.draft.entities;
-        entities.at(&self.draft.held, level, job).saturating_sub(entities.at(
-            &self.taken,
-            level,
-            job,
-        ))
+        let side = entities.side(level, job);
+        let taken = self.taken.iter().filter(|(other, _)| entities.side(level, *other) == side);
+        let taken: u64 = taken.map(|(_, qshares)| *qshares).sum();
+        entities.at(&self.draft.held, level, job).saturating_sub(taken)
     }
 
     fn given(&self, level: Level, job: usize) -> u64 {

@@ -7,6 +7,7 @@
 //! order only gains, and so, one after the other, everybody comes to rest: that is why preemption
 //! ends.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::draft::Draft;
@@ -24,9 +25,16 @@ const HOLDS_FOR_ALL_AFTER: u64 = 12;
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Takings(BTreeMap<(Level, usize), BTreeSet<usize>>);
 
-/// The sides that a beneficiary may not take from.
+/// The sides that a beneficiary may not take from. Few are ever asked for, so they are found out
+/// when they are.
 #[derive(Debug)]
-pub(super) struct Barred(BTreeSet<(Level, usize)>);
+pub(super) struct Barred {
+    beneficiary: usize,
+    /// Whether the bar does not hold for it.
+    is_excepted: bool,
+    /// For each level, those sides there.
+    sides: [OnceCell<BTreeSet<usize>>; Level::ALL.len()],
+}
 
 impl Takings {
     /// Those that the snapshot remembers.
@@ -50,32 +58,46 @@ impl Takings {
         let side = |job| entities.side(level, job);
         self.0.entry((level, side(from))).or_default().insert(side(by));
     }
+
+    /// Everybody who took, directly or through others, from `side` at `level`.
+    fn takers(&self, level: Level, side: usize) -> BTreeSet<usize> {
+        let mut takers = BTreeSet::new();
+        let mut open = vec![side];
+        while let Some(side) = open.pop() {
+            for &taker in self.0.get(&(level, side)).into_iter().flatten() {
+                if takers.insert(taker) {
+                    open.push(taker);
+                }
+            }
+        }
+        takers
+    }
 }
 
 impl Barred {
     /// Everybody who took, directly or through others, from the sides that `job` is on.
     pub(super) fn new(draft: &Draft<'_>, job: usize) -> Barred {
-        let mut barred = BTreeSet::new();
-        let Takings(takings) = &draft.takings;
         let has_time = draft.snapshot.calm.quiet_cycles < HOLDS_FOR_ALL_AFTER;
-        if takings.is_empty() || (draft.has(job) == 0 && has_time) {
-            return Barred(barred);
+        Barred {
+            beneficiary: job,
+            is_excepted: draft.takings.0.is_empty() || (draft.has(job) == 0 && has_time),
+            sides: Level::ALL.map(|_| OnceCell::new()),
         }
-        for level in Level::ALL {
-            let mut open = vec![draft.entities.side(level, job)];
-            while let Some(side) = open.pop() {
-                for &taker in takings.get(&(level, side)).into_iter().flatten() {
-                    if barred.insert((level, taker)) {
-                        open.push(taker);
-                    }
-                }
-            }
-        }
-        Barred(barred)
     }
 
     /// Whether the side at `level` that `victim` is on took from the beneficiary's.
-    pub(super) fn contains(&self, entities: &Entities, level: Level, victim: usize) -> bool {
-        self.0.contains(&(level, entities.side(level, victim)))
+    pub(super) fn contains(&self, draft: &Draft<'_>, level: Level, victim: usize) -> bool {
+        let Draft { entities, takings, .. } = draft;
+        let [of_class, of_user, of_job] = &self.sides;
+        let sides = match level {
+            Level::Class => of_class,
+            Level::User => of_user,
+            Level::Job => of_job,
+        };
+        let own = entities.side(level, self.beneficiary);
+        !self.is_excepted
+            && sides
+                .get_or_init(|| takings.takers(level, own))
+                .contains(&entities.side(level, victim))
     }
 }

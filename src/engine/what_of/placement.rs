@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::OrdersWanted;
+use crate::engine::nodepool::{OrdersWanted, least_damage};
 use crate::engine::snapshot::Job;
 use crate::model::{MachineIx, Order, Policy, PoolIx};
 
@@ -47,15 +47,12 @@ fn best_fit(
 ) -> Option<MachineIx> {
     let order = work.order.qshares().0;
     let may_take = |machine: &MachineIx| work.may_use(*machine) && !avoid.contains(machine);
-    draft
-        .rooms
-        .with_room(pool, work.order)
-        .filter_map(|((room, is_whole), machines)| {
-            let machine = machines.iter().copied().find(may_take)?;
-            Some((wanted.damage(room, order), room, is_whole, machine))
-        })
-        .min()
-        .map(|(_, _, _, machine)| machine)
+    let rooms = draft.rooms.with_room(pool, work.order).filter_map(|((room, _), mut machines)| {
+        let machine = machines.find(may_take)?;
+        Some((room, machine))
+    });
+    let cheapest = least_damage(rooms, |(room, _)| wanted.damage(*room, order));
+    cheapest.map(|(_, machine)| machine)
 }
 
 /// The smallest empty machine of a size that suits a reservation.
@@ -69,7 +66,7 @@ fn empty_machine(draft: &Draft<'_>, job: usize, pool: PoolIx) -> Option<(Machine
     let machine = draft
         .rooms
         .with_room(pool, work.order)
-        .filter_map(|((room, _), machines)| Some((room, machines.iter().copied().find(suits)?)))
+        .filter_map(|((room, _), mut machines)| Some((room, machines.find(suits)?)))
         .min()
         .map(|(_, machine)| machine)?;
     let order = u32::try_from(draft.rooms.order(machine).0).ok().and_then(Order::new)?;

@@ -1,0 +1,126 @@
+//! A set of machines whose smallest member is found at once.
+//!
+//! One bit a machine, in chunks that exist only where a member is, with one word a chunk that says
+//! which of its words have any.
+
+use std::collections::BTreeMap;
+
+use crate::model::MachineIx;
+
+/// How many bits a word has, and how many words a chunk.
+const WORD: usize = 64;
+/// How many machines a chunk stands for.
+const CHUNK: usize = WORD * WORD;
+
+/// Some machines of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MachineSet {
+    /// Never one without members.
+    chunks: BTreeMap<usize, Box<Chunk>>,
+    len: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    /// Bit `n` is set if word `n` has any.
+    summary: u64,
+    words: [u64; WORD],
+}
+
+/// Where a machine's bit is.
+struct Place {
+    chunk: usize,
+    word: usize,
+    bit: u64,
+}
+
+fn place_of(machine: MachineIx) -> Place {
+    let MachineIx(ix) = machine;
+    Place { chunk: ix >> 12, word: (ix >> 6) & (WORD - 1), bit: 1 << (ix & (WORD - 1)) }
+}
+
+impl MachineSet {
+    /// How many.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts `machine` in. It must not be in already.
+    pub(super) fn insert(&mut self, machine: MachineIx) {
+        let Place { chunk, word, bit } = place_of(machine);
+        let chunk = self
+            .chunks
+            .entry(chunk)
+            .or_insert_with(|| Box::new(Chunk { summary: 0, words: [0; WORD] }));
+        debug_assert!(chunk.words[word] & bit == 0, "a machine is put in once");
+        chunk.words[word] |= bit;
+        chunk.summary |= 1 << word;
+        self.len += 1;
+    }
+
+    /// Takes `machine` out. It must be in.
+    pub(super) fn remove(&mut self, machine: MachineIx) {
+        let Place { chunk: place, word, bit } = place_of(machine);
+        let chunk = self.chunks.get_mut(&place).expect("a machine that is taken out is in");
+        debug_assert!(chunk.words[word] & bit != 0, "a machine is taken out once");
+        chunk.words[word] &= !bit;
+        if chunk.words[word] == 0 {
+            chunk.summary &= !(1 << word);
+        }
+        if chunk.summary == 0 {
+            self.chunks.remove(&place);
+        }
+        self.len -= 1;
+    }
+
+    /// All of them, by place.
+    pub(super) fn iter(&self) -> impl Iterator<Item = MachineIx> {
+        self.chunks.iter().flat_map(|(&place, chunk)| {
+            bits(chunk.summary).flat_map(move |word| {
+                bits(chunk.words[word]).map(move |bit| MachineIx(place * CHUNK + word * WORD + bit))
+            })
+        })
+    }
+}
+
+/// The places of the bits that are set, lowest first.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = usize::try_from(word.trailing_zeros()).ok().filter(|_| word != 0)?;
+        word &= word - 1;
+        Some(lowest)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::model::count;
+
+    /// The same as a tree set, over changes that cross words and chunks.
+    #[test]
+    fn members_come_by_place() {
+        let (mut set, mut model) = (MachineSet::default(), BTreeSet::new());
+        let mut place = 1_usize;
+        for _ in 0..20_000 {
+            place = (place * 6_364_136 + 1_442_695) % 9_973;
+            let machine = MachineIx(place);
+            if model.insert(machine) {
+                set.insert(machine);
+            } else {
+                model.remove(&machine);
+                set.remove(machine);
+            }
+            assert_eq!(set.iter().next(), model.first().copied());
+            assert_eq!((set.len(), set.is_empty()), (count(&model), model.is_empty()));
+        }
+        assert!(set.iter().eq(model.iter().copied()));
+    }
+}

@@ -1,0 +1,399 @@
+//! Where to look for victims: who is ahead, who is above its count, and whose shares are cheapest.
+//!
+//! What a search must not cost is a look at everybody: most jobs that want more find at once that
+//! nobody may give, and the others want the cheapest share of many. So users and jobs are kept in
+//! the order of what they hold, and the shares of each class in the order of the work that would be
+//! lost with them. Made once a cycle, and kept true as room is made.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_set};
+use std::iter::Peekable;
+use std::ops::Range;
+
+use super::plan::Tier;
+use super::right::Claim;
+use crate::engine::draft::Draft;
+use crate::engine::entities::Level;
+use crate::engine::nodepool::Holding;
+use crate::model::{ClassIx, MachineIx, Millis, QShares, ShareState};
+
+/// So many users or jobs are looked at one by one; of more, all shares of their class are.
+const FEW: usize = 32;
+
+/// The index.
+pub(super) struct Donors {
+    /// The users of each class, by what they hold.
+    users: Ranking,
+    /// The jobs of each user, by what they hold.
+    jobs: Ranking,
+    /// What each user held when last looked at.
+    known_users: Vec<u64>,
+    /// How each job stood when last looked at.
+    known_jobs: Vec<Stand>,
+    /// How many jobs of each class are above their own count.
+    jobs_above: Vec<usize>,
+    /// For each class its shares, once they were needed.
+    prey: Vec<OnceCell<PreyByTier>>,
+}
+
+/// Users of several classes, or jobs of several users: each owner's in buckets of one order, in
+/// each bucket by what they hold, the most last.
+struct Ranking {
+    entries: Vec<(u64, usize)>,
+    buckets: Vec<Bucket>,
+    /// The buckets of each owner.
+    owners: Vec<Range<usize>>,
+    /// The bucket of each member.
+    bucket_of: Vec<usize>,
+}
+
+/// Members with the same least order of a share.
+struct Bucket {
+    order: u64,
+    entries: Range<usize>,
+}
+
+/// How a job stands as a donor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stand {
+    held: u64,
+    is_within_count: bool,
+    becomes_needy: bool,
+}
+
+/// The shares of a class, the cheapest first, by how willingly they are taken and by order.
+type PreyByTier = BTreeMap<(Tier, QShares), BTreeSet<Prey>>;
+
+/// A share that could be taken, as far as its own facts go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Prey {
+    /// The work lost with it.
+    pub loss: Millis,
+    pub machine: MachineIx,
+    pub order: QShares,
+    pub holding: Holding,
+}
+
+/// Whom to ask.
+#[derive(Default)]
+struct Sources {
+    /// Any job of these classes.
+    classes: Vec<ClassIx>,
+    /// Of these classes, jobs above their own count.
+    classes_above: Vec<ClassIx>,
+    /// Any of these jobs.
+    jobs: Vec<usize>,
+}
+
+/// Shares of one tier to look at, the cheapest first.
+pub(super) struct Course<'d> {
+    pub tier: Tier,
+    lists: Vec<Peekable<btree_set::Iter<'d, Prey>>>,
+    few: VecDeque<Prey>,
+}
+
+/// The courses of a search, one a tier.
+#[derive(Default)]
+struct Courses<'d>(BTreeMap<Tier, Course<'d>>);
+
+impl Ranking {
+    /// `members` are owner, order, what is held, and the member, each member once.
+    fn new(owners: usize, mut members: Vec<(usize, u64, u64, usize)>) -> Ranking {
+        members.sort_unstable();
+        let mut ranking = Ranking {
+            entries: Vec::with_capacity(members.len()),
+            buckets: Vec::new(),
+            owners: vec![0..0; owners],
+            bucket_of: vec![0; members.len()],
+        };
+        let mut last = None;
+        for (owner, order, held, member) in members {
+            let place = ranking.entries.len();
+            if last != Some((owner, order)) {
+                let buckets = &mut ranking.owners[owner];
+                if buckets.end == 0 {
+                    *buckets = ranking.buckets.len()..ranking.buckets.len();
+                }
+                buckets.end += 1;
+                ranking.buckets.push(Bucket { order, entries: place..place });
+                last = Some((owner, order));
+            }
+            let bucket = ranking.buckets.len() - 1;
+            ranking.buckets[bucket].entries.end = place + 1;
+            ranking.bucket_of[member] = bucket;
+            ranking.entries.push((held, member));
+        }
+        ranking
+    }
+
+    /// Notes that `member` now holds `now`.
+    fn update(&mut self, member: usize, before: u64, now: u64) {
+        let bucket = &self.buckets[self.bucket_of[member]];
+        let entries = &mut self.entries[bucket.entries.clone()];
+        let from = entries.binary_search(&(before, member)).expect("members are ranked");
+        let to = entries.partition_point(|entry| *entry < (now, member));
+        if from < to {
+            entries[from..to].rotate_left(1);
+            entries[to - 1].0 = now;
+        } else {
+            entries[to..=from].rotate_right(1);
+            entries[to].0 = now;
+        }
+    }
+
+    /// The members of `owner` that are ahead, each with the least order of its shares. In each
+    /// bucket those that hold most are asked until one is not.
+    fn ahead(
+        &self,
+        owner: usize,
+        is_ahead: impl Fn(usize, u64) -> bool,
+    ) -> impl Iterator<Item = (usize, u64)> {
+        self.buckets[self.owners[owner].clone()].iter().flat_map(move |bucket| {
+            let order = bucket.order;
+            let most_first = self.entries[bucket.entries.clone()].iter().rev();
+            let members = most_first.map(move |(_, member)| (*member, order));
+            let ahead = members.take_while(|&(member, order)| is_ahead(member, order));
+            ahead.collect::<Vec<_>>()
+        })
+    }
+}
+
+impl Donors {
+    pub(super) fn new(draft: &Draft<'_>) -> Donors {
+        let (entities, held) = (&draft.entities, &draft.held);
+        let classes = draft.snapshot.topology.classes.len();
+        let groups = entities.groups().iter().enumerate();
+        let users = groups.map(|(group, (class, _))| {
+            let orders = entities.members(group).iter().map(|&job| draft.job(job).order);
+            let least = orders.min().map_or(0, |order| order.qshares().0);
+            (class.0, least, held.groups[group], group)
+        });
+        let jobs = draft
+            .snapshot
+            .jobs
+            .iter()
+            .enumerate()
+            .map(|(ix, job)| (entities.group_of(ix), job.order.qshares().0, held.jobs[ix], ix));
+        let known_jobs: Vec<Stand> =
+            (0..draft.snapshot.jobs.len()).map(|job| Stand::of(draft, job)).collect();
+        let mut jobs_above = vec![0; classes];
+        for (job, stand) in known_jobs.iter().enumerate() {
+            jobs_above[entities.class_of(job).0] += usize::from(!stand.is_within_count);
+        }
+        Donors {
+            users: Ranking::new(classes, users.collect()),
+            jobs: Ranking::new(entities.groups().len(), jobs.collect()),
+            known_users: held.groups.clone(),
+            known_jobs,
+            jobs_above,
+            prey: vec![OnceCell::new(); classes],
+        }
+    }
+
+    /// Notes that `holding` was taken.
+    pub(super) fn note_taken(&mut self, draft: &Draft<'_>, holding: Holding) {
+        let class = draft.entities.class_of(holding.job);
+        if let Some(prey) = self.prey[class.0].get_mut() {
+            let (tier, taken) = prey_of(draft, self.known_jobs[holding.job], holding);
+            prey.get_mut(&(tier, taken.order)).expect("what is held is listed").remove(&taken);
+        }
+        self.note_change(draft, holding.job);
+    }
+
+    /// Notes that what `job` holds has changed.
+    pub(super) fn note_change(&mut self, draft: &Draft<'_>, job: usize) {
+        let entities = &draft.entities;
+        let (class, group) = (entities.class_of(job).0, entities.group_of(job));
+        let (before, now) = (self.known_jobs[job], Stand::of(draft, job));
+        let of_user = draft.held.groups[group];
+        self.users.update(group, self.known_users[group], of_user);
+        self.jobs.update(job, before.held, now.held);
+        self.known_users[group] = of_user;
+        self.known_jobs[job] = now;
+        self.jobs_above[class] += usize::from(!now.is_within_count);
+        self.jobs_above[class] -= usize::from(!before.is_within_count);
+        let is_same_tier = Stand { held: before.held, ..now } == before;
+        if let Some(prey) = self.prey[class].get_mut().filter(|_| !is_same_tier) {
+            for holding in holdings(draft, job) {
+                let (tier, moved) = prey_of(draft, before, holding);
+                let listed = prey.get_mut(&(tier, moved.order)).expect("what is held is listed");
+                listed.remove(&moved);
+                let (tier, moved) = prey_of(draft, now, holding);
+                prey.entry((tier, moved.order)).or_default().insert(moved);
+            }
+        }
+    }
+
+    /// The shares that `claim` of `job` might take, the most willing tier first.
+    pub(super) fn courses<'d>(
+        &'d self,
+        draft: &Draft<'_>,
+        claim: &Claim<'_, '_>,
+        job: usize,
+    ) -> impl Iterator<Item = Course<'d>> + use<'d> {
+        let sources = self.sources(draft, claim, job);
+        let mut courses = Courses::default();
+        let may_do = |prey: &BTreeSet<Prey>, order: QShares| {
+            let rule = |prey: &Prey| claim.rule(prey.holding.job, order.0);
+            prey.first().is_some_and(|first| claim.may_take_first_share() || rule(first).is_some())
+        };
+        for &class in &sources.classes {
+            for (&(tier, order), prey) in self.prey_of_class(draft, class) {
+                // Elsewhere all of a tier and an order may give, or none; at home it depends on
+                // the user.
+                if class == draft.entities.class_of(job) || may_do(prey, order) {
+                    courses.of(tier).lists.push(prey.iter().peekable());
+                }
+            }
+        }
+        for &class in &sources.classes_above {
+            for (&(tier, _), prey) in self.prey_of_class(draft, class) {
+                if !tier.is_within_count {
+                    courses.of(tier).lists.push(prey.iter().peekable());
+                }
+            }
+        }
+        let mut few: Vec<(Tier, Prey)> = Vec::new();
+        for &job in &sources.jobs {
+            let prey = |holding| prey_of(draft, self.known_jobs[job], holding);
+            few.extend(holdings(draft, job).map(prey));
+        }
+        few.sort_unstable();
+        for (tier, prey) in few {
+            courses.of(tier).few.push_back(prey);
+        }
+        courses.0.into_values()
+    }
+
+    /// Whom `claim` of `job` might take from.
+    fn sources(&self, draft: &Draft<'_>, claim: &Claim<'_, '_>, job: usize) -> Sources {
+        let class = draft.snapshot.class_of(draft.job(job));
+        let own = draft.entities.class_of(job);
+        let mut sources = Sources::default();
+        for (ix, other) in draft.snapshot.topology.classes.iter().enumerate() {
+            let ix = ClassIx(ix);
+            if !other.policy.is_preemptable() || draft.held.classes[ix.0] == 0 {
+                continue;
+            }
+            let is_open = |class| {
+                let first = draft.entities.members_of_class(class)[0];
+                claim.is_ahead(Level::Class, first, 1) && claim.is_open(Level::Class, first, 1)
+            };
+            if class.priority < other.priority {
+                sources.classes.push(ix);
+            } else if class.priority == other.priority && class.policy.is_preemptable() {
+                if ix != own && is_open(ix) {
+                    sources.classes.push(ix);
+                } else if claim.may_take_first_share() && 0 < self.jobs_above[ix.0] {
+                    sources.classes_above.push(ix);
+                }
+                if ix == own {
+                    self.add_own_class(draft, claim, job, &mut sources);
+                }
+            }
+        }
+        sources
+    }
+
+    /// The users of the class of `job` who are ahead of its own, and the jobs of its own user that
+    /// are ahead of it.
+    fn add_own_class(
+        &self,
+        draft: &Draft<'_>,
+        claim: &Claim<'_, '_>,
+        job: usize,
+        sources: &mut Sources,
+    ) {
+        let entities = &draft.entities;
+        let (class, group) = (entities.class_of(job), entities.group_of(job));
+        let member = |group: usize| entities.members(group)[0];
+        let users = self
+            .users
+            .ahead(class.0, |other, order| claim.is_ahead(Level::User, member(other), order))
+            .filter(|&(other, order)| {
+                other != group && claim.is_open(Level::User, member(other), order)
+            });
+        let users: Vec<usize> = users.take(FEW + 1).map(|(other, _)| other).collect();
+        let jobs = self
+            .jobs
+            .ahead(group, |other, order| claim.is_ahead(Level::Job, other, order))
+            .filter(|&(other, order)| other != job && claim.is_open(Level::Job, other, order));
+        let jobs: Vec<usize> = jobs.take(FEW + 1).map(|(other, _)| other).collect();
+        if FEW < users.len().max(jobs.len()) {
+            sources.classes.push(class);
+        } else {
+            sources.jobs.extend(users.iter().flat_map(|&group| entities.members(group)));
+            sources.jobs.extend(jobs);
+        }
+    }
+
+    fn prey_of_class(&self, draft: &Draft<'_>, class: ClassIx) -> &PreyByTier {
+        self.prey[class.0].get_or_init(|| {
+            let mut lists: BTreeMap<(Tier, QShares), Vec<Prey>> = BTreeMap::new();
+            for &job in draft.entities.members_of_class(class) {
+                for holding in holdings(draft, job) {
+                    let (tier, prey) = prey_of(draft, self.known_jobs[job], holding);
+                    lists.entry((tier, prey.order)).or_default().push(prey);
+                }
+            }
+            lists.into_iter().map(|(key, prey)| (key, prey.into_iter().collect())).collect()
+        })
+    }
+}
+
+impl Stand {
+    fn of(draft: &Draft<'_>, job: usize) -> Stand {
+        Stand {
+            held: draft.held.jobs[job],
+            is_within_count: draft.held.jobs[job] <= draft.given.jobs[job],
+            becomes_needy: draft.becomes_needy_with(job, draft.has(job).saturating_sub(1)),
+        }
+    }
+}
+
+impl<'d> Courses<'d> {
+    fn of(&mut self, tier: Tier) -> &mut Course<'d> {
+        let course = Course { tier, lists: Vec::new(), few: VecDeque::new() };
+        self.0.entry(tier).or_insert(course)
+    }
+}
+
+impl Iterator for Course<'_> {
+    type Item = Prey;
+
+    fn next(&mut self) -> Option<Prey> {
+        let heads = self.lists.iter_mut().filter_map(|list| Some((*list.peek()?, list)));
+        match heads.min_by_key(|(head, _)| **head) {
+            Some((head, list)) if self.few.front().is_none_or(|few| head < few) => {
+                let head = *head;
+                list.next();
+                Some(head)
+            }
+            Some(_) | None => self.few.pop_front(),
+        }
+    }
+}
+
+/// The shares of `job` that are there and were not taken in this cycle.
+fn holdings(draft: &Draft<'_>, job: usize) -> impl Iterator<Item = Holding> {
+    let shares = draft.job(job).shares.iter().enumerate();
+    let held = shares.filter(|(_, share)| share.state == ShareState::Held);
+    let holdings = held.map(move |(share, at)| (Holding { job, share }, at.machine));
+    let is_left = |(holding, machine): &(Holding, MachineIx)| {
+        draft.rooms.holdings(*machine).any(|left| left == *holding)
+    };
+    holdings.filter(is_left).map(|(holding, _)| holding)
+}
+
+/// A share of a job that stands like `stand`, as it is listed.
+fn prey_of(draft: &Draft<'_>, stand: Stand, holding: Holding) -> (Tier, Prey) {
+    let share = draft.share(holding);
+    let tier = Tier {
+        is_resident: draft.is_resident(holding),
+        is_within_count: stand.is_within_count,
+        becomes_needy: stand.becomes_needy,
+    };
+    let loss = share.facts.investment.saturating_add(share.facts.initialization);
+    let order = share.order.qshares();
+    (tier, Prey { loss, machine: share.machine, order, holding })
+}
