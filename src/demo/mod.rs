@@ -16,7 +16,6 @@ mod fairness;
 mod orchestrator;
 mod play;
 mod report;
-mod scratch;
 mod story;
 mod tally;
 mod workload;
@@ -34,10 +33,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::client::Client;
 use self::play::{Pace, Play};
-use self::scratch::Scratch;
 use self::story::Story;
 use crate::config::{self, DaemonSettings, Problems};
 use crate::daemon::{self, DaemonError};
+use crate::scratch::Scratch;
 
 pub use self::report::{Report, Spread};
 
@@ -87,7 +86,7 @@ pub enum DemoError {
 ///
 /// If the daemon cannot be started, or fails on the way.
 pub async fn run(options: Options) -> Result<Report, DemoError> {
-    let scratch = Scratch::create().map_err(DemoError::Scratch)?;
+    let scratch = Scratch::create("demo").map_err(DemoError::Scratch)?;
     let (listener, address) = listen(options.listen).await?;
     let mut config =
         config::parse("the demo's apportion.toml", CONFIG).map_err(DemoError::Config)?;

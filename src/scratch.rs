@@ -1,28 +1,29 @@
-//! A folder of its own that goes with whoever made it.
+//! A folder of its own that goes with whoever made it: for a daemon that nobody is to remember.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// A temporary folder, deleted on drop.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// A new, empty folder.
+    /// A new, empty folder, with `purpose` in its name.
     ///
     /// # Errors
     ///
     /// If it cannot be made.
-    pub fn create() -> io::Result<Scratch> {
+    pub fn create(purpose: &str) -> io::Result<Scratch> {
         let now = jiff::Timestamp::now().as_microsecond();
-        let name = format!("apportion-demo-{}-{now}", std::process::id());
+        let name = format!("apportion-{purpose}-{}-{now}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path)?;
         Ok(Scratch { path })
     }
 
+    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
