@@ -8,6 +8,7 @@
 //!           ├────► store ───────────────────────────────────────►│
 //!           └────► config ──────────────────────────────────────►│
 //!  sim ─► converter, scheduler, engine      (as the daemon does, without HTTP, store or clock)
+//!  bench ─► the same, timed; and the daemon, from outside
 //! ```
 //!
 //! # Invariants, most of them absences
@@ -18,7 +19,7 @@
 //! 3. Equal snapshots give equal schedules. No hashing collection is iterated, no float compared,
 //!    every order has an identifier as its last word.
 //! 4. Only `scheduler` holds books, and only one thread holds the scheduler.
-//! 5. `async` appears only in `api`, `store`, `daemon`, `demo` and `cli`.
+//! 5. `async` appears only in `api`, `store`, `daemon`, `demo`, `bench` and `cli`.
 //! 6. Types that cross a wire live in `api::wire`, rows in `store`, files in `config`. `model`
 //!    types are not serializable, so that renaming one breaks no one.
 //! 7. What is not stored is not published.
@@ -29,6 +30,7 @@
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
 pub mod api;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod converter;
@@ -37,6 +39,7 @@ pub mod demo;
 pub mod engine;
 pub mod model;
 pub mod scheduler;
+mod scratch;
 pub mod sim;
 pub mod store;
 pub mod telemetry;

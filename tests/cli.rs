@@ -73,7 +73,7 @@ fn problem(code: &str, detail: &str) -> String {
 
 #[test]
 fn a_wrong_command_line_ends_with_2() {
-    let wrong: [&[&str]; 19] = [
+    let wrong: [&[&str]; 24] = [
         &[],
         &["frobnicate"],
         &["why"],
@@ -93,6 +93,11 @@ fn a_wrong_command_line_ends_with_2() {
         &["simulate", "--scale", "10x10", "--survey", "3"],
         &["simulate", "--scale", "10x10", "--scenarios", "clusters"],
         &["simulate", "--survey", "3", "--cycles", "60"],
+        &["bench"],
+        &["bench", "cycle", "--nodes", "10"],
+        &["bench", "cycle", "--nodes", "10", "--jobs", "0"],
+        &["bench", "place", "--nodes", "10", "--jobs", "10", "--quantum", "15"],
+        &["bench", "daemon", "--nodes", "10", "--jobs", "10", "--regime", "burst"],
     ];
     for args in wrong {
         let (status, stdout, stderr) = run(args);
@@ -105,7 +110,7 @@ fn a_wrong_command_line_ends_with_2() {
 
 #[test]
 fn help_teaches_by_example() {
-    let subjects: [&[&str]; 7] = [
+    let subjects: [&[&str]; 10] = [
         &[],
         &["serve"],
         &["config", "check"],
@@ -113,6 +118,9 @@ fn help_teaches_by_example() {
         &["queue"],
         &["why"],
         &["simulate"],
+        &["bench", "cycle"],
+        &["bench", "place"],
+        &["bench", "daemon"],
     ];
     for subject in subjects {
         let (status, stdout, stderr) = run(&[subject, &["--help"]].concat());

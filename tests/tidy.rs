@@ -44,6 +44,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("src/api/", &["crate::engine::plan", "sqlx", "crate::store", "crate::cli"]),
     ("src/daemon/", &["crate::cli", "crate::demo"]),
+    // What measures sees what it measures from outside.
+    ("src/bench/", &["crate::cli", "crate::store", "crate::daemon", "sqlx"]),
     ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),
 ];
 

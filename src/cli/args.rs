@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use reqwest::Url;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+pub use super::bench::args::Bench;
 use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
 
 const SIMULATE_EXAMPLES: &str = "Examples:
@@ -71,6 +72,12 @@ pub enum Command {
     /// Play a recorded scenario, a suite or a survey against the scheduler alone, in virtual time
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Simulate),
+    /// Time cycles and the whole daemon on clusters of any size: how large a head node has to be
+    Bench {
+        /// What to time.
+        #[command(subcommand)]
+        action: Bench,
+    },
 }
 
 /// The daemon to talk to, and how to show its answer.

@@ -5,6 +5,7 @@
 //! and `--json` shows those: nothing here knows more than any other client could.
 
 pub mod args;
+pub mod bench;
 mod classes;
 mod client;
 mod demo;
@@ -47,6 +48,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Why(args) => wait(Builder::new_current_thread(), why::run(&args)),
         Command::Demo(args) => wait(Builder::new_multi_thread(), demo::run(&args)),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Bench { action } => bench::run(&action),
         Command::Classes(remote) => wait(Builder::new_current_thread(), classes::run(&remote)),
     }
 }

@@ -21,7 +21,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// The shortest interval between anything: demonstrations run fast, nothing runs busy.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// More than any cluster has: one PB.
-const LARGEST: Mebibytes = Mebibytes(1 << 30);
+pub(super) const LARGEST: Mebibytes = Mebibytes(1 << 30);
 /// Where a count needs some bound and none suggests itself.
 const MILLION: i64 = 1_000_000;
 

@@ -29,11 +29,13 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::model::Topology;
+use crate::model::{Mebibytes, Quantum, Topology};
 
 use environment::Overrides;
+use file::LARGEST;
 use problem::Place;
 pub use problem::{Code, Problem, Problems};
+use value::Written;
 
 /// How the TOML parser calls a key that is there twice; its errors have no other kind.
 const DUPLICATE_KEY: &str = "duplicate key";
@@ -146,6 +148,17 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
 /// With everything that is wrong with it, at once.
 pub fn parse(name: &str, text: &str) -> Result<Config, Problems> {
     parse_over(name, text, Overrides::default())
+}
+
+/// A quantum, as it is written in a file: "15GB".
+///
+/// # Errors
+///
+/// With what is wrong with it, and what would be right.
+pub fn quantum(text: &str) -> Result<Quantum, String> {
+    let read = value::size(Mebibytes(1)..=LARGEST)(Written::Text(text));
+    let memory = read.map_err(|fault| format!("{}; {}", fault.message, fault.remedy))?;
+    Quantum::new(memory).ok_or_else(|| "a quantum is not nothing".to_owned())
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

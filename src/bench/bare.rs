@@ -1,0 +1,124 @@
+//! The least that a cycle could take: one pass that reads every machine and every job once.
+//!
+//! Over flat tables of plain records that hold what the pass reads and nothing else: it sums, by
+//! order, what machines have left, and what jobs hold and could use. An engine that looks at
+//! everything cannot be faster; how much slower it is does not depend on the computer much.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use super::times::median;
+use crate::engine::Snapshot;
+use crate::model::{Order, QShares};
+use crate::sim::systemtest::Clock;
+
+/// How often it is timed. Odd, so that there is a middle.
+const PASSES: usize = 101;
+
+/// What is read of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Machine {
+    order: usize,
+    free: u64,
+}
+
+/// What is read of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Job {
+    order: usize,
+    held: u64,
+    wanted: u64,
+}
+
+/// The records of a snapshot.
+#[derive(Clone, Debug)]
+struct Tables {
+    machines: Vec<Machine>,
+    jobs: Vec<Job>,
+}
+
+/// What a pass comes to, by order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    free: u64,
+    held: u64,
+    wanted: u64,
+}
+
+/// How long one pass over the records of `snapshot` takes.
+pub(super) fn pass(snapshot: &Snapshot, clock: Clock<'_>) -> Duration {
+    let tables = Tables::of(snapshot);
+    let mut sums = vec![Sum::default(); tables.orders()];
+    let times = (0..PASSES).map(|_| {
+        sums.fill(Sum::default());
+        let begun = clock();
+        add_up(black_box(&tables), &mut sums);
+        black_box(&sums);
+        clock().saturating_sub(begun)
+    });
+    median(times.collect())
+}
+
+fn add_up(tables: &Tables, sums: &mut [Sum]) {
+    for machine in &tables.machines {
+        sums[machine.order].free += machine.free;
+    }
+    for job in &tables.jobs {
+        let sum = &mut sums[job.order];
+        sum.held += job.held;
+        sum.wanted += job.wanted;
+    }
+}
+
+impl Tables {
+    fn of(snapshot: &Snapshot) -> Tables {
+        let mut used = vec![QShares(0); snapshot.machines.len()];
+        for share in snapshot.jobs.iter().flat_map(|job| &job.shares) {
+            used[share.machine.0] += share.order.qshares();
+        }
+        let machines = snapshot.machines.iter().zip(used).map(|(machine, used)| Machine {
+            order: position(machine.order),
+            free: machine.order.saturating_sub(used).0,
+        });
+        let jobs = snapshot.jobs.iter().map(|job| Job {
+            order: position(Order::qshares(job.order)),
+            held: job.nshares_held().0,
+            wanted: job.facts.useful_processes(job.threads),
+        });
+        Tables { machines: machines.collect(), jobs: jobs.collect() }
+    }
+
+    /// How long a table by order has to be.
+    fn orders(&self) -> usize {
+        let orders = self.machines.iter().map(|machine| machine.order);
+        orders.chain(self.jobs.iter().map(|job| job.order)).max().map_or(0, |most| most + 1)
+    }
+}
+
+fn position(order: QShares) -> usize {
+    usize::try_from(order.0).expect("an order of a real machine can be addressed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::cluster::{self, Shape};
+    use crate::bench::drive;
+    use crate::model::{Mebibytes, Quantum};
+
+    #[test]
+    fn every_record_is_read_once() {
+        let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+        let shape = Shape { nodes: 3, jobs: 8, users: 1, quantum, seed: 1 };
+        let (mut scheduler, _) = drive::books(&shape, cluster::topology(quantum));
+        let view = drive::ramp(&mut scheduler, 60).view;
+        let tables = Tables::of(&view.planned.as_ref().unwrap().snapshot);
+        let mut sums = vec![Sum::default(); tables.orders()];
+        add_up(&tables, &mut sums);
+        assert_eq!((tables.machines.len(), tables.jobs.len(), sums.len()), (3, 8, 18));
+        let held: u64 = sums.iter().map(|sum| sum.held).sum();
+        assert_eq!(held, view.jobs.iter().map(|job| job.held().0).sum::<u64>());
+        let free: u64 = sums.iter().map(|sum| sum.free).sum();
+        assert_eq!(free, view.nodes.iter().map(|node| node.order.0 - node.used.0).sum::<u64>());
+    }
+}

@@ -1,0 +1,320 @@
+//! Draws the clusters that are measured: nodes of three sizes, four classes, more work than room.
+//!
+//! The same seed draws the same cluster and the same jobs. Nodes are 64, 128 and 256 GB in turn. A
+//! job's memory is one of six sizes, its maximum of processes one of four, its class one of four by
+//! weight and its user one of those there are, all with equal chances; and its work is never done.
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::converter::{Process, Publication, Work, WorkState};
+use crate::model::{
+    CapRules, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool, Policy, PoolIx,
+    ProcessLimit, Quantum, ResourceClass, Settings, Topology, WorkKind, count,
+};
+use crate::scheduler::View;
+
+/// The weights of the classes.
+pub const WEIGHTS: [u32; 4] = [50, 100, 200, 400];
+/// The sizes of nodes, in turn, in GB.
+const NODE_GIB: [u64; 3] = [64, 128, 256];
+const JOB_GIB: [u64; 6] = [4, 8, 15, 30, 45, 60];
+const LIMITS: [ProcessLimit; 4] = [
+    ProcessLimit::AtMost(4),
+    ProcessLimit::AtMost(16),
+    ProcessLimit::AtMost(64),
+    ProcessLimit::Unlimited,
+];
+/// More than any cluster has room for.
+const WORK_ITEMS: u64 = 1_000_000;
+/// When the first job is submitted; each later one a second later.
+const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
+/// The priority of the classes that everything is in but jobs that are to be blocked.
+const PRIORITY: u32 = 10;
+/// Classes whose work comes after all the other work, and may not take anything from it.
+const BLOCKED_FAIR: &str = "blocked-fair";
+const BLOCKED_FIXED: &str = "blocked-fixed";
+/// Memory of jobs that are to be blocked: anything from the smallest of the others on, whose jobs
+/// leave no room for it, so that there are many shapes.
+const BLOCKED_GIB: [u64; 2] = [4, 240];
+/// Of so many blocked jobs, one lists the only nodes it may use.
+const LISTING: u64 = 8;
+/// How many nodes it lists at most.
+const LISTED: u64 = 8;
+
+/// What a cluster is drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Its nodes. At least 1.
+    pub nodes: u64,
+    /// Its jobs. At least 1.
+    pub jobs: u64,
+    /// Their users. At least 1.
+    pub users: u64,
+    /// The smallest allocation.
+    pub quantum: Quantum,
+    /// What chance is drawn from.
+    pub seed: u64,
+}
+
+/// One pool, and a fair-share class of each weight, whose jobs begin with two processes and double.
+pub fn topology(quantum: Quantum) -> Topology {
+    let class = |weight| class(&class_name(weight), Policy::FairShare { weight }, PRIORITY);
+    let pool = Nodepool {
+        name: "main".to_owned(),
+        parent: None,
+        search_order: 100,
+        quantum,
+        nodes: Vec::new(),
+    };
+    Topology {
+        settings: Settings::default(),
+        pools: vec![pool],
+        classes: WEIGHTS.map(class).to_vec(),
+        allotments: BTreeMap::new(),
+    }
+}
+
+/// [`topology`], with two classes of worse priorities for work that is to be blocked.
+pub fn topology_with_queue(quantum: Quantum) -> Topology {
+    let mut topology = topology(quantum);
+    topology.classes.push(class(BLOCKED_FAIR, Policy::FairShare { weight: 100 }, PRIORITY + 1));
+    topology.classes.push(class(BLOCKED_FIXED, Policy::FixedShare, PRIORITY + 2));
+    topology
+}
+
+fn class(name: &str, policy: Policy, priority: u32) -> ResourceClass {
+    ResourceClass {
+        name: name.to_owned(),
+        policy,
+        priority,
+        pool: PoolIx(0),
+        cap_rules: CapRules {
+            initialization_cap: 2,
+            expand_by_doubling: true,
+            prediction: false,
+            prediction_fudge: 0,
+            loss_limit: CapRules::LOSS_LIMIT,
+        },
+        users: None,
+        is_default: false,
+    }
+}
+
+/// The class of this weight.
+pub(super) fn class_name(weight: u32) -> String {
+    format!("weight{weight}")
+}
+
+/// So many nodes, of the three sizes in turn.
+pub fn nodes(count: u64) -> impl Iterator<Item = NodeReport> {
+    let sizes = NODE_GIB.into_iter().cycle().map(Mebibytes::from_gib);
+    (0..count).zip(sizes).map(|(number, memory)| node(number, memory))
+}
+
+/// So many nodes of one size.
+pub fn equal_nodes(count: u64, memory: Mebibytes) -> impl Iterator<Item = NodeReport> {
+    (0..count).map(move |number| node(number, memory))
+}
+
+fn node(number: u64, memory: Mebibytes) -> NodeReport {
+    NodeReport { name: node_name(number), memory, is_quiesced: false }
+}
+
+/// Sorted by name, nodes are sorted by number.
+fn node_name(number: u64) -> String {
+    format!("n{number:07}")
+}
+
+/// Job after job, without end, numbered from 1.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    chance: Chance,
+    next: u64,
+    users: u64,
+}
+
+impl Jobs {
+    /// The jobs of a cluster of this shape; after as many as it has, those that replace them.
+    pub fn of(shape: &Shape) -> Jobs {
+        Jobs { chance: Chance::new(shape.seed, 0), next: 1, users: shape.users }
+    }
+
+    /// The job of the class at this position in [`WEIGHTS`]. Everything but its size and its
+    /// maximum is fixed then.
+    fn job(&mut self, class: usize, memory: Mebibytes, limit: ProcessLimit) -> JobSpec {
+        let id = self.next;
+        self.next += 1;
+        let user = user_name(self.chance.between([1, self.users]));
+        spec(id, user, class_name(WEIGHTS[class]), memory, limit)
+    }
+}
+
+impl Iterator for Jobs {
+    type Item = JobSpec;
+
+    fn next(&mut self) -> Option<JobSpec> {
+        let class = self.chance.position(WEIGHTS.len());
+        let memory = Mebibytes::from_gib(JOB_GIB[self.chance.position(JOB_GIB.len())]);
+        let limit = LIMITS[self.chance.position(LIMITS.len())];
+        Some(self.job(class, memory, limit))
+    }
+}
+
+/// So many requests for one share of one quantum each, of all users and classes in turn.
+pub fn single_requests(shape: &Shape) -> impl Iterator<Item = JobSpec> {
+    let Shape { jobs, users, quantum, .. } = *shape;
+    let weights = WEIGHTS.into_iter().cycle();
+    let turns = (1..=users).cycle();
+    (1..=jobs).zip(weights).zip(turns).map(move |((id, weight), user)| {
+        let class = class_name(weight);
+        let limit = ProcessLimit::AtMost(1);
+        let mut spec = spec(id, user_name(user), class, quantum.memory(), limit);
+        spec.facts.remaining = 1;
+        spec
+    })
+}
+
+/// So many jobs for a full cluster of this shape that are blocked there: what is in the two classes
+/// of [`topology_with_queue`] has a worse priority than all the rest, which wants more than there
+/// is. No two need be alike: half of them want one process that is never taken back, the others
+/// many, of any memory; some list the nodes they may use.
+pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
+    let Shape { nodes, jobs, users, seed, .. } = *shape;
+    let mut chance = Chance::new(seed, 1);
+    (1..=jobs).map(move |number| {
+        let is_fixed = chance.between([0, 1]) == 0;
+        let class = if is_fixed { BLOCKED_FIXED } else { BLOCKED_FAIR };
+        let memory = Mebibytes::from_gib(chance.between(BLOCKED_GIB));
+        let limit = LIMITS[chance.position(LIMITS.len())];
+        let user = user_name(chance.between([1, users]));
+        // After all other work, those included that replaced it.
+        let mut spec = spec((1 << 40) + number, user, class.to_owned(), memory, limit);
+        if is_fixed {
+            spec.kind = WorkKind::Service;
+            spec.facts.remaining = 1;
+        }
+        if chance.between([1, LISTING]) == 1 {
+            let listed = chance.between([1, LISTED]);
+            let mut node = || node_name(chance.between([0, nodes - 1]));
+            spec.machines = (0..listed).map(|_| node()).collect();
+        }
+        spec
+    })
+}
+
+fn spec(id: u64, user: String, class: String, memory: Mebibytes, limit: ProcessLimit) -> JobSpec {
+    JobSpec {
+        id: JobId(id),
+        user,
+        class,
+        kind: WorkKind::Job,
+        memory,
+        threads: 1,
+        submitted: FIRST_SUBMISSION + 1_000 * id,
+        machines: Vec::new(),
+        service: 0,
+        facts: JobFacts {
+            remaining: WORK_ITEMS,
+            limit,
+            is_running: false,
+            time_per_item: None,
+            is_completing: false,
+        },
+    }
+}
+
+fn user_name(number: u64) -> String {
+    format!("u{number:06}")
+}
+
+/// What an orchestrator publishes that runs these jobs and shows every process that `view` has.
+pub fn publication(sequence: u64, jobs: &[JobSpec], view: &View) -> Publication {
+    let mut work: BTreeMap<JobId, Work> = BTreeMap::new();
+    for spec in jobs {
+        let (spec, processes) = (spec.clone(), BTreeMap::new());
+        work.insert(spec.id, Work { spec, state: WorkState::Schedulable, processes });
+    }
+    for job in &view.jobs {
+        let Some(work) = work.get_mut(&job.id) else { continue };
+        for share in &job.shares {
+            let process = Process { node: share.node.clone(), is_gone: false, facts: share.facts };
+            work.processes.insert(share.id, process);
+        }
+    }
+    Publication { sequence, work, limbo: BTreeMap::new() }
+}
+
+/// Chance. Integers only, and none of them as wide as the platform's words.
+#[derive(Clone, Debug)]
+pub(super) struct Chance(ChaCha8Rng);
+
+impl Chance {
+    /// The chances of the `stream`th of all things that are drawn from `seed`.
+    pub fn new(seed: u64, stream: u64) -> Chance {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(stream);
+        Chance(random)
+    }
+
+    pub fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
+        self.0.random_range(least..=most)
+    }
+
+    /// A position in a list of this length, which is not 0.
+    pub fn position(&mut self, length: usize) -> usize {
+        usize::try_from(self.between([0, count(1..length)])).expect("it is less than a length")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn shape(seed: u64) -> Shape {
+        let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+        Shape { nodes: 30, jobs: 500, users: 50, quantum, seed }
+    }
+
+    #[test]
+    fn nodes_are_of_three_sizes_in_turn_and_sorted_by_name() {
+        let nodes: Vec<NodeReport> = nodes(12).collect();
+        let gib: Vec<u64> = nodes.iter().map(|node| node.memory.0 >> 10).take(4).collect();
+        assert_eq!(gib, [64, 128, 256, 64]);
+        assert!(nodes.is_sorted_by_key(|node| &node.name));
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_jobs_and_another_others() {
+        let draw = |seed| Jobs::of(&shape(seed)).take(20).collect::<Vec<_>>();
+        assert_eq!(draw(3), draw(3));
+        assert_ne!(draw(3), draw(4));
+    }
+
+    #[test]
+    fn jobs_are_of_every_size_limit_class_and_user() {
+        let jobs: Vec<JobSpec> = Jobs::of(&shape(1)).take(500).collect();
+        let memories: BTreeSet<u64> = jobs.iter().map(|job| job.memory.0 >> 10).collect();
+        assert_eq!(memories, BTreeSet::from(JOB_GIB));
+        let classes: BTreeSet<&str> = jobs.iter().map(|job| job.class.as_str()).collect();
+        assert_eq!(classes.len(), 4);
+        let users: BTreeSet<&str> = jobs.iter().map(|job| job.user.as_str()).collect();
+        assert_eq!(users.len(), 50);
+        for limit in LIMITS {
+            assert!(jobs.iter().any(|job| job.facts.limit == limit), "{limit:?}");
+        }
+        assert_eq!((jobs[0].id, jobs[499].id), (JobId(1), JobId(500)));
+    }
+
+    #[test]
+    fn blocked_jobs_are_of_many_shapes() {
+        let shape_of = |job: JobSpec| (job.class, job.memory, job.machines);
+        let shapes: BTreeSet<_> = blocked_jobs(&shape(1)).map(shape_of).collect();
+        assert!(shapes.len() > 250, "{}", shapes.len());
+        assert!(shapes.iter().any(|(_, _, machines)| !machines.is_empty()));
+    }
+}

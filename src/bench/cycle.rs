@@ -1,0 +1,319 @@
+//! Cycles of a cluster in one of four situations, from an avalanche to dead calm.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::cluster::{self, Jobs, Shape};
+use super::drive::{self, Ramp};
+use super::measure::{Measured, Played, evictions, planned};
+use crate::engine;
+use crate::model::{JobId, count};
+use crate::scheduler::{Event, Scheduler, View};
+use crate::sim::systemtest::Clock;
+
+/// So many percent of the jobs are replaced before each cycle of the churn.
+const CHURN_PERCENT: u64 = 1;
+/// So many cycles of churn go before those that are timed, so that there are jobs of every age.
+const WARM_UP: u64 = 8;
+
+/// The situation that cycles are timed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Regime {
+    /// The first cycle of an empty cluster to which everything has come at once; on fresh books
+    /// each time.
+    Burst,
+    /// Cycles of a settled cluster without any news.
+    Steady,
+    /// Cycles of a settled cluster of whose jobs 1 % are replaced before each.
+    Churn,
+    /// On a settled cluster, and thus a full one, as many jobs again that get nothing. A cycle is
+    /// here [`engine::plan`] on its snapshot, alone: it evaluates each of them and gives it its
+    /// reason, and has nothing left of an earlier cycle that it could make use of.
+    Blocked,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The cluster.
+    pub shape: Shape,
+    /// Its situation.
+    pub regime: Regime,
+    /// How many cycles are timed. At least 1.
+    pub cycles: u64,
+    /// For how many cycles at most it may settle first. At least 1.
+    pub ramp_cycles: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The figures.
+    pub figures: Figures,
+    /// The first findings of the engine's audit, as text.
+    pub findings: Vec<String>,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// The situation.
+    pub regime: Regime,
+    /// What the cluster was drawn from.
+    pub seed: u64,
+    /// Its nodes.
+    pub nodes: u64,
+    /// Its jobs, those that are to be blocked not included.
+    pub jobs: u64,
+    /// Their users.
+    pub users: u64,
+    /// The smallest allocation.
+    pub quantum_mb: u64,
+    /// How many cycles were timed.
+    pub cycles: u64,
+    /// For how many cycles it settled before.
+    pub ramp_cycles: u64,
+    /// Whether nothing changed any more after those. Always so in a burst, which has none.
+    pub is_settled: bool,
+    /// All the rest.
+    #[serde(flatten)]
+    pub measured: Measured,
+}
+
+/// Times cycles as `options` say.
+pub fn run(options: &Options, clock: Clock<'_>) -> Outcome {
+    let Options { shape, regime, cycles, .. } = *options;
+    let (settling, played) = match regime {
+        Regime::Burst => (Settling { cycles: 0, is_settled: true }, burst(options, clock)),
+        Regime::Steady => steady(options, clock),
+        Regime::Churn => churn(options, clock),
+        Regime::Blocked => blocked(options, clock),
+    };
+    let (measured, findings) = played.measure(clock);
+    let figures = Figures {
+        regime,
+        seed: shape.seed,
+        nodes: shape.nodes,
+        jobs: shape.jobs,
+        users: shape.users,
+        quantum_mb: shape.quantum.memory().0,
+        cycles,
+        ramp_cycles: settling.cycles,
+        is_settled: settling.is_settled,
+        measured,
+    };
+    Outcome { figures, findings }
+}
+
+/// How the cluster settled before it was measured.
+struct Settling {
+    cycles: u64,
+    is_settled: bool,
+}
+
+impl Settling {
+    fn of(ramp: &Ramp) -> Settling {
+        Settling { cycles: ramp.cycles, is_settled: ramp.is_settled }
+    }
+}
+
+fn burst(options: &Options, clock: Clock<'_>) -> Played {
+    let Options { shape, cycles, .. } = options;
+    let begun = clock();
+    let (books, _) = drive::books(shape, cluster::topology(shape.quantum));
+    let recorded = clock().saturating_sub(begun);
+    first_cycles(&books, *cycles, recorded, clock)
+}
+
+/// The first cycle of `books`, so many times.
+pub(super) fn first_cycles(
+    books: &Scheduler,
+    cycles: u64,
+    recorded: Duration,
+    clock: Clock<'_>,
+) -> Played {
+    let mut timing = Timing::default();
+    let mut last = None;
+    for _ in 0..cycles {
+        let mut scheduler = books.clone();
+        let view = timing.cycle(&mut scheduler, clock);
+        timing.quiet_evictions += evictions(&view);
+        last = Some((scheduler, view));
+    }
+    timing.records.push(recorded);
+    let (scheduler, view) = last.expect("at least one cycle is timed");
+    timing.end(scheduler, view)
+}
+
+fn steady(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
+    let (mut scheduler, _, ramp) = settled(options);
+    let (settling, mut view) = (Settling::of(&ramp), ramp.view);
+    let mut timing = Timing::default();
+    for _ in 0..options.cycles {
+        timing.record(clock, || drive::confirm(&mut scheduler, &view));
+        view = timing.cycle(&mut scheduler, clock);
+        timing.quiet_evictions += evictions(&view);
+    }
+    (settling, timing.end(scheduler, view))
+}
+
+fn churn(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
+    let (mut scheduler, mut jobs, ramp) = settled(options);
+    let (settling, mut view) = (Settling::of(&ramp), ramp.view);
+    let mut chance = cluster::Chance::new(options.shape.seed, 2);
+    let mut replaced = |scheduler: &mut Scheduler, view: &View| {
+        drive::confirm(scheduler, view);
+        replace(scheduler, view, &mut jobs, &mut chance);
+    };
+    for _ in 0..WARM_UP {
+        replaced(&mut scheduler, &view);
+        view = scheduler.schedule();
+    }
+    let mut timing = Timing::default();
+    for _ in 0..options.cycles {
+        timing.record(clock, || replaced(&mut scheduler, &view));
+        view = timing.cycle(&mut scheduler, clock);
+    }
+    (settling, timing.end(scheduler, view))
+}
+
+/// Some jobs end, whichever they are, and as many others come.
+fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs, chance: &mut cluster::Chance) {
+    let mut left: Vec<JobId> = view.jobs.iter().map(|job| job.id).collect();
+    for _ in 0..(count(&left) * CHURN_PERCENT).div_ceil(100) {
+        let job = left.swap_remove(chance.position(left.len()));
+        scheduler.record(Event::JobCompleted { job });
+        drive::arrive(scheduler, jobs);
+    }
+}
+
+fn blocked(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
+    let (mut scheduler, _, ramp) = settled(options);
+    let settling = Settling::of(&ramp);
+    let mut timing = Timing::default();
+    timing.record(clock, || {
+        drive::confirm(&mut scheduler, &ramp.view);
+        for spec in cluster::blocked_jobs(&options.shape) {
+            scheduler.record(Event::JobArrived(spec));
+        }
+    });
+    let view = timing.cycle(&mut scheduler, clock);
+    timing.quiet_evictions += evictions(&view);
+    timing.cycles.clear();
+    for _ in 0..options.cycles {
+        let begun = clock();
+        let schedule = engine::plan(&planned(&view).snapshot);
+        timing.cycles.push(clock().saturating_sub(begun));
+        drop(schedule);
+    }
+    (settling, timing.end(scheduler, view))
+}
+
+/// The cluster after all have got what they get, and the jobs that may come yet. Only the blocked
+/// find classes for them; to everybody else they make no difference.
+fn settled(options: &Options) -> (Scheduler, Jobs, Ramp) {
+    let Options { shape, regime, ramp_cycles, .. } = options;
+    let topology = match regime {
+        Regime::Blocked => cluster::topology_with_queue(shape.quantum),
+        Regime::Burst | Regime::Steady | Regime::Churn => cluster::topology(shape.quantum),
+    };
+    let (mut scheduler, jobs) = drive::books(shape, topology);
+    let ramp = drive::ramp(&mut scheduler, *ramp_cycles);
+    (scheduler, jobs, ramp)
+}
+
+/// What is timed, as it goes.
+#[derive(Default)]
+struct Timing {
+    cycles: Vec<Duration>,
+    /// The last whole cycle in the scheduler.
+    schedule: Duration,
+    records: Vec<Duration>,
+    evictions: u64,
+    quiet_evictions: u64,
+}
+
+impl Timing {
+    /// Times what is told before a cycle.
+    fn record(&mut self, clock: Clock<'_>, tell: impl FnOnce()) {
+        let begun = clock();
+        tell();
+        self.records.push(clock().saturating_sub(begun));
+    }
+
+    /// Times one cycle. What the cycle before it left is thrown away by whoever holds it.
+    fn cycle(&mut self, scheduler: &mut Scheduler, clock: Clock<'_>) -> View {
+        let begun = clock();
+        let view = scheduler.schedule();
+        let time = clock().saturating_sub(begun);
+        self.cycles.push(time);
+        self.schedule = time;
+        self.evictions += evictions(&view);
+        view
+    }
+
+    fn end(self, scheduler: Scheduler, view: View) -> Played {
+        let Timing { cycles, schedule, records, evictions, quiet_evictions } = self;
+        Played { scheduler, view, cycles, schedule, records, evictions, quiet_evictions }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::model::{Mebibytes, Quantum};
+
+    fn play(regime: Regime, ramp_cycles: u64) -> Outcome {
+        let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+        let shape = Shape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 };
+        // Every reading is a millisecond after the one before it.
+        let readings = Cell::new(0);
+        let clock = || Duration::from_millis(readings.replace(readings.get() + 1));
+        run(&Options { shape, regime, cycles: 4, ramp_cycles }, &clock)
+    }
+
+    #[test]
+    fn cycles_are_timed_by_the_clock_that_is_handed_in() {
+        for regime in [Regime::Burst, Regime::Steady, Regime::Churn, Regime::Blocked] {
+            let Outcome { figures, findings } = play(regime, 60);
+            assert_eq!(findings, Vec::<String>::new(), "{regime:?}");
+            let measured = figures.measured;
+            assert_eq!(measured.cycle_ms.median.to_bits(), 1.0_f64.to_bits(), "{regime:?}");
+            assert_eq!(measured.ratio, Some(1.0), "{regime:?}");
+            assert!(figures.is_settled, "{regime:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_moves_in_a_settled_cluster() {
+        let measured = play(Regime::Steady, 60).figures.measured;
+        assert_eq!((measured.evictions, measured.quiet_evictions), (0, 0));
+        assert!(measured.capacity_qshares < measured.used_qshares + 4);
+    }
+
+    #[test]
+    fn churn_moves_something_that_was_called_for() {
+        let measured = play(Regime::Churn, 60).figures.measured;
+        assert_eq!(measured.quiet_evictions, 0);
+        assert!(0 < measured.shares_held);
+    }
+
+    #[test]
+    fn blocked_jobs_get_a_reason_each_and_nothing_else() {
+        let steady = play(Regime::Steady, 60).figures.measured;
+        let blocked = play(Regime::Blocked, 60).figures.measured;
+        assert_eq!(blocked.shares_held, steady.shares_held);
+        assert_eq!(blocked.jobs_waiting, steady.jobs_waiting + 20);
+        assert_eq!(blocked.evictions, 0);
+    }
+
+    #[test]
+    fn a_ramp_that_was_cut_short_is_told() {
+        let figures = play(Regime::Steady, 2).figures;
+        assert_eq!((figures.ramp_cycles, figures.is_settled), (2, false));
+    }
+}

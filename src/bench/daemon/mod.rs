@@ -1,0 +1,292 @@
+//! The whole daemon, timed from outside: from a publication to the schedule that is made of it.
+//!
+//! It is the real binary with a store of its own, which speaks HTTP on loopback and writes to a disk.
+//! Its nodes have reported and are on record when the publication is sent; what is timed ends when
+//! a schedule that has every published job has been received, and nothing is served that is not
+//! committed. The daemon is stopped at the end, whatever the end is.
+
+mod child;
+mod client;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep, timeout};
+
+use self::client::Client;
+use super::cluster::{self, Jobs, Shape};
+use super::process::Process;
+use super::times::milliseconds;
+use crate::api::wire;
+use crate::model::{JobSpec, NodeReport, ProcessLimit, count};
+use crate::scratch::Scratch;
+
+/// Nodes report so many at a time, as one agent does that speaks for a part of the cluster.
+const BATCH: usize = 1_000;
+/// How often it is asked whether all nodes are on record.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long one step may take.
+const PATIENCE: Duration = Duration::from_mins(15);
+
+/// What kept the daemon from being measured.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum BenchError {
+    #[error("failed to prepare a temporary folder for the daemon")]
+    Scratch(#[source] io::Error),
+    #[error("failed to start the daemon")]
+    Start(#[source] io::Error),
+    #[error("the daemon ended before it listened; it said:\n{said}")]
+    NotListening { said: String },
+    #[error("failed to set up HTTP")]
+    Http(#[source] reqwest::Error),
+    #[error("failed to {action}")]
+    Request { action: &'static str, source: reqwest::Error },
+    #[error("the daemon answered {status} when asked to {action}: {problem}")]
+    Refused { action: &'static str, status: reqwest::StatusCode, problem: String },
+    #[error("the daemon took {accepted} of {sent} when asked to {action}")]
+    Incomplete { action: &'static str, accepted: u64, sent: u64 },
+    #[error("the daemon did not {action} within {} s", PATIENCE.as_secs())]
+    TooLong { action: &'static str },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What is measured. `None`: this system does not tell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// What the cluster was drawn from.
+    pub seed: u64,
+    /// Its nodes.
+    pub nodes: u64,
+    /// The jobs that were published, all at once.
+    pub jobs: u64,
+    /// Their users.
+    pub users: u64,
+    /// The smallest allocation.
+    pub quantum_mb: u64,
+    /// From the beginning of the publication to the end of the first schedule that has all of its
+    /// jobs, which is on record by then.
+    pub schedule_ms: f64,
+    /// Within that time, until the publication was answered.
+    pub answer_ms: f64,
+    /// Within that time, planning, as the daemon itself counts it.
+    pub plan_ms: f64,
+    /// Within that time, putting the cycle on record, as the daemon itself counts it.
+    pub store_ms: f64,
+    /// Jobs that got a share in that schedule.
+    pub jobs_placed: u64,
+    /// Jobs that want more than they got in it, each with its reason.
+    pub jobs_waiting: u64,
+    /// Shares in that schedule.
+    pub shares_held: u64,
+    /// Processor time of the daemon from its start to that schedule.
+    pub cpu_s: Option<f64>,
+    /// That since the publication alone.
+    pub publication_cpu_s: Option<f64>,
+    /// The most memory it had at a time.
+    pub peak_rss_mb: Option<f64>,
+    /// Bytes it had written to disks; 0 where the temporary folder is in memory.
+    pub written_bytes: Option<u64>,
+    /// What its files take.
+    pub store_bytes: Option<u64>,
+}
+
+/// Measures a daemon with a cluster of this shape.
+///
+/// # Errors
+///
+/// If there is no daemon to be had, or it does not do what it is asked.
+pub async fn run(shape: &Shape) -> Result<Figures, BenchError> {
+    let mut terminated = signal(SignalKind::terminate()).map_err(BenchError::Start)?;
+    // Whichever of them ends first, the daemon ends with what holds it.
+    tokio::select! {
+        figures = measure(shape) => figures,
+        _ = tokio::signal::ctrl_c() => Err(BenchError::Interrupted),
+        _ = terminated.recv() => Err(BenchError::Interrupted),
+    }
+}
+
+async fn measure(shape: &Shape) -> Result<Figures, BenchError> {
+    // In this order: the daemon has to be gone before its folder is.
+    let scratch = Scratch::create("bench").map_err(BenchError::Scratch)?;
+    let (child, address) = child::start(scratch.path(), &config(shape)).await?;
+    let process = Process::of(child.id());
+    let client = Client::new(&address).map_err(BenchError::Http)?;
+    register(&client, shape.nodes).await?;
+
+    let publication = publication(shape);
+    let cpu_before = process.cpu_s();
+    let timed = time(&client, &publication, shape.jobs).await?;
+    let cpu_s = process.cpu_s();
+    Ok(Figures {
+        seed: shape.seed,
+        nodes: shape.nodes,
+        jobs: shape.jobs,
+        users: shape.users,
+        quantum_mb: shape.quantum.memory().0,
+        schedule_ms: milliseconds(timed.schedule),
+        answer_ms: milliseconds(timed.answer),
+        plan_ms: milliseconds(Duration::from_micros(timed.status.planned_in_us)),
+        store_ms: milliseconds(Duration::from_micros(timed.status.stored_in_us)),
+        jobs_placed: count(timed.jobs.iter().filter(|job| !job.shares.is_empty())),
+        jobs_waiting: count(timed.jobs.iter().filter(|job| job.reason.is_some())),
+        shares_held: timed.jobs.iter().map(|job| count(&job.shares)).sum(),
+        cpu_s,
+        publication_cpu_s: spent(cpu_before, cpu_s),
+        peak_rss_mb: process.peak_rss_mb(),
+        written_bytes: process.written_bytes(),
+        store_bytes: child::bytes_of(scratch.path()),
+    })
+}
+
+#[expect(clippy::float_arithmetic, reason = "a figure for people; nothing is decided by it")]
+fn spent(before: Option<f64>, after: Option<f64>) -> Option<f64> {
+    Some(after? - before?)
+}
+
+/// All nodes report, and are on record.
+async fn register(client: &Client, nodes: u64) -> Result<(), BenchError> {
+    let beats: Vec<wire::Heartbeat> = cluster::nodes(nodes).map(heartbeat).collect();
+    for batch in beats.chunks(BATCH) {
+        client.beat(&wire::HeartbeatBatch { nodes: batch.to_vec() }).await?;
+    }
+    let on_record = async {
+        while client.status().await?.nodes.up < nodes {
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    };
+    let too_long = BenchError::TooLong { action: "put all nodes on record" };
+    timeout(PATIENCE, on_record).await.unwrap_or(Err(too_long))
+}
+
+/// What came of the publication, and when.
+struct Timed {
+    schedule: Duration,
+    answer: Duration,
+    status: wire::Status,
+    jobs: Vec<wire::ScheduledJob>,
+}
+
+/// Publishes, and waits for the schedule at the same time, as an orchestrator does.
+async fn time(
+    client: &Client,
+    publication: &wire::Publication,
+    jobs: u64,
+) -> Result<Timed, BenchError> {
+    let body = serde_json::to_vec(publication).expect("plain structs become JSON");
+    let begun = Instant::now();
+    let publish = async {
+        client.publish(body, jobs).await?;
+        Ok(begun.elapsed())
+    };
+    let wait = async {
+        let mut known = None;
+        loop {
+            let Some((text, name)) = client.next_schedule(known.as_ref()).await? else { continue };
+            let received = begun.elapsed();
+            let schedule = client::read_schedule(&text)?;
+            if count(&schedule.jobs) == jobs {
+                return Ok((received, schedule.jobs));
+            }
+            known = name;
+        }
+    };
+    let both = async { tokio::try_join!(publish, wait) };
+    let too_long = BenchError::TooLong { action: "serve a schedule with all jobs" };
+    let (answer, (schedule, jobs)) = timeout(PATIENCE, both).await.unwrap_or(Err(too_long))?;
+    // The next cycle comes with the next news, and there are none.
+    let status = client.status().await?;
+    Ok(Timed { schedule, answer, status, jobs })
+}
+
+fn heartbeat(report: NodeReport) -> wire::Heartbeat {
+    wire::Heartbeat {
+        node: report.name,
+        memory_mb: report.memory.0,
+        quiesced: report.is_quiesced,
+        boot_id: None,
+        sequence: None,
+    }
+}
+
+fn publication(shape: &Shape) -> wire::Publication {
+    let jobs = Jobs::of(shape).zip(0..shape.jobs);
+    let work = jobs.map(|(spec, _)| work(spec)).collect();
+    wire::Publication { sequence: 1, full: false, work }
+}
+
+fn work(spec: JobSpec) -> wire::Work {
+    wire::Work {
+        id: spec.id.0,
+        kind: wire::WorkKind::Job,
+        user: spec.user,
+        class: Some(spec.class),
+        memory_mb: spec.memory.0,
+        threads: spec.threads,
+        state: wire::WorkState::Schedulable,
+        remaining: spec.facts.remaining,
+        max_processes: match spec.facts.limit {
+            ProcessLimit::AtMost(limit) => Some(limit),
+            ProcessLimit::Unlimited | ProcessLimit::Frozen => None,
+        },
+        frozen: false,
+        running: false,
+        time_per_item_ms: None,
+        submitted_ms: spec.submitted,
+        nodes: Vec::new(),
+        service_id: None,
+        processes: Vec::new(),
+    }
+}
+
+/// The same pool and classes as in [`cluster::topology`], and limits that nothing here reaches.
+/// Cycles follow each other as soon as there is news, and heartbeats are not missed meanwhile.
+fn config(shape: &Shape) -> String {
+    let Shape { nodes, jobs, quantum, .. } = shape;
+    let quantum_mb = quantum.memory().0;
+    let classes = cluster::WEIGHTS.map(|weight| {
+        let name = cluster::class_name(weight);
+        format!(
+            "\n[[class]]\nname = '{name}'\npolicy = 'fair-share'\nnodepool = 'main'\nweight = {weight}\n"
+        )
+    });
+    format!(
+        "[daemon]\ncycle_period = '10ms'\nheartbeat_interval = '1h'\n\n\
+         [daemon.limits]\nbody_bytes = '1GB'\nmax_nodes = {nodes}\nmax_jobs = {jobs}\n\n\
+         [scheduler]\nquantum = '{quantum_mb}MB'\ninitialization_cap = 2\n\
+         expand_by_doubling = true\nprediction = false\nprediction_fudge = '0s'\n\n\
+         [[nodepool]]\nname = 'main'\n{}",
+        classes.concat()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Mebibytes, Quantum};
+
+    #[test]
+    fn the_daemon_has_the_same_classes_as_the_cycles_that_are_timed() {
+        let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+        let shape = Shape { nodes: 10, jobs: 10, users: 1, quantum, seed: 1 };
+        let config = crate::config::parse("bench.toml", &config(&shape)).unwrap();
+        assert_eq!(config.topology, cluster::topology(quantum));
+    }
+
+    #[test]
+    fn what_is_published_is_what_is_drawn() {
+        let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+        let shape = Shape { nodes: 10, jobs: 10, users: 3, quantum, seed: 1 };
+        let published = publication(&shape);
+        let drawn = Jobs::of(&shape).take(10).collect::<Vec<_>>();
+        assert_eq!(count(&published.work), 10);
+        for (work, spec) in published.work.iter().zip(drawn) {
+            assert_eq!((work.id, work.memory_mb), (spec.id.0, spec.memory.0));
+            assert_eq!(work.class.as_ref(), Some(&spec.class));
+        }
+    }
+}

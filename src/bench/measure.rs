@@ -1,0 +1,158 @@
+//! What is made of timed cycles: figures, and a second opinion on the last of them.
+//!
+//! The audit and everything else that is not part of a cycle runs after it, outside its time.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::bare;
+use super::process::Process;
+use super::times::{Spread, median, milliseconds, ratio};
+use crate::converter::update_from;
+use crate::engine;
+use crate::model::{ShareState, count};
+use crate::scheduler::{Planned, Scheduler, View};
+use crate::sim::systemtest::Clock;
+
+/// How often a part is timed. Odd, so that there is a middle.
+const REPEATS: usize = 3;
+/// How many of the audit's findings are kept as text.
+const FINDINGS_KEPT: usize = 10;
+
+/// What timed cycles came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// What one cycle takes: all of `Scheduler::schedule`, unless the regime says otherwise.
+    pub cycle_ms: Spread,
+    /// What its parts take.
+    pub parts_ms: Parts,
+    /// What a pass takes that reads every machine and every job once: less is not possible.
+    pub bare_pass_ms: f64,
+    /// How many such passes a cycle takes, by the medians; `None` if the pass took no time that
+    /// could be measured.
+    pub ratio: Option<f64>,
+    /// The most memory this process ever had up to here; `None` if that cannot be told.
+    pub peak_rss_mb: Option<f64>,
+    /// What all machines together have room for.
+    pub capacity_qshares: u64,
+    /// What of it is taken at the end.
+    pub used_qshares: u64,
+    /// Shares held at the end.
+    pub shares_held: u64,
+    /// Jobs that have less than they want at the end, each with its reason.
+    pub jobs_waiting: u64,
+    /// Processes taken back in the timed cycles.
+    pub evictions: u64,
+    /// Those of them that nothing new had called for: there should be none.
+    pub quiet_evictions: u64,
+    /// Rules that the last schedule broke.
+    pub audit_findings: u64,
+}
+
+/// What the parts of a cycle take, and what comes before and after it; milliseconds.
+///
+/// All but the first are of the last timed cycle and of what it left, so that they can be compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Parts {
+    /// Before it: recording what has happened since the last one; the median.
+    pub record: f64,
+    /// All of it, that once.
+    pub schedule: f64,
+    /// Deciding: the engine alone, from scratch, on the same snapshot. Longer than the whole where
+    /// the scheduler had no need to ask it.
+    pub plan: f64,
+    /// The picture that readers get.
+    pub view: f64,
+    /// The rest of it: making the snapshot, and entering what was decided in the books.
+    pub freeze_apply: f64,
+    /// After it: the update for the orchestrator, before it becomes JSON.
+    pub update: f64,
+}
+
+/// Timed cycles.
+#[derive(Debug)]
+pub(super) struct Played {
+    /// The books after them.
+    pub scheduler: Scheduler,
+    /// The last of them.
+    pub view: View,
+    /// What is called a cycle.
+    pub cycles: Vec<Duration>,
+    /// The last whole cycle in the scheduler.
+    pub schedule: Duration,
+    /// What was recorded before each.
+    pub records: Vec<Duration>,
+    pub evictions: u64,
+    pub quiet_evictions: u64,
+}
+
+impl Played {
+    /// What it came to, and the first findings of the audit as text.
+    pub fn measure(self, clock: Clock<'_>) -> (Measured, Vec<String>) {
+        // First of all: what follows takes memory of its own.
+        let peak_rss_mb = Process::own().peak_rss_mb();
+        let planned = planned(&self.view);
+        let cycle = median(self.cycles.clone());
+        let bare = bare::pass(&planned.snapshot, clock);
+        let parts_ms = self.parts(planned, clock);
+        let findings = engine::audit(&planned.snapshot, &planned.schedule);
+        let (nodes, jobs) = (&self.view.nodes, &self.view.jobs);
+        let held = |state: &ShareState| *state == ShareState::Held;
+        let states = nodes.iter().flat_map(|node| node.shares.iter().map(|share| &share.3));
+        let measured = Measured {
+            cycle_ms: Spread::of(self.cycles),
+            parts_ms,
+            bare_pass_ms: milliseconds(bare),
+            ratio: ratio(cycle, bare),
+            peak_rss_mb,
+            capacity_qshares: nodes.iter().map(|node| node.order.0).sum(),
+            used_qshares: nodes.iter().map(|node| node.used.0).sum(),
+            shares_held: count(states.copied().filter(held)),
+            jobs_waiting: count(jobs.iter().filter(|job| job.reason.is_some())),
+            evictions: self.evictions,
+            quiet_evictions: self.quiet_evictions,
+            audit_findings: count(&findings),
+        };
+        let findings = findings.iter().take(FINDINGS_KEPT).map(ToString::to_string);
+        (measured, findings.collect())
+    }
+
+    fn parts(&self, planned: &Planned, clock: Clock<'_>) -> Parts {
+        let plan = timed(clock, || engine::plan(black_box(&planned.snapshot)));
+        let view = timed(clock, || self.scheduler.view());
+        let update = timed(clock, || update_from(black_box(&self.view)));
+        let schedule = self.schedule;
+        Parts {
+            record: milliseconds(median(self.records.clone())),
+            schedule: milliseconds(schedule),
+            plan: milliseconds(plan),
+            view: milliseconds(view),
+            freeze_apply: milliseconds(schedule.saturating_sub(plan).saturating_sub(view)),
+            update: milliseconds(update),
+        }
+    }
+}
+
+/// How long `part` takes. What it makes is thrown away outside its time.
+fn timed<T>(clock: Clock<'_>, part: impl Fn() -> T) -> Duration {
+    let times = (0..REPEATS).map(|_| {
+        let begun = clock();
+        let made = black_box(part());
+        let time = clock().saturating_sub(begun);
+        drop(made);
+        time
+    });
+    median(times.collect())
+}
+
+/// The question and the answer of the cycle that `view` was taken after.
+pub(super) fn planned(view: &View) -> &Planned {
+    view.planned.as_ref().expect("it was taken after a cycle")
+}
+
+/// Processes taken back in the cycle that `view` was taken after.
+pub(super) fn evictions(view: &View) -> u64 {
+    count(&planned(view).schedule.preemptions)
+}

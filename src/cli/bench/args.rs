@@ -1,0 +1,129 @@
+//! The command line of `apportion bench`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::config;
+use crate::model::Quantum;
+
+/// What to time.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Time cycles of the scheduler, in this process
+    ///
+    /// The cluster has nodes of 64, 128 and 256 GB in turn and four fair-share classes of weight 50,
+    /// 100, 200 and 400. Jobs want processes of 4, 8, 15, 30, 45 or 60 GB and at most 4, 16, 64 or
+    /// any number of them; they begin with two and double, and their work is never done. What has to
+    /// leave has left by the next cycle.
+    #[command(after_help = CYCLE_EXAMPLES)]
+    Cycle(Cycle),
+    /// Time the one cycle that places many requests for one share each on empty nodes
+    ///
+    /// Every node has room for one share, every request is a job of its own that wants one process,
+    /// and all come at once. Each cycle is the first on fresh books.
+    #[command(after_help = PLACE_EXAMPLES)]
+    Place(Place),
+    /// Time the real daemon, from a publication to the schedule with all its jobs
+    ///
+    /// Starts `apportion serve` on loopback with a store in a temporary folder, has the nodes report,
+    /// publishes all jobs at once and waits for the first schedule that has them all; what is served
+    /// is on disk. The cluster and its jobs are those of `bench cycle`. The daemon is stopped and the
+    /// folder deleted at the end. Memory, processor time and bytes written are what Linux tells under
+    /// /proc; elsewhere they are unknown: "-", or null in JSON.
+    #[command(after_help = DAEMON_EXAMPLES)]
+    Daemon(Daemon),
+}
+
+const CYCLE_EXAMPLES: &str = "\
+Examples:
+  apportion bench cycle --nodes 1000 --jobs 1000 --regime steady
+  apportion bench cycle --nodes 1000 --jobs 1000 --regime churn --quantum 1GB --json
+
+ratio is what to quote and to compare: how many times longer a cycle takes than a bare pass that reads
+every machine and every job once, in the same process. Milliseconds depend on the computer.
+The last schedule is audited, untimed; with findings it ends with status 1.";
+
+const PLACE_EXAMPLES: &str = "\
+Examples:
+  apportion bench place --nodes 50000 --jobs 50000 --json";
+
+const DAEMON_EXAMPLES: &str = "\
+Examples:
+  apportion bench daemon --nodes 1000 --jobs 5000 --json";
+
+/// How large the cluster is.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Size {
+    /// Nodes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub nodes: u64,
+    /// Jobs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub jobs: u64,
+    /// Users of the jobs. Default: a tenth as many as there are jobs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub users: Option<u64>,
+    /// The smallest allocation; the smaller it is, the more sizes there are
+    #[arg(long, value_name = "SIZE", default_value = "15GB", value_parser = config::quantum)]
+    pub quantum: Quantum,
+    /// Show the figures in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Times cycles.
+#[derive(Debug, Args)]
+pub struct Cycle {
+    /// The cluster.
+    #[command(flatten)]
+    pub size: Size,
+    /// The situation in which cycles are timed
+    #[arg(long, value_enum, default_value_t = Regime::Steady)]
+    pub regime: Regime,
+    /// The same seed draws the same jobs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many cycles are timed. Default: 20; 5 in a burst and with blocked jobs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub cycles: Option<u64>,
+    /// For how many cycles the cluster may settle first; it says so if that is not enough. A burst
+    /// has none
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub ramp_cycles: u64,
+}
+
+/// The situation in which cycles are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Regime {
+    /// The first cycle of an empty cluster to which all jobs have come at once; on fresh books each
+    /// time.
+    Burst,
+    /// Cycles of a settled cluster without any news.
+    Steady,
+    /// Cycles of a settled cluster of whose jobs 1 % are replaced before each.
+    Churn,
+    /// A settled and thus full cluster with as many jobs again, of many shapes, that get nothing:
+    /// the engine alone, from scratch, which gives each of them its reason.
+    Blocked,
+}
+
+/// Times the placing of many requests.
+#[derive(Debug, Args)]
+pub struct Place {
+    /// The cluster.
+    #[command(flatten)]
+    pub size: Size,
+    /// How many cycles are timed
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub cycles: u64,
+}
+
+/// Times the daemon.
+#[derive(Debug, Args)]
+pub struct Daemon {
+    /// The cluster.
+    #[command(flatten)]
+    pub size: Size,
+    /// The same seed draws the same jobs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}

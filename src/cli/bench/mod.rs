@@ -1,0 +1,198 @@
+//! Times cycles and the daemon, and shows what they took.
+
+pub mod args;
+
+use std::time::Instant;
+
+use tokio::runtime::Builder;
+
+use self::args::{Bench, Cycle, Daemon, Place, Regime, Size};
+use super::failure::{Exit, Failure};
+use super::output::{complain, show};
+use super::table::{Column, table};
+use super::wait;
+use crate::bench::cluster::Shape;
+use crate::bench::{Measured, Parts, Spread, cycle, daemon, place};
+
+/// How many cycles are timed where each is one of many.
+const CYCLES: u64 = 20;
+/// How many where each is the whole of the work.
+const FEW_CYCLES: u64 = 5;
+/// So many jobs have one user.
+const JOBS_A_USER: u64 = 10;
+
+/// Does what was asked.
+///
+/// # Errors
+///
+/// If the audit found something, or if the daemon cannot be measured.
+pub fn run(action: &Bench) -> Result<(), Failure> {
+    match action {
+        Bench::Cycle(args) => run_cycle(args),
+        Bench::Place(args) => run_place(args),
+        Bench::Daemon(args) => wait(Builder::new_multi_thread(), run_daemon(args)),
+    }
+}
+
+fn run_cycle(args: &Cycle) -> Result<(), Failure> {
+    let (regime, cycles) = match args.regime {
+        Regime::Burst => (cycle::Regime::Burst, FEW_CYCLES),
+        Regime::Steady => (cycle::Regime::Steady, CYCLES),
+        Regime::Churn => (cycle::Regime::Churn, CYCLES),
+        Regime::Blocked => (cycle::Regime::Blocked, FEW_CYCLES),
+    };
+    let options = cycle::Options {
+        shape: shape(args.size, args.seed),
+        regime,
+        cycles: args.cycles.unwrap_or(cycles),
+        ramp_cycles: args.ramp_cycles,
+    };
+    let begun = Instant::now();
+    let cycle::Outcome { figures, findings } = cycle::run(&options, &|| begun.elapsed());
+    show(&figures, args.size.json, cycled)?;
+    if !figures.is_settled {
+        complain(&format!(
+            "warning: not settled after {} cycles, so the figures are of a cluster in motion; allow \
+             more with --ramp-cycles",
+            figures.ramp_cycles
+        ));
+    }
+    judged(&figures.measured, &findings)
+}
+
+fn run_place(args: &Place) -> Result<(), Failure> {
+    let Size { nodes, jobs, quantum, json, .. } = args.size;
+    let users = users(args.size);
+    let options = place::Options { nodes, jobs, users, quantum, cycles: args.cycles };
+    let begun = Instant::now();
+    let place::Outcome { figures, findings } = place::run(&options, &|| begun.elapsed());
+    show(&figures, json, placed)?;
+    judged(&figures.measured, &findings)
+}
+
+async fn run_daemon(args: &Daemon) -> Result<(), Failure> {
+    let figures = daemon::run(&shape(args.size, args.seed)).await?;
+    Ok(show(&figures, args.size.json, served)?)
+}
+
+fn shape(size: Size, seed: u64) -> Shape {
+    let Size { nodes, jobs, quantum, .. } = size;
+    Shape { nodes, jobs, users: users(size), quantum, seed }
+}
+
+fn users(size: Size) -> u64 {
+    size.users.unwrap_or(size.jobs.div_ceil(JOBS_A_USER))
+}
+
+/// Figures of a schedule that the audit objects to are worth nothing.
+fn judged(measured: &Measured, findings: &[String]) -> Result<(), Failure> {
+    for finding in findings {
+        complain(&format!("audit: {finding}"));
+    }
+    if measured.audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
+}
+
+/// A figure and its value.
+type Row = (&'static str, String);
+
+/// Figures of cycles.
+fn cycled(figures: &cycle::Figures) -> String {
+    let what = match figures.regime {
+        cycle::Regime::Burst => "burst",
+        cycle::Regime::Steady => "steady",
+        cycle::Regime::Churn => "churn",
+        cycle::Regime::Blocked => "blocked",
+    };
+    let rows = vec![
+        ("regime", what.to_owned()),
+        ("nodes", figures.nodes.to_string()),
+        ("jobs", figures.jobs.to_string()),
+        ("users", figures.users.to_string()),
+        ("quantum", format!("{} MB", figures.quantum_mb)),
+        ("cycles to settle", figures.ramp_cycles.to_string()),
+        ("cycles timed", figures.cycles.to_string()),
+    ];
+    render(rows.into_iter().chain(measured(&figures.measured)))
+}
+
+/// Figures of a cycle that places.
+fn placed(figures: &place::Figures) -> String {
+    let rows = vec![
+        ("nodes", figures.nodes.to_string()),
+        ("requests", figures.jobs.to_string()),
+        ("users", figures.users.to_string()),
+        ("cycles timed", figures.cycles.to_string()),
+    ];
+    render(rows.into_iter().chain(measured(&figures.measured)))
+}
+
+/// Figures of the daemon.
+fn served(figures: &daemon::Figures) -> String {
+    let megabytes = |bytes: Option<u64>| known(bytes.map(|bytes| bytes >> 20), "MB");
+    render([
+        ("nodes", figures.nodes.to_string()),
+        ("jobs published", figures.jobs.to_string()),
+        ("users", figures.users.to_string()),
+        ("quantum", format!("{} MB", figures.quantum_mb)),
+        ("publication to schedule", milliseconds(figures.schedule_ms)),
+        ("  publication answered", milliseconds(figures.answer_ms)),
+        ("  planning", milliseconds(figures.plan_ms)),
+        ("  putting on record", milliseconds(figures.store_ms)),
+        ("jobs with a share", figures.jobs_placed.to_string()),
+        ("jobs that want more", figures.jobs_waiting.to_string()),
+        ("shares held", figures.shares_held.to_string()),
+        ("processor time", seconds(figures.cpu_s)),
+        ("  since the publication", seconds(figures.publication_cpu_s)),
+        ("peak memory", peak(figures.peak_rss_mb)),
+        ("written to disks", megabytes(figures.written_bytes)),
+        ("size of the store", megabytes(figures.store_bytes)),
+    ])
+}
+
+fn measured(measured: &Measured) -> Vec<Row> {
+    let Spread { median, p99, max } = measured.cycle_ms;
+    let Parts { record, schedule, plan, view, freeze_apply, update } = measured.parts_ms;
+    let Measured { used_qshares, capacity_qshares, .. } = measured;
+    vec![
+        ("time of a cycle", milliseconds(median)),
+        ("  99 of 100", milliseconds(p99)),
+        ("  longest", milliseconds(max)),
+        ("time of a bare pass", milliseconds(measured.bare_pass_ms)),
+        ("ratio of the two", measured.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.0}"))),
+        ("recording what happened", milliseconds(record)),
+        ("the last cycle in all", milliseconds(schedule)),
+        ("  planning from scratch", milliseconds(plan)),
+        ("  making the view", milliseconds(view)),
+        ("  the rest", milliseconds(freeze_apply)),
+        ("making the update", milliseconds(update)),
+        ("peak memory", peak(measured.peak_rss_mb)),
+        ("qshares taken", format!("{used_qshares} of {capacity_qshares}")),
+        ("shares held", measured.shares_held.to_string()),
+        ("jobs that want more", measured.jobs_waiting.to_string()),
+        ("processes evicted", measured.evictions.to_string()),
+        ("  though nothing was new", measured.quiet_evictions.to_string()),
+        ("audit findings", measured.audit_findings.to_string()),
+    ]
+}
+
+fn render(rows: impl IntoIterator<Item = Row>) -> String {
+    let rows = rows.into_iter().map(|(figure, value)| [figure.to_owned(), value]);
+    table([Column::Left("FIGURE"), Column::Right("VALUE")], rows)
+}
+
+fn milliseconds(value: f64) -> String {
+    format!("{value:.3} ms")
+}
+
+fn seconds(value: Option<f64>) -> String {
+    known(value.map(|value| format!("{value:.2}")), "s")
+}
+
+fn peak(value: Option<f64>) -> String {
+    known(value.map(|value| format!("{value:.1}")), "MB")
+}
+
+/// What this system does not tell is no zero.
+fn known(value: Option<impl ToString>, unit: &str) -> String {
+    value.map_or("-".to_owned(), |value| format!("{} {unit}", value.to_string()))
+}

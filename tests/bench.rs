@@ -1,0 +1,118 @@
+//! `apportion bench` as an operator runs it, on clusters small enough for a test: what it reports is
+//! all there and makes sense. What it took is nobody's business here.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Runs the binary to its end: exit status, standard output, standard error.
+#[track_caller]
+fn run(args: &str) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_apportion"))
+        .arg("bench")
+        .args(args.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// The figures of a run that went well and had nothing to complain of.
+#[track_caller]
+fn figures(args: &str) -> Value {
+    let (status, stdout, stderr) = run(&format!("{args} --json"));
+    assert_eq!((status, stderr.as_str()), (0, ""), "{args}: {stdout}");
+    serde_json::from_str(&stdout).unwrap()
+}
+
+#[track_caller]
+fn number(figures: &Value, key: &str) -> u64 {
+    figures[key].as_u64().unwrap_or_else(|| panic!("{key} in {figures}"))
+}
+
+/// What every form that times cycles reports.
+#[track_caller]
+fn check_measured(figures: &Value) {
+    for key in ["median", "p99", "max"] {
+        assert!(figures["cycle_ms"][key].is_number(), "cycle_ms.{key} in {figures}");
+    }
+    for key in ["record", "schedule", "plan", "view", "freeze_apply", "update"] {
+        assert!(figures["parts_ms"][key].is_number(), "parts_ms.{key} in {figures}");
+    }
+    for key in ["bare_pass_ms", "ratio"] {
+        assert!(figures[key].is_number(), "{key} in {figures}");
+    }
+    let is_known = figures["peak_rss_mb"].is_number();
+    assert!(is_known || !cfg!(target_os = "linux"), "peak_rss_mb in {figures}");
+    assert_eq!(number(figures, "audit_findings"), 0, "{figures}");
+    assert_eq!(number(figures, "quiet_evictions"), 0, "{figures}");
+    assert!(number(figures, "shares_held") > 0, "{figures}");
+    assert!(number(figures, "used_qshares") <= number(figures, "capacity_qshares"), "{figures}");
+}
+
+#[test]
+fn every_regime_reports_all_its_figures() {
+    for regime in ["burst", "steady", "churn", "blocked"] {
+        let figures =
+            figures(&format!("cycle --nodes 30 --jobs 30 --regime {regime} --cycles 3 --seed 7"));
+        check_measured(&figures);
+        assert_eq!(figures["regime"], regime);
+        for (key, value) in [("nodes", 30), ("jobs", 30), ("users", 3), ("seed", 7), ("cycles", 3)]
+        {
+            assert_eq!(number(&figures, key), value, "{regime}: {key}");
+        }
+        assert_eq!(figures["is_settled"], true, "{regime}");
+        if regime == "blocked" {
+            // All that was to be blocked is.
+            assert!(number(&figures, "jobs_waiting") >= 30, "{figures}");
+        }
+    }
+}
+
+#[test]
+fn a_finer_quantum_and_other_users_are_obeyed() {
+    for regime in ["steady", "blocked"] {
+        let figures = figures(&format!(
+            "cycle --nodes 15 --jobs 40 --users 2 --quantum 1GB --regime {regime} --cycles 2"
+        ));
+        check_measured(&figures);
+        assert_eq!((number(&figures, "users"), number(&figures, "quantum_mb")), (2, 1024));
+        assert_eq!(number(&figures, "evictions"), 0);
+    }
+}
+
+#[test]
+fn a_cluster_in_motion_is_no_settled_one_and_it_says_so() {
+    let (status, stdout, stderr) =
+        run("cycle --nodes 30 --jobs 30 --regime steady --cycles 2 --ramp-cycles 2");
+    assert_eq!(status, 0, "{stderr}");
+    assert!(stderr.contains("not settled after 2 cycles"), "{stderr}");
+    assert!(stdout.starts_with("FIGURE") && stdout.contains("ratio of the two"), "{stdout}");
+}
+
+#[test]
+fn every_request_is_placed_on_a_node_of_its_own() {
+    let figures = figures("place --nodes 40 --jobs 30 --cycles 2");
+    check_measured(&figures);
+    assert_eq!((number(&figures, "shares_held"), number(&figures, "jobs_waiting")), (30, 0));
+    assert_eq!(number(&figures, "capacity_qshares"), 40);
+}
+
+#[test]
+fn the_daemon_is_timed_from_the_publication_to_the_schedule() {
+    let figures = figures("daemon --nodes 10 --jobs 10");
+    for key in ["schedule_ms", "answer_ms", "plan_ms", "store_ms"] {
+        assert!(figures[key].is_number(), "{key} in {figures}");
+    }
+    assert_eq!((number(&figures, "nodes"), number(&figures, "jobs")), (10, 10));
+    assert_eq!(number(&figures, "jobs_placed"), 10);
+    assert!(number(&figures, "shares_held") >= 10);
+    if cfg!(target_os = "linux") {
+        for key in ["cpu_s", "publication_cpu_s", "peak_rss_mb", "store_bytes"] {
+            assert!(figures[key].is_number(), "{key} in {figures}");
+        }
+    }
+}
