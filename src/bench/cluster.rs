@@ -132,6 +132,8 @@ fn node_name(number: u64) -> String {
 #[derive(Clone, Debug)]
 pub struct Jobs {
     chance: Chance,
+    /// Apart from the others, so that who ends makes no difference to who comes.
+    ends: Chance,
     next: u64,
     users: u64,
 }
@@ -139,16 +141,17 @@ pub struct Jobs {
 impl Jobs {
     /// The jobs of a cluster of this shape; after as many as it has, those that replace them.
     pub fn of(shape: &Shape) -> Jobs {
-        Jobs { chance: Chance::new(shape.seed, 0), next: 1, users: shape.users }
+        Jobs {
+            chance: Chance::new(shape.seed, 0),
+            ends: Chance::new(shape.seed, 2),
+            next: 1,
+            users: shape.users,
+        }
     }
 
-    /// The job of the class at this position in [`WEIGHTS`]. Everything but its size and its
-    /// maximum is fixed then.
-    fn job(&mut self, class: usize, memory: Mebibytes, limit: ProcessLimit) -> JobSpec {
-        let id = self.next;
-        self.next += 1;
-        let user = user_name(self.chance.between([1, self.users]));
-        spec(id, user, class_name(WEIGHTS[class]), memory, limit)
+    /// Takes one of these, whichever it is.
+    pub(super) fn one_of(&mut self, jobs: &mut Vec<JobId>) -> JobId {
+        jobs.swap_remove(self.ends.position(jobs.len()))
     }
 }
 
@@ -156,10 +159,13 @@ impl Iterator for Jobs {
     type Item = JobSpec;
 
     fn next(&mut self) -> Option<JobSpec> {
-        let class = self.chance.position(WEIGHTS.len());
+        let id = self.next;
+        self.next += 1;
+        let class = class_name(WEIGHTS[self.chance.position(WEIGHTS.len())]);
         let memory = Mebibytes::from_gib(JOB_GIB[self.chance.position(JOB_GIB.len())]);
         let limit = LIMITS[self.chance.position(LIMITS.len())];
-        Some(self.job(class, memory, limit))
+        let user = user_name(self.chance.between([1, self.users]));
+        Some(spec(id, user, class, memory, limit))
     }
 }
 
@@ -249,22 +255,22 @@ pub fn publication(sequence: u64, jobs: &[JobSpec], view: &View) -> Publication 
 
 /// Chance. Integers only, and none of them as wide as the platform's words.
 #[derive(Clone, Debug)]
-pub(super) struct Chance(ChaCha8Rng);
+struct Chance(ChaCha8Rng);
 
 impl Chance {
     /// The chances of the `stream`th of all things that are drawn from `seed`.
-    pub fn new(seed: u64, stream: u64) -> Chance {
+    fn new(seed: u64, stream: u64) -> Chance {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(stream);
         Chance(random)
     }
 
-    pub fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
+    fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
         self.0.random_range(least..=most)
     }
 
     /// A position in a list of this length, which is not 0.
-    pub fn position(&mut self, length: usize) -> usize {
+    fn position(&mut self, length: usize) -> usize {
         usize::try_from(self.between([0, count(1..length)])).expect("it is less than a length")
     }
 }

@@ -8,12 +8,9 @@ use super::cluster::{self, Jobs, Shape};
 use super::drive::{self, Ramp};
 use super::measure::{Measured, Played, evictions, planned};
 use crate::engine;
-use crate::model::{JobId, count};
-use crate::scheduler::{Event, Scheduler, View};
+use crate::scheduler::{Scheduler, View};
 use crate::sim::systemtest::Clock;
 
-/// So many percent of the jobs are replaced before each cycle of the churn.
-const CHURN_PERCENT: u64 = 1;
 /// So many cycles of churn go before those that are timed, so that there are jobs of every age.
 const WARM_UP: u64 = 8;
 
@@ -162,10 +159,9 @@ fn steady(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
 fn churn(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
     let (mut scheduler, mut jobs, ramp) = settled(options);
     let (settling, mut view) = (Settling::of(&ramp), ramp.view);
-    let mut chance = cluster::Chance::new(options.shape.seed, 2);
     let mut replaced = |scheduler: &mut Scheduler, view: &View| {
         drive::confirm(scheduler, view);
-        replace(scheduler, view, &mut jobs, &mut chance);
+        drive::replace(scheduler, view, &mut jobs);
     };
     for _ in 0..WARM_UP {
         replaced(&mut scheduler, &view);
@@ -179,25 +175,13 @@ fn churn(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
     (settling, timing.end(scheduler, view))
 }
 
-/// Some jobs end, whichever they are, and as many others come.
-fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs, chance: &mut cluster::Chance) {
-    let mut left: Vec<JobId> = view.jobs.iter().map(|job| job.id).collect();
-    for _ in 0..(count(&left) * CHURN_PERCENT).div_ceil(100) {
-        let job = left.swap_remove(chance.position(left.len()));
-        scheduler.record(Event::JobCompleted { job });
-        drive::arrive(scheduler, jobs);
-    }
-}
-
 fn blocked(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
     let (mut scheduler, _, ramp) = settled(options);
     let settling = Settling::of(&ramp);
     let mut timing = Timing::default();
     timing.record(clock, || {
         drive::confirm(&mut scheduler, &ramp.view);
-        for spec in cluster::blocked_jobs(&options.shape) {
-            scheduler.record(Event::JobArrived(spec));
-        }
+        drive::block(&mut scheduler, &options.shape);
     });
     let view = timing.cycle(&mut scheduler, clock);
     timing.quiet_evictions += evictions(&view);

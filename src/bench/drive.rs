@@ -6,12 +6,14 @@
 //! without news is at rest.
 
 use super::cluster::{self, Jobs, Shape};
-use crate::model::{JobFacts, Millis, ShareFacts, ShareId, ShareState, Topology};
+use crate::model::{JobFacts, JobId, Millis, ShareFacts, ShareId, ShareState, Topology, count};
 use crate::scheduler::{Event, JobView, Scheduler, View};
 
 /// So many cycles in a row without any change are a cluster that has settled: it is at rest then,
 /// and nothing is too dear or too early any more.
 pub const STILL_CYCLES: u64 = 3;
+/// So many percent of the jobs are replaced at a time.
+const CHURN_PERCENT: u64 = 1;
 /// What a work item takes, as far as anybody knows. Until that is known no job grows.
 const TIME_PER_ITEM: Millis = 600_000;
 /// What a process needs to initialize.
@@ -45,8 +47,37 @@ pub fn books(shape: &Shape, topology: Topology) -> (Scheduler, Jobs) {
     (scheduler, jobs)
 }
 
+/// Books of empty nodes with room for one share each, and a request for one share for each job.
+pub fn single_books(shape: &Shape) -> Scheduler {
+    let mut scheduler = Scheduler::new(cluster::topology(shape.quantum), ShareId(1));
+    for report in cluster::equal_nodes(shape.nodes, shape.quantum.memory()) {
+        scheduler.record(Event::NodeReported(report));
+    }
+    for spec in cluster::single_requests(shape) {
+        scheduler.record(Event::JobArrived(spec));
+    }
+    scheduler
+}
+
+/// 1 % of the jobs end, whichever they are, and as many others come.
+pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs) {
+    let mut left: Vec<JobId> = view.jobs.iter().map(|job| job.id).collect();
+    for _ in 0..(count(&left) * CHURN_PERCENT).div_ceil(100) {
+        let job = jobs.one_of(&mut left);
+        scheduler.record(Event::JobCompleted { job });
+        arrive(scheduler, jobs);
+    }
+}
+
+/// As many jobs again come that will get nothing. The books must have classes for them.
+pub fn block(scheduler: &mut Scheduler, shape: &Shape) {
+    for spec in cluster::blocked_jobs(shape) {
+        scheduler.record(Event::JobArrived(spec));
+    }
+}
+
 /// The next job arrives.
-pub fn arrive(scheduler: &mut Scheduler, jobs: &mut Jobs) {
+fn arrive(scheduler: &mut Scheduler, jobs: &mut Jobs) {
     scheduler.record(Event::JobArrived(jobs.next().expect("they never end")));
 }
 
@@ -112,7 +143,7 @@ fn facts_of(share: ShareId) -> ShareFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Mebibytes, Quantum, count};
+    use crate::model::{Mebibytes, Quantum};
 
     #[test]
     fn a_cluster_settles_full_and_then_nothing_changes() {

@@ -6,11 +6,11 @@
 
 use serde::Serialize;
 
-use super::cluster::{self, Shape};
+use super::cluster::Shape;
 use super::cycle::first_cycles;
+use super::drive;
 use super::measure::Measured;
-use crate::model::{Quantum, ShareId};
-use crate::scheduler::{Event, Scheduler};
+use crate::model::Quantum;
 use crate::sim::systemtest::Clock;
 
 /// What is measured.
@@ -58,13 +58,7 @@ pub fn run(options: &Options, clock: Clock<'_>) -> Outcome {
     let Options { nodes, jobs, users, quantum, cycles } = *options;
     let shape = Shape { nodes, jobs, users, quantum, seed: 0 };
     let begun = clock();
-    let mut books = Scheduler::new(cluster::topology(quantum), ShareId(1));
-    for report in cluster::equal_nodes(nodes, quantum.memory()) {
-        books.record(Event::NodeReported(report));
-    }
-    for spec in cluster::single_requests(&shape) {
-        books.record(Event::JobArrived(spec));
-    }
+    let books = drive::single_books(&shape);
     let recorded = clock().saturating_sub(begun);
     let (measured, findings) = first_cycles(&books, cycles, recorded, clock).measure(clock);
     Outcome { figures: Figures { nodes, jobs, users, cycles, measured }, findings }

@@ -65,14 +65,12 @@ pub(super) async fn start(folder: &Path, config: &str) -> Result<(Child, String)
     let lines = Arc::clone(&said);
     // To its end, or the daemon would wait for a reader some day.
     thread::spawn(move || listen(log, &lines, tell));
-    match heard.await {
-        Ok(address) => Ok((child, address)),
-        Err(_) => {
-            let lines = said.lock().unwrap_or_else(PoisonError::into_inner);
-            let said = lines.iter().cloned().collect::<Vec<String>>().join("\n");
-            Err(BenchError::NotListening { said })
-        }
+    if let Ok(address) = heard.await {
+        return Ok((child, address));
     }
+    let lines = said.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = lines.iter().cloned().collect::<Vec<String>>().join("\n");
+    Err(BenchError::NotListening { said })
 }
 
 fn is_ours(variable: &OsStr) -> bool {
@@ -135,7 +133,7 @@ mod tests {
     fn the_last_lines_are_kept() {
         let (tell, mut heard) = oneshot::channel();
         let said = Mutex::new(VecDeque::new());
-        let log = (1..=30).map(|line| format!("line {line}\n")).collect::<String>();
+        let log = (1..=30).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n");
         listen(log.as_bytes(), &said, tell);
         let said = said.into_inner().unwrap();
         assert_eq!((said.len(), said[0].as_str()), (LINES_KEPT, "line 11"));

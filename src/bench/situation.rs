@@ -1,0 +1,108 @@
+//! Books as they are right before a cycle: what benchmarks that repeat one cycle start from.
+//!
+//! The engine's parts cannot be reached from outside one by one. Each of these makes another of them
+//! the most of the work: a burst counts and places, a quiet cycle counts and looks for room that is
+//! not there, churn also takes back, and with blocked jobs most of it is reasons.
+
+use super::cluster::{self, Jobs, Shape};
+use super::drive::{self, Ramp};
+use crate::converter::Publication;
+use crate::engine::Snapshot;
+use crate::model::JobSpec;
+use crate::scheduler::{Scheduler, View};
+
+/// Enough cycles for a cluster to settle that is small enough to be repeated many times.
+const RAMP_CYCLES: u64 = 100;
+
+/// What a situation is called, and how books get into it.
+pub type Situation = (&'static str, fn(&Shape) -> Scheduler);
+
+/// All of them.
+pub const SITUATIONS: [Situation; 5] = [
+    ("burst", burst),
+    ("quiet", |shape| settled(shape).0),
+    ("churn", churned),
+    ("blocked", blocked),
+    ("place", drive::single_books),
+];
+
+/// Everything has come, and nothing has been planned.
+fn burst(shape: &Shape) -> Scheduler {
+    drive::books(shape, cluster::topology(shape.quantum)).0
+}
+
+/// Nothing changes any more; and the jobs that would come next, and the last picture.
+pub fn settled(shape: &Shape) -> (Scheduler, Jobs, View) {
+    // It has classes for the blocked, who make no difference while there are none.
+    let topology = cluster::topology_with_queue(shape.quantum);
+    let (mut scheduler, jobs) = drive::books(shape, topology);
+    let Ramp { view, .. } = drive::ramp(&mut scheduler, RAMP_CYCLES);
+    (scheduler, jobs, view)
+}
+
+/// One job of a hundred has just been replaced.
+fn churned(shape: &Shape) -> Scheduler {
+    let (mut scheduler, mut jobs, view) = settled(shape);
+    drive::replace(&mut scheduler, &view, &mut jobs);
+    scheduler
+}
+
+/// As many jobs again have just come, and will get nothing.
+fn blocked(shape: &Shape) -> Scheduler {
+    let (mut scheduler, _, _) = settled(shape);
+    drive::block(&mut scheduler, shape);
+    scheduler
+}
+
+/// What the engine gets to see in the next cycle of these books.
+///
+/// # Panics
+///
+/// Never: a cycle leaves what it planned.
+pub fn next_snapshot(mut books: Scheduler) -> Snapshot {
+    let planned = books.schedule().planned.expect("a cycle has run");
+    planned.snapshot.clone()
+}
+
+/// Two publications in a row: everything is at work, and then one job of a hundred is another.
+pub fn publications(shape: &Shape) -> [Publication; 2] {
+    let (_, mut jobs, view) = settled(shape);
+    let mut specs: Vec<JobSpec> =
+        (0..shape.jobs).zip(Jobs::of(shape)).map(|(_, spec)| spec).collect();
+    let before = cluster::publication(1, &specs, &view);
+    for (spec, new) in specs.iter_mut().step_by(100).zip(&mut jobs) {
+        *spec = new;
+    }
+    [before, cluster::publication(2, &specs, &view)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::converter::events_between;
+    use crate::engine::{audit, plan};
+    use crate::model::{Mebibytes, Quantum, count};
+    use crate::scheduler::Event;
+
+    fn shape() -> Shape {
+        let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+        Shape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 }
+    }
+
+    #[test]
+    fn every_situation_leads_to_a_cycle_that_is_sound() {
+        for (name, books) in SITUATIONS {
+            let snapshot = next_snapshot(books(&shape()));
+            assert_eq!(audit(&snapshot, &plan(&snapshot)), [], "{name}");
+        }
+    }
+
+    #[test]
+    fn one_job_of_a_hundred_is_another_in_the_second_publication() {
+        let [before, after] = publications(&shape());
+        let events = events_between(Some(&before), &after);
+        let is_arrival = |event: &&Event| matches!(event, Event::JobArrived(_));
+        assert_eq!(count(events.iter().filter(is_arrival)), 1);
+        assert_eq!(events.len(), 2);
+    }
+}
