@@ -25,7 +25,7 @@ pub enum Regime {
     Steady,
     /// Cycles of a settled cluster of whose jobs 1 % are replaced before each.
     Churn,
-    /// On a settled cluster, and thus a full one, as many jobs again that get nothing. A cycle is
+    /// A settled cluster, and thus a full one, with as many jobs again that get nothing. A cycle is
     /// here [`engine::plan`] on its snapshot, alone: it evaluates each of them and gives it its
     /// reason, and has nothing left of an earlier cycle that it could make use of.
     Blocked,
@@ -176,13 +176,20 @@ fn churn(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
 }
 
 fn blocked(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
-    let (mut scheduler, _, ramp) = settled(options);
-    let settling = Settling::of(&ramp);
+    let (mut scheduler, _, first) = settled(options);
     let mut timing = Timing::default();
     timing.record(clock, || {
-        drive::confirm(&mut scheduler, &ramp.view);
+        drive::confirm(&mut scheduler, &first.view);
         drive::block(&mut scheduler, &options.shape);
     });
+    // That somebody came at all is news, after which what is counted decides and no longer what is
+    // held: the others rearrange themselves once more.
+    let second = drive::ramp(&mut scheduler, options.ramp_cycles);
+    let settling = Settling {
+        cycles: first.cycles + second.cycles,
+        is_settled: first.is_settled && second.is_settled,
+    };
+    drive::confirm(&mut scheduler, &second.view);
     let view = timing.cycle(&mut scheduler, clock);
     timing.quiet_evictions += evictions(&view);
     timing.cycles.clear();
