@@ -34,6 +34,8 @@ use super::{Cluster, DOUBLING, UNPACED, class, fair, job, topology};
 /// A cycle until which it must have settled, and for how many it must stay so.
 const SETTLES_WITHIN: usize = 20;
 const STAYS_FOR: usize = 10;
+/// So many cycles in which nothing changed bring a cluster to rest, with one more to act on it.
+const STILL: usize = 3;
 
 /// One row of a table. Every field may be left out.
 #[derive(Clone, Copy, Default)]
@@ -261,12 +263,14 @@ impl Script {
         self.lost.values().sum()
     }
 
-    /// Runs until a cycle changes nothing.
+    /// Runs until nothing changes any more, also once the cluster is at rest.
     pub fn settle(&mut self) {
+        let mut still = 0;
         for _ in 0..SETTLES_WITHIN {
             let before = self.cluster.picture();
             self.cycle();
-            if self.cluster.picture() == before {
+            still = if self.cluster.picture() == before { still + 1 } else { 0 };
+            if still == STILL {
                 return;
             }
         }
