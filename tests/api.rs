@@ -1037,8 +1037,15 @@ async fn the_document_names_every_rule_and_what_holds_back() {
     let folder = TempDir::new().unwrap();
     let daemon = Daemon::start(&folder).await;
     let schemas = &daemon.get("/openapi.json").await["components"]["schemas"];
-    let rules =
-        ["no_longer_allowed", "priority", "fair_share", "defragmentation", "first_share", "envy"];
+    let rules = [
+        "no_longer_allowed",
+        "priority",
+        "fair_share",
+        "defragmentation",
+        "first_share",
+        "envy",
+        "relocation",
+    ];
     assert_eq!(schemas["PreemptionRule"]["enum"], json!(rules));
     let described = schemas["PreemptionRule"]["description"].as_str().unwrap();
     assert!(rules.iter().all(|rule| described.contains(&format!("`{rule}`: "))), "{described}");

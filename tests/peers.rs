@@ -10,7 +10,6 @@
 //! | case | why |
 //! |---|---|
 //! | KAI 9, Kueue 25 | weight 0: refused by the configuration (`src/config/tests.rs`, row 62) |
-//! | KAI 12 | moving one share so that a larger one fits is not planned as one step |
 //! | Kueue 22 | is the second half of Kueue 21 |
 //! | Volcano 32 | classes cannot be closed |
 //! | Volcano 33 | order of arrival decides nothing: `tests/invariants.rs` |
@@ -94,6 +93,16 @@ cases! {
         steps: &["m1=8; 1 ann@one 1x2; 2 bob@one 1x1; 3 cid@other 1x5", "1 ann@one 1x3"],
         held: "1=3 2=1 3=4",
         lost: "3=1",
+    }
+    kai_12_one_moves_so_that_a_larger_one_fits_and_has_as_much_as_before {
+        steps: &["m1=1; 1 ann 1x1", "m2=1; 2 bob 1x1", "m1=2; m2=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=1",
+        lost: "1=1",
+    }
+    kai_12_nothing_moves_where_it_would_find_no_room {
+        steps: &["m1=1; 1 ann 1x1", "m2=2; 2 bob 1x1; 9 dan@fixed 1 on m2", "m1=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=0 9=1",
+        why: "3=fragmented",
     }
     kai_13_nothing_moves_for_a_whole_machine_if_it_may_not {
         steps: &["m1=2; m2=2; 1 ann@fixed 1 on m1; 2 bob@fixed 1 on m2", "3 cid 2x1"],

@@ -74,6 +74,9 @@ fn right(rule: wire::PreemptionRule) -> &'static str {
         wire::PreemptionRule::Envy => {
             "the cluster is at rest, and its own side is better off even without it, whatever was counted"
         }
+        wire::PreemptionRule::Relocation => {
+            "the cluster is at rest, the other has nothing, and its own job gets as much elsewhere"
+        }
     }
 }
 
@@ -86,6 +89,7 @@ impl From<PreemptionRule> for wire::PreemptionRule {
             PreemptionRule::Defragmentation => wire::PreemptionRule::Defragmentation,
             PreemptionRule::FirstShare => wire::PreemptionRule::FirstShare,
             PreemptionRule::Envy => wire::PreemptionRule::Envy,
+            PreemptionRule::Relocation => wire::PreemptionRule::Relocation,
         }
     }
 }
@@ -117,6 +121,7 @@ mod tests {
             PreemptionRule::Defragmentation,
             PreemptionRule::FirstShare,
             PreemptionRule::Envy,
+            PreemptionRule::Relocation,
         ];
         for rule in rules {
             let sent = wire::PreemptionRule::from(rule);

@@ -267,7 +267,7 @@ impl<'a> Draft<'a> {
         beneficiary: Option<(usize, Considered)>,
     ) {
         let share = self.share(holding);
-        if let Some((taker, _)) = beneficiary {
+        if let Some((taker, _)) = beneficiary.filter(|_| rule.is_taking()) {
             self.takings.note(&self.entities, holding.job, taker);
         }
         self.rooms.leave(share.machine, holding, share.order.qshares());

@@ -91,6 +91,10 @@ pub enum PreemptionRule {
     /// In a cluster at rest: even after giving one nshare, of the larger of the two orders, its
     /// side is still better off, whatever was counted.
     Envy,
+    /// In a cluster at rest: its beneficiary has nothing, though a process was counted for it, and
+    /// no machine can be cleared by the other rules alone. It is moved: its job gets as much
+    /// elsewhere in the same cycle.
+    Relocation,
 }
 
 impl PreemptionRule {
@@ -103,6 +107,20 @@ impl PreemptionRule {
             PreemptionRule::Defragmentation => "defragmentation",
             PreemptionRule::FirstShare => "first_share",
             PreemptionRule::Envy => "envy",
+            PreemptionRule::Relocation => "relocation",
+        }
+    }
+
+    /// Whether it takes something from the share's job for its beneficiary. What is moved was not
+    /// taken: its job has as much as before, so there is nothing that it might take back.
+    pub fn is_taking(self) -> bool {
+        match self {
+            PreemptionRule::NoLongerAllowed | PreemptionRule::Relocation => false,
+            PreemptionRule::Priority
+            | PreemptionRule::FairShare
+            | PreemptionRule::Defragmentation
+            | PreemptionRule::FirstShare
+            | PreemptionRule::Envy => true,
         }
     }
 }
@@ -120,6 +138,7 @@ mod tests {
             (PreemptionRule::Defragmentation, "defragmentation"),
             (PreemptionRule::FirstShare, "first_share"),
             (PreemptionRule::Envy, "envy"),
+            (PreemptionRule::Relocation, "relocation"),
         ] {
             assert_eq!(rule.code(), code);
         }

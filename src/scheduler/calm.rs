@@ -56,7 +56,7 @@ impl CalmBook {
         if self.quiet_cycles < MEMORY_AFTER {
             return;
         }
-        for preemption in &schedule.preemptions {
+        for preemption in schedule.preemptions.iter().filter(|taken| taken.rule.is_taking()) {
             if let Some(by) = preemption.beneficiary {
                 self.takings.insert(Taking { from: preemption.job, by });
             }
@@ -119,4 +119,36 @@ impl Scheduler {
 /// What of a job's facts claims follow from.
 fn demand(facts: &JobFacts, threads: u64) -> impl PartialEq + use<> {
     (facts.useful_processes(threads), facts.limit, facts.is_running, facts.is_completing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Considered, Preemption, PreemptionRule};
+    use crate::model::{JobId, MachineIx, ShareId};
+
+    /// What is moved was not taken: its job has as much elsewhere.
+    #[test]
+    fn takings_are_remembered_and_moves_are_not() {
+        let receipt = |job, rule| Preemption {
+            share: ShareId(job),
+            job: JobId(job),
+            machine: MachineIx(0),
+            beneficiary: Some(JobId(9)),
+            rule,
+            loss: 0,
+            considered: Considered::default(),
+        };
+        let preemptions =
+            vec![receipt(1, PreemptionRule::Relocation), receipt(2, PreemptionRule::Envy)];
+        let schedule = Schedule { preemptions, ..Schedule::default() };
+        let mut calm = CalmBook::default();
+        while calm.quiet_cycles < MEMORY_AFTER {
+            calm.remember(&schedule);
+            assert_eq!(calm.freeze().takings, []);
+            calm.begin_cycle();
+        }
+        calm.remember(&schedule);
+        assert_eq!(calm.freeze().takings, [Taking { from: JobId(2), by: JobId(9) }]);
+    }
 }

@@ -38,6 +38,8 @@ pub struct PreemptionInfo {
 ///   for it.
 /// - `envy`: in a cluster at rest, the side it takes from is still better off afterwards, whatever
 ///   was counted.
+/// - `relocation`: in a cluster at rest, the beneficiary has nothing; the job gets as much on
+///   another node at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PreemptionRule {
@@ -55,6 +57,9 @@ pub enum PreemptionRule {
     /// In a cluster at rest, the side it takes from is still better off afterwards, whatever was
     /// counted.
     Envy,
+    /// In a cluster at rest, the beneficiary has nothing; the job gets as much on another node at
+    /// once.
+    Relocation,
 }
 
 impl PreemptionRule {
@@ -67,6 +72,7 @@ impl PreemptionRule {
             PreemptionRule::Defragmentation => "defragmentation",
             PreemptionRule::FirstShare => "first_share",
             PreemptionRule::Envy => "envy",
+            PreemptionRule::Relocation => "relocation",
         }
     }
 }

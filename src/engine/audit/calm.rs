@@ -18,12 +18,12 @@ const LAST_CALL: u64 = 11;
 /// Nshares below which a job has credit, and how much thread time that is.
 const CREDIT: (u64, Millis) = (4, 300_000);
 
-/// Holdings alone decide only in a cluster at rest; what is beyond all counts is given to those who
+/// Holdings alone decide, and work is moved, only in a cluster at rest; what is beyond all counts is given to those who
 /// have nothing only in one that is not.
 pub(super) fn check_moments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for victim in &ledger.victims {
         let is_wrong = match victim.receipt.rule {
-            PreemptionRule::Envy => !is_at_rest(ledger),
+            PreemptionRule::Envy | PreemptionRule::Relocation => !is_at_rest(ledger),
             PreemptionRule::FirstShare => is_at_rest(ledger),
             PreemptionRule::NoLongerAllowed
             | PreemptionRule::Priority
@@ -61,14 +61,16 @@ pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Nobody takes from a side that took, directly or through others, from his own; who has nothing may
-/// for a while.
+/// for a while. Whoever is moved loses nothing by it.
 pub(super) fn check_memory(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let remembered = ledger.snapshot.calm.takings.iter().map(|taking| (taking.from, taking.by));
     let gave = takings(ledger, remembered);
     for victim in &ledger.victims {
         let Some(beneficiary) = victim.beneficiary else { continue };
         let is_excepted = ledger.jobs[beneficiary].floor() == 0 && !binds_all(ledger);
-        let is_bound = is_among_peers(ledger, victim.donor, beneficiary) && !is_excepted;
+        let is_taken = victim.receipt.rule != PreemptionRule::Relocation;
+        let is_bound =
+            is_taken && is_among_peers(ledger, victim.donor, beneficiary) && !is_excepted;
         if is_bound && is_barred(ledger, &gave, beneficiary, victim.donor) {
             let (share, id) = (victim.share.id, ledger.jobs[beneficiary].job.id);
             let detail = format!("share {share} for job {id}");

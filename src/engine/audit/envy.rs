@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use super::calm::{Gave, binds_all, is_at_rest, is_barred, takings};
 use super::finding::{Finding, Rule};
 use super::ledger::{Entity, JobLine, Ledger};
+use crate::engine::PreemptionRule;
 use crate::model::MachineIx;
 
 /// How many shares are looked at, at most. Beyond that the oracle falls silent: an opinion must
@@ -69,6 +70,7 @@ pub(super) fn check_curable_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding
 fn gave(ledger: &Ledger<'_>) -> Gave {
     let remembered = ledger.snapshot.calm.takings.iter().map(|taking| (taking.from, taking.by));
     let now = ledger.schedule.preemptions.iter();
+    let now = now.filter(|receipt| receipt.rule != PreemptionRule::Relocation);
     let now = now.filter_map(|receipt| Some((receipt.job, receipt.beneficiary?)));
     takings(ledger, remembered.chain(now))
 }

@@ -62,7 +62,11 @@ pub enum Rule {
     /// A share is taken as beyond all counts for a job that has something, or from a side that has
     /// less than was counted for it.
     FalseFirst,
-    /// Holdings alone decided in a cluster that is not at rest, or counts where it is.
+    /// A share is moved for a job that has something, or is counted nothing, or without
+    /// defragmentation; or its own job does not get as much elsewhere.
+    FalseMove,
+    /// Holdings alone decided, or work was moved, in a cluster that is not at rest; or counts where
+    /// it is.
     WrongMoment,
     /// A job that has something took more than its waiting, or its class, allows to be lost.
     TooDear,
@@ -124,6 +128,7 @@ impl Rule {
             Rule::NoSurplus => "no_surplus",
             Rule::NotNeedy => "not_needy",
             Rule::FalseFirst => "false_first",
+            Rule::FalseMove => "false_move",
             Rule::WrongMoment => "wrong_moment",
             Rule::TooDear => "too_dear",
             Rule::TakenBack => "taken_back",

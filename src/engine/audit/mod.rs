@@ -56,6 +56,7 @@ const CHECKS: &[Check] = &[
     preemption::check_surplus,
     preemption::check_need,
     preemption::check_first_shares,
+    preemption::check_moves,
     calm::check_moments,
     calm::check_prices,
     calm::check_memory,

@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use super::finding::{Finding, Rule};
 use super::ledger::{Entity, Ledger, Victim};
 use crate::engine::PreemptionRule;
-use crate::model::{MachineIx, ProcessLimit, ceil_div};
+use crate::model::{JobId, MachineIx, Order, ProcessLimit, ceil_div};
 
 /// The shares taken on one machine for one beneficiary.
 pub(super) type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>>;
@@ -103,7 +103,8 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
             PreemptionRule::FairShare
             | PreemptionRule::Defragmentation
             | PreemptionRule::FirstShare
-            | PreemptionRule::Envy => ours == theirs,
+            | PreemptionRule::Envy
+            | PreemptionRule::Relocation => ours == theirs,
         };
         if !fits {
             let rule = victim.receipt.rule;
@@ -117,7 +118,8 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     }
 }
 
-/// Whoever shares are taken for has a promise, or a new share, on that very machine (D2).
+/// Whoever shares are taken for has a promise, or a new share, on that very machine (D2); or
+/// somebody has who is moved there for it.
 pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (ix, beneficiary) in plans(ledger).into_keys() {
         if !is_paid(ledger, beneficiary, ix) {
@@ -188,7 +190,9 @@ pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// shrunk below its use, the first plan had to make up for that, too.
 fn gained_before_last(ledger: &Ledger<'_>, toll: &Toll) -> u64 {
     let (mut gained, mut last) = (0, 0);
-    for (&(ix, beneficiary), &taken) in &toll.taken {
+    // Where others were moved for it, it was promised nothing itself.
+    let own = toll.taken.iter().filter(|((ix, place), _)| is_placed(ledger, *place, *ix));
+    for (&(ix, beneficiary), &taken) in own {
         let order = ledger.jobs[beneficiary].job.order.qshares().0;
         let most_of_one = NonZeroU64::new(order + toll.largest - 1).unwrap_or(NonZeroU64::MIN);
         let for_room = taken.saturating_sub(overhang(ledger, ix));
@@ -252,6 +256,49 @@ pub(super) fn check_first_shares(ledger: &Ledger<'_>, findings: &mut Vec<Finding
             findings.push(Rule::FalseFirst.finding(detail));
         }
     }
+}
+
+/// What goes under the rule `Relocation` goes, with defragmentation on, to a job that had nothing,
+/// though something was counted for it; and its own job gets as many new nshares of the same order
+/// on other machines (I18).
+pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let is_on = ledger.snapshot.topology.settings.defragmentation;
+    let mut moves: BTreeMap<(usize, Order), BTreeMap<MachineIx, u64>> = BTreeMap::new();
+    for victim in &ledger.victims {
+        if victim.receipt.rule != PreemptionRule::Relocation {
+            continue;
+        }
+        let from = moves.entry((victim.donor, victim.share.order)).or_default();
+        *from.entry(victim.share.machine).or_default() += 1;
+        let taker = victim.beneficiary.map(|taker| &ledger.jobs[taker]);
+        if !is_on || taker.is_some_and(|line| 0 < line.floor() || line.report.given.0 == 0) {
+            let (share, is_on) = (victim.share.id, if is_on { "on" } else { "off" });
+            let detail = format!("share {share}, with defragmentation {is_on}");
+            findings.push(Rule::FalseMove.finding(detail));
+        }
+    }
+    for ((donor, order), from) in moves {
+        let line = &ledger.jobs[donor];
+        let is_new = (line.expanded + line.promised).saturating_sub(line.kept);
+        let lost: u64 = from.values().sum();
+        // Where several machines were left, what is new on one is elsewhere for the others.
+        let elsewhere = |ix| gains(ledger, line.job.id, order, ix);
+        let is_made_good = lost <= is_new && from.iter().all(|(&ix, &lost)| lost <= elsewhere(ix));
+        if !is_made_good {
+            let detail = format!("job {} was moved {lost} times and got {is_new}", line.job.id);
+            findings.push(Rule::FalseMove.finding(detail));
+        }
+    }
+}
+
+/// How many nshares of `order` the job called `id` gets or is promised on other machines than `ix`.
+fn gains(ledger: &Ledger<'_>, id: JobId, order: Order, ix: MachineIx) -> u64 {
+    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine, new.order));
+    let promises = ledger.schedule.promises.iter();
+    let promises = promises.map(|new| (new.job, new.machine, new.order));
+    let is_gain =
+        |&(job, machine, of): &(JobId, MachineIx, Order)| job == id && of == order && machine != ix;
+    shares.chain(promises).filter(is_gain).map(|_| 1).sum()
 }
 
 /// What goes under the rule `FairShare` is surplus: its job, user or class held more than was
@@ -327,9 +374,10 @@ fn fairness<'l, 'a>(
 ) -> impl Iterator<Item = (&'l Victim<'a>, usize)> + use<'l, 'a> {
     let is_fairness = |rule| match rule {
         PreemptionRule::FairShare | PreemptionRule::Defragmentation | PreemptionRule::Envy => true,
-        PreemptionRule::Priority | PreemptionRule::NoLongerAllowed | PreemptionRule::FirstShare => {
-            false
-        }
+        PreemptionRule::Priority
+        | PreemptionRule::NoLongerAllowed
+        | PreemptionRule::FirstShare
+        | PreemptionRule::Relocation => false,
     };
     let fair = ledger.victims.iter().filter(move |victim| is_fairness(victim.receipt.rule));
     fair.filter_map(|victim| victim.beneficiary.map(|beneficiary| (victim, beneficiary)))
@@ -345,8 +393,19 @@ pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
     plans
 }
 
-/// Whether the job at `place` has a promise or a new share on machine `ix`.
+/// Whether the job at `place`, or one that is moved for it, has a promise or a new share on machine
+/// `ix`.
 fn is_paid(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
+    let mut moved = ledger.victims.iter().filter(|victim| {
+        victim.receipt.rule == PreemptionRule::Relocation
+            && victim.beneficiary == Some(place)
+            && victim.share.machine != ix
+    });
+    is_placed(ledger, place, ix) || moved.any(|victim| is_placed(ledger, victim.donor, ix))
+}
+
+/// Whether the job at `place` has a promise or a new share on machine `ix`.
+fn is_placed(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
     let id = ledger.jobs[place].job.id;
     let mut new = ledger.schedule.expansions.iter();
     promises_of(ledger, place, ix) > 0 || new.any(|new| new.job == id && new.machine == ix)

@@ -329,6 +329,7 @@ mod structure {
             (Rule::NoSurplus, "no_surplus"),
             (Rule::NotNeedy, "not_needy"),
             (Rule::FalseFirst, "false_first"),
+            (Rule::FalseMove, "false_move"),
             (Rule::WrongMoment, "wrong_moment"),
             (Rule::TooDear, "too_dear"),
             (Rule::TakenBack, "taken_back"),
@@ -716,6 +717,169 @@ mod preemption {
             scene.count(ann, 2);
             scene.count(bob, 1);
         });
+    }
+
+    /// Ann's one share is in Bob's way, who has nothing, and moves to the other machine.
+    fn moving() -> (Scene, JobId, JobId) {
+        let mut scene = Scene::new(&[2, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        let bob = scene.job(BOB, HEAVY, 2, 1);
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::Relocation);
+        scene.expand(ann, 1);
+        scene.promise(bob, 0);
+        scene.count(bob, 1);
+        scene.snapshot.calm.rest_cycles = 2;
+        (scene, ann, bob)
+    }
+
+    #[test]
+    fn whoever_is_moved_has_as_much_elsewhere() {
+        let (scene, ..) = moving();
+        scene.breaks(Rule::FalseMove, |scene| {
+            scene.schedule.expansions.clear();
+            scene.snapshot.machines[1].order = QShares(0);
+        });
+        let (scene, ..) = moving();
+        scene.breaks(Rule::FalseMove, |scene| {
+            scene.schedule.expansions[0].machine = MachineIx(0);
+            scene.snapshot.machines[0].order = QShares(3);
+        });
+        // Its new share is as large as it is to be, which is not what it had.
+        let (mut scene, ann, _) = moving();
+        scene.count(ann, 0);
+        scene.breaks(Rule::FalseMove, |scene| scene.edit(ann).shares[0].order = order(2));
+    }
+
+    /// What was promised before is not what it is moved to.
+    #[test]
+    fn whoever_is_moved_gets_something_new() {
+        let (mut scene, ann, _) = moving();
+        scene.schedule.expansions.clear();
+        scene.promise(ann, 1);
+        scene.edit(ann).facts.remaining = 2;
+        scene.running((ANN, FIXED), 1, 1, 1);
+        scene.edit(JobId(3)).shares[0].state = ShareState::Leaving;
+        scene.breaks(Rule::FalseMove, |scene| {
+            scene.snapshot.promises = vec![scene.schedule.promises[1]];
+        });
+    }
+
+    /// From one machine to the other, and from that to the first, would be no move at all.
+    #[test]
+    fn what_is_moved_from_two_machines_goes_to_others() {
+        let mut scene = Scene::new(&[3, 3, 1, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        scene.hold(ann, 1, 1);
+        scene.edit(ann).facts.remaining = 2;
+        for (place, on) in [(0, 2), (1, 3)] {
+            let bob = scene.job(BOB, HEAVY, 3, 1);
+            scene.preempt(ann, place, Some(bob), PreemptionRule::Relocation);
+            scene.expand(ann, on);
+            scene.promise(bob, place);
+        }
+        scene.snapshot.calm.rest_cycles = 2;
+        scene.breaks(Rule::FalseMove, |scene| {
+            for new in &mut scene.schedule.expansions {
+                new.machine = MachineIx(0);
+            }
+            scene.snapshot.machines[0].order = QShares(5);
+        });
+    }
+
+    #[test]
+    fn moving_is_for_those_who_have_nothing_and_are_counted_something() {
+        let (scene, _, bob) = moving();
+        scene.breaks(Rule::FalseMove, |scene| scene.count(bob, 0));
+        let (scene, _, bob) = moving();
+        scene.breaks(Rule::FalseMove, |scene| {
+            scene.snapshot.machines[1].order = QShares(3);
+            scene.hold(bob, 1, 1);
+            scene.edit(bob).facts.remaining = 2;
+        });
+    }
+
+    #[test]
+    fn moving_is_for_clusters_at_rest_with_defragmentation_on() {
+        let (scene, ..) = moving();
+        scene.breaks(Rule::WrongMoment, |scene| scene.snapshot.calm.rest_cycles = 1);
+        let (scene, ..) = moving();
+        scene.breaks(Rule::FalseMove, |scene| scene.settings().defragmentation = false);
+    }
+
+    #[test]
+    fn only_peers_are_moved_and_only_fair_share_work() {
+        let (scene, _, bob) = moving();
+        scene.breaks(Rule::WrongPriority, |scene| scene.edit(bob).class = LOW);
+        let (scene, ..) = moving();
+        scene.breaks(Rule::NotPreemptable, |scene| {
+            let topology = Arc::make_mut(&mut scene.snapshot.topology);
+            topology.classes[FAIR.0].policy = Policy::FixedShare;
+        });
+    }
+
+    #[test]
+    fn nobody_is_moved_in_vain_or_needlessly() {
+        let (scene, ..) = moving();
+        scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises.clear());
+        let (scene, ..) = moving();
+        scene.breaks(Rule::SuperfluousVictim, |scene| {
+            scene.snapshot.machines[0].order = QShares(3);
+        });
+    }
+
+    /// Cid is promised the first machine: of Ann's two shares there one goes by right and one is
+    /// moved, in place of one of Bob's.
+    fn moving_in() -> Scene {
+        let mut scene = Scene::new(&[2, 2]);
+        scene.snapshot.users.push("cid".to_owned());
+        let ann = scene.running((ANN, FAIR), 1, 2, 0);
+        let bob = scene.running((BOB, FAIR), 1, 2, 1);
+        let cid = scene.job(UserIx(2), FAIR, 2, 1);
+        scene.preempt(ann, 0, Some(cid), PreemptionRule::FairShare);
+        scene.preempt(ann, 1, Some(cid), PreemptionRule::Relocation);
+        scene.preempt(bob, 0, Some(cid), PreemptionRule::FairShare);
+        scene.promise(ann, 1);
+        scene.promise(cid, 0);
+        for job in [ann, bob] {
+            scene.edit(job).facts.limit = ProcessLimit::AtMost(2);
+        }
+        scene.snapshot.calm.rest_cycles = 2;
+        scene
+    }
+
+    #[test]
+    fn what_is_taken_elsewhere_makes_room_for_what_is_moved() {
+        moving_in().breaks(Rule::Unpaid, |scene| {
+            scene.snapshot.machines.push(machine(2, 1));
+            scene.schedule.promises[0].machine = MachineIx(2);
+        });
+        moving_in().breaks(Rule::SuperfluousVictim, |scene| {
+            scene.snapshot.machines[1].order = QShares(3);
+            for job in &mut scene.snapshot.jobs {
+                job.facts.limit = ProcessLimit::AtMost(1);
+            }
+        });
+    }
+
+    /// Of Bob's three, one goes for what is moved, and on the machine to be cleared one; that Cid was
+    /// promised something for the first of them is not so, as that was for Ann.
+    #[test]
+    fn what_others_are_promised_is_not_the_beneficiary_s() {
+        let mut scene = Scene::new(&[2, 3]);
+        scene.snapshot.users.push("cid".to_owned());
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 0);
+        scene.hold(bob, 3, 1);
+        scene.edit(bob).facts.limit = ProcessLimit::AtMost(4);
+        let cid = scene.job(UserIx(2), FAIR, 2, 1);
+        scene.preempt(ann, 0, Some(cid), PreemptionRule::Relocation);
+        scene.preempt(bob, 0, Some(cid), PreemptionRule::FairShare);
+        scene.preempt(bob, 1, Some(cid), PreemptionRule::FairShare);
+        scene.promise(ann, 1);
+        scene.promise(cid, 0);
+        scene.edit(bob).facts.remaining = 4;
+        scene.snapshot.calm.rest_cycles = 2;
+        assert_eq!(scene.broken(), []);
     }
 
     /// Two nshares of 3, with 1 free: the first plan takes the share of 2, the second that of 5. In
@@ -1251,6 +1415,32 @@ mod calm {
         assert_eq!(scene.broken(), []);
         scene.breaks(Rule::TakenBack, |scene| {
             scene.snapshot.calm.takings.push(Taking { from: cid, by: ann });
+        });
+    }
+
+    /// Ann, who took from Bob, is moved for him; nothing is taken from her.
+    #[test]
+    fn to_be_moved_is_not_to_be_taken_from() {
+        let mut scene = Scene::new(&[2, 1, 9, 4]);
+        let moved = scene.running((ANN, FAIR), 1, 1, 0);
+        let bob = scene.job(BOB, FAIR, 2, 1);
+        let ann = scene.running((ANN, FAIR), 1, 4, 3);
+        scene.running((BOB, FAIR), 1, 9, 2);
+        scene.preempt(moved, 0, Some(bob), PreemptionRule::Relocation);
+        scene.expand(moved, 1);
+        scene.promise(bob, 0);
+        scene.snapshot.calm = Calm {
+            quiet_cycles: 12,
+            rest_cycles: 2,
+            takings: vec![Taking { from: bob, by: moved }],
+        };
+        assert_eq!(scene.broken(), []);
+        // And so she may take from him, who is ahead now.
+        scene.snapshot.calm.takings.clear();
+        scene.count(JobId(4), 8);
+        scene.breaks(Rule::CurableEnvy, |scene| {
+            scene.edit(ann).facts.remaining = 5;
+            scene.count(ann, 5);
         });
     }
 

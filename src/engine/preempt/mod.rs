@@ -6,6 +6,9 @@
 //! nshare of somebody who was behind, and a surplus nobody can use stays where it is. The room is
 //! promised to the beneficiary until it arrives.
 //!
+//! Where that clears no machine for somebody who has nothing, what is in the way may be moved:
+//! [`relocate`](mod@relocate).
+//!
 //! [`price`] says what one more nshare is worth, [`taken`] why this comes to an end.
 //!
 //! Design: "Interlude: Preemption", "Defragmentation"; decisions D1, D2, D4, D5;
@@ -15,6 +18,7 @@ mod donors;
 mod plan;
 mod price;
 mod rank;
+mod relocate;
 mod right;
 mod taken;
 
@@ -31,6 +35,7 @@ use donors::Donors;
 use plan::best_plan;
 use price::is_at_rest;
 use rank::EvictionRank;
+use relocate::relocate;
 
 /// Takes back what a job may not hold any more: its declared maximum fell below what it has.
 ///
@@ -69,7 +74,9 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
         // Whoever was promised room has more than before, and may now be the one to give: so until
         // a round finds nothing. Every round but the last uses up shares or room, so it ends.
-        while make_room_for_least_served(draft, &mut donors, &jobs) {}
+        while make_room_for_least_served(draft, &mut donors, &jobs)
+            || relocate(draft, &mut donors, &jobs)
+        {}
     }
 }
 

@@ -1,0 +1,175 @@
+//! Where what is moved starts again: in free room, or in room that is made by right.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::{Search, Victim, spare_superfluous};
+use crate::engine::schedule::PreemptionRule;
+use crate::model::{MachineIx, Millis, Order, QShares, count};
+
+/// So many machines are tried to make room for one share that is moved.
+const TRIED_ELSEWHERE: usize = 64;
+
+/// Where shares start again.
+#[derive(Default)]
+pub(super) struct Housing {
+    pub homes: Vec<Home>,
+    /// What goes by right to make room for them, by machine.
+    pub victims: BTreeMap<MachineIx, Vec<Victim>>,
+    /// How much room they take, by machine.
+    used: BTreeMap<MachineIx, QShares>,
+}
+
+/// Where one share starts again.
+#[derive(Clone, Copy)]
+pub(super) struct Home {
+    pub job: usize,
+    pub machine: MachineIx,
+    pub order: Order,
+    /// Whether it can start now; else the room is promised.
+    pub is_free: bool,
+}
+
+impl Search<'_, '_> {
+    /// Where those of `victims` that are moved can start again; `None` if there is not room for all
+    /// of them.
+    pub(super) fn house(
+        &mut self,
+        cleared: MachineIx,
+        victims: &[Victim],
+        makes_room: bool,
+    ) -> Option<Housing> {
+        let mut moved: Vec<Victim> = victims.to_vec();
+        moved.retain(|victim| victim.rule == PreemptionRule::Relocation);
+        moved.sort_by_key(|victim| Reverse(victim.order));
+        let mut housing = Housing::default();
+        // What needs more victims comes last: so that what is free is free when it is used.
+        moved.retain(|&victim| {
+            let home = self.free_home(cleared, victim, &housing);
+            home.inspect(|&machine| housing.add(victim, machine, true)).is_none()
+        });
+        if moved.is_empty() {
+            return Some(housing);
+        }
+        if !makes_room {
+            return None;
+        }
+        for victim in moved {
+            if !self.may_wait(victim.holding.job, victims, &housing) {
+                return None;
+            }
+            let (machine, gone) = self.home_by_right(cleared, victims, victim, &housing)?;
+            housing.add(victim, machine, false);
+            housing.victims.entry(machine).or_default().extend(gone);
+        }
+        // What a later one needed may do for an earlier one as well.
+        for (&machine, gone) in &mut housing.victims {
+            let missing = self.draft.rooms.lacking(machine, housing.used[&machine]);
+            let freed = gone.iter().map(|victim| victim.order.qshares()).sum();
+            *gone = spare_superfluous(std::mem::take(gone), freed, missing);
+        }
+        Some(housing)
+    }
+
+    /// A machine with free room for a share that is moved: the smallest room that will do.
+    fn free_home(
+        &self,
+        cleared: MachineIx,
+        victim: Victim,
+        housing: &Housing,
+    ) -> Option<MachineIx> {
+        let draft = self.draft;
+        let work = draft.job(victim.holding.job);
+        let has_room = |machine: &MachineIx| {
+            let used = housing.used.get(machine).copied().unwrap_or_default();
+            *machine != cleared
+                && work.may_use(*machine)
+                && used + victim.order.qshares() <= draft.rooms.usable(*machine)
+        };
+        draft.pools.searched_from(draft.snapshot.class_of(work).pool).iter().find_map(|&pool| {
+            let machines = draft.rooms.with_room(pool, victim.order);
+            machines.flat_map(|(_, machines)| machines).find(has_room)
+        })
+    }
+
+    /// Whether one more nshare of `job` may wait for room: a promise is kept as far as the cap
+    /// allows, and whoever holds less may have to begin with one and double.
+    fn may_wait(&self, job: usize, victims: &[Victim], housing: &Housing) -> bool {
+        let of_job = |victims: &[Victim]| -> u64 {
+            count(victims.iter().filter(|victim| victim.holding.job == job))
+        };
+        let homes =
+            |is_free| count(housing.homes.iter().filter(|h| h.job == job && h.is_free == is_free));
+        let draft = &self.draft.jobs[job];
+        let left = (draft.held + homes(true)).saturating_sub(of_job(victims));
+        draft.promised + homes(false) < left.max(1)
+    }
+
+    /// The machine on which room for a share that is moved costs least, where the beneficiary may
+    /// take what is there, and what it takes.
+    fn home_by_right(
+        &mut self,
+        cleared: MachineIx,
+        victims: &[Victim],
+        moved: Victim,
+        housing: &Housing,
+    ) -> Option<(MachineIx, Vec<Victim>)> {
+        let draft = self.draft;
+        let work = draft.job(moved.holding.job);
+        let pool = draft.snapshot.class_of(work).pool;
+        let may_use = |machine: &MachineIx| {
+            *machine != cleared
+                && draft.rooms.is_schedulable(*machine)
+                && draft.pools.is_within(draft.rooms.pool(*machine), pool)
+                && work.may_use(*machine)
+        };
+        let machines: Vec<MachineIx> =
+            self.prey.keys().copied().filter(may_use).take(TRIED_ELSEWHERE).collect();
+        let found = machines.into_iter().filter_map(|machine| {
+            self.recall(victims.iter().chain(housing.victims.values().flatten()));
+            let (cost, gone) = self.make_home(machine, moved, housing)?;
+            Some((cost, machine, gone))
+        });
+        let best = found.min_by_key(|(cost, machine, _)| (*cost, *machine));
+        best.map(|(_, machine, gone)| (machine, gone))
+    }
+
+    /// What the beneficiary takes on `machine` so that there is room for what is moved there, and
+    /// what that costs.
+    fn make_home(
+        &mut self,
+        machine: MachineIx,
+        moved: Victim,
+        housing: &Housing,
+    ) -> Option<((Millis, usize, QShares), Vec<Victim>)> {
+        let used = housing.used.get(&machine).copied().unwrap_or_default();
+        let before = housing.victims.get(&machine).map_or(&[][..], Vec::as_slice);
+        let lacking = self.draft.rooms.lacking(machine, used + moved.order.qshares());
+        let made = before.iter().map(|victim| victim.order.qshares()).sum();
+        let missing = lacking.saturating_sub(made);
+        let (mut gone, mut freed) = (Vec::new(), QShares(0));
+        for victim in self.shares_on(machine) {
+            let is_gone = before.iter().any(|before| before.holding == victim.holding);
+            if missing <= freed || is_gone || victim.holding.job == moved.holding.job {
+                continue;
+            }
+            if let Some(rule) = self.claim.rule(victim.holding.job, victim.order.qshares().0) {
+                self.claim.take(victim.holding.job, victim.order.qshares().0);
+                freed += victim.order.qshares();
+                gone.push(Victim { rule, ..victim });
+            }
+        }
+        let gone = (missing <= freed).then(|| spare_superfluous(gone, freed, missing))?;
+        let freed: QShares = gone.iter().map(|victim| victim.order.qshares()).sum();
+        let loss = gone.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
+        Some(((loss, gone.len(), freed.saturating_sub(missing)), gone))
+    }
+}
+
+impl Housing {
+    fn add(&mut self, moved: Victim, machine: MachineIx, is_free: bool) {
+        let (job, order) = (moved.holding.job, moved.order);
+        self.homes.push(Home { job, machine, order, is_free });
+        *self.used.entry(machine).or_default() += order.qshares();
+    }
+}

@@ -1,0 +1,299 @@
+//! Clears a machine for work that has nothing, where right alone clears none: what is in the way
+//! and may not be taken is moved.
+//!
+//! Two machines of 4, each full of one user's processes of 1, and somebody who needs 4 in one
+//! piece: to clear either machine would leave its user with nothing, so neither may be cleared,
+//! though 2, 2 and 4 would be just. This is one plan in two steps: on the machine that is cleared
+//! shares go by right as far as that reaches ([`Claim`]); every other one starts again elsewhere,
+//! in room that is free, or else in room that the same claim makes there by right. All of the plan
+//! is found before any of it is done.
+//!
+//! Only in a cluster at rest, with defragmentation on, for work that has nothing though a process
+//! was counted for it, and after all that can be had by right alone. To move is to restart, which
+//! work that may get on soon should be spared; and what was not counted is room that others have a
+//! better claim to, who would take it at once.
+//!
+//! Why it ends. Whoever is moved has as many nshares of the same order as before, so nobody's
+//! amount falls but by right, and one that was nothing rises. Within a cycle a beneficiary cannot
+//! lose what it was promised, so there are no more moves than jobs that have nothing. Across cycles
+//! it is as [`super::taken`] says: nobody takes from whoever comes last in the order of takings,
+//! and as moves take nothing either, its amounts only rise, and they are bounded.
+
+mod housing;
+
+use std::collections::BTreeMap;
+
+use super::donors::Donors;
+use super::price::is_at_rest;
+use super::rank::{self, EvictionRank};
+use super::right::Claim;
+use crate::engine::draft::Draft;
+use crate::engine::nodepool::Holding;
+use crate::engine::report::CapBound;
+use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
+use crate::model::{MachineIx, Millis, Order, PoolIx, QShares, count};
+use housing::Housing;
+
+/// So many machines are tried for one beneficiary, those first on which the least has to be moved.
+const TRIED: usize = 32;
+
+/// And so many beneficiaries at a time, the least served first.
+const TRIED_JOBS: usize = 64;
+
+/// Makes room for the least served of `jobs` that have nothing and for whom it can be made. Says
+/// whether there was one: then somebody else may find by right what was not there before.
+pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize]) -> bool {
+    if !is_at_rest(draft) || !draft.snapshot.topology.settings.defragmentation {
+        return false;
+    }
+    let empty_handed: Vec<usize> =
+        jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
+    let free = free_room(draft);
+    let (mut is_done, mut tried) = (false, 0);
+    draft.serve_by_holdings(
+        &empty_handed,
+        |draft, job| draft.shortfall(job).min(1),
+        |draft, job, _| {
+            tried += 1;
+            let is_over = is_done || TRIED_JOBS < tried;
+            if let Some(plan) = if is_over { None } else { best_plan(draft, donors, job, free) } {
+                plan.carry_out(draft, donors, job);
+                is_done = true;
+            }
+            is_done
+        },
+    );
+    is_done
+}
+
+/// Room that may be given away now, on all machines together.
+fn free_room(draft: &Draft<'_>) -> QShares {
+    let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
+    pools.map(|pool| draft.rooms.usable_in(pool).0).sum()
+}
+
+/// Room for one nshare of a beneficiary on one machine.
+struct Plan {
+    machine: MachineIx,
+    order: Order,
+    /// What goes from there, by right or to be moved; none of them superfluous.
+    victims: Vec<Victim>,
+    /// Where what is moved goes.
+    housing: Housing,
+    /// What else could be done.
+    considered: Considered,
+}
+
+/// A share that goes.
+#[derive(Clone, Copy)]
+struct Victim {
+    holding: Holding,
+    /// [`PreemptionRule::Relocation`] if it is moved.
+    rule: PreemptionRule,
+    order: Order,
+    rank: EvictionRank,
+    /// The work lost with it.
+    loss: Millis,
+}
+
+/// What a plan costs; the least is best: rather free room than more victims, then the least work
+/// lost, the fewest victims, the least room beyond what is needed. The machine comes last so that
+/// no two plans ever tie.
+type Cost = (bool, Millis, usize, QShares, MachineIx);
+
+/// The cheapest way to make room for one nshare of `job` by moving what is in the way, if any is
+/// found. No more can be moved than there is room for, `free` or to be had by right.
+fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize, free: QShares) -> Option<Plan> {
+    let mut search = Search::new(draft, donors, job);
+    if free == QShares(0) && search.prey.is_empty() {
+        return None;
+    }
+    let (work, order) = (draft.job(job), draft.job(job).order);
+    let pools: &[PoolIx] = draft.pools.searched_from(draft.snapshot.class_of(work).pool);
+    let all = pools.iter().flat_map(|&pool| draft.rooms.schedulable(pool));
+    let suits = |machine: &MachineIx| {
+        work.may_use(*machine) && order.qshares() <= draft.rooms.order(*machine)
+    };
+    let suitable: Vec<MachineIx> = all.filter(suits).collect();
+    let machines = count(&suitable);
+    let by_right: QShares = search.prey.values().copied().sum();
+    let mut open: Vec<(QShares, MachineIx)> = suitable
+        .into_iter()
+        .filter_map(|machine| {
+            let missing = draft.rooms.lacking(machine, order.qshares());
+            let prey = search.prey.get(&machine).copied().unwrap_or_default();
+            let to_move = missing.saturating_sub(prey);
+            (to_move <= free + (by_right - prey)).then_some((to_move, machine))
+        })
+        .collect();
+    open.sort_unstable();
+    open.truncate(TRIED);
+    let cleared: Vec<(MachineIx, Vec<Victim>)> = open
+        .into_iter()
+        .filter_map(|(_, machine)| Some((machine, search.clear(machine, order)?)))
+        .collect();
+    let mut plans = search.plans(&cleared, order, false);
+    if plans.is_empty() {
+        plans = search.plans(&cleared, order, true);
+    }
+    plans.sort_unstable_by_key(|(cost, _)| *cost);
+    let found = count(&plans);
+    let mut plans = plans.into_iter();
+    let (_, best) = plans.next()?;
+    let runner_up = plans.next().map(|((_, loss, victims, ..), other)| RunnerUp {
+        machine: other.machine,
+        victims: count(0..victims),
+        loss,
+    });
+    Some(Plan { considered: Considered { machines, plans: found, runner_up }, ..best })
+}
+
+/// A search for a plan for one beneficiary.
+struct Search<'d, 'a> {
+    draft: &'d Draft<'a>,
+    beneficiary: usize,
+    claim: Claim<'d, 'a>,
+    /// How much belongs to those that might give something, by machine.
+    prey: BTreeMap<MachineIx, QShares>,
+}
+
+impl<'d, 'a> Search<'d, 'a> {
+    fn new(draft: &'d Draft<'a>, donors: &Donors, beneficiary: usize) -> Search<'d, 'a> {
+        let claim = Claim::new(draft, beneficiary);
+        let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
+        for share in donors.courses(draft, &claim, beneficiary).flatten() {
+            if claim.rule(share.holding.job, share.order.0).is_some() {
+                *prey.entry(share.machine).or_default() += share.order;
+            }
+        }
+        Search { draft, beneficiary, claim, prey }
+    }
+
+    /// The shares that have to go from `machine` so that one of `order` fits: by right as far as
+    /// that reaches, then such as may be moved.
+    fn clear(&mut self, machine: MachineIx, order: Order) -> Option<Vec<Victim>> {
+        let missing = self.draft.rooms.lacking(machine, order.qshares());
+        self.claim.reset();
+        let (mut victims, mut rest) = (Vec::new(), Vec::new());
+        let mut freed = QShares(0);
+        for victim in self.shares_on(machine) {
+            match self.claim.rule(victim.holding.job, victim.order.qshares().0) {
+                Some(_) if missing <= freed => break,
+                Some(rule) => {
+                    self.claim.take(victim.holding.job, victim.order.qshares().0);
+                    freed += victim.order.qshares();
+                    victims.push(Victim { rule, ..victim });
+                }
+                None => rest.push(victim),
+            }
+        }
+        for victim in rest {
+            if freed < missing && self.may_move(victim) {
+                freed += victim.order.qshares();
+                victims.push(victim);
+            }
+        }
+        (missing <= freed).then(|| spare_superfluous(victims, freed, missing))
+    }
+
+    /// The shares on `machine` that do not leave, the cheapest to lose first.
+    fn shares_on(&self, machine: MachineIx) -> Vec<Victim> {
+        let shares = self.draft.rooms.holdings(machine).map(|holding| {
+            let share = self.draft.share(holding);
+            Victim {
+                holding,
+                rule: PreemptionRule::Relocation,
+                order: share.order,
+                rank: rank::of(self.draft, holding),
+                loss: share.facts.investment.saturating_add(share.facts.initialization),
+            }
+        });
+        let mut shares: Vec<Victim> = shares.collect();
+        shares.sort_unstable_by_key(|victim| victim.rank);
+        shares
+    }
+
+    /// Whether a share may be moved: it is a peer's, and its job may start another in its place. One
+    /// that holds more than its cap would not get it back, nor would one that is ending.
+    fn may_move(&self, victim: Victim) -> bool {
+        let (draft, job) = (self.draft, victim.holding.job);
+        let (class, own) =
+            [job, self.beneficiary].map(|ix| draft.snapshot.class_of(draft.job(ix))).into();
+        let cap = draft.jobs[job].demand.cap;
+        job != self.beneficiary
+            && class.policy.is_preemptable()
+            && class.priority == own.priority
+            && victim.order == draft.job(job).order
+            && draft.has(job) <= cap.nshares.0
+            && !matches!(cap.bound, CapBound::Completing | CapBound::Spent)
+    }
+
+    /// The plans to clear these machines: with free room for what is moved, or also with such as is
+    /// made elsewhere by right.
+    fn plans(
+        &mut self,
+        cleared: &[(MachineIx, Vec<Victim>)],
+        order: Order,
+        makes_room: bool,
+    ) -> Vec<(Cost, Plan)> {
+        let mut plans = Vec::new();
+        for (machine, victims) in cleared {
+            let (machine, victims) = (*machine, victims.clone());
+            let Some(housing) = self.house(machine, &victims, makes_room) else { continue };
+            let freed: QShares = victims.iter().map(|victim| victim.order.qshares()).sum();
+            let missing = self.draft.rooms.lacking(machine, order.qshares());
+            let all = || victims.iter().chain(housing.victims.values().flatten());
+            let loss = all().map(|victim| victim.loss).fold(0, Millis::saturating_add);
+            let overshoot = freed.saturating_sub(missing);
+            let cost = (makes_room, loss, all().count(), overshoot, machine);
+            let considered = Considered::default();
+            plans.push((cost, Plan { machine, order, victims, housing, considered }));
+        }
+        plans
+    }
+
+    /// Sets the claim back to where only these of `victims` are taken that go by right.
+    fn recall<'v>(&mut self, victims: impl Iterator<Item = &'v Victim>) {
+        self.claim.reset();
+        for victim in victims.filter(|victim| victim.rule != PreemptionRule::Relocation) {
+            self.claim.take(victim.holding.job, victim.order.qshares().0);
+        }
+    }
+}
+
+impl Plan {
+    /// Clears the machine for `job`, and starts again elsewhere what is moved.
+    fn carry_out(self, draft: &mut Draft<'_>, donors: &mut Donors, job: usize) {
+        let elsewhere = self.housing.victims.into_values().flatten();
+        for victim in self.victims.into_iter().chain(elsewhere) {
+            draft.preempt(victim.holding, victim.rule, Some((job, self.considered)));
+            donors.note_taken(draft, victim.holding);
+        }
+        for home in self.housing.homes {
+            if home.is_free {
+                draft.expand(home.job, home.machine, home.order);
+            } else {
+                draft.promise(home.job, home.machine, home.order);
+            }
+            donors.note_change(draft, home.job);
+        }
+        draft.promise(job, self.machine, self.order);
+        donors.note_change(draft, job);
+    }
+}
+
+/// Gives back, the last first, whoever is not needed after all: those who would be moved before
+/// those who go by right, and of each the dearest first.
+fn spare_superfluous(victims: Vec<Victim>, mut freed: QShares, missing: QShares) -> Vec<Victim> {
+    let mut kept: Vec<Victim> = Vec::with_capacity(victims.len());
+    for victim in victims.into_iter().rev() {
+        let without = freed - victim.order.qshares();
+        if missing <= without {
+            freed = without;
+        } else {
+            kept.push(victim);
+        }
+    }
+    kept.reverse();
+    kept
+}

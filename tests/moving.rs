@@ -1,0 +1,174 @@
+//! Clearing a machine for work that has nothing by moving what is on it: what may be moved, where
+//! to, and when.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+mod support;
+
+use apportion::engine::{Preemption, PreemptionRule};
+use support::script::{Case, Script, cases};
+
+/// Three users of two nodes, the third of whom needs a whole one: whoever made room for it by right
+/// would have nothing left. Of the 6 that leave the first node 5 go by right and one is moved, in
+/// place of one of the second user's; then the first two are equals again.
+const TWO_MAKE_WAY: &[&str] = &["m1=6; 1 ann 1x6", "m2=6; 2 bob 1x6", "3 cid 6x1"];
+
+/// One process on each of two nodes of 2, which were of 1, and one of 2 that has no room.
+const SPREAD: [&str; 2] = ["m1=1; 1 ann 1x1", "m2=1; 2 bob 1x1"];
+
+cases! {
+    two_who_could_not_clear_a_machine_each_make_way_together {
+        steps: TWO_MAKE_WAY,
+        held: "1=3 2=3 3=1",
+        lost: "1=6 2=3",
+    }
+    one_that_is_in_the_way_moves_to_free_room {
+        steps: &[SPREAD[0], SPREAD[1], "m1=2; m2=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=1",
+        lost: "1=1",
+    }
+    the_one_moves_that_has_least_to_lose {
+        steps: &[SPREAD[0], SPREAD[1], "1 did 60; 2 did 40", "m1=2; m2=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=1",
+        lost: "2=1",
+    }
+    nothing_moves_where_there_is_no_room_elsewhere {
+        steps: &["m1=1; 1 ann 1x1", "m2=2; 2 bob 1x1; 9 dan@fixed 1 on m2", "m1=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=0",
+        why: "3=fragmented",
+    }
+    nothing_moves_where_there_is_room_for_a_part_of_it_only {
+        steps: &["m1=2; 1 ann 1x1; 2 bob 1x1", "m2=1; 3 cid 2x1 on m1"],
+        held: "1=1 2=1 3=0",
+        why: "3=fragmented",
+    }
+    all_that_is_in_the_way_is_moved_at_once {
+        steps: &["m1=2; 1 ann 1x1; 2 bob 1x1", "m2=2; 3 cid 2x1 on m1"],
+        held: "1=1 2=1 3=1",
+        lost: "1=1 2=1",
+    }
+    nothing_moves_to_a_machine_that_it_may_not_use {
+        steps: &["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1 on m2", "m1=2; m2=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=0",
+        why: "3=fragmented",
+    }
+    what_may_not_move_stays_and_another_machine_is_cleared {
+        steps: &["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1", "m1=2; m2=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=1",
+        lost: "2=1",
+    }
+    /// What it lost it would not get back, as it is ending.
+    what_is_ending_is_not_moved {
+        steps: &[SPREAD[0], SPREAD[1], "1 ends; 2 ends", "m1=2; m2=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=0",
+        why: "3=fragmented",
+    }
+    what_may_not_grow_may_be_moved {
+        steps: &[SPREAD[0], SPREAD[1], "1 frozen; 2 frozen", "m1=2; m2=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=1",
+        lost: "1=1",
+    }
+    what_cannot_be_preempted_is_not_moved {
+        steps: &["m1=1; 1 ann@fixed 1", "m2=1; 2 bob@fixed 1", "m1=2; m2=2; 3 cid 2x1"],
+        held: "1=1 2=1 3=0",
+    }
+    /// One more could be had by moving, but it is not in need.
+    nothing_moves_for_work_that_has_something {
+        steps: &[SPREAD[0], SPREAD[1], "m1=2; m2=2; m3=2; 3 cid 2x2"],
+        held: "1=1 2=1 3=1",
+    }
+}
+
+fn receipts(script: &Script) -> Vec<Preemption> {
+    script.cluster.view.planned.as_deref().unwrap().schedule.preemptions.clone()
+}
+
+/// A node of 2 with one process of 1, another with another, and one of 2 that waits.
+fn in_the_way() -> Script {
+    let mut script = Script::new(&Case::default());
+    for step in SPREAD {
+        script.step(step);
+        script.settle();
+    }
+    script.step("m1=2; m2=2; 3 cid 2x1");
+    script
+}
+
+#[test]
+fn nothing_moves_while_work_does() {
+    let mut script = in_the_way();
+    for _ in 0..5 {
+        script.step("1 did 1");
+        script.step("1 left 900000; 1 left 800000");
+        assert_eq!(script.cycle(), 0);
+    }
+    assert_eq!(script.cycle(), 0);
+    assert_eq!(script.cycle(), 1, "two cycles after the last news");
+}
+
+#[test]
+fn nothing_moves_without_defragmentation() {
+    let mut script = in_the_way();
+    script.cluster.reconfigure(|topology| topology.settings.defragmentation = false);
+    script.settle();
+    assert_eq!((script.lost(), script.cluster.holdings([1, 2, 3])), (0, [1, 1, 0]));
+    assert_eq!(script.cluster.reason(3), "fragmented");
+    script.cluster.reconfigure(|topology| topology.settings.defragmentation = true);
+    script.settle();
+    assert_eq!((script.lost(), script.cluster.holdings([1, 2, 3])), (1, [1, 1, 1]));
+}
+
+/// What is moved starts again in the very cycle; it is moved once, however long its exit takes.
+#[test]
+fn what_is_moved_is_never_without_and_is_moved_once() {
+    let mut script = in_the_way();
+    script.cluster.confirms_exits = false;
+    let mut moved = Vec::new();
+    for _ in 0..10 {
+        script.cycle();
+        moved.extend(receipts(&script).iter().map(|receipt| (receipt.rule, receipt.beneficiary)));
+        assert_eq!(script.cluster.holdings([1, 2]), [1, 1], "{}", script.cluster.picture());
+    }
+    let cid = script.cluster.job(3).id;
+    assert_eq!(moved, [(PreemptionRule::Relocation, Some(cid))]);
+    assert_eq!(script.cluster.reason(3), "waiting_for_exits");
+    script.cluster.confirms_exits = true;
+    script.settle();
+    assert_eq!((script.lost(), script.cluster.holdings([1, 2, 3])), (1, [1, 1, 1]));
+}
+
+/// What is taken on the other node goes by right, for the one who needs the first.
+#[test]
+fn a_receipt_tells_what_was_moved_from_what_was_taken() {
+    let mut script = Script::new(&Case::default());
+    for step in TWO_MAKE_WAY {
+        script.settle();
+        script.step(step);
+    }
+    while script.cycle() == 0 {}
+    let receipts = receipts(&script);
+    let cid = script.cluster.job(3).id;
+    let of = |job: u64, rule| {
+        let for_cid = receipts.iter().filter(|receipt| receipt.beneficiary == Some(cid));
+        for_cid.filter(|receipt| receipt.job.0 == job && receipt.rule == rule).count()
+    };
+    assert_eq!(of(1, PreemptionRule::FairShare) + of(1, PreemptionRule::Defragmentation), 5);
+    assert_eq!((of(1, PreemptionRule::Relocation), of(2, PreemptionRule::Relocation)), (1, 0));
+    assert_eq!(of(2, PreemptionRule::FairShare), 1);
+}
+
+/// Ann and Bob have four each, and Bob needs two more on the node where one of Ann's is in the way.
+/// It is moved, to a node that nobody else may use; as Bob is now ahead by two, Ann takes one from
+/// him in the same cycle: she was moved, and takes nothing back.
+#[test]
+fn whoever_was_moved_may_take() {
+    let mut script = Script::new(&Case::default());
+    for step in [
+        "m1=1; m3=7; 1 ann 1x1 on m1,m2; 4 ann 1 on m3; 2 bob 1 on m3",
+        "m1=2; m2=1; 3 bob 2x1 on m1",
+    ] {
+        script.step(step);
+        script.settle();
+    }
+    assert_eq!(script.cluster.holdings([1, 2, 3, 4]), [1, 3, 1, 4], "{}", script.cluster.picture());
+}
