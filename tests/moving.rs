@@ -37,8 +37,12 @@ cases! {
         held: "1=1 2=1 3=0",
         why: "3=fragmented",
     }
+    /// The third node would do for the second of them, but neither may use it.
     nothing_moves_where_there_is_room_for_a_part_of_it_only {
-        steps: &["m1=2; 1 ann 1x1; 2 bob 1x1", "m2=1; 3 cid 2x1 on m1"],
+        steps: &[
+            "m1=2; 1 ann 1x1 on m1,m2; 2 bob 1x1 on m1,m2",
+            "m2=1; m3=1; 3 cid 2x1 on m1",
+        ],
         held: "1=1 2=1 3=0",
         why: "3=fragmented",
     }
@@ -68,9 +72,14 @@ cases! {
         held: "1=1 2=1 3=1",
         lost: "1=1",
     }
-    what_cannot_be_preempted_is_not_moved {
-        steps: &["m1=1; 1 ann@fixed 1", "m2=1; 2 bob@fixed 1", "m1=2; m2=2; 3 cid 2x1"],
-        held: "1=1 2=1 3=0",
+    /// The smaller one has less to lose and would go first, but does not have to.
+    no_more_is_moved_than_has_to_be {
+        steps: &[
+            "m1=4; 1 bob 3x1 on m1,m2; 2 ann 1x1 on m1,m2",
+            "m2=4; 3 cid 3x1 on m1",
+        ],
+        held: "1=1 2=1 3=1",
+        lost: "1=1",
     }
     /// One more could be had by moving, but it is not in need.
     nothing_moves_for_work_that_has_something {
@@ -92,6 +101,28 @@ fn in_the_way() -> Script {
     }
     script.step("m1=2; m2=2; 3 cid 2x1");
     script
+}
+
+/// Runs until a cycle takes something back or moves it.
+fn until_something_goes(script: &mut Script) {
+    assert!((0..5).any(|_| script.cycle() > 0), "{}", script.cluster.picture());
+}
+
+/// Also where its class is of the same priority as the one in need.
+#[test]
+fn what_cannot_be_preempted_is_not_moved() {
+    let mut script = Script::new(&Case::default());
+    script.cluster.reconfigure(|topology| {
+        let mut classes = topology.classes.iter_mut();
+        classes.find(|class| class.name == "fixed").unwrap().priority = 10;
+    });
+    for step in ["m1=1; 1 ann@fixed 1", "m2=1; 2 bob 1x1", "m1=2; m2=2; 3 cid 2x1"] {
+        script.step(step);
+        script.settle();
+    }
+    assert_eq!((script.lost(), script.cluster.holdings([1, 2, 3])), (1, [1, 1, 1]));
+    let ann = &script.cluster.job(1).shares;
+    assert!(ann.iter().all(|share| share.node == "m1"), "{}", script.cluster.picture());
 }
 
 #[test]
@@ -145,7 +176,7 @@ fn a_receipt_tells_what_was_moved_from_what_was_taken() {
         script.settle();
         script.step(step);
     }
-    while script.cycle() == 0 {}
+    until_something_goes(&mut script);
     let receipts = receipts(&script);
     let cid = script.cluster.job(3).id;
     let of = |job: u64, rule| {
@@ -163,12 +194,12 @@ fn a_receipt_tells_what_was_moved_from_what_was_taken() {
 #[test]
 fn whoever_was_moved_may_take() {
     let mut script = Script::new(&Case::default());
-    for step in [
-        "m1=1; m3=7; 1 ann 1x1 on m1,m2; 4 ann 1 on m3; 2 bob 1 on m3",
-        "m1=2; m2=1; 3 bob 2x1 on m1",
-    ] {
-        script.step(step);
-        script.settle();
-    }
+    script.step("m1=1; m3=7; 1 ann 1x1 on m1,m2; 4 ann 1 on m3; 2 bob 1 on m3");
+    script.settle();
+    script.step("m1=2; m2=1; 3 bob 2x1 on m1");
+    until_something_goes(&mut script);
+    let told: Vec<_> = receipts(&script).iter().map(|gone| (gone.job.0, gone.rule)).collect();
+    assert_eq!(told, [(1, PreemptionRule::Relocation), (2, PreemptionRule::FairShare)]);
+    script.settle();
     assert_eq!(script.cluster.holdings([1, 2, 3, 4]), [1, 3, 1, 4], "{}", script.cluster.picture());
 }
