@@ -205,7 +205,7 @@ impl History {
         let issued = self.cluster.view.next_share;
         self.cluster.cycle();
         let planned = self.cluster.view.planned.as_deref().unwrap();
-        assert_eq!(plan(&planned.snapshot), planned.schedule, "planning twice differs");
+        assert_eq!(plan(&planned.snapshot), *planned.schedule, "planning twice differs");
         assert!(issued <= self.cluster.view.next_share, "a share number was used again");
     }
 }

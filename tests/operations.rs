@@ -160,7 +160,7 @@ fn shares_from_before_a_restart_are_taken_over_in_place() {
         single(3, "ann", "fixed", 1, WorkKind::ArbitraryProcess),
         job(4, "bob", "normal", 1),
     ];
-    for (spec, job) in specs.into_iter().zip(&jobs) {
+    for (spec, job) in specs.into_iter().zip(jobs.iter()) {
         restarted.arrive(spec);
         for share in &job.shares {
             let (facts, node) = (ShareFacts::default(), share.node.clone());

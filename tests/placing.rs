@@ -97,7 +97,7 @@ fn running_processes_are_never_moved() {
             1 + id % 3,
         ));
         cluster.nodes(&format!("m{id}=4", id = id + 1)).cycles(2);
-        for job in &cluster.view.jobs {
+        for job in cluster.view.jobs.iter() {
             for share in &job.shares {
                 let place = (job.id, share.node.clone());
                 assert_eq!(known.entry(share.id).or_insert_with(|| place.clone()), &place);

@@ -592,7 +592,7 @@ fn g10_no_hole_that_somebody_could_use_stays_idle() {
         cluster.arrive(job(id, &format!("user{id}"), "normal", order)).cycle();
     }
     cluster.cycles(5);
-    for node in &cluster.view.nodes {
+    for node in cluster.view.nodes.iter() {
         assert!(node.order.0 - node.used.0 < 2, "{}", cluster.picture());
     }
 }

@@ -164,7 +164,7 @@ fn node_named<'a>(view: &'a View, name: &str) -> Option<&'a NodeView> {
 /// What taking these nodes out means for the work on them.
 fn impact(view: &View, names: &BTreeSet<String>) -> Impact {
     let mut impact = Impact::default();
-    for job in &view.jobs {
+    for job in view.jobs.iter() {
         let here = |share: &&crate::scheduler::ShareView| {
             share.state == ShareState::Held
                 && names.contains(&share.node)

@@ -101,7 +101,8 @@ pub async fn get_jobs(
     let has_more = jobs.len() > limit;
     jobs.truncate(limit);
     let next = jobs.last().filter(|_| has_more).map(|job| format!("{}-{}", job.submitted, job.id));
-    let jobs = jobs.into_iter().map(Into::into).collect();
+    let cycle = published.view.cycle;
+    let jobs = jobs.into_iter().map(|job| wire::JobInfo::of(job, cycle)).collect();
     Ok(Json(wire::JobPage { cycle: published.view.cycle, jobs, next }))
 }
 
@@ -124,7 +125,7 @@ pub async fn get_job(
     PathPart(id): PathPart<u64>,
 ) -> Result<Json<wire::JobInfo>, ApiError> {
     let published = state.latest();
-    Ok(Json(job_of(&published, id)?.into()))
+    Ok(Json(wire::JobInfo::of(job_of(&published, id)?, published.view.cycle)))
 }
 
 /// Why a request for work has what it has.
@@ -217,7 +218,7 @@ fn calm(view: &View) -> wire::Calm {
 
 fn node_counts(view: &View) -> wire::NodeCounts {
     let mut counts = wire::NodeCounts::default();
-    for node in &view.nodes {
+    for node in view.nodes.iter() {
         counts.total += 1;
         counts.up += u64::from(node.state.is_schedulable());
         counts.awaited += u64::from(node.state.is_awaited);
@@ -231,7 +232,7 @@ fn node_counts(view: &View) -> wire::NodeCounts {
 
 fn job_counts(view: &View) -> wire::JobCounts {
     let mut counts = wire::JobCounts::default();
-    for job in &view.jobs {
+    for job in view.jobs.iter() {
         counts.total += 1;
         counts.waiting += u64::from(job.reason.is_some());
         counts.refused += u64::from(job.order.is_none());

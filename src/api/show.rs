@@ -195,8 +195,9 @@ impl From<&NodeView> for wire::OccupancyLine {
     }
 }
 
-impl From<&JobView> for wire::JobInfo {
-    fn from(job: &JobView) -> wire::JobInfo {
+impl wire::JobInfo {
+    /// What is told of `job` after `cycle`.
+    pub fn of(job: &JobView, cycle: u64) -> wire::JobInfo {
         wire::JobInfo {
             id: job.id.0,
             user: job.user.clone(),
@@ -210,7 +211,7 @@ impl From<&JobView> for wire::JobInfo {
             running: job.facts.is_running,
             completing: job.facts.is_completing,
             disposition: job.disposition.into(),
-            sums: job.into(),
+            sums: wire::JobSums::of(job, cycle),
             reason: reason_of(job),
             held_back: job.held_back.map(Into::into),
             shares: job.shares.iter().map(Into::into).collect(),
@@ -223,8 +224,9 @@ pub fn reason_of(job: &JobView) -> Option<wire::Reason> {
     job.reason.as_ref().map(|reason| (&explain(reason)).into())
 }
 
-impl From<&JobView> for wire::JobSums {
-    fn from(job: &JobView) -> wire::JobSums {
+impl wire::JobSums {
+    /// The sums of `job` after `cycle`.
+    pub fn of(job: &JobView, cycle: u64) -> wire::JobSums {
         let bound = |cap: Cap| wire::Reason {
             code: cap.bound.code().to_owned(),
             sentence: cap.bound.to_string(),
@@ -237,7 +239,7 @@ impl From<&JobView> for wire::JobSums {
             given: job.given.0,
             held: job.held().0,
             promised: job.promised.0,
-            behind_cycles: job.behind_cycles,
+            behind_cycles: job.behind_cycles(cycle),
         }
     }
 }
@@ -307,7 +309,7 @@ pub fn is_preemptable(view: &View, job: &JobView) -> bool {
 pub fn users(view: &View) -> Vec<wire::UserInfo> {
     let names: BTreeSet<&str> = view.jobs.iter().map(|job| job.user.as_str()).collect();
     let mut users: Vec<_> = names.into_iter().map(|name| user_without_work(view, name)).collect();
-    for job in &view.jobs {
+    for job in view.jobs.iter() {
         let place = users.binary_search_by(|user| user.user.as_str().cmp(&job.user));
         let user = &mut users[place.expect("every job's user was listed")];
         let held = job.shares.iter().filter(|share| share.state == ShareState::Held);

@@ -9,9 +9,9 @@ use crate::scheduler::{JobView, NodeView, View};
 /// The whole answer for one request for work.
 pub fn why(view: &View, job: &JobView) -> Why {
     let reason = reason_of(job);
-    let sums = JobSums::from(job);
+    let sums = JobSums::of(job, view.cycle);
     let (id, held, wanted) = (job.id, sums.held, sums.wanted);
-    let behind = match job.behind_cycles {
+    let behind = match sums.behind_cycles {
         0 => String::new(),
         1 => " and has been behind for 1 cycle".to_owned(),
         cycles => format!(" and has been behind for {cycles} cycles"),
@@ -60,7 +60,7 @@ fn tally(view: &View, job: &JobView) -> NodeTally {
     let topology = &view.topology;
     let class = topology.class_named(&job.class).map(|class| &topology.classes[class.0]);
     let mut tally = NodeTally::default();
-    for node in &view.nodes {
+    for node in view.nodes.iter() {
         tally.total += 1;
         *obstacle(&mut tally, topology, class, job, node) += 1;
     }

@@ -243,7 +243,7 @@ pub fn publication(sequence: u64, jobs: &[JobSpec], view: &View) -> Publication 
         let (spec, processes) = (spec.clone(), BTreeMap::new());
         work.insert(spec.id, Work { spec, state: WorkState::Schedulable, processes });
     }
-    for job in &view.jobs {
+    for job in view.jobs.iter() {
         let Some(work) = work.get_mut(&job.id) else { continue };
         for share in &job.shares {
             let process = Process { node: share.node.clone(), is_gone: false, facts: share.facts };

@@ -108,7 +108,7 @@ fn is_still(view: &View) -> bool {
 
 /// Tells what became of what the last cycle decided. Without anything new it says nothing.
 pub fn confirm(scheduler: &mut Scheduler, view: &View) {
-    for job in &view.jobs {
+    for job in view.jobs.iter() {
         confirm_job(scheduler, job);
     }
 }
@@ -168,6 +168,6 @@ mod tests {
         let (mut scheduler, _) = books(&shape, cluster::topology(quantum));
         let ramp = ramp(&mut scheduler, 2);
         assert_eq!((ramp.cycles, ramp.is_settled), (2, false));
-        assert_eq!(count(&ramp.view.jobs), 15);
+        assert_eq!(count(ramp.view.jobs.iter()), 15);
     }
 }

@@ -141,7 +141,7 @@ pub fn explain_held_back(held_back: HeldBack) -> Explanation {
                 .to_owned()
         }
         HeldBack::Quiet { cycles } => format!(
-            "quiet stop: nothing has changed for {cycles} cycles, so that only work that has nothing still takes \
+            "quiet stop: nothing has changed for {cycles} cycles or more, so that only work that has nothing still takes \
              from others"
         ),
     };
@@ -207,7 +207,7 @@ mod tests {
             pure_fair_share: QShares(0),
             given: NShares(0),
             promised: NShares(0),
-            behind_cycles: 0,
+            behind_since: None,
             held_back: None,
             disposition: Disposition::Stable,
             reason: None,

@@ -200,10 +200,11 @@ mod tests {
         };
         let topology = Arc::new(topology);
         Snapshot {
+            cycle: 1,
             topology,
-            machines: Vec::new(),
-            users: Vec::new(),
-            jobs: Vec::new(),
+            machines: Arc::default(),
+            users: Arc::default(),
+            jobs: Arc::default(),
             promises: Vec::new(),
             calm: Calm::default(),
         }
@@ -236,7 +237,7 @@ mod tests {
                 time_per_item: Some(time_per_item),
                 is_completing: false,
             },
-            behind_cycles: 0,
+            behind_since: None,
             is_spent: false,
             shares: (0..held).map(share).collect(),
         }

@@ -19,7 +19,7 @@ mod snapshot;
 mod what_of;
 
 pub use audit::audit;
-pub use preempt::MEMORY_AFTER;
+pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
 pub use schedule::{Considered, Expansion, Preemption, PreemptionRule, RunnerUp, Schedule};
 pub use snapshot::{Calm, Job, Machine, Promise, Share, Snapshot, Taking};

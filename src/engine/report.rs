@@ -87,7 +87,7 @@ pub enum HeldBack {
     /// Nothing has changed for so long that only work which has nothing takes from others: the
     /// safety net struck.
     Quiet {
-        /// For so many cycles.
+        /// For so many cycles or more.
         cycles: u64,
     },
 }
@@ -234,7 +234,7 @@ impl fmt::Display for HeldBack {
             ),
             HeldBack::Quiet { cycles } => write!(
                 f,
-                "quiet stop: nothing has changed for {cycles} cycles, and it has something, so that it takes no more from others"
+                "quiet stop: nothing has changed for {cycles} cycles or more, and it has something, so that it takes no more from others"
             ),
         }
     }

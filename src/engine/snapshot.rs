@@ -10,17 +10,20 @@ use crate::model::{
 /// The cluster as the books have it when a cycle begins.
 ///
 /// Every list has one order that follows from its content alone, so that two books that agree give
-/// equal snapshots, however they came about.
+/// equal snapshots, however they came about. Nothing but [`Snapshot::cycle`] and [`Calm`] changes by
+/// the passing of time: the lists of a cycle in which nothing happened are those of the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
+    /// The number of the cycle.
+    pub cycle: u64,
     /// What is configured.
     pub topology: Arc<Topology>,
     /// Every machine ever seen, by name.
-    pub machines: Vec<Machine>,
+    pub machines: Arc<Vec<Machine>>,
     /// The names of all users with work, in order.
-    pub users: Vec<String>,
+    pub users: Arc<Vec<String>>,
     /// All work that is not refused, oldest first, then by number.
-    pub jobs: Vec<Job>,
+    pub jobs: Arc<Vec<Job>>,
     /// Room already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<Promise>,
     /// For how long nothing has changed.
@@ -89,8 +92,9 @@ pub struct Job {
     pub machines: Option<Vec<MachineIx>>,
     /// What changes about it.
     pub facts: JobFacts,
-    /// For how many cycles it has been below its count and has got nothing.
-    pub behind_cycles: u64,
+    /// Since which cycle it has been below its count and has got nothing; `None` if it is not, or
+    /// has.
+    pub behind_since: Option<u64>,
     /// Whether it has ever had its one process and lost it: such work is over and gets no second.
     pub is_spent: bool,
     /// Its shares, oldest first, those that are leaving included.
@@ -129,6 +133,11 @@ impl Snapshot {
     /// The class of `job`.
     pub fn class_of(&self, job: &Job) -> &ResourceClass {
         &self.topology.classes[job.class.0]
+    }
+
+    /// For how many cycles `job` has been below its count and has got nothing.
+    pub fn behind_cycles(&self, job: &Job) -> u64 {
+        job.behind_since.map_or(0, |since| self.cycle.saturating_sub(since))
     }
 
     /// The machine at `ix`.

@@ -15,8 +15,8 @@ use crate::model::{
 };
 
 impl Scheduler {
-    /// Enters what the engine decided.
-    pub(super) fn apply(&mut self, snapshot: &Snapshot, schedule: &Schedule) {
+    /// Enters what the engine decided. Says whether a job began to wait, or no longer does.
+    pub(super) fn apply(&mut self, snapshot: &Snapshot, schedule: &Schedule) -> bool {
         let name_of = |machine: crate::model::MachineIx| snapshot.machine(machine).name.clone();
         for preemption in &schedule.preemptions {
             let job =
@@ -41,10 +41,11 @@ impl Scheduler {
         }
         let beneficiaries: BTreeSet<JobId> =
             schedule.preemptions.iter().filter_map(|receipt| receipt.beneficiary).collect();
+        let (cycle, mut has_changed) = (self.cycle, false);
         for report in &schedule.report.jobs {
             let job =
                 self.jobs.get_mut(&report.job).expect("the engine reports on work that exists");
-            job.note_report(*report, beneficiaries.contains(&report.job));
+            has_changed |= job.note_report(cycle, *report, beneficiaries.contains(&report.job));
         }
         self.calm.remember(schedule);
         let promises = schedule.promises.iter();
@@ -55,6 +56,7 @@ impl Scheduler {
                 order: promise.order,
             })
             .collect();
+        has_changed
     }
 
     /// The books as they are now, without planning.
@@ -64,9 +66,9 @@ impl Scheduler {
         View {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
-            nodes: self.node_views(),
-            jobs,
-            classes: self.class_views(),
+            nodes: Arc::new(self.node_views()),
+            jobs: Arc::new(jobs),
+            classes: Arc::new(self.class_views()),
             varied_off: self
                 .machines
                 .varied_off()
@@ -147,7 +149,7 @@ impl Scheduler {
             pure_fair_share: report.map_or(QShares(0), |report| report.pure_fair_share),
             given: report.map_or(NShares(0), |report| report.given),
             promised: report.map_or(NShares(0), |report| report.promised),
-            behind_cycles: job.behind_cycles,
+            behind_since: job.behind_since,
             held_back: report.and_then(|report| report.held_back),
             disposition: job.disposition(),
             reason: match &job.admission {

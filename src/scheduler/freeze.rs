@@ -41,12 +41,13 @@ impl Scheduler {
             Some(Promise { job: promise.job, machine, order: promise.order })
         });
         Snapshot {
+            cycle: self.cycle,
             topology: Arc::clone(&self.topology),
-            machines: self.freeze_machines(),
+            machines: Arc::new(self.freeze_machines()),
             promises: promises.collect(),
             calm: self.calm.freeze(),
-            users: users.into_iter().map(str::to_owned).collect(),
-            jobs,
+            users: Arc::new(users.into_iter().map(str::to_owned).collect()),
+            jobs: Arc::new(jobs),
         }
     }
 
@@ -95,7 +96,7 @@ impl Places<'_> {
             service: spec.service,
             machines: (!spec.machines.is_empty()).then_some(machines),
             facts: spec.facts,
-            behind_cycles: job.behind_cycles,
+            behind_since: job.behind_since,
             is_spent: job.is_spent,
             shares: job.shares.iter().map(|(&id, share)| self.share(id, share)).collect(),
         }

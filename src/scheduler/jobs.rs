@@ -17,8 +17,8 @@ pub(super) struct JobBook {
     pub shares: BTreeMap<ShareId, ShareBook>,
     /// Shares that died with their node and whose end is not confirmed; they hold no space.
     pub purged: BTreeMap<ShareId, ShareBook>,
-    /// For how many cycles it has been below its count and has got nothing.
-    pub behind_cycles: u64,
+    /// Since which cycle it has been below its count and has got nothing.
+    pub behind_since: Option<u64>,
     /// Whether its one process came and went; such work gets no second one.
     pub is_spent: bool,
     pub last: LastCycle,
@@ -98,7 +98,7 @@ impl JobBook {
             spec,
             shares: BTreeMap::new(),
             purged: BTreeMap::new(),
-            behind_cycles: 0,
+            behind_since: None,
             is_spent: false,
             last: LastCycle::default(),
         }
@@ -131,12 +131,19 @@ impl JobBook {
         }
     }
 
-    /// Enters what the last cycle says about it: whether it waits on.
-    pub(super) fn note_report(&mut self, report: JobReport, has_got_room: bool) {
+    /// Enters what `cycle` says about it. Says whether it began to wait, or no longer does.
+    pub(super) fn note_report(
+        &mut self,
+        cycle: u64,
+        report: JobReport,
+        has_got_room: bool,
+    ) -> bool {
         let is_behind = report.held.0 + report.promised.0 < report.given.0;
         let waits = is_behind && !has_got_room && !self.last.has_grown;
-        self.behind_cycles = if waits { self.behind_cycles.saturating_add(1) } else { 0 };
+        let has_changed = waits != self.behind_since.is_some();
+        self.behind_since = waits.then(|| self.behind_since.unwrap_or(cycle));
         self.last.report = Some(report);
+        has_changed
     }
 
     /// How the last cycle left it.

@@ -34,8 +34,8 @@ pub(super) struct Machines {
 }
 
 impl Machines {
-    /// Takes in what an agent says.
-    pub(super) fn report(&mut self, topology: &Topology, report: NodeReport) {
+    /// Takes in what an agent says. Says whether the node was dead.
+    pub(super) fn report(&mut self, topology: &Topology, report: NodeReport) -> bool {
         self.dying.remove(&report.name);
         let name = report.name.clone();
         let mut machine = MachineBook { is_heard: true, ..MachineBook::new(report) };
@@ -45,7 +45,28 @@ impl Machines {
             None => machine.find_pool(topology),
         }
         machine.measure(topology);
-        self.by_name.insert(name, machine);
+        self.by_name.insert(name, machine).is_some_and(|known| known.is_dead)
+    }
+
+    /// Whether `report` says of a node that is up and not missed what is known already.
+    pub(super) fn is_well_and(&self, report: &NodeReport) -> bool {
+        self.by_name.get(&report.name).is_some_and(|known| {
+            known.report == *report
+                && known.missed == 0
+                && !known.is_dead
+                && !known.is_awaited
+                && !self.dying.contains(&report.name)
+        })
+    }
+
+    /// Whether every node has reported since the last interval ended.
+    pub(super) fn were_all_heard(&self) -> bool {
+        self.by_name.values().all(|machine| machine.is_heard)
+    }
+
+    /// Whether some node is about to be given up.
+    pub(super) fn has_silent(&self) -> bool {
+        !self.dying.is_empty()
     }
 
     /// Enters a node that others speak of and that has not reported: it has no room, and dies like

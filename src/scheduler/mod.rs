@@ -28,7 +28,7 @@ pub use crate::engine::{Account, Cap, Considered, HeldBack, Preemption, Preempti
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::engine;
+use crate::engine::{self, Snapshot};
 use crate::model::{
     JobId, Mebibytes, Order, Policy, QShares, ShareFacts, ShareId, ShareState, Topology, WorkKind,
 };
@@ -59,6 +59,11 @@ pub struct Scheduler {
     promises: Vec<BookedPromise>,
     calm: CalmBook,
     planned: Option<Arc<Planned>>,
+    /// Whether anything was recorded since the last cycle, or in it, that the next one could
+    /// notice.
+    is_changed: bool,
+    /// What the last cycle left to be seen.
+    last_view: Option<View>,
 }
 
 impl Scheduler {
@@ -75,6 +80,8 @@ impl Scheduler {
             promises: Vec::new(),
             calm: CalmBook::default(),
             planned: None,
+            is_changed: true,
+            last_view: None,
         }
     }
 
@@ -97,13 +104,15 @@ impl Scheduler {
 
     /// Records one event. Never plans: planning happens at our pace, not the network's.
     pub fn record(&mut self, event: Event) {
+        self.is_changed |= !self.says_nothing(&event);
         self.notice(&event);
         let stability = self.topology.settings.node_stability;
         match event {
             Event::NodeReported(report) => {
                 let name = report.name.clone();
-                self.machines.report(&self.topology, report);
-                self.recount_purged(&name);
+                if self.machines.report(&self.topology, report) {
+                    self.recount_purged(&name);
+                }
             }
             Event::HeartbeatIntervalPassed => self.machines.end_interval(stability),
             Event::NodeMissedHeartbeats { node, missed } => {
@@ -151,6 +160,7 @@ impl Scheduler {
     /// If it names something that does not exist; then nothing is done.
     pub fn command(&mut self, command: Command) -> Result<CommandOutcome, CommandError> {
         self.calm.stir();
+        self.is_changed = true;
         match command {
             Command::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason),
             Command::VaryOn { nodes } => self.machines.vary_on(&nodes),
@@ -162,8 +172,14 @@ impl Scheduler {
     }
 
     /// Plans over everything recorded so far and enters the outcome in the books.
+    ///
+    /// Where nothing was recorded and time alone changes nothing any more, the outcome is that of
+    /// the last cycle, and nothing is planned again.
     pub fn schedule(&mut self) -> View {
         self.cycle += 1;
+        if let Some(view) = self.as_before() {
+            return view;
+        }
         for job in self.jobs.values_mut() {
             job.last = LastCycle::default();
         }
@@ -173,9 +189,48 @@ impl Scheduler {
         self.evict_what_may_not_stay();
         let snapshot = self.freeze();
         let schedule = engine::plan(&snapshot);
-        self.apply(&snapshot, &schedule);
-        self.planned = Some(Arc::new(Planned { snapshot, schedule }));
-        self.view()
+        self.is_changed = self.apply(&snapshot, &schedule);
+        self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
+        let view = self.view();
+        self.last_view = Some(view.clone());
+        view
+    }
+
+    /// The outcome of this cycle, if it must be that of the last one.
+    fn as_before(&mut self) -> Option<View> {
+        let (view, planned) = (self.last_view.as_ref()?, self.planned.as_deref()?);
+        let Planned { snapshot, schedule } = planned;
+        let was_idle = schedule.expansions.is_empty()
+            && schedule.preemptions.is_empty()
+            && schedule.promises == snapshot.promises;
+        let is_steady = engine::is_steady(&snapshot.calm, &self.topology.settings);
+        if self.is_changed || !was_idle || !is_steady || self.machines.has_silent() {
+            return None;
+        }
+        self.calm.begin_cycle();
+        let snapshot = Snapshot { cycle: self.cycle, calm: self.calm.freeze(), ..snapshot.clone() };
+        let planned = Arc::new(Planned { snapshot, schedule: Arc::clone(schedule) });
+        let view = View { cycle: self.cycle, planned: Some(Arc::clone(&planned)), ..view.clone() };
+        self.planned = Some(planned);
+        self.last_view = Some(view.clone());
+        Some(view)
+    }
+
+    /// Whether `event` leaves the books as they are: the heartbeat of a node that is well.
+    fn says_nothing(&self, event: &Event) -> bool {
+        match event {
+            Event::NodeReported(report) => self.machines.is_well_and(report),
+            Event::HeartbeatIntervalPassed => self.machines.were_all_heard(),
+            Event::NodeMissedHeartbeats { .. }
+            | Event::NodeDied { .. }
+            | Event::JobArrived(_)
+            | Event::JobChanged { .. }
+            | Event::JobCompleted { .. }
+            | Event::ShareSeen { .. }
+            | Event::LimboShareSeen { .. }
+            | Event::LimboShareGone { .. }
+            | Event::ShareExited { .. } => false,
+        }
     }
 
     /// What is configured.

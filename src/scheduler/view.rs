@@ -19,11 +19,11 @@ pub struct View {
     /// What was configured.
     pub topology: Arc<Topology>,
     /// Every node ever seen, by name.
-    pub nodes: Vec<NodeView>,
+    pub nodes: Arc<Vec<NodeView>>,
     /// All work, oldest first; refused work included.
-    pub jobs: Vec<JobView>,
+    pub jobs: Arc<Vec<JobView>>,
     /// Every class, in order of configuration.
-    pub classes: Vec<ClassView>,
+    pub classes: Arc<Vec<ClassView>>,
     /// Every node that is varied off, with the reason, whether it has reported or not.
     pub varied_off: Vec<(String, String)>,
     /// Nodes that went silent together in such numbers that their work is not given up yet.
@@ -48,7 +48,7 @@ pub struct Planned {
     /// The question.
     pub snapshot: Snapshot,
     /// The answer.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
 }
 
 /// A node.
@@ -109,8 +109,9 @@ pub struct JobView {
     pub given: NShares,
     /// Room promised to it.
     pub promised: NShares,
-    /// For how many cycles it has been below its count and has got nothing.
-    pub behind_cycles: u64,
+    /// Since which cycle it has been below its count and has got nothing; `None` if it is not, or
+    /// has.
+    pub behind_since: Option<u64>,
     /// Why it took no room from others that it had a right to.
     pub held_back: Option<HeldBack>,
     /// How the last cycle left it.
@@ -127,6 +128,11 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// For how many cycles it has been below its count and has got nothing, up to and with `cycle`.
+    pub fn behind_cycles(&self, cycle: u64) -> u64 {
+        self.behind_since.map_or(0, |since| (cycle + 1).saturating_sub(since))
+    }
+
     /// How many shares are not leaving.
     pub fn held(&self) -> NShares {
         NShares(self.shares.iter().filter(|share| share.state == ShareState::Held).map(|_| 1).sum())

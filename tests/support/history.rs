@@ -101,10 +101,10 @@ impl History {
         self.confirm_exits();
         self.cluster.cycle();
         let planned = self.cluster.view.planned.as_deref().unwrap();
-        assert_eq!(plan(&planned.snapshot), planned.schedule, "planning twice differs");
+        assert_eq!(plan(&planned.snapshot), *planned.schedule, "planning twice differs");
         let next = self.cluster.view.next_share;
         let mut seen = BTreeSet::new();
-        for job in &self.cluster.view.jobs {
+        for job in self.cluster.view.jobs.iter() {
             for share in job.shares.iter().chain(&job.purged) {
                 assert!(seen.insert(share.id), "share {} is there twice", share.id);
                 assert!(share.id < next, "share {} would be issued again", share.id);
@@ -242,7 +242,7 @@ impl History {
 
     fn confirm_exits(&mut self) {
         let view = self.cluster.scheduler.view();
-        for job in &view.jobs {
+        for job in view.jobs.iter() {
             let leaving = job.shares.iter().filter(|share| share.state == ShareState::Leaving);
             for share in leaving.chain(&job.purged) {
                 let is_confirmed = match self.confirm {
@@ -277,7 +277,7 @@ impl History {
         for spec in &self.specs {
             scheduler.record(Event::JobArrived(spec.clone()));
         }
-        for job in &view.jobs {
+        for job in view.jobs.iter() {
             for share in job.shares.iter().chain(&job.purged) {
                 let (node, facts) = (share.node.clone(), share.facts);
                 let (job, share) = (job.id, share.id);

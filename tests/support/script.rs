@@ -244,14 +244,14 @@ impl Script {
         for spec in self.specs.values() {
             scheduler.record(Event::JobArrived(spec.clone()));
         }
-        for job in &view.jobs {
+        for job in view.jobs.iter() {
             for share in job.shares.iter().chain(&job.purged) {
                 let (share, node, facts) = (share.id, share.node.clone(), share.facts);
                 scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
             }
         }
-        for node in view.nodes.into_iter().filter(|node| !node.state.is_dead) {
-            let (name, memory) = (node.name, node.memory);
+        for node in view.nodes.iter().filter(|node| !node.state.is_dead) {
+            let (name, memory) = (node.name.clone(), node.memory);
             let report = NodeReport { name, memory, is_quiesced: node.state.is_quiesced };
             scheduler.record(Event::NodeReported(report));
         }

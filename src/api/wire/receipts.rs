@@ -115,7 +115,7 @@ pub struct HeldBack {
     /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ms: Option<u64>,
-    /// For how many cycles neither demand nor supply has changed. `quiet_stop` only.
+    /// For how many cycles or more neither demand nor supply has changed. `quiet_stop` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet_cycles: Option<u64>,
 }

@@ -144,7 +144,7 @@ fn limits(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Option<[Millis; 2]> {
 /// What the job's waiting has cost it, in thread time.
 fn waited(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Millis {
     let period = ledger.snapshot.topology.settings.publication_period;
-    line.job.behind_cycles.saturating_mul(period).saturating_mul(line.job.threads)
+    ledger.snapshot.behind_cycles(line.job).saturating_mul(period).saturating_mul(line.job.threads)
 }
 
 /// Whether also those who have nothing may not take back.

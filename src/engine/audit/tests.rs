@@ -54,11 +54,13 @@ struct Scene {
 impl Scene {
     /// Machines of these orders, in `TOP`.
     fn new(orders: &[u64]) -> Scene {
+        let machines = orders.iter().enumerate().map(|(ix, &order)| machine(ix, order));
         let snapshot = Snapshot {
+            cycle: 100,
             topology: Arc::new(topology()),
-            machines: orders.iter().enumerate().map(|(ix, &order)| machine(ix, order)).collect(),
-            users: vec!["ann".to_owned(), "bob".to_owned()],
-            jobs: Vec::new(),
+            machines: Arc::new(machines.collect()),
+            users: Arc::new(vec!["ann".to_owned(), "bob".to_owned()]),
+            jobs: Arc::default(),
             promises: Vec::new(),
             calm: Calm::default(),
         };
@@ -69,7 +71,7 @@ impl Scene {
     /// A job of this order with work for so many processes.
     fn job(&mut self, user: UserIx, class: ClassIx, nshare: u32, work: u64) -> JobId {
         let id = JobId(u64::try_from(self.snapshot.jobs.len()).unwrap() + 1);
-        self.snapshot.jobs.push(Job {
+        self.jobs().push(Job {
             id,
             user,
             class,
@@ -86,7 +88,7 @@ impl Scene {
                 time_per_item: Some(1000),
                 is_completing: false,
             },
-            behind_cycles: 0,
+            behind_since: None,
             is_spent: false,
             shares: Vec::new(),
         });
@@ -121,7 +123,15 @@ impl Scene {
     }
 
     fn edit(&mut self, id: JobId) -> &mut Job {
-        self.snapshot.jobs.iter_mut().find(|job| job.id == id).unwrap()
+        self.jobs().iter_mut().find(|job| job.id == id).unwrap()
+    }
+
+    fn jobs(&mut self) -> &mut Vec<Job> {
+        Arc::make_mut(&mut self.snapshot.jobs)
+    }
+
+    fn machine(&mut self, ix: usize) -> &mut Machine {
+        &mut Arc::make_mut(&mut self.snapshot.machines)[ix]
     }
 
     fn settings(&mut self) -> &mut Settings {
@@ -164,7 +174,7 @@ impl Scene {
             vec![Account::default(); self.snapshot.topology.classes.len()];
         self.schedule.report.jobs.clear();
         self.schedule.report.users.clear();
-        for job in &self.snapshot.jobs {
+        for job in self.snapshot.jobs.iter() {
             let lost = self.schedule.preemptions.iter().filter(|gone| gone.job == job.id);
             let new = self.schedule.expansions.iter().filter(|new| new.job == job.id);
             let lost: u64 = lost.map(|_| 1).sum();
@@ -394,7 +404,7 @@ mod placement {
         // The order of the machine is a matter of the counts as well, so the counts stay low.
         let (mut scene, job) = growing(FAIR);
         scene.count(job, 1);
-        scene.breaks(Rule::OverCommitted, |scene| scene.snapshot.machines[0].order = QShares(3));
+        scene.breaks(Rule::OverCommitted, |scene| scene.machine(0).order = QShares(3));
     }
 
     #[test]
@@ -402,9 +412,9 @@ mod placement {
         let (mut scene, job) = growing(FAIR);
         scene.count(job, 0);
         scene.count(JobId(1), 1);
-        scene.breaks(Rule::OverCommitted, |scene| scene.snapshot.machines[0].limbo = QShares(1));
+        scene.breaks(Rule::OverCommitted, |scene| scene.machine(0).limbo = QShares(1));
         let (mut scene, job) = growing(FAIR);
-        scene.snapshot.machines[0].order = QShares(5);
+        scene.machine(0).order = QShares(5);
         scene.hold(job, 1, 0);
         scene.edit(job).shares[0].state = ShareState::Leaving;
         scene.breaks(Rule::OverCommitted, |scene| {
@@ -436,7 +446,7 @@ mod placement {
         scene.count(job, 0);
         scene.expand(job, 0);
         scene.breaks(Rule::UnschedulableMachine, |scene| {
-            scene.snapshot.machines[0].state.is_quiesced = true;
+            scene.machine(0).state.is_quiesced = true;
         });
     }
 
@@ -446,7 +456,7 @@ mod placement {
         scene.breaks(Rule::WrongOrder, |scene| {
             let mut promises = scene.schedule.promises.iter_mut();
             promises.next().unwrap().order = order(2);
-            scene.snapshot.machines[0].order = QShares(5);
+            scene.machine(0).order = QShares(5);
         });
         let (scene, _, bob) = sharing(PreemptionRule::FairShare);
         scene.breaks(Rule::MachineList, |scene| {
@@ -459,12 +469,12 @@ mod placement {
     #[test]
     fn fair_share_work_goes_down_the_tree_and_not_up() {
         let mut scene = Scene::new(&[1]);
-        scene.snapshot.machines[0].pool = SUB;
+        scene.machine(0).pool = SUB;
         let job = scene.job(ANN, FAIR, 1, 1);
         scene.expand(job, 0);
         scene.breaks(Rule::WrongPool, |scene| {
             scene.edit(job).class = INNER;
-            scene.snapshot.machines[0].pool = TOP;
+            scene.machine(0).pool = TOP;
         });
     }
 
@@ -473,17 +483,17 @@ mod placement {
         let mut scene = Scene::new(&[4]);
         let job = scene.job(ANN, FIXED, 1, 1);
         scene.expand(job, 0);
-        scene.breaks(Rule::Squatter, |scene| scene.snapshot.machines[0].pool = SUB);
+        scene.breaks(Rule::Squatter, |scene| scene.machine(0).pool = SUB);
     }
 
     #[test]
     fn an_old_squatter_blacklists_its_machine() {
         let mut scene = Scene::new(&[4]);
         scene.running((ANN, FIXED), 1, 1, 0);
-        scene.snapshot.machines[0].pool = SUB;
-        scene.snapshot.machines[0].state.is_blacklisted = true;
+        scene.machine(0).pool = SUB;
+        scene.machine(0).state.is_blacklisted = true;
         scene.breaks(Rule::Squatter, |scene| {
-            scene.snapshot.machines[0].state.is_blacklisted = false;
+            scene.machine(0).state.is_blacklisted = false;
         });
     }
 
@@ -565,7 +575,7 @@ mod placement {
     #[test]
     fn an_allotment_holds_over_all_trees() {
         let mut scene = Scene::new(&[4, 4, 4]);
-        scene.snapshot.machines[1].pool = APART;
+        scene.machine(1).pool = APART;
         scene.running((BOB, FIXED), 4, 1, 2);
         let first = scene.job(ANN, FIXED, 1, 1);
         let second = scene.job(ANN, FIXED, 1, 1);
@@ -646,7 +656,7 @@ mod preemption {
     #[test]
     fn what_goes_for_its_place_does_not_go_for_the_maximum_as_well() {
         let mut scene = Scene::new(&[5, 2]);
-        scene.snapshot.machines[1].pool = APART;
+        scene.machine(1).pool = APART;
         let ann = scene.running((ANN, FAIR), 1, 5, 0);
         scene.hold(ann, 1, 1);
         scene.edit(ann).facts.limit = ProcessLimit::AtMost(3);
@@ -664,7 +674,7 @@ mod preemption {
         let mut scene = Scene::new(&[1]);
         let ann = scene.running((ANN, INNER), 1, 1, 0);
         scene.preempt(ann, 0, None, PreemptionRule::NoLongerAllowed);
-        scene.breaks(Rule::StillAllowed, |scene| scene.snapshot.machines[0].pool = SUB);
+        scene.breaks(Rule::StillAllowed, |scene| scene.machine(0).pool = SUB);
     }
 
     #[test]
@@ -737,12 +747,12 @@ mod preemption {
         let (scene, ..) = moving();
         scene.breaks(Rule::FalseMove, |scene| {
             scene.schedule.expansions.clear();
-            scene.snapshot.machines[1].order = QShares(0);
+            scene.machine(1).order = QShares(0);
         });
         let (scene, ..) = moving();
         scene.breaks(Rule::FalseMove, |scene| {
             scene.schedule.expansions[0].machine = MachineIx(0);
-            scene.snapshot.machines[0].order = QShares(3);
+            scene.machine(0).order = QShares(3);
         });
         // Its new share is as large as it is to be, which is not what it had.
         let (mut scene, ann, _) = moving();
@@ -782,7 +792,7 @@ mod preemption {
             for new in &mut scene.schedule.expansions {
                 new.machine = MachineIx(0);
             }
-            scene.snapshot.machines[0].order = QShares(5);
+            scene.machine(0).order = QShares(5);
         });
     }
 
@@ -792,7 +802,7 @@ mod preemption {
         scene.breaks(Rule::FalseMove, |scene| scene.count(bob, 0));
         let (scene, _, bob) = moving();
         scene.breaks(Rule::FalseMove, |scene| {
-            scene.snapshot.machines[1].order = QShares(3);
+            scene.machine(1).order = QShares(3);
             scene.hold(bob, 1, 1);
             scene.edit(bob).facts.remaining = 2;
         });
@@ -823,7 +833,7 @@ mod preemption {
         scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises.clear());
         let (scene, ..) = moving();
         scene.breaks(Rule::SuperfluousVictim, |scene| {
-            scene.snapshot.machines[0].order = QShares(3);
+            scene.machine(0).order = QShares(3);
         });
     }
 
@@ -831,7 +841,7 @@ mod preemption {
     /// moved, in place of one of Bob's.
     fn moving_in() -> Scene {
         let mut scene = Scene::new(&[2, 2]);
-        scene.snapshot.users.push("cid".to_owned());
+        Arc::make_mut(&mut scene.snapshot.users).push("cid".to_owned());
         let ann = scene.running((ANN, FAIR), 1, 2, 0);
         let bob = scene.running((BOB, FAIR), 1, 2, 1);
         let cid = scene.job(UserIx(2), FAIR, 2, 1);
@@ -850,12 +860,12 @@ mod preemption {
     #[test]
     fn what_is_taken_elsewhere_makes_room_for_what_is_moved() {
         moving_in().breaks(Rule::Unpaid, |scene| {
-            scene.snapshot.machines.push(machine(2, 1));
+            Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
             scene.schedule.promises[0].machine = MachineIx(2);
         });
         moving_in().breaks(Rule::SuperfluousVictim, |scene| {
-            scene.snapshot.machines[1].order = QShares(3);
-            for job in &mut scene.snapshot.jobs {
+            scene.machine(1).order = QShares(3);
+            for job in scene.jobs() {
                 job.facts.limit = ProcessLimit::AtMost(1);
             }
         });
@@ -866,7 +876,7 @@ mod preemption {
     #[test]
     fn what_others_are_promised_is_not_the_beneficiary_s() {
         let mut scene = Scene::new(&[2, 3]);
-        scene.snapshot.users.push("cid".to_owned());
+        Arc::make_mut(&mut scene.snapshot.users).push("cid".to_owned());
         let ann = scene.running((ANN, FAIR), 1, 1, 0);
         let bob = scene.running((BOB, FAIR), 1, 1, 0);
         scene.hold(bob, 3, 1);
@@ -1050,8 +1060,8 @@ mod counts {
         let mut scene = Scene::new(&[2, 2]);
         let ann = scene.running((ANN, FAIR), 1, 2, 0);
         scene.edit(ann).facts.remaining = 4;
-        scene.snapshot.machines[1].pool = APART;
-        scene.snapshot.machines[1].order = QShares(2);
+        scene.machine(1).pool = APART;
+        scene.machine(1).order = QShares(2);
         scene.breaks(Rule::OverCounted, |scene| scene.count(ann, 3));
     }
 
@@ -1060,7 +1070,7 @@ mod counts {
         let mut scene = Scene::new(&[2, 1]);
         let ann = scene.running((ANN, FAIR), 1, 2, 0);
         scene.hold(ann, 1, 1);
-        scene.snapshot.machines[1].state.is_varied_off = true;
+        scene.machine(1).state.is_varied_off = true;
         scene.edit(ann).facts.remaining = 4;
         scene.breaks(Rule::OverCounted, |scene| {
             scene.count(ann, 4);
@@ -1105,7 +1115,7 @@ mod counts {
         assert_eq!(counted(&[(FAIR, 2, 5)], (FAIR, 1, 2)), [Rule::UnevenCounts], "smaller");
         assert_eq!(counted(&[(LOW, 1, 9)], (FAIR, 1, 1)), [], "of another priority");
         let mut scene = Scene::new(&[8, 8]);
-        scene.snapshot.machines[0].pool = SUB;
+        scene.machine(0).pool = SUB;
         let ann = scene.job(ANN, FAIR, 1, 30);
         scene.hold(ann, 8, 1);
         let bob = scene.job(BOB, INNER, 1, 30);
@@ -1132,7 +1142,7 @@ mod counts {
         assert_eq!(tied(|_, _| ()), [Rule::UnevenCounts]);
         assert_eq!(tied(|scene, ann| scene.edit(ann).machines = Some(vec![MachineIx(0)])), []);
         assert_eq!(tied(|scene, ann| scene.edit(ann).facts.is_completing = true), []);
-        assert_eq!(tied(|scene, _| scene.snapshot.machines[0].state.is_quiesced = true), []);
+        assert_eq!(tied(|scene, _| scene.machine(0).state.is_quiesced = true), []);
     }
 
     /// The class with the small job grows in what the large order cannot use.
@@ -1369,8 +1379,8 @@ mod calm {
         let (mut scene, ann, bob) = given_to_bob(PreemptionRule::FairShare, 1);
         scene.edit(ann).shares[0].facts.investment = 400_000;
         scene.schedule.preemptions[0].loss = 400_000;
-        scene.edit(bob).behind_cycles = 10;
-        scene.breaks(Rule::TooDear, |scene| scene.edit(bob).behind_cycles = 9);
+        scene.edit(bob).behind_since = Some(90);
+        scene.breaks(Rule::TooDear, |scene| scene.edit(bob).behind_since = Some(91));
     }
 
     #[test]
@@ -1408,7 +1418,7 @@ mod calm {
     #[test]
     fn taking_back_through_a_third_is_taking_back() {
         let (mut scene, ann, bob) = given_to_bob(PreemptionRule::FairShare, 1);
-        scene.snapshot.users.push("cid".to_owned());
+        Arc::make_mut(&mut scene.snapshot.users).push("cid".to_owned());
         let cid = scene.job(UserIx(2), FAIR, 1, 0);
         scene.snapshot.calm.quiet_cycles = 9;
         scene.snapshot.calm.takings = vec![Taking { from: bob, by: cid }];

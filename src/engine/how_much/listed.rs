@@ -59,7 +59,7 @@ impl Listed {
         let mut machines: Vec<Spot> = machines.collect();
         let mut places: BTreeMap<Vec<MachineIx>, usize> = BTreeMap::new();
         let mut list_of = Vec::with_capacity(snapshot.jobs.len());
-        for job in &snapshot.jobs {
+        for job in snapshot.jobs.iter() {
             let next = places.len();
             let list = usable_of_list(draft, job);
             list_of.push(list.map(|list| *places.entry(list).or_insert(next)));

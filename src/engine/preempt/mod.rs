@@ -22,6 +22,7 @@ mod relocate;
 mod right;
 mod taken;
 
+pub use price::is_steady;
 pub use taken::MEMORY_AFTER;
 pub(super) use taken::Takings;
 

@@ -12,10 +12,12 @@
 //! A job that has nothing pays nothing: that nobody starves weighs more than what it destroys.
 
 use super::plan::Plan;
+use super::taken::{HOLDS_FOR_ALL_AFTER, MEMORY_AFTER};
 use crate::engine::draft::Draft;
 use crate::engine::report::{CapBound, HeldBack};
 use crate::engine::schedule::PreemptionRule;
-use crate::model::Millis;
+use crate::engine::snapshot::Calm;
+use crate::model::{Millis, Settings};
 
 /// A cluster in which for so many cycles there was no news of any work is at rest.
 const REST_AFTER: u64 = 2;
@@ -31,6 +33,15 @@ const CREDIT: Millis = 300_000;
 /// what was counted.
 pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
     REST_AFTER <= draft.snapshot.calm.rest_cycles
+}
+
+/// Whether the passing of time alone changes nothing any more: every rule that waits for quiet or
+/// for rest holds already.
+pub fn is_steady(calm: &Calm, settings: &Settings) -> bool {
+    let waits = [LAST_CALL, MEMORY_AFTER, HOLDS_FOR_ALL_AFTER];
+    let stop = settings.quiet_stop.unwrap_or(0);
+    REST_AFTER <= calm.rest_cycles
+        && waits.iter().all(|wait| (*wait).max(stop) <= calm.quiet_cycles)
 }
 
 /// Why `plan` is not carried out for `job`, though it is right. Better priorities do not ask.
@@ -49,8 +60,8 @@ pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<He
         return Some(HeldBack::TooDear { loss, limit });
     }
     let (settings, calm) = (&draft.snapshot.topology.settings, &draft.snapshot.calm);
-    let is_stopped = settings.quiet_stop.is_some_and(|stop| stop <= calm.quiet_cycles);
-    is_stopped.then_some(HeldBack::Quiet { cycles: calm.quiet_cycles })
+    let stop = settings.quiet_stop.filter(|stop| *stop <= calm.quiet_cycles)?;
+    Some(HeldBack::Quiet { cycles: stop })
 }
 
 /// The most work that may be lost for one more nshare of `job`, which has something; `None` where
@@ -61,7 +72,8 @@ fn limit(draft: &Draft<'_>, job: usize) -> Option<Millis> {
     }
     let work = draft.job(job);
     let period = draft.snapshot.topology.settings.publication_period;
-    let waited = work.behind_cycles.saturating_mul(period).saturating_mul(work.threads);
+    let waited =
+        draft.snapshot.behind_cycles(work).saturating_mul(period).saturating_mul(work.threads);
     let credit = if draft.has(job) < BEGUN { CREDIT } else { 0 };
     let paid = waited.saturating_add(credit);
     let is_last_call = LAST_CALL <= draft.snapshot.calm.quiet_cycles;

@@ -19,7 +19,7 @@ use crate::model::JobId;
 pub const MEMORY_AFTER: u64 = 8;
 
 /// Until so many quiet cycles, work that has nothing may take back all the same.
-const HOLDS_FOR_ALL_AFTER: u64 = 12;
+pub(super) const HOLDS_FOR_ALL_AFTER: u64 = 12;
 
 /// Who took from whom, at the level that divides the two.
 #[derive(Clone, Debug, Default)]

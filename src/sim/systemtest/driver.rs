@@ -218,7 +218,7 @@ impl<'a> Driver<'a> {
     }
 
     fn apply_starts(&mut self, view: &View) -> Result<(), SimError> {
-        for job in &view.jobs {
+        for job in view.jobs.iter() {
             for share in job.shares.iter().filter(|share| share.state == ShareState::Held) {
                 if !self.processes.contains_key(&share.id) {
                     self.start(work_ix(job.id), share.id, &share.node)?;

@@ -99,7 +99,7 @@ pub fn run(size: Size, seed: u64, cycles: u64, clock: Clock<'_>) -> Outcome {
     let mut times = Vec::new();
     let mut last: Option<View> = None;
     for cycle in 1..=cycles {
-        for job in last.iter().flat_map(|view| &view.jobs) {
+        for job in last.iter().flat_map(|view| view.jobs.iter()) {
             tell(&mut scheduler, job, &jobs);
         }
         for job in jobs.iter().filter(|job| job.arrival == cycle) {
