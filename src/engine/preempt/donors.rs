@@ -32,6 +32,8 @@ pub(super) struct Donors {
     known_jobs: Vec<Stand>,
     /// How many jobs of each class are above their own count.
     jobs_above: Vec<usize>,
+    /// Jobs for which all shares of their class were looked at in vain: once a cycle is enough.
+    in_vain: BTreeSet<usize>,
     /// For each class its shares, once they were needed.
     prey: Vec<OnceCell<PreyByTier>>,
 }
@@ -93,8 +95,11 @@ pub(super) struct Course<'d> {
 }
 
 /// The courses of a search, one a tier.
-#[derive(Default)]
-struct Courses<'d>(BTreeMap<Tier, Course<'d>>);
+pub(super) struct Courses<'d> {
+    pub by_tier: BTreeMap<Tier, Course<'d>>,
+    /// Whether so many of the beneficiary's own class might give that all of it is looked at.
+    pub is_wide: bool,
+}
 
 impl Ranking {
     /// `members` are owner, order, what is held, and the member, each member once.
@@ -186,8 +191,20 @@ impl Donors {
             known_users: held.groups.clone(),
             known_jobs,
             jobs_above,
+            in_vain: BTreeSet::new(),
             prey: vec![OnceCell::new(); classes],
         }
+    }
+
+    /// Notes that no plan was found for `job`, with as many donors in its own class as that.
+    pub(super) fn note_in_vain(&mut self, job: usize) {
+        self.in_vain.insert(job);
+    }
+
+    /// Whether a search for `job` would only repeat one of this cycle that looked at most of its
+    /// class. What changed since may be of use to it in the next cycle.
+    pub(super) fn was_in_vain(&self, job: usize) -> bool {
+        self.in_vain.contains(&job)
     }
 
     /// Notes that `holding` was taken.
@@ -230,9 +247,10 @@ impl Donors {
         draft: &Draft<'_>,
         claim: &Claim<'_, '_>,
         job: usize,
-    ) -> impl Iterator<Item = Course<'d>> + use<'d> {
+    ) -> Courses<'d> {
         let sources = self.sources(draft, claim, job);
-        let mut courses = Courses::default();
+        let is_wide = sources.classes.contains(&draft.entities.class_of(job));
+        let mut courses = Courses { by_tier: BTreeMap::new(), is_wide };
         let may_do = |prey: &BTreeSet<Prey>, order: QShares| {
             let rule = |prey: &Prey| claim.rule(prey.holding.job, order.0);
             prey.first().is_some_and(|first| claim.may_take_first_share() || rule(first).is_some())
@@ -262,7 +280,7 @@ impl Donors {
         for (tier, prey) in few {
             courses.of(tier).few.push_back(prey);
         }
-        courses.0.into_values()
+        courses
     }
 
     /// Whom `claim` of `job` might take from.
@@ -354,7 +372,7 @@ impl Stand {
 impl<'d> Courses<'d> {
     fn of(&mut self, tier: Tier) -> &mut Course<'d> {
         let course = Course { tier, lists: Vec::new(), few: VecDeque::new() };
-        self.0.entry(tier).or_insert(course)
+        self.by_tier.entry(tier).or_insert(course)
     }
 }
 

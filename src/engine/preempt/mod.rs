@@ -33,7 +33,7 @@ use super::schedule::PreemptionRule;
 use super::what_of::place_one;
 use crate::model::{Policy, ShareState};
 use donors::Donors;
-use plan::best_plan;
+use plan::{InVain, best_plan};
 use price::is_at_rest;
 use rank::EvictionRank;
 use relocate::relocate;
@@ -109,7 +109,17 @@ fn due(draft: &Draft<'_>, job: usize) -> u64 {
 /// Makes room for one nshare of `job` on one machine and promises it. Says whether it could; where
 /// it might have but did not, the job remembers why.
 fn make_room_for(draft: &mut Draft<'_>, donors: &mut Donors, job: usize) -> bool {
-    let Some(plan) = best_plan(draft, donors, job) else { return false };
+    if donors.was_in_vain(job) {
+        return false;
+    }
+    let plan = match best_plan(draft, donors, job) {
+        Ok(plan) => plan,
+        Err(InVain { is_wide: true }) => {
+            donors.note_in_vain(job);
+            return false;
+        }
+        Err(InVain { is_wide: false }) => return false,
+    };
     draft.jobs[job].held_back = price::objection(draft, job, &plan);
     if draft.jobs[job].held_back.is_some() {
         return false;

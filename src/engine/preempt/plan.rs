@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::donors::{Course, Donors};
+use super::donors::{Course, Courses, Donors};
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use crate::engine::draft::Draft;
@@ -61,20 +61,28 @@ const LAST_LOOKS: u32 = 64;
 
 /// The cheapest way to make room for one nshare of `job`, if there is any legal one: the best
 /// worst tier, then the least work lost, the fewest victims, the least room beyond what is needed.
-pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Option<Plan> {
+///
+/// Where there is none, says whether most of the job's own class was looked at in vain.
+pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Result<Plan, InVain> {
     let site = Site::new(draft, job);
     if let Some(plan) = site.room_to_come() {
-        return Some(plan);
+        return Ok(plan);
     }
     let mut claim = Claim::new(draft, job);
-    let courses = donors.courses(draft, &claim, job);
+    let Courses { by_tier, is_wide } = donors.courses(draft, &claim, job);
     let mut search = Search { site, seen: BTreeSet::new(), plans: 0, ranked: Vec::new() };
-    for course in courses {
+    for course in by_tier.into_values() {
         if search.follow(&mut claim, course) {
             break;
         }
     }
-    search.outcome()
+    search.outcome().ok_or(InVain { is_wide })
+}
+
+/// A search that found no plan.
+pub(super) struct InVain {
+    /// Whether it looked at most of the beneficiary's own class.
+    pub is_wide: bool,
 }
 
 /// Where a beneficiary could be.
