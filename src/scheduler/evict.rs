@@ -20,7 +20,7 @@ use super::jobs::{JobBook, ShareBook, admit};
 use super::jobs_order;
 use super::machines::Machines;
 use super::view::Removal;
-use crate::model::{Policy, ShareId, ShareState, Topology, WorkKind};
+use crate::model::{Policy, PoolIx, ResourceClass, ShareId, ShareState, Topology, WorkKind};
 
 impl Scheduler {
     /// Takes the work of nodes that died off the books, all but reservations.
@@ -78,7 +78,17 @@ impl Scheduler {
     /// Machines with shares on them that configuration does not allow: until those have left, the
     /// machine gets no work.
     pub(super) fn blacklisted_nodes(&self) -> BTreeSet<&str> {
-        let misplaced = self.jobs.values().flat_map(|job| {
+        // Most work may be anywhere, and there may be much of it.
+        let is_everywhere: Vec<bool> = self
+            .topology
+            .classes
+            .iter()
+            .map(|class| may_be_anywhere(&self.topology, class))
+            .collect();
+        let is_bound = |job: &&JobBook| {
+            job.admission.as_ref().map_or(true, |admission| !is_everywhere[admission.class.0])
+        };
+        let misplaced = self.jobs.values().filter(is_bound).flat_map(|job| {
             let is_misplaced =
                 |share: &&ShareBook| !may_be_at(&self.topology, &self.machines, job, &share.node);
             job.shares.values().filter(is_misplaced).map(|share| share.node.as_str())
@@ -104,6 +114,15 @@ impl Scheduler {
                 job.shares.get_mut(&id).expect("just listed").order = order;
             }
         }
+    }
+}
+
+/// Whether work of `class` may be on any node.
+fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
+    let mut pools = (0..topology.pools.len()).map(PoolIx);
+    match class.policy {
+        Policy::FairShare { .. } => pools.all(|pool| topology.is_within(pool, class.pool)),
+        Policy::FixedShare | Policy::Reserve => pools.all(|pool| pool == class.pool),
     }
 }
 
