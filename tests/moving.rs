@@ -5,7 +5,8 @@
 
 mod support;
 
-use apportion::engine::{Preemption, PreemptionRule};
+use apportion::engine::{Considered, Preemption, PreemptionRule, RunnerUp};
+use apportion::model::MachineIx;
 use support::script::{Case, Script, cases};
 
 /// Three users of two nodes, the third of whom needs a whole one: whoever made room for it by right
@@ -15,6 +16,10 @@ const TWO_MAKE_WAY: &[&str] = &["m1=6; 1 ann 1x6", "m2=6; 2 bob 1x6", "3 cid 6x1
 
 /// One process on each of two nodes of 2, which were of 1, and one of 2 that has no room.
 const SPREAD: [&str; 2] = ["m1=1; 1 ann 1x1", "m2=1; 2 bob 1x1"];
+
+/// Two of Ann's have all of a node, and might be on others.
+const IN_THE_WAY: [&str; 2] =
+    ["m1=2; 1 ann 1x2 on m1,m2,m4", "m2=8; m3=2; 2 dan 1 on m2; 4 cid 1x2 on m3"];
 
 cases! {
     two_who_could_not_clear_a_machine_each_make_way_together {
@@ -80,6 +85,36 @@ cases! {
         ],
         held: "1=1 2=1 3=1",
         lost: "1=1",
+    }
+    /// Cid is no worse off than Ann, whose two are in the way, and might take from Dan. Of work that
+    /// had nothing meanwhile one process may begin, not two.
+    nothing_moves_if_too_much_of_one_job_had_to_wait_for_its_new_place {
+        steps: &[IN_THE_WAY[0], IN_THE_WAY[1], "3 cid 2x1 on m1"],
+        held: "1=2 2=8 3=0 4=2",
+        why: "3=fragmented",
+    }
+    one_may_wait_for_its_new_place_where_another_need_not {
+        steps: &[IN_THE_WAY[0], IN_THE_WAY[1], "m4=1; 3 cid 2x1 on m1"],
+        held: "1=2 2=7 3=1 4=2",
+        lost: "1=2 2=1",
+    }
+    as_many_may_wait_for_new_places_as_have_one_already {
+        steps: &[
+            "m1=4; 1 ann 1x4 on m1,m2,m4",
+            "m2=8; m3=4; 2 dan 1 on m2; 4 cid 1x4 on m3",
+            "m4=2; 3 cid 4x1 on m1",
+        ],
+        held: "1=4 2=6 3=1 4=4",
+        lost: "1=4 2=2",
+    }
+    nothing_moves_if_more_had_to_wait_than_have_a_place {
+        steps: &[
+            "m1=5; 1 ann 1x5 on m1,m2,m4",
+            "m2=12; m3=5; 2 dan 1 on m2; 4 cid 1x5 on m3",
+            "m4=2; 3 cid 5x1 on m1",
+        ],
+        held: "1=5 2=12 3=0 4=5",
+        why: "3=fragmented",
     }
     /// One more could be had by moving, but it is not in need.
     nothing_moves_for_work_that_has_something {
@@ -166,6 +201,17 @@ fn what_is_moved_is_never_without_and_is_moved_once() {
     script.cluster.confirms_exits = true;
     script.settle();
     assert_eq!((script.lost(), script.cluster.holdings([1, 2, 3])), (1, [1, 1, 1]));
+}
+
+/// Either node could be cleared; on the second there is as much to lose.
+#[test]
+fn a_receipt_says_what_else_could_have_been_moved() {
+    let mut script = in_the_way();
+    until_something_goes(&mut script);
+    let [receipt] = receipts(&script)[..] else { panic!("{}", script.cluster.picture()) };
+    let runner_up = RunnerUp { machine: MachineIx(1), victims: 1, loss: 0 };
+    let considered = Considered { machines: 2, plans: 2, runner_up: Some(runner_up) };
+    assert_eq!((receipt.machine, receipt.considered), (MachineIx(0), considered));
 }
 
 /// What is taken on the other node goes by right, for the one who needs the first.

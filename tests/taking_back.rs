@@ -382,3 +382,46 @@ fn it_comes_to_rest_whatever_the_sizes() {
         }
     }
 }
+
+/// Of three, Ann's process of 2 is counted first, as the larger, and then her process of 1; for Bob,
+/// who may only use the node of 2, nothing is. In a cluster at rest what is held decides.
+#[test]
+fn at_rest_whoever_is_behind_takes_whatever_was_counted() {
+    let pools = vec![pool("top", None, "a"), pool("sub", Some(0), "b")];
+    let mut inner = fair("inner", 100, UNPACED);
+    inner.pool = PoolIx(1);
+    let classes = vec![fair("normal", 100, UNPACED), inner];
+    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    cluster.nodes("a=1 b=2").arrive(at_most(job(1, "ann", "normal", 2), 1));
+    cluster.arrive(at_most(job(2, "ann", "normal", 1), 1)).cycle();
+    cluster.arrive(at_most(job(3, "bob", "inner", 1), 1));
+    for _ in 0..2 {
+        assert_eq!(cluster.cycle().preempted(), 0, "{}", cluster.picture());
+    }
+    let rules: Vec<_> = (0..5).flat_map(|_| receipts(cluster.cycle())).collect();
+    let rules: Vec<_> = rules.iter().map(|receipt| (receipt.job.0, receipt.rule)).collect();
+    assert_eq!(rules, [(1, PreemptionRule::Envy)], "{}", cluster.picture());
+    assert_eq!(cluster.holdings([1, 2, 3]), [0, 1, 1]);
+}
+
+/// Ann's process on the second node is leaving in any case, and nobody waits for that room.
+#[test]
+fn room_that_comes_anyway_is_waited_for_and_nothing_is_taken() {
+    let mut cluster = cluster();
+    cluster.confirms_exits = false;
+    cluster.nodes("m1=4 m2=1");
+    for (id, limit, node) in [(1, 4, "m1"), (2, 1, "m2")] {
+        let mut listed = at_most(job(id, "ann", "normal", 1), limit);
+        listed.machines = vec![node.to_owned()];
+        cluster.arrive(listed);
+    }
+    assert_eq!(cluster.cycle().holdings([1, 2]), [4, 1]);
+    cluster.change(2, |facts| facts.limit = ProcessLimit::AtMost(0));
+    cluster.arrive(at_most(job(3, "bob", "normal", 1), 1)).cycle();
+    let told: Vec<_> = receipts(&cluster).iter().map(|gone| (gone.job.0, gone.rule)).collect();
+    assert_eq!(told, [(2, PreemptionRule::NoLongerAllowed)], "{}", cluster.picture());
+    assert_eq!(cluster.job(3).promised.0, 1);
+    cluster.confirms_exits = true;
+    assert_eq!(cluster.cycle().holdings([1, 2, 3]), [4, 0, 1]);
+    assert_eq!(cluster.nodes_of(3), ["m2"]);
+}

@@ -21,6 +21,8 @@ mod rank;
 mod relocate;
 mod right;
 mod taken;
+#[cfg(test)]
+mod tests;
 
 pub use price::is_steady;
 pub use taken::MEMORY_AFTER;

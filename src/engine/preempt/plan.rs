@@ -316,3 +316,30 @@ fn spare_superfluous(victims: Vec<Victim>, mut freed: QShares, missing: QShares)
     kept.reverse();
     kept
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// How many machines would do for `job`, and of those on which something has to go the one on
+    /// which room costs least, with whose shares go: found by trying all of them.
+    pub(in super::super) fn try_all(
+        draft: &Draft<'_>,
+        job: usize,
+    ) -> (u64, Option<(MachineIx, Vec<Holding>)>) {
+        let site = Site::new(draft, job);
+        let mut claim = Claim::new(draft, job);
+        let machines = draft.snapshot.machines_with_ix();
+        let suitable: Vec<(MachineIx, Order)> =
+            machines.filter_map(|(ix, _)| Some((ix, site.order_on(ix)?))).collect();
+        let plans = suitable.iter().filter_map(|&(machine, order)| {
+            claim.reset();
+            let missing = draft.rooms.lacking(machine, order.qshares());
+            let plan = plan_on(draft, &mut claim, machine, order, missing)?;
+            (missing > QShares(0)).then_some(plan)
+        });
+        let best = plans.min_by_key(|(cost, _)| *cost);
+        let victims = |plan: Plan| plan.victims.into_iter().map(|victim| victim.holding).collect();
+        (count(&suitable), best.map(|(_, plan)| (plan.machine, victims(plan))))
+    }
+}
