@@ -16,7 +16,7 @@ use super::report::{CapBound, HeldBack};
 use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
 use super::serve::{Seat, Walk};
 use super::snapshot::{Job, Promise, Share, Snapshot};
-use crate::model::{JobId, MachineIx, NShares, Order, Policy, QShares};
+use crate::model::{JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares};
 
 /// One cycle's work in progress.
 #[derive(Debug)]
@@ -143,6 +143,16 @@ impl<'a> Draft<'a> {
     /// The job at place `ix` of the snapshot.
     pub(super) fn job(&self, ix: usize) -> &'a Job {
         &self.snapshot.jobs[ix]
+    }
+
+    /// The pools that the work at `ix` may be placed in, in the order in which they are searched.
+    /// Other than fair-share work goes to its own pool only: it can never be a squatter.
+    pub(super) fn pools_for(&self, ix: usize) -> &[PoolIx] {
+        let class = self.snapshot.class_of(self.job(ix));
+        match class.policy {
+            Policy::FairShare { .. } => self.pools.searched_from(class.pool),
+            Policy::FixedShare | Policy::Reserve => std::slice::from_ref(&class.pool),
+        }
     }
 
     /// The orders of the machines that the reservation `ix` may have now.
@@ -279,7 +289,7 @@ impl<'a> Draft<'a> {
             machine: share.machine,
             beneficiary: beneficiary.map(|(job, _)| self.job(job).id),
             rule,
-            loss: share.facts.investment.saturating_add(share.facts.initialization),
+            loss: share.loss(),
             considered: beneficiary.map_or_else(Considered::default, |(_, considered)| considered),
         });
     }

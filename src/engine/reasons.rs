@@ -97,23 +97,19 @@ fn reason(draft: &Draft<'_>, ix: usize) -> Reason {
         let deserved = QShares(pure_fair_share);
         return Reason::FairShareUsed { given: NShares(given), cap: cap.nshares, deserved };
     }
-    let (free, largest_hole) = usable_for(draft, job);
+    let (free, largest_hole) = usable_for(draft, ix);
     Reason::Fragmented { given: NShares(given), free, largest_hole, asks: job.order }
 }
 
-/// What may be given away on the machines that `job` may use, and on the one of them with the most.
-fn usable_for(draft: &Draft<'_>, job: &Job) -> (QShares, QShares) {
+/// What may be given away on the machines that the job at `ix` may use, and on the one of them with the most.
+fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
+    let job = draft.job(ix);
     if job.machines.is_some() {
         let rooms = || machines_for(draft, job).filter(|(_, room)| room.state.is_schedulable());
         let usable = || rooms().map(|(ix, _)| draft.rooms.usable(ix));
         return (usable().sum(), usable().max().unwrap_or_default());
     }
-    let class = draft.snapshot.class_of(job);
-    let pools = if class.policy.is_preemptable() {
-        draft.pools.searched_from(class.pool)
-    } else {
-        std::slice::from_ref(&class.pool)
-    };
+    let pools = draft.pools_for(ix);
     let usable = || pools.iter().map(|&pool| draft.rooms.usable_in(pool));
     let largest = usable().map(|(_, largest)| largest).max();
     (usable().map(|(all, _)| all).sum(), largest.unwrap_or_default())

@@ -151,6 +151,13 @@ impl Snapshot {
     }
 }
 
+impl Share {
+    /// The work lost if it goes: what was invested, and the time it took to initialize.
+    pub(super) fn loss(&self) -> Millis {
+        self.facts.investment.saturating_add(self.facts.initialization)
+    }
+}
+
 impl Job {
     /// Shares that are not on their way out.
     pub fn held(&self) -> impl Iterator<Item = &Share> {

@@ -411,7 +411,6 @@ fn prey_of(draft: &Draft<'_>, stand: Stand, holding: Holding) -> (Tier, Prey) {
         is_within_count: stand.is_within_count,
         becomes_needy: stand.becomes_needy,
     };
-    let loss = share.facts.investment.saturating_add(share.facts.initialization);
     let order = share.order.qshares();
-    (tier, Prey { loss, machine: share.machine, order, holding })
+    (tier, Prey { loss: share.loss(), machine: share.machine, order, holding })
 }

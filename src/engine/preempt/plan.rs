@@ -105,14 +105,8 @@ struct Search<'d, 'a> {
 
 impl<'d, 'a> Site<'d, 'a> {
     fn new(draft: &'d Draft<'a>, job: usize) -> Site<'d, 'a> {
-        let class = draft.snapshot.class_of(draft.job(job));
-        let pools: &[PoolIx] = match class.policy {
-            Policy::FairShare { .. } => draft.pools.searched_from(class.pool),
-            Policy::FixedShare | Policy::Reserve => {
-                std::slice::from_ref(&draft.pools.searched_from(class.pool)[0])
-            }
-        };
-        Site { draft, job, policy: &class.policy, pools }
+        let policy = &draft.snapshot.class_of(draft.job(job)).policy;
+        Site { draft, job, policy, pools: draft.pools_for(job) }
     }
 
     /// The order of a share on `machine`; `None` if the machine will not do.
@@ -121,7 +115,19 @@ impl<'d, 'a> Site<'d, 'a> {
         let is_legal = draft.rooms.is_schedulable(machine)
             && self.pools.contains(&draft.rooms.pool(machine))
             && work.may_use(machine);
-        if is_legal { order_on(draft, self.job, self.policy, machine) } else { None }
+        if !is_legal {
+            return None;
+        }
+        let whole = draft.rooms.order(machine);
+        match self.policy {
+            Policy::FairShare { .. } | Policy::FixedShare => {
+                (work.order.qshares() <= whole).then_some(work.order)
+            }
+            Policy::Reserve => {
+                draft.machines_within_reach(self.job).contains(&whole.0).then_some(())?;
+                u32::try_from(whole.0).ok().and_then(Order::new)
+            }
+        }
     }
 
     /// Room that comes of shares that are leaving, and that nobody waits for.
@@ -202,21 +208,6 @@ impl Search<'_, '_> {
     }
 }
 
-/// The order of a share of `job` on `machine`; `None` if the machine will not do.
-fn order_on(draft: &Draft<'_>, job: usize, policy: &Policy, machine: MachineIx) -> Option<Order> {
-    let whole = draft.rooms.order(machine);
-    match policy {
-        Policy::FairShare { .. } | Policy::FixedShare => {
-            let order = draft.job(job).order;
-            (order.qshares() <= whole).then_some(order)
-        }
-        Policy::Reserve => {
-            draft.machines_within_reach(job).contains(&whole.0).then_some(())?;
-            u32::try_from(whole.0).ok().and_then(Order::new)
-        }
-    }
-}
-
 fn plan_on(
     draft: &Draft<'_>,
     claim: &mut Claim<'_, '_>,
@@ -285,7 +276,7 @@ fn take_in_turn(
             victims.push(Victim { rule, ..*candidate });
         }
     }
-    (missing <= freed).then(|| spare_superfluous(victims, freed, missing))
+    (missing <= freed).then(|| spare_superfluous(victims, |victim| victim.order, missing))
 }
 
 fn candidate(draft: &Draft<'_>, claim: &Claim<'_, '_>, holding: Holding) -> Option<Victim> {
@@ -297,16 +288,20 @@ fn candidate(draft: &Draft<'_>, claim: &Claim<'_, '_>, holding: Holding) -> Opti
         is_within_count: !claim.is_above_count(holding.job),
         becomes_needy: claim.becomes_needy(holding.job),
     };
-    let loss = share.facts.investment.saturating_add(share.facts.initialization);
-    Some(Victim { holding, rule, tier, rank: rank::of(draft, holding), order, loss })
+    Some(Victim { holding, rule, tier, rank: rank::of(draft, holding), order, loss: share.loss() })
 }
 
-/// Gives back, the dearest first, whoever is not needed after all: a later victim may have made
-/// enough room alone.
-fn spare_superfluous(victims: Vec<Victim>, mut freed: QShares, missing: QShares) -> Vec<Victim> {
-    let mut kept: Vec<Victim> = Vec::with_capacity(victims.len());
+/// Gives back, the last first, whoever is not needed after all: a later victim, of so many qshares
+/// as `size` says, may have made enough room alone.
+pub(super) fn spare_superfluous<V>(
+    victims: Vec<V>,
+    size: impl Fn(&V) -> QShares,
+    missing: QShares,
+) -> Vec<V> {
+    let mut freed: QShares = victims.iter().map(&size).sum();
+    let mut kept: Vec<V> = Vec::with_capacity(victims.len());
     for victim in victims.into_iter().rev() {
-        let without = freed - victim.order;
+        let without = freed - size(&victim);
         if missing <= without {
             freed = without;
         } else {

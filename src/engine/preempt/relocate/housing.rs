@@ -65,8 +65,7 @@ impl Search<'_, '_> {
         // What a later one needed may do for an earlier one as well.
         for (&machine, gone) in &mut housing.victims {
             let missing = self.draft.rooms.lacking(machine, housing.used[&machine]);
-            let freed = gone.iter().map(|victim| victim.order.qshares()).sum();
-            *gone = spare_superfluous(std::mem::take(gone), freed, missing);
+            *gone = spare_superfluous(std::mem::take(gone), missing);
         }
         Some(housing)
     }
@@ -159,7 +158,7 @@ impl Search<'_, '_> {
                 gone.push(Victim { rule, ..victim });
             }
         }
-        let gone = (missing <= freed).then(|| spare_superfluous(gone, freed, missing))?;
+        let gone = (missing <= freed).then(|| spare_superfluous(gone, missing))?;
         let freed: QShares = gone.iter().map(|victim| victim.order.qshares()).sum();
         let loss = gone.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
         Some(((loss, gone.len(), freed.saturating_sub(missing)), gone))

@@ -24,6 +24,7 @@ mod housing;
 use std::collections::BTreeMap;
 
 use super::donors::Donors;
+use super::plan;
 use super::price::is_at_rest;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
@@ -193,7 +194,7 @@ impl<'d, 'a> Search<'d, 'a> {
                 victims.push(victim);
             }
         }
-        (missing <= freed).then(|| spare_superfluous(victims, freed, missing))
+        (missing <= freed).then(|| spare_superfluous(victims, missing))
     }
 
     /// The shares on `machine` that do not leave, the cheapest to lose first.
@@ -205,7 +206,7 @@ impl<'d, 'a> Search<'d, 'a> {
                 rule: PreemptionRule::Relocation,
                 order: share.order,
                 rank: rank::of(self.draft, holding),
-                loss: share.facts.investment.saturating_add(share.facts.initialization),
+                loss: share.loss(),
             }
         });
         let mut shares: Vec<Victim> = shares.collect();
@@ -284,16 +285,6 @@ impl Plan {
 
 /// Gives back, the last first, whoever is not needed after all: those who would be moved before
 /// those who go by right, and of each the dearest first.
-fn spare_superfluous(victims: Vec<Victim>, mut freed: QShares, missing: QShares) -> Vec<Victim> {
-    let mut kept: Vec<Victim> = Vec::with_capacity(victims.len());
-    for victim in victims.into_iter().rev() {
-        let without = freed - victim.order.qshares();
-        if missing <= without {
-            freed = without;
-        } else {
-            kept.push(victim);
-        }
-    }
-    kept.reverse();
-    kept
+fn spare_superfluous(victims: Vec<Victim>, missing: QShares) -> Vec<Victim> {
+    plan::spare_superfluous(victims, |victim| victim.order.qshares(), missing)
 }
