@@ -390,6 +390,35 @@ mod structure {
     }
 
     #[test]
+    fn findings_say_who_and_where() {
+        let said = |mut scene: Scene| -> Vec<String> {
+            scene.report();
+            let found = audit(&scene.snapshot, &scene.schedule);
+            found.iter().map(ToString::to_string).collect()
+        };
+        let (mut scene, ..) = sharing(PreemptionRule::FairShare);
+        scene.schedule.promises.clear();
+        assert_eq!(said(scene), ["unpaid: shares were taken on node0 for job 2 in vain"]);
+        for (loser, taker, from, to) in [
+            ((ANN, HEAVY), (BOB, FAIR), "class heavy", "class fair"),
+            ((ANN, FAIR), (BOB, FAIR), "user ann", "user bob"),
+            ((ANN, FAIR), (ANN, FAIR), "job 1", "job 2"),
+        ] {
+            let mut scene = Scene::new(&[2, 1]);
+            let loser = scene.running(loser, 1, 2, 0);
+            let taker = scene.running(taker, 1, 1, 1);
+            scene.edit(taker).facts.remaining = 2;
+            scene.preempt(loser, 0, Some(taker), PreemptionRule::FairShare);
+            scene.promise(taker, 0);
+            let wanted = format!(
+                "unfair_preemption: {from} was left with 1 qshares for the sake of {to}, which had \
+                 1"
+            );
+            assert_eq!(said(scene), [wanted]);
+        }
+    }
+
+    #[test]
     fn every_rule_is_looked_into_and_nothing_is_found_in_an_empty_cluster() {
         assert_eq!(Scene::new(&[]).broken(), []);
         assert_eq!(Scene::new(&[1, 2, 3]).broken(), []);
@@ -584,6 +613,19 @@ mod placement {
         scene.settings().allotment = Some(Mebibytes(2048));
         scene.breaks(Rule::OverAllotment, |scene| {
             scene.settings().allotment = Some(Mebibytes(2047));
+        });
+    }
+
+    #[test]
+    fn an_allotment_is_for_what_cannot_be_preempted_old_and_new() {
+        let mut scene = Scene::new(&[4]);
+        scene.running((ANN, FIXED), 1, 2, 0);
+        scene.running((ANN, FAIR), 1, 1, 0);
+        let new = scene.job(ANN, FIXED, 1, 1);
+        scene.expand(new, 0);
+        scene.settings().allotment = Some(Mebibytes(3072));
+        scene.breaks(Rule::OverAllotment, |scene| {
+            scene.settings().allotment = Some(Mebibytes(3071));
         });
     }
 }
