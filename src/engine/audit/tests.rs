@@ -761,6 +761,41 @@ mod preemption {
         scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises[0].machine = MachineIx(1));
     }
 
+    /// Bob gets a share in a hole beside what is taken for him, which is kept for Ann's fixed work.
+    #[test]
+    fn a_new_share_on_that_very_machine_pays_as_well() {
+        let mut scene = Scene::new(&[2, 1]);
+        let low = scene.running((ANN, LOW), 1, 1, 0);
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        let fixed = scene.job(ANN, FIXED, 1, 2);
+        scene.preempt(low, 0, Some(bob), PreemptionRule::Priority);
+        scene.expand(bob, 0);
+        scene.expand(fixed, 1);
+        scene.promise(fixed, 0);
+        scene.breaks(Rule::Unpaid, |scene| {
+            scene.schedule.expansions[0].machine = MachineIx(1);
+            scene.schedule.expansions[1].machine = MachineIx(0);
+        });
+    }
+
+    /// The second job, which gave to Bob on its own machine, is not moved for him.
+    #[test]
+    fn what_others_get_who_gave_elsewhere_does_not_pay() {
+        let mut scene = Scene::new(&[2, 2]);
+        let first = scene.running((ANN, LOW), 2, 1, 0);
+        let second = scene.running((ANN, LOW), 1, 2, 1);
+        let bob = scene.job(BOB, FAIR, 2, 1);
+        scene.promise(bob, 1);
+        for place in 0..2 {
+            scene.preempt(second, place, Some(bob), PreemptionRule::Priority);
+        }
+        scene.breaks(Rule::Unpaid, |scene| {
+            scene.preempt(first, 0, Some(bob), PreemptionRule::Priority);
+            scene.promise(second, 0);
+            scene.promise(second, 0);
+        });
+    }
+
     #[test]
     fn no_victim_is_superfluous() {
         let (scene, ann, bob) = sharing(PreemptionRule::FairShare);
@@ -769,6 +804,37 @@ mod preemption {
             scene.count(ann, 2);
             scene.count(bob, 1);
         });
+    }
+
+    /// One nshare of 3 is made room for at once, so even the smallest victim was needed.
+    #[test]
+    fn not_even_a_small_victim_is_superfluous() {
+        let mut scene = Scene::new(&[4]);
+        let small = scene.running((ANN, LOW), 1, 1, 0);
+        let large = scene.running((ANN, LOW), 3, 1, 0);
+        let bob = scene.job(BOB, FAIR, 3, 1);
+        scene.preempt(large, 0, Some(bob), PreemptionRule::Priority);
+        scene.promise(bob, 0);
+        scene.breaks(Rule::SuperfluousVictim, |scene| {
+            scene.preempt(small, 0, Some(bob), PreemptionRule::Priority);
+        });
+    }
+
+    /// Of a share of 1 that goes for an nshare of 1 nothing is left over, so each of the two plans
+    /// could have done with what the other left.
+    #[test]
+    fn plans_of_others_excuse_no_more_than_they_can_have_left() {
+        let mut scene = Scene::new(&[3]);
+        let low = scene.running((ANN, LOW), 1, 3, 0);
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        let ann = scene.job(ANN, FAIR, 1, 1);
+        for (place, taker) in [bob, ann].into_iter().enumerate() {
+            scene.preempt(low, place, Some(taker), PreemptionRule::Priority);
+            scene.promise(taker, 0);
+        }
+        assert_eq!(scene.broken(), []);
+        scene.preempt(low, 2, Some(bob), PreemptionRule::Priority);
+        assert_eq!(scene.broken(), [Rule::SuperfluousVictim; 2]);
     }
 
     /// Ann's one share is in Bob's way, who has nothing, and moves to the other machine.
