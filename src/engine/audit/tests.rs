@@ -1064,6 +1064,141 @@ mod preemption {
         });
     }
 
+    /// What went for a maximum made room for the promise that Bob had.
+    #[test]
+    fn what_was_promised_before_is_held_where_others_had_to_leave() {
+        let mut scene = Scene::new(&[2, 2]);
+        let low = scene.running((ANN, LOW), 1, 2, 0);
+        let ann = scene.running((ANN, FAIR), 1, 2, 1);
+        let bob = scene.job(BOB, FAIR, 1, 2);
+        scene.edit(low).facts.limit = ProcessLimit::AtMost(1);
+        scene.preempt(low, 0, None, PreemptionRule::NoLongerAllowed);
+        scene.promise(bob, 0);
+        scene.snapshot.promises = scene.schedule.promises.clone();
+        scene.breaks(Rule::UnfairPreemption, |scene| {
+            scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+            scene.promise(bob, 1);
+        });
+    }
+
+    /// Bob's old promise lost its room to fixed work; then Ann's share was taken for one like it.
+    #[test]
+    fn what_was_taken_for_is_not_what_was_promised_before() {
+        let mut scene = Scene::new(&[5]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        let fixed = scene.job(BOB, FIXED, 1, 1);
+        scene.promise(bob, 0);
+        scene.snapshot.promises = scene.schedule.promises.clone();
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::FirstShare);
+        scene.promise(fixed, 0);
+        assert_eq!(scene.broken(), []);
+    }
+
+    /// Of two promises where others are leaving, one is from before: Bob has 1 where Ann is left
+    /// with 2.
+    #[test]
+    fn what_was_promised_once_is_held_once() {
+        let mut scene = Scene::new(&[2, 3]);
+        let low = scene.running((ANN, LOW), 1, 2, 0);
+        for share in &mut scene.edit(low).shares {
+            share.state = ShareState::Leaving;
+        }
+        let ann = scene.running((ANN, FAIR), 1, 3, 1);
+        let bob = scene.job(BOB, FAIR, 1, 3);
+        scene.promise(bob, 0);
+        scene.snapshot.promises = scene.schedule.promises.clone();
+        scene.promise(bob, 0);
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.promise(bob, 1);
+        scene.breaks(Rule::UnfairPreemption, |scene| {
+            let again = scene.snapshot.promises[0];
+            scene.snapshot.promises.push(again);
+        });
+    }
+
+    /// Three were promised to Bob on a machine that has shrunk to one beside Ann's two: he has 1,
+    /// then 2 with the first of the shares taken, and Ann is left with 3.
+    #[test]
+    fn old_promises_are_held_as_far_as_there_is_room() {
+        let mut scene = Scene::new(&[3, 3]);
+        let ann = scene.running((ANN, FAIR), 1, 2, 0);
+        scene.hold(ann, 3, 1);
+        let bob = scene.job(BOB, FAIR, 1, 3);
+        for _ in 0..3 {
+            scene.promise(bob, 0);
+        }
+        scene.snapshot.promises = scene.schedule.promises.clone();
+        for place in 0..2 {
+            scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        }
+        assert_eq!(scene.broken(), []);
+    }
+
+    /// Of Ann's shares so many of this order go for so many nshares of Bob's, who had nothing.
+    fn one_by_one((size, held, lost): (u32, u64, u64), nshares: u64) -> Vec<Rule> {
+        let mut scene = Scene::new(&[u64::from(size) * held]);
+        let ann = scene.running((ANN, FAIR), size, held, 0);
+        let bob = scene.job(BOB, FAIR, 1, nshares);
+        for place in 0..usize::try_from(lost).unwrap() {
+            scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        }
+        for _ in 0..nshares {
+            scene.promise(bob, 0);
+        }
+        scene.broken()
+    }
+
+    #[test]
+    fn what_was_promised_before_the_last_plan_is_held() {
+        assert_eq!(one_by_one((1, 6, 3), 3), [], "3 against 2");
+        assert_eq!(one_by_one((1, 5, 3), 3), [Rule::UnfairPreemption], "2 against 2");
+        assert_eq!(one_by_one((2, 3, 2), 4), [], "2 against 1: two plans, two that fit beside");
+    }
+
+    /// As above, 2 against 2, on a machine whose last room went to fixed work in the same cycle.
+    #[test]
+    fn what_is_new_on_a_machine_was_not_in_the_way() {
+        let mut scene = Scene::new(&[8]);
+        let ann = scene.running((ANN, FAIR), 1, 5, 0);
+        let bob = scene.job(BOB, FAIR, 1, 3);
+        let fixed = scene.job(BOB, FIXED, 1, 3);
+        for place in 0..3 {
+            scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+            scene.promise(bob, 0);
+            scene.expand(fixed, 0);
+        }
+        assert_eq!(scene.broken(), [Rule::UnfairPreemption]);
+    }
+
+    /// Ann has 8 on what has shrunk to 4. One plan may have made up for that and made room for both
+    /// of Bob's nshares, while he had 1.
+    #[test]
+    fn a_plan_makes_up_for_what_has_shrunk() {
+        let mut scene = Scene::new(&[4, 1]);
+        let ann = scene.running((ANN, FAIR), 2, 4, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 3;
+        for place in 0..3 {
+            scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        }
+        scene.promise(bob, 0);
+        scene.promise(bob, 0);
+        scene.breaks(Rule::UnfairPreemption, |scene| scene.machine(0).order = QShares(5));
+    }
+
+    #[test]
+    fn a_donor_is_credited_with_what_it_gets() {
+        let mut scene = Scene::new(&[2, 1, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 2, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.expand(ann, 2);
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.promise(bob, 0);
+        assert_eq!(scene.broken(), []);
+    }
+
     #[test]
     fn the_donor_stays_strictly_better_off() {
         let mut scene = Scene::new(&[2, 1]);
