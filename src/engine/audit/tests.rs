@@ -1275,6 +1275,32 @@ mod preemption {
     }
 
     #[test]
+    fn nobody_is_needy_from_the_threshold_on() {
+        for (bobs, broken) in [(1, vec![]), (2, vec![Rule::NotNeedy])] {
+            let mut scene = Scene::new(&[5, bobs]);
+            let ann = scene.running((ANN, FAIR), 1, 5, 0);
+            let bob = scene.running((BOB, FAIR), 1, bobs, 1);
+            scene.edit(bob).facts.remaining = bobs + 1;
+            scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+            scene.promise(bob, 0);
+            scene.deserved.insert(bob, 5);
+            assert_eq!(scene.broken(), broken, "{bobs}");
+        }
+    }
+
+    #[test]
+    fn work_that_is_not_fair_share_is_needy_until_it_has_its_count() {
+        let mut scene = Scene::new(&[4, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.running((BOB, FIXED), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+        scene.promise(bob, 0);
+        Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED.0].priority = 10;
+        scene.breaks(Rule::NotNeedy, |scene| scene.count(bob, 1));
+    }
+
+    #[test]
     fn a_donor_does_not_become_needy() {
         let mut scene = Scene::new(&[6, 2]);
         let ann = scene.running((ANN, FAIR), 3, 2, 0);
@@ -1291,6 +1317,84 @@ mod preemption {
         scene.count(bob, 2);
         scene.breaks(Rule::NeedyDonor, |scene| {
             scene.deserved.insert(ann, 4);
+        });
+    }
+
+    /// Ann has two shares of 3 and is poor with one; Bob, who has 1, takes one of them.
+    fn giving() -> (Scene, JobId, JobId) {
+        let mut scene = Scene::new(&[6, 2]);
+        let ann = scene.running((ANN, FAIR), 3, 2, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        let fixed = scene.running((ANN, FIXED), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+        scene.promise(bob, 0);
+        scene.deserved = BTreeMap::from([(ann, 4), (bob, 2)]);
+        scene.count(fixed, 0);
+        scene.count(ann, 2);
+        scene.count(bob, 2);
+        (scene, ann, bob)
+    }
+
+    #[test]
+    fn a_donor_that_gains_as_well_may_become_needy() {
+        let (mut scene, ann, _) = giving();
+        assert_eq!(scene.broken(), [Rule::NeedyDonor]);
+        Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 3));
+        scene.expand(ann, 2);
+        scene.edit(ann).facts.remaining = 3;
+        scene.count(ann, 3);
+        assert_eq!(scene.broken(), []);
+    }
+
+    #[test]
+    fn a_donor_to_those_who_have_nothing_may_become_needy() {
+        let (mut scene, _, bob) = giving();
+        scene.edit(bob).shares.clear();
+        scene.edit(bob).facts.remaining = 1;
+        scene.count(bob, 1);
+        assert_eq!(scene.broken(), []);
+    }
+
+    #[test]
+    fn a_donor_on_a_side_with_surplus_may_become_needy() {
+        let (mut scene, ..) = giving();
+        Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
+        let other = scene.running((ANN, FAIR), 1, 1, 2);
+        scene.edit(other).machines = Some(vec![MachineIx(2)]);
+        scene.count(other, 0);
+        scene.breaks(Rule::NeedyDonor, |scene| scene.count(other, 1));
+    }
+
+    /// What is not counted for it is counted for another job on its side, which can go nowhere.
+    #[test]
+    fn a_donor_that_keeps_its_count_does_not_become_needy() {
+        let (mut scene, ann, _) = giving();
+        let other = scene.job(ANN, FAIR, 3, 1);
+        scene.edit(other).machines = Some(Vec::new());
+        scene.count(other, 1);
+        scene.count(ann, 1);
+        assert_eq!(scene.broken(), []);
+    }
+
+    /// Where something is leaving Ann was promised a third share before, which is no gain.
+    #[test]
+    fn a_donor_is_judged_with_what_it_was_promised_before() {
+        let (mut scene, ann, bob) = giving();
+        Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 3));
+        let low = scene.running((ANN, LOW), 3, 1, 2);
+        scene.edit(low).shares[0].state = ShareState::Leaving;
+        scene.promise(ann, 2);
+        scene.snapshot.promises = vec![scene.schedule.promises[1]];
+        scene.edit(ann).facts.remaining = 3;
+        scene.count(ann, 3);
+        scene.edit(bob).machines = Some(vec![MachineIx(0), MachineIx(1)]);
+        scene.edit(bob).facts.remaining = 5;
+        scene.breaks(Rule::NeedyDonor, |scene| {
+            scene.preempt(ann, 1, Some(bob), PreemptionRule::Defragmentation);
+            for _ in 0..3 {
+                scene.promise(bob, 0);
+            }
         });
     }
 }
