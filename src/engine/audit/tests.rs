@@ -1425,6 +1425,15 @@ mod counts {
     }
 
     #[test]
+    fn what_is_new_makes_a_tree_no_larger() {
+        let mut scene = Scene::new(&[2]);
+        let ann = scene.job(ANN, FAIR, 1, 4);
+        scene.expand(ann, 0);
+        scene.expand(ann, 0);
+        scene.breaks(Rule::OverCounted, |scene| scene.count(ann, 3));
+    }
+
+    #[test]
     fn counts_stay_within_caps() {
         let mut scene = Scene::new(&[2]);
         let ann = scene.running((ANN, FAIR), 1, 1, 0);
@@ -1461,6 +1470,8 @@ mod counts {
         assert_eq!(counted(&[(FAIR, 1, 9)], (FAIR, 2, 1)), [], "Bob's is larger");
         assert_eq!(counted(&[(FAIR, 2, 5)], (FAIR, 1, 2)), [Rule::UnevenCounts], "smaller");
         assert_eq!(counted(&[(LOW, 1, 9)], (FAIR, 1, 1)), [], "of another priority");
+        let beside = [(FAIR, 1, 5), (FAIR, 5, 0)];
+        assert_eq!(counted(&beside, (FAIR, 1, 2)), [Rule::UnevenCounts], "large, but not counted");
         let mut scene = Scene::new(&[8, 8]);
         scene.machine(0).pool = SUB;
         let ann = scene.job(ANN, FAIR, 1, 30);
@@ -1517,6 +1528,16 @@ mod conservation {
         scene.breaks(Rule::IdleRoom, |scene| scene.edit(ann).facts.remaining = 2);
     }
 
+    /// Fair-share work is no request, though it is counted.
+    #[test]
+    fn room_that_stays_idle_is_found_once() {
+        let mut scene = Scene::new(&[2]);
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        scene.edit(ann).facts.remaining = 2;
+        scene.count(ann, 2);
+        assert_eq!(scene.broken(), [Rule::IdleRoom]);
+    }
+
     /// The hole is free now, and will be needed when the share beside it has left.
     #[test]
     fn promised_room_is_not_idle() {
@@ -1540,6 +1561,20 @@ mod conservation {
         scene.breaks(Rule::UnplacedRequest, |scene| scene.count(service, 1));
     }
 
+    /// It is promised what is leaving, beside a hole.
+    #[test]
+    fn a_promised_request_is_placed() {
+        let mut scene = Scene::new(&[3]);
+        let fixed = scene.running((ANN, FIXED), 1, 1, 0);
+        scene.edit(fixed).facts.remaining = 3;
+        let low = scene.running((ANN, LOW), 1, 1, 0);
+        scene.edit(low).shares[0].state = ShareState::Leaving;
+        scene.edit(low).facts.is_completing = true;
+        scene.promise(fixed, 0);
+        scene.count(fixed, 2);
+        scene.breaks(Rule::UnplacedRequest, |scene| scene.count(fixed, 3));
+    }
+
     #[test]
     fn a_counted_reservation_is_placed_if_a_machine_is_empty() {
         let mut scene = Scene::new(&[4]);
@@ -1548,6 +1583,23 @@ mod conservation {
         scene.count(JobId(1), 0);
         scene.count(whole, 1);
         scene.breaks(Rule::UnplacedRequest, |scene| scene.edit(JobId(1)).shares.clear());
+    }
+
+    /// A machine larger than asked may be more than is left of an allotment.
+    #[test]
+    fn a_reservation_under_an_allotment_may_wait_beside_a_larger_machine() {
+        let allotted = Some(Mebibytes(8192));
+        for (allotment, whole, is_right) in
+            [(None, 4, false), (None, 5, false), (allotted, 4, false), (allotted, 5, true)]
+        {
+            let mut scene = Scene::new(&[whole]);
+            let job = scene.job(ANN, RESERVE, 4, 1);
+            scene.edit(job).kind = WorkKind::Reservation;
+            scene.count(job, 1);
+            scene.settings().allotment = allotment;
+            let wanted: &[Rule] = if is_right { &[] } else { &[Rule::UnplacedRequest] };
+            assert_eq!(scene.broken(), wanted, "{allotment:?} {whole}");
+        }
     }
 }
 
