@@ -1646,6 +1646,53 @@ mod envy {
         scene.breaks(Rule::CurableEnvy, |scene| scene.count(bob, 1));
     }
 
+    #[test]
+    fn worse_priority_is_to_be_had_for_more_than_the_first() {
+        let mut scene = Scene::new(&[1, 1]);
+        let low = scene.running((ANN, LOW), 1, 1, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.count(low, 0);
+        scene.breaks(Rule::CurableEnvy, |scene| scene.count(bob, 2));
+    }
+
+    /// There is room that stays idle, for which nothing need be taken.
+    #[test]
+    fn who_has_something_envies_only_those_who_have_more() {
+        let mut scene = Scene::new(&[3, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 0);
+        let other = scene.running((BOB, FIXED), 1, 1, 1);
+        scene.edit(ann).facts.remaining = 2;
+        scene.count(ann, 2);
+        scene.count(other, 0);
+        assert_eq!(scene.broken(), [Rule::IdleRoom]);
+        scene.hold(bob, 1, 1);
+        scene.edit(other).shares.clear();
+        assert_eq!(scene.broken(), [Rule::IdleRoom, Rule::CurableEnvy]);
+    }
+
+    #[test]
+    fn who_has_nothing_lacks_what_is_idle_as_well() {
+        let mut scene = Scene::new(&[1]);
+        let ann = scene.job(ANN, FAIR, 1, 1);
+        scene.count(ann, 1);
+        assert_eq!(scene.broken(), [Rule::IdleRoom, Rule::CurableEnvy]);
+    }
+
+    /// An opinion must not take longer than the decision.
+    #[test]
+    fn where_there_is_too_much_to_look_at_nothing_is_said() {
+        for (shares, broken) in [(199_998, vec![Rule::CurableEnvy]), (199_999, vec![])] {
+            let mut scene = Scene::new(&[shares]);
+            let ann = scene.running((ANN, FAIR), 1, shares, 0);
+            let bob = scene.job(BOB, FAIR, 1, 1);
+            scene.count(ann, shares - 1);
+            scene.count(bob, 1);
+            assert_eq!(scene.broken(), broken, "{shares}");
+        }
+    }
+
     /// Ann has no surplus, for more is counted than the machine can hold of whole nshares.
     #[test]
     fn the_needy_take_without_surplus_where_defragmentation_is_on() {
@@ -1681,6 +1728,24 @@ mod envy {
         assert_eq!(needy(3, 2), [Rule::CurableEnvy]);
         assert_eq!(needy(4, 2), [], "Ann would become needy");
         assert_eq!(needy(3, 1), [], "Bob is not needy");
+    }
+
+    /// Ann's user has no surplus: what is not counted for the job that could give is counted for
+    /// another, which can go nowhere.
+    #[test]
+    fn who_keeps_its_count_can_spare_the_rest() {
+        let mut scene = Scene::new(&[6, 2]);
+        let ann = scene.running((ANN, FAIR), 3, 2, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        let fixed = scene.running((ANN, FIXED), 1, 1, 1);
+        let other = scene.job(ANN, FAIR, 3, 1);
+        scene.edit(other).machines = Some(Vec::new());
+        scene.edit(bob).facts.remaining = 2;
+        scene.count(fixed, 0);
+        scene.count(ann, 1);
+        scene.count(other, 1);
+        scene.deserved = BTreeMap::from([(ann, 4), (bob, 2)]);
+        scene.breaks(Rule::CurableEnvy, |scene| scene.count(bob, 2));
     }
 
     /// What Ann got in this cycle may have come after everything was tried.
