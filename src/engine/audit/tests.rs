@@ -1837,6 +1837,39 @@ mod calm {
         assert!(broken.contains(&Rule::FalseFirst), "{broken:?}");
     }
 
+    #[test]
+    fn whoever_loses_all_may_have_a_first_share() {
+        let (mut scene, _, bob) = given_to_bob(PreemptionRule::FirstShare, 1);
+        scene.edit(bob).facts.remaining = 1;
+        scene.machine(1).pool = APART;
+        scene.preempt(bob, 0, None, PreemptionRule::NoLongerAllowed);
+        assert_eq!(scene.broken(), []);
+    }
+
+    /// Ann has 4 where Bob gets his first, and 2 of another job elsewhere.
+    #[test]
+    fn a_first_share_is_beyond_the_counts_of_its_job_and_of_its_side() {
+        for (here, elsewhere, bobs, is_right) in
+            [(3, 2, 1, true), (4, 0, 1, false), (3, 3, 1, false), (3, 2, 0, false)]
+        {
+            let mut scene = Scene::new(&[4, 2, 1]);
+            let ann = scene.running((ANN, FAIR), 1, 4, 0);
+            let other = scene.running((ANN, FAIR), 1, 2, 1);
+            let bob = scene.job(BOB, FAIR, 1, 1);
+            let fixed = scene.running((BOB, FIXED), 1, 1, 2);
+            scene.edit(other).facts.remaining = 3;
+            scene.edit(other).machines = Some(vec![MachineIx(1)]);
+            scene.edit(bob).machines = Some(vec![MachineIx(0)]);
+            scene.preempt(ann, 0, Some(bob), PreemptionRule::FirstShare);
+            scene.promise(bob, 0);
+            for (job, given) in [(ann, here), (other, elsewhere), (bob, bobs), (fixed, 0)] {
+                scene.count(job, given);
+            }
+            let wanted: &[Rule] = if is_right { &[] } else { &[Rule::FalseFirst] };
+            assert_eq!(scene.broken(), wanted, "{here} {elsewhere} {bobs}");
+        }
+    }
+
     /// 400 s of work, against 300 s of credit and nothing waited.
     #[test]
     fn nobody_destroys_more_than_the_waiting_has_cost() {
@@ -1845,6 +1878,45 @@ mod calm {
         scene.schedule.preemptions[0].loss = 400_000;
         scene.edit(bob).behind_since = Some(90);
         scene.breaks(Rule::TooDear, |scene| scene.edit(bob).behind_since = Some(91));
+    }
+
+    #[test]
+    fn the_first_share_is_free() {
+        let (mut scene, ann, _) = given_to_bob(PreemptionRule::FairShare, 0);
+        scene.edit(ann).shares[0].facts.investment = 400_000;
+        scene.schedule.preemptions[0].loss = 400_000;
+        assert_eq!(scene.broken(), []);
+    }
+
+    #[test]
+    fn credit_is_for_those_who_have_hardly_begun() {
+        for (bobs, broken) in [(3, vec![]), (4, vec![Rule::TooDear])] {
+            let mut scene = Scene::new(&[8, bobs]);
+            let ann = scene.running((ANN, FAIR), 1, 8, 0);
+            let bob = scene.running((BOB, FAIR), 1, bobs, 1);
+            scene.edit(bob).facts.remaining = bobs + 1;
+            scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+            scene.promise(bob, 0);
+            scene.edit(ann).shares[0].facts.investment = 300_000;
+            scene.schedule.preemptions[0].loss = 300_000;
+            assert_eq!(scene.broken(), broken, "{bobs}");
+        }
+    }
+
+    /// It took from Bob, the cluster has long been quiet, and much is lost.
+    #[test]
+    fn worse_priority_is_taken_from_at_any_time_and_price() {
+        let mut scene = Scene::new(&[1, 1]);
+        let low = scene.running((ANN, LOW), 1, 1, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.preempt(low, 0, Some(bob), PreemptionRule::Priority);
+        scene.promise(bob, 0);
+        scene.edit(low).shares[0].facts.investment = 9_000_000;
+        scene.schedule.preemptions[0].loss = 9_000_000;
+        let takings = vec![Taking { from: bob, by: low }];
+        scene.snapshot.calm = Calm { quiet_cycles: 12, rest_cycles: 0, takings };
+        assert_eq!(scene.broken(), []);
     }
 
     #[test]
@@ -1965,7 +2037,7 @@ mod calm {
     }
 
     /// Bob has one, is counted two, and could take from Ann, but says what holds him back.
-    fn held_back(held_back: HeldBack, calm: Calm) -> Vec<Rule> {
+    fn held_back(held_back: HeldBack, bound: CapBound, calm: Calm) -> Vec<Rule> {
         let mut scene = Scene::new(&[4, 1]);
         let ann = scene.running((ANN, FAIR), 1, 4, 0);
         let bob = scene.running((BOB, FAIR), 1, 1, 1);
@@ -1976,6 +2048,7 @@ mod calm {
         scene.report();
         assert!(scene.broken_as_reported().contains(&Rule::CurableEnvy));
         scene.schedule.report.jobs[1].held_back = Some(held_back);
+        scene.schedule.report.jobs[1].cap.bound = bound;
         scene.broken_as_reported()
     }
 
@@ -1996,7 +2069,20 @@ mod calm {
             (HeldBack::TooLate, moving(), false),
         ] {
             let wanted: &[Rule] = if is_true { &[] } else { &[Rule::FalseHold] };
-            assert_eq!(held_back(what, calm), wanted, "{what}");
+            assert_eq!(held_back(what, CapBound::WorkLeft, calm), wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn it_is_too_late_where_a_prediction_says_so_and_the_cluster_moves() {
+        for (bound, rest_cycles, is_true) in [
+            (CapBound::Prediction, 1, true),
+            (CapBound::Prediction, 2, false),
+            (CapBound::WorkLeft, 1, false),
+        ] {
+            let calm = Calm { rest_cycles, ..Calm::default() };
+            let wanted: &[Rule] = if is_true { &[] } else { &[Rule::FalseHold] };
+            assert_eq!(held_back(HeldBack::TooLate, bound, calm), wanted, "{bound:?}");
         }
     }
 
@@ -2013,6 +2099,18 @@ mod calm {
     }
 
     #[test]
+    fn at_rest_only_counts_are_evidence_without_defragmentation() {
+        let mut scene = Scene::new(&[4, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.count(ann, 3);
+        scene.snapshot.calm.rest_cycles = 2;
+        scene.settings().defragmentation = false;
+        scene.breaks(Rule::CurableEnvy, |scene| scene.count(bob, 2));
+    }
+
+    #[test]
     fn whoever_has_nothing_gets_what_is_beyond_all_counts() {
         // By weight Ann's class is behind Bob's, though it holds one more than is counted for it.
         let mut scene = Scene::new(&[2, 9]);
@@ -2025,6 +2123,40 @@ mod calm {
         scene.count(bob, 1);
         scene.snapshot.calm.rest_cycles = 2;
         scene.breaks(Rule::CurableEnvy, |scene| scene.snapshot.calm.rest_cycles = 0);
+    }
+
+    /// Bob has nothing, and needs this order on the machine where Ann has so many shares of this
+    /// order, and count; in the same class she has so many of 1 elsewhere, and count. By weight it
+    /// is behind Bob's.
+    fn beyond(
+        (size, held, given): (u32, u64, u64),
+        (held_elsewhere, given_elsewhere): (u64, u64),
+        needed: u32,
+    ) -> Vec<Rule> {
+        let mut scene = Scene::new(&[u64::from(size) * held, 9, held_elsewhere, 1]);
+        let ann = scene.running((ANN, HEAVY), size, held, 0);
+        let other = scene.job(ANN, HEAVY, 1, held_elsewhere.max(given_elsewhere));
+        scene.hold(other, held_elsewhere, 2);
+        scene.running((ANN, FAIR), 1, 9, 1);
+        let fixed = scene.running((ANN, FIXED), 1, 1, 3);
+        let bob = scene.job(BOB, FAIR, needed, 1);
+        for (job, on) in [(ann, 0), (other, 2), (bob, 0)] {
+            scene.edit(job).machines = Some(vec![MachineIx(on)]);
+        }
+        for (job, given) in [(ann, given), (other, given_elsewhere), (fixed, 0), (bob, 1)] {
+            scene.count(job, given);
+        }
+        scene.broken()
+    }
+
+    #[test]
+    fn what_is_beyond_all_counts_is_beyond_those_of_its_job_and_of_its_side() {
+        assert_eq!(beyond((1, 1, 0), (2, 0), 1), [Rule::CurableEnvy]);
+        assert_eq!(beyond((1, 1, 1), (2, 0), 1), [], "its job's count");
+        assert_eq!(beyond((1, 1, 0), (0, 0), 1), [Rule::CurableEnvy]);
+        assert_eq!(beyond((1, 1, 0), (0, 1), 1), [], "its side's count");
+        assert_eq!(beyond((2, 2, 0), (4, 2), 4), [Rule::CurableEnvy], "two shares");
+        assert_eq!(beyond((2, 2, 1), (4, 2), 4), [], "its job's count, with the second");
     }
 }
 
@@ -2102,6 +2234,11 @@ mod caps {
         assert_eq!(cap(FREE_GROWTH, 5, |job| job.facts.limit = ProcessLimit::Frozen), 5);
         assert_eq!(cap(FREE_GROWTH, 5, |job| job.facts.is_completing = true), 5);
         assert_eq!(cap(FREE_GROWTH, 0, |job| job.kind = WorkKind::Service), 1);
+    }
+
+    #[test]
+    fn nothing_paces_growth_where_no_limit_is_set() {
+        assert_eq!(cap(FREE_GROWTH, 0, |job| job.facts.is_running = false), 100);
     }
 
     #[test]
