@@ -1,7 +1,7 @@
 //! The real cluster that What Of and preemption work on: what is on each machine, and what of the
 //! rest may be given away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::machine_set::MachineSet;
@@ -23,6 +23,8 @@ pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
     /// Shares that were there when the cycle began, machine by machine; `None` once one leaves.
     holdings: Vec<Option<Holding>>,
+    /// Those that left in this cycle.
+    left: BTreeSet<Holding>,
     by_pool: Vec<PoolRooms>,
 }
 
@@ -143,7 +145,7 @@ impl Rooms {
         for pool in &mut by_pool {
             pool.sizes.sort_unstable();
         }
-        Rooms { by_machine: rooms, holdings, by_pool }
+        Rooms { by_machine: rooms, holdings, left: BTreeSet::new(), by_pool }
     }
 
     /// Changes one machine and keeps the indexes true.
@@ -180,9 +182,15 @@ impl Rooms {
     ) {
         let there = self.by_machine[machine.0].holdings.clone();
         let mut there = self.holdings[there].iter_mut();
-        let left = there.find(|kept| **kept == Some(holding)).expect("a share leaves once");
-        *left = None;
+        let place = there.find(|kept| **kept == Some(holding)).expect("a share leaves once");
+        *place = None;
+        self.left.insert(holding);
         self.change(machine, |room| room.leaving += amount);
+    }
+
+    /// Whether a share that was held when the cycle began has left since.
+    pub(in crate::engine) fn has_left(&self, holding: Holding) -> bool {
+        self.left.contains(&holding)
     }
 
     /// Earmarks room on `machine`.

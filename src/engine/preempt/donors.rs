@@ -6,16 +6,16 @@
 //! lost with them. Made once a cycle, and kept true as room is made.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_set};
-use std::iter::Peekable;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::courses::{Courses, Prey};
 use super::plan::Tier;
 use super::right::Claim;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::nodepool::Holding;
-use crate::model::{ClassIx, MachineIx, Millis, QShares, ShareState};
+use crate::model::{ClassIx, QShares, ShareState};
 
 /// So many users or jobs are looked at one by one; of more, all shares of their class are.
 const FEW: usize = 32;
@@ -32,10 +32,15 @@ pub(super) struct Donors {
     known_jobs: Vec<Stand>,
     /// How many jobs of each class are above their own count.
     jobs_above: Vec<usize>,
-    /// Jobs for which all shares of their class were looked at in vain: once a cycle is enough.
-    in_vain: BTreeSet<usize>,
+    /// For each job, how many changes must have been noted before it is of use to search again.
+    next_search: Vec<u64>,
+    changes: u64,
     /// For each class its shares, once they were needed.
     prey: Vec<OnceCell<PreyByTier>>,
+    /// For each user of a class the shares of its jobs, machine by machine, once they were needed.
+    prey_of_user: Vec<OnceCell<Vec<(Tier, Prey)>>>,
+    /// For each class what its jobs hold on each machine, once that was needed.
+    amounts: Vec<OnceCell<Vec<QShares>>>,
 }
 
 /// Users of several classes, or jobs of several users: each owner's in buckets of one order, in
@@ -66,16 +71,6 @@ struct Stand {
 /// The shares of a class, the cheapest first, by how willingly they are taken and by order.
 type PreyByTier = BTreeMap<(Tier, QShares), BTreeSet<Prey>>;
 
-/// A share that could be taken, as far as its own facts go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Prey {
-    /// The work lost with it.
-    pub loss: Millis,
-    pub machine: MachineIx,
-    pub order: QShares,
-    pub holding: Holding,
-}
-
 /// Whom to ask.
 #[derive(Default)]
 struct Sources {
@@ -85,20 +80,8 @@ struct Sources {
     classes_above: Vec<ClassIx>,
     /// Any of these jobs.
     jobs: Vec<usize>,
-}
-
-/// Shares of one tier to look at, the cheapest first.
-pub(super) struct Course<'d> {
-    pub tier: Tier,
-    lists: Vec<Peekable<btree_set::Iter<'d, Prey>>>,
-    few: VecDeque<Prey>,
-}
-
-/// The courses of a search, one a tier.
-pub(super) struct Courses<'d> {
-    pub by_tier: BTreeMap<Tier, Course<'d>>,
-    /// Whether so many of the beneficiary's own class might give that all of it is looked at.
-    pub is_wide: bool,
+    /// All jobs of these users.
+    users: Vec<usize>,
 }
 
 impl Ranking {
@@ -191,28 +174,39 @@ impl Donors {
             known_users: held.groups.clone(),
             known_jobs,
             jobs_above,
-            in_vain: BTreeSet::new(),
+            next_search: vec![0; draft.snapshot.jobs.len()],
+            changes: 0,
             prey: vec![OnceCell::new(); classes],
+            prey_of_user: vec![OnceCell::new(); entities.groups().len()],
+            amounts: vec![OnceCell::new(); classes],
         }
     }
 
-    /// Notes that no plan was found for `job`, with as many donors in its own class as that.
-    pub(super) fn note_in_vain(&mut self, job: usize) {
-        self.in_vain.insert(job);
+    /// Notes that nothing came of a search for `job`.
+    pub(super) fn note_failed(&mut self, job: usize) {
+        self.next_search[job] = self.changes + 1;
     }
 
-    /// Whether a search for `job` would only repeat one of this cycle that looked at most of its
-    /// class. What changed since may be of use to it in the next cycle.
-    pub(super) fn was_in_vain(&self, job: usize) -> bool {
-        self.in_vain.contains(&job)
+    /// Whether a search for `job` would only repeat one that failed.
+    pub(super) fn has_failed(&self, job: usize) -> bool {
+        self.changes < self.next_search[job]
+    }
+
+    /// Notes that no plan was found for `job` in most of its class: once a cycle is enough. What
+    /// changes may be of use to it in the next.
+    pub(super) fn note_in_vain(&mut self, job: usize) {
+        self.next_search[job] = u64::MAX;
     }
 
     /// Notes that `holding` was taken.
     pub(super) fn note_taken(&mut self, draft: &Draft<'_>, holding: Holding) {
         let class = draft.entities.class_of(holding.job);
+        let (tier, taken) = prey_of(draft, self.known_jobs[holding.job], holding);
         if let Some(prey) = self.prey[class.0].get_mut() {
-            let (tier, taken) = prey_of(draft, self.known_jobs[holding.job], holding);
             prey.get_mut(&(tier, taken.order)).expect("what is held is listed").remove(&taken);
+        }
+        if let Some(amounts) = self.amounts[class.0].get_mut() {
+            amounts[taken.machine.0] -= taken.order;
         }
         self.note_change(draft, holding.job);
     }
@@ -222,6 +216,8 @@ impl Donors {
         let entities = &draft.entities;
         let (class, group) = (entities.class_of(job).0, entities.group_of(job));
         let (before, now) = (self.known_jobs[job], Stand::of(draft, job));
+        self.changes += 1;
+        self.prey_of_user[group] = OnceCell::new();
         let of_user = draft.held.groups[group];
         self.users.update(group, self.known_users[group], of_user);
         self.jobs.update(job, before.held, now.held);
@@ -241,16 +237,21 @@ impl Donors {
         }
     }
 
-    /// The shares that `claim` of `job` might take, the most willing tier first.
+    /// The shares that `claim` of `job` might take.
     pub(super) fn courses<'d>(
         &'d self,
         draft: &Draft<'_>,
         claim: &Claim<'_, '_>,
         job: usize,
     ) -> Courses<'d> {
+        let own = draft.entities.class_of(job);
         let sources = self.sources(draft, claim, job);
-        let is_wide = sources.classes.contains(&draft.entities.class_of(job));
-        let mut courses = Courses { by_tier: BTreeMap::new(), is_wide };
+        let mut courses = Courses {
+            by_tier: BTreeMap::new(),
+            few: Vec::new(),
+            amounts: Vec::new(),
+            is_wide: sources.classes.contains(&own),
+        };
         let may_do = |prey: &BTreeSet<Prey>, order: QShares| {
             let rule = |prey: &Prey| claim.rule(prey.holding.job, order.0);
             prey.first().is_some_and(|first| claim.may_take_first_share() || rule(first).is_some())
@@ -259,26 +260,32 @@ impl Donors {
             for (&(tier, order), prey) in self.prey_of_class(draft, class) {
                 // Elsewhere all of a tier and an order may give, or none; at home it depends on
                 // the user.
-                if class == draft.entities.class_of(job) || may_do(prey, order) {
-                    courses.of(tier).lists.push(prey.iter().peekable());
+                if class == own || may_do(prey, order) {
+                    courses.by_tier.entry(tier).or_default().push(prey);
                 }
             }
         }
         for &class in &sources.classes_above {
             for (&(tier, _), prey) in self.prey_of_class(draft, class) {
                 if !tier.is_within_count {
-                    courses.of(tier).lists.push(prey.iter().peekable());
+                    courses.by_tier.entry(tier).or_default().push(prey);
                 }
             }
         }
-        let mut few: Vec<(Tier, Prey)> = Vec::new();
-        for &job in &sources.jobs {
-            let prey = |holding| prey_of(draft, self.known_jobs[job], holding);
-            few.extend(holdings(draft, job).map(prey));
+        for &user in &sources.users {
+            courses.few.extend(self.prey_of_user(draft, user));
         }
-        few.sort_unstable();
-        for (tier, prey) in few {
-            courses.of(tier).few.push_back(prey);
+        if !sources.jobs.is_empty() {
+            let of_user = self.prey_of_user(draft, draft.entities.group_of(job)).iter();
+            let of_jobs = of_user.filter(|(_, prey)| sources.jobs.contains(&prey.holding.job));
+            courses.few.extend(of_jobs);
+        }
+        if !courses.by_tier.is_empty() {
+            let asked = sources.classes.iter().chain(&sources.classes_above);
+            courses.amounts = asked.map(|&class| self.amounts_of_class(draft, class)).collect();
+            if !courses.is_wide {
+                courses.amounts.push(self.amounts_of_class(draft, own));
+            }
         }
         courses
     }
@@ -324,6 +331,11 @@ impl Donors {
     ) {
         let entities = &draft.entities;
         let (class, group) = (entities.class_of(job), entities.group_of(job));
+        let jobs = self
+            .jobs
+            .ahead(group, |other, order| claim.is_ahead(Level::Job, other, order))
+            .filter(|&(other, order)| other != job && claim.is_open(Level::Job, other, order));
+        let jobs: Vec<usize> = jobs.take(FEW + 1).map(|(other, _)| other).collect();
         let member = |group: usize| entities.members(group)[0];
         let users = self
             .users
@@ -332,17 +344,40 @@ impl Donors {
                 other != group && claim.is_open(Level::User, member(other), order)
             });
         let users: Vec<usize> = users.take(FEW + 1).map(|(other, _)| other).collect();
-        let jobs = self
-            .jobs
-            .ahead(group, |other, order| claim.is_ahead(Level::Job, other, order))
-            .filter(|&(other, order)| other != job && claim.is_open(Level::Job, other, order));
-        let jobs: Vec<usize> = jobs.take(FEW + 1).map(|(other, _)| other).collect();
         if FEW < users.len().max(jobs.len()) {
             sources.classes.push(class);
         } else {
-            sources.jobs.extend(users.iter().flat_map(|&group| entities.members(group)));
-            sources.jobs.extend(jobs);
+            sources.users = users;
+            sources.jobs = jobs;
         }
+    }
+
+    /// The shares of the jobs of `user`, machine by machine.
+    fn prey_of_user(&self, draft: &Draft<'_>, user: usize) -> &[(Tier, Prey)] {
+        self.prey_of_user[user].get_or_init(|| {
+            let jobs = draft.entities.members(user).iter();
+            let prey = jobs.flat_map(|&job| {
+                holdings(draft, job)
+                    .map(move |holding| prey_of(draft, self.known_jobs[job], holding))
+            });
+            let mut prey: Vec<(Tier, Prey)> = prey.collect();
+            prey.sort_unstable_by_key(|(_, prey)| prey.machine);
+            prey
+        })
+    }
+
+    /// What the jobs of `class` hold on each machine, as far as it may be taken.
+    fn amounts_of_class(&self, draft: &Draft<'_>, class: ClassIx) -> &[QShares] {
+        self.amounts[class.0].get_or_init(|| {
+            let mut amounts = vec![QShares(0); draft.snapshot.machines.len()];
+            for &job in draft.entities.members_of_class(class) {
+                for holding in holdings(draft, job) {
+                    let share = draft.share(holding);
+                    amounts[share.machine.0] += share.order.qshares();
+                }
+            }
+            amounts
+        })
     }
 
     fn prey_of_class(&self, draft: &Draft<'_>, class: ClassIx) -> &PreyByTier {
@@ -369,38 +404,12 @@ impl Stand {
     }
 }
 
-impl<'d> Courses<'d> {
-    fn of(&mut self, tier: Tier) -> &mut Course<'d> {
-        let course = Course { tier, lists: Vec::new(), few: VecDeque::new() };
-        self.by_tier.entry(tier).or_insert(course)
-    }
-}
-
-impl Iterator for Course<'_> {
-    type Item = Prey;
-
-    fn next(&mut self) -> Option<Prey> {
-        let heads = self.lists.iter_mut().filter_map(|list| Some((*list.peek()?, list)));
-        match heads.min_by_key(|(head, _)| **head) {
-            Some((head, list)) if self.few.front().is_none_or(|few| head < few) => {
-                let head = *head;
-                list.next();
-                Some(head)
-            }
-            Some(_) | None => self.few.pop_front(),
-        }
-    }
-}
-
 /// The shares of `job` that are there and were not taken in this cycle.
 fn holdings(draft: &Draft<'_>, job: usize) -> impl Iterator<Item = Holding> {
     let shares = draft.job(job).shares.iter().enumerate();
     let held = shares.filter(|(_, share)| share.state == ShareState::Held);
-    let holdings = held.map(move |(share, at)| (Holding { job, share }, at.machine));
-    let is_left = |(holding, machine): &(Holding, MachineIx)| {
-        draft.rooms.holdings(*machine).any(|left| left == *holding)
-    };
-    holdings.filter(is_left).map(|(holding, _)| holding)
+    let holdings = held.map(move |(share, _)| Holding { job, share });
+    holdings.filter(|holding| !draft.rooms.has_left(*holding))
 }
 
 /// A share of a job that stands like `stand`, as it is listed.

@@ -14,6 +14,7 @@
 //! Design: "Interlude: Preemption", "Defragmentation"; decisions D1, D2, D4, D5;
 //! `core-study.md` section 3, rules R, E, L and Z with holders of nothing first.
 
+mod courses;
 mod donors;
 mod plan;
 mod price;
@@ -111,7 +112,7 @@ fn due(draft: &Draft<'_>, job: usize) -> u64 {
 /// Makes room for one nshare of `job` on one machine and promises it. Says whether it could; where
 /// it might have but did not, the job remembers why.
 fn make_room_for(draft: &mut Draft<'_>, donors: &mut Donors, job: usize) -> bool {
-    if donors.was_in_vain(job) {
+    if donors.has_failed(job) {
         return false;
     }
     let plan = match best_plan(draft, donors, job) {
@@ -120,10 +121,14 @@ fn make_room_for(draft: &mut Draft<'_>, donors: &mut Donors, job: usize) -> bool
             donors.note_in_vain(job);
             return false;
         }
-        Err(InVain { is_wide: false }) => return false,
+        Err(InVain { is_wide: false }) => {
+            donors.note_failed(job);
+            return false;
+        }
     };
     draft.jobs[job].held_back = price::objection(draft, job, &plan);
     if draft.jobs[job].held_back.is_some() {
+        donors.note_failed(job);
         return false;
     }
     for victim in plan.victims {

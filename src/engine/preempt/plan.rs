@@ -1,9 +1,9 @@
 //! Chooses the machine on which to make room, and the shares that go.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
-use super::donors::{Course, Courses, Donors};
+use super::courses::{Course, Courses};
+use super::donors::Donors;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use crate::engine::draft::Draft;
@@ -53,6 +53,9 @@ type Cost = (Option<Tier>, Millis, usize, QShares, MachineIx);
 /// So many plans are compared, if they cost so much the same that not even the first is clearly
 /// the best.
 const ENOUGH_PLANS: u64 = 64;
+/// Once there is a plan, at most so many shares more are looked at for a better one. Those that are
+/// not looked at are the dearer ones; only where two or more must go together can that be better.
+const ENOUGH_LOOKS: u32 = 1024;
 /// Once the best plan is known, others are looked for until there are so many: they are told of,
 /// and change nothing.
 const TOLD_PLANS: u64 = 4;
@@ -69,14 +72,19 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
         return Ok(plan);
     }
     let mut claim = Claim::new(draft, job);
-    let Courses { by_tier, is_wide } = donors.courses(draft, &claim, job);
-    let mut search = Search { site, seen: BTreeSet::new(), plans: 0, ranked: Vec::new() };
-    for course in by_tier.into_values() {
+    let mut courses = donors.courses(draft, &claim, job);
+    courses.leave_out_vain(|machine| {
+        let order = site.order_on(machine)?;
+        Some(draft.rooms.lacking(machine, order.qshares()))
+    });
+    let seen = vec![false; draft.snapshot.machines.len()];
+    let mut search = Search { site, courses: &courses, seen, plans: 0, ranked: Vec::new() };
+    for course in courses.in_turn() {
         if search.follow(&mut claim, course) {
             break;
         }
     }
-    search.outcome().ok_or(InVain { is_wide })
+    search.outcome().ok_or(InVain { is_wide: courses.is_wide })
 }
 
 /// A search that found no plan.
@@ -96,8 +104,9 @@ struct Site<'d, 'a> {
 /// A search for the cheapest plan.
 struct Search<'d, 'a> {
     site: Site<'d, 'a>,
-    /// The machines that were looked at.
-    seen: BTreeSet<MachineIx>,
+    courses: &'d Courses<'d>,
+    /// For each machine whether it was looked at, or need not be.
+    seen: Vec<bool>,
     plans: u64,
     /// The best plan, and the best of the others.
     ranked: Vec<(Cost, Plan)>,
@@ -160,32 +169,51 @@ impl Search<'_, '_> {
     /// Looks at the machines of the shares in `course`. Says whether no other plan can be better
     /// than the best there is.
     fn follow(&mut self, claim: &mut Claim<'_, '_>, course: Course<'_>) -> bool {
-        let mut last_looks = LAST_LOOKS;
+        let (mut looks, mut last_looks) = (ENOUGH_LOOKS, LAST_LOOKS);
         let tier = Some(course.tier);
         for prey in course {
             // The least that a plan can cost from here on.
             let least = (tier, prey.loss, 1, QShares(0), prey.machine);
             let is_known = self.ranked.first().is_some_and(|(cost, _)| *cost <= least);
             let is_told = TOLD_PLANS <= self.plans || last_looks == 0;
-            if self.plans == ENOUGH_PLANS || (is_known && is_told) {
+            if self.plans == ENOUGH_PLANS || looks == 0 || (is_known && is_told) {
                 return true;
             }
             last_looks -= u32::from(is_known);
-            claim.reset();
-            if claim.rule(prey.holding.job, prey.order.0).is_none() {
+            looks -= u32::from(!self.ranked.is_empty());
+            if self.seen[prey.machine.0] {
                 continue;
             }
-            let Some(order) = self.site.order_on(prey.machine) else { continue };
-            if self.seen.insert(prey.machine) {
-                self.look_at(claim, prey.machine, order);
+            let Some((order, missing)) = self.needed_on(prey.machine) else {
+                self.seen[prey.machine.0] = true;
+                continue;
+            };
+            claim.reset();
+            if claim.rule(prey.holding.job, prey.order.0).is_some() {
+                self.seen[prey.machine.0] = true;
+                self.look_at(claim, prey.machine, order, missing);
             }
         }
         false
     }
 
-    fn look_at(&mut self, claim: &mut Claim<'_, '_>, machine: MachineIx, order: Order) {
+    /// The order of a share on `machine`, and how much would have to go; `None` if the machine will
+    /// not do, or there is not as much on it that might be had.
+    fn needed_on(&self, machine: MachineIx) -> Option<(Order, QShares)> {
+        let order = self.site.order_on(machine)?;
+        let missing = self.site.draft.rooms.lacking(machine, order.qshares());
+        let is_too_little = self.courses.most_on(machine).is_some_and(|most| most < missing);
+        (!is_too_little).then_some((order, missing))
+    }
+
+    fn look_at(
+        &mut self,
+        claim: &mut Claim<'_, '_>,
+        machine: MachineIx,
+        order: Order,
+        missing: QShares,
+    ) {
         let draft = self.site.draft;
-        let missing = draft.rooms.lacking(machine, order.qshares());
         if let Some(plan) = plan_on(draft, claim, machine, order, missing) {
             self.plans += 1;
             self.ranked.push(plan);

@@ -9,7 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::donors::{Donors, Prey};
+use super::courses::Prey;
+use super::donors::Donors;
 use super::make_room_for;
 use super::plan::tests::try_all;
 use super::plan::{Tier, best_plan};
@@ -213,11 +214,12 @@ fn shown(
     claim: &Claim<'_, '_>,
     job: usize,
 ) -> Vec<(Willing, Prey)> {
-    let courses = donors.courses(draft, claim, job).by_tier.into_values().flat_map(|course| {
+    let courses = donors.courses(draft, claim, job);
+    let prey = courses.in_turn().flat_map(|course| {
         let tier = willing(course.tier);
         course.map(move |prey| (tier, prey))
     });
-    courses.filter(|(_, prey)| claim.rule(prey.holding.job, prey.order.0).is_some()).collect()
+    prey.filter(|(_, prey)| claim.rule(prey.holding.job, prey.order.0).is_some()).collect()
 }
 
 fn check(donors: &Donors, draft: &Draft<'_>) {

@@ -162,7 +162,8 @@ impl<'d, 'a> Search<'d, 'a> {
     fn new(draft: &'d Draft<'a>, donors: &Donors, beneficiary: usize) -> Search<'d, 'a> {
         let claim = Claim::new(draft, beneficiary);
         let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
-        for share in donors.courses(draft, &claim, beneficiary).by_tier.into_values().flatten() {
+        let courses = donors.courses(draft, &claim, beneficiary);
+        for share in courses.in_turn().flatten() {
             if claim.rule(share.holding.job, share.order.0).is_some() {
                 *prey.entry(share.machine).or_default() += share.order;
             }
