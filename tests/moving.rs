@@ -5,8 +5,9 @@
 
 mod support;
 
-use apportion::engine::{Considered, Preemption, PreemptionRule, RunnerUp};
-use apportion::model::MachineIx;
+use apportion::engine::{Considered, Preemption, PreemptionRule, Reason, RunnerUp};
+use apportion::model::{MachineIx, NShares, Order, QShares};
+use apportion::scheduler::Waiting;
 use support::script::{Case, Script, cases};
 
 /// Three users of two nodes, the third of whom needs a whole one: whoever made room for it by right
@@ -248,4 +249,18 @@ fn whoever_was_moved_may_take() {
     assert_eq!(told, [(1, PreemptionRule::Relocation), (2, PreemptionRule::FairShare)]);
     script.settle();
     assert_eq!(script.cluster.holdings([1, 2, 3, 4]), [1, 3, 1, 4], "{}", script.cluster.picture());
+}
+
+/// One of each node of 2 is free, and neither node may be cleared for one of 2.
+#[test]
+fn whoever_finds_no_hole_large_enough_is_told_what_is_free() {
+    let mut script = Script::new(&Case::default());
+    for step in ["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1 on m2", "m1=2; m2=2; 3 cid 2x1"] {
+        script.step(step);
+        script.settle();
+    }
+    let asks = Order::new(2).unwrap();
+    let (free, largest_hole) = (QShares(2), QShares(1));
+    let reason = Reason::Fragmented { given: NShares(1), free, largest_hole, asks };
+    assert_eq!(script.cluster.job(3).reason, Some(Waiting::Engine(reason)));
 }

@@ -295,6 +295,25 @@ mod tests {
         check(unlimited, &waiting, 1000, CapBound::WorkLeft);
     }
 
+    /// Who could use no more anyway is not held up by a rule.
+    #[test]
+    fn a_limit_that_is_not_lower_is_not_the_reason() {
+        check(RULES, &job(4, 8, 3_600_000), 8, CapBound::WorkLeft);
+        let mut limited = job(4, 8, 3_600_000);
+        limited.facts.limit = ProcessLimit::AtMost(8);
+        check(RULES, &limited, 8, CapBound::WorkLeft);
+    }
+
+    #[test]
+    fn what_is_ending_is_not_held_to_its_maximum() {
+        let mut work = job(4, 1000, 1000);
+        assert_eq!(maximum(&work), None);
+        work.facts.limit = ProcessLimit::AtMost(2);
+        assert_eq!(maximum(&work), Some(2));
+        work.facts.is_completing = true;
+        assert_eq!(maximum(&work), None);
+    }
+
     #[test]
     fn limits_hold_whatever_is_wanted() {
         let mut limited = job(4, 1000, 3_600_000);

@@ -121,3 +121,29 @@ impl OrdersWanted {
             .sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The orders wanted, the hole, what is taken from it, and what that costs.
+    #[test]
+    fn damage_is_the_room_that_larger_requests_lose() {
+        let cases: [(&[u64], u64, u64, u64); 7] = [
+            (&[3], 5, 2, 0),
+            (&[3], 3, 2, 3),
+            (&[3, 3], 3, 2, 3), // the hole is lost to one of them only
+            (&[3], 6, 1, 3),
+            (&[2, 3], 3, 1, 3), // one of 2 still fits
+            (&[2, 3, 4], 4, 1, 6),
+            (&[1, 2, 5], 4, 2, 0), // none is larger that would have fitted
+        ];
+        for (orders, hole, order, damage) in cases {
+            let mut wanted = OrdersWanted::default();
+            for &order in orders {
+                wanted.add(order);
+            }
+            assert_eq!(wanted.damage(hole, order), damage, "{orders:?} {hole} {order}");
+        }
+    }
+}
