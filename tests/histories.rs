@@ -84,8 +84,7 @@ macro_rules! histories {
             proptest! {
                 #![proptest_config(config($seed + 1))]
 
-                /// I17: with constant input, at most 20 cycles and then no preemption any more; up to
-                /// 40 in a computing centre without the safety net.
+                /// I17: with constant input, at most 20 cycles and then no preemption any more.
                 #[test]
                 fn with_constant_input_it_settles((world, steps) in history(50)) {
                     play(world, &steps).settle();

@@ -86,9 +86,7 @@ impl History {
     /// then for ten in which nothing is preempted.
     pub fn settle(&mut self) {
         self.confirm = Confirm::All;
-        let topology = self.cluster.scheduler.topology();
-        let has_net = topology.settings.quiet_stop.is_some();
-        for _ in 0..if has_net { 20 } else { self.world.size.settles_without_net } {
+        for _ in 0..self.world.size.settles_within {
             self.cycle();
         }
         for _ in 0..10 {

@@ -20,9 +20,8 @@ pub struct Size {
     pub crowd: usize,
     /// Nodes to which the same happens at once.
     pub storm: usize,
-    /// Cycles after which, with constant input, nothing is preempted any more where the safety net
-    /// is off. With it, 20 will do for any size.
-    pub settles_without_net: usize,
+    /// Cycles after which, with constant input, nothing is preempted any more.
+    pub settles_within: usize,
 }
 
 /// Most histories: what goes wrong mostly goes wrong with few.
@@ -34,7 +33,7 @@ pub const SMALL: Size = Size {
     steps: 80,
     crowd: 5,
     storm: 3,
-    settles_without_net: 20,
+    settles_within: 20,
 };
 
 /// A department.
@@ -46,7 +45,7 @@ pub const MEDIUM: Size = Size {
     steps: 60,
     crowd: 60,
     storm: 30,
-    settles_without_net: 20,
+    settles_within: 20,
 };
 
 /// A computing centre.
@@ -58,7 +57,7 @@ pub const LARGE: Size = Size {
     steps: 30,
     crowd: 1500,
     storm: 500,
-    settles_without_net: 40,
+    settles_within: 20,
 };
 
 const TREES: usize = 4;
