@@ -1,0 +1,321 @@
+//! One pair for every rule: a small sound schedule without findings, and the same doctored so that
+//! exactly that rule fires.
+
+mod calm;
+mod caps;
+mod conservation;
+mod counts;
+mod envy;
+mod placement;
+mod preemption;
+mod report;
+mod structure;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Rule, audit, cap::cap_of};
+use crate::engine::{
+    Account, Calm, Cap, CapBound, Considered, Expansion, HeldBack, Job, JobReport, Machine,
+    Preemption, PreemptionRule, Promise, Reason, Schedule, Share, Snapshot, Taking, UserAccount,
+};
+use crate::model::{
+    CapRules, ClassIx, JobFacts, JobId, MachineIx, MachineState, Mebibytes, NShares, Nodepool,
+    Order, Policy, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, ShareFacts,
+    ShareId, ShareState, Topology, UserIx, WorkKind,
+};
+
+const TOP: PoolIx = PoolIx(0);
+/// Lies in `TOP`.
+const SUB: PoolIx = PoolIx(1);
+/// A tree of its own.
+const APART: PoolIx = PoolIx(2);
+
+const FAIR: ClassIx = ClassIx(0);
+/// As `FAIR`, with twice the weight.
+const HEAVY: ClassIx = ClassIx(1);
+/// As `FAIR`, with worse priority.
+const LOW: ClassIx = ClassIx(2);
+/// As `FAIR`, in `SUB`.
+const INNER: ClassIx = ClassIx(3);
+const FIXED: ClassIx = ClassIx(4);
+const RESERVE: ClassIx = ClassIx(5);
+
+const ANN: UserIx = UserIx(0);
+const BOB: UserIx = UserIx(1);
+
+const FREE_GROWTH: CapRules = CapRules {
+    initialization_cap: 0,
+    expand_by_doubling: false,
+    prediction: false,
+    prediction_fudge: 0,
+    loss_limit: CapRules::LOSS_LIMIT,
+};
+
+/// A cluster before and after a cycle. The report is written from what is told here: every job is
+/// counted what it has and is promised, unless told otherwise.
+struct Scene {
+    snapshot: Snapshot,
+    schedule: Schedule,
+    given: BTreeMap<JobId, u64>,
+    deserved: BTreeMap<JobId, u64>,
+}
+
+impl Scene {
+    /// Machines of these orders, in `TOP`.
+    fn new(orders: &[u64]) -> Scene {
+        let machines = orders.iter().enumerate().map(|(ix, &order)| machine(ix, order));
+        let snapshot = Snapshot {
+            cycle: 100,
+            topology: Arc::new(topology()),
+            machines: Arc::new(machines.collect()),
+            users: Arc::new(vec!["ann".to_owned(), "bob".to_owned()]),
+            jobs: Arc::default(),
+            promises: Vec::new(),
+            calm: Calm::default(),
+        };
+        let (given, deserved) = (BTreeMap::new(), BTreeMap::new());
+        Scene { snapshot, schedule: Schedule::default(), given, deserved }
+    }
+
+    /// A job of this order with work for so many processes.
+    fn job(&mut self, user: UserIx, class: ClassIx, nshare: u32, work: u64) -> JobId {
+        let id = JobId(u64::try_from(self.snapshot.jobs.len()).unwrap() + 1);
+        self.jobs().push(Job {
+            id,
+            user,
+            class,
+            kind: WorkKind::Job,
+            order: order(nshare),
+            submitted: id.0,
+            threads: 1,
+            service: 0,
+            machines: None,
+            facts: JobFacts {
+                remaining: work,
+                limit: ProcessLimit::Unlimited,
+                is_running: true,
+                time_per_item: Some(1000),
+                is_completing: false,
+            },
+            behind_since: None,
+            is_spent: false,
+            shares: Vec::new(),
+        });
+        id
+    }
+
+    /// As [`Scene::job`], with `held` shares on machine `on`.
+    fn running(
+        &mut self,
+        (user, class): (UserIx, ClassIx),
+        nshare: u32,
+        held: u64,
+        on: usize,
+    ) -> JobId {
+        let id = self.job(user, class, nshare, held);
+        self.hold(id, held, on);
+        id
+    }
+
+    fn hold(&mut self, id: JobId, held: u64, on: usize) {
+        for number in 0..held {
+            let job = self.edit(id);
+            let size = job.order;
+            job.shares.push(Share {
+                id: ShareId(id.0 * 1000 + u64::try_from(on).unwrap() * 100 + number),
+                machine: MachineIx(on),
+                order: size,
+                state: ShareState::Held,
+                facts: ShareFacts::default(),
+            });
+        }
+    }
+
+    fn edit(&mut self, id: JobId) -> &mut Job {
+        self.jobs().iter_mut().find(|job| job.id == id).unwrap()
+    }
+
+    fn jobs(&mut self) -> &mut Vec<Job> {
+        Arc::make_mut(&mut self.snapshot.jobs)
+    }
+
+    fn machine(&mut self, ix: usize) -> &mut Machine {
+        &mut Arc::make_mut(&mut self.snapshot.machines)[ix]
+    }
+
+    fn settings(&mut self) -> &mut Settings {
+        &mut Arc::make_mut(&mut self.snapshot.topology).settings
+    }
+
+    fn expand(&mut self, job: JobId, on: usize) -> &mut Expansion {
+        let size = self.edit(job).order;
+        self.schedule.expansions.push(Expansion { job, machine: MachineIx(on), order: size });
+        self.schedule.expansions.last_mut().unwrap()
+    }
+
+    fn promise(&mut self, job: JobId, on: usize) {
+        let size = self.edit(job).order;
+        self.schedule.promises.push(Promise { job, machine: MachineIx(on), order: size });
+    }
+
+    /// Takes the job's share in this place among its shares.
+    fn preempt(&mut self, job: JobId, place: usize, for_whom: Option<JobId>, rule: PreemptionRule) {
+        let share = self.edit(job).shares[place];
+        self.schedule.preemptions.push(Preemption {
+            share: share.id,
+            job,
+            machine: share.machine,
+            beneficiary: for_whom,
+            rule,
+            loss: 0,
+            considered: Considered::default(),
+        });
+    }
+
+    fn count(&mut self, job: JobId, given: u64) {
+        self.given.insert(job, given);
+    }
+
+    /// Writes the report.
+    fn report(&mut self) {
+        let period = self.snapshot.topology.settings.publication_period;
+        self.schedule.report.classes =
+            vec![Account::default(); self.snapshot.topology.classes.len()];
+        self.schedule.report.jobs.clear();
+        self.schedule.report.users.clear();
+        for job in self.snapshot.jobs.iter() {
+            let lost = self.schedule.preemptions.iter().filter(|gone| gone.job == job.id);
+            let new = self.schedule.expansions.iter().filter(|new| new.job == job.id);
+            let lost: u64 = lost.map(|_| 1).sum();
+            let held = NShares((job.nshares_held().0 + new.map(|_| 1).sum::<u64>()) - lost);
+            let promises = self.schedule.promises.iter().filter(|promise| promise.job == job.id);
+            let promised = NShares(promises.map(|_| 1).sum());
+            let has = held + promised;
+            let given = self.given.get(&job.id).map_or(has, |&given| NShares(given));
+            let cap = NShares(cap_of(job, &self.snapshot.class_of(job).cap_rules, period));
+            let account = &mut self.schedule.report.classes[job.class.0];
+            account.held += held.of_order(job.order);
+            account.given += given.of_order(job.order);
+            let reason = Reason::WaitingForExits { promised };
+            self.schedule.report.jobs.push(JobReport {
+                job: job.id,
+                wanted: cap,
+                cap: Cap { nshares: cap, bound: CapBound::WorkLeft },
+                pure_fair_share: QShares(self.deserved.get(&job.id).copied().unwrap_or(0)),
+                given,
+                held,
+                promised,
+                held_back: None,
+                is_needy: false,
+                reason: (held < cap).then_some(reason),
+            });
+        }
+    }
+
+    /// The rules that are broken, each as often as it is.
+    fn broken(&mut self) -> Vec<Rule> {
+        self.report();
+        self.broken_as_reported()
+    }
+
+    fn broken_as_reported(&self) -> Vec<Rule> {
+        audit(&self.snapshot, &self.schedule).into_iter().map(|finding| finding.rule).collect()
+    }
+
+    /// Asserts that the scene is sound, and that it breaks exactly `rule` once doctored.
+    #[track_caller]
+    fn breaks(mut self, rule: Rule, doctor: impl FnOnce(&mut Scene)) {
+        assert_eq!(self.broken(), [], "before it is doctored");
+        doctor(&mut self);
+        assert_eq!(self.broken(), [rule], "once it is doctored");
+    }
+
+    /// As [`Scene::breaks`], for what is wrong with the report alone.
+    #[track_caller]
+    fn misreports(mut self, rule: Rule, doctor: impl FnOnce(&mut Scene)) {
+        assert_eq!(self.broken(), [], "before it is doctored");
+        doctor(&mut self);
+        assert_eq!(self.broken_as_reported(), [rule], "once it is doctored");
+    }
+}
+
+fn order(of: u32) -> Order {
+    Order::new(of).unwrap()
+}
+
+fn machine(ix: usize, order: u64) -> Machine {
+    Machine {
+        name: format!("node{ix}"),
+        order: QShares(order),
+        pool: TOP,
+        state: MachineState::default(),
+        limbo: QShares(0),
+    }
+}
+
+fn topology() -> Topology {
+    let pool = |name: &str, parent| Nodepool {
+        name: name.to_owned(),
+        parent,
+        search_order: 100,
+        quantum: Quantum::new(Mebibytes(1024)).unwrap(),
+        nodes: Vec::new(),
+    };
+    let class = |name: &str, policy, priority, pool| ResourceClass {
+        name: name.to_owned(),
+        policy,
+        priority,
+        pool,
+        cap_rules: FREE_GROWTH,
+        users: None,
+        is_default: false,
+    };
+    let fair = |weight| Policy::FairShare { weight };
+    Topology {
+        settings: Settings {
+            fragmentation_threshold: 2,
+            defragmentation: true,
+            allotment: None,
+            reserve_overage: Mebibytes(1024),
+            reserved_memory: Mebibytes(0),
+            publication_period: 10_000,
+            node_stability: 3,
+            mass_loss_percent: None,
+            quiet_stop: Some(12),
+        },
+        pools: vec![pool("top", None), pool("sub", Some(TOP)), pool("apart", None)],
+        classes: vec![
+            class("fair", fair(1), 10, TOP),
+            class("heavy", fair(2), 10, TOP),
+            class("low", fair(1), 20, TOP),
+            class("inner", fair(1), 10, SUB),
+            class("fixed", Policy::FixedShare, 5, TOP),
+            class("reserve", Policy::Reserve, 1, TOP),
+        ],
+        allotments: BTreeMap::new(),
+    }
+}
+
+/// Ann's fixed work on two machines of 4, and a new job of Bob's that gets the room that is left.
+fn growing(class: ClassIx) -> (Scene, JobId) {
+    let mut scene = Scene::new(&[4, 4]);
+    scene.running((ANN, FIXED), 1, 2, 0);
+    scene.running((ANN, FIXED), 2, 2, 1);
+    let job = scene.job(BOB, class, 1, 2);
+    scene.expand(job, 0);
+    scene.expand(job, 0);
+    (scene, job)
+}
+
+/// Ann has all four of a machine; Bob comes, and is promised a half of it.
+fn sharing(rule: PreemptionRule) -> (Scene, JobId, JobId) {
+    let mut scene = Scene::new(&[4]);
+    let ann = scene.running((ANN, FAIR), 1, 4, 0);
+    let bob = scene.job(BOB, FAIR, 1, 2);
+    for place in 0..2 {
+        scene.preempt(ann, place, Some(bob), rule);
+        scene.promise(bob, 0);
+    }
+    (scene, ann, bob)
+}

@@ -1,0 +1,204 @@
+//! Where shares and promises may be, and what room they may take.
+
+use super::*;
+
+#[test]
+fn no_machine_is_over_committed() {
+    // The order of the machine is a matter of the counts as well, so the counts stay low.
+    let (mut scene, job) = growing(FAIR);
+    scene.count(job, 1);
+    scene.breaks(Rule::OverCommitted, |scene| scene.machine(0).order = QShares(3));
+}
+
+#[test]
+fn what_is_leaving_or_in_limbo_still_takes_room() {
+    let (mut scene, job) = growing(FAIR);
+    scene.count(job, 0);
+    scene.count(JobId(1), 1);
+    scene.breaks(Rule::OverCommitted, |scene| scene.machine(0).limbo = QShares(1));
+    let (mut scene, job) = growing(FAIR);
+    scene.machine(0).order = QShares(5);
+    scene.hold(job, 1, 0);
+    scene.edit(job).shares[0].state = ShareState::Leaving;
+    scene.breaks(Rule::OverCommitted, |scene| {
+        scene.hold(job, 2, 0);
+        scene.edit(job).shares[1].state = ShareState::Leaving;
+        scene.edit(job).shares[2].state = ShareState::Leaving;
+    });
+}
+
+#[test]
+fn a_machine_that_shrank_below_its_use_is_left_alone() {
+    let mut scene = Scene::new(&[2]);
+    scene.running((ANN, FAIR), 1, 4, 0);
+    assert_eq!(scene.broken(), []);
+}
+
+#[test]
+fn promises_fit_beside_what_stays() {
+    let (mut scene, ..) = sharing(PreemptionRule::FairShare);
+    scene.edit(JobId(2)).facts.remaining = 3;
+    scene.count(JobId(2), 2);
+    scene.breaks(Rule::OverPromised, |scene| scene.promise(JobId(2), 0));
+}
+
+#[test]
+fn machines_out_of_scheduling_get_nothing() {
+    let mut scene = Scene::new(&[4]);
+    let job = scene.job(ANN, FAIR, 4, 1);
+    scene.count(job, 0);
+    scene.expand(job, 0);
+    scene.breaks(Rule::UnschedulableMachine, |scene| {
+        scene.machine(0).state.is_quiesced = true;
+    });
+}
+
+#[test]
+fn a_promise_is_held_to_the_same_as_a_share() {
+    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    scene.breaks(Rule::WrongOrder, |scene| {
+        let mut promises = scene.schedule.promises.iter_mut();
+        promises.next().unwrap().order = order(2);
+        scene.machine(0).order = QShares(5);
+    });
+    let (scene, _, bob) = sharing(PreemptionRule::FairShare);
+    scene.breaks(Rule::MachineList, |scene| {
+        scene.schedule.promises.pop();
+        scene.schedule.preemptions.pop();
+        scene.edit(bob).machines = Some(Vec::new());
+    });
+}
+
+#[test]
+fn fair_share_work_goes_down_the_tree_and_not_up() {
+    let mut scene = Scene::new(&[1]);
+    scene.machine(0).pool = SUB;
+    let job = scene.job(ANN, FAIR, 1, 1);
+    scene.expand(job, 0);
+    scene.breaks(Rule::WrongPool, |scene| {
+        scene.edit(job).class = INNER;
+        scene.machine(0).pool = TOP;
+    });
+}
+
+#[test]
+fn work_that_stays_goes_to_its_own_pool_only() {
+    let mut scene = Scene::new(&[4]);
+    let job = scene.job(ANN, FIXED, 1, 1);
+    scene.expand(job, 0);
+    scene.breaks(Rule::Squatter, |scene| scene.machine(0).pool = SUB);
+}
+
+#[test]
+fn an_old_squatter_blacklists_its_machine() {
+    let mut scene = Scene::new(&[4]);
+    scene.running((ANN, FIXED), 1, 1, 0);
+    scene.machine(0).pool = SUB;
+    scene.machine(0).state.is_blacklisted = true;
+    scene.breaks(Rule::Squatter, |scene| {
+        scene.machine(0).state.is_blacklisted = false;
+    });
+}
+
+#[test]
+fn a_machine_list_is_obeyed() {
+    let mut scene = Scene::new(&[1, 1]);
+    let job = scene.job(ANN, FAIR, 1, 1);
+    scene.edit(job).machines = Some(vec![MachineIx(0)]);
+    scene.expand(job, 0);
+    scene.breaks(Rule::MachineList, |scene| {
+        scene.edit(job).machines = Some(vec![MachineIx(1)]);
+    });
+}
+
+#[test]
+fn a_share_has_its_jobs_order() {
+    let mut scene = Scene::new(&[4, 2]);
+    let job = scene.job(ANN, FIXED, 2, 1);
+    scene.expand(job, 0);
+    scene.breaks(Rule::WrongOrder, |scene| scene.schedule.expansions[0].order = order(1));
+}
+
+/// Seed 000, "Scheduling Policies", and the overage of one quantum that is configured here.
+#[test]
+fn a_reservation_has_a_whole_machine_of_its_size() {
+    let reserve = |whole: u32, kind| {
+        let mut scene = Scene::new(&[u64::from(whole)]);
+        let job = scene.job(ANN, RESERVE, 4, 1);
+        scene.edit(job).kind = kind;
+        scene.expand(job, 0).order = order(whole);
+        scene.broken()
+    };
+    assert_eq!(reserve(4, WorkKind::ArbitraryProcess), []);
+    assert_eq!(reserve(5, WorkKind::Reservation), []);
+    assert_eq!(reserve(5, WorkKind::ArbitraryProcess), [Rule::WrongOrder]);
+    assert_eq!(reserve(6, WorkKind::Reservation), [Rule::WrongOrder]);
+}
+
+#[test]
+fn ended_work_gets_nothing() {
+    let (mut scene, job) = growing(FAIR);
+    scene.count(job, 0);
+    scene.breaks(Rule::EndedWork, |scene| {
+        scene.schedule.expansions.pop();
+        scene.edit(job).facts.is_completing = true;
+    });
+    let mut scene = Scene::new(&[1]);
+    let job = scene.job(ANN, FIXED, 1, 1);
+    scene.edit(job).kind = WorkKind::Service;
+    scene.expand(job, 0);
+    scene.count(job, 0);
+    scene.breaks(Rule::EndedWork, |scene| scene.edit(job).is_spent = true);
+}
+
+#[test]
+fn nobody_grows_above_the_cap() {
+    let (mut scene, job) = growing(FAIR);
+    scene.count(job, 1);
+    scene.breaks(Rule::AboveCap, |scene| scene.edit(job).facts.remaining = 1);
+    let mut scene = Scene::new(&[2]);
+    let service = scene.job(ANN, FIXED, 1, 1);
+    scene.edit(service).kind = WorkKind::Service;
+    scene.count(service, 1);
+    scene.expand(service, 0);
+    scene.breaks(Rule::AboveCap, |scene| {
+        scene.expand(service, 0);
+    });
+}
+
+#[test]
+fn a_job_may_stay_above_its_cap() {
+    let mut scene = Scene::new(&[4]);
+    let job = scene.running((ANN, FAIR), 1, 4, 0);
+    scene.edit(job).facts.limit = ProcessLimit::AtMost(2);
+    assert_eq!(scene.broken(), []);
+}
+
+/// D10: what was granted earlier in the same cycle counts.
+#[test]
+fn an_allotment_holds_over_all_trees() {
+    let mut scene = Scene::new(&[4, 4, 4]);
+    scene.machine(1).pool = APART;
+    scene.running((BOB, FIXED), 4, 1, 2);
+    let first = scene.job(ANN, FIXED, 1, 1);
+    let second = scene.job(ANN, FIXED, 1, 1);
+    scene.expand(first, 0);
+    scene.expand(second, 0);
+    scene.settings().allotment = Some(Mebibytes(2048));
+    scene.breaks(Rule::OverAllotment, |scene| {
+        scene.settings().allotment = Some(Mebibytes(2047));
+    });
+}
+
+#[test]
+fn an_allotment_is_for_what_cannot_be_preempted_old_and_new() {
+    let mut scene = Scene::new(&[4]);
+    scene.running((ANN, FIXED), 1, 2, 0);
+    scene.running((ANN, FAIR), 1, 1, 0);
+    let new = scene.job(ANN, FIXED, 1, 1);
+    scene.expand(new, 0);
+    scene.settings().allotment = Some(Mebibytes(3072));
+    scene.breaks(Rule::OverAllotment, |scene| {
+        scene.settings().allotment = Some(Mebibytes(3071));
+    });
+}

@@ -1,0 +1,768 @@
+//! Who may lose a share, for whom, under which rule, and where it would be in vain.
+
+use super::*;
+
+#[test]
+fn a_share_is_taken_once() {
+    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    scene.misreports(Rule::VictimNotHeld, |scene| {
+        let again = scene.schedule.preemptions[0];
+        scene.schedule.preemptions.push(again);
+    });
+    let mut scene = Scene::new(&[4]);
+    let job = scene.running((ANN, FAIR), 1, 1, 0);
+    scene.edit(job).facts.remaining = 0;
+    scene.edit(job).shares[0].state = ShareState::Leaving;
+    scene.misreports(Rule::VictimNotHeld, |scene| {
+        scene.preempt(job, 0, None, PreemptionRule::NoLongerAllowed);
+    });
+}
+
+#[test]
+fn a_receipt_agrees_with_its_share() {
+    let doctors: [fn(&mut Preemption); 3] = [
+        |receipt| receipt.loss = 7,
+        |receipt| receipt.machine = MachineIx(1),
+        |receipt| receipt.rule = PreemptionRule::NoLongerAllowed,
+    ];
+    for doctor in doctors {
+        let mut scene = Scene::new(&[1, 1]);
+        let ann = scene.running((ANN, LOW), 1, 1, 0);
+        scene.running((ANN, FIXED), 1, 1, 1);
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+        scene.promise(bob, 0);
+        scene.edit(ann).facts.limit = ProcessLimit::AtMost(0);
+        scene.breaks(Rule::FalseReceipt, |scene| doctor(&mut scene.schedule.preemptions[0]));
+    }
+}
+
+/// The class below is of worse priority than what takes from it; it only ought to be fair-share.
+#[test]
+fn only_fair_share_work_is_preempted() {
+    let mut scene = Scene::new(&[1]);
+    let ann = scene.running((ANN, LOW), 1, 1, 0);
+    let bob = scene.job(BOB, FAIR, 1, 1);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+    scene.promise(bob, 0);
+    scene.breaks(Rule::NotPreemptable, |scene| {
+        let topology = Arc::make_mut(&mut scene.snapshot.topology);
+        topology.classes[LOW.0].policy = Policy::FixedShare;
+    });
+}
+
+#[test]
+fn a_maximum_takes_what_is_above_it() {
+    let mut scene = Scene::new(&[4]);
+    let ann = scene.running((ANN, FAIR), 1, 4, 0);
+    scene.edit(ann).facts.limit = ProcessLimit::AtMost(3);
+    scene.preempt(ann, 0, None, PreemptionRule::NoLongerAllowed);
+    scene.breaks(Rule::StillAllowed, |scene| {
+        scene.preempt(ann, 1, None, PreemptionRule::NoLongerAllowed);
+        scene.schedule.promises.clear();
+    });
+}
+
+/// Six are held and three allowed: one goes for its place, two more for the maximum.
+#[test]
+fn what_goes_for_its_place_does_not_go_for_the_maximum_as_well() {
+    let mut scene = Scene::new(&[5, 2]);
+    scene.machine(1).pool = APART;
+    let ann = scene.running((ANN, FAIR), 1, 5, 0);
+    scene.hold(ann, 1, 1);
+    scene.edit(ann).facts.limit = ProcessLimit::AtMost(3);
+    for place in [5, 0, 1] {
+        scene.preempt(ann, place, None, PreemptionRule::NoLongerAllowed);
+    }
+    scene.breaks(Rule::StillAllowed, |scene| {
+        scene.preempt(ann, 2, None, PreemptionRule::NoLongerAllowed);
+    });
+}
+
+/// D2: its pool was taken from its class.
+#[test]
+fn a_share_may_not_stay_where_its_job_may_not_be() {
+    let mut scene = Scene::new(&[1]);
+    let ann = scene.running((ANN, INNER), 1, 1, 0);
+    scene.preempt(ann, 0, None, PreemptionRule::NoLongerAllowed);
+    scene.breaks(Rule::StillAllowed, |scene| scene.machine(0).pool = SUB);
+}
+
+#[test]
+fn the_rule_fits_the_priorities() {
+    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    scene.breaks(Rule::WrongPriority, |scene| {
+        scene.schedule.preemptions[0].rule = PreemptionRule::Priority;
+    });
+    let mut scene = Scene::new(&[1]);
+    let ann = scene.running((ANN, LOW), 1, 1, 0);
+    let bob = scene.job(BOB, FAIR, 1, 1);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+    scene.promise(bob, 0);
+    scene.breaks(Rule::WrongPriority, |scene| {
+        let topology = Arc::make_mut(&mut scene.snapshot.topology);
+        topology.classes[LOW.0].priority = 1;
+    });
+}
+
+#[test]
+fn better_priority_does_not_take_for_fairness() {
+    let mut scene = Scene::new(&[1]);
+    let ann = scene.running((ANN, LOW), 1, 1, 0);
+    let bob = scene.job(BOB, FAIR, 1, 1);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+    scene.promise(bob, 0);
+    scene.breaks(Rule::WrongPriority, |scene| {
+        scene.schedule.preemptions[0].rule = PreemptionRule::FairShare;
+    });
+}
+
+/// Node 1 is emptied anyhow: with Bob's promise there, nothing on node 0 need go.
+#[test]
+fn nobody_is_preempted_in_vain() {
+    let mut scene = Scene::new(&[2, 2]);
+    let ann = scene.running((ANN, LOW), 2, 1, 0);
+    scene.hold(ann, 1, 1);
+    scene.edit(ann).shares[1].state = ShareState::Leaving;
+    let bob = scene.job(BOB, FAIR, 2, 1);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+    scene.promise(bob, 0);
+    scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises[0].machine = MachineIx(1));
+}
+
+/// Bob gets a share in a hole beside what is taken for him, which is kept for Ann's fixed work.
+#[test]
+fn a_new_share_on_that_very_machine_pays_as_well() {
+    let mut scene = Scene::new(&[2, 1]);
+    let low = scene.running((ANN, LOW), 1, 1, 0);
+    let bob = scene.job(BOB, FAIR, 1, 1);
+    let fixed = scene.job(ANN, FIXED, 1, 2);
+    scene.preempt(low, 0, Some(bob), PreemptionRule::Priority);
+    scene.expand(bob, 0);
+    scene.expand(fixed, 1);
+    scene.promise(fixed, 0);
+    scene.breaks(Rule::Unpaid, |scene| {
+        scene.schedule.expansions[0].machine = MachineIx(1);
+        scene.schedule.expansions[1].machine = MachineIx(0);
+    });
+}
+
+/// The second job, which gave to Bob on its own machine, is not moved for him.
+#[test]
+fn what_others_get_who_gave_elsewhere_does_not_pay() {
+    let mut scene = Scene::new(&[2, 2]);
+    let first = scene.running((ANN, LOW), 2, 1, 0);
+    let second = scene.running((ANN, LOW), 1, 2, 1);
+    let bob = scene.job(BOB, FAIR, 2, 1);
+    scene.promise(bob, 1);
+    for place in 0..2 {
+        scene.preempt(second, place, Some(bob), PreemptionRule::Priority);
+    }
+    scene.breaks(Rule::Unpaid, |scene| {
+        scene.preempt(first, 0, Some(bob), PreemptionRule::Priority);
+        scene.promise(second, 0);
+        scene.promise(second, 0);
+    });
+}
+
+#[test]
+fn no_victim_is_superfluous() {
+    let (scene, ann, bob) = sharing(PreemptionRule::FairShare);
+    scene.breaks(Rule::SuperfluousVictim, |scene| {
+        scene.schedule.promises.pop();
+        scene.count(ann, 2);
+        scene.count(bob, 1);
+    });
+}
+
+/// One nshare of 3 is made room for at once, so even the smallest victim was needed.
+#[test]
+fn not_even_a_small_victim_is_superfluous() {
+    let mut scene = Scene::new(&[4]);
+    let small = scene.running((ANN, LOW), 1, 1, 0);
+    let large = scene.running((ANN, LOW), 3, 1, 0);
+    let bob = scene.job(BOB, FAIR, 3, 1);
+    scene.preempt(large, 0, Some(bob), PreemptionRule::Priority);
+    scene.promise(bob, 0);
+    scene.breaks(Rule::SuperfluousVictim, |scene| {
+        scene.preempt(small, 0, Some(bob), PreemptionRule::Priority);
+    });
+}
+
+/// Of a share of 1 that goes for an nshare of 1 nothing is left over, so each of the two plans
+/// could have done with what the other left.
+#[test]
+fn plans_of_others_excuse_no_more_than_they_can_have_left() {
+    let mut scene = Scene::new(&[3]);
+    let low = scene.running((ANN, LOW), 1, 3, 0);
+    let bob = scene.job(BOB, FAIR, 1, 1);
+    let ann = scene.job(ANN, FAIR, 1, 1);
+    for (place, taker) in [bob, ann].into_iter().enumerate() {
+        scene.preempt(low, place, Some(taker), PreemptionRule::Priority);
+        scene.promise(taker, 0);
+    }
+    assert_eq!(scene.broken(), []);
+    scene.preempt(low, 2, Some(bob), PreemptionRule::Priority);
+    assert_eq!(scene.broken(), [Rule::SuperfluousVictim; 2]);
+}
+
+/// Ann's one share is in Bob's way, who has nothing, and moves to the other machine.
+fn moving() -> (Scene, JobId, JobId) {
+    let mut scene = Scene::new(&[2, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 1, 0);
+    let bob = scene.job(BOB, HEAVY, 2, 1);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Relocation);
+    scene.expand(ann, 1);
+    scene.promise(bob, 0);
+    scene.count(bob, 1);
+    scene.snapshot.calm.rest_cycles = 2;
+    (scene, ann, bob)
+}
+
+#[test]
+fn whoever_is_moved_has_as_much_elsewhere() {
+    let (scene, ..) = moving();
+    scene.breaks(Rule::FalseMove, |scene| {
+        scene.schedule.expansions.clear();
+        scene.machine(1).order = QShares(0);
+    });
+    let (scene, ..) = moving();
+    scene.breaks(Rule::FalseMove, |scene| {
+        scene.schedule.expansions[0].machine = MachineIx(0);
+        scene.machine(0).order = QShares(3);
+    });
+    // Its new share is as large as it is to be, which is not what it had.
+    let (mut scene, ann, _) = moving();
+    scene.count(ann, 0);
+    scene.breaks(Rule::FalseMove, |scene| scene.edit(ann).shares[0].order = order(2));
+}
+
+/// What was promised before is not what it is moved to.
+#[test]
+fn whoever_is_moved_gets_something_new() {
+    let (mut scene, ann, _) = moving();
+    scene.schedule.expansions.clear();
+    scene.promise(ann, 1);
+    scene.edit(ann).facts.remaining = 2;
+    scene.running((ANN, FIXED), 1, 1, 1);
+    scene.edit(JobId(3)).shares[0].state = ShareState::Leaving;
+    scene.breaks(Rule::FalseMove, |scene| {
+        scene.snapshot.promises = vec![scene.schedule.promises[1]];
+    });
+}
+
+/// From one machine to the other, and from that to the first, would be no move at all.
+#[test]
+fn what_is_moved_from_two_machines_goes_to_others() {
+    let mut scene = Scene::new(&[3, 3, 1, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 1, 0);
+    scene.hold(ann, 1, 1);
+    scene.edit(ann).facts.remaining = 2;
+    for (place, on) in [(0, 2), (1, 3)] {
+        let bob = scene.job(BOB, HEAVY, 3, 1);
+        scene.preempt(ann, place, Some(bob), PreemptionRule::Relocation);
+        scene.expand(ann, on);
+        scene.promise(bob, place);
+    }
+    scene.snapshot.calm.rest_cycles = 2;
+    scene.breaks(Rule::FalseMove, |scene| {
+        for new in &mut scene.schedule.expansions {
+            new.machine = MachineIx(0);
+        }
+        scene.machine(0).order = QShares(5);
+    });
+}
+
+#[test]
+fn moving_is_for_those_who_have_nothing_and_are_counted_something() {
+    let (scene, _, bob) = moving();
+    scene.breaks(Rule::FalseMove, |scene| scene.count(bob, 0));
+    let (scene, _, bob) = moving();
+    scene.breaks(Rule::FalseMove, |scene| {
+        scene.machine(1).order = QShares(3);
+        scene.hold(bob, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+    });
+}
+
+#[test]
+fn moving_is_for_clusters_at_rest_with_defragmentation_on() {
+    let (scene, ..) = moving();
+    scene.breaks(Rule::WrongMoment, |scene| scene.snapshot.calm.rest_cycles = 1);
+    let (scene, ..) = moving();
+    scene.breaks(Rule::FalseMove, |scene| scene.settings().defragmentation = false);
+}
+
+#[test]
+fn only_peers_are_moved_and_only_fair_share_work() {
+    let (scene, _, bob) = moving();
+    scene.breaks(Rule::WrongPriority, |scene| scene.edit(bob).class = LOW);
+    let (scene, ..) = moving();
+    scene.breaks(Rule::NotPreemptable, |scene| {
+        let topology = Arc::make_mut(&mut scene.snapshot.topology);
+        topology.classes[FAIR.0].policy = Policy::FixedShare;
+    });
+}
+
+#[test]
+fn nobody_is_moved_in_vain_or_needlessly() {
+    let (scene, ..) = moving();
+    scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises.clear());
+    let (scene, ..) = moving();
+    scene.breaks(Rule::SuperfluousVictim, |scene| {
+        scene.machine(0).order = QShares(3);
+    });
+}
+
+/// Cid is promised the first machine: of Ann's two shares there one goes by right and one is
+/// moved, in place of one of Bob's.
+fn moving_in() -> Scene {
+    let mut scene = Scene::new(&[2, 2]);
+    Arc::make_mut(&mut scene.snapshot.users).push("cid".to_owned());
+    let ann = scene.running((ANN, FAIR), 1, 2, 0);
+    let bob = scene.running((BOB, FAIR), 1, 2, 1);
+    let cid = scene.job(UserIx(2), FAIR, 2, 1);
+    scene.preempt(ann, 0, Some(cid), PreemptionRule::FairShare);
+    scene.preempt(ann, 1, Some(cid), PreemptionRule::Relocation);
+    scene.preempt(bob, 0, Some(cid), PreemptionRule::FairShare);
+    scene.promise(ann, 1);
+    scene.promise(cid, 0);
+    for job in [ann, bob] {
+        scene.edit(job).facts.limit = ProcessLimit::AtMost(2);
+    }
+    scene.snapshot.calm.rest_cycles = 2;
+    scene
+}
+
+#[test]
+fn what_is_taken_elsewhere_makes_room_for_what_is_moved() {
+    moving_in().breaks(Rule::Unpaid, |scene| {
+        Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
+        scene.schedule.promises[0].machine = MachineIx(2);
+    });
+    moving_in().breaks(Rule::SuperfluousVictim, |scene| {
+        scene.machine(1).order = QShares(3);
+        for job in scene.jobs() {
+            job.facts.limit = ProcessLimit::AtMost(1);
+        }
+    });
+}
+
+/// Of Bob's three, one goes for what is moved, and on the machine to be cleared one; that Cid was
+/// promised something for the first of them is not so, as that was for Ann.
+#[test]
+fn what_others_are_promised_is_not_the_beneficiary_s() {
+    let mut scene = Scene::new(&[2, 3]);
+    Arc::make_mut(&mut scene.snapshot.users).push("cid".to_owned());
+    let ann = scene.running((ANN, FAIR), 1, 1, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 0);
+    scene.hold(bob, 3, 1);
+    scene.edit(bob).facts.limit = ProcessLimit::AtMost(4);
+    let cid = scene.job(UserIx(2), FAIR, 2, 1);
+    scene.preempt(ann, 0, Some(cid), PreemptionRule::Relocation);
+    scene.preempt(bob, 0, Some(cid), PreemptionRule::FairShare);
+    scene.preempt(bob, 1, Some(cid), PreemptionRule::FairShare);
+    scene.promise(ann, 1);
+    scene.promise(cid, 0);
+    scene.edit(bob).facts.remaining = 4;
+    scene.snapshot.calm.rest_cycles = 2;
+    assert_eq!(scene.broken(), []);
+}
+
+/// Two nshares of 3, with 1 free: the first plan takes the share of 2, the second that of 5. In
+/// the end 2 are left over, and still each plan was tight at its time.
+#[test]
+fn plans_are_not_blamed_for_those_that_follow() {
+    let mut scene = Scene::new(&[8]);
+    let small = scene.running((ANN, LOW), 2, 1, 0);
+    let large = scene.running((ANN, LOW), 5, 1, 0);
+    let bob = scene.job(BOB, FAIR, 3, 2);
+    for victim in [small, large] {
+        scene.preempt(victim, 0, Some(bob), PreemptionRule::Priority);
+        scene.promise(bob, 0);
+    }
+    scene.breaks(Rule::SuperfluousVictim, |scene| {
+        scene.schedule.promises.pop();
+    });
+}
+
+/// The share of 3 that goes for an nshare of 2 leaves 1, which came too late for the other.
+#[test]
+fn plans_are_not_blamed_for_those_of_others() {
+    let mut scene = Scene::new(&[4]);
+    for (size, asked) in [(1, 1), (3, 2)] {
+        let low = scene.running((ANN, LOW), size, 1, 0);
+        let bob = scene.job(BOB, FAIR, asked, 1);
+        scene.preempt(low, 0, Some(bob), PreemptionRule::Priority);
+        scene.promise(bob, 0);
+    }
+    assert_eq!(scene.broken(), []);
+}
+
+/// The first job gives to the second at 6 against 3, and to the third until it has 3 itself.
+#[test]
+fn what_a_donor_loses_to_others_is_not_held_against_the_first() {
+    let mut scene = Scene::new(&[6, 3]);
+    let rich = scene.running((ANN, FAIR), 1, 6, 0);
+    let middling = scene.running((ANN, FAIR), 1, 3, 1);
+    scene.edit(middling).facts.remaining = 4;
+    let poor = scene.job(ANN, FAIR, 1, 2);
+    for (place, taker) in [middling, poor, poor].into_iter().enumerate() {
+        scene.preempt(rich, place, Some(taker), PreemptionRule::FairShare);
+        scene.promise(taker, 0);
+    }
+    scene.count(middling, 3);
+    assert_eq!(scene.broken(), []);
+}
+
+/// With the promise from before, Bob has as much as Ann would be left with.
+#[test]
+fn what_was_promised_before_is_held() {
+    let mut scene = Scene::new(&[2, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 2, 0);
+    let low = scene.running((ANN, LOW), 1, 1, 1);
+    scene.edit(low).shares[0].state = ShareState::Leaving;
+    let bob = scene.job(BOB, FAIR, 1, 2);
+    scene.promise(bob, 1);
+    scene.snapshot.promises = scene.schedule.promises.clone();
+    scene.count(ann, 2);
+    scene.count(bob, 1);
+    scene.breaks(Rule::UnfairPreemption, |scene| {
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.promise(bob, 0);
+    });
+}
+
+/// What went for a maximum made room for the promise that Bob had.
+#[test]
+fn what_was_promised_before_is_held_where_others_had_to_leave() {
+    let mut scene = Scene::new(&[2, 2]);
+    let low = scene.running((ANN, LOW), 1, 2, 0);
+    let ann = scene.running((ANN, FAIR), 1, 2, 1);
+    let bob = scene.job(BOB, FAIR, 1, 2);
+    scene.edit(low).facts.limit = ProcessLimit::AtMost(1);
+    scene.preempt(low, 0, None, PreemptionRule::NoLongerAllowed);
+    scene.promise(bob, 0);
+    scene.snapshot.promises = scene.schedule.promises.clone();
+    scene.breaks(Rule::UnfairPreemption, |scene| {
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.promise(bob, 1);
+    });
+}
+
+/// Bob's old promise lost its room to fixed work; then Ann's share was taken for one like it.
+#[test]
+fn what_was_taken_for_is_not_what_was_promised_before() {
+    let mut scene = Scene::new(&[5]);
+    let ann = scene.running((ANN, FAIR), 1, 4, 0);
+    let bob = scene.job(BOB, FAIR, 1, 1);
+    let fixed = scene.job(BOB, FIXED, 1, 1);
+    scene.promise(bob, 0);
+    scene.snapshot.promises = scene.schedule.promises.clone();
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::FirstShare);
+    scene.promise(fixed, 0);
+    assert_eq!(scene.broken(), []);
+}
+
+/// Of two promises where others are leaving, one is from before: Bob has 1 where Ann is left
+/// with 2.
+#[test]
+fn what_was_promised_once_is_held_once() {
+    let mut scene = Scene::new(&[2, 3]);
+    let low = scene.running((ANN, LOW), 1, 2, 0);
+    for share in &mut scene.edit(low).shares {
+        share.state = ShareState::Leaving;
+    }
+    let ann = scene.running((ANN, FAIR), 1, 3, 1);
+    let bob = scene.job(BOB, FAIR, 1, 3);
+    scene.promise(bob, 0);
+    scene.snapshot.promises = scene.schedule.promises.clone();
+    scene.promise(bob, 0);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.promise(bob, 1);
+    scene.breaks(Rule::UnfairPreemption, |scene| {
+        let again = scene.snapshot.promises[0];
+        scene.snapshot.promises.push(again);
+    });
+}
+
+/// Three were promised to Bob on a machine that has shrunk to one beside Ann's two: he has 1,
+/// then 2 with the first of the shares taken, and Ann is left with 3.
+#[test]
+fn old_promises_are_held_as_far_as_there_is_room() {
+    let mut scene = Scene::new(&[3, 3]);
+    let ann = scene.running((ANN, FAIR), 1, 2, 0);
+    scene.hold(ann, 3, 1);
+    let bob = scene.job(BOB, FAIR, 1, 3);
+    for _ in 0..3 {
+        scene.promise(bob, 0);
+    }
+    scene.snapshot.promises = scene.schedule.promises.clone();
+    for place in 0..2 {
+        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+    }
+    assert_eq!(scene.broken(), []);
+}
+
+/// Of Ann's shares so many of this order go for so many nshares of Bob's, who had nothing.
+fn one_by_one((size, held, lost): (u32, u64, u64), nshares: u64) -> Vec<Rule> {
+    let mut scene = Scene::new(&[u64::from(size) * held]);
+    let ann = scene.running((ANN, FAIR), size, held, 0);
+    let bob = scene.job(BOB, FAIR, 1, nshares);
+    for place in 0..usize::try_from(lost).unwrap() {
+        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+    }
+    for _ in 0..nshares {
+        scene.promise(bob, 0);
+    }
+    scene.broken()
+}
+
+#[test]
+fn what_was_promised_before_the_last_plan_is_held() {
+    assert_eq!(one_by_one((1, 6, 3), 3), [], "3 against 2");
+    assert_eq!(one_by_one((1, 5, 3), 3), [Rule::UnfairPreemption], "2 against 2");
+    assert_eq!(one_by_one((2, 3, 2), 4), [], "2 against 1: two plans, two that fit beside");
+}
+
+/// As above, 2 against 2, on a machine whose last room went to fixed work in the same cycle.
+#[test]
+fn what_is_new_on_a_machine_was_not_in_the_way() {
+    let mut scene = Scene::new(&[8]);
+    let ann = scene.running((ANN, FAIR), 1, 5, 0);
+    let bob = scene.job(BOB, FAIR, 1, 3);
+    let fixed = scene.job(BOB, FIXED, 1, 3);
+    for place in 0..3 {
+        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        scene.promise(bob, 0);
+        scene.expand(fixed, 0);
+    }
+    assert_eq!(scene.broken(), [Rule::UnfairPreemption]);
+}
+
+/// Ann has 8 on what has shrunk to 4. One plan may have made up for that and made room for both
+/// of Bob's nshares, while he had 1.
+#[test]
+fn a_plan_makes_up_for_what_has_shrunk() {
+    let mut scene = Scene::new(&[4, 1]);
+    let ann = scene.running((ANN, FAIR), 2, 4, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 3;
+    for place in 0..3 {
+        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+    }
+    scene.promise(bob, 0);
+    scene.promise(bob, 0);
+    scene.breaks(Rule::UnfairPreemption, |scene| scene.machine(0).order = QShares(5));
+}
+
+#[test]
+fn a_donor_is_credited_with_what_it_gets() {
+    let mut scene = Scene::new(&[2, 1, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 2, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.expand(ann, 2);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.promise(bob, 0);
+    assert_eq!(scene.broken(), []);
+}
+
+#[test]
+fn the_donor_stays_strictly_better_off() {
+    let mut scene = Scene::new(&[2, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 2, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.deserved = BTreeMap::from([(bob, 2)]);
+    scene.count(ann, 2);
+    scene.count(bob, 1);
+    scene.breaks(Rule::UnfairPreemption, |scene| {
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+        scene.promise(bob, 0);
+    });
+}
+
+/// The same swap, with the counts as evidence: Bob's second nshare is counted, Ann's is not. It
+/// would only turn the tables.
+#[test]
+fn equals_may_not_take_what_the_counts_give_them() {
+    let mut scene = Scene::new(&[2, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 2, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.promise(bob, 0);
+    assert_eq!(scene.broken(), [Rule::UnfairPreemption]);
+}
+
+/// Twice the weight: 4 against 1 becomes 3 against 2, and 3 for a weight of 2 is less.
+#[test]
+fn classes_are_compared_by_weight() {
+    let mut scene = Scene::new(&[4, 2]);
+    let ann = scene.running((ANN, HEAVY), 1, 4, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.running((ANN, FIXED), 1, 1, 1);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.promise(bob, 0);
+    assert_eq!(scene.broken(), [], "3 / 2 against 1 / 1");
+    scene.preempt(ann, 1, Some(bob), PreemptionRule::FairShare);
+    scene.promise(bob, 0);
+    scene.edit(bob).facts.remaining = 3;
+    scene.count(ann, 2);
+    scene.count(bob, 2);
+    assert_eq!(scene.broken(), [Rule::UnfairPreemption], "2 / 2 against 2 / 1");
+}
+
+#[test]
+fn surplus_is_more_than_the_count() {
+    let mut scene = Scene::new(&[4]);
+    let ann = scene.running((ANN, FAIR), 1, 4, 0);
+    let bob = scene.job(BOB, HEAVY, 1, 1);
+    scene.edit(bob).machines = Some(vec![MachineIx(0)]);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.promise(bob, 0);
+    scene.breaks(Rule::NoSurplus, |scene| {
+        scene.count(ann, 4);
+        scene.count(bob, 0);
+    });
+}
+
+#[test]
+fn defragmentation_is_for_the_needy() {
+    let mut scene = Scene::new(&[5, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 5, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+    scene.promise(bob, 0);
+    scene.deserved.insert(bob, 2);
+    scene.breaks(Rule::NotNeedy, |scene| {
+        scene.deserved.insert(bob, 1);
+    });
+}
+
+#[test]
+fn nobody_is_needy_from_the_threshold_on() {
+    for (bobs, broken) in [(1, vec![]), (2, vec![Rule::NotNeedy])] {
+        let mut scene = Scene::new(&[5, bobs]);
+        let ann = scene.running((ANN, FAIR), 1, 5, 0);
+        let bob = scene.running((BOB, FAIR), 1, bobs, 1);
+        scene.edit(bob).facts.remaining = bobs + 1;
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+        scene.promise(bob, 0);
+        scene.deserved.insert(bob, 5);
+        assert_eq!(scene.broken(), broken, "{bobs}");
+    }
+}
+
+#[test]
+fn work_that_is_not_fair_share_is_needy_until_it_has_its_count() {
+    let mut scene = Scene::new(&[4, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 4, 0);
+    let bob = scene.running((BOB, FIXED), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+    scene.promise(bob, 0);
+    Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED.0].priority = 10;
+    scene.breaks(Rule::NotNeedy, |scene| scene.count(bob, 1));
+}
+
+#[test]
+fn a_donor_does_not_become_needy() {
+    let mut scene = Scene::new(&[6, 2]);
+    let ann = scene.running((ANN, FAIR), 3, 2, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    let fixed = scene.running((ANN, FIXED), 1, 1, 1);
+    scene.count(fixed, 0);
+    scene.edit(bob).facts.remaining = 4;
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+    for _ in 0..3 {
+        scene.promise(bob, 0);
+    }
+    scene.deserved = BTreeMap::from([(ann, 3), (bob, 3)]);
+    scene.count(ann, 2);
+    scene.count(bob, 2);
+    scene.breaks(Rule::NeedyDonor, |scene| {
+        scene.deserved.insert(ann, 4);
+    });
+}
+
+/// Ann has two shares of 3 and is poor with one; Bob, who has 1, takes one of them.
+fn giving() -> (Scene, JobId, JobId) {
+    let mut scene = Scene::new(&[6, 2]);
+    let ann = scene.running((ANN, FAIR), 3, 2, 0);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    let fixed = scene.running((ANN, FIXED), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+    scene.promise(bob, 0);
+    scene.deserved = BTreeMap::from([(ann, 4), (bob, 2)]);
+    scene.count(fixed, 0);
+    scene.count(ann, 2);
+    scene.count(bob, 2);
+    (scene, ann, bob)
+}
+
+#[test]
+fn a_donor_that_gains_as_well_may_become_needy() {
+    let (mut scene, ann, _) = giving();
+    assert_eq!(scene.broken(), [Rule::NeedyDonor]);
+    Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 3));
+    scene.expand(ann, 2);
+    scene.edit(ann).facts.remaining = 3;
+    scene.count(ann, 3);
+    assert_eq!(scene.broken(), []);
+}
+
+#[test]
+fn a_donor_to_those_who_have_nothing_may_become_needy() {
+    let (mut scene, _, bob) = giving();
+    scene.edit(bob).shares.clear();
+    scene.edit(bob).facts.remaining = 1;
+    scene.count(bob, 1);
+    assert_eq!(scene.broken(), []);
+}
+
+#[test]
+fn a_donor_on_a_side_with_surplus_may_become_needy() {
+    let (mut scene, ..) = giving();
+    Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
+    let other = scene.running((ANN, FAIR), 1, 1, 2);
+    scene.edit(other).machines = Some(vec![MachineIx(2)]);
+    scene.count(other, 0);
+    scene.breaks(Rule::NeedyDonor, |scene| scene.count(other, 1));
+}
+
+/// What is not counted for it is counted for another job on its side, which can go nowhere.
+#[test]
+fn a_donor_that_keeps_its_count_does_not_become_needy() {
+    let (mut scene, ann, _) = giving();
+    let other = scene.job(ANN, FAIR, 3, 1);
+    scene.edit(other).machines = Some(Vec::new());
+    scene.count(other, 1);
+    scene.count(ann, 1);
+    assert_eq!(scene.broken(), []);
+}
+
+/// Where something is leaving Ann was promised a third share before, which is no gain.
+#[test]
+fn a_donor_is_judged_with_what_it_was_promised_before() {
+    let (mut scene, ann, bob) = giving();
+    Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 3));
+    let low = scene.running((ANN, LOW), 3, 1, 2);
+    scene.edit(low).shares[0].state = ShareState::Leaving;
+    scene.promise(ann, 2);
+    scene.snapshot.promises = vec![scene.schedule.promises[1]];
+    scene.edit(ann).facts.remaining = 3;
+    scene.count(ann, 3);
+    scene.edit(bob).machines = Some(vec![MachineIx(0), MachineIx(1)]);
+    scene.edit(bob).facts.remaining = 5;
+    scene.breaks(Rule::NeedyDonor, |scene| {
+        scene.preempt(ann, 1, Some(bob), PreemptionRule::Defragmentation);
+        for _ in 0..3 {
+            scene.promise(bob, 0);
+        }
+    });
+}

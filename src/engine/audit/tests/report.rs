@@ -1,0 +1,40 @@
+//! The report says what the schedule leaves, and whoever waits is told why.
+
+use super::*;
+
+#[test]
+fn holdings_are_what_the_schedule_leaves() {
+    let (scene, _) = growing(FAIR);
+    scene.misreports(Rule::ReportHoldings, |scene| {
+        scene.schedule.report.jobs[2].promised = NShares(1);
+    });
+}
+
+#[test]
+fn caps_are_what_the_rules_give() {
+    let (scene, _) = growing(FAIR);
+    scene.misreports(Rule::ReportCap, |scene| {
+        scene.schedule.report.jobs[2].cap.nshares = NShares(3);
+    });
+}
+
+#[test]
+fn whoever_waits_is_told_why() {
+    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    scene.misreports(Rule::MissingReason, |scene| {
+        scene.schedule.report.jobs[1].reason = None;
+    });
+}
+
+#[test]
+fn accounts_add_up() {
+    let (scene, _) = growing(FAIR);
+    scene.misreports(Rule::ReportAccounts, |scene| {
+        scene.schedule.report.classes[FAIR.0].held = QShares(1);
+    });
+    let (scene, _) = growing(FAIR);
+    scene.misreports(Rule::ReportAccounts, |scene| {
+        let account = Account { held: QShares(9), ..Account::default() };
+        scene.schedule.report.users.push(UserAccount { class: FAIR, user: BOB, account });
+    });
+}
