@@ -1,7 +1,7 @@
 //! What one search looks at: the shares that might be taken, those most willingly given first, of
 //! those the cheapest first; and where it is of no use to look.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_set};
 
@@ -22,14 +22,10 @@ pub(super) struct Prey {
 /// Shares of one tier to look at, the cheapest first.
 pub(super) struct Course<'d> {
     pub tier: Tier,
-    lists: BinaryHeap<Reverse<List<'d>>>,
+    /// The next of each list, with the place of what is left of it.
+    next: BinaryHeap<Reverse<(Prey, usize)>>,
+    lists: Vec<btree_set::Iter<'d, Prey>>,
     few: VecDeque<Prey>,
-}
-
-/// Shares in order, by the first of them.
-struct List<'d> {
-    first: Prey,
-    rest: btree_set::Iter<'d, Prey>,
 }
 
 /// What a search looks at.
@@ -37,21 +33,21 @@ pub(super) struct Courses<'d> {
     pub by_tier: BTreeMap<Tier, Vec<&'d BTreeSet<Prey>>>,
     /// Shares of those that are looked at one by one.
     pub few: Vec<(Tier, Prey)>,
-    /// What is on each machine of the classes of which more may go than the few.
+    /// What those who may be asked hold on each machine, class by class; empty if they are the few.
     pub amounts: Vec<&'d [QShares]>,
     /// Whether so many of the beneficiary's own class might give that all of it is looked at.
     pub is_wide: bool,
 }
 
 impl<'d> Courses<'d> {
-    /// Leaves out the machines on which not enough belongs to anybody who might be asked. `lacking`
-    /// says how much would have to go from one, if it would do at all.
+    /// Leaves out the machines on which all that belongs to those who may be asked is too little.
+    /// `lacking` says how much would have to go from one, if it would do at all.
     pub(super) fn leave_out_vain(&mut self, lacking: impl Fn(MachineIx) -> Option<QShares>) {
         // Where more than the few might be asked it is left to `most_on`.
         if !self.amounts.is_empty() {
             return;
         }
-        // Stable, as it is made of parts that are in order.
+        // Each user's are in that order already, which a stable sort makes use of.
         self.few.sort_by_key(|(_, prey)| prey.machine);
         let by_machine = self.few.chunk_by(|(_, one), (_, other)| one.machine == other.machine);
         let is_enough = |there: &&[(Tier, Prey)]| {
@@ -75,20 +71,25 @@ impl<'d> Courses<'d> {
         tiers.extend(few.iter().map(|(tier, _)| *tier));
         tiers.into_iter().map(move |tier| {
             let lists = self.by_tier.get(&tier).into_iter().flatten();
-            let of_tier = |(other, _): &&(Tier, Prey)| *other == tier;
-            let few = few.iter().filter(of_tier).map(|(_, prey)| *prey).collect();
-            Course {
+            let of_tier = few.iter().filter(|(other, _)| *other == tier);
+            Course::new(
                 tier,
-                lists: lists.filter_map(|prey| List::new(prey.iter())).map(Reverse).collect(),
-                few,
-            }
+                lists.map(|prey| prey.iter()).collect(),
+                of_tier.map(|(_, prey)| *prey).collect(),
+            )
         })
     }
 }
 
-impl<'d> List<'d> {
-    fn new(mut prey: btree_set::Iter<'d, Prey>) -> Option<List<'d>> {
-        Some(List { first: *prey.next()?, rest: prey })
+impl<'d> Course<'d> {
+    fn new(
+        tier: Tier,
+        mut lists: Vec<btree_set::Iter<'d, Prey>>,
+        few: VecDeque<Prey>,
+    ) -> Course<'d> {
+        let firsts = lists.iter_mut().enumerate();
+        let next = firsts.filter_map(|(place, list)| Some(Reverse((*list.next()?, place))));
+        Course { tier, next: next.collect(), lists, few }
     }
 }
 
@@ -96,35 +97,15 @@ impl Iterator for Course<'_> {
     type Item = Prey;
 
     fn next(&mut self) -> Option<Prey> {
-        let Some(mut list) = self.lists.peek_mut() else { return self.few.pop_front() };
-        let first = list.0.first;
-        if self.few.front().is_some_and(|few| *few < first) {
+        let Some(mut next) = self.next.peek_mut() else { return self.few.pop_front() };
+        let Reverse((prey, place)) = *next;
+        if self.few.front().is_some_and(|few| *few < prey) {
             return self.few.pop_front();
         }
-        match list.0.rest.next() {
-            Some(next) => list.0.first = *next,
-            None => drop(PeekMut::pop(list)),
+        match self.lists[place].next() {
+            Some(after) => *next = Reverse((*after, place)),
+            None => drop(PeekMut::pop(next)),
         }
-        Some(first)
-    }
-}
-
-impl PartialEq for List<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.first == other.first
-    }
-}
-
-impl Eq for List<'_> {}
-
-impl PartialOrd for List<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for List<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.first.cmp(&other.first)
+        Some(prey)
     }
 }
