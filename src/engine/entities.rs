@@ -36,6 +36,15 @@ pub(super) enum Level {
 impl Level {
     /// All levels, the outermost first.
     pub(super) const ALL: [Level; 3] = [Level::Class, Level::User, Level::Job];
+
+    /// Its place among all levels.
+    pub(super) fn place(self) -> usize {
+        match self {
+            Level::Class => 0,
+            Level::User => 1,
+            Level::Job => 2,
+        }
+    }
 }
 
 /// One amount of qshares for every entity at every level.
@@ -131,6 +140,15 @@ impl Entities {
             Level::User
         } else {
             Level::Job
+        }
+    }
+
+    /// How many entities there are at `level`.
+    pub(super) fn sides(&self, level: Level) -> usize {
+        match level {
+            Level::Class => self.weights.len(),
+            Level::User => self.groups.len(),
+            Level::Job => self.class_of.len(),
         }
     }
 

@@ -268,6 +268,10 @@ fn choose_victims(
         .holdings(machine)
         .filter_map(|holding| candidate(draft, claim, holding))
         .collect();
+    // What may not even go alone does not go together.
+    if candidates.iter().map(|victim| victim.order).sum::<QShares>() < missing {
+        return None;
+    }
     candidates.sort_unstable_by_key(|victim| (victim.tier, victim.rank));
     if let Some(victims) = take_in_turn(claim, &candidates, missing) {
         return Some(victims);

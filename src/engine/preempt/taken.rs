@@ -8,7 +8,7 @@
 //! ends.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::engine::draft::Draft;
 use crate::engine::entities::{Entities, Level};
@@ -21,9 +21,10 @@ pub const MEMORY_AFTER: u64 = 8;
 /// Until so many quiet cycles, work that has nothing may take back all the same.
 pub(super) const HOLDS_FOR_ALL_AFTER: u64 = 12;
 
-/// Who took from whom, at the level that divides the two.
+/// Who took from whom, at the level that divides the two: for each level and side those who took
+/// from it. Of a level where nobody took the list is empty.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Takings(BTreeMap<(Level, usize), BTreeSet<usize>>);
+pub(in crate::engine) struct Takings([Vec<BTreeSet<usize>>; Level::ALL.len()]);
 
 /// The sides that a beneficiary may not take from. Few are ever asked for, so they are found out
 /// when they are.
@@ -32,8 +33,8 @@ pub(super) struct Barred {
     beneficiary: usize,
     /// Whether the bar does not hold for it.
     is_excepted: bool,
-    /// For each level, those sides there.
-    sides: [OnceCell<BTreeSet<usize>>; Level::ALL.len()],
+    /// For each level, whether each side there is one of them.
+    sides: [OnceCell<Vec<bool>>; Level::ALL.len()],
 }
 
 impl Takings {
@@ -56,21 +57,28 @@ impl Takings {
     pub(in crate::engine) fn note(&mut self, entities: &Entities, from: usize, by: usize) {
         let level = entities.dividing_level(from, by);
         let side = |job| entities.side(level, job);
-        self.0.entry((level, side(from))).or_default().insert(side(by));
+        let takers = &mut self.0[level.place()];
+        takers.resize_with(entities.sides(level), BTreeSet::new);
+        takers[side(from)].insert(side(by));
     }
 
-    /// Everybody who took, directly or through others, from `side` at `level`.
-    fn takers(&self, level: Level, side: usize) -> BTreeSet<usize> {
-        let mut takers = BTreeSet::new();
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
+    }
+
+    /// For each side at `level`, whether it took, directly or through others, from `side`.
+    fn takers(&self, level: Level, side: usize) -> Vec<bool> {
+        let takers = &self.0[level.place()];
+        let mut has_taken = vec![false; takers.len()];
         let mut open = vec![side];
         while let Some(side) = open.pop() {
-            for &taker in self.0.get(&(level, side)).into_iter().flatten() {
-                if takers.insert(taker) {
+            for &taker in takers.get(side).into_iter().flatten() {
+                if !std::mem::replace(&mut has_taken[taker], true) {
                     open.push(taker);
                 }
             }
         }
-        takers
+        has_taken
     }
 }
 
@@ -80,7 +88,7 @@ impl Barred {
         let has_time = draft.snapshot.calm.quiet_cycles < HOLDS_FOR_ALL_AFTER;
         Barred {
             beneficiary: job,
-            is_excepted: draft.takings.0.is_empty() || (draft.has(job) == 0 && has_time),
+            is_excepted: draft.takings.is_empty() || (draft.has(job) == 0 && has_time),
             sides: Level::ALL.map(|_| OnceCell::new()),
         }
     }
@@ -88,16 +96,11 @@ impl Barred {
     /// Whether the side at `level` that `victim` is on took from the beneficiary's.
     pub(super) fn contains(&self, draft: &Draft<'_>, level: Level, victim: usize) -> bool {
         let Draft { entities, takings, .. } = draft;
-        let [of_class, of_user, of_job] = &self.sides;
-        let sides = match level {
-            Level::Class => of_class,
-            Level::User => of_user,
-            Level::Job => of_job,
-        };
         let own = entities.side(level, self.beneficiary);
         !self.is_excepted
-            && sides
+            && self.sides[level.place()]
                 .get_or_init(|| takings.takers(level, own))
-                .contains(&entities.side(level, victim))
+                .get(entities.side(level, victim))
+                .is_some_and(|has_taken| *has_taken)
     }
 }
