@@ -257,6 +257,21 @@ fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
     assert_eq!(cluster.cycle().holdings([1, 2]), [0, 1]);
 }
 
+/// What finds no machine is not granted: it is not in the way of what does.
+#[test]
+fn what_cannot_be_placed_uses_up_no_allotment() {
+    let mut topology =
+        Topology { classes: vec![class("fixed", Policy::FixedShare, 5, UNPACED)], ..topology() };
+    topology.settings.allotment = Some(Mebibytes::from_gib(4));
+    let mut cluster = Cluster::new(topology);
+    cluster.nodes("m1=3");
+    for (id, order) in [(1, 4), (2, 3)] {
+        cluster.arrive(single(id, "ann", "fixed", order, WorkKind::Service));
+    }
+    assert_eq!(cluster.cycle().holdings([1, 2]), [0, 1], "{}", cluster.picture());
+    assert_eq!(cluster.reason(1), "impossible");
+}
+
 /// A reservation with overage has the whole of a larger machine: that is what the allotment and the
 /// accounts go by.
 #[test]

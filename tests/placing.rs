@@ -203,6 +203,37 @@ fn a_promise_to_nobody_is_forgotten() {
     assert_eq!(cluster.cycle().held(1), 4);
 }
 
+/// F174: nor does other work that cannot be preempted and can use no more by then.
+#[test]
+fn a_promise_to_whoever_can_use_no_more_is_forgotten() {
+    for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, WorkKind::Reservation)]
+    {
+        let mut cluster = cluster();
+        cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
+        cluster.arrive(at_most(fixed, 1)).cycle();
+        assert_eq!((cluster.held(2), cluster.job(2).promised.0), (0, 1));
+        cluster.change(2, |facts| facts.is_completing = true).cycle();
+        assert_eq!((cluster.held(2), cluster.job(2).promised.0), (0, 0));
+        assert_eq!(cluster.held(1), 4, "{}", cluster.picture());
+    }
+}
+
+/// F174: work that cannot be preempted goes where room was made for it, though by the time it is
+/// there another machine would suit it better.
+#[test]
+fn room_that_was_made_is_used_by_whom_it_was_made_for() {
+    for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, WorkKind::Reservation)]
+    {
+        let mut cluster = cluster();
+        let order = fixed.memory;
+        cluster.nodes("m1=4").arrive(at_most(job(1, "ann", "normal", 3), 1)).cycle();
+        cluster.arrive(at_most(fixed, 1)).cycle();
+        assert_eq!((cluster.held(1), cluster.job(2).promised.0), (0, 1));
+        cluster.report("m0", order).cycle();
+        assert_eq!(cluster.nodes_of(2), ["m1"], "{}", cluster.picture());
+    }
+}
+
 /// D14, F11, F19: a reservation has the whole of its machine, whatever size that comes to.
 #[test]
 fn a_reservation_has_all_of_a_machine_that_grows_or_shrinks() {

@@ -215,4 +215,48 @@ mod tests {
         let after = holes([(3, true, 1), (3, false, 1)]);
         assert_eq!(left.0, after.0, "the 5 leaves a 3; the 3 would have left nothing");
     }
+
+    /// What is to be counted on a machine that is known takes a hole like that machine's, if there
+    /// is one and it has the room; else any.
+    #[test]
+    fn a_hole_is_taken_like_the_one_that_is_known() {
+        let like = |size| Some(Hole { size, is_whole: true });
+        let cases = [
+            (like(5), holes([(1, true, 1), (3, true, 1), (3, false, 1)])),
+            (like(4), holes([(1, true, 1), (1, false, 1), (5, true, 1)])), // there is none
+            (like(1), holes([(1, true, 1), (1, false, 1), (5, true, 1)])), // too small
+        ];
+        for (liked, after) in cases {
+            let mut left = holes([(1, true, 1), (3, true, 1), (5, true, 1)]);
+            assert!(left.take(order(2), &OrdersWanted::default(), liked));
+            assert_eq!(left.0, after.0, "{liked:?}");
+        }
+    }
+
+    #[test]
+    fn a_whole_machine_is_taken_like_the_one_that_is_known() {
+        let like = |size| Some(Hole { size, is_whole: false });
+        let cases = [(like(4), 3), (like(5), 4), (None, 4)];
+        for (liked, left) in cases {
+            let pools = vec![holes([(3, true, 1), (4, true, 1)])];
+            let mut space = CountSpace { pools };
+            assert!(space.take_whole(PoolIx(0), 3..=4, liked));
+            assert_eq!(space.largest_local(PoolIx(0)), QShares(left), "{liked:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_hole_that_is_used_up() {
+        let mut left = holes([(2, true, 1)]);
+        assert!(left.take(order(2), &OrdersWanted::default(), None));
+        assert_eq!(left.0, BTreeMap::new());
+        assert_eq!(CountSpace { pools: vec![left] }.largest_local(PoolIx(0)), QShares(0));
+    }
+
+    #[test]
+    fn of_holes_that_cost_the_same_the_first_is_taken() {
+        let cost = |costs: [u64; 3]| least_damage(0..3, |hole| costs[*hole]);
+        assert_eq!(cost([2, 1, 1]), Some(1));
+        assert_eq!(cost([2, 2, 2]), Some(0));
+    }
 }

@@ -362,6 +362,43 @@ fn what_was_taken_counts_against_whoever_had_it() {
     assert_eq!(needy(&claim), [false, false, false]);
 }
 
+/// What there is room for now, what there will be, and what is empty, while shares leave and room
+/// is promised.
+#[test]
+fn rooms_say_what_is_free_now_and_what_will_be() {
+    let snapshot = snapshot(&Scene {
+        machines: vec![4, 6, 3],
+        jobs: vec![(0, 0, 2, vec![(0, 0), (0, 0)]), (1, 0, 1, vec![(1, 0)])],
+        threshold: 0,
+        has_defragmentation: true,
+        rest_cycles: 0,
+        takings: Vec::new(),
+    });
+    let mut draft = Draft::new(&snapshot);
+    let one = Order::new(1).unwrap();
+    let now = |draft: &Draft<'_>, pool| -> Vec<(u64, bool, Vec<MachineIx>)> {
+        let rooms = draft.rooms.with_room(PoolIx(pool), one);
+        rooms.map(|((room, is_whole), machines)| (room, is_whole, machines.collect())).collect()
+    };
+    let to_come = |draft: &Draft<'_>| -> Vec<MachineIx> {
+        draft.rooms.with_room_to_come(PoolIx(0), one).flatten().collect()
+    };
+    let empty = |draft: &Draft<'_>| [0, 1, 2].map(|ix| draft.rooms.is_empty(MachineIx(ix)));
+    assert_eq!(now(&draft, 0), [(3, true, vec![MachineIx(2)])]);
+    assert_eq!(now(&draft, 1), [(5, false, vec![MachineIx(1)])]);
+    assert_eq!((to_come(&draft), empty(&draft)), (vec![], [false, false, true]));
+
+    let [first, second] = [0, 1].map(|share| Holding { job: 0, share });
+    draft.preempt(first, PreemptionRule::NoLongerAllowed, None);
+    assert_eq!([first, second].map(|share| draft.rooms.has_left(share)), [true, false]);
+    assert_eq!((now(&draft, 0).len(), to_come(&draft)), (1, vec![MachineIx(0)]));
+
+    draft.promise(1, MachineIx(0), Order::new(2).unwrap());
+    draft.promise(1, MachineIx(2), one);
+    assert_eq!((to_come(&draft), empty(&draft)), (vec![], [false; 3]));
+    assert_eq!(now(&draft, 0), [(2, true, vec![MachineIx(2)])]);
+}
+
 fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(7), ..default }
