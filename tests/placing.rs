@@ -203,7 +203,7 @@ fn a_promise_to_nobody_is_forgotten() {
     assert_eq!(cluster.cycle().held(1), 4);
 }
 
-/// F174: nor does other work that cannot be preempted and can use no more by then.
+/// F174: work that is ending by the time its room is free does not get it, and nobody waits for it.
 #[test]
 fn a_promise_to_whoever_can_use_no_more_is_forgotten() {
     for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, WorkKind::Reservation)]

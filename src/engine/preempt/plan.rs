@@ -268,7 +268,7 @@ fn choose_victims(
         .holdings(machine)
         .filter_map(|holding| candidate(draft, claim, holding))
         .collect();
-    // What may not even go alone does not go together.
+    // Each taken makes it harder to take the next: what is too little one by one stays too little.
     if candidates.iter().map(|victim| victim.order).sum::<QShares>() < missing {
         return None;
     }
