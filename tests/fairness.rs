@@ -234,7 +234,11 @@ fn what_is_above_a_lower_maximum_does_not_come_back_elsewhere() {
     spec.facts.limit = ProcessLimit::AtMost(2);
     cluster.nodes("m1=1 m2=1 m3=1").arrive(spec.clone()).cycle();
     let (name, memory) = ("m1".to_owned(), Mebibytes::from_gib(1));
-    cluster.record(Event::NodeReported(NodeReport { name, memory, is_quiesced: true }));
+    cluster.record(Event::NodeReported(NodeReport {
+        name: name.into(),
+        memory,
+        is_quiesced: true,
+    }));
     spec.facts.limit = ProcessLimit::AtMost(0);
     cluster.record(Event::JobChanged { job: spec.id, facts: spec.facts }).cycle();
     assert_eq!((cluster.held(1), cluster.preempted()), (0, 2), "{}", cluster.picture());

@@ -181,7 +181,7 @@ fn every_class_has_its_own_pace() {
     cluster.nodes("m1=90");
     for (id, class) in [(1, "slow"), (2, "fast"), (3, "free")] {
         let mut spec = fresh(id, 20);
-        class.clone_into(&mut spec.class);
+        spec.class = class.into();
         cluster.arrive(spec);
     }
     assert_eq!(cluster.cycles(2).holdings([1, 2, 3]), [1, 6, 20]);

@@ -254,7 +254,7 @@ fn uima_2593_what_died_with_a_node_does_not_count_as_held() {
 fn uima_2593_work_in_limbo_on_a_node_that_dies_and_returns_counts_once() {
     let mut script = Script::new(&Case::default());
     script.step("m1=4; 1 ann 1");
-    let (share, node) = (ShareId(70), "m1".to_owned());
+    let (share, node) = (ShareId(70), "m1".into());
     let seen = Event::LimboShareSeen { share, node, memory: Some(Mebibytes::from_gib(3)) };
     script.cluster.record(seen.clone());
     script.settle();
@@ -313,12 +313,12 @@ fn uima_3378_news_of_unknown_work_change_nothing() {
         .record(Event::ShareExited { job: nobody, share: ShareId(1) })
         .record(Event::ShareExited { job: JobId(1), share: ShareId(99) })
         .record(Event::LimboShareGone { share: ShareId(98) })
-        .record(Event::NodeDied { node: "nowhere".to_owned() })
-        .record(Event::NodeMissedHeartbeats { node: "nowhere".to_owned(), missed: 9 })
+        .record(Event::NodeDied { node: "nowhere".into() })
+        .record(Event::NodeMissedHeartbeats { node: "nowhere".into(), missed: 9 })
         .record(Event::JobCompleted { job: nobody })
         .record(Event::JobCompleted { job: nobody })
         .record(Event::NodeReported(NodeReport {
-            name: node(),
+            name: node().into(),
             memory: Mebibytes::from_gib(4),
             is_quiesced: false,
         }));
@@ -337,7 +337,7 @@ fn uima_3398_a_node_that_never_reports_dies_and_gives_its_work_back() {
     let mut script = Script::new(&Case::default());
     script.step("1 ann 1");
     let (share, facts) = (ShareId(7), ShareFacts::default());
-    script.cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m9".to_owned(), facts });
+    script.cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m9".into(), facts });
     let held = [(); 3].map(|()| {
         script.cluster.record(Event::HeartbeatIntervalPassed);
         script.cycle();

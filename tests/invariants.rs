@@ -147,7 +147,7 @@ impl History {
                 }
             }
             Step::Die(node) => {
-                self.cluster.record(Event::NodeDied { node: NODES[node].0.to_owned() });
+                self.cluster.record(Event::NodeDied { node: NODES[node].0.into() });
             }
             Step::Return(node) => {
                 self.cluster.nodes(&format!("{}={}", NODES[node].0, NODES[node].1));

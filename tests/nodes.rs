@@ -58,7 +58,7 @@ const FLAGS: &[Flag] = &[
             cluster.arrive(spec).record(Event::ShareSeen {
                 job: JobId(90),
                 share,
-                node: "m2".to_owned(),
+                node: "m2".into(),
                 facts: ShareFacts::default(),
             });
         },

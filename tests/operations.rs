@@ -69,7 +69,7 @@ fn vary_off_twice_changes_nothing_the_second_time() {
 fn node_death_purges_all_but_reservations_and_restarts_only_jobs() {
     let mut cluster = busy_cluster();
     for node in ["m1", "m2", "m3"] {
-        cluster.record(Event::NodeDied { node: node.to_owned() });
+        cluster.record(Event::NodeDied { node: node.into() });
     }
     cluster.cycle();
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 0, 0, 0]);
@@ -83,7 +83,7 @@ fn node_death_purges_all_but_reservations_and_restarts_only_jobs() {
 fn what_was_purged_takes_space_again_when_its_node_returns_until_it_is_confirmed() {
     let mut cluster = busy_cluster();
     cluster.confirms_exits = false;
-    cluster.record(Event::NodeDied { node: "m2".to_owned() }).cycle();
+    cluster.record(Event::NodeDied { node: "m2".into() }).cycle();
     cluster.nodes("m2=4").cycle();
     let m2 = cluster.view.nodes.iter().find(|node| node.name == "m2").unwrap();
     assert_eq!(
@@ -101,7 +101,7 @@ fn a_node_dies_after_exactly_the_configured_misses_and_a_heartbeat_in_time_saves
         for (name, gib) in [("m1", 4), ("m2", 4), ("m3", 8)] {
             if name != silent {
                 let memory = Mebibytes::from_gib(gib);
-                let report = NodeReport { name: name.to_owned(), memory, is_quiesced: false };
+                let report = NodeReport { name: name.into(), memory, is_quiesced: false };
                 cluster.record(Event::NodeReported(report));
             }
         }
@@ -126,7 +126,7 @@ fn mass_loss_is_held_and_said() {
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=4 m2=4 m3=4 m4=4").arrive(job(1, "ann", "normal", 1)).cycle();
     for node in ["m1", "m2"] {
-        cluster.record(Event::NodeDied { node: node.to_owned() });
+        cluster.record(Event::NodeDied { node: node.into() });
     }
     cluster.cycle();
     assert_eq!((cluster.held(1), cluster.view.lost_held_back.len()), (16, 2));
@@ -153,7 +153,7 @@ fn shares_from_before_a_restart_are_taken_over_in_place() {
     let cluster = busy_cluster();
     let jobs = cluster.view.jobs.clone();
     let mut restarted = Cluster::with_classes(cluster.scheduler.topology().classes.clone());
-    restarted.scheduler.restore_varied_off([("m2".to_owned(), "new disk".to_owned())]);
+    restarted.scheduler.restore_varied_off([("m2".into(), "new disk".to_owned())]);
     let specs = [
         single(1, "ann", "reserve", 8, WorkKind::Reservation),
         single(2, "ann", "fixed", 1, WorkKind::Service),
@@ -186,7 +186,7 @@ fn a_preemption_from_before_a_restart_is_final() {
     restarted.nodes("m1=4").arrive(job(1, "ann", "normal", 1));
     for share in [1, 2] {
         let (share, facts, node) = (ShareId(share), ShareFacts::default(), "m1".to_owned());
-        restarted.record(Event::ShareSeen { job: JobId(1), share, node, facts });
+        restarted.record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts });
     }
     restarted.cycle();
     let leaving = restarted.job(1).shares.iter().filter(|share| share.state == ShareState::Leaving);
@@ -199,7 +199,7 @@ fn a_share_on_a_node_nobody_has_heard_of_is_counted_and_waits_for_its_heartbeat(
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     let (share, facts) = (ShareId(7), ShareFacts::default());
     cluster.arrive(job(1, "ann", "normal", 1));
-    cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m9".to_owned(), facts }).cycle();
+    cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m9".into(), facts }).cycle();
     assert_eq!((cluster.held(1), cluster.view.nodes[0].state.is_awaited), (1, true));
     assert_eq!(cluster.nodes("m9=4").cycle().held(1), 4);
 }
@@ -258,17 +258,25 @@ fn shares_of_work_nobody_understands_take_their_space() {
     let (share, node) = (ShareId(7), "m1".to_owned());
     let memory = Some(Mebibytes::from_gib(3));
     cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1));
-    cluster.record(Event::LimboShareSeen { share, node: node.clone(), memory }).cycle();
+    cluster.record(Event::LimboShareSeen { share, node: node.clone().into(), memory }).cycle();
     assert_eq!((cluster.held(1), cluster.view.nodes[0].used.0), (5, 4));
     assert_eq!(cluster.view.next_share, ShareId(13), "numbers go on behind it");
 
     cluster.arrive(job(2, "bob", "normal", 3));
-    cluster.record(Event::ShareSeen { job: JobId(2), share, node, facts: ShareFacts::default() });
+    cluster.record(Event::ShareSeen {
+        job: JobId(2),
+        share,
+        node: node.into(),
+        facts: ShareFacts::default(),
+    });
     cluster.record(Event::LimboShareGone { share }).cycle();
     assert_eq!((cluster.holdings([1, 2]), cluster.preempted()), ([5, 1], 0));
 
     let (share, node) = (ShareId(99), "m9".to_owned());
-    cluster.record(Event::LimboShareSeen { share, node, memory: None }).nodes("m9=4").cycle();
+    cluster
+        .record(Event::LimboShareSeen { share, node: node.into(), memory: None })
+        .nodes("m9=4")
+        .cycle();
     assert_eq!(cluster.view.nodes[2].used.0, 4, "of unknown size: it may be all of the node");
     cluster.record(Event::LimboShareGone { share }).cycle();
     assert_eq!(cluster.holdings([1, 2]).iter().sum::<u64>(), 8, "{}", cluster.picture());
@@ -288,7 +296,7 @@ fn a_process_in_the_wrong_tree_weighs_on_the_allotment_with_its_own_memory() {
     let mut cluster = Cluster::new(topology);
     cluster.nodes("c1=8 f1=8").arrive(single(1, "ann", "fixed", 1, WorkKind::ArbitraryProcess));
     let (share, facts) = (ShareId(7), ShareFacts::default());
-    cluster.record(Event::ShareSeen { job: JobId(1), share, node: "c1".to_owned(), facts });
+    cluster.record(Event::ShareSeen { job: JobId(1), share, node: "c1".into(), facts });
     cluster.arrive(single(2, "ann", "fixed", 1, WorkKind::ArbitraryProcess)).cycle();
     assert_eq!(cluster.holdings([1, 2]), [1, 1], "1 GB each, of 2 GB");
 }

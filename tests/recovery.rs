@@ -6,7 +6,7 @@
 mod support;
 
 use apportion::model::{
-    CapRules, JobId, JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, ShareFacts, ShareId,
+    CapRules, JobId, JobSpec, Mebibytes, Name, Policy, PoolIx, ProcessLimit, ShareFacts, ShareId,
     ShareState, Topology, WorkKind,
 };
 use apportion::scheduler::{Command, Event, Removal};
@@ -39,7 +39,7 @@ fn busy() -> Cluster {
 
 const NODES: &str = "m1=4 m2=4 m3=8 d1=4";
 
-type Place = (u64, String, ShareState);
+type Place = (u64, Name, ShareState);
 
 fn places(cluster: &Cluster) -> Vec<(ShareId, Place)> {
     let jobs = cluster.view.jobs.iter();
@@ -98,7 +98,7 @@ fn reconfiguring_equals_restarting() {
 fn a_node_that_never_reports_dies() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     cluster.nodes("m1=4").arrive(at_most(job(1, "ann", "normal", 1), 1));
-    let (node, facts) = ("m9".to_owned(), ShareFacts::default());
+    let (node, facts) = ("m9".into(), ShareFacts::default());
     cluster.record(Event::ShareSeen { job: JobId(1), share: ShareId(7), node, facts });
     let mut held_on = Vec::new();
     for _ in 0..4 {
@@ -231,7 +231,7 @@ fn users_are_those_of_the_last_configuration() {
 fn a_service_that_was_evicted_is_over() {
     let mut restarted = Cluster::with_classes(vec![class("fixed", Policy::FixedShare, 5, UNPACED)]);
     restarted.scheduler.restore_leaving([ShareId(7)]);
-    let (node, facts) = ("m1".to_owned(), ShareFacts::default());
+    let (node, facts) = ("m1".into(), ShareFacts::default());
     restarted.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
     restarted.record(Event::ShareSeen { job: JobId(1), share: ShareId(7), node, facts });
     restarted.cycles(3);

@@ -248,7 +248,7 @@ fn l16_ages_and_investments_may_be_any_time_apart() {
     for (share, investment) in [(1, 1), (2, apart)] {
         let facts = ShareFacts { is_initialized: true, initialization: 1, investment };
         let (share, node) = (ShareId(share), "m1".to_owned());
-        cluster.record(Event::ShareSeen { job: JobId(1), share, node, facts });
+        cluster.record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts });
     }
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
     assert_eq!(receipts(&cluster)[0].share, ShareId(1));
@@ -718,7 +718,10 @@ fn g19_work_of_a_missing_class_is_refused_and_nothing_else_suffers() {
     cluster.nodes("m1=4").arrive(job(1, "ann", "nromal", 1)).arrive(job(2, "bob", "normal", 1));
     let (share, node) = (ShareId(9), "m1".to_owned());
     let facts = ShareFacts::default();
-    cluster.cycle().record(Event::ShareSeen { job: JobId(1), share, node, facts }).cycle();
+    cluster
+        .cycle()
+        .record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts })
+        .cycle();
     assert_eq!(cluster.job(1).disposition, Disposition::Refused);
     cluster.complete(1).cycles(2);
     assert_eq!(cluster.held(2), 4);

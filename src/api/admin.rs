@@ -124,7 +124,8 @@ fn reason_in(reason: &str, limits: &Limits) -> Result<String, Fault> {
 
 /// Taking out every node there is has to be said twice.
 fn check_not_all(view: &View, names: &BTreeSet<String>, is_confirmed: bool) -> Result<(), Fault> {
-    let is_all = !view.nodes.is_empty() && view.nodes.iter().all(|node| names.contains(&node.name));
+    let is_all =
+        !view.nodes.is_empty() && view.nodes.iter().all(|node| names.contains(node.name.as_str()));
     if is_confirmed || !is_all {
         return Ok(());
     }
@@ -167,7 +168,7 @@ fn impact(view: &View, names: &BTreeSet<String>) -> Impact {
     for job in view.jobs.iter() {
         let here = |share: &&crate::scheduler::ShareView| {
             share.state == ShareState::Held
-                && names.contains(&share.node)
+                && names.contains(share.node.as_str())
                 && !is_off(view, &share.node)
         };
         let count: u64 = job.shares.iter().filter(here).map(|_| 1).sum();

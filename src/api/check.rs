@@ -12,7 +12,7 @@ use super::state::Limits;
 use super::wire;
 use crate::converter::{Process, Work, WorkState};
 use crate::model::{
-    JobFacts, JobId, JobSpec, Mebibytes, Policy, ProcessLimit, ShareFacts, ShareId, Topology,
+    JobFacts, JobId, JobSpec, Mebibytes, Name, Policy, ProcessLimit, ShareFacts, ShareId, Topology,
     WorkKind,
 };
 use crate::scheduler::admit;
@@ -51,7 +51,7 @@ pub fn check_work(
     let warnings = warnings_about(&wire);
     let processes = processes_of(&wire)?;
     let state = state_of(wire.state);
-    let mut work = Work { spec: spec_of(wire, class), state, processes };
+    let mut work = Work { spec: spec_of(wire, class.to_string()), state, processes };
     if let Some(field) = standing.and_then(|standing| work.changed_field(standing)) {
         let id = work.spec.id;
         let detail = format!(
@@ -123,16 +123,13 @@ fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), Fault> {
 }
 
 /// The class it names; else the one it went to before, else the default for its kind.
-fn class_of(
-    work: &wire::Work,
-    before: Option<&Work>,
-    topology: &Topology,
-) -> Result<String, Fault> {
+fn class_of(work: &wire::Work, before: Option<&Work>, topology: &Topology) -> Result<Name, Fault> {
     let default =
         || topology.classes.iter().find(|class| class.is_default && fits(work.kind, &class.policy));
     let class = work
         .class
-        .clone()
+        .as_deref()
+        .map(Name::from)
         .or_else(|| before.map(|before| before.spec.class.clone()))
         .or_else(|| default().map(|class| class.name.clone()));
     class.ok_or_else(|| {
@@ -196,7 +193,7 @@ fn process_of(process: &wire::Process) -> Process {
         Stopping | Gone => process.investment_ms > 0,
     };
     Process {
-        node: process.node.clone(),
+        node: process.node.as_str().into(),
         is_gone: process.state == Gone,
         facts: ShareFacts {
             is_initialized,
@@ -225,8 +222,8 @@ fn spec_of(work: wire::Work, class: String) -> JobSpec {
     };
     JobSpec {
         id: JobId(work.id),
-        user: work.user,
-        class,
+        user: work.user.into(),
+        class: class.into(),
         kind: kind_of(work.kind),
         memory: Mebibytes(work.memory_mb),
         threads: work.threads,

@@ -192,7 +192,11 @@ fn check(beat: &Heartbeat, bytes_max: usize) -> Result<(), Fault> {
 }
 
 fn report_of(beat: Heartbeat) -> NodeReport {
-    NodeReport { name: beat.node, memory: Mebibytes(beat.memory_mb), is_quiesced: beat.quiesced }
+    NodeReport {
+        name: beat.node.into(),
+        memory: Mebibytes(beat.memory_mb),
+        is_quiesced: beat.quiesced,
+    }
 }
 
 #[cfg(test)]

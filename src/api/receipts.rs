@@ -15,7 +15,7 @@ pub fn preemption(view: &View, victim: &JobView, preemption: &Preemption) -> wir
     wire::PreemptionInfo {
         share: preemption.share.0,
         job: preemption.job.0,
-        node: share.map(|share| share.node.clone()).unwrap_or_default(),
+        node: share.map(|share| share.node.clone()).unwrap_or_default().to_string(),
         beneficiary: preemption.beneficiary.map(|job| job.0),
         rule,
         loss_ms: preemption.loss,
@@ -36,7 +36,10 @@ fn considered(view: &View, considered: &Considered) -> wire::Considered {
 /// A machine's name in the cycle that the receipts are from.
 fn name_of(view: &View, machine: MachineIx) -> String {
     let planned = view.planned.as_ref();
-    planned.map(|planned| planned.snapshot.machine(machine).name.clone()).unwrap_or_default()
+    planned
+        .map(|planned| planned.snapshot.machine(machine).name.clone())
+        .unwrap_or_default()
+        .to_string()
 }
 
 fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -> String {

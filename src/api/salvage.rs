@@ -22,7 +22,7 @@ pub fn live_processes(item: &str, limits: &Limits) -> Vec<(ShareId, LimboProcess
         let share = process["share"].as_u64().filter(|share| *share <= NUMBER_MAX)?;
         let node = process["node"].as_str()?;
         let is_live = process["state"] != "gone" && name_problem(node, limits.string).is_none();
-        let process = LimboProcess { node: node.to_owned(), memory: memory.map(Mebibytes) };
+        let process = LimboProcess { node: node.into(), memory: memory.map(Mebibytes) };
         is_live.then_some((ShareId(share), process))
     });
     live.collect()

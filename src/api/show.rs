@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::wire;
 use crate::converter::{Assigned, Explanation, JobUpdate, Removed, Update, explain};
-use crate::model::{JobId, MachineState, Order, Policy, QShares, ShareId, ShareState, WorkKind};
+use crate::model::{
+    JobId, MachineState, Name, Order, Policy, QShares, ShareId, ShareState, WorkKind,
+};
 use crate::scheduler::{
     Account, Cap, ClassView, Disposition, JobView, NodeView, Removal, ShareView, View,
 };
@@ -32,7 +34,11 @@ impl From<&JobUpdate> for wire::ScheduledJob {
 
 impl From<&Assigned> for wire::Assigned {
     fn from(share: &Assigned) -> wire::Assigned {
-        wire::Assigned { share: share.share.0, node: share.node.clone(), memory_mb: share.memory.0 }
+        wire::Assigned {
+            share: share.share.0,
+            node: share.node.to_string(),
+            memory_mb: share.memory.0,
+        }
     }
 }
 
@@ -40,7 +46,7 @@ impl From<&Removed> for wire::Removed {
     fn from(share: &Removed) -> wire::Removed {
         wire::Removed {
             share: share.share.0,
-            node: share.node.clone(),
+            node: share.node.to_string(),
             purge: share.is_purge,
             reason: share.why.into(),
         }
@@ -134,8 +140,8 @@ pub fn node_states(state: MachineState) -> Vec<wire::NodeState> {
 impl From<&NodeView> for wire::NodeInfo {
     fn from(node: &NodeView) -> wire::NodeInfo {
         wire::NodeInfo {
-            name: node.name.clone(),
-            pool: node.pool.clone(),
+            name: node.name.to_string(),
+            pool: node.pool.to_string(),
             states: node_states(node.state),
             memory_mb: node.memory.0,
             quantum_mb: node.quantum.memory().0,
@@ -183,8 +189,8 @@ fn node_shares(node: &NodeView) -> Vec<wire::NodeShare> {
 impl From<&NodeView> for wire::OccupancyLine {
     fn from(node: &NodeView) -> wire::OccupancyLine {
         wire::OccupancyLine {
-            node: node.name.clone(),
-            pool: node.pool.clone(),
+            node: node.name.to_string(),
+            pool: node.pool.to_string(),
             states: node_states(node.state),
             order: node.order.0,
             used: node.used.0,
@@ -200,8 +206,8 @@ impl wire::JobInfo {
     pub fn of(job: &JobView, cycle: u64) -> wire::JobInfo {
         wire::JobInfo {
             id: job.id.0,
-            user: job.user.clone(),
-            class: job.class.clone(),
+            user: job.user.to_string(),
+            class: job.class.to_string(),
             kind: job.kind.into(),
             memory_mb: job.memory.0,
             order: job.order.map(|order| order.qshares().0),
@@ -248,7 +254,7 @@ impl From<&ShareView> for wire::ShareInfo {
     fn from(share: &ShareView) -> wire::ShareInfo {
         wire::ShareInfo {
             share: share.id.0,
-            node: share.node.clone(),
+            node: share.node.to_string(),
             order: share.order.qshares().0,
             memory_mb: share.memory.0,
             state: share.state.into(),
@@ -267,11 +273,11 @@ pub fn class_info(view: &View, class: &ClassView) -> Option<wire::ClassInfo> {
     let configured = &topology.classes[topology.class_named(&class.name)?.0];
     let pool = &topology.pools[configured.pool.0];
     Some(wire::ClassInfo {
-        name: class.name.clone(),
+        name: class.name.to_string(),
         policy: (&configured.policy).into(),
         weight: configured.policy.is_preemptable().then(|| configured.policy.weight()),
         priority: configured.priority,
-        pool: pool.name.clone(),
+        pool: pool.name.to_string(),
         quantum_mb: pool.quantum.memory().0,
         is_default: configured.is_default,
         users: configured.users.clone(),
@@ -283,8 +289,8 @@ pub fn class_info(view: &View, class: &ClassView) -> Option<wire::ClassInfo> {
 /// A class's demand against what it holds, user by user.
 pub fn class_load(view: &View, class: &ClassView) -> Option<wire::ClassLoad> {
     let info = class_info(view, class)?;
-    let user_load = |(user, account): &(String, Account)| wire::UserLoad {
-        user: user.clone(),
+    let user_load = |(user, account): &(Name, Account)| wire::UserLoad {
+        user: user.to_string(),
         account: account.into(),
     };
     Some(wire::ClassLoad {
@@ -329,7 +335,7 @@ pub fn users(view: &View) -> Vec<wire::UserInfo> {
 fn user_without_work(view: &View, name: &str) -> wire::UserInfo {
     let account = |class: &ClassView| {
         let (_, account) = class.users.iter().find(|(user, _)| user == name)?;
-        Some(wire::UserClass { class: class.name.clone(), account: account.into() })
+        Some(wire::UserClass { class: class.name.to_string(), account: account.into() })
     };
     wire::UserInfo {
         user: name.to_owned(),

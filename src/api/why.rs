@@ -47,9 +47,9 @@ fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
     let class = view.classes.iter().find(|class| class.name == job.class);
     let user = class.and_then(|class| class.users.iter().find(|(user, _)| *user == job.user));
     WhySums {
-        class: job.class.clone(),
+        class: job.class.to_string(),
         class_account: class.map(|class| (&class.account).into()),
-        user: job.user.clone(),
+        user: job.user.to_string(),
         user_account: user.map(|(_, account)| account.into()),
         job: sums,
     }

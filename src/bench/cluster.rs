@@ -63,7 +63,7 @@ pub struct Shape {
 pub fn topology(quantum: Quantum) -> Topology {
     let class = |weight| class(&class_name(weight), Policy::FairShare { weight }, PRIORITY);
     let pool = Nodepool {
-        name: "main".to_owned(),
+        name: "main".into(),
         parent: None,
         search_order: 100,
         quantum,
@@ -87,7 +87,7 @@ pub fn topology_with_queue(quantum: Quantum) -> Topology {
 
 fn class(name: &str, policy: Policy, priority: u32) -> ResourceClass {
     ResourceClass {
-        name: name.to_owned(),
+        name: name.into(),
         policy,
         priority,
         pool: PoolIx(0),
@@ -120,7 +120,7 @@ pub fn equal_nodes(count: u64, memory: Mebibytes) -> impl Iterator<Item = NodeRe
 }
 
 fn node(number: u64, memory: Mebibytes) -> NodeReport {
-    NodeReport { name: node_name(number), memory, is_quiesced: false }
+    NodeReport { name: node_name(number).into(), memory, is_quiesced: false }
 }
 
 /// Sorted by name, nodes are sorted by number.
@@ -214,8 +214,8 @@ pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
 fn spec(id: u64, user: String, class: String, memory: Mebibytes, limit: ProcessLimit) -> JobSpec {
     JobSpec {
         id: JobId(id),
-        user,
-        class,
+        user: user.into(),
+        class: class.into(),
         kind: WorkKind::Job,
         memory,
         threads: 1,

@@ -204,7 +204,7 @@ fn class(
     let users =
         entry.users.given().map(|list| list.value.iter().map(|user| user.value.clone()).collect());
     Some(ResourceClass {
-        name: entry.name.value.clone(),
+        name: entry.name.value.as_str().into(),
         policy,
         priority: priority(entry, policy_name),
         pool: pool_named(&entry.nodepool.given()?.value, pools)?,

@@ -33,7 +33,7 @@ pub(super) fn check(
             .unwrap_or(default)
     };
     let pool = |pool: &usize| Nodepool {
-        name: entries[*pool].name.value.clone(),
+        name: entries[*pool].name.value.as_str().into(),
         parent: parents[*pool].and_then(position),
         search_order: entries[*pool].search_order,
         quantum: quantum_of(*pool),

@@ -161,8 +161,8 @@ mod tests {
         };
         let spec = JobSpec {
             id,
-            user: "ann".to_owned(),
-            class: if head.contains('c') { "other" } else { "normal" }.to_owned(),
+            user: "ann".into(),
+            class: if head.contains('c') { "other" } else { "normal" }.into(),
             kind: WorkKind::Job,
             memory: Mebibytes(1),
             threads: 1,
@@ -178,7 +178,7 @@ mod tests {
     fn process(text: &str) -> (ShareId, Process) {
         let share = ShareId(text.trim_end_matches(['x', 'i']).parse().unwrap());
         let facts = ShareFacts { is_initialized: text.ends_with('i'), ..ShareFacts::default() };
-        (share, Process { node: "n1".to_owned(), is_gone: text.ends_with('x'), facts })
+        (share, Process { node: "n1".into(), is_gone: text.ends_with('x'), facts })
     }
 
     fn render(event: &Event) -> String {
@@ -206,9 +206,7 @@ mod tests {
         let limbo = |shares: &[u64]| Publication {
             limbo: shares
                 .iter()
-                .map(|&share| {
-                    (ShareId(share), LimboProcess { node: "n1".to_owned(), memory: None })
-                })
+                .map(|&share| (ShareId(share), LimboProcess { node: "n1".into(), memory: None }))
                 .collect(),
             ..Publication::default()
         };

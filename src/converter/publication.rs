@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{JobId, JobSpec, Mebibytes, ShareFacts, ShareId};
+use crate::model::{JobId, JobSpec, Mebibytes, Name, ShareFacts, ShareId};
 
 /// Everything the orchestrator knows, in full: what is absent is over.
 ///
@@ -22,7 +22,7 @@ pub struct Publication {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimboProcess {
     /// The node it runs on.
-    pub node: String,
+    pub node: Name,
     /// Its memory, if that could be made out.
     pub memory: Option<Mebibytes>,
 }
@@ -74,7 +74,7 @@ pub enum WorkState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// The node it runs on.
-    pub node: String,
+    pub node: Name,
     /// Whether it has ended.
     pub is_gone: bool,
     /// What is known of it.

@@ -4,7 +4,7 @@
 //! repeated until the orchestrator has shown it, what has to go until it has confirmed that.
 
 use crate::engine::Reason;
-use crate::model::{JobId, Mebibytes, Order, QShares, ShareId, ShareState, WorkKind, span};
+use crate::model::{JobId, Mebibytes, Name, Order, QShares, ShareId, ShareState, WorkKind, span};
 use crate::scheduler::{
     Disposition, HeldBack, JobView, Refusal, Removal, ShareView, View, Waiting,
 };
@@ -45,7 +45,7 @@ pub struct Assigned {
     /// Which share.
     pub share: ShareId,
     /// The node it is on.
-    pub node: String,
+    pub node: Name,
     /// Its memory.
     pub memory: Mebibytes,
 }
@@ -56,7 +56,7 @@ pub struct Removed {
     /// Which share.
     pub share: ShareId,
     /// The node it is on.
-    pub node: String,
+    pub node: Name,
     /// Whether its node died: there is nothing left to stop.
     pub is_purge: bool,
     /// Why it has to go.
@@ -172,7 +172,7 @@ mod tests {
         };
         ShareView {
             id: ShareId(text.trim_end_matches(['+', '-', 'x']).parse().unwrap()),
-            node: "n1".to_owned(),
+            node: "n1".into(),
             order: Order::new(2).unwrap(),
             memory: Mebibytes::from_gib(30),
             state: if removal.is_some() { ShareState::Leaving } else { ShareState::Held },
@@ -187,8 +187,8 @@ mod tests {
             shares.split_whitespace().partition(|text| text.ends_with('x'));
         JobView {
             id: JobId(1),
-            user: "ann".to_owned(),
-            class: "normal".to_owned(),
+            user: "ann".into(),
+            class: "normal".into(),
             kind: WorkKind::Job,
             memory: Mebibytes::from_gib(28),
             order: Order::new(2),
@@ -254,10 +254,8 @@ mod tests {
         refused.order = None;
         refused.quantum = None;
         refused.disposition = Disposition::Refused;
-        let refusal = Refusal::UnknownClass {
-            class: "nromal".to_owned(),
-            nearest: Some("normal".to_owned()),
-        };
+        let refusal =
+            Refusal::UnknownClass { class: "nromal".into(), nearest: Some("normal".into()) };
         refused.reason = Some(Waiting::Refused(refusal));
         let update = job_update(&refused);
         assert!(update.is_refused);

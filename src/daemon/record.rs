@@ -48,8 +48,8 @@ fn node_rows(view: &View, admin: &[AdminRow]) -> Vec<NodeRow> {
 
 fn node_row(node: &NodeView) -> NodeRow {
     NodeRow {
-        name: node.name.clone(),
-        pool: node.pool.clone(),
+        name: node.name.to_string(),
+        pool: node.pool.to_string(),
         memory_mb: node.memory.0,
         order: node.order.0,
         used: node.used.0,
@@ -63,7 +63,7 @@ fn share_rows(job: &JobView) -> impl Iterator<Item = ShareRow> {
     job.shares.iter().map(|share| ShareRow {
         id: share.id.0,
         job: job.id.0,
-        node: share.node.clone(),
+        node: share.node.to_string(),
         qshares: share.order.qshares().0,
         state: share.state,
     })
@@ -77,7 +77,7 @@ fn preemption_rows(job: &JobView) -> impl Iterator<Item = PreemptionRow> {
     job.preemptions.iter().map(move |taken| PreemptionRow {
         share: taken.share.0,
         job: taken.job.0,
-        node: node_of(taken),
+        node: node_of(taken).to_string(),
         beneficiary: taken.beneficiary.map(|job| job.0),
         rule: taken.rule.code().to_owned(),
         loss_ms: taken.loss,

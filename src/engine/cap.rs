@@ -181,14 +181,14 @@ mod tests {
         let topology = Topology {
             settings: Settings::default(),
             pools: vec![Nodepool {
-                name: "main".to_owned(),
+                name: "main".into(),
                 parent: None,
                 search_order: 100,
                 quantum,
                 nodes: Vec::new(),
             }],
             classes: vec![ResourceClass {
-                name: "normal".to_owned(),
+                name: "normal".into(),
                 policy: Policy::FairShare { weight: 100 },
                 priority: 10,
                 pool: PoolIx(0),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ClassIx, JobFacts, JobId, MachineIx, MachineState, Millis, NShares, Order, PoolIx, QShares,
-    ResourceClass, ShareFacts, ShareId, ShareState, Topology, UserIx, WorkKind,
+    ClassIx, JobFacts, JobId, MachineIx, MachineState, Millis, NShares, Name, Order, PoolIx,
+    QShares, ResourceClass, ShareFacts, ShareId, ShareState, Topology, UserIx, WorkKind,
 };
 
 /// The cluster as the books have it when a cycle begins.
@@ -21,7 +21,7 @@ pub struct Snapshot {
     /// Every machine ever seen, by name.
     pub machines: Arc<Vec<Machine>>,
     /// The names of all users with work, in order.
-    pub users: Arc<Vec<String>>,
+    pub users: Arc<Vec<Name>>,
     /// All work that is not refused, oldest first, then by number.
     pub jobs: Arc<Vec<Job>>,
     /// Room already made and not yet taken, in the order in which it was promised.
@@ -58,7 +58,7 @@ pub struct Taking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Its node's name.
-    pub name: String,
+    pub name: Name,
     /// The size it is scheduled by. Zero if it is smaller than one quantum.
     pub order: QShares,
     /// The pool it is in.

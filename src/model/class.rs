@@ -1,6 +1,6 @@
 //! Resource classes: the rules for a kind of work.
 
-use super::{Millis, PoolIx};
+use super::{Millis, Name, PoolIx};
 
 /// How a class's work is scheduled, with the settings that mean something under that policy.
 ///
@@ -60,7 +60,7 @@ impl CapRules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceClass {
     /// Its name; unique.
-    pub name: String,
+    pub name: Name,
     /// How its work is scheduled.
     pub policy: Policy,
     /// When its work is considered: the lowest number first.

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::{JobId, Mebibytes, Millis, ceil_div};
+use super::{JobId, Mebibytes, Millis, Name, ceil_div};
 
 /// What kind of work a request is. The policy of its class says how it is scheduled; the kind says
 /// what happens to it when a process exits or a node dies.
@@ -24,9 +24,9 @@ pub struct JobSpec {
     /// Its number.
     pub id: JobId,
     /// Whose fair share or allotment it draws on.
-    pub user: String,
+    pub user: Name,
     /// The class it was submitted to.
-    pub class: String,
+    pub class: Name,
     /// What kind of work it is.
     pub kind: WorkKind,
     /// Memory of each process.

@@ -1,12 +1,12 @@
 //! Machines, as agents report them and administrators treat them.
 
-use super::Mebibytes;
+use super::{Mebibytes, Name};
 
 /// What an agent says about its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// The node's name; lasts as long as the machine.
-    pub name: String,
+    pub name: Name,
     /// Memory it offers.
     pub memory: Mebibytes,
     /// Whether the agent wants no new work; what is there stays.

@@ -40,7 +40,7 @@ pub use hostlist::{HostListError, MAX_HOSTS, expand_hostlist, fold_hostlist};
 pub use ids::{ClassIx, JobId, MachineIx, PoolIx, ShareId, UserIx};
 pub use job::{JobFacts, JobSpec, ProcessLimit, WorkKind};
 pub use machine::{MachineState, NodeReport};
-pub use names::nearest;
+pub use names::{Name, nearest};
 pub use share::{ShareFacts, ShareState};
 pub use span::span;
 pub use topology::{Nodepool, Settings, Topology};

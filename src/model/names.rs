@@ -1,4 +1,8 @@
-//! "Did you mean": the most similar of the names there are.
+//! What things are called by people, and "did you mean": the most similar of the names there are.
+
+/// The name of a node, a user, a class or a pool. Cheap to clone: there is one in every share of
+/// every view.
+pub type Name = smol_str::SmolStr;
 
 /// The candidate that `name` was probably meant to be, if any: one letter may be wrong, or one in
 /// three of a longer name. Beyond that a guess only confuses.

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{ClassIx, Mebibytes, Millis, PoolIx, Quantum, ResourceClass};
+use super::{ClassIx, Mebibytes, Millis, Name, PoolIx, Quantum, ResourceClass};
 
 /// One nodepool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodepool {
     /// Its name; unique.
-    pub name: String,
+    pub name: Name,
     /// The pool it is part of; `None` for a top-level pool. Always earlier in the topology.
     pub parent: Option<PoolIx>,
     /// Siblings are searched in ascending order of this, then in order of configuration.

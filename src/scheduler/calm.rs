@@ -90,8 +90,9 @@ impl Scheduler {
     fn changes_claims(&self, event: &Event) -> bool {
         match event {
             Event::NodeReported(report) => {
-                let known = self.machines.by_name.get(&report.name);
-                known.is_none_or(|known| {
+                let known = self.machines.find(&report.name);
+                known.is_none_or(|node| {
+                    let known = &self.machines[node];
                     known.report != *report || known.is_dead || known.is_awaited
                 })
             }
@@ -105,11 +106,11 @@ impl Scheduler {
                 demand(&known.spec.facts, known.spec.threads) != demand(facts, known.spec.threads)
             }),
             Event::ShareSeen { job, share, .. } => {
-                self.jobs.get(job).is_some_and(|job| !job.shares.contains_key(share))
+                self.jobs.get(job).is_some_and(|job| job.shares.get(*share).is_none())
             }
             Event::LimboShareSeen { share, .. } => !self.limbo.contains_key(share),
             Event::ShareExited { job, share } => {
-                let share = self.jobs.get(job).and_then(|job| job.shares.get(share));
+                let share = self.jobs.get(job).and_then(|job| job.shares.get(*share));
                 share.is_some_and(|share| share.state == ShareState::Held)
             }
         }

@@ -2,22 +2,24 @@
 //!
 //! Design: "Dispatch".
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Scheduler;
 use super::freeze::BookedPromise;
-use super::jobs::{JobBook, ShareBook};
-use super::view::{ClassView, JobView, NodeView, Planned, Removal, ShareView, View, Waiting};
-use crate::engine::{Account, Schedule, Snapshot};
-use crate::model::{
-    JobId, MachineState, NShares, Order, QShares, Quantum, ShareFacts, ShareId, ShareState, count,
+use super::jobs::JobBook;
+use super::machines::{ByNode, NodeIx};
+use super::shares::{ShareBook, Shares};
+use super::view::{
+    ClassView, JobView, NodeView, Planned, Removal, ShareOnNode, ShareView, View, Waiting,
 };
+use crate::engine::{Account, Schedule};
+use crate::model::{JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, ShareState};
 
 impl Scheduler {
     /// Enters what the engine decided. Says whether a job began to wait, or no longer does.
-    pub(super) fn apply(&mut self, snapshot: &Snapshot, schedule: &Schedule) -> bool {
-        let name_of = |machine: crate::model::MachineIx| snapshot.machine(machine).name.clone();
+    pub(super) fn apply(&mut self, schedule: &Schedule) -> bool {
+        let nodes: Vec<NodeIx> = self.machines.by_name().map(|(node, _)| node).collect();
         for preemption in &schedule.preemptions {
             let job =
                 self.jobs.get_mut(&preemption.job).expect("the engine preempts work that exists");
@@ -26,7 +28,8 @@ impl Scheduler {
         }
         for expansion in &schedule.expansions {
             let share = ShareBook {
-                node: name_of(expansion.machine),
+                id: ShareId(self.next_share),
+                node: nodes[expansion.machine.0],
                 order: expansion.order,
                 state: ShareState::Held,
                 removal: None,
@@ -35,16 +38,18 @@ impl Scheduler {
             };
             let job =
                 self.jobs.get_mut(&expansion.job).expect("the engine expands work that exists");
-            job.shares.insert(ShareId(self.next_share), share);
+            job.shares.insert(share);
             job.last.has_grown = true;
             self.next_share += 1;
         }
         let beneficiaries: BTreeSet<JobId> =
             schedule.preemptions.iter().filter_map(|receipt| receipt.beneficiary).collect();
         let (cycle, mut has_changed) = (self.cycle, false);
-        for report in &schedule.report.jobs {
-            let job =
-                self.jobs.get_mut(&report.job).expect("the engine reports on work that exists");
+        let mut books: Vec<&mut JobBook> =
+            self.jobs.values_mut().filter(|job| job.admission.is_ok()).collect();
+        books.sort_by_key(|job| job.age());
+        for (job, report) in books.into_iter().zip(&schedule.report.jobs) {
+            assert_eq!(job.spec.id, report.job, "the engine reports on all work, oldest first");
             has_changed |= job.note_report(cycle, *report, beneficiaries.contains(&report.job));
         }
         self.calm.remember(schedule);
@@ -52,7 +57,7 @@ impl Scheduler {
         self.promises = promises
             .map(|promise| BookedPromise {
                 job: promise.job,
-                node: name_of(promise.machine),
+                node: nodes[promise.machine.0],
                 order: promise.order,
             })
             .collect();
@@ -61,60 +66,53 @@ impl Scheduler {
 
     /// The books as they are now, without planning.
     pub fn view(&self) -> View {
-        let mut jobs: Vec<JobView> = self.jobs.values().map(|job| self.job_view(job)).collect();
-        jobs.sort_by_key(|job| (job.submitted, job.id));
+        let mut jobs: Vec<&JobBook> = self.jobs.values().collect();
+        jobs.sort_by_key(|job| job.age());
         View {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
             nodes: Arc::new(self.node_views()),
-            jobs: Arc::new(jobs),
+            jobs: Arc::new(jobs.into_iter().map(|job| self.job_view(job)).collect()),
             classes: Arc::new(self.class_views()),
             varied_off: self
                 .machines
                 .varied_off()
-                .map(|(node, why)| (node.to_owned(), why.to_owned()))
+                .map(|(node, why)| (node.clone(), why.to_owned()))
                 .collect(),
-            lost_held_back: self.machines.held_back().map(str::to_owned).collect(),
+            lost_held_back: self.machines.held_back(),
             planned: self.planned.clone(),
             next_share: ShareId(self.next_share),
         }
     }
 
     fn node_views(&self) -> Vec<NodeView> {
-        let mut on_node: BTreeMap<&str, Vec<(JobId, ShareId, Order, ShareState)>> = BTreeMap::new();
-        for (&id, job) in &self.jobs {
-            for (&share_id, share) in &job.shares {
-                on_node.entry(share.node.as_str()).or_default().push((
-                    id,
-                    share_id,
-                    share.order,
-                    share.state,
-                ));
-            }
+        let all = || {
+            self.jobs.iter().flat_map(|(&id, job)| job.shares.iter().map(move |share| (id, share)))
+        };
+        let mut counts = ByNode::new(&self.machines, 0);
+        for (_, share) in all() {
+            counts[share.node] += 1;
+        }
+        let mut shares = counts.map(Vec::with_capacity);
+        for (job, share) in all() {
+            shares[share.node].push((job, share.id, share.order, share.state));
         }
         let limbo = self.limbo_by_node();
         let blacklisted = self.blacklisted_nodes();
-        let nodes = self.machines.by_name.iter().map(|(name, machine)| {
+        let nodes = self.machines.by_name().map(|(node, machine)| {
             let pool = &self.topology.pools[machine.pool.0];
-            let vary_off_reason = self.machines.vary_off_reason(name);
-            let shares = on_node.remove(name.as_str()).unwrap_or_default();
+            let shares: Vec<ShareOnNode> = std::mem::take(&mut shares[node]);
             NodeView {
-                name: name.clone(),
+                name: machine.report.name.clone(),
                 pool: pool.name.clone(),
                 quantum: pool.quantum,
                 memory: machine.report.memory,
                 order: machine.order,
                 used: shares.iter().map(|(_, _, order, _)| order.qshares()).sum::<QShares>()
-                    + limbo.get(name.as_str()).copied().unwrap_or_default(),
-                state: MachineState {
-                    is_awaited: machine.is_awaited,
-                    is_dead: machine.is_dead,
-                    is_varied_off: vary_off_reason.is_some(),
-                    is_quiesced: machine.report.is_quiesced,
-                    is_blacklisted: blacklisted.contains(name.as_str()),
-                },
+                    + limbo.get(&node).copied().unwrap_or_default(),
+                state: machine.state(blacklisted.contains(&node)),
                 missed: machine.missed,
-                vary_off_reason: vary_off_reason.map(str::to_owned),
+                vary_off_reason: machine.vary_off_reason.clone(),
                 shares,
             }
         });
@@ -124,14 +122,14 @@ impl Scheduler {
     fn job_view(&self, job: &JobBook) -> JobView {
         let (spec, report) = (&job.spec, job.last.report);
         let admission = job.admission.as_ref().ok();
-        let quantum = |share: &ShareBook| match (admission, self.machines.by_name.get(&share.node))
-        {
-            (Some(admission), _) => admission.quantum,
-            (None, Some(machine)) => self.topology.pools[machine.pool.0].quantum,
-            (None, None) => self.topology.pools[0].quantum,
-        };
-        let shares = |book: &BTreeMap<ShareId, ShareBook>| {
-            book.iter().map(|(&id, share)| share_view(id, share, quantum(share))).collect()
+        let shares = |book: &Shares| {
+            let views = book.iter().map(|share| {
+                let machine = &self.machines[share.node];
+                let quantum = self.topology.pools[machine.pool.0].quantum;
+                let quantum = admission.map_or(quantum, |admission| admission.quantum);
+                share_view(share, machine.report.name.clone(), quantum)
+            });
+            views.collect()
         };
         JobView {
             id: spec.id,
@@ -163,31 +161,41 @@ impl Scheduler {
     }
 
     fn class_views(&self) -> Vec<ClassView> {
-        let planned = self.planned.as_deref();
-        let classes = self.topology.classes.iter().enumerate().map(|(ix, class)| {
-            let jobs = self.jobs.values().filter(|job| job.spec.class == class.name);
-            let account =
-                planned.and_then(|planned| planned.schedule.report.classes.get(ix).copied());
-            ClassView {
-                name: class.name.clone(),
-                jobs: count(jobs),
-                account: account.unwrap_or_default(),
-                users: planned.map(|planned| user_accounts(planned, ix)).unwrap_or_default(),
-            }
+        let classes = self.topology.classes.iter().map(|class| ClassView {
+            name: class.name.clone(),
+            jobs: 0,
+            account: Account::default(),
+            users: Vec::new(),
         });
-        classes.collect()
+        let mut views: Vec<ClassView> = classes.collect();
+        for job in self.jobs.values() {
+            let class = match &job.admission {
+                Ok(admission) => Some(admission.class),
+                Err(_) => self.topology.class_named(&job.spec.class),
+            };
+            if let Some(class) = class {
+                views[class.0].jobs += 1;
+            }
+        }
+        if let Some(Planned { snapshot, schedule }) = self.planned.as_deref() {
+            for (view, account) in views.iter_mut().zip(&schedule.report.classes) {
+                view.account = *account;
+            }
+            for user in &schedule.report.users {
+                // The configuration may have fewer classes since.
+                if let Some(view) = views.get_mut(user.class.0) {
+                    view.users.push((snapshot.users[user.user.0].clone(), user.account));
+                }
+            }
+        }
+        views
     }
 }
 
-fn user_accounts(planned: &Planned, class: usize) -> Vec<(String, Account)> {
-    let of_class = planned.schedule.report.users.iter().filter(|user| user.class.0 == class);
-    of_class.map(|user| (planned.snapshot.users[user.user.0].clone(), user.account)).collect()
-}
-
-fn share_view(id: ShareId, share: &ShareBook, quantum: Quantum) -> ShareView {
+fn share_view(share: &ShareBook, node: Name, quantum: Quantum) -> ShareView {
     ShareView {
-        id,
-        node: share.node.clone(),
+        id: share.id,
+        node,
         order: share.order,
         memory: quantum.memory_of(share.order.qshares()),
         state: share.state,

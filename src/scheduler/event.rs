@@ -1,6 +1,6 @@
 //! Everything that can happen to us.
 
-use crate::model::{JobFacts, JobId, JobSpec, Mebibytes, NodeReport, ShareFacts, ShareId};
+use crate::model::{JobFacts, JobId, JobSpec, Mebibytes, Name, NodeReport, ShareFacts, ShareId};
 
 /// Something the scheduler must know. Closed on purpose: every cause of scheduling is listed here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,14 +13,14 @@ pub enum Event {
     /// A node missed so many heartbeats in a row, as somebody else counted them.
     NodeMissedHeartbeats {
         /// Which node.
-        node: String,
+        node: Name,
         /// How many.
         missed: u32,
     },
     /// A node is known to be dead.
     NodeDied {
         /// Which node.
-        node: String,
+        node: Name,
     },
     /// Work never seen before.
     JobArrived(JobSpec),
@@ -44,7 +44,7 @@ pub enum Event {
         /// Which share.
         share: ShareId,
         /// The node the process is on.
-        node: String,
+        node: Name,
         /// What is known of the process.
         facts: ShareFacts,
     },
@@ -53,7 +53,7 @@ pub enum Event {
         /// Which share.
         share: ShareId,
         /// The node the process is on.
-        node: String,
+        node: Name,
         /// Its memory; where that is unknown, it may be all of the node.
         memory: Option<Mebibytes>,
     },

@@ -16,11 +16,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::jobs::{JobBook, ShareBook, admit};
+use super::jobs::{JobBook, admit};
 use super::jobs_order;
-use super::machines::Machines;
+use super::machines::{Machines, NodeIx};
+use super::shares::ShareBook;
 use super::view::Removal;
-use crate::model::{Policy, PoolIx, ResourceClass, ShareId, ShareState, Topology, WorkKind};
+use crate::model::{Order, Policy, PoolIx, ResourceClass, ShareId, ShareState, Topology, WorkKind};
 
 impl Scheduler {
     /// Takes the work of nodes that died off the books, all but reservations.
@@ -31,28 +32,18 @@ impl Scheduler {
         }
         self.calm.stir();
         for job in self.jobs.values_mut().filter(|job| job.spec.kind != WorkKind::Reservation) {
-            let is_lost = |share: &ShareBook| dead.contains(&share.node);
-            let lost: Vec<ShareId> =
-                job.shares.iter().filter(|(_, share)| is_lost(share)).map(|(&id, _)| id).collect();
-            for id in lost {
-                job.purge(id);
+            for share in job.shares.take(|share| dead.contains(&share.node)) {
+                job.purge(share);
             }
         }
     }
 
     /// A node is back: what was purged on it and not confirmed may still be running there, and
     /// takes its space until the orchestrator says that it has gone.
-    pub(super) fn recount_purged(&mut self, node: &str) {
+    pub(super) fn recount_purged(&mut self, node: NodeIx) {
         for job in self.jobs.values_mut() {
-            let back: Vec<ShareId> = job
-                .purged
-                .iter()
-                .filter(|(_, share)| share.node == node)
-                .map(|(&id, _)| id)
-                .collect();
-            for id in back {
-                let share = job.purged.remove(&id).expect("just found");
-                job.shares.insert(id, share);
+            for share in job.purged.take(|share| share.node == node) {
+                job.shares.insert(share);
             }
         }
     }
@@ -60,13 +51,12 @@ impl Scheduler {
     /// Evicts fair-share work from machines that are varied off, and from blacklisted machines
     /// what may be evicted from them.
     pub(super) fn evict_what_may_not_stay(&mut self) {
-        let blacklisted: BTreeSet<String> =
-            self.blacklisted_nodes().into_iter().map(str::to_owned).collect();
+        let blacklisted = self.blacklisted_nodes();
         let (machines, topology) = (&self.machines, &self.topology);
         for job in self.jobs.values_mut() {
             if job.policy(topology).is_some_and(Policy::is_preemptable) {
                 job.evict(Removal::VariedOff, |share| {
-                    machines.vary_off_reason(&share.node).is_some()
+                    machines[share.node].vary_off_reason.is_some()
                 });
             }
             if matches!(job.spec.kind, WorkKind::Job | WorkKind::Service) {
@@ -77,7 +67,7 @@ impl Scheduler {
 
     /// Machines with shares on them that configuration does not allow: until those have left, the
     /// machine gets no work.
-    pub(super) fn blacklisted_nodes(&self) -> BTreeSet<&str> {
+    pub(super) fn blacklisted_nodes(&self) -> BTreeSet<NodeIx> {
         // Most work may be anywhere, and there may be much of it.
         let is_everywhere: Vec<bool> = self
             .topology
@@ -90,8 +80,8 @@ impl Scheduler {
         };
         let misplaced = self.jobs.values().filter(is_bound).flat_map(|job| {
             let is_misplaced =
-                |share: &&ShareBook| !may_be_at(&self.topology, &self.machines, job, &share.node);
-            job.shares.values().filter(is_misplaced).map(|share| share.node.as_str())
+                |share: &&ShareBook| !may_be_at(&self.topology, &self.machines, job, share.node);
+            job.shares.iter().filter(is_misplaced).map(|share| share.node)
         });
         misplaced.collect()
     }
@@ -103,15 +93,10 @@ impl Scheduler {
         self.promises.clear();
         for job in self.jobs.values_mut() {
             job.admission = admit(&self.topology, &job.spec);
-            let orders: Vec<_> = job
-                .shares
-                .iter()
-                .map(|(&id, share)| {
-                    (id, jobs_order(job, &self.topology, &self.machines.by_name[&share.node]))
-                })
-                .collect();
-            for (id, order) in orders {
-                job.shares.get_mut(&id).expect("just listed").order = order;
+            let order_on = |node| jobs_order(job, &self.topology, &self.machines[node]);
+            let orders: Vec<Order> = job.shares.iter().map(|share| order_on(share.node)).collect();
+            for (share, order) in job.shares.iter_mut().zip(orders) {
+                share.order = order;
             }
         }
     }
@@ -128,10 +113,9 @@ fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
 
 /// Whether `job` may be on `node` at all: fair-share work in its class's pool or a pool in it,
 /// other work in its class's pool only.
-fn may_be_at(topology: &Topology, machines: &Machines, job: &JobBook, node: &str) -> bool {
-    let (Ok(admission), Some(machine)) = (&job.admission, machines.by_name.get(node)) else {
-        return false;
-    };
+fn may_be_at(topology: &Topology, machines: &Machines, job: &JobBook, node: NodeIx) -> bool {
+    let Ok(admission) = &job.admission else { return false };
+    let machine = &machines[node];
     let class = &topology.classes[admission.class.0];
     match class.policy {
         Policy::FairShare { .. } => topology.is_within(machine.pool, class.pool),
@@ -142,18 +126,17 @@ fn may_be_at(topology: &Topology, machines: &Machines, job: &JobBook, node: &str
 impl JobBook {
     /// Marks one share as leaving.
     pub(super) fn evict_share(&mut self, id: ShareId, removal: Removal) {
-        let share = self.shares.get_mut(&id).expect("a share that is told to leave exists");
+        let share = self.shares.get_mut(id).expect("a share that is told to leave exists");
         share.state = ShareState::Leaving;
         share.removal = Some(removal);
         self.last.has_shrunk = true;
     }
 
-    /// Takes a share that died with its node off the books, and remembers to say so.
-    fn purge(&mut self, id: ShareId) {
-        let share = self.shares.remove(&id).expect("a share that is purged exists");
+    /// Remembers to say of a share that was taken off the books that it died with its node.
+    fn purge(&mut self, share: ShareBook) {
         let share =
             ShareBook { state: ShareState::Leaving, removal: Some(Removal::NodeDied), ..share };
-        self.purged.insert(id, share);
+        self.purged.insert(share);
         self.is_spent |= self.spec.kind != WorkKind::Job;
         self.last.has_shrunk = true;
     }

@@ -1,44 +1,50 @@
 //! The books, as the engine sees them: one snapshot a cycle.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::jobs::{Admission, JobBook, ShareBook};
+use super::jobs::{Admission, JobBook};
+use super::machines::{ByNode, Machines, NodeIx};
+use super::shares::ShareBook;
+use super::users::UserPlaces;
 use crate::engine::{Job, Machine, Promise, Share, Snapshot};
-use crate::model::{JobId, MachineIx, MachineState, Order, UserIx};
+use crate::model::{JobId, MachineIx, Order};
 
-/// Room promised to a job, by names that last longer than a snapshot.
+/// Room promised to a job, by a place that lasts longer than a snapshot's.
 #[derive(Clone, Debug)]
 pub(super) struct BookedPromise {
     pub job: JobId,
-    pub node: String,
+    pub node: NodeIx,
     pub order: Order,
 }
 
-/// Turns names into places.
+/// Turns places in the books into places in the snapshot.
 struct Places<'a> {
-    machines: BTreeMap<&'a str, MachineIx>,
-    users: BTreeMap<&'a str, UserIx>,
+    books: &'a Machines,
+    machines: ByNode<MachineIx>,
+    users: UserPlaces,
 }
 
 impl Scheduler {
     /// All that the next cycle may look at.
     pub(super) fn freeze(&self) -> Snapshot {
-        let admitted =
-            || self.jobs.values().filter_map(|job| Some((job, job.admission.as_ref().ok()?)));
-        let users: BTreeSet<&str> = admitted().map(|(job, _)| job.spec.user.as_str()).collect();
-        let names = self.machines.by_name.keys().map(String::as_str);
+        let mut admitted: Vec<(&JobBook, Admission)> = self
+            .jobs
+            .values()
+            .filter_map(|job| Some((job, *job.admission.as_ref().ok()?)))
+            .collect();
+        admitted.sort_by_key(|(job, _)| job.age());
         let places = Places {
-            machines: names.enumerate().map(|(ix, name)| (name, MachineIx(ix))).collect(),
-            users: users.iter().enumerate().map(|(ix, &user)| (user, UserIx(ix))).collect(),
+            books: &self.machines,
+            machines: self.machines.places(),
+            users: self.users.places(admitted.iter().map(|(job, _)| job.user)),
         };
-        let mut jobs: Vec<Job> =
-            admitted().map(|(job, admission)| places.job(job, *admission)).collect();
-        jobs.sort_by_key(|job| (job.submitted, job.id));
-        let promises = self.promises.iter().filter_map(|promise| {
-            let machine = *places.machines.get(promise.node.as_str())?;
-            Some(Promise { job: promise.job, machine, order: promise.order })
+        let jobs = admitted.into_iter().map(|(job, admission)| places.job(job, admission));
+        let jobs = jobs.collect();
+        let promises = self.promises.iter().map(|promise| Promise {
+            job: promise.job,
+            machine: places.machines[promise.node],
+            order: promise.order,
         });
         Snapshot {
             cycle: self.cycle,
@@ -46,7 +52,7 @@ impl Scheduler {
             machines: Arc::new(self.freeze_machines()),
             promises: promises.collect(),
             calm: self.calm.freeze(),
-            users: Arc::new(users.into_iter().map(str::to_owned).collect()),
+            users: Arc::new(places.users.names),
             jobs: Arc::new(jobs),
         }
     }
@@ -54,22 +60,16 @@ impl Scheduler {
     fn freeze_machines(&self) -> Vec<Machine> {
         let mut limbo = self.limbo_by_node();
         let refused = self.jobs.values().filter(|job| job.admission.is_err());
-        for share in refused.flat_map(|job| job.shares.values()) {
-            *limbo.entry(share.node.as_str()).or_default() += share.order.qshares();
+        for share in refused.flat_map(|job| job.shares.iter()) {
+            *limbo.entry(share.node).or_default() += share.order.qshares();
         }
         let blacklisted = self.blacklisted_nodes();
-        let machines = self.machines.by_name.iter().map(|(name, machine)| Machine {
-            name: name.clone(),
+        let machines = self.machines.by_name().map(|(node, machine)| Machine {
+            name: machine.report.name.clone(),
             order: machine.order,
             pool: machine.pool,
-            state: MachineState {
-                is_awaited: machine.is_awaited,
-                is_dead: machine.is_dead,
-                is_varied_off: self.machines.vary_off_reason(name).is_some(),
-                is_quiesced: machine.report.is_quiesced,
-                is_blacklisted: blacklisted.contains(name.as_str()),
-            },
-            limbo: limbo.get(name.as_str()).copied().unwrap_or_default(),
+            state: machine.state(blacklisted.contains(&node)),
+            limbo: limbo.get(&node).copied().unwrap_or_default(),
         });
         machines.collect()
     }
@@ -81,13 +81,13 @@ impl Places<'_> {
         let mut machines: Vec<MachineIx> = spec
             .machines
             .iter()
-            .filter_map(|name| self.machines.get(name.as_str()).copied())
+            .filter_map(|name| Some(self.machines[self.books.find(name)?]))
             .collect();
         machines.sort_unstable();
         machines.dedup();
         Job {
             id: spec.id,
-            user: self.users[spec.user.as_str()],
+            user: self.users.of(job.user),
             class: admission.class,
             kind: spec.kind,
             order: admission.order,
@@ -98,14 +98,14 @@ impl Places<'_> {
             facts: spec.facts,
             behind_since: job.behind_since,
             is_spent: job.is_spent,
-            shares: job.shares.iter().map(|(&id, share)| self.share(id, share)).collect(),
+            shares: job.shares.iter().map(|share| self.share(share)).collect(),
         }
     }
 
-    fn share(&self, id: crate::model::ShareId, share: &ShareBook) -> Share {
+    fn share(&self, share: &ShareBook) -> Share {
         Share {
-            id,
-            machine: self.machines[share.node.as_str()],
+            id: share.id,
+            machine: self.machines[share.node],
             order: share.order,
             state: share.state,
             facts: share.facts,

@@ -1,22 +1,23 @@
 //! The books of work: requests, their shares, and whether they are considered at all.
 
-use std::collections::BTreeMap;
-
+use super::shares::{ShareBook, Shares};
+use super::users::UserNumber;
 use super::view::{Disposition, Refusal, Removal};
 use crate::engine::{JobReport, Preemption};
 use crate::model::{
-    ClassIx, JobSpec, Order, Policy, Quantum, ShareFacts, ShareId, ShareState, Topology, WorkKind,
-    nearest,
+    ClassIx, JobId, JobSpec, Millis, Name, Order, Policy, Quantum, ShareId, ShareState, Topology,
+    WorkKind, nearest,
 };
 
 /// A request and what it has.
 #[derive(Clone, Debug)]
 pub(super) struct JobBook {
     pub spec: JobSpec,
+    pub user: UserNumber,
     pub admission: Result<Admission, Refusal>,
-    pub shares: BTreeMap<ShareId, ShareBook>,
+    pub shares: Shares,
     /// Shares that died with their node and whose end is not confirmed; they hold no space.
-    pub purged: BTreeMap<ShareId, ShareBook>,
+    pub purged: Shares,
     /// Since which cycle it has been below its count and has got nothing.
     pub behind_since: Option<u64>,
     /// Whether its one process came and went; such work gets no second one.
@@ -31,18 +32,6 @@ pub(super) struct LastCycle {
     pub preemptions: Vec<Preemption>,
     pub has_grown: bool,
     pub has_shrunk: bool,
-}
-
-/// A share as the books have it.
-#[derive(Clone, Debug)]
-pub(super) struct ShareBook {
-    pub node: String,
-    pub order: Order,
-    pub state: ShareState,
-    pub removal: Option<Removal>,
-    /// Whether the orchestrator has shown it to us.
-    pub is_seen: bool,
-    pub facts: ShareFacts,
 }
 
 /// Where admitted work belongs.
@@ -64,7 +53,7 @@ pub struct Admission {
 pub fn admit(topology: &Topology, spec: &JobSpec) -> Result<Admission, Refusal> {
     let Some(ix) = topology.class_named(&spec.class) else {
         let classes = topology.classes.iter().map(|class| class.name.as_str());
-        let nearest = nearest(&spec.class, classes).map(str::to_owned);
+        let nearest = nearest(&spec.class, classes).map(Name::from);
         return Err(Refusal::UnknownClass { class: spec.class.clone(), nearest });
     };
     let class = &topology.classes[ix.0];
@@ -92,16 +81,22 @@ fn needs_stability(kind: WorkKind) -> Option<&'static str> {
 }
 
 impl JobBook {
-    pub(super) fn new(spec: JobSpec, topology: &Topology) -> JobBook {
+    pub(super) fn new(spec: JobSpec, user: UserNumber, topology: &Topology) -> JobBook {
         JobBook {
             admission: admit(topology, &spec),
             spec,
-            shares: BTreeMap::new(),
-            purged: BTreeMap::new(),
+            user,
+            shares: Shares::default(),
+            purged: Shares::default(),
             behind_since: None,
             is_spent: false,
             last: LastCycle::default(),
         }
+    }
+
+    /// What all work is in order by: the oldest first.
+    pub(super) fn age(&self) -> (Millis, JobId) {
+        (self.spec.submitted, self.spec.id)
     }
 
     /// The policy of its class; `None` while it is refused.
@@ -111,18 +106,16 @@ impl JobBook {
 
     /// Takes a share off the books: its process is gone. Work that is one process is over with it.
     pub(super) fn end_share(&mut self, share: ShareId) {
-        self.purged.remove(&share);
-        if self.shares.remove(&share).is_some() && self.spec.kind != WorkKind::Job {
+        self.purged.remove(share);
+        if self.shares.remove(share).is_some() && self.spec.kind != WorkKind::Job {
             self.is_spent = true;
         }
     }
 
     /// Marks the held shares that `must_go` as leaving. Work that is one process is over with it.
     pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
-        for share in self
-            .shares
-            .values_mut()
-            .filter(|share| share.state == ShareState::Held && must_go(share))
+        for share in
+            self.shares.iter_mut().filter(|share| share.state == ShareState::Held && must_go(share))
         {
             share.state = ShareState::Leaving;
             share.removal = Some(removal);
@@ -148,7 +141,7 @@ impl JobBook {
 
     /// How the last cycle left it.
     pub(super) fn disposition(&self) -> Disposition {
-        let holds = self.shares.values().any(|share| share.state == ShareState::Held);
+        let holds = self.shares.iter().any(|share| share.state == ShareState::Held);
         match (&self.admission, self.spec.kind) {
             (Err(_), _) => Disposition::Refused,
             (Ok(_), WorkKind::Reservation) if holds => Disposition::Reserved,

@@ -1,11 +1,20 @@
 //! The books of machines: what their agents report, who is silent, who is varied off.
 //!
-//! Machines are never forgotten, only silent. Design: "Nodes, Machines, and Node Management".
+//! Machines are never forgotten, only silent: the place that a machine got when it was first heard
+//! of is its own for good, and the rest of the books knows it by that. Design: "Nodes, Machines,
+//! and Node Management".
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Index, IndexMut};
 
 use super::command::{CommandError, CommandOutcome, UnknownNode};
-use crate::model::{Mebibytes, NodeReport, PoolIx, QShares, Topology, nearest};
+use crate::model::{
+    MachineIx, MachineState, Mebibytes, Name, NodeReport, PoolIx, QShares, Topology, nearest,
+};
+
+/// A machine's place in the books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NodeIx(pub usize);
 
 /// A machine.
 #[derive(Clone, Debug)]
@@ -20,48 +29,79 @@ pub(super) struct MachineBook {
     /// Whether others speak of it and it has never reported.
     pub is_awaited: bool,
     pub is_dead: bool,
+    /// Why it is varied off, if it is; it may not have reported since a restart.
+    pub vary_off_reason: Option<String>,
 }
 
 /// All machines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machines {
-    pub by_name: BTreeMap<String, MachineBook>,
-    /// Nodes varied off, with the reason; also nodes that have not reported since a restart.
-    varied_off: BTreeMap<String, String>,
+    books: Vec<MachineBook>,
+    by_name: BTreeMap<Name, NodeIx>,
     /// Machines that missed too many heartbeats and whose death takes effect in the next cycle,
     /// unless they report before.
-    dying: BTreeSet<String>,
+    dying: BTreeSet<NodeIx>,
+}
+
+impl Index<NodeIx> for Machines {
+    type Output = MachineBook;
+
+    fn index(&self, node: NodeIx) -> &MachineBook {
+        &self.books[node.0]
+    }
 }
 
 impl Machines {
-    /// Takes in what an agent says. Says whether the node was dead.
-    pub(super) fn report(&mut self, topology: &Topology, report: NodeReport) -> bool {
-        self.dying.remove(&report.name);
-        let name = report.name.clone();
-        let mut machine = MachineBook { is_heard: true, ..MachineBook::new(report) };
-        match self.by_name.get(&name) {
-            // Its pool follows from its name; looking that up again at every heartbeat adds up.
-            Some(known) => machine.pool = known.pool,
-            None => machine.find_pool(topology),
+    /// Where the machine is that is called `name`; `None` if nobody ever spoke of it.
+    pub(super) fn find(&self, name: &str) -> Option<NodeIx> {
+        self.by_name.get(name).copied()
+    }
+
+    /// All of them, by name.
+    pub(super) fn by_name(&self) -> impl Iterator<Item = (NodeIx, &MachineBook)> {
+        self.by_name.values().map(|&node| (node, &self[node]))
+    }
+
+    /// For each place in the books, the place by name.
+    pub(super) fn places(&self) -> ByNode<MachineIx> {
+        let mut places = ByNode::new(self, MachineIx(0));
+        for (ix, (node, _)) in self.by_name().enumerate() {
+            places[node] = MachineIx(ix);
         }
+        places
+    }
+
+    /// Takes in what an agent says. Returns where its node is if that was dead.
+    pub(super) fn report(&mut self, topology: &Topology, report: NodeReport) -> Option<NodeIx> {
+        let Some(node) = self.find(&report.name) else {
+            self.enter(topology, MachineBook { is_heard: true, ..MachineBook::new(report) });
+            return None;
+        };
+        self.dying.remove(&node);
+        let machine = &mut self.books[node.0];
+        machine.report = report;
         machine.measure(topology);
-        self.by_name.insert(name, machine).is_some_and(|known| known.is_dead)
+        machine.missed = 0;
+        machine.is_heard = true;
+        machine.is_awaited = false;
+        std::mem::take(&mut machine.is_dead).then_some(node)
     }
 
     /// Whether `report` says of a node that is up and not missed what is known already.
     pub(super) fn is_well_and(&self, report: &NodeReport) -> bool {
-        self.by_name.get(&report.name).is_some_and(|known| {
+        self.find(&report.name).is_some_and(|node| {
+            let known = &self[node];
             known.report == *report
                 && known.missed == 0
                 && !known.is_dead
                 && !known.is_awaited
-                && !self.dying.contains(&report.name)
+                && !self.dying.contains(&node)
         })
     }
 
     /// Whether every node has reported since the last interval ended.
     pub(super) fn were_all_heard(&self) -> bool {
-        self.by_name.values().all(|machine| machine.is_heard)
+        self.books.iter().all(|machine| machine.is_heard)
     }
 
     /// Whether some node is about to be given up.
@@ -69,26 +109,31 @@ impl Machines {
         !self.dying.is_empty()
     }
 
-    /// Enters a node that others speak of and that has not reported: it has no room, and dies like
+    /// Where the node is that others speak of. If it has not reported it has no room, and dies like
     /// any silent node if it stays silent.
-    pub(super) fn expect(&mut self, topology: &Topology, name: &str) {
-        if !self.by_name.contains_key(name) {
-            let report =
-                NodeReport { name: name.to_owned(), memory: Mebibytes(0), is_quiesced: false };
-            let mut machine = MachineBook { is_awaited: true, ..MachineBook::new(report) };
-            machine.find_pool(topology);
-            machine.measure(topology);
-            self.by_name.insert(name.to_owned(), machine);
-        }
+    pub(super) fn expect(&mut self, topology: &Topology, name: &str) -> NodeIx {
+        self.find(name).unwrap_or_else(|| {
+            let report = NodeReport { name: name.into(), memory: Mebibytes(0), is_quiesced: false };
+            self.enter(topology, MachineBook { is_awaited: true, ..MachineBook::new(report) })
+        })
+    }
+
+    fn enter(&mut self, topology: &Topology, mut machine: MachineBook) -> NodeIx {
+        machine.find_pool(topology);
+        machine.measure(topology);
+        let node = NodeIx(self.books.len());
+        self.by_name.insert(machine.report.name.clone(), node);
+        self.books.push(machine);
+        node
     }
 
     /// One heartbeat interval is over.
     pub(super) fn end_interval(&mut self, node_stability: u32) {
-        for (name, machine) in &mut self.by_name {
+        for (ix, machine) in self.books.iter_mut().enumerate() {
             if !std::mem::take(&mut machine.is_heard) {
                 machine.missed = machine.missed.saturating_add(1);
                 if node_stability <= machine.missed && !machine.is_dead {
-                    self.dying.insert(name.clone());
+                    self.dying.insert(NodeIx(ix));
                 }
             }
         }
@@ -96,32 +141,30 @@ impl Machines {
 
     /// A node missed so many heartbeats in a row, as somebody else counted them.
     pub(super) fn miss(&mut self, name: &str, missed: u32, node_stability: u32) {
-        if let Some(machine) = self.by_name.get_mut(name) {
+        if let Some(node) = self.find(name) {
+            let machine = &mut self.books[node.0];
             machine.missed = missed;
             if node_stability <= missed && !machine.is_dead {
-                self.dying.insert(name.to_owned());
+                self.dying.insert(node);
             }
         }
     }
 
     /// A node is known to be dead; takes effect in the next cycle.
     pub(super) fn die(&mut self, name: &str) {
-        if self.by_name.get(name).is_some_and(|machine| !machine.is_dead) {
-            self.dying.insert(name.to_owned());
+        if let Some(node) = self.find(name).filter(|&node| !self[node].is_dead) {
+            self.dying.insert(node);
         }
     }
 
     /// Carries out the deaths that are due: the machines get no work any more. Returns those whose
     /// work is lost with them; none where so many are silent at once that the fault is more likely
     /// ours (decision D15). Those are asked for again in the next cycle.
-    pub(super) fn bury(&mut self, mass_loss_percent: Option<u32>) -> BTreeSet<String> {
-        for name in &self.dying {
-            if let Some(machine) = self.by_name.get_mut(name) {
-                machine.is_dead = true;
-            }
+    pub(super) fn bury(&mut self, mass_loss_percent: Option<u32>) -> BTreeSet<NodeIx> {
+        for node in &self.dying {
+            self.books[node.0].is_dead = true;
         }
-        let is_alive = |machine: &&MachineBook| !machine.is_dead;
-        let alive = self.by_name.values().filter(is_alive).count();
+        let alive = self.books.iter().filter(|machine| !machine.is_dead).count();
         let silent = self.dying.len();
         let is_mass_loss = |percent: u32| {
             let percent = usize::try_from(percent).unwrap_or(usize::MAX);
@@ -134,40 +177,54 @@ impl Machines {
         }
     }
 
-    /// Nodes whose death is held back because too many went silent at once.
-    pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
-        self.dying.iter().map(String::as_str)
+    /// Nodes whose death is held back because too many went silent at once, by name.
+    pub(super) fn held_back(&self) -> Vec<Name> {
+        let names = self.dying.iter().map(|&node| self[node].report.name.clone());
+        let mut names: Vec<Name> = names.collect();
+        names.sort_unstable();
+        names
     }
 
     /// Takes nodes out of scheduling.
     ///
     /// # Errors
     ///
-    /// If one of them never reported; then none is taken out.
+    /// If one of them was never heard of; then none is taken out.
     pub(super) fn vary_off(
         &mut self,
         nodes: &[String],
         reason: &str,
     ) -> Result<CommandOutcome, CommandError> {
-        self.check_known(nodes)?;
-        let mut changed = Vec::new();
-        for node in nodes {
-            if self.varied_off.insert(node.clone(), reason.to_owned()).is_none() {
-                changed.push(node.clone());
-            }
-        }
-        Ok(CommandOutcome { changed })
+        self.vary(nodes, Some(reason))
     }
 
     /// Puts nodes back into scheduling.
     ///
     /// # Errors
     ///
-    /// If one of them never reported and is not varied off; then none is put back.
+    /// If one of them was never heard of; then none is put back.
     pub(super) fn vary_on(&mut self, nodes: &[String]) -> Result<CommandOutcome, CommandError> {
+        self.vary(nodes, None)
+    }
+
+    /// Varies nodes off for this reason; on, if there is none.
+    fn vary(
+        &mut self,
+        nodes: &[String],
+        reason: Option<&str>,
+    ) -> Result<CommandOutcome, CommandError> {
         self.check_known(nodes)?;
-        let changed =
-            nodes.iter().filter(|node| self.varied_off.remove(*node).is_some()).cloned().collect();
+        let mut changed = Vec::new();
+        for name in nodes {
+            let node = self.find(name).expect("checked above");
+            let before = std::mem::replace(
+                &mut self.books[node.0].vary_off_reason,
+                reason.map(str::to_owned),
+            );
+            if before.is_some() != reason.is_some() {
+                changed.push(name.clone());
+            }
+        }
         Ok(CommandOutcome { changed })
     }
 
@@ -175,27 +232,24 @@ impl Machines {
     pub(super) fn restore_varied_off(
         &mut self,
         topology: &Topology,
-        nodes: impl IntoIterator<Item = (String, String)>,
+        nodes: impl IntoIterator<Item = (Name, String)>,
     ) {
-        for (node, reason) in nodes {
-            self.expect(topology, &node);
-            self.varied_off.insert(node, reason);
+        for (name, reason) in nodes {
+            let node = self.expect(topology, &name);
+            self.books[node.0].vary_off_reason = Some(reason);
         }
     }
 
-    /// Why a node was varied off; `None` if it is not.
-    pub(super) fn vary_off_reason(&self, node: &str) -> Option<&str> {
-        self.varied_off.get(node).map(String::as_str)
-    }
-
     /// Every node that is varied off, with the reason, whether it has reported or not.
-    pub(super) fn varied_off(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.varied_off.iter().map(|(node, reason)| (node.as_str(), reason.as_str()))
+    pub(super) fn varied_off(&self) -> impl Iterator<Item = (&Name, &str)> {
+        self.by_name().filter_map(|(_, machine)| {
+            Some((&machine.report.name, machine.vary_off_reason.as_deref()?))
+        })
     }
 
     /// Finds each machine's pool and order anew.
     pub(super) fn replace_all(&mut self, topology: &Topology) {
-        for machine in self.by_name.values_mut() {
+        for machine in &mut self.books {
             machine.find_pool(topology);
             machine.measure(topology);
         }
@@ -205,11 +259,10 @@ impl Machines {
         if nodes.is_empty() {
             return Err(CommandError::NoNodes);
         }
-        let is_known =
-            |node: &String| self.by_name.contains_key(node) || self.varied_off.contains_key(node);
-        let unknown = nodes.iter().filter(|node| !is_known(node)).map(|name| UnknownNode {
+        let unknown = nodes.iter().filter(|name| self.find(name).is_none());
+        let unknown = unknown.map(|name| UnknownNode {
             name: name.clone(),
-            nearest: nearest(name, self.by_name.keys().map(String::as_str)).map(str::to_owned),
+            nearest: nearest(name, self.by_name.keys().map(Name::as_str)).map(str::to_owned),
         });
         let unknown: Vec<UnknownNode> = unknown.collect();
         if unknown.is_empty() { Ok(()) } else { Err(CommandError::UnknownNodes(unknown)) }
@@ -226,6 +279,18 @@ impl MachineBook {
             is_heard: false,
             is_awaited: false,
             is_dead: false,
+            vary_off_reason: None,
+        }
+    }
+
+    /// Whether it gets work, and if not, why.
+    pub(super) fn state(&self, is_blacklisted: bool) -> MachineState {
+        MachineState {
+            is_awaited: self.is_awaited,
+            is_dead: self.is_dead,
+            is_varied_off: self.vary_off_reason.is_some(),
+            is_quiesced: self.report.is_quiesced,
+            is_blacklisted,
         }
     }
 
@@ -236,5 +301,37 @@ impl MachineBook {
     fn measure(&mut self, topology: &Topology) {
         let offered = self.report.memory.0.saturating_sub(topology.settings.reserved_memory.0);
         self.order = topology.pools[self.pool.0].quantum.order_of_machine(Mebibytes(offered));
+    }
+}
+
+/// Something for each machine in the books.
+pub(super) struct ByNode<T>(Vec<T>);
+
+impl<T> ByNode<T> {
+    /// The same for each.
+    pub(super) fn new(machines: &Machines, each: T) -> ByNode<T>
+    where
+        T: Clone,
+    {
+        ByNode(vec![each; machines.books.len()])
+    }
+
+    /// Something made of each.
+    pub(super) fn map<U>(self, make: impl FnMut(T) -> U) -> ByNode<U> {
+        ByNode(self.0.into_iter().map(make).collect())
+    }
+}
+
+impl<T> Index<NodeIx> for ByNode<T> {
+    type Output = T;
+
+    fn index(&self, node: NodeIx) -> &T {
+        &self.0[node.0]
+    }
+}
+
+impl<T> IndexMut<NodeIx> for ByNode<T> {
+    fn index_mut(&mut self, node: NodeIx) -> &mut T {
+        &mut self.0[node.0]
     }
 }

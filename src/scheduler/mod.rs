@@ -13,34 +13,40 @@ mod evict;
 mod freeze;
 mod jobs;
 mod machines;
+mod shares;
+mod users;
 mod view;
 
 pub use command::{Command, CommandError, CommandOutcome, UnknownNode};
 pub use event::Event;
 pub use jobs::{Admission, admit};
 pub use view::{
-    ClassView, Disposition, JobView, NodeView, Planned, Refusal, Removal, ShareView, View, Waiting,
+    ClassView, Disposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode, ShareView,
+    View, Waiting,
 };
 
 /// Parts of a [`View`] that the engine made, for readers who do not know the engine.
 pub use crate::engine::{Account, Cap, Considered, HeldBack, Preemption, PreemptionRule};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::sync::Arc;
 
 use crate::engine::{self, Snapshot};
 use crate::model::{
-    JobId, Mebibytes, Order, Policy, QShares, ShareFacts, ShareId, ShareState, Topology, WorkKind,
+    JobId, Mebibytes, Name, Order, Policy, QShares, ShareFacts, ShareId, ShareState, Topology,
+    WorkKind,
 };
 use calm::CalmBook;
 use freeze::BookedPromise;
-use jobs::{JobBook, LastCycle, ShareBook};
-use machines::Machines;
+use jobs::{JobBook, LastCycle};
+use machines::{Machines, NodeIx};
+use shares::ShareBook;
+use users::Users;
 
 /// A share of work that could not be understood.
 #[derive(Clone, Debug)]
 struct LimboShare {
-    node: String,
+    node: NodeIx,
     memory: Option<Mebibytes>,
 }
 
@@ -52,6 +58,7 @@ pub struct Scheduler {
     next_share: u64,
     machines: Machines,
     jobs: BTreeMap<JobId, JobBook>,
+    users: Users,
     /// Shares of work that could not be understood.
     limbo: BTreeMap<ShareId, LimboShare>,
     /// Shares of before a restart that were told to leave.
@@ -75,6 +82,7 @@ impl Scheduler {
             next_share: next_share.0,
             machines: Machines::default(),
             jobs: BTreeMap::new(),
+            users: Users::default(),
             limbo: BTreeMap::new(),
             told_to_leave: BTreeSet::new(),
             promises: Vec::new(),
@@ -92,7 +100,7 @@ impl Scheduler {
 
     /// Enters that these nodes were varied off, before any of them has reported: what the store
     /// remembers after a restart.
-    pub fn restore_varied_off(&mut self, nodes: impl IntoIterator<Item = (String, String)>) {
+    pub fn restore_varied_off(&mut self, nodes: impl IntoIterator<Item = (Name, String)>) {
         self.machines.restore_varied_off(&self.topology, nodes);
     }
 
@@ -109,9 +117,8 @@ impl Scheduler {
         let stability = self.topology.settings.node_stability;
         match event {
             Event::NodeReported(report) => {
-                let name = report.name.clone();
-                if self.machines.report(&self.topology, report) {
-                    self.recount_purged(&name);
+                if let Some(back) = self.machines.report(&self.topology, report) {
+                    self.recount_purged(back);
                 }
             }
             Event::HeartbeatIntervalPassed => self.machines.end_interval(stability),
@@ -120,7 +127,10 @@ impl Scheduler {
             }
             Event::NodeDied { node } => self.machines.die(&node),
             Event::JobArrived(spec) => {
-                self.jobs.entry(spec.id).or_insert_with(|| JobBook::new(spec, &self.topology));
+                if let Entry::Vacant(vacant) = self.jobs.entry(spec.id) {
+                    let user = self.users.enter(&spec.user);
+                    vacant.insert(JobBook::new(spec, user, &self.topology));
+                }
             }
             Event::JobChanged { job, facts } => {
                 if let Some(job) = self.jobs.get_mut(&job) {
@@ -128,16 +138,18 @@ impl Scheduler {
                 }
             }
             Event::JobCompleted { job } => {
-                self.jobs.remove(&job);
-                self.promises.retain(|promise| promise.job != job);
+                if let Some(gone) = self.jobs.remove(&job) {
+                    self.users.leave(&gone.spec.user);
+                    self.promises.retain(|promise| promise.job != job);
+                }
             }
             Event::ShareSeen { job, share, node, facts } => {
                 self.see_share(job, share, &node, facts);
             }
             Event::LimboShareSeen { share, node, memory } => {
-                let is_known = |job: &JobBook| job.shares.contains_key(&share);
+                let is_known = |job: &JobBook| job.shares.get(share).is_some();
                 if !self.jobs.values().any(is_known) {
-                    self.machines.expect(&self.topology, &node);
+                    let node = self.machines.expect(&self.topology, &node);
                     self.limbo.insert(share, LimboShare { node, memory });
                     self.use_up(share);
                 }
@@ -189,7 +201,7 @@ impl Scheduler {
         self.evict_what_may_not_stay();
         let snapshot = self.freeze();
         let schedule = engine::plan(&snapshot);
-        self.is_changed = self.apply(&snapshot, &schedule);
+        self.is_changed = self.apply(&schedule);
         self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
         let view = self.view();
         self.last_view = Some(view.clone());
@@ -243,21 +255,21 @@ impl Scheduler {
     fn see_share(&mut self, id: JobId, share: ShareId, node: &str, facts: ShareFacts) {
         self.limbo.remove(&share);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if job.purged.contains_key(&share) {
+        if job.purged.get(share).is_some() {
             return;
         }
-        if let Some(known) = job.shares.get_mut(&share) {
+        if let Some(known) = job.shares.get_mut(share) {
             known.is_seen = true;
             known.facts = facts;
             return;
         }
-        self.machines.expect(&self.topology, node);
-        let machine = &self.machines.by_name[node];
-        let order = jobs_order(job, &self.topology, machine);
+        let node = self.machines.expect(&self.topology, node);
+        let order = jobs_order(job, &self.topology, &self.machines[node]);
         let job = self.jobs.get_mut(&id).expect("looked up above");
         let was_told_to_leave = self.told_to_leave.remove(&share);
         let known = ShareBook {
-            node: node.to_owned(),
+            id: share,
+            node,
             order,
             state: if was_told_to_leave { ShareState::Leaving } else { ShareState::Held },
             removal: was_told_to_leave.then_some(Removal::Preempted),
@@ -265,7 +277,7 @@ impl Scheduler {
             facts,
         };
         job.is_spent |= was_told_to_leave && job.spec.kind != WorkKind::Job;
-        job.shares.insert(share, known);
+        job.shares.insert(known);
         self.use_up(share);
     }
 
@@ -275,9 +287,8 @@ impl Scheduler {
             if job.policy(&self.topology) != Some(&Policy::Reserve) {
                 continue;
             }
-            for share in job.shares.values_mut() {
-                let machine = &self.machines.by_name[&share.node];
-                share.order = whole(machine).unwrap_or(share.order);
+            for share in job.shares.iter_mut() {
+                share.order = whole(&self.machines[share.node]).unwrap_or(share.order);
             }
         }
     }
@@ -288,17 +299,17 @@ impl Scheduler {
     }
 
     /// Space on each node taken by work that could not be understood.
-    fn limbo_by_node(&self) -> BTreeMap<&str, QShares> {
-        let mut taken: BTreeMap<&str, QShares> = BTreeMap::new();
+    fn limbo_by_node(&self) -> BTreeMap<NodeIx, QShares> {
+        let mut taken: BTreeMap<NodeIx, QShares> = BTreeMap::new();
         for share in self.limbo.values() {
-            *taken.entry(share.node.as_str()).or_default() += self.size_of(share);
+            *taken.entry(share.node).or_default() += self.size_of(share);
         }
         taken
     }
 
     /// What a share in limbo takes: if its memory is unknown, all of its node.
     fn size_of(&self, share: &LimboShare) -> QShares {
-        let machine = &self.machines.by_name[&share.node];
+        let machine = &self.machines[share.node];
         let quantum = self.topology.pools[machine.pool.0].quantum;
         let order = share.memory.and_then(|memory| quantum.order_of_work(memory));
         order.map_or(machine.order, Order::qshares)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Schedule, Snapshot};
 use crate::model::{
-    JobFacts, JobId, MachineState, Mebibytes, Millis, NShares, Order, QShares, Quantum, ShareFacts,
-    ShareId, ShareState, Topology, WorkKind,
+    JobFacts, JobId, MachineState, Mebibytes, Millis, NShares, Name, Order, QShares, Quantum,
+    ShareFacts, ShareId, ShareState, Topology, WorkKind,
 };
 
 /// The cluster after a cycle.
@@ -25,9 +25,9 @@ pub struct View {
     /// Every class, in order of configuration.
     pub classes: Arc<Vec<ClassView>>,
     /// Every node that is varied off, with the reason, whether it has reported or not.
-    pub varied_off: Vec<(String, String)>,
+    pub varied_off: Vec<(Name, String)>,
     /// Nodes that went silent together in such numbers that their work is not given up yet.
-    pub lost_held_back: Vec<String>,
+    pub lost_held_back: Vec<Name>,
     /// What the engine saw in this cycle, and what it decided; for the audit and for explanations.
     /// `None` before the first cycle.
     pub planned: Option<Arc<Planned>>,
@@ -55,9 +55,9 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
     /// Its name.
-    pub name: String,
+    pub name: Name,
     /// The name of its pool.
-    pub pool: String,
+    pub pool: Name,
     /// The quantum of its pool's tree.
     pub quantum: Quantum,
     /// Memory it reported.
@@ -72,9 +72,12 @@ pub struct NodeView {
     pub missed: u32,
     /// Why it was varied off.
     pub vary_off_reason: Option<String>,
-    /// The shares on it: job, share, order and state.
-    pub shares: Vec<(JobId, ShareId, Order, ShareState)>,
+    /// The shares on it, by job and then by number.
+    pub shares: Vec<ShareOnNode>,
 }
+
+/// A share as its node sees it: job, share, order and state.
+pub type ShareOnNode = (JobId, ShareId, Order, ShareState);
 
 /// A request for work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,9 +85,9 @@ pub struct JobView {
     /// Its number.
     pub id: JobId,
     /// Who submitted it.
-    pub user: String,
+    pub user: Name,
     /// The class it was submitted to.
-    pub class: String,
+    pub class: Name,
     /// What kind of work it is.
     pub kind: WorkKind,
     /// Memory of each process, as declared.
@@ -155,17 +158,17 @@ pub enum Refusal {
     #[error("class `{class}` is not defined{}", nearest.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
     UnknownClass {
         /// As asked for.
-        class: String,
+        class: Name,
         /// The class with the most similar name.
-        nearest: Option<String>,
+        nearest: Option<Name>,
     },
     /// The class is restricted to others.
     #[error("user `{user}` may not use class `{class}`")]
     UserNotAllowed {
         /// Who asked.
-        user: String,
+        user: Name,
         /// For which class.
-        class: String,
+        class: Name,
     },
     /// Work that cannot be preempted may not go to a fair-share class.
     #[error(
@@ -175,7 +178,7 @@ pub enum Refusal {
         /// What kind of work.
         kind: &'static str,
         /// In which class.
-        class: String,
+        class: Name,
     },
     /// Its memory has no order in this pool: none at all, or more than can be counted.
     #[error("{memory} per process cannot be scheduled in quanta of {quantum}")]
@@ -193,7 +196,7 @@ pub struct ShareView {
     /// Its number.
     pub id: ShareId,
     /// The node it is on.
-    pub node: String,
+    pub node: Name,
     /// Its size.
     pub order: Order,
     /// Its size in memory.
@@ -244,11 +247,11 @@ pub enum Disposition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassView {
     /// Its name.
-    pub name: String,
+    pub name: Name,
     /// How many jobs it has.
     pub jobs: u64,
     /// Its account in the last cycle.
     pub account: Account,
     /// Its users' accounts, by name; fair-share classes only.
-    pub users: Vec<(String, Account)>,
+    pub users: Vec<(Name, Account)>,
 }

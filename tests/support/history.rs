@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apportion::engine::plan;
 use apportion::model::{
-    JobId, JobSpec, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
+    JobId, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
 };
 use apportion::scheduler::{Command, Event, Scheduler};
@@ -18,7 +18,7 @@ use super::world::World;
 /// A share, as last seen.
 struct Known {
     job: JobId,
-    node: String,
+    node: Name,
     state: ShareState,
     /// The cycle in which it was first seen leaving.
     since: Option<u64>,
@@ -134,10 +134,10 @@ impl History {
 
     fn arrive(&mut self, spec: &JobSpec) {
         self.arrived += 1;
-        let number = |text: &String| text.parse::<usize>().unwrap();
+        let number = |text: &str| text.parse::<usize>().unwrap();
         let mut spec = JobSpec { id: JobId(self.arrived), ..spec.clone() };
         let user = number(&spec.user) % self.world.users.len();
-        spec.user.clone_from(&self.world.users[user]);
+        spec.user = self.world.users[user].as_str().into();
         for machine in &mut spec.machines {
             *machine = self.name_of_node(number(machine));
         }
@@ -148,7 +148,7 @@ impl History {
         let suitable: Vec<usize> = (0..classes.len()).filter(suits).collect();
         spec.class = match number(&spec.class).checked_rem(suitable.len()) {
             Some(ix) => classes[suitable[ix]].name.clone(),
-            None => format!("class{}", spec.class),
+            None => format!("class{}", spec.class).into(),
         };
         if spec.kind != WorkKind::Job {
             spec.facts.remaining = 1;
@@ -211,21 +211,21 @@ impl History {
         let (job, node) = (self.specs[ix].id, self.name_of_node(node));
         let share = self.cluster.scheduler.view().next_share;
         let facts = ShareFacts::default();
-        self.cluster.record(Event::ShareSeen { job, share, node, facts });
+        self.cluster.record(Event::ShareSeen { job, share, node: node.into(), facts });
     }
 
     fn node(&mut self, node: usize, step: NodeStep) {
         let Some(ix) = node.checked_rem(self.world.nodes.len()) else { return };
         let (name, memory) = self.world.nodes[ix].clone();
         let report = |memory, is_quiesced| {
-            Event::NodeReported(NodeReport { name: name.clone(), memory, is_quiesced })
+            Event::NodeReported(NodeReport { name: name.clone().into(), memory, is_quiesced })
         };
         match step {
             NodeStep::Report { is_quiesced } => self.cluster.record(report(memory, is_quiesced)),
             NodeStep::Resize(units) => self.cluster.record(report(Mebibytes(units * 512), false)),
-            NodeStep::Die => self.cluster.record(Event::NodeDied { node: name }),
+            NodeStep::Die => self.cluster.record(Event::NodeDied { node: name.into() }),
             NodeStep::Miss(missed) => {
-                self.cluster.record(Event::NodeMissedHeartbeats { node: name, missed })
+                self.cluster.record(Event::NodeMissedHeartbeats { node: name.into(), missed })
             }
             NodeStep::VaryOff => {
                 // After a restart the node may not be known yet.
@@ -320,7 +320,10 @@ impl History {
             Reconfiguration::Remove(class) => {
                 topology.classes.remove(class % classes);
             }
-            Reconfiguration::Rename(class) => topology.classes[class % classes].name.push('x'),
+            Reconfiguration::Rename(class) => {
+                let name = &mut topology.classes[class % classes].name;
+                *name = format!("{name}x").into();
+            }
             Reconfiguration::Pace(class, rules) => {
                 topology.classes[class % classes].cap_rules = rules;
             }

@@ -51,7 +51,7 @@ pub fn topology() -> Topology {
 /// A pool with the nodes named in `nodes`, by blanks.
 pub fn pool(name: &str, parent: Option<usize>, nodes: &str) -> Nodepool {
     Nodepool {
-        name: name.to_owned(),
+        name: name.into(),
         parent: parent.map(PoolIx),
         search_order: 100,
         quantum: Quantum::new(Mebibytes::from_gib(1)).unwrap(),
@@ -62,7 +62,7 @@ pub fn pool(name: &str, parent: Option<usize>, nodes: &str) -> Nodepool {
 /// A class of the first pool.
 pub fn class(name: &str, policy: Policy, priority: u32, cap_rules: CapRules) -> ResourceClass {
     ResourceClass {
-        name: name.to_owned(),
+        name: name.into(),
         policy,
         priority,
         pool: PoolIx(0),
@@ -81,8 +81,8 @@ pub fn fair(name: &str, weight: u32, cap_rules: CapRules) -> ResourceClass {
 pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
     JobSpec {
         id: JobId(id),
-        user: user.to_owned(),
-        class: class.to_owned(),
+        user: user.into(),
+        class: class.into(),
         kind: WorkKind::Job,
         memory: Mebibytes::from_gib(order),
         threads: 1,
@@ -130,7 +130,7 @@ impl Cluster {
         for node in nodes.split_whitespace() {
             let (name, gib) = node.split_once('=').unwrap();
             let memory = Mebibytes::from_gib(gib.parse().unwrap());
-            let report = NodeReport { name: name.to_owned(), memory, is_quiesced: false };
+            let report = NodeReport { name: name.into(), memory, is_quiesced: false };
             self.scheduler.record(Event::NodeReported(report));
         }
         self
@@ -261,18 +261,22 @@ impl Cluster {
 impl Cluster {
     /// A node reports, to the megabyte.
     pub fn report(&mut self, name: &str, memory: Mebibytes) -> &mut Cluster {
-        let report = NodeReport { name: name.to_owned(), memory, is_quiesced: false };
+        let report = NodeReport { name: name.into(), memory, is_quiesced: false };
         self.record(Event::NodeReported(report))
     }
 
     /// A node of so many GB reports that it wants no new work.
     pub fn quiesce(&mut self, name: &str, gib: u64) -> &mut Cluster {
         let (name, memory) = (name.to_owned(), Mebibytes::from_gib(gib));
-        self.record(Event::NodeReported(NodeReport { name, memory, is_quiesced: true }))
+        self.record(Event::NodeReported(NodeReport {
+            name: name.into(),
+            memory,
+            is_quiesced: true,
+        }))
     }
 
     pub fn die(&mut self, node: &str) -> &mut Cluster {
-        self.record(Event::NodeDied { node: node.to_owned() })
+        self.record(Event::NodeDied { node: node.into() })
     }
 
     pub fn vary_off(&mut self, node: &str) -> &mut Cluster {

@@ -142,7 +142,7 @@ impl Script {
                     self.cluster.nodes(node);
                 }
                 [node, "dies"] => {
-                    self.cluster.record(Event::NodeDied { node: node.to_owned() });
+                    self.cluster.record(Event::NodeDied { node: node.into() });
                 }
                 [node, "off"] => {
                     let (nodes, reason) = (vec![node.to_owned()], "a test".to_owned());
@@ -183,7 +183,7 @@ impl Script {
     fn quiesce(&mut self, name: &str) {
         let view = self.cluster.scheduler.view();
         let memory = view.nodes.iter().find(|node| node.name == name).unwrap().memory;
-        let report = NodeReport { name: name.to_owned(), memory, is_quiesced: true };
+        let report = NodeReport { name: name.into(), memory, is_quiesced: true };
         self.cluster.record(Event::NodeReported(report));
     }
 

@@ -159,8 +159,8 @@ pub fn arrival() -> impl Strategy<Value = JobSpec> {
         let (user, class, memory, threads, machines, service) = what;
         JobSpec {
             id: JobId(0),
-            user: user.to_string(),
-            class: class.to_string(),
+            user: user.to_string().into(),
+            class: class.to_string().into(),
             kind,
             memory: Mebibytes(memory * 400),
             threads,

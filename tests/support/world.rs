@@ -190,7 +190,7 @@ fn build(
             named.filter(|(_, is_allowed)| *is_allowed).map(|(user, _)| user.clone()).collect()
         };
         topology.classes.push(ResourceClass {
-            name: format!("class{ix}"),
+            name: format!("class{ix}").into(),
             policy,
             priority,
             pool: PoolIx(pool % topology.pools.len()),
@@ -216,7 +216,7 @@ fn add_pool(topology: &mut Topology, (parent, quantum, search_order): PoolSeed) 
         None => Quantum::new(Mebibytes(quantum)).unwrap(),
     };
     topology.pools.push(Nodepool {
-        name: format!("pool{ix}"),
+        name: format!("pool{ix}").into(),
         parent,
         search_order,
         quantum,

@@ -149,7 +149,8 @@ fn spent(before: Option<f64>, after: Option<f64>) -> Option<f64> {
 
 /// All nodes report, and are on record.
 async fn register(client: &Client, nodes: u64) -> Result<(), BenchError> {
-    let beats: Vec<wire::Heartbeat> = cluster::nodes(nodes).map(heartbeat).collect();
+    let beats: Vec<wire::Heartbeat> =
+        cluster::nodes(nodes).map(|report| heartbeat(&report)).collect();
     for batch in beats.chunks(BATCH) {
         client.beat(&wire::HeartbeatBatch { nodes: batch.to_vec() }).await?;
     }
@@ -203,9 +204,9 @@ async fn time(
     Ok(Timed { schedule, answer, status, jobs })
 }
 
-fn heartbeat(report: NodeReport) -> wire::Heartbeat {
+fn heartbeat(report: &NodeReport) -> wire::Heartbeat {
     wire::Heartbeat {
-        node: report.name,
+        node: report.name.to_string(),
         memory_mb: report.memory.0,
         quiesced: report.is_quiesced,
         boot_id: None,
@@ -215,16 +216,16 @@ fn heartbeat(report: NodeReport) -> wire::Heartbeat {
 
 fn publication(shape: &Shape) -> wire::Publication {
     let jobs = Jobs::of(shape).zip(0..shape.jobs);
-    let work = jobs.map(|(spec, _)| work(spec)).collect();
+    let work = jobs.map(|(spec, _)| work(&spec)).collect();
     wire::Publication { sequence: 1, full: false, work }
 }
 
-fn work(spec: JobSpec) -> wire::Work {
+fn work(spec: &JobSpec) -> wire::Work {
     wire::Work {
         id: spec.id.0,
         kind: wire::WorkKind::Job,
-        user: spec.user,
-        class: Some(spec.class),
+        user: spec.user.to_string(),
+        class: Some(spec.class.to_string()),
         memory_mb: spec.memory.0,
         threads: spec.threads,
         state: wire::WorkState::Schedulable,
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!(count(&published.work), 10);
         for (work, spec) in published.work.iter().zip(drawn) {
             assert_eq!((work.id, work.memory_mb), (spec.id.0, spec.memory.0));
-            assert_eq!(work.class.as_ref(), Some(&spec.class));
+            assert_eq!(work.class.as_deref(), Some(spec.class.as_str()));
         }
     }
 }

@@ -73,14 +73,14 @@ fn scene(users: usize, jobs: Range<usize>, machines: Range<usize>) -> impl Strat
 
 fn topology(scene: &Scene) -> Topology {
     let pool = |name: &str, parent| Nodepool {
-        name: name.to_owned(),
+        name: name.into(),
         parent,
         search_order: 100,
         quantum: Quantum::new(Mebibytes(1024)).unwrap(),
         nodes: Vec::new(),
     };
     let class = |(ix, (policy, priority, pool)): (usize, &(Policy, u32, PoolIx))| ResourceClass {
-        name: format!("class{ix}"),
+        name: format!("class{ix}").into(),
         policy: policy.clone(),
         priority: *priority,
         pool: *pool,
@@ -128,7 +128,7 @@ fn snapshot(scene: &Scene) -> Snapshot {
         shares
     };
     let machine = |(ix, &order): (usize, &u64)| Machine {
-        name: format!("node{ix}"),
+        name: format!("node{ix}").into(),
         order: QShares(order),
         pool: PoolIx(ix % 2),
         state: MachineState::default(),
@@ -164,7 +164,7 @@ fn snapshot(scene: &Scene) -> Snapshot {
         cycle: 1000,
         topology: Arc::new(topology(scene)),
         machines: Arc::new(scene.machines.iter().enumerate().map(machine).collect()),
-        users: Arc::new((0..100).map(|user| format!("user{user:02}")).collect()),
+        users: Arc::new((0..100).map(|user| format!("user{user:02}").into()).collect()),
         jobs: Arc::new(jobs.collect()),
         promises: Vec::new(),
         calm: Calm {

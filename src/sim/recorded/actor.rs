@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::scenario::Selector;
-use crate::model::{JobFacts, ShareFacts, ShareId, ShareState, WorkKind};
+use crate::model::{JobFacts, Name, ShareFacts, ShareId, ShareState, WorkKind};
 use crate::scheduler::{Removal, ShareView};
 use crate::sim::error::Flaw;
 
@@ -33,7 +33,7 @@ impl Actor {
         let known = self.shares.get(&share.id);
         let (is_new, was_leaving) = (known.is_none(), known.is_some_and(Process::is_leaving));
         let process = self.shares.entry(share.id).or_insert_with(|| Process {
-            node: share.node.clone(),
+            node: share.node.to_string(),
             state: share.state,
             is_blacklisted: false,
             since: cycle,
@@ -45,7 +45,7 @@ impl Actor {
     }
 
     /// Enters which shares died with their nodes; returns the nodes of those that did just now.
-    pub fn bury(&mut self, purged: &[ShareView]) -> Vec<String> {
+    pub fn bury(&mut self, purged: &[ShareView]) -> Vec<Name> {
         let is_news = |share: &&ShareView| self.purged.insert(share.id);
         let died: Vec<&ShareView> = purged.iter().filter(is_news).collect();
         for share in &died {

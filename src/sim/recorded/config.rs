@@ -149,7 +149,7 @@ fn pool(
             .ok_or_else(|| Flaw::new(place, "its quantum is 0", "give `quantumGB` of at least 1"))?
     };
     Ok(Nodepool {
-        name: input.name.clone(),
+        name: input.name.as_str().into(),
         parent: parent.map(PoolIx),
         search_order: input.search_order.unwrap_or(SEARCH_ORDER),
         quantum,
@@ -186,7 +186,7 @@ fn classes(config: &Config, pools: &[Nodepool]) -> Result<Vec<ResourceClass>, Fl
 fn class(input: &ClassInput, pool: PoolIx, is_default: bool, config: &Config) -> ResourceClass {
     let split = |names: &String| names.split_whitespace().map(str::to_owned).collect();
     ResourceClass {
-        name: input.name.clone(),
+        name: input.name.as_str().into(),
         policy: match input.policy {
             PolicyInput::FairShare => {
                 Policy::FairShare { weight: input.weight.unwrap_or(WEIGHT).max(1) }

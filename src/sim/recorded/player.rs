@@ -88,12 +88,14 @@ impl<'a> Player<'a> {
                 self.report_node(name, memory, true);
             }
             EventInput::Miss { name, count } => {
-                self.scheduler
-                    .record(Event::NodeMissedHeartbeats { node: name.clone(), missed: *count });
+                self.scheduler.record(Event::NodeMissedHeartbeats {
+                    node: name.as_str().into(),
+                    missed: *count,
+                });
             }
             EventInput::Dead { names } => {
                 for node in names.iter().cloned() {
-                    self.scheduler.record(Event::NodeDied { node });
+                    self.scheduler.record(Event::NodeDied { node: node.into() });
                 }
             }
             EventInput::VaryOff { names } => {
@@ -133,7 +135,7 @@ impl<'a> Player<'a> {
 
     fn report_node(&mut self, name: &str, memory: Mebibytes, is_quiesced: bool) {
         self.nodes.insert(name.to_owned(), memory);
-        let report = NodeReport { name: name.to_owned(), memory, is_quiesced };
+        let report = NodeReport { name: name.into(), memory, is_quiesced };
         self.scheduler.record(Event::NodeReported(report));
     }
 
@@ -190,8 +192,8 @@ impl<'a> Player<'a> {
         }
         self.scheduler.record(Event::JobArrived(JobSpec {
             id,
-            user: input.user.clone(),
-            class: input.class.clone(),
+            user: input.user.as_str().into(),
+            class: input.class.as_str().into(),
             kind,
             memory: Mebibytes::from_gib(input.memory_gb),
             threads: input.threads,
@@ -324,7 +326,12 @@ impl<'a> Player<'a> {
     fn tell_processes(&mut self, id: JobId) {
         for (&share, process) in &self.jobs[&id].shares {
             let node = process.node.clone();
-            self.scheduler.record(Event::ShareSeen { job: id, share, node, facts: process.facts });
+            self.scheduler.record(Event::ShareSeen {
+                job: id,
+                share,
+                node: node.into(),
+                facts: process.facts,
+            });
         }
     }
 
@@ -371,19 +378,19 @@ impl<'a> Player<'a> {
             ..JobLine::default()
         };
         for share in &job.shares {
-            *line.nodes.entry(share.node.clone()).or_default() += 1;
+            *line.nodes.entry(share.node.to_string()).or_default() += 1;
             let (is_new, was_leaving) = actor.take_over(cycle, share);
             if is_new {
-                line.expanded.push(share.node.clone());
+                line.expanded.push(share.node.to_string());
             }
             if share.state == ShareState::Leaving {
                 line.pending_removes += 1;
                 if !was_leaving {
-                    line.shrunken.push(share.node.clone());
+                    line.shrunken.push(share.node.to_string());
                 }
             }
         }
-        line.shrunken.extend(actor.bury(&job.purged));
+        line.shrunken.extend(actor.bury(&job.purged).iter().map(ToString::to_string));
         line.expanded.sort();
         line.shrunken.sort();
         line
@@ -394,7 +401,7 @@ impl<'a> Player<'a> {
 fn taken(job: &JobView, view: &View) -> Vec<Taken> {
     let Some(planned) = &view.planned else { return Vec::new() };
     let taken = job.preemptions.iter().map(|preemption| Taken {
-        node: planned.snapshot.machine(preemption.machine).name.clone(),
+        node: planned.snapshot.machine(preemption.machine).name.to_string(),
         rule: preemption.rule.code(),
         beneficiary: preemption.beneficiary.map(|job| job.0),
         loss: preemption.loss,

@@ -69,8 +69,11 @@ impl<'a> Driver<'a> {
         let free: Vec<u64> = suite.nodes.iter().map(|node| node.order.0).collect();
         let mut scheduler = Scheduler::new(suite.topology.clone(), ShareId(1));
         for node in &suite.nodes {
-            let report =
-                NodeReport { name: node.name.clone(), memory: node.memory, is_quiesced: false };
+            let report = NodeReport {
+                name: node.name.as_str().into(),
+                memory: node.memory,
+                is_quiesced: false,
+            };
             scheduler.record(Event::NodeReported(report));
         }
         Driver {
@@ -173,8 +176,12 @@ impl<'a> Driver<'a> {
                 let seat = &mut self.seats[process.0];
                 if seat.told.replace(facts) != Some(facts) {
                     let node = self.suite.nodes[seat.node].name.clone();
-                    let seen =
-                        Event::ShareSeen { job: job_id(work), share: seat.share, node, facts };
+                    let seen = Event::ShareSeen {
+                        job: job_id(work),
+                        share: seat.share,
+                        node: node.into(),
+                        facts,
+                    };
                     self.scheduler.record(seen);
                 }
             }
@@ -355,8 +362,8 @@ fn subjects(suite: &Suite) -> Vec<Subject> {
 fn spec(ix: WorkIx, work: &Work, facts: JobFacts) -> JobSpec {
     JobSpec {
         id: job_id(ix),
-        user: work.user.clone(),
-        class: work.class.clone(),
+        user: work.user.as_str().into(),
+        class: work.class.as_str().into(),
         kind: WorkKind::Job,
         memory: work.memory,
         threads: work.threads.get(),

@@ -154,7 +154,7 @@ impl Draws {
         let topology = Topology {
             settings: settings(),
             pools: vec![Nodepool {
-                name: "--default--".to_owned(),
+                name: "--default--".into(),
                 parent: None,
                 search_order: 100,
                 quantum,
@@ -185,7 +185,7 @@ fn settings() -> Settings {
 /// MODEL sections 2 and 6.
 fn class(name: &str, weight: u32) -> ResourceClass {
     ResourceClass {
-        name: name.to_owned(),
+        name: name.into(),
         policy: Policy::FairShare { weight },
         priority: 10,
         pool: PoolIx(0),

@@ -161,7 +161,7 @@ fn nobody_takes_back_not_even_through_others() {
 #[test]
 fn taking_back_through_a_third_is_taking_back() {
     let (mut scene, ann, bob) = given_to_bob(PreemptionRule::FairShare, 1);
-    Arc::make_mut(&mut scene.snapshot.users).push("cid".to_owned());
+    Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
     let cid = scene.job(UserIx(2), FAIR, 1, 0);
     scene.snapshot.calm.quiet_cycles = 9;
     scene.snapshot.calm.takings = vec![Taking { from: bob, by: cid }];

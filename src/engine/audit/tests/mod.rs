@@ -69,7 +69,7 @@ impl Scene {
             cycle: 100,
             topology: Arc::new(topology()),
             machines: Arc::new(machines.collect()),
-            users: Arc::new(vec!["ann".to_owned(), "bob".to_owned()]),
+            users: Arc::new(vec!["ann".into(), "bob".into()]),
             jobs: Arc::default(),
             promises: Vec::new(),
             calm: Calm::default(),
@@ -246,7 +246,7 @@ fn order(of: u32) -> Order {
 
 fn machine(ix: usize, order: u64) -> Machine {
     Machine {
-        name: format!("node{ix}"),
+        name: format!("node{ix}").into(),
         order: QShares(order),
         pool: TOP,
         state: MachineState::default(),
@@ -256,14 +256,14 @@ fn machine(ix: usize, order: u64) -> Machine {
 
 fn topology() -> Topology {
     let pool = |name: &str, parent| Nodepool {
-        name: name.to_owned(),
+        name: name.into(),
         parent,
         search_order: 100,
         quantum: Quantum::new(Mebibytes(1024)).unwrap(),
         nodes: Vec::new(),
     };
     let class = |name: &str, policy, priority, pool| ResourceClass {
-        name: name.to_owned(),
+        name: name.into(),
         policy,
         priority,
         pool,

@@ -318,7 +318,7 @@ fn nobody_is_moved_in_vain_or_needlessly() {
 /// moved, in place of one of Bob's.
 fn moving_in() -> Scene {
     let mut scene = Scene::new(&[2, 2]);
-    Arc::make_mut(&mut scene.snapshot.users).push("cid".to_owned());
+    Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
     let ann = scene.running((ANN, FAIR), 1, 2, 0);
     let bob = scene.running((BOB, FAIR), 1, 2, 1);
     let cid = scene.job(UserIx(2), FAIR, 2, 1);
@@ -353,7 +353,7 @@ fn what_is_taken_elsewhere_makes_room_for_what_is_moved() {
 #[test]
 fn what_others_are_promised_is_not_the_beneficiary_s() {
     let mut scene = Scene::new(&[2, 3]);
-    Arc::make_mut(&mut scene.snapshot.users).push("cid".to_owned());
+    Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
     let bob = scene.running((BOB, FAIR), 1, 1, 0);
     scene.hold(bob, 3, 1);

@@ -47,7 +47,7 @@ pub(super) fn cluster(size: Size, seed: u64) -> Cluster {
     let orders: Vec<u64> = (0..size.nodes).map(|_| draw.between(MACHINE_ORDER)).collect();
     let capacity = orders.iter().sum();
     let node = |(number, order): (u64, &u64)| NodeReport {
-        name: format!("n{number:05}"),
+        name: format!("n{number:05}").into(),
         memory: Mebibytes(QUANTUM.0 * order),
         is_quiesced: false,
     };
@@ -61,7 +61,7 @@ pub(super) fn cluster(size: Size, seed: u64) -> Cluster {
 /// One pool, and a class of each weight.
 fn topology(quantum: Quantum) -> Topology {
     let class = |(weight, is_default): (u32, bool)| ResourceClass {
-        name: class_name(weight),
+        name: class_name(weight).into(),
         policy: Policy::FairShare { weight },
         priority: 10,
         pool: PoolIx(0),
@@ -76,7 +76,7 @@ fn topology(quantum: Quantum) -> Topology {
         is_default,
     };
     let pool = Nodepool {
-        name: "all".to_owned(),
+        name: "all".into(),
         parent: None,
         search_order: 100,
         quantum,
@@ -101,8 +101,8 @@ fn job(draw: &mut Draw, id: u64, size: Size, capacity: u64) -> Job {
     let users = size.nodes.div_ceil(NODES_A_USER);
     let spec = JobSpec {
         id: JobId(id),
-        user: format!("u{:04}", draw.between([1, users])),
-        class: class_name(WEIGHTS[draw.position(WEIGHTS.len())]),
+        user: format!("u{:04}", draw.between([1, users])).into(),
+        class: class_name(WEIGHTS[draw.position(WEIGHTS.len())]).into(),
         kind: WorkKind::Job,
         memory: Mebibytes(QUANTUM.0 * order),
         threads: 1,

@@ -167,7 +167,7 @@ impl Outcome {
 fn ending(view: &View) -> Ending {
     let is_open_to = vec![true; view.topology.classes.len()];
     let machine = |node: &NodeView| ending::Machine {
-        name: node.name.clone(),
+        name: node.name.to_string(),
         order: node.order.0,
         is_open_to: is_open_to.clone(),
         free: node.order.0 - node.used.0,
@@ -183,7 +183,7 @@ fn ending(view: &View) -> Ending {
         ending::Job {
             id: job.id.0,
             class: view.topology.class_named(&job.class).expect("it was drawn from these").0,
-            user: job.user.clone(),
+            user: job.user.to_string(),
             order: u64::from(job.order.map_or(0, Order::get)),
             cap: job.cap.map_or(0, |cap| cap.nshares.0),
             held: job.held().0,
@@ -195,7 +195,7 @@ fn ending(view: &View) -> Ending {
     ending.jobs.extend(view.jobs.iter().map(job));
     for class in &view.topology.classes {
         let weight = u64::from(class.policy.weight());
-        ending.classes.push(ending::Class { name: class.name.clone(), weight });
+        ending.classes.push(ending::Class { name: class.name.to_string(), weight });
     }
     ending
 }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::model::Name;
 
 const SIZE: Size = Size { nodes: 60, jobs: 50 };
 
@@ -63,11 +64,11 @@ fn clusters_are_drawn_as_promised() {
         let orders: Vec<u64> =
             nodes.iter().map(|node| quantum.order_of_machine(node.memory).0).collect();
         assert!(orders.iter().all(|order| (1..=16).contains(order)));
-        let names: BTreeSet<&String> = nodes.iter().map(|node| &node.name).collect();
+        let names: BTreeSet<&Name> = nodes.iter().map(|node| &node.name).collect();
         assert_eq!((count(nodes.len()), count(names.len())), (size.nodes, size.nodes));
         assert_eq!(topology.classes.len(), 4);
         assert!(jobs.iter().map(|job| job.spec.id.0).eq(1..=size.jobs));
-        let users: BTreeSet<&String> = jobs.iter().map(|job| &job.spec.user).collect();
+        let users: BTreeSet<&Name> = jobs.iter().map(|job| &job.spec.user).collect();
         assert!(count(users.len()) <= size.nodes.div_ceil(10));
         let mut demanded = 0;
         for Job { spec, arrival, .. } in &jobs {

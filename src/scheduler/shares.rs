@@ -1,0 +1,98 @@
+//! The shares of one job, as the books have them.
+
+use super::machines::NodeIx;
+use super::view::Removal;
+use crate::model::{Order, ShareFacts, ShareId, ShareState};
+
+/// A share as the books have it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShareBook {
+    pub id: ShareId,
+    pub node: NodeIx,
+    pub order: Order,
+    pub state: ShareState,
+    pub removal: Option<Removal>,
+    /// Whether the orchestrator has shown it to us.
+    pub is_seen: bool,
+    pub facts: ShareFacts,
+}
+
+/// Shares, oldest first, each once. Most jobs have few, and new ones come last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares(Vec<ShareBook>);
+
+impl Shares {
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, ShareBook> {
+        self.0.iter()
+    }
+
+    /// All of them; their numbers stay as they are.
+    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, ShareBook> {
+        self.0.iter_mut()
+    }
+
+    pub(super) fn get(&self, id: ShareId) -> Option<&ShareBook> {
+        self.place_of(id).ok().map(|place| &self.0[place])
+    }
+
+    pub(super) fn get_mut(&mut self, id: ShareId) -> Option<&mut ShareBook> {
+        self.place_of(id).ok().map(|place| &mut self.0[place])
+    }
+
+    /// Enters a share, in place of one with the same number.
+    pub(super) fn insert(&mut self, share: ShareBook) {
+        match self.place_of(share.id) {
+            Ok(place) => self.0[place] = share,
+            Err(place) => self.0.insert(place, share),
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: ShareId) -> Option<ShareBook> {
+        self.place_of(id).ok().map(|place| self.0.remove(place))
+    }
+
+    /// Takes out those that are meant.
+    pub(super) fn take(&mut self, is_meant: impl Fn(&ShareBook) -> bool) -> Vec<ShareBook> {
+        self.0.extract_if(.., |share| is_meant(share)).collect()
+    }
+
+    fn place_of(&self, id: ShareId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&id, |share| share.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(ids: &[u64]) -> Shares {
+        let mut shares = Shares::default();
+        for &id in ids {
+            shares.insert(ShareBook {
+                id: ShareId(id),
+                node: NodeIx(0),
+                order: Order::new(1).unwrap(),
+                state: ShareState::Held,
+                removal: None,
+                is_seen: false,
+                facts: ShareFacts::default(),
+            });
+        }
+        shares
+    }
+
+    fn numbers(shares: &Shares) -> Vec<u64> {
+        shares.iter().map(|share| share.id.0).collect()
+    }
+
+    #[test]
+    fn shares_are_in_the_order_of_their_numbers_however_they_came() {
+        let mut shares = shares(&[5, 9, 2, 5]);
+        assert_eq!(numbers(&shares), [2, 5, 9]);
+        assert_eq!(shares.remove(ShareId(5)).map(|share| share.id), Some(ShareId(5)));
+        assert!(shares.remove(ShareId(5)).is_none() && shares.get(ShareId(5)).is_none());
+        assert_eq!(shares.get(ShareId(9)).map(|share| share.id), Some(ShareId(9)));
+        assert_eq!(shares.take(|share| share.id.0 < 9).len(), 1);
+        assert_eq!(numbers(&shares), [9]);
+    }
+}
