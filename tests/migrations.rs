@@ -19,7 +19,7 @@ async fn every_schema_there_was_opens_with_its_data() {
         leave_behind(&path, migration.version).await;
         let mut store = Store::open(&path).await.unwrap();
         let expected = Recovered {
-            varied_off: vec![("node02".to_owned(), "disk swap".to_owned())],
+            varied_off: vec![("node02".into(), "disk swap".to_owned())],
             next_share: 42,
             cycle: 9,
             sequence: Some(17),

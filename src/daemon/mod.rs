@@ -115,8 +115,7 @@ pub async fn serve(
 fn resumed(config: &Config, recovered: &Recovered) -> Scheduler {
     let mut scheduler = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share));
     scheduler.resume_after_cycle(recovered.cycle);
-    let varied_off = recovered.varied_off.iter();
-    scheduler.restore_varied_off(varied_off.map(|(node, why)| (node.into(), why.clone())));
+    scheduler.restore_varied_off(recovered.varied_off.iter().cloned());
     let leaving = recovered.shares.iter().filter(|share| share.state == ShareState::Leaving);
     scheduler.restore_leaving(leaving.map(|share| ShareId(share.id)));
     scheduler

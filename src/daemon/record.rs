@@ -34,7 +34,7 @@ fn node_rows(view: &View, admin: &[AdminRow]) -> Vec<NodeRow> {
     let touched =
         admin.iter().flat_map(|act| &act.nodes).filter(|name| !reported.contains(name.as_str()));
     let silent = touched.map(|name| NodeRow {
-        name: name.clone(),
+        name: name.into(),
         states: "silent".to_owned(),
         varied_off: view
             .varied_off
@@ -48,8 +48,8 @@ fn node_rows(view: &View, admin: &[AdminRow]) -> Vec<NodeRow> {
 
 fn node_row(node: &NodeView) -> NodeRow {
     NodeRow {
-        name: node.name.to_string(),
-        pool: node.pool.to_string(),
+        name: node.name.clone(),
+        pool: node.pool.clone(),
         memory_mb: node.memory.0,
         order: node.order.0,
         used: node.used.0,
@@ -63,7 +63,7 @@ fn share_rows(job: &JobView) -> impl Iterator<Item = ShareRow> {
     job.shares.iter().map(|share| ShareRow {
         id: share.id.0,
         job: job.id.0,
-        node: share.node.to_string(),
+        node: share.node.clone(),
         qshares: share.order.qshares().0,
         state: share.state,
     })
@@ -77,9 +77,9 @@ fn preemption_rows(job: &JobView) -> impl Iterator<Item = PreemptionRow> {
     job.preemptions.iter().map(move |taken| PreemptionRow {
         share: taken.share.0,
         job: taken.job.0,
-        node: node_of(taken).to_string(),
+        node: node_of(taken),
         beneficiary: taken.beneficiary.map(|job| job.0),
-        rule: taken.rule.code().to_owned(),
+        rule: taken.rule.code(),
         loss_ms: taken.loss,
     })
 }

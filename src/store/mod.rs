@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use sqlx::{Connection, SqliteConnection};
 
-use crate::model::ShareState;
+use crate::model::{Name, ShareState};
 
 pub use error::StoreError;
 pub use open::migrations;
@@ -49,7 +49,7 @@ struct Session {
 #[derive(Clone, Debug, Default)]
 struct Known {
     last: Last,
-    nodes: BTreeMap<String, NodeRow>,
+    nodes: BTreeMap<Name, NodeRow>,
     shares: BTreeMap<u64, ShareRow>,
 }
 

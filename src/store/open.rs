@@ -12,7 +12,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteSync
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 
 use super::{Known, Last, NodeRow, ShareRow, StoreError, from_sql};
-use crate::model::ShareState;
+use crate::model::{Name, ShareState};
 
 /// Marks a file as ours, in its header: "appo".
 const APPLICATION_ID: i64 = 0x6170_706f;
@@ -161,8 +161,8 @@ fn last_from(row: &SqliteRow) -> Result<Last, sqlx::Error> {
 
 fn node_from(row: &SqliteRow) -> Result<NodeRow, sqlx::Error> {
     Ok(NodeRow {
-        name: row.try_get("name")?,
-        pool: row.try_get("pool")?,
+        name: name(row, "name")?,
+        pool: name(row, "pool")?,
         memory_mb: number(row, "memory_mb")?,
         order: number(row, "order_qshares")?,
         used: number(row, "used_qshares")?,
@@ -177,11 +177,15 @@ fn share_from(row: &SqliteRow) -> Result<ShareRow, sqlx::Error> {
     Ok(ShareRow {
         id: number(row, "id")?,
         job: number(row, "job")?,
-        node: row.try_get("node")?,
+        node: name(row, "node")?,
         qshares: number(row, "qshares")?,
         // The table admits two words.
         state: if state == "leaving" { ShareState::Leaving } else { ShareState::Held },
     })
+}
+
+fn name(row: &SqliteRow, column: &str) -> Result<Name, sqlx::Error> {
+    row.try_get(column).map(|text: &str| Name::from(text))
 }
 
 fn number(row: &SqliteRow, column: &str) -> Result<u64, sqlx::Error> {

@@ -3,6 +3,8 @@
 //! Plain values: nothing here can be wrong, only unwritable. Names and reasons are stored as they
 //! are given; limits on their length are the business of whoever takes them in.
 
+use crate::model::{Name, ShareState};
+
 /// All that one cycle puts on record, in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CycleRecord {
@@ -31,9 +33,9 @@ pub struct CycleRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRow {
     /// Its name.
-    pub name: String,
+    pub name: Name,
     /// The name of its pool.
-    pub pool: String,
+    pub pool: Name,
     /// Memory it reported, in MiB.
     pub memory_mb: u64,
     /// The size it is scheduled by, in qshares.
@@ -56,11 +58,11 @@ pub struct ShareRow {
     /// Whose it is.
     pub job: u64,
     /// Where it is.
-    pub node: String,
+    pub node: Name,
     /// Its size.
     pub qshares: u64,
     /// Where it is in its life.
-    pub state: crate::model::ShareState,
+    pub state: ShareState,
 }
 
 /// A share taken back.
@@ -71,11 +73,11 @@ pub struct PreemptionRow {
     /// Whose it was.
     pub job: u64,
     /// Where it is until its exit is confirmed.
-    pub node: String,
+    pub node: Name,
     /// For whom. `None`: its job may not hold it any more.
     pub beneficiary: Option<u64>,
     /// Under which rule.
-    pub rule: String,
+    pub rule: &'static str,
     /// Work lost with it.
     pub loss_ms: u64,
 }
@@ -97,7 +99,7 @@ pub struct AdminRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The nodes that are varied off, each with the reason, by name.
-    pub varied_off: Vec<(String, String)>,
+    pub varied_off: Vec<(Name, String)>,
     /// The first share number never issued. 1 on a new file.
     pub next_share: u64,
     /// The last committed cycle. 0 on a new file.

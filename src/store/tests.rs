@@ -52,7 +52,7 @@ impl Place {
 }
 
 fn node(name: &str, used: u64) -> NodeRow {
-    let (name, pool) = (name.to_owned(), "fast".to_owned());
+    let (name, pool) = (name.into(), "fast".into());
     NodeRow { name, pool, memory_mb: 61_440, order: 4, used, ..NodeRow::default() }
 }
 
@@ -62,11 +62,11 @@ fn varied_off(name: &str, reason: &str) -> NodeRow {
 }
 
 fn share(id: u64, node: &str, state: ShareState) -> ShareRow {
-    ShareRow { id, job: 7, node: node.to_owned(), qshares: 2, state }
+    ShareRow { id, job: 7, node: node.into(), qshares: 2, state }
 }
 
 fn preemption(share: u64, beneficiary: Option<u64>) -> PreemptionRow {
-    let (node, rule) = ("a1".to_owned(), "fair_share".to_owned());
+    let (node, rule) = ("a1".into(), "fair_share");
     PreemptionRow { share, job: 7, node, beneficiary, rule, loss_ms: 90_000 }
 }
 
@@ -160,7 +160,7 @@ async fn a_restart_resumes_where_the_last_cycle_ended() {
     let mut store = place.open().await;
     let recovered = store.recover().await.unwrap();
     let expected = Recovered {
-        varied_off: vec![("a2".to_owned(), "disk swap".to_owned())],
+        varied_off: vec![("a2".into(), "disk swap".to_owned())],
         next_share: 5,
         cycle: 1,
         sequence: Some(12),

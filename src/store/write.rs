@@ -97,8 +97,8 @@ async fn put_nodes(
                from json_each(?1)";
     send(connection, sql, nodes, |node| {
         json!([
-            node.name,
-            node.pool,
+            node.name.as_str(),
+            node.pool.as_str(),
             to_sql(node.memory_mb),
             to_sql(node.order),
             to_sql(node.used),
@@ -121,7 +121,7 @@ async fn put_shares(
         json!([
             to_sql(share.id),
             to_sql(share.job),
-            share.node,
+            share.node.as_str(),
             to_sql(share.qshares),
             state_word(share.state),
         ])
@@ -149,7 +149,7 @@ async fn add_preemptions(
             record.at_ms,
             to_sql(preemption.share),
             to_sql(preemption.job),
-            preemption.node,
+            preemption.node.as_str(),
             preemption.beneficiary.map(to_sql),
             preemption.rule,
             to_sql(preemption.loss_ms),
