@@ -194,10 +194,15 @@ impl Standing {
 
 impl Ord for Standing {
     fn cmp(&self, other: &Standing) -> Ordering {
-        let mine = u128::from(self.served) * u128::from(other.weight);
-        let theirs = u128::from(other.served) * u128::from(self.weight);
-        theirs
-            .cmp(&mine)
+        // Users and jobs, of which there are many, all weigh the same.
+        let by_share = if self.weight == other.weight {
+            other.served.cmp(&self.served)
+        } else {
+            let mine = u128::from(self.served) * u128::from(other.weight);
+            let theirs = u128::from(other.served) * u128::from(self.weight);
+            theirs.cmp(&mine)
+        };
+        by_share
             .then(self.largest_order.cmp(&other.largest_order))
             .then(self.is_incumbent().cmp(&other.is_incumbent()))
             .then(self.weight.cmp(&other.weight))
