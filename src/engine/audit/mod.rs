@@ -23,7 +23,7 @@ mod placement;
 mod preemption;
 mod report;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use finding::{Finding, Rule};
 

@@ -6,6 +6,8 @@
 mod fair_share;
 mod fixed;
 mod listed;
+#[cfg(test)]
+mod tests;
 
 use super::draft::Draft;
 use super::nodepool::CountSpace;

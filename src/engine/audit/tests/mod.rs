@@ -25,24 +25,24 @@ use crate::model::{
     ShareId, ShareState, Topology, UserIx, WorkKind,
 };
 
-const TOP: PoolIx = PoolIx(0);
+pub(in crate::engine) const TOP: PoolIx = PoolIx(0);
 /// Lies in `TOP`.
-const SUB: PoolIx = PoolIx(1);
+pub(in crate::engine) const SUB: PoolIx = PoolIx(1);
 /// A tree of its own.
-const APART: PoolIx = PoolIx(2);
+pub(in crate::engine) const APART: PoolIx = PoolIx(2);
 
-const FAIR: ClassIx = ClassIx(0);
+pub(in crate::engine) const FAIR: ClassIx = ClassIx(0);
 /// As `FAIR`, with twice the weight.
-const HEAVY: ClassIx = ClassIx(1);
+pub(in crate::engine) const HEAVY: ClassIx = ClassIx(1);
 /// As `FAIR`, with worse priority.
-const LOW: ClassIx = ClassIx(2);
+pub(in crate::engine) const LOW: ClassIx = ClassIx(2);
 /// As `FAIR`, in `SUB`.
 const INNER: ClassIx = ClassIx(3);
-const FIXED: ClassIx = ClassIx(4);
-const RESERVE: ClassIx = ClassIx(5);
+pub(in crate::engine) const FIXED: ClassIx = ClassIx(4);
+pub(in crate::engine) const RESERVE: ClassIx = ClassIx(5);
 
-const ANN: UserIx = UserIx(0);
-const BOB: UserIx = UserIx(1);
+pub(in crate::engine) const ANN: UserIx = UserIx(0);
+pub(in crate::engine) const BOB: UserIx = UserIx(1);
 
 const FREE_GROWTH: CapRules = CapRules {
     initialization_cap: 0,
@@ -54,8 +54,10 @@ const FREE_GROWTH: CapRules = CapRules {
 
 /// A cluster before and after a cycle. The report is written from what is told here: every job is
 /// counted what it has and is promised, unless told otherwise.
-struct Scene {
-    snapshot: Snapshot,
+///
+/// Parts of the planner have their tests begin with such a snapshot, too.
+pub(in crate::engine) struct Scene {
+    pub(in crate::engine) snapshot: Snapshot,
     schedule: Schedule,
     given: BTreeMap<JobId, u64>,
     deserved: BTreeMap<JobId, u64>,
@@ -63,7 +65,7 @@ struct Scene {
 
 impl Scene {
     /// Machines of these orders, in `TOP`.
-    fn new(orders: &[u64]) -> Scene {
+    pub(in crate::engine) fn new(orders: &[u64]) -> Scene {
         let machines = orders.iter().enumerate().map(|(ix, &order)| machine(ix, order));
         let snapshot = Snapshot {
             cycle: 100,
@@ -79,7 +81,13 @@ impl Scene {
     }
 
     /// A job of this order with work for so many processes.
-    fn job(&mut self, user: UserIx, class: ClassIx, nshare: u32, work: u64) -> JobId {
+    pub(in crate::engine) fn job(
+        &mut self,
+        user: UserIx,
+        class: ClassIx,
+        nshare: u32,
+        work: u64,
+    ) -> JobId {
         let id = JobId(u64::try_from(self.snapshot.jobs.len()).unwrap() + 1);
         self.jobs().push(Job {
             id,
@@ -106,7 +114,7 @@ impl Scene {
     }
 
     /// As [`Scene::job`], with `held` shares on machine `on`.
-    fn running(
+    pub(in crate::engine) fn running(
         &mut self,
         (user, class): (UserIx, ClassIx),
         nshare: u32,
@@ -118,7 +126,7 @@ impl Scene {
         id
     }
 
-    fn hold(&mut self, id: JobId, held: u64, on: usize) {
+    pub(in crate::engine) fn hold(&mut self, id: JobId, held: u64, on: usize) {
         for number in 0..held {
             let job = self.edit(id);
             let size = job.order;
@@ -132,7 +140,7 @@ impl Scene {
         }
     }
 
-    fn edit(&mut self, id: JobId) -> &mut Job {
+    pub(in crate::engine) fn edit(&mut self, id: JobId) -> &mut Job {
         self.jobs().iter_mut().find(|job| job.id == id).unwrap()
     }
 
@@ -140,11 +148,11 @@ impl Scene {
         Arc::make_mut(&mut self.snapshot.jobs)
     }
 
-    fn machine(&mut self, ix: usize) -> &mut Machine {
+    pub(in crate::engine) fn machine(&mut self, ix: usize) -> &mut Machine {
         &mut Arc::make_mut(&mut self.snapshot.machines)[ix]
     }
 
-    fn settings(&mut self) -> &mut Settings {
+    pub(in crate::engine) fn settings(&mut self) -> &mut Settings {
         &mut Arc::make_mut(&mut self.snapshot.topology).settings
     }
 
