@@ -1,10 +1,16 @@
 //! What is counted for whom, in small clusters: where some work may only be on the machines it
-//! lists.
+//! lists, where machines are out of scheduling, and where pools lie in each other.
+
+use std::sync::Arc;
 
 use super::how_much;
-use crate::engine::audit::tests::{ANN, APART, BOB, FAIR, FIXED, LOW, RESERVE, Scene, TOP};
-use crate::engine::draft::Draft;
-use crate::model::{ClassIx, JobId, MachineIx, ProcessLimit, UserIx};
+use crate::engine::audit::tests::{
+    ANN, APART, BOB, FAIR, FIXED, HEAVY, LOW, RESERVE, SUB, Scene, TOP,
+};
+use crate::engine::draft::{CountRefusal, Draft};
+use crate::model::{
+    ClassIx, JobId, MachineIx, Mebibytes, Order, PoolIx, ProcessLimit, QShares, UserIx, WorkKind,
+};
 
 /// Whose it is, the order of its processes and how many it wants, the machines it lists, and how
 /// many processes it has on which.
@@ -183,4 +189,124 @@ fn what_goes_for_its_maximum_is_left_to_worse_priorities() {
         scene.edit(JobId(1)).facts.limit = limit;
         assert_eq!(counted(&scene), expected, "{limit:?}");
     }
+}
+
+/// Nobody else could use the room that they are in, so they are counted before what there is to
+/// share, and their job gets the less of that.
+#[test]
+fn processes_on_machines_out_of_scheduling_are_counted_for_whoever_has_them() {
+    let cases = [
+        (false, ProcessLimit::Unlimited, [4, 4]),
+        (true, ProcessLimit::Unlimited, [3, 3]), // 2 there, and 4 to share elsewhere
+        (true, ProcessLimit::AtMost(1), [1, 4]), // what is above its maximum goes
+        (true, ProcessLimit::AtMost(0), [0, 4]),
+    ];
+    for (is_varied_off, limit, expected) in cases {
+        let work: [Work<'_>; 2] =
+            [((ANN, FAIR), 1, 9, ANYWHERE, &[(0, 2)]), ((BOB, FAIR), 1, 9, ANYWHERE, &[])];
+        let mut scene = scene(&[4, 4], &work);
+        scene.machine(0).state.is_varied_off = is_varied_off;
+        scene.edit(JobId(1)).facts.limit = limit;
+        assert_eq!(counted(&scene), expected, "{is_varied_off} {limit:?}");
+    }
+}
+
+#[test]
+fn nothing_is_left_for_those_who_need_more_than_the_largest_hole() {
+    let left = |left| Some(CountRefusal::NothingLeft { left: QShares(left) });
+    let cases: [(u32, &[usize], Option<CountRefusal>); 6] = [
+        (3, ANYWHERE, None),
+        (4, ANYWHERE, None), // it fits exactly
+        (5, ANYWHERE, left(4)),
+        (2, &[1], None),
+        (3, &[1], None),
+        (4, &[1], left(3)),
+    ];
+    for (order, list, refusal) in cases {
+        let scene = scene(&[4, 3], &[((ANN, FAIR), order, 1, list, &[])]);
+        assert_eq!(
+            after_counting(&scene, |draft| draft.jobs[0].refusal),
+            refusal,
+            "{order} {list:?}"
+        );
+    }
+}
+
+/// A machine of 6 in `TOP`, one of 3 in `SUB`, which lies in it, and one of 9 in the tree `APART`.
+/// `HEAVY` has twice the weight of the other class.
+#[test]
+fn classes_compete_where_one_may_use_the_pool_of_the_other() {
+    let cases: [(PoolIx, PoolIx, [u64; 2]); 6] = [
+        (TOP, TOP, [3, 6]),
+        (TOP, SUB, [3, 2]),
+        (SUB, TOP, [1, 6]),
+        (SUB, SUB, [1, 2]),
+        (TOP, APART, [9, 9]),
+        (SUB, APART, [3, 9]),
+    ];
+    for (pool, heavy_pool, deserved) in cases {
+        let work: [Work<'_>; 2] =
+            [((ANN, FAIR), 1, 9, ANYWHERE, &[]), ((BOB, HEAVY), 1, 9, ANYWHERE, &[])];
+        let mut scene = scene(&[6, 3, 9], &work);
+        scene.machine(1).pool = SUB;
+        scene.machine(2).pool = APART;
+        let topology = Arc::make_mut(&mut scene.snapshot.topology);
+        topology.classes[FAIR.0].pool = pool;
+        topology.classes[HEAVY.0].pool = heavy_pool;
+        let shares = |draft: &Draft<'_>| [0, 1].map(|job| draft.jobs[job].pure_fair_share);
+        assert_eq!(after_counting(&scene, shares), deserved, "{pool:?} {heavy_pool:?}");
+    }
+}
+
+/// After the quantum was changed, what fixed work has is as large as it was, and what it is still to
+/// get is as large as it asks for now.
+#[test]
+fn fixed_work_is_counted_what_it_has_at_the_size_of_that() {
+    let mut scene = scene(&[12], &[((ANN, FIXED), 3, 3, ANYWHERE, &[(0, 1)])]);
+    scene.edit(JobId(1)).shares[0].order = Order::new(2).unwrap();
+    assert_eq!(after_counting(&scene, |draft| draft.given.jobs[0]), 8);
+}
+
+/// Two reservations of machines of 4, or of 5 if need be, whose user may hold so much. There are two
+/// machines of 4, and one of 5 that may be in another pool or not on their lists. Which they will
+/// get is not known yet.
+#[test]
+fn a_reservation_uses_up_as_much_allotment_as_the_largest_machine_it_might_get() {
+    let cases: [(u64, PoolIx, &[usize], [u64; 2]); 6] = [
+        (9, TOP, ANYWHERE, [1, 1]),
+        (8, TOP, ANYWHERE, [1, 0]), // the first might get the 5
+        (8, SUB, ANYWHERE, [1, 1]), // not in another pool
+        (8, TOP, &[0, 1], [1, 1]),  // nor one that it does not list
+        (4, TOP, ANYWHERE, [1, 0]), // nor one that is beyond the allotment
+        (3, TOP, ANYWHERE, [0, 0]),
+    ];
+    for (allotment, pool, list, expected) in cases {
+        let mut scene = Scene::new(&[4, 4, 5]);
+        scene.machine(2).pool = pool;
+        scene.settings().allotment = Some(Mebibytes::from_gib(allotment));
+        for _ in 0..2 {
+            let job = scene.job(ANN, RESERVE, 4, 1);
+            scene.edit(job).kind = WorkKind::Reservation;
+            if list != ANYWHERE {
+                confine(&mut scene, job, list);
+            }
+        }
+        assert_eq!(counted(&scene), expected, "{allotment} {pool:?} {list:?}");
+    }
+}
+
+/// Ann may hold 7 and has 2. The 5 she asks for first would be within that, but no machine has them:
+/// so 2 more are still to be had, and 4 after that are not.
+#[test]
+fn what_there_was_no_room_for_uses_up_no_allotment() {
+    let fixed = (ANN, FIXED);
+    let work: [Work<'_>; 4] = [
+        (fixed, 2, 1, ANYWHERE, &[(0, 1)]),
+        (fixed, 5, 1, ANYWHERE, &[]),
+        (fixed, 2, 1, ANYWHERE, &[]),
+        (fixed, 4, 1, ANYWHERE, &[]),
+    ];
+    let mut scene = scene(&[4, 4], &work);
+    scene.settings().allotment = Some(Mebibytes::from_gib(7));
+    assert_eq!(counted(&scene), [1, 0, 1, 0]);
 }
