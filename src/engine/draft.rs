@@ -310,3 +310,32 @@ impl<'a> Draft<'a> {
         walk.serve_least_first(|job, wanted| serve(self, job, wanted));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::audit::tests::{ANN, FAIR, Scene};
+
+    /// What it deserves is in qshares, and the threshold in nshares. To have reached either is
+    /// enough: whoever is needy takes from others, and who would be does not give.
+    #[test]
+    fn a_job_with_what_it_deserves_or_at_the_threshold_is_not_needy() {
+        // How many processes of 2 it has, how much it deserves, and whether it is needy.
+        let cases = [
+            (1, 3, true),
+            (1, 2, false),
+            (2, 5, true),
+            (2, 4, false),
+            (3, 7, false), // at the threshold
+        ];
+        for (held, deserved, is_needy) in cases {
+            let mut scene = Scene::new(&[8]);
+            scene.settings().fragmentation_threshold = 3;
+            scene.running((ANN, FAIR), 2, held, 0);
+            let mut draft = Draft::new(&scene.snapshot);
+            (draft.jobs[0].given, draft.jobs[0].pure_fair_share) = (4, deserved);
+            assert_eq!(draft.is_needy(0), is_needy, "{held} of {deserved}");
+            assert_eq!(draft.becomes_needy_with(0, held), is_needy, "{held} of {deserved}");
+        }
+    }
+}
