@@ -11,11 +11,11 @@ use proptest::test_runner::RngSeed;
 
 use super::courses::Prey;
 use super::donors::Donors;
-use super::make_room_for;
 use super::plan::tests::try_all;
 use super::plan::{Tier, best_plan};
 use super::price::is_at_rest;
 use super::right::Claim;
+use super::{make_room, make_room_for};
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
 use crate::engine::{
@@ -360,6 +360,50 @@ fn what_was_taken_counts_against_whoever_had_it() {
     assert_eq!([1, 2, 3].map(|victim| claim.rule(victim, 1).is_some()), [false, true, true]);
     claim.reset();
     assert_eq!(needy(&claim), [false, false, false]);
+}
+
+/// What each job has, promised room included, once room was made in a cluster in motion. A job is
+/// its user, the machine that its processes of 1 are on, and how many it has; those that are
+/// `confined` may only use the first machine.
+fn has_then(machines: &[u64], jobs: &[(usize, usize, usize)], confined: &[usize]) -> Vec<u64> {
+    let job = |&(user, machine, held): &(usize, usize, usize)| -> Part {
+        (user, 0, 1, vec![(machine, 0); held])
+    };
+    let mut snapshot = snapshot(&Scene {
+        machines: machines.to_vec(),
+        jobs: jobs.iter().map(job).collect(),
+        threshold: 1,
+        has_defragmentation: true,
+        rest_cycles: 0,
+        takings: Vec::new(),
+    });
+    for &job in confined {
+        Arc::make_mut(&mut snapshot.jobs)[job].machines = Some(vec![MachineIx(0)]);
+    }
+    let mut draft = Draft::new(&snapshot);
+    how_much::how_much(&mut draft);
+    what_of::what_of(&mut draft);
+    make_room(&mut draft);
+    (0..jobs.len()).map(|job| draft.has(job)).collect()
+}
+
+/// Three users: the first has six, the second has one on a machine of its own, and the third has
+/// nothing and may only use that machine. The second would be no better off than the third without
+/// its one, until it was promised some of the six. So it is where a fourth finds a free machine.
+#[test]
+fn whoever_is_promised_room_may_have_to_give_in_the_same_cycle() {
+    let jobs = [(0, 1, 6), (1, 0, 1), (2, 0, 0), (3, 2, 0)];
+    assert_eq!(has_then(&[1, 6], &jobs[..3], &[2]), [3, 3, 1]);
+    assert_eq!(has_then(&[1, 6, 1], &jobs, &[2]), [3, 2, 1, 2]);
+}
+
+/// Three users, with 4 counted for each. The last has one process more, the only one that may go on
+/// the machine that two jobs are confined to: the second user's, which has 3, and one of the first
+/// user's, which has nothing, as its user's 4 belong to another.
+#[test]
+fn whoever_has_nothing_comes_before_the_user_who_has_least() {
+    let jobs = [(0, 1, 4), (0, 0, 0), (1, 0, 3), (2, 0, 5)];
+    assert_eq!(has_then(&[8, 4], &jobs, &[1, 2]), [4, 1, 3, 4]);
 }
 
 /// What there is room for now, what there will be, and what is empty, while shares leave and room
