@@ -152,3 +152,43 @@ fn machines_for<'d>(
         .machines_with_ix()
         .filter(move |(ix, machine)| is_legal(machine.pool) && job.may_use(*ix))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
+    use crate::engine::plan;
+    use crate::model::Order;
+
+    /// More is wanted than a machine of 4 could hold, and others have all of it. How much of it is
+    /// counted for fixed work, and whether it may take it, is a matter of priority.
+    #[test]
+    fn fixed_work_that_was_counted_more_than_it_has_is_not_told_that_nothing_is_left() {
+        let asks = Order::new(1).unwrap();
+        let nothing = QShares(0);
+        let cases = [
+            (5, Reason::WaitingForExits { promised: NShares(4) }),
+            // It is counted before its peers, but does not take from them.
+            (
+                10,
+                Reason::Fragmented {
+                    given: NShares(4),
+                    free: nothing,
+                    largest_hole: nothing,
+                    asks,
+                },
+            ),
+            (20, Reason::NothingLeft { left: nothing, asks }),
+        ];
+        for (priority, reason) in cases {
+            let mut scene = Scene::new(&[4]);
+            Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED.0].priority = priority;
+            scene.running((ANN, FAIR), 1, 4, 0);
+            scene.job(BOB, FIXED, 1, 6);
+            let report = plan(&scene.snapshot).report;
+            assert_eq!(report.jobs[1].reason, Some(reason), "priority {priority}");
+        }
+    }
+}
