@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Serialize, Serializer};
+
 use super::wire;
-use crate::converter::{Assigned, Explanation, JobUpdate, Removed, Update, explain};
+use crate::converter::{Assigned, Explanation, JobUpdate, Removed, explain, update_of};
 use crate::model::{
     JobId, MachineState, Name, Order, Policy, QShares, ShareId, ShareState, WorkKind,
 };
@@ -11,10 +13,23 @@ use crate::scheduler::{
     Account, Cap, ClassView, Disposition, JobView, NodeView, Removal, ShareView, View,
 };
 
-impl From<&Update> for wire::Schedule {
-    fn from(update: &Update) -> wire::Schedule {
-        wire::Schedule { cycle: update.cycle, jobs: update.jobs.iter().map(Into::into).collect() }
+/// A [`wire::Schedule`] as it is sent, made job by job: in whole there would be several large ones at
+/// a time.
+///
+/// # Panics
+///
+/// If a plain struct does not become JSON.
+pub fn schedule_json(cycle: u64, jobs: &[JobView]) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Schedule<'a> {
+        cycle: u64,
+        #[serde(serialize_with = "told")]
+        jobs: &'a [JobView],
     }
+    fn told<S: Serializer>(jobs: &[JobView], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(jobs.iter().map(|job| wire::ScheduledJob::from(&update_of(job))))
+    }
+    serde_json::to_vec(&Schedule { cycle, jobs }).expect("plain structs become JSON")
 }
 
 impl From<&JobUpdate> for wire::ScheduledJob {

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::error::{ApiError, Code};
 use super::heartbeats::HeartbeatLog;
 use super::intake::Intake;
-use super::wire;
-use crate::converter::{JobUpdate, update_from};
-use crate::scheduler::{Command, CommandError, CommandOutcome, Event, View};
+use super::show::schedule_json;
+use crate::converter::{JobUpdate, update_of};
+use crate::scheduler::{Command, CommandError, CommandOutcome, Event, JobView, View};
 
 /// Something for whoever owns the scheduler.
 #[derive(Debug)]
@@ -67,39 +67,35 @@ pub struct ScheduleText {
     pub cycle: u64,
     /// As JSON.
     pub json: Bytes,
-    jobs: Vec<JobUpdate>,
 }
 
 impl ScheduleText {
-    /// The update made from `view`; `previous` itself while nothing differs, so that nobody is
-    /// told the same thing under a new number. That work waits longer for the same reason is not
+    /// The update made from `view`; that of `previous` itself while nothing differs, so that nobody
+    /// is told the same thing under a new number. That work waits longer for the same reason is not
     /// worth one.
-    ///
-    /// # Panics
-    ///
-    /// If a plain struct does not become JSON.
-    pub fn following(previous: Option<&Arc<ScheduleText>>, view: &View) -> Arc<ScheduleText> {
-        let update = update_from(view);
+    pub fn following(previous: Option<&Published>, view: &View) -> Arc<ScheduleText> {
         match previous {
-            Some(previous) if is_same(&previous.jobs, &update.jobs) => Arc::clone(previous),
-            _ => {
-                let json = serde_json::to_vec(&wire::Schedule::from(&update))
-                    .expect("plain structs become JSON");
-                Arc::new(ScheduleText {
-                    cycle: update.cycle,
-                    json: Bytes::from(json),
-                    jobs: update.jobs,
-                })
+            Some(previous) if say_the_same(&previous.view.jobs, &view.jobs) => {
+                Arc::clone(&previous.schedule)
             }
+            _ => Arc::new(ScheduleText {
+                cycle: view.cycle,
+                json: Bytes::from(schedule_json(view.cycle, &view.jobs)),
+            }),
         }
     }
 }
 
-/// Whether two updates say the same.
-fn is_same(one: &[JobUpdate], other: &[JobUpdate]) -> bool {
-    let is_same =
-        |(one, other): (&JobUpdate, &JobUpdate)| one == other || is_same_but_later(one, other);
-    one.len() == other.len() && one.iter().zip(other).all(is_same)
+/// Whether the updates made from them say the same.
+fn say_the_same(one: &Arc<Vec<JobView>>, other: &Arc<Vec<JobView>>) -> bool {
+    let is_same = |(one, other): (&JobView, &JobView)| {
+        one == other || {
+            let (one, other) = (update_of(one), update_of(other));
+            one == other || is_same_but_later(&one, &other)
+        }
+    };
+    Arc::ptr_eq(one, other)
+        || (one.len() == other.len() && one.iter().zip(other.iter()).all(is_same))
 }
 
 /// Whether they differ only in the numbers of a reason that grow with every cycle.

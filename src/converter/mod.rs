@@ -11,4 +11,5 @@ pub use difference::events_between;
 pub use publication::{LimboProcess, Process, Publication, Work, WorkState};
 pub use update::{
     Assigned, Explanation, JobUpdate, Removed, Update, explain, explain_held_back, update_from,
+    update_of,
 };

@@ -76,10 +76,11 @@ pub struct Explanation {
 ///
 /// Design: "Outgoing Events".
 pub fn update_from(view: &View) -> Update {
-    Update { cycle: view.cycle, jobs: view.jobs.iter().map(job_update).collect() }
+    Update { cycle: view.cycle, jobs: view.jobs.iter().map(update_of).collect() }
 }
 
-fn job_update(job: &JobView) -> JobUpdate {
+/// What to tell the orchestrator of one request for work.
+pub fn update_of(job: &JobView) -> JobUpdate {
     let is_new = |share: &&ShareView| share.state == ShareState::Held && !share.is_seen;
     JobUpdate {
         job: job.id,
@@ -229,7 +230,7 @@ mod tests {
 
     #[track_caller]
     fn check(shares: &str, expected: &str) {
-        assert_eq!(render(&job_update(&job(shares))), expected, "{shares:?}");
+        assert_eq!(render(&update_of(&job(shares))), expected, "{shares:?}");
     }
 
     #[test]
@@ -245,7 +246,7 @@ mod tests {
     /// Seed 001's example: 28 GB in quanta of 15 GB gets 30 GB.
     #[test]
     fn a_share_gets_whole_quanta() {
-        assert_eq!(job_update(&job("10+")).memory, Mebibytes::from_gib(30));
+        assert_eq!(update_of(&job("10+")).memory, Mebibytes::from_gib(30));
     }
 
     #[test]
@@ -257,7 +258,7 @@ mod tests {
         let refusal =
             Refusal::UnknownClass { class: "nromal".into(), nearest: Some("normal".into()) };
         refused.reason = Some(Waiting::Refused(refusal));
-        let update = job_update(&refused);
+        let update = update_of(&refused);
         assert!(update.is_refused);
         assert_eq!(update.memory, Mebibytes(0));
         let reason = update.reason.unwrap();

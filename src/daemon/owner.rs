@@ -169,7 +169,7 @@ impl Owner {
         let view = if is_planned { self.scheduler.schedule() } else { self.scheduler.view() };
         let planned_in = started.elapsed();
         // A schedule from before the start may bear the same number as ours and say another thing.
-        let schedule = ScheduleText::following(before.is_ready.then_some(&before.schedule), &view);
+        let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
         let found = if is_planned { self.audited(&view) } else { None };
         self.watch_net(&view);
         let findings_total = before.findings_total + found.as_ref().map_or(0, count);

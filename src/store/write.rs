@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
+use serde::{Serialize, Serializer};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, query};
 
-use super::{AdminRow, CycleRecord, Known, Last, NodeRow, PreemptionRow, ShareRow};
+use super::{CycleRecord, Known, Last, NodeRow, ShareRow};
 use super::{state_word, to_sql};
 
 /// How many cycles stay on record, schedules included: enough to see what led to a surprise, few
@@ -96,16 +96,16 @@ async fn put_nodes(
                    value ->> 6, value ->> 7
                from json_each(?1)";
     send(connection, sql, nodes, |node| {
-        json!([
+        (
             node.name.as_str(),
             node.pool.as_str(),
             to_sql(node.memory_mb),
             to_sql(node.order),
             to_sql(node.used),
-            node.states,
+            &node.states,
             node.missed,
-            node.varied_off,
-        ])
+            &node.varied_off,
+        )
     })
     .await
 }
@@ -118,20 +118,20 @@ async fn put_shares(
                select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
                from json_each(?1)";
     send(connection, sql, shares, |share| {
-        json!([
+        (
             to_sql(share.id),
             to_sql(share.job),
             share.node.as_str(),
             to_sql(share.qshares),
             state_word(share.state),
-        ])
+        )
     })
     .await
 }
 
 async fn remove_shares(connection: &mut SqliteConnection, gone: &[u64]) -> Result<(), sqlx::Error> {
     let sql = "delete from shares where id in (select value from json_each(?1))";
-    send(connection, sql, gone, |id| json!(to_sql(*id))).await
+    send(connection, sql, gone, |id| to_sql(*id)).await
 }
 
 async fn add_preemptions(
@@ -143,8 +143,8 @@ async fn add_preemptions(
                select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
                    value ->> 6, value ->> 7
                from json_each(?1)";
-    send(connection, sql, &record.preemptions, |preemption: &PreemptionRow| {
-        json!([
+    send(connection, sql, &record.preemptions, |preemption| {
+        (
             to_sql(record.cycle),
             record.at_ms,
             to_sql(preemption.share),
@@ -153,7 +153,7 @@ async fn add_preemptions(
             preemption.beneficiary.map(to_sql),
             preemption.rule,
             to_sql(preemption.loss_ms),
-        ])
+        )
     })
     .await?;
     let sql = "delete from preemptions where id <= (select max(id) from preemptions) - ?1";
@@ -168,8 +168,8 @@ async fn add_admin_acts(
     let sql = "insert into admin_acts (cycle, at_ms, action, nodes, reason)
                select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
                from json_each(?1)";
-    send(connection, sql, &record.admin, |act: &AdminRow| {
-        json!([to_sql(record.cycle), act.at_ms, act.action, act.nodes.join(","), act.reason])
+    send(connection, sql, &record.admin, |act| {
+        (to_sql(record.cycle), act.at_ms, &act.action, act.nodes.join(","), &act.reason)
     })
     .await?;
     let sql = "delete from admin_acts where id <= (select max(id) from admin_acts) - ?1";
@@ -178,16 +178,23 @@ async fn add_admin_acts(
 }
 
 /// Runs `sql` over `rows`, each made into JSON; does nothing where there are none.
-async fn send<T>(
+///
+/// # Panics
+///
+/// If a row does not become JSON.
+async fn send<'a, T, R: Serialize>(
     connection: &mut SqliteConnection,
     sql: &'static str,
-    rows: &[T],
-    row: impl Fn(&T) -> serde_json::Value,
+    rows: &'a [T],
+    row: impl Fn(&'a T) -> R,
 ) -> Result<(), sqlx::Error> {
     if rows.is_empty() {
         return Ok(());
     }
-    let rows: serde_json::Value = rows.iter().map(row).collect();
-    query(sql).bind(rows.to_string()).execute(connection).await?;
+    let mut text = Vec::new();
+    let mut json = serde_json::Serializer::new(&mut text);
+    json.collect_seq(rows.iter().map(row)).expect("numbers and texts become JSON");
+    let text = String::from_utf8(text).expect("JSON is UTF-8");
+    query(sql).bind(text).execute(connection).await?;
     Ok(())
 }
