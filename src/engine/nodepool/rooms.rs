@@ -21,8 +21,9 @@ pub(in crate::engine) struct Holding {
 #[derive(Debug)]
 pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
-    /// Shares that were there when the cycle began, machine by machine; `None` once one leaves.
-    holdings: Vec<Option<Holding>>,
+    /// Shares that were there when the cycle began, machine by machine, with their sizes: whoever
+    /// looks at a machine is not to fetch each from its job. `None` once one leaves.
+    holdings: Vec<Option<(Holding, QShares)>>,
     /// Those that left in this cycle.
     left: BTreeSet<Holding>,
     by_pool: Vec<PoolRooms>,
@@ -182,7 +183,8 @@ impl Rooms {
     ) {
         let there = self.by_machine[machine.0].holdings.clone();
         let mut there = self.holdings[there].iter_mut();
-        let place = there.find(|kept| **kept == Some(holding)).expect("a share leaves once");
+        let place = there.find(|kept| kept.is_some_and(|(kept, _)| kept == holding));
+        let place = place.expect("a share leaves once");
         *place = None;
         self.left.insert(holding);
         self.change(machine, |room| room.leaving += amount);
@@ -236,8 +238,11 @@ impl Rooms {
         room.used == QShares(0) && room.promised == QShares(0)
     }
 
-    /// Shares on it that were there when the cycle began and are not leaving.
-    pub(in crate::engine) fn holdings(&self, machine: MachineIx) -> impl Iterator<Item = Holding> {
+    /// Shares on it that were there when the cycle began and are not leaving, each with its size.
+    pub(in crate::engine) fn holdings(
+        &self,
+        machine: MachineIx,
+    ) -> impl Iterator<Item = (Holding, QShares)> {
         self.holdings[self.by_machine[machine.0].holdings.clone()].iter().copied().flatten()
     }
 
@@ -285,7 +290,7 @@ impl Rooms {
 
 /// Enters the shares of all jobs in `rooms`, and lists those that are held machine by machine, on
 /// each by job and share.
-fn take_in_shares(snapshot: &Snapshot, rooms: &mut [Room]) -> Vec<Option<Holding>> {
+fn take_in_shares(snapshot: &Snapshot, rooms: &mut [Room]) -> Vec<Option<(Holding, QShares)>> {
     for share in snapshot.jobs.iter().flat_map(|job| &job.shares) {
         let room = &mut rooms[share.machine.0];
         room.used += share.order.qshares();
@@ -305,7 +310,8 @@ fn take_in_shares(snapshot: &Snapshot, rooms: &mut [Room]) -> Vec<Option<Holding
         for (share_ix, share) in job.shares.iter().enumerate() {
             if share.state == ShareState::Held {
                 let next = &mut rooms[share.machine.0].holdings.end;
-                holdings[*next] = Some(Holding { job: job_ix, share: share_ix });
+                let holding = Holding { job: job_ix, share: share_ix };
+                holdings[*next] = Some((holding, share.order.qshares()));
                 *next += 1;
             }
         }

@@ -263,15 +263,17 @@ fn choose_victims(
     if missing == QShares(0) {
         return Some(Vec::new());
     }
-    let mut candidates: Vec<Victim> = draft
-        .rooms
-        .holdings(machine)
-        .filter_map(|holding| candidate(draft, claim, holding))
-        .collect();
+    let may_go = || {
+        let held = draft.rooms.holdings(machine);
+        held.filter(|(holding, order)| claim.rule(holding.job, order.0).is_some())
+    };
     // Each taken makes it harder to take the next: what is too little one by one stays too little.
-    if candidates.iter().map(|victim| victim.order).sum::<QShares>() < missing {
+    // So it is on most machines, and to see that no more is looked up than sizes.
+    if may_go().map(|(_, order)| order).sum::<QShares>() < missing {
         return None;
     }
+    let mut candidates: Vec<Victim> =
+        may_go().filter_map(|(holding, _)| candidate(draft, claim, holding)).collect();
     candidates.sort_unstable_by_key(|victim| (victim.tier, victim.rank));
     if let Some(victims) = take_in_turn(claim, &candidates, missing) {
         return Some(victims);

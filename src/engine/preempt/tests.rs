@@ -187,11 +187,8 @@ fn all_prey(draft: &Draft<'_>, claim: &Claim<'_, '_>) -> Vec<(Willing, Prey)> {
     let machines = draft.snapshot.machines_with_ix();
     let holdings = machines.flat_map(|(machine, _)| draft.rooms.holdings(machine));
     let mut all: Vec<(Willing, Prey)> = holdings
-        .filter(|holding| {
-            let share = draft.share(*holding);
-            claim.rule(holding.job, share.order.qshares().0).is_some()
-        })
-        .map(|holding| {
+        .filter(|(holding, order)| claim.rule(holding.job, order.0).is_some())
+        .map(|(holding, _)| {
             let share = draft.share(holding);
             let tier = Tier {
                 is_resident: draft.is_resident(holding),

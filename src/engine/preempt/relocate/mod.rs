@@ -200,7 +200,7 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// The shares on `machine` that do not leave, the cheapest to lose first.
     fn shares_on(&self, machine: MachineIx) -> Vec<Victim> {
-        let shares = self.draft.rooms.holdings(machine).map(|holding| {
+        let shares = self.draft.rooms.holdings(machine).map(|(holding, _)| {
             let share = self.draft.share(holding);
             Victim {
                 holding,
