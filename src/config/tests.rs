@@ -30,7 +30,7 @@ fn the_sample_loads() {
     assert_eq!(topology.pools.len(), 2);
     assert_eq!(topology.pools[1].parent, Some(PoolIx(0)));
     assert_eq!(topology.pools[0].nodes.len(), 24);
-    assert_eq!(topology.pool_of_node("gpu03"), PoolIx(1));
+    assert_eq!(topology.pools_by_node()["gpu03"], PoolIx(1));
     let names: Vec<_> = topology.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(names, ["normal", "weekly", "fixed", "reserve"]);
     assert_eq!(topology.classes[1].policy, Policy::FairShare { weight: 50 });

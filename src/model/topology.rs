@@ -83,10 +83,13 @@ impl Topology {
         self.classes.iter().position(|class| class.name == name).map(ClassIx)
     }
 
-    /// The pool that lists `node`, or the first.
-    pub fn pool_of_node(&self, node: &str) -> PoolIx {
-        let lists = |pool: &Nodepool| pool.nodes.iter().any(|listed| listed == node);
-        PoolIx(self.pools.iter().position(lists).unwrap_or(0))
+    /// The pool of every node that one lists. A node that none lists is in the first.
+    pub fn pools_by_node(&self) -> BTreeMap<Name, PoolIx> {
+        let pools = self.pools.iter().enumerate();
+        let listed = pools.flat_map(|(ix, pool)| {
+            pool.nodes.iter().map(move |node| (Name::from(node), PoolIx(ix)))
+        });
+        listed.collect()
     }
 
     /// The top-level pool of the tree that `pool` is in.

@@ -34,10 +34,12 @@ pub(super) struct MachineBook {
 }
 
 /// All machines.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Machines {
     books: Vec<MachineBook>,
     by_name: BTreeMap<Name, NodeIx>,
+    /// The pools of the nodes that the configuration lists; the others are in the first.
+    pools: BTreeMap<Name, PoolIx>,
     /// Machines that missed too many heartbeats and whose death takes effect in the next cycle,
     /// unless they report before.
     dying: BTreeSet<NodeIx>,
@@ -52,6 +54,16 @@ impl Index<NodeIx> for Machines {
 }
 
 impl Machines {
+    /// None yet.
+    pub(super) fn new(topology: &Topology) -> Machines {
+        Machines {
+            books: Vec::new(),
+            by_name: BTreeMap::new(),
+            pools: topology.pools_by_node(),
+            dying: BTreeSet::new(),
+        }
+    }
+
     /// Where the machine is that is called `name`; `None` if nobody ever spoke of it.
     pub(super) fn find(&self, name: &str) -> Option<NodeIx> {
         self.by_name.get(name).copied()
@@ -119,7 +131,7 @@ impl Machines {
     }
 
     fn enter(&mut self, topology: &Topology, mut machine: MachineBook) -> NodeIx {
-        machine.find_pool(topology);
+        machine.find_pool(&self.pools);
         machine.measure(topology);
         let node = NodeIx(self.books.len());
         self.by_name.insert(machine.report.name.clone(), node);
@@ -249,8 +261,9 @@ impl Machines {
 
     /// Finds each machine's pool and order anew.
     pub(super) fn replace_all(&mut self, topology: &Topology) {
+        self.pools = topology.pools_by_node();
         for machine in &mut self.books {
-            machine.find_pool(topology);
+            machine.find_pool(&self.pools);
             machine.measure(topology);
         }
     }
@@ -294,8 +307,8 @@ impl MachineBook {
         }
     }
 
-    fn find_pool(&mut self, topology: &Topology) {
-        self.pool = topology.pool_of_node(&self.report.name);
+    fn find_pool(&mut self, pools: &BTreeMap<Name, PoolIx>) {
+        self.pool = pools.get(&self.report.name).copied().unwrap_or(PoolIx(0));
     }
 
     fn measure(&mut self, topology: &Topology) {

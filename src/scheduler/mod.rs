@@ -77,10 +77,10 @@ impl Scheduler {
     /// Empty books. The first share issued will be `next_share`: one never used before.
     pub fn new(topology: Topology, next_share: ShareId) -> Scheduler {
         Scheduler {
+            machines: Machines::new(&topology),
             topology: Arc::new(topology),
             cycle: 0,
             next_share: next_share.0,
-            machines: Machines::default(),
             jobs: BTreeMap::new(),
             users: Users::default(),
             limbo: BTreeMap::new(),
