@@ -219,3 +219,43 @@ fn nobody_is_counted_beyond_the_cap() {
     assert_eq!((wanted, account.wanted.0, account.given.0), (6, 6, 6));
     assert_eq!(cluster.view.classes[0].users[0].1.wanted.0, 6);
 }
+
+/// What `bob`, whose jobs double, has room for cycle by cycle, in a cluster of 64 that Ann has to
+/// herself and that is at rest from the third cycle after he came.
+fn doubled_at_the_cost_of_others(step: fn(&mut Cluster)) -> Vec<u64> {
+    let classes = vec![fair("normal", 100, UNPACED), fair("paced", 100, DOUBLING)];
+    let mut cluster = Cluster::with_classes(classes);
+    cluster.nodes("m1=64").arrive(job(1, "ann", "normal", 1)).cycle();
+    assert_eq!(cluster.held(1), 64);
+    cluster.arrive(job(2, "bob", "paced", 1));
+    let mut has = Vec::new();
+    for _ in 0..9 {
+        step(&mut cluster);
+        let bob = cluster.cycle().job(2);
+        has.push(u64::try_from(bob.shares.len()).unwrap() + bob.promised.0);
+    }
+    has
+}
+
+/// F128: what starts in this cycle doubles in it, so that growth that waits for exits is as fast as
+/// growth into free room.
+#[test]
+fn at_rest_who_takes_doubles_every_cycle() {
+    assert_eq!(doubled_at_the_cost_of_others(|_| ()), [2, 2, 4, 8, 16, 32, 32, 32, 32]);
+}
+
+/// While there is news of work, every other cycle.
+#[test]
+fn while_work_moves_who_takes_doubles_what_it_has() {
+    let moves = |cluster: &mut Cluster| {
+        cluster.change(1, |facts| facts.remaining -= 1);
+    };
+    assert_eq!(doubled_at_the_cost_of_others(moves), [2, 2, 4, 4, 8, 8, 16, 16, 32]);
+}
+
+/// Nor does room count that others have not left yet.
+#[test]
+fn room_that_is_awaited_is_not_doubled() {
+    let never = |cluster: &mut Cluster| cluster.confirms_exits = false;
+    assert_eq!(doubled_at_the_cost_of_others(never), [2; 9]);
+}

@@ -6,11 +6,15 @@
 //! Design: "`calcJobCaps()`". Where the design and the original differ, decision D9: work is rounded
 //! up, and prediction only lowers.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use super::report::{Cap, CapBound};
 use super::snapshot::{Job, Snapshot};
-use crate::model::{CapRules, Millis, NShares, ProcessLimit, WorkKind, ceil_div, count, floor_div};
+use crate::model::{
+    CapRules, JobId, MachineIx, Millis, NShares, ProcessLimit, ShareState, WorkKind, ceil_div,
+    count, floor_div,
+};
 
 /// What a job wants, and how much of that it could use now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +25,29 @@ pub(super) struct Demand {
     pub cap: Cap,
 }
 
-/// The demand of `job`.
-pub(super) fn demand(snapshot: &Snapshot, job: &Job) -> Demand {
+/// For each job how many nshares that were promised to it start in this cycle, as nothing is
+/// leaving their machines any more.
+///
+/// In a cluster at rest whoever doubles does so from these, too, as if room had been free: else
+/// growth at the cost of others, which waits for their exits, would take two cycles a step, and a
+/// large cluster twice as long to settle. In a cluster that moves it is to be slow: there the next
+/// process that ends makes room and costs nobody anything.
+pub(super) fn arriving(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
+    let mut arriving = BTreeMap::new();
+    if snapshot.promises.is_empty() || !snapshot.calm.is_at_rest() {
+        return arriving;
+    }
+    let shares = snapshot.jobs.iter().flat_map(|job| &job.shares);
+    let leaving = shares.filter(|share| share.state == ShareState::Leaving);
+    let awaited: BTreeSet<MachineIx> = leaving.map(|share| share.machine).collect();
+    for promise in snapshot.promises.iter().filter(|promise| !awaited.contains(&promise.machine)) {
+        *arriving.entry(promise.job).or_default() += 1;
+    }
+    arriving
+}
+
+/// The demand of `job`, for which so many nshares are `arriving`.
+pub(super) fn demand(snapshot: &Snapshot, job: &Job, arriving: u64) -> Demand {
     let held = job.nshares_held().0;
     if job.kind != WorkKind::Job {
         return demand_of_one(job, held);
@@ -50,7 +75,7 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job) -> Demand {
         bounded(useful, CapBound::WorkLeft)
     };
     let rules = snapshot.class_of(job).cap_rules;
-    let pace = Pace { held, threads, base, rules };
+    let pace = Pace { held, arriving, threads, base, rules };
     Demand { wanted, cap: pace.cap(job, snapshot.topology.settings.publication_period) }
 }
 
@@ -77,6 +102,7 @@ fn demand_of_one(job: &Job, held: u64) -> Demand {
 /// The rules that pace a job's growth.
 struct Pace {
     held: u64,
+    arriving: u64,
     threads: NonZeroU64,
     base: Cap,
     rules: CapRules,
@@ -88,7 +114,8 @@ impl Pace {
         let (Some(time_per_item), true) = (time_per_item, job.facts.is_running) else {
             return self.while_initializing();
         };
-        if self.held == 0 && self.rules.expand_by_doubling {
+        let begun = self.held.saturating_add(self.arriving);
+        if begun == 0 && self.rules.expand_by_doubling {
             // Pushed out entirely: doubling starts over.
             let restart = self.rules.initialization_cap.max(1);
             return lower(self.base, restart, CapBound::Initialization);
@@ -102,7 +129,7 @@ impl Pace {
             cap = lower(cap, projected.max(self.held), CapBound::Prediction);
         }
         if self.rules.expand_by_doubling {
-            cap = lower(cap, self.held.saturating_mul(2), CapBound::Doubling);
+            cap = lower(cap, begun.saturating_mul(2), CapBound::Doubling);
         }
         cap
     }
@@ -162,8 +189,8 @@ mod tests {
     use super::*;
     use crate::engine::snapshot::{Calm, Share};
     use crate::model::{
-        ClassIx, JobFacts, JobId, MachineIx, Mebibytes, Nodepool, Order, Policy, PoolIx, Quantum,
-        ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology, UserIx,
+        ClassIx, JobFacts, Mebibytes, Nodepool, Order, Policy, PoolIx, Quantum, ResourceClass,
+        Settings, ShareFacts, ShareId, Topology, UserIx,
     };
 
     /// As MODEL section 6 has it: two before initialization, doubling, prediction 120 s ahead,
@@ -245,7 +272,7 @@ mod tests {
 
     #[track_caller]
     fn check(rules: CapRules, job: &Job, nshares: u64, bound: CapBound) {
-        assert_eq!(demand(&snapshot(rules), job).cap, bounded(nshares, bound));
+        assert_eq!(demand(&snapshot(rules), job, 0).cap, bounded(nshares, bound));
     }
 
     #[test]
@@ -253,7 +280,11 @@ mod tests {
         let mut work = job(10, 15, 1);
         work.threads = 4;
         let unpaced = CapRules { expand_by_doubling: false, prediction: false, ..RULES };
-        assert_eq!(demand(&snapshot(unpaced), &work).wanted, NShares(4), "15 items, 4 at a time");
+        assert_eq!(
+            demand(&snapshot(unpaced), &work, 0).wanted,
+            NShares(4),
+            "15 items, 4 at a time"
+        );
         check(unpaced, &work, 10, CapBound::WorkLeft); // winding down: what is held leaves by itself
     }
 

@@ -77,8 +77,10 @@ impl<'a> Draft<'a> {
         for (ix, job) in snapshot.jobs.iter().enumerate() {
             entities.add(&mut held, ix, job.held().map(|share| share.order.qshares().0).sum());
         }
+        let arriving = cap::arriving(snapshot);
+        let arriving = |job: &Job| arriving.get(&job.id).copied().unwrap_or(0);
         let jobs = snapshot.jobs.iter().map(|job| JobDraft {
-            demand: cap::demand(snapshot, job),
+            demand: cap::demand(snapshot, job, arriving(job)),
             given: 0,
             held: job.nshares_held().0,
             promised: 0,

@@ -45,6 +45,17 @@ pub struct Calm {
     pub takings: Vec<Taking>,
 }
 
+/// A cluster in which for so many cycles there was no news of any work is at rest.
+const REST_AFTER: u64 = 2;
+
+impl Calm {
+    /// Whether there has been no news of any work for long enough that what is held counts, and not
+    /// what was counted.
+    pub(super) fn is_at_rest(&self) -> bool {
+        REST_AFTER <= self.rest_cycles
+    }
+}
+
 /// Room that one job lost to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taking {

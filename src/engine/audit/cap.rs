@@ -1,17 +1,58 @@
 //! The most a job could use now, reckoned a second time.
 //!
 //! Design: "How Much" and D9. Work left is rounded up, prediction only lowers, doubling starts from
-//! the shares held.
+//! the shares held, and in a cluster at rest from those too that start in this cycle.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
+use super::calm::is_at_rest;
+use super::ledger::Ledger;
 use crate::engine::Job;
-use crate::model::{CapRules, Millis, ProcessLimit, WorkKind, ceil_div, floor_div};
+use crate::model::{
+    CapRules, JobId, MachineIx, Millis, ProcessLimit, ShareState, WorkKind, ceil_div, floor_div,
+};
 
-/// The cap of `job`, in nshares, under its class's `rules`.
+/// What paces the growth of all jobs.
+pub(super) struct Pacing {
+    publication_period: Millis,
+    /// For each job how many nshares that were promised to it find their machine rid of all that
+    /// leaves; none while the cluster is not at rest.
+    arriving: BTreeMap<JobId, u64>,
+}
+
+impl Pacing {
+    pub(super) fn new(ledger: &Ledger<'_>) -> Pacing {
+        let snapshot = ledger.snapshot;
+        let mut arriving = BTreeMap::new();
+        let shares = snapshot.jobs.iter().flat_map(|job| &job.shares);
+        let leaving = shares.filter(|share| share.state == ShareState::Leaving);
+        let busy: BTreeSet<MachineIx> = leaving.map(|share| share.machine).collect();
+        for promise in snapshot.promises.iter().filter(|_| is_at_rest(ledger)) {
+            let is_there = !busy.contains(&promise.machine);
+            *arriving.entry(promise.job).or_default() += u64::from(is_there);
+        }
+        let publication_period = snapshot.topology.settings.publication_period;
+        Pacing { publication_period, arriving }
+    }
+
+    /// The cap of `job`, in nshares, under its class's `rules`.
+    pub(super) fn cap_of(&self, job: &Job, rules: &CapRules) -> u64 {
+        let arriving = self.arriving.get(&job.id).copied().unwrap_or(0);
+        cap_of(job, rules, self.publication_period, arriving)
+    }
+}
+
+/// The cap of `job`, in nshares, under its class's `rules`; `arriving` are those that start in this
+/// cycle in room that was promised.
 ///
 /// A cap below what the job holds means the same as one equal to it: it gets nothing more.
-pub(super) fn cap_of(job: &Job, rules: &CapRules, publication_period: Millis) -> u64 {
+pub(super) fn cap_of(
+    job: &Job,
+    rules: &CapRules,
+    publication_period: Millis,
+    arriving: u64,
+) -> u64 {
     let held = job.nshares_held().0;
     if job.facts.is_completing || job.is_spent {
         return held;
@@ -30,7 +71,8 @@ pub(super) fn cap_of(job: &Job, rules: &CapRules, publication_period: Millis) ->
         let is_limited = rules.initialization_cap > 0;
         return if is_limited { base.min(rules.initialization_cap) } else { base };
     };
-    if rules.expand_by_doubling && held == 0 {
+    let doubled = held.saturating_add(arriving).saturating_mul(2);
+    if rules.expand_by_doubling && doubled == 0 {
         return base.min(rules.initialization_cap.max(1));
     }
     let potential = if rules.prediction {
@@ -39,7 +81,7 @@ pub(super) fn cap_of(job: &Job, rules: &CapRules, publication_period: Millis) ->
     } else {
         base
     };
-    if rules.expand_by_doubling { potential.min(held.saturating_mul(2)) } else { potential }
+    if rules.expand_by_doubling { potential.min(doubled) } else { potential }
 }
 
 /// How many processes the work could use that will still be left when a process started now is

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cap::cap_of;
+use super::cap::Pacing;
 use super::finding::Finding;
 use super::names::unknown_names;
 use crate::engine::{Job, JobReport, Preemption, Promise, Schedule, Share, Snapshot};
@@ -139,7 +139,7 @@ impl<'a> Ledger<'a> {
     }
 
     fn enter_jobs(&mut self) {
-        let period = self.snapshot.topology.settings.publication_period;
+        let pacing = Pacing::new(self);
         for (job, report) in self.snapshot.jobs.iter().zip(&self.schedule.report.jobs) {
             let class = self.snapshot.class_of(job);
             let held = job.held().map(|share| share.order.qshares().0).sum();
@@ -147,7 +147,7 @@ impl<'a> Ledger<'a> {
                 job,
                 class,
                 report,
-                cap: cap_of(job, &class.cap_rules, period),
+                cap: pacing.cap_of(job, &class.cap_rules),
                 held: job.nshares_held().0,
                 lost: 0,
                 expanded: 0,

@@ -19,8 +19,6 @@ use crate::engine::schedule::PreemptionRule;
 use crate::engine::snapshot::Calm;
 use crate::model::{Millis, Settings};
 
-/// A cluster in which for so many cycles there was no news of any work is at rest.
-const REST_AFTER: u64 = 2;
 /// After so many quiet cycles what is wrong will stay so, unless it is put right now: the loss
 /// limit holds instead of the time waited. One before the usual quiet stop.
 const LAST_CALL: u64 = 11;
@@ -29,10 +27,9 @@ const BEGUN: u64 = 4;
 /// That credit, in thread time: 5 minutes. What most short jobs wait for is their second process.
 const CREDIT: Millis = 300_000;
 
-/// Whether there has been no news of any work for long enough that what is held counts, and not
-/// what was counted.
+/// Whether the cluster is at rest: then what is held counts, and not what was counted.
 pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
-    REST_AFTER <= draft.snapshot.calm.rest_cycles
+    draft.snapshot.calm.is_at_rest()
 }
 
 /// Whether the passing of time alone changes nothing any more: every rule that waits for quiet or
@@ -40,8 +37,7 @@ pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
 pub fn is_steady(calm: &Calm, settings: &Settings) -> bool {
     let waits = [LAST_CALL, MEMORY_AFTER, HOLDS_FOR_ALL_AFTER];
     let stop = settings.quiet_stop.unwrap_or(0);
-    REST_AFTER <= calm.rest_cycles
-        && waits.iter().all(|wait| (*wait).max(stop) <= calm.quiet_cycles)
+    calm.is_at_rest() && waits.iter().all(|wait| (*wait).max(stop) <= calm.quiet_cycles)
 }
 
 /// Why `plan` is not carried out for `job`, though it is right. Better priorities do not ask.
