@@ -383,6 +383,26 @@ fn it_comes_to_rest_whatever_the_sizes() {
     }
 }
 
+/// What each of `cycles` cycles preempts where Ann has a job of order 6 and one of order 1 that can
+/// use 3, and Bob has the rest, without the safety net.
+fn preempted_between_two_levels(cycles: usize) -> Vec<usize> {
+    let mut topology = topology();
+    topology.settings.quiet_stop = None;
+    topology.classes = vec![fair("normal", 100, UNPACED)];
+    let mut cluster = Cluster::new(topology);
+    cluster.nodes("m1=27 m2=12").arrive(job(1, "ann", "normal", 6));
+    cluster.arrive(at_most(job(2, "ann", "normal", 1), 3)).arrive(job(3, "bob", "normal", 1));
+    (0..cycles).map(|_| cluster.cycle().preempted()).collect()
+}
+
+/// I17: her small job takes from her large one, which takes as much from Bob, who takes the small
+/// one's: counts and holdings could go on like that.
+#[test]
+fn at_rest_counts_and_holdings_do_not_take_turns_for_long() {
+    let preempted = preempted_between_two_levels(30);
+    assert_eq!(preempted.iter().rposition(|many| *many > 0), Some(6), "{preempted:?}");
+}
+
 /// Of three, Ann's process of 2 is counted first, as the larger, and then her process of 1; for Bob,
 /// who may only use the node of 2, nothing is. In a cluster at rest what is held decides.
 #[test]

@@ -13,22 +13,27 @@ use crate::model::{JobId, Millis};
 const REST: u64 = 2;
 /// Quiet cycles after which also those who have nothing may not take back.
 const BINDS_ALL: u64 = 12;
+/// Quiet cycles after which counts decide no more, in a cluster at rest, but for those who have
+/// nothing.
+const COUNTS: u64 = 6;
 /// Quiet cycles after which the loss limit holds.
 const LAST_CALL: u64 = 11;
 /// Nshares below which a job has credit, and how much thread time that is.
 const CREDIT: (u64, Millis) = (4, 300_000);
 
-/// Holdings alone decide, and work is moved, only in a cluster at rest; what is beyond all counts is given to those who
-/// have nothing only in one that is not.
+/// Holdings alone decide, and work is moved, only in a cluster at rest; what is beyond all counts is
+/// given to those who have nothing only in one that is not; and counts decide for those who have
+/// something only until holdings have for a while.
 pub(super) fn check_moments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for victim in &ledger.victims {
         let is_wrong = match victim.receipt.rule {
             PreemptionRule::Envy | PreemptionRule::Relocation => !is_at_rest(ledger),
             PreemptionRule::FirstShare => is_at_rest(ledger),
-            PreemptionRule::NoLongerAllowed
-            | PreemptionRule::Priority
-            | PreemptionRule::FairShare
-            | PreemptionRule::Defragmentation => false,
+            PreemptionRule::FairShare | PreemptionRule::Defragmentation => {
+                let has_something = |place: usize| 0 < ledger.jobs[place].floor();
+                victim.beneficiary.is_some_and(has_something) && are_counts_over(ledger)
+            }
+            PreemptionRule::NoLongerAllowed | PreemptionRule::Priority => false,
         };
         if is_wrong {
             let cycles = ledger.snapshot.calm.rest_cycles;
@@ -119,6 +124,12 @@ pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// Whether there has been no news for long enough that holdings decide.
 pub(super) fn is_at_rest(ledger: &Ledger<'_>) -> bool {
     ledger.snapshot.calm.rest_cycles >= REST
+}
+
+/// Whether counts decide no more for those who have something.
+pub(super) fn are_counts_over(ledger: &Ledger<'_>) -> bool {
+    let has_defragmentation = ledger.snapshot.topology.settings.defragmentation;
+    has_defragmentation && is_at_rest(ledger) && ledger.snapshot.calm.quiet_cycles >= COUNTS
 }
 
 fn is_stopped(ledger: &Ledger<'_>) -> bool {

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::calm::{Gave, binds_all, is_at_rest, is_barred, takings};
+use super::calm::{Gave, are_counts_over, binds_all, is_at_rest, is_barred, takings};
 use super::finding::{Finding, Rule};
 use super::ledger::{Entity, JobLine, Ledger};
 use crate::engine::PreemptionRule;
@@ -135,7 +135,9 @@ impl Envious<'_, '_> {
         };
         let is_surplus = before > ledger.standing(giver).given;
         let is_owed = line.ceiling() < line.report.given.0;
+        let do_counts_decide = line.ceiling() == 0 || !are_counts_over(ledger);
         let by_counts = is_owed
+            && do_counts_decide
             && is_ahead_without(order)
             && (is_surplus || self.is_gift(donor, theirs.floor().saturating_sub(*shares)));
         let larger = order.max(line.job.order.qshares().0);

@@ -12,7 +12,7 @@
 //! A job that has nothing pays nothing: that nobody starves weighs more than what it destroys.
 
 use super::plan::Plan;
-use super::taken::{HOLDS_FOR_ALL_AFTER, MEMORY_AFTER};
+use super::taken::{COUNTS_UNTIL, HOLDS_FOR_ALL_AFTER, MEMORY_AFTER};
 use crate::engine::draft::Draft;
 use crate::engine::report::{CapBound, HeldBack};
 use crate::engine::schedule::PreemptionRule;
@@ -35,7 +35,7 @@ pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
 /// Whether the passing of time alone changes nothing any more: every rule that waits for quiet or
 /// for rest holds already.
 pub fn is_steady(calm: &Calm, settings: &Settings) -> bool {
-    let waits = [LAST_CALL, MEMORY_AFTER, HOLDS_FOR_ALL_AFTER];
+    let waits = [COUNTS_UNTIL, MEMORY_AFTER, LAST_CALL, HOLDS_FOR_ALL_AFTER];
     let stop = settings.quiet_stop.unwrap_or(0);
     calm.is_at_rest() && waits.iter().all(|wait| (*wait).max(stop) <= calm.quiet_cycles)
 }

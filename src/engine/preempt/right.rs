@@ -7,10 +7,11 @@
 //! What was counted decides who may take while work comes, goes and gets on: then counts are the
 //! better guide, as they are what each would have of an empty cluster. A cluster at rest stays as
 //! it is for long, and there what is *held* decides: whoever could use more and is behind by more
-//! than one nshare takes, whatever was counted.
+//! than one nshare takes, whatever was counted. Counts go on to decide there for a while, and then
+//! only for whoever has nothing: [`taken`](super::taken) says why.
 
 use super::price::is_at_rest;
-use super::taken::Barred;
+use super::taken::{Barred, COUNTS_UNTIL};
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::schedule::PreemptionRule;
@@ -22,6 +23,7 @@ pub(super) struct Claim<'d, 'a> {
     beneficiary: usize,
     /// Whom it may not take from, because they took from it.
     barred: Barred,
+    /// Whether it is below its count, and what was counted decides.
     is_below_count: bool,
     /// The order of one nshare of it.
     order: u64,
@@ -36,14 +38,17 @@ pub(super) struct Claim<'d, 'a> {
 impl<'d, 'a> Claim<'d, 'a> {
     pub(super) fn new(draft: &'d Draft<'a>, beneficiary: usize) -> Claim<'d, 'a> {
         let defragmentation = draft.snapshot.topology.settings.defragmentation;
+        let may_envy = defragmentation && is_at_rest(draft);
+        let is_late = may_envy && COUNTS_UNTIL <= draft.snapshot.calm.quiet_cycles;
+        let do_counts_decide = !is_late || draft.has(beneficiary) == 0;
         Claim {
             draft,
             beneficiary,
             barred: Barred::new(draft, beneficiary),
             order: draft.job(beneficiary).order.qshares().0,
-            is_below_count: 0 < draft.shortfall(beneficiary),
+            is_below_count: do_counts_decide && 0 < draft.shortfall(beneficiary),
             may_defragment: defragmentation && draft.is_needy(beneficiary),
-            may_envy: defragmentation && is_at_rest(draft),
+            may_envy,
             taken: Vec::new(),
         }
     }

@@ -321,6 +321,50 @@ fn nobody_takes_back_what_was_taken_from_it() {
     }
 }
 
+/// Bob has 7 in processes of 1, of which 2 were counted for him; Ann, who needs 4 in one piece, has
+/// so many of the two that were counted for her: under which rule she may take from him.
+fn rule_below_count(
+    anns: usize,
+    bobs: usize,
+    has_defragmentation: bool,
+    [quiet_cycles, rest_cycles]: [u64; 2],
+) -> Option<PreemptionRule> {
+    let mut snapshot = snapshot(&Scene {
+        machines: vec![20],
+        jobs: vec![(0, 0, 4, vec![(0, 0); anns]), (1, 0, 1, vec![(0, 0); bobs])],
+        threshold: 0,
+        has_defragmentation,
+        rest_cycles,
+        takings: Vec::new(),
+    });
+    snapshot.calm.quiet_cycles = quiet_cycles;
+    let mut draft = Draft::new(&snapshot);
+    let entities = Arc::clone(&draft.entities);
+    for (job, nshares, qshares) in [(0, 2, 8), (1, 2, 2)] {
+        draft.jobs[job].given = nshares;
+        entities.add(&mut draft.given, job, qshares);
+    }
+    Claim::new(&draft, 0).rule(1, 1)
+}
+
+/// That of 7 one goes to whoever has 4 is right by counts, as he has 6 then; by holdings it is not:
+/// she would take 4.
+#[test]
+fn counts_decide_at_rest_for_a_while_and_then_for_those_who_have_nothing() {
+    let by_counts = Some(PreemptionRule::FairShare);
+    for (anns, bobs, has_defragmentation, calm, rule) in [
+        (1, 7, true, [5, 5], by_counts),
+        (1, 7, true, [6, 6], None),
+        (1, 7, true, [6, 1], by_counts), // work moves, whatever is quiet
+        (1, 7, false, [6, 6], by_counts), // nothing else decides
+        (0, 3, true, [6, 6], by_counts), // she has nothing
+        (1, 9, true, [6, 6], Some(PreemptionRule::Envy)), // holdings do, then
+    ] {
+        let case = (anns, bobs, has_defragmentation, calm);
+        assert_eq!(rule_below_count(anns, bobs, has_defragmentation, calm), rule, "{case:?}");
+    }
+}
+
 /// What is taken in this cycle counts as what is remembered; what is moved does not.
 #[test]
 fn nobody_takes_back_what_was_taken_from_it_in_the_same_cycle() {

@@ -21,6 +21,40 @@ fn holdings_alone_decide_in_a_cluster_at_rest_only() {
     scene.breaks(Rule::WrongMoment, |scene| scene.snapshot.calm.rest_cycles = 1);
 }
 
+/// Bob has one of two that were counted for him, or nothing.
+#[test]
+fn at_rest_counts_decide_for_a_while_and_then_for_those_who_have_nothing() {
+    for rule in [PreemptionRule::FairShare, PreemptionRule::Defragmentation] {
+        let is_early = |bobs, quiet_cycles, rest_cycles, has_defragmentation| {
+            let (mut scene, ann, bob) = given_to_bob(rule, bobs);
+            scene.count(ann, 2);
+            scene.count(bob, 2);
+            scene.settings().defragmentation = has_defragmentation;
+            scene.snapshot.calm = Calm { quiet_cycles, rest_cycles, takings: Vec::new() };
+            !scene.broken().contains(&Rule::WrongMoment)
+        };
+        assert!(is_early(1, 5, 5, true));
+        assert!(!is_early(1, 6, 6, true));
+        assert!(is_early(1, 6, 1, true), "the cluster moves");
+        assert!(is_early(0, 6, 6, true), "he has nothing");
+        assert!(is_early(1, 6, 6, false), "nothing else decides");
+    }
+}
+
+/// Ann holds 7 in nshares of 1 and Bob 4 in one, and twice that was counted for him: he may have
+/// one of hers by counts, as she has 6 then, and not by holdings, as he would get 4.
+#[test]
+fn at_rest_whoever_is_below_its_count_is_not_behind_for_ever() {
+    let mut scene = Scene::new(&[7, 4]);
+    let ann = scene.running((ANN, FAIR), 1, 7, 0);
+    let bob = scene.running((BOB, FAIR), 4, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.count(ann, 3);
+    scene.count(bob, 2);
+    scene.snapshot.calm = Calm { quiet_cycles: 6, rest_cycles: 6, takings: Vec::new() };
+    assert_eq!(scene.broken(), []);
+}
+
 #[test]
 fn what_is_beyond_all_counts_is_for_a_cluster_that_moves() {
     let (mut scene, ..) = given_to_bob(PreemptionRule::FirstShare, 0);
@@ -132,7 +166,7 @@ fn at_last_call_a_class_may_destroy_up_to_its_limit_and_at_rest_nothing_is_too_d
         (11, 0, 2_000_000, true),
         (11, 0, 2_000_001, false),
         (10, 0, 2_000_000, false),
-        (10, 2, 9_000_000, true),
+        (5, 2, 9_000_000, true),
     ] {
         let (mut scene, ann, _) = given_to_bob(PreemptionRule::FairShare, 1);
         scene.edit(ann).shares[0].facts.investment = loss;
