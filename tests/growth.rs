@@ -221,7 +221,7 @@ fn nobody_is_counted_beyond_the_cap() {
 }
 
 /// What `bob`, whose jobs double, has room for cycle by cycle, in a cluster of 64 that Ann has to
-/// herself and that is at rest from the third cycle after he came.
+/// herself and that is at rest two cycles after he came.
 fn doubled_at_the_cost_of_others(step: fn(&mut Cluster)) -> Vec<u64> {
     let classes = vec![fair("normal", 100, UNPACED), fair("paced", 100, DOUBLING)];
     let mut cluster = Cluster::with_classes(classes);
@@ -237,7 +237,7 @@ fn doubled_at_the_cost_of_others(step: fn(&mut Cluster)) -> Vec<u64> {
     has
 }
 
-/// F128: what starts in this cycle doubles in it, so that growth that waits for exits is as fast as
+/// F132: what starts in this cycle doubles in it, so that growth that waits for exits is as fast as
 /// growth into free room.
 #[test]
 fn at_rest_who_takes_doubles_every_cycle() {

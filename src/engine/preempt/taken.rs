@@ -3,20 +3,19 @@
 //! With orders of many sizes and weights no single measure grows with every preemption: two sides
 //! could in turn find each other better off. So nobody takes back, directly or through others,
 //! what was taken from its side: within one cycle never, and across cycles once the cluster has
-//! been quiet for [`MEMORY_AFTER`] cycles, until something changes. Whoever comes last in that
-//! order, as a class, in it as a user and of that user as a job, only gains, and so, one after the
-//! other, everybody comes to rest: that is why preemption ends.
+//! been quiet for [`MEMORY_AFTER`] cycles, until something changes. In that order the last job of
+//! the last user of the last class only gains, and so, one after the other, everybody comes to
+//! rest: that is why preemption ends.
 //!
-//! That is no reason for it to end soon. What keeps it going is a round across levels. Ann's small
-//! job is below its count and takes a process from her large one; more goes than the small job
-//! needs, so Ann is behind, and her large job, below its count, takes as much again from Bob; then
-//! Ann is ahead of Carl by more than a nshare, and of all she has only the small job's process is
-//! small enough for him to take. All is as it was, but that Bob and Carl have less and more, so the
-//! next round goes over others: no two of one level take from each other, until all have had their
-//! turn. It takes counts to close that round. By holdings alone a side takes only what is more than
-//! its own nshare and the victim's ahead of it, and that is not so of the large job. So with
-//! defragmentation, where holdings do decide, counts go out in a cluster at rest after
-//! [`COUNTS_UNTIL`] quiet cycles, but for work that has nothing: it has one nshare to take.
+//! It is no reason to end soon. Each level has its own order, and a round may go across levels: Ann's
+//! small job, below its count, takes a process of her large one, of which the small one needs a
+//! part. Now Ann is behind, and her large job, below its count, takes as much from Bob. Now she is
+//! more than one nshare ahead of Carl, who takes the only process of hers that is small enough: that
+//! of the small job. Ann is where she was, and the next round goes at the cost of others, until
+//! everybody is ordered. Such a round needs both kinds of evidence: counts for the large job's
+//! claim, holdings for Carl's. So in a cluster at rest where both decide, counts do so for
+//! [`COUNTS_UNTIL`] quiet cycles only, but for work that has nothing. From then on nobody takes
+//! who is not behind by more than one nshare of the larger order.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -29,9 +28,8 @@ use crate::model::JobId;
 /// After so many quiet cycles it is remembered who took from whom.
 pub const MEMORY_AFTER: u64 = 8;
 
-/// Until so many quiet cycles counts decide in a cluster at rest as well. Long enough for jobs that
-/// double to have what was counted for them, and two cycles a step before the 20 within which all is
-/// to be still.
+/// Until so many quiet cycles counts decide in a cluster at rest beside holdings: the sooner they
+/// stop, the sooner all is still, and the later, the closer it is to what was counted.
 pub(super) const COUNTS_UNTIL: u64 = 6;
 
 /// Until so many quiet cycles, work that has nothing may take back all the same.
