@@ -14,7 +14,7 @@ use super::nodepool::{Holding, OrdersWanted, Pools, Rooms};
 use super::preempt::Takings;
 use super::report::{CapBound, HeldBack};
 use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
-use super::serve::{Seat, Walk};
+use super::serve::{Seat, Service, Walk};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use crate::model::{JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares};
 
@@ -105,7 +105,7 @@ impl<'a> Draft<'a> {
             takings: Takings::new(&entities, &snapshot.calm.takings, place_of),
             snapshot,
             pools: Pools::new(&snapshot.topology),
-            rooms: Rooms::new(snapshot),
+            rooms: Rooms::new(snapshot, &entities),
             jobs: jobs.collect(),
             given: entities.no_amounts(),
             held,
@@ -301,15 +301,15 @@ impl<'a> Draft<'a> {
         &mut self,
         jobs: &[usize],
         growth: impl Fn(&Draft<'a>, usize) -> u64,
-        mut serve: impl FnMut(&mut Draft<'a>, usize, &OrdersWanted) -> bool,
+        mut serve: impl FnMut(&mut Draft<'a>, usize, &OrdersWanted) -> Service,
     ) {
         let seats = jobs.iter().map(|&job| Seat {
             job,
-            order: self.job(job).order.qshares().0,
+            order: self.job(job).order,
             room_to_grow: growth(self, job),
         });
         let walk = Walk::new(&self.entities, seats, &self.held, &self.held);
-        walk.serve_least_first(|job, wanted| serve(self, job, wanted));
+        let _ = walk.serve_least_first(|seat, wanted| serve(self, seat.job, wanted));
     }
 }
 

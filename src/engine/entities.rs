@@ -55,6 +55,17 @@ pub(super) struct Amounts {
     pub jobs: Vec<u64>,
 }
 
+impl Amounts {
+    /// The amount of `side` at `level`.
+    pub(super) fn of(&self, level: Level, side: usize) -> u64 {
+        match level {
+            Level::Class => self.classes[side],
+            Level::User => self.groups[side],
+            Level::Job => self.jobs[side],
+        }
+    }
+}
+
 impl Entities {
     pub(super) fn new(snapshot: &Snapshot) -> Entities {
         let jobs = snapshot.jobs.iter().enumerate();

@@ -53,8 +53,8 @@ pub struct Preemption {
 pub struct Considered {
     /// Machines that the beneficiary may use and that are large enough.
     pub machines: u64,
-    /// On how many of them it was found that room could be made by right, the chosen one included:
-    /// all of them, or at least 4, or those with the cheapest shares.
+    /// For how many of them a plan was made, the chosen one included: of those with the cheapest
+    /// shares, and not where it was seen that it would be none of the best two.
     pub plans: u64,
     /// The best of the others.
     pub runner_up: Option<RunnerUp>,

@@ -82,8 +82,8 @@ impl PreemptionRule {
 pub struct Considered {
     /// Nodes that the beneficiary may use and that are large enough.
     pub nodes: u64,
-    /// On how many of them it was found that room could be made by right, the one that was chosen
-    /// included. Once the best is known, no more than 4 are looked for.
+    /// For how many of them it was worked out what room would cost, the one that was chosen included.
+    /// Where it is seen that it would be none of the best two, it is not.
     pub plans: u64,
     /// The best of the others. Absent: there was no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,8 +14,8 @@ use super::listed::Listed;
 use crate::engine::cap::maximum;
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::nodepool::CountSpace;
-use crate::engine::serve::{Seat, Walk};
-use crate::model::{ClassIx, PoolIx, QShares, floor_div};
+use crate::engine::serve::{Seat, Service, Walk};
+use crate::model::{ClassIx, NShares, PoolIx, QShares, floor_div};
 
 /// Counts `jobs`, the fair-share work of one priority, from what better priorities left in
 /// `space`.
@@ -43,19 +43,25 @@ pub(super) fn count(
 fn count_tree(draft: &mut Draft<'_>, space: &mut CountSpace, listed: &mut Listed, jobs: &[usize]) {
     let seats = jobs.iter().map(|&job| seat(draft, listed, job));
     let entities = Arc::clone(&draft.entities);
+    let pools: Vec<PoolIx> =
+        draft.snapshot.topology.classes.iter().map(|class| class.pool).collect();
     let walk = Walk::new(&entities, seats, &draft.given, &draft.held);
-    walk.serve_least_first(|job, wanted| {
-        let work = draft.job(job);
-        let pool = draft.snapshot.class_of(work).pool;
-        let is_counted =
-            listed.has_room(job, work.order) && space.take(&draft.pools, pool, work.order, wanted);
-        if is_counted {
-            listed.expect(job, work.order);
-            draft.jobs[job].given += 1;
-            entities.add(&mut draft.given, job, work.order.qshares().0);
+    let counted = walk.serve_least_first(|&Seat { job, order, .. }, wanted| {
+        if !listed.has_room(job, order) {
+            return Service::Refused;
         }
-        is_counted
+        let pool = pools[entities.class_of(job).0];
+        // What one of this class and order does not find there is none of.
+        if !space.take(&draft.pools, pool, order, wanted) {
+            return Service::RefusedAlike;
+        }
+        listed.expect(job, order);
+        Service::Served
     });
+    for (Seat { job, order, .. }, nshares) in counted {
+        draft.jobs[job].given += nshares;
+        entities.add(&mut draft.given, job, NShares(nshares).of_order(order).0);
+    }
 }
 
 /// How far a job may be counted: to its cap, and no further than the machines it lists could hold.
@@ -63,7 +69,7 @@ fn seat(draft: &Draft<'_>, listed: &Listed, job: usize) -> Seat {
     let order = draft.job(job).order;
     let below_cap = draft.jobs[job].demand.cap.nshares.0.saturating_sub(draft.jobs[job].given);
     let room_to_grow = listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
-    Seat { job, order: order.qshares().0, room_to_grow }
+    Seat { job, order, room_to_grow }
 }
 
 /// Shares on machines that take no new work, but keep what they have, are counted for whoever
@@ -108,19 +114,24 @@ fn note_where_nothing_is_left(
 ///
 /// Design: "Defragmentation", "deserved shares"; decision D4: schedulable capacity only.
 fn remember_pure_fair_shares(draft: &mut Draft<'_>, space: &CountSpace, jobs: &[usize]) {
-    let mut users: BTreeMap<ClassIx, BTreeMap<usize, u64>> = BTreeMap::new();
+    let entities = &draft.entities;
+    let mut jobs_of_user = vec![0; entities.groups().len()];
+    let mut users_of_class: BTreeMap<ClassIx, u64> = BTreeMap::new();
     for &job in jobs {
-        let (class, group) = (draft.entities.class_of(job), draft.entities.group_of(job));
-        *users.entry(class).or_default().entry(group).or_default() += 1;
+        let jobs = &mut jobs_of_user[entities.group_of(job)];
+        if *jobs == 0 {
+            *users_of_class.entry(entities.class_of(job)).or_default() += 1;
+        }
+        *jobs += 1;
     }
-    let classes: BTreeSet<ClassIx> = users.keys().copied().collect();
-    let shares: BTreeMap<ClassIx, u64> =
-        classes.iter().map(|&class| (class, class_share(draft, space, class, &classes))).collect();
+    let classes: BTreeSet<ClassIx> = users_of_class.keys().copied().collect();
+    let of_user: BTreeMap<ClassIx, u64> = users_of_class
+        .iter()
+        .map(|(&class, &users)| (class, divide(class_share(draft, space, class, &classes), users)))
+        .collect();
     for &job in jobs {
         let (class, group) = (draft.entities.class_of(job), draft.entities.group_of(job));
-        let users = &users[&class];
-        let of_user = divide(shares[&class], u64::try_from(users.len()).unwrap_or(u64::MAX));
-        draft.jobs[job].pure_fair_share = divide(of_user, users[&group]);
+        draft.jobs[job].pure_fair_share = divide(of_user[&class], jobs_of_user[group]);
     }
 }
 

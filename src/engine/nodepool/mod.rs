@@ -103,6 +103,24 @@ impl OrdersWanted {
         }
     }
 
+    /// All requests less that are in `others`.
+    ///
+    /// # Panics
+    ///
+    /// If they were not there: the caller's books are wrong.
+    pub(super) fn remove_all(&mut self, others: &OrdersWanted) {
+        for (order, requests) in &others.0 {
+            let place = self.0.binary_search_by_key(order, |(order, _)| *order);
+            self.0[place.expect("requests that leave were counted")].1 -= requests;
+        }
+        self.0.retain(|(_, requests)| 0 < *requests);
+    }
+
+    /// The orders that somebody wants, ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|(order, _)| *order)
+    }
+
     /// The largest order anybody wants; 0 if nobody wants anything.
     pub(super) fn largest(&self) -> u64 {
         self.0.last().map_or(0, |(order, _)| *order)

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::machine_set::MachineSet;
-use crate::engine::snapshot::Snapshot;
+use crate::engine::entities::Entities;
+use crate::engine::snapshot::{Share, Snapshot};
 use crate::model::{MachineIx, Order, PoolIx, QShares, ShareState, count};
 
 /// A held share, by its place in the snapshot.
@@ -17,13 +18,36 @@ pub(in crate::engine) struct Holding {
     pub share: usize,
 }
 
+/// What a look at a machine needs to know of one share there.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Tenant {
+    /// Its job's user within the class, as [`Entities`] has it.
+    user: u32,
+    /// Its size; 0 once it leaves.
+    order: u32,
+}
+
+impl Tenant {
+    /// Its job's user within the class.
+    pub(in crate::engine) fn user(self) -> usize {
+        usize::try_from(self.user).expect("it was made from one")
+    }
+
+    /// Its size; 0 once it leaves.
+    pub(in crate::engine) fn order(self) -> QShares {
+        QShares(u64::from(self.order))
+    }
+}
+
 /// Every machine's room, indexed by how much of it is free to give.
 #[derive(Debug)]
 pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
-    /// Shares that were there when the cycle began, machine by machine, with their sizes: whoever
-    /// looks at a machine is not to fetch each from its job. `None` once one leaves.
-    holdings: Vec<Option<(Holding, QShares)>>,
+    /// Shares that were there when the cycle began, machine by machine.
+    holdings: Vec<Holding>,
+    /// Whose each of those is, and its size: whoever looks at a machine is not to fetch that from the
+    /// job.
+    tenants: Vec<Tenant>,
     /// Those that left in this cycle.
     left: BTreeSet<Holding>,
     by_pool: Vec<PoolRooms>,
@@ -122,7 +146,7 @@ fn remove<Key: Ord>(index: &mut BTreeMap<Key, MachineSet>, key: &Key, machine: M
 }
 
 impl Rooms {
-    pub(in crate::engine) fn new(snapshot: &Snapshot) -> Rooms {
+    pub(in crate::engine) fn new(snapshot: &Snapshot, entities: &Entities) -> Rooms {
         let mut rooms: Vec<Room> = snapshot
             .machines
             .iter()
@@ -136,7 +160,7 @@ impl Rooms {
                 holdings: 0..0,
             })
             .collect();
-        let holdings = take_in_shares(snapshot, &mut rooms);
+        let (holdings, tenants) = take_in_shares(snapshot, entities, &mut rooms);
         let mut by_pool: Vec<PoolRooms> = Vec::new();
         by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
         for (ix, room) in rooms.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
@@ -146,7 +170,7 @@ impl Rooms {
         for pool in &mut by_pool {
             pool.sizes.sort_unstable();
         }
-        Rooms { by_machine: rooms, holdings, left: BTreeSet::new(), by_pool }
+        Rooms { by_machine: rooms, holdings, tenants, left: BTreeSet::new(), by_pool }
     }
 
     /// Changes one machine and keeps the indexes true.
@@ -182,10 +206,10 @@ impl Rooms {
         amount: QShares,
     ) {
         let there = self.by_machine[machine.0].holdings.clone();
-        let mut there = self.holdings[there].iter_mut();
-        let place = there.find(|kept| kept.is_some_and(|(kept, _)| kept == holding));
-        let place = place.expect("a share leaves once");
-        *place = None;
+        let mut there = self.holdings[there.clone()].iter().zip(&mut self.tenants[there]);
+        let place = there.find(|(kept, tenant)| **kept == holding && 0 < tenant.order);
+        let (_, tenant) = place.expect("a share leaves once");
+        tenant.order = 0;
         self.left.insert(holding);
         self.change(machine, |room| room.leaving += amount);
     }
@@ -243,7 +267,15 @@ impl Rooms {
         &self,
         machine: MachineIx,
     ) -> impl Iterator<Item = (Holding, QShares)> {
-        self.holdings[self.by_machine[machine.0].holdings.clone()].iter().copied().flatten()
+        let there = self.by_machine[machine.0].holdings.clone();
+        let holdings = self.holdings[there].iter().zip(self.tenants(machine));
+        let are_there = holdings.filter(|(_, tenant)| 0 < tenant.order);
+        are_there.map(|(holding, tenant)| (*holding, tenant.order()))
+    }
+
+    /// What is to be known of the shares that were on it when the cycle began.
+    pub(in crate::engine) fn tenants(&self, machine: MachineIx) -> &[Tenant] {
+        &self.tenants[self.by_machine[machine.0].holdings.clone()]
     }
 
     /// The schedulable machines of `pool`, with what may be given away on each, from the least
@@ -290,7 +322,11 @@ impl Rooms {
 
 /// Enters the shares of all jobs in `rooms`, and lists those that are held machine by machine, on
 /// each by job and share.
-fn take_in_shares(snapshot: &Snapshot, rooms: &mut [Room]) -> Vec<Option<(Holding, QShares)>> {
+fn take_in_shares(
+    snapshot: &Snapshot,
+    entities: &Entities,
+    rooms: &mut [Room],
+) -> (Vec<Holding>, Vec<Tenant>) {
     for share in snapshot.jobs.iter().flat_map(|job| &job.shares) {
         let room = &mut rooms[share.machine.0];
         room.used += share.order.qshares();
@@ -305,16 +341,18 @@ fn take_in_shares(snapshot: &Snapshot, rooms: &mut [Room]) -> Vec<Option<(Holdin
         room.holdings = held..held;
         held += shares;
     }
-    let mut holdings = vec![None; held];
-    for (job_ix, job) in snapshot.jobs.iter().enumerate() {
-        for (share_ix, share) in job.shares.iter().enumerate() {
-            if share.state == ShareState::Held {
-                let next = &mut rooms[share.machine.0].holdings.end;
-                let holding = Holding { job: job_ix, share: share_ix };
-                holdings[*next] = Some((holding, share.order.qshares()));
+    let mut holdings = vec![Holding { job: 0, share: 0 }; held];
+    let mut tenants = vec![Tenant { user: 0, order: 0 }; held];
+    for (job, work) in snapshot.jobs.iter().enumerate() {
+        let user = u32::try_from(entities.group_of(job)).expect("fewer than 2^32 users have work");
+        for (share, Share { machine, order, state, .. }) in work.shares.iter().enumerate() {
+            if *state == ShareState::Held {
+                let next = &mut rooms[machine.0].holdings.end;
+                holdings[*next] = Holding { job, share };
+                tenants[*next] = Tenant { user, order: order.get() };
                 *next += 1;
             }
         }
     }
-    holdings
+    (holdings, tenants)
 }

@@ -29,6 +29,7 @@ pub(super) struct Course<'d> {
 }
 
 /// What a search looks at.
+#[derive(Default)]
 pub(super) struct Courses<'d> {
     pub by_tier: BTreeMap<Tier, Vec<&'d BTreeSet<Prey>>>,
     /// Shares of those that are looked at one by one.

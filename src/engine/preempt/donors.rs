@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::courses::{Courses, Prey};
-use super::plan::Tier;
-use super::right::Claim;
+use super::plan::{InVain, Tier};
+use super::right::{Claim, Reach};
+use super::vain::Vain;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::nodepool::Holding;
@@ -41,6 +42,9 @@ pub(super) struct Donors {
     prey_of_user: Vec<OnceCell<Vec<(Tier, Prey)>>>,
     /// For each class what its jobs hold on each machine, once that was needed.
     amounts: Vec<OnceCell<Vec<QShares>>>,
+    /// What whoever is looked for might take.
+    reach: Reach,
+    vain: Vain,
 }
 
 /// Users of several classes, or jobs of several users: each owner's in buckets of one order, in
@@ -131,17 +135,16 @@ impl Ranking {
 
     /// The members of `owner` that are ahead, each with the least order of its shares. In each
     /// bucket those that hold most are asked until one is not.
-    fn ahead(
-        &self,
+    fn ahead<'a>(
+        &'a self,
         owner: usize,
-        is_ahead: impl Fn(usize, u64) -> bool,
-    ) -> impl Iterator<Item = (usize, u64)> {
+        is_ahead: &'a impl Fn(usize, u64) -> bool,
+    ) -> impl Iterator<Item = (usize, u64)> + 'a {
         self.buckets[self.owners[owner].clone()].iter().flat_map(move |bucket| {
             let order = bucket.order;
             let most_first = self.entries[bucket.entries.clone()].iter().rev();
             let members = most_first.map(move |(_, member)| (*member, order));
-            let ahead = members.take_while(|&(member, order)| is_ahead(member, order));
-            ahead.collect::<Vec<_>>()
+            members.take_while(move |&(member, order)| is_ahead(member, order))
         })
     }
 }
@@ -179,7 +182,14 @@ impl Donors {
             prey: vec![OnceCell::new(); classes],
             prey_of_user: vec![OnceCell::new(); entities.groups().len()],
             amounts: vec![OnceCell::new(); classes],
+            reach: Reach::new(entities),
+            vain: Vain::default(),
         }
+    }
+
+    /// What to make a claim with.
+    pub(super) fn reach(&self) -> &Reach {
+        &self.reach
     }
 
     /// Notes that nothing came of a search for `job`.
@@ -192,10 +202,24 @@ impl Donors {
         self.changes < self.next_search[job]
     }
 
-    /// Notes that no plan was found for `job` in most of its class: once a cycle is enough. What
-    /// changes may be of use to it in the next.
-    pub(super) fn note_in_vain(&mut self, job: usize) {
-        self.next_search[job] = u64::MAX;
+    /// Notes that no plan was found for `job`. If most of its class was looked at, once a cycle is
+    /// enough: what changes may be of use to it in the next.
+    pub(super) fn note_in_vain(&mut self, job: usize, in_vain: InVain) {
+        self.next_search[job] = if in_vain.is_wide { u64::MAX } else { self.changes + 1 };
+        self.share_verdict(in_vain);
+    }
+
+    /// Notes that nobody whose claim reaches no further finds more than what becomes possible from now
+    /// on.
+    pub(super) fn share_verdict(&mut self, in_vain: InVain) {
+        if let Some(extent) = in_vain.extent {
+            self.vain.note(extent, in_vain.is_wide);
+        }
+    }
+
+    /// What was looked for in vain in this cycle.
+    pub(super) fn vain(&self) -> &Vain {
+        &self.vain
     }
 
     /// Notes that `holding` was taken.
@@ -208,6 +232,7 @@ impl Donors {
         if let Some(amounts) = self.amounts[class.0].get_mut() {
             amounts[taken.machine.0] -= taken.order;
         }
+        self.vain.note_left(taken.machine);
         self.note_change(draft, holding.job);
     }
 
@@ -217,6 +242,7 @@ impl Donors {
         let (class, group) = (entities.class_of(job).0, entities.group_of(job));
         let (before, now) = (self.known_jobs[job], Stand::of(draft, job));
         self.changes += 1;
+        self.vain.note_gained(group);
         self.prey_of_user[group] = OnceCell::new();
         let of_user = draft.held.groups[group];
         self.users.update(group, self.known_users[group], of_user);
@@ -331,18 +357,17 @@ impl Donors {
     ) {
         let entities = &draft.entities;
         let (class, group) = (entities.class_of(job), entities.group_of(job));
+        let is_ahead = |other, order| claim.is_ahead(Level::Job, other, order);
         let jobs = self
             .jobs
-            .ahead(group, |other, order| claim.is_ahead(Level::Job, other, order))
+            .ahead(group, &is_ahead)
             .filter(|&(other, order)| other != job && claim.is_open(Level::Job, other, order));
         let jobs: Vec<usize> = jobs.take(FEW + 1).map(|(other, _)| other).collect();
         let member = |group: usize| entities.members(group)[0];
-        let users = self
-            .users
-            .ahead(class.0, |other, order| claim.is_ahead(Level::User, member(other), order))
-            .filter(|&(other, order)| {
-                other != group && claim.is_open(Level::User, member(other), order)
-            });
+        let is_ahead = |other, order| claim.is_ahead(Level::User, member(other), order);
+        let users = self.users.ahead(class.0, &is_ahead).filter(|&(other, order)| {
+            other != group && claim.is_open(Level::User, member(other), order)
+        });
         let users: Vec<usize> = users.take(FEW + 1).map(|(other, _)| other).collect();
         if FEW < users.len().max(jobs.len()) {
             sources.classes.push(class);

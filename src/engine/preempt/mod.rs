@@ -24,6 +24,7 @@ mod right;
 mod taken;
 #[cfg(test)]
 mod tests;
+mod vain;
 
 pub use price::is_steady;
 pub use taken::MEMORY_AFTER;
@@ -33,10 +34,11 @@ use super::cap::maximum;
 use super::draft::Draft;
 use super::nodepool::{Holding, OrdersWanted};
 use super::schedule::PreemptionRule;
+use super::serve::Service;
 use super::what_of::place_one;
 use crate::model::{Policy, ShareState};
 use donors::Donors;
-use plan::{InVain, best_plan};
+use plan::best_plan;
 use price::is_at_rest;
 use rank::EvictionRank;
 use relocate::relocate;
@@ -92,9 +94,9 @@ fn make_room_for_least_served(draft: &mut Draft<'_>, donors: &mut Donors, jobs: 
     let mut serve = |draft: &mut Draft<'_>, job, wanted: &OrdersWanted| {
         if place_one(draft, job, wanted) {
             donors.note_change(draft, job);
-            return true;
+            return Service::Served;
         }
-        make_room_for(draft, donors, job)
+        if make_room_for(draft, donors, job) { Service::Served } else { Service::Refused }
     };
     let empty_handed: Vec<usize> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
@@ -117,12 +119,8 @@ fn make_room_for(draft: &mut Draft<'_>, donors: &mut Donors, job: usize) -> bool
     }
     let plan = match best_plan(draft, donors, job) {
         Ok(plan) => plan,
-        Err(InVain { is_wide: true }) => {
-            donors.note_in_vain(job);
-            return false;
-        }
-        Err(InVain { is_wide: false }) => {
-            donors.note_failed(job);
+        Err(in_vain) => {
+            donors.note_in_vain(job, in_vain);
             return false;
         }
     };

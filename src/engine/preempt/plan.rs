@@ -6,6 +6,7 @@ use super::courses::{Course, Courses};
 use super::donors::Donors;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
+use super::vain::{Extent, Left};
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
@@ -61,6 +62,10 @@ const ENOUGH_LOOKS: u32 = 1024;
 const TOLD_PLANS: u64 = 4;
 /// And no longer than for so many shares more.
 const LAST_LOOKS: u32 = 64;
+/// After so many shares without a plan it is found out on which machines there may be one at all.
+const VAIN_LOOKS: u32 = 256;
+/// If there are no more than so many, all of them are looked at, and nothing else.
+const FEW_MACHINES: usize = 64;
 
 /// The cheapest way to make room for one nshare of `job`, if there is any legal one: the best
 /// worst tier, then the least work lost, the fewest victims, the least room beyond what is needed.
@@ -71,26 +76,35 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
     if let Some(plan) = site.room_to_come() {
         return Ok(plan);
     }
-    let mut claim = Claim::new(draft, job);
+    let mut claim = Claim::new(draft, donors.reach(), job);
+    let extent = claim.extent();
+    let left = extent.as_ref().and_then(|extent| donors.vain().left_for(draft, extent, job));
+    if let Some(Left { machines, was_wide }) = left {
+        let courses = Courses::default();
+        let mut search = Search::new(site, &courses);
+        search.look_at_all(&mut claim, machines);
+        return search.outcome().ok_or(InVain { is_wide: was_wide, extent });
+    }
     let mut courses = donors.courses(draft, &claim, job);
     courses.leave_out_vain(|machine| {
         let order = site.order_on(machine)?;
         Some(draft.rooms.lacking(machine, order.qshares()))
     });
-    let seen = vec![false; draft.snapshot.machines.len()];
-    let mut search = Search { site, courses: &courses, seen, plans: 0, ranked: Vec::new() };
+    let mut search = Search::new(site, &courses);
     for course in courses.in_turn() {
         if search.follow(&mut claim, course) {
             break;
         }
     }
-    search.outcome().ok_or(InVain { is_wide: courses.is_wide })
+    search.outcome().ok_or(InVain { is_wide: courses.is_wide, extent })
 }
 
 /// A search that found no plan.
 pub(super) struct InVain {
     /// Whether it looked at most of the beneficiary's own class.
     pub is_wide: bool,
+    /// How far its claim reached, if that can be compared.
+    pub extent: Option<Extent>,
 }
 
 /// Where a beneficiary could be.
@@ -107,7 +121,12 @@ struct Search<'d, 'a> {
     courses: &'d Courses<'d>,
     /// For each machine whether it was looked at, or need not be.
     seen: Vec<bool>,
+    /// On how many machines enough might go.
+    tried: u64,
+    /// For how many of them a plan was made.
     plans: u64,
+    /// How many shares were looked at before there was a plan.
+    vain_looks: u32,
     /// The best plan, and the best of the others.
     ranked: Vec<(Cost, Plan)>,
 }
@@ -165,23 +184,35 @@ impl<'d, 'a> Site<'d, 'a> {
     }
 }
 
-impl Search<'_, '_> {
+impl<'d, 'a> Search<'d, 'a> {
+    fn new(site: Site<'d, 'a>, courses: &'d Courses<'d>) -> Search<'d, 'a> {
+        let seen = vec![false; site.draft.snapshot.machines.len()];
+        Search { site, courses, seen, tried: 0, plans: 0, vain_looks: 0, ranked: Vec::new() }
+    }
+
     /// Looks at the machines of the shares in `course`. Says whether no other plan can be better
     /// than the best there is.
     fn follow(&mut self, claim: &mut Claim<'_, '_>, course: Course<'_>) -> bool {
         let (mut looks, mut last_looks) = (ENOUGH_LOOKS, LAST_LOOKS);
         let tier = Some(course.tier);
         for prey in course {
+            if self.ranked.is_empty() {
+                self.vain_looks += 1;
+                if self.vain_looks == VAIN_LOOKS && self.rule_out(claim) {
+                    return true;
+                }
+            }
             // The least that a plan can cost from here on.
             let least = (tier, prey.loss, 1, QShares(0), prey.machine);
             let is_known = self.ranked.first().is_some_and(|(cost, _)| *cost <= least);
-            let is_told = TOLD_PLANS <= self.plans || last_looks == 0;
-            if self.plans == ENOUGH_PLANS || looks == 0 || (is_known && is_told) {
+            let is_told = TOLD_PLANS <= self.tried || last_looks == 0;
+            let is_enough = ENOUGH_PLANS <= self.tried && !self.ranked.is_empty();
+            if is_enough || looks == 0 || (is_known && is_told) {
                 return true;
             }
             last_looks -= u32::from(is_known);
             looks -= u32::from(!self.ranked.is_empty());
-            if self.seen[prey.machine.0] {
+            if self.seen[prey.machine.0] || !claim.is_within_reach(prey.holding.job, prey.order.0) {
                 continue;
             }
             let Some((order, missing)) = self.needed_on(prey.machine) else {
@@ -191,10 +222,50 @@ impl Search<'_, '_> {
             claim.reset();
             if claim.rule(prey.holding.job, prey.order.0).is_some() {
                 self.seen[prey.machine.0] = true;
-                self.look_at(claim, prey.machine, order, missing);
+                self.look_at(claim, prey.machine, order, missing, (tier, prey.loss));
             }
         }
         false
+    }
+
+    /// Leaves out the machines on which all that might go is too little. Where few are left, looks
+    /// at all of them, and says that this was all.
+    fn rule_out(&mut self, claim: &mut Claim<'_, '_>) -> bool {
+        let draft = self.site.draft;
+        claim.reset();
+        let mut open = Vec::new();
+        for machine in (0..self.seen.len()).map(MachineIx) {
+            if self.seen[machine.0] {
+                continue;
+            }
+            let Some(order) = self.site.order_on(machine) else { continue };
+            let missing = draft.rooms.lacking(machine, order.qshares());
+            if missing <= There::on(draft, claim, machine, missing).amount {
+                open.push(machine);
+            } else {
+                self.seen[machine.0] = true;
+            }
+        }
+        let are_few = open.len() <= FEW_MACHINES;
+        if are_few {
+            self.look_at_all(claim, open);
+        }
+        are_few
+    }
+
+    /// Looks at each of `machines` that will do.
+    fn look_at_all(
+        &mut self,
+        claim: &mut Claim<'_, '_>,
+        machines: impl IntoIterator<Item = MachineIx>,
+    ) {
+        for machine in machines {
+            if let Some(order) = self.site.order_on(machine) {
+                let missing = self.site.draft.rooms.lacking(machine, order.qshares());
+                claim.reset();
+                self.look_at(claim, machine, order, missing, (None, 0));
+            }
+        }
     }
 
     /// The order of a share on `machine`, and how much would have to go; `None` if the machine will
@@ -206,14 +277,27 @@ impl Search<'_, '_> {
         (!is_too_little).then_some((order, missing))
     }
 
+    /// Makes a plan for `machine`, unless it would not be among the best two: no share that might go
+    /// from there is of a better tier, or of this one and cheaper, than `least`.
     fn look_at(
         &mut self,
         claim: &mut Claim<'_, '_>,
         machine: MachineIx,
         order: Order,
         missing: QShares,
+        (tier, loss): (Option<Tier>, Millis),
     ) {
         let draft = self.site.draft;
+        let there = There::on(draft, claim, machine, missing);
+        if there.amount < missing {
+            return;
+        }
+        self.tried += 1;
+        let loss = loss.saturating_mul(count(0..there.victims));
+        let least = (tier, loss, there.victims, there.overshoot, machine);
+        if self.ranked.get(1).is_some_and(|(cost, _)| *cost <= least) {
+            return;
+        }
         if let Some(plan) = plan_on(draft, claim, machine, order, missing) {
             self.plans += 1;
             self.ranked.push(plan);
@@ -233,6 +317,41 @@ impl Search<'_, '_> {
         });
         let considered = Considered { machines: site.machines(), plans, runner_up };
         Some(Plan { considered, ..best })
+    }
+}
+
+/// The shares on one machine that might go, as far as their users and classes go.
+struct There {
+    /// What they come to.
+    amount: QShares,
+    /// At least so many of them have to go.
+    victims: usize,
+    /// And then at least so much too much goes.
+    overshoot: QShares,
+}
+
+impl There {
+    fn on(draft: &Draft<'_>, claim: &Claim<'_, '_>, machine: MachineIx, missing: QShares) -> There {
+        let (mut amount, mut largest, mut one_enough) = (QShares(0), 1, None);
+        for tenant in draft.rooms.tenants(machine) {
+            let order = tenant.order();
+            if claim.reach_to(tenant.user()) < order.0 || order == QShares(0) {
+                continue;
+            }
+            amount += order;
+            largest = largest.max(order.0);
+            if missing <= order && one_enough.is_none_or(|least| order < least) {
+                one_enough = Some(order);
+            }
+        }
+        let (victims, overshoot) = match one_enough {
+            _ if missing == QShares(0) => (0, QShares(0)),
+            Some(order) => (1, order - missing),
+            None => {
+                (usize::try_from(missing.0.div_ceil(largest)).unwrap_or(usize::MAX), QShares(0))
+            }
+        };
+        There { amount, victims, overshoot }
     }
 }
 
@@ -263,17 +382,13 @@ fn choose_victims(
     if missing == QShares(0) {
         return Some(Vec::new());
     }
-    let may_go = || {
-        let held = draft.rooms.holdings(machine);
-        held.filter(|(holding, order)| claim.rule(holding.job, order.0).is_some())
-    };
+    let held = draft.rooms.holdings(machine);
+    let mut candidates: Vec<Victim> =
+        held.filter_map(|(holding, order)| candidate(draft, claim, holding, order)).collect();
     // Each taken makes it harder to take the next: what is too little one by one stays too little.
-    // So it is on most machines, and to see that no more is looked up than sizes.
-    if may_go().map(|(_, order)| order).sum::<QShares>() < missing {
+    if candidates.iter().map(|victim| victim.order).sum::<QShares>() < missing {
         return None;
     }
-    let mut candidates: Vec<Victim> =
-        may_go().filter_map(|(holding, _)| candidate(draft, claim, holding)).collect();
     candidates.sort_unstable_by_key(|victim| (victim.tier, victim.rank));
     if let Some(victims) = take_in_turn(claim, &candidates, missing) {
         return Some(victims);
@@ -313,10 +428,14 @@ fn take_in_turn(
     (missing <= freed).then(|| spare_superfluous(victims, |victim| victim.order, missing))
 }
 
-fn candidate(draft: &Draft<'_>, claim: &Claim<'_, '_>, holding: Holding) -> Option<Victim> {
-    let share = draft.share(holding);
-    let order = share.order.qshares();
+fn candidate(
+    draft: &Draft<'_>,
+    claim: &Claim<'_, '_>,
+    holding: Holding,
+    order: QShares,
+) -> Option<Victim> {
     let rule = claim.rule(holding.job, order.0)?;
+    let share = draft.share(holding);
     let tier = Tier {
         is_resident: draft.is_resident(holding),
         is_within_count: !claim.is_above_count(holding.job),
@@ -349,6 +468,7 @@ pub(super) fn spare_superfluous<V>(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::engine::preempt::right::Reach;
 
     /// How many machines would do for `job`, and of those on which something has to go the one on
     /// which room costs least, with whose shares go: found by trying all of them.
@@ -357,7 +477,8 @@ pub(super) mod tests {
         job: usize,
     ) -> (u64, Option<(MachineIx, Vec<Holding>)>) {
         let site = Site::new(draft, job);
-        let mut claim = Claim::new(draft, job);
+        let reach = Reach::new(&draft.entities);
+        let mut claim = Claim::new(draft, &reach, job);
         let machines = draft.snapshot.machines_with_ix();
         let suitable: Vec<(MachineIx, Order)> =
             machines.filter_map(|(ix, _)| Some((ix, site.order_on(ix)?))).collect();

@@ -10,17 +10,35 @@
 //! than one nshare takes, whatever was counted. Counts go on to decide there for a while, and then
 //! only for whoever has nothing: [`taken`](super::taken) says why.
 
+use std::cell::Cell;
+
 use super::price::is_at_rest;
 use super::taken::{Barred, COUNTS_UNTIL};
+use super::vain::Extent;
 use crate::engine::draft::Draft;
-use crate::engine::entities::Level;
+use crate::engine::entities::{Entities, Level};
 use crate::engine::schedule::PreemptionRule;
-use crate::model::{Policy, count};
+use crate::model::{ClassIx, Policy, count};
+
+/// The largest nshare that each user of a class might be made to give, as the claim that asked last
+/// has it. A search asks about thousands of shares, and most of them belong to the same users, of
+/// whom most need not give anything.
+pub(super) struct Reach {
+    /// The number of the last claim.
+    claims: Cell<u32>,
+    /// For each class but the claim's own, who asked last, and what was found.
+    of_classes: Vec<Cell<(u32, u32)>>,
+    /// For each user of the claim's class.
+    of_users: Vec<Cell<(u32, u32)>>,
+}
 
 /// A claim of one beneficiary on one machine, while its victims are being chosen.
 pub(super) struct Claim<'d, 'a> {
     draft: &'d Draft<'a>,
     beneficiary: usize,
+    reach: &'d Reach,
+    /// Its number.
+    number: u32,
     /// Whom it may not take from, because they took from it.
     barred: Barred,
     /// Whether it is below its count, and what was counted decides.
@@ -35,8 +53,27 @@ pub(super) struct Claim<'d, 'a> {
     taken: Vec<(usize, u64)>,
 }
 
+impl Reach {
+    /// Nobody has asked yet.
+    pub(super) fn new(entities: &Entities) -> Reach {
+        let nobody = Cell::new((0, 0));
+        Reach {
+            claims: Cell::new(0),
+            of_classes: vec![nobody.clone(); entities.sides(Level::Class)],
+            of_users: vec![nobody; entities.sides(Level::User)],
+        }
+    }
+
+    /// The number of a new claim.
+    fn next(&self) -> u32 {
+        let number = self.claims.get() + 1;
+        self.claims.set(number);
+        number
+    }
+}
+
 impl<'d, 'a> Claim<'d, 'a> {
-    pub(super) fn new(draft: &'d Draft<'a>, beneficiary: usize) -> Claim<'d, 'a> {
+    pub(super) fn new(draft: &'d Draft<'a>, reach: &'d Reach, beneficiary: usize) -> Claim<'d, 'a> {
         let defragmentation = draft.snapshot.topology.settings.defragmentation;
         let may_envy = defragmentation && is_at_rest(draft);
         let is_late = may_envy && COUNTS_UNTIL <= draft.snapshot.calm.quiet_cycles;
@@ -44,6 +81,8 @@ impl<'d, 'a> Claim<'d, 'a> {
         Claim {
             draft,
             beneficiary,
+            reach,
+            number: reach.next(),
             barred: Barred::new(draft, beneficiary),
             order: draft.job(beneficiary).order.qshares().0,
             is_below_count: do_counts_decide && 0 < draft.shortfall(beneficiary),
@@ -86,6 +125,9 @@ impl<'d, 'a> Claim<'d, 'a> {
 
     /// The rule under which an nshare of `qshares` of `victim` may go now, if any.
     pub(super) fn rule(&self, victim: usize, qshares: u64) -> Option<PreemptionRule> {
+        if !self.is_within_reach(victim, qshares) {
+            return None;
+        }
         let (draft, beneficiary) = (self.draft, self.beneficiary);
         // Of every victim asked about as little is looked up as will do: there may be thousands.
         let class_of = |job| &draft.snapshot.topology.classes[draft.entities.class_of(job).0];
@@ -104,6 +146,99 @@ impl<'d, 'a> Claim<'d, 'a> {
         let by_holdings = || self.by_holdings(level, victim, qshares);
         let rule = self.by_counts(level, victim, qshares).or_else(by_holdings)?;
         (!self.barred.contains(draft, level, victim)).then_some(rule)
+    }
+
+    /// How far it reaches; `None` where that cannot be compared with others: somebody is barred from
+    /// it, or it may use but some machines, or is not fair-share work.
+    pub(super) fn extent(&self) -> Option<Extent> {
+        let (draft, entities) = (self.draft, &self.draft.entities);
+        let work = draft.job(self.beneficiary);
+        let class = entities.class_of(self.beneficiary);
+        let is_preemptable = draft.snapshot.topology.classes[class.0].policy.is_preemptable();
+        if !is_preemptable || work.machines.is_some() || !self.barred.is_nobody(draft) {
+            return None;
+        }
+        let classes = (0..entities.sides(Level::Class)).map(ClassIx);
+        let most_of = |other: ClassIx| {
+            if other == class { 0 } else { self.most_of(Level::Class, other.0, other) }
+        };
+        Some(Extent {
+            class,
+            order: self.order,
+            rights: [
+                self.is_below_count,
+                self.may_defragment,
+                self.has_nothing(),
+                self.may_take_first_share(),
+                self.may_envy,
+            ],
+            user_holds: entities.at(&draft.held, Level::User, self.beneficiary),
+            of_classes: classes.map(most_of).collect(),
+        })
+    }
+
+    /// Whether an nshare of `qshares` of `victim` might go, as far as its user and class go, if nothing
+    /// else did.
+    pub(super) fn is_within_reach(&self, victim: usize, qshares: u64) -> bool {
+        qshares <= self.reach_to(self.draft.entities.group_of(victim))
+    }
+
+    /// The largest nshare of `user`, within a class, that might go, as far as that and the class go.
+    pub(super) fn reach_to(&self, user: usize) -> u64 {
+        let own = self.draft.entities.group_of(self.beneficiary);
+        let ((class, _), (own_class, _)) =
+            (self.draft.entities.groups()[user], self.draft.entities.groups()[own]);
+        if user == own {
+            return u64::MAX;
+        }
+        let (known, level, side) = if class == own_class {
+            (&self.reach.of_users[user], Level::User, user)
+        } else {
+            (&self.reach.of_classes[class.0], Level::Class, class.0)
+        };
+        let (claim, mut most) = known.get();
+        if claim != self.number {
+            most = u32::try_from(self.most_of(level, side, class)).unwrap_or(u32::MAX);
+            known.set((self.number, most));
+        }
+        u64::from(most)
+    }
+
+    /// The largest nshare that `side` at `level`, which is of `class` and not the beneficiary's, might
+    /// be made to give.
+    fn most_of(&self, level: Level, side: usize, class: ClassIx) -> u64 {
+        let (draft, entities) = (self.draft, &self.draft.entities);
+        let own_class = entities.class_of(self.beneficiary);
+        let [own, other] = [own_class, class].map(|ix| &draft.snapshot.topology.classes[ix.0]);
+        if !other.policy.is_preemptable() {
+            return 0;
+        }
+        if own.priority < other.priority {
+            return u64::MAX;
+        }
+        let is_among_peers = own.priority == other.priority && own.policy.is_preemptable();
+        if !is_among_peers || self.barred.contains_side(draft, level, side) {
+            return 0;
+        }
+        let held = draft.held.of(level, side);
+        let beyond_count = held.saturating_sub(draft.given.of(level, side));
+        let weights = match level {
+            Level::Class => (entities.weight(own_class), entities.weight(class)),
+            Level::User | Level::Job => (1, 1),
+        };
+        let beneficiary_has = entities.at(&draft.held, level, self.beneficiary);
+        let ahead = held.saturating_sub(least_to_keep(beneficiary_has, weights));
+        let mut most = 0;
+        if self.is_below_count && (0 < beyond_count || self.may_defragment) {
+            most = ahead;
+        }
+        if self.may_take_first_share() {
+            most = most.max(beyond_count);
+        }
+        if self.may_envy && self.order <= ahead {
+            most = most.max(ahead);
+        }
+        most
     }
 
     /// What was counted decides: the beneficiary is below its count, and the victim's side above,
@@ -180,4 +315,15 @@ impl<'d, 'a> Claim<'d, 'a> {
     fn given(&self, level: Level, job: usize) -> u64 {
         self.draft.entities.at(&self.draft.given, level, job)
     }
+}
+
+/// The least that a side must have left so that it has more, by weight, than one that has so much.
+/// The weights are the other's, and its own.
+fn least_to_keep(other_has: u64, (others_weight, weight): (u64, u64)) -> u64 {
+    if others_weight == weight {
+        return other_has.saturating_add(1);
+    }
+    let product = u128::from(other_has) * u128::from(weight);
+    let as_much = product.checked_div(u128::from(others_weight)).map(u64::try_from);
+    as_much.and_then(Result::ok).map_or(u64::MAX, |as_much| as_much.saturating_add(1))
 }

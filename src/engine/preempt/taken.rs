@@ -107,14 +107,28 @@ impl Barred {
         }
     }
 
+    /// Whether there is none.
+    pub(super) fn is_nobody(&self, draft: &Draft<'_>) -> bool {
+        let has_lost = |level: Level| {
+            let own = draft.entities.side(level, self.beneficiary);
+            draft.takings.0[level.place()].get(own).is_some_and(|takers| !takers.is_empty())
+        };
+        self.is_excepted || !Level::ALL.into_iter().any(has_lost)
+    }
+
     /// Whether the side at `level` that `victim` is on took from the beneficiary's.
     pub(super) fn contains(&self, draft: &Draft<'_>, level: Level, victim: usize) -> bool {
+        self.contains_side(draft, level, draft.entities.side(level, victim))
+    }
+
+    /// Whether `side` at `level` took from the beneficiary's.
+    pub(super) fn contains_side(&self, draft: &Draft<'_>, level: Level, side: usize) -> bool {
         let Draft { entities, takings, .. } = draft;
         let own = entities.side(level, self.beneficiary);
         !self.is_excepted
             && self.sides[level.place()]
                 .get_or_init(|| takings.takers(level, own))
-                .get(entities.side(level, victim))
+                .get(side)
                 .is_some_and(|has_taken| *has_taken)
     }
 }

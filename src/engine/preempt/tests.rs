@@ -14,7 +14,7 @@ use super::donors::Donors;
 use super::plan::tests::try_all;
 use super::plan::{Tier, best_plan};
 use super::price::is_at_rest;
-use super::right::Claim;
+use super::right::{Claim, Reach};
 use super::{make_room, make_room_for};
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
@@ -221,7 +221,7 @@ fn shown(
 
 fn check(donors: &Donors, draft: &Draft<'_>) {
     for job in 0..draft.snapshot.jobs.len() {
-        let claim = Claim::new(draft, job);
+        let claim = Claim::new(draft, donors.reach(), job);
         let mut shown = shown(donors, draft, &claim, job);
         // Some are shown twice, but not in a cluster at rest: there they are counted.
         if !is_at_rest(draft) {
@@ -231,8 +231,9 @@ fn check(donors: &Donors, draft: &Draft<'_>) {
     }
 }
 
-/// Of a few machines, too few to be content with less, the best is found.
-fn check_plans(donors: &Donors, draft: &Draft<'_>) {
+/// Of a few machines, too few to be content with less, the best is found; also by those who need not
+/// look where others have looked in vain.
+fn check_plans(donors: &mut Donors, draft: &Draft<'_>) {
     for job in 0..draft.snapshot.jobs.len() {
         let (machines, cheapest) = try_all(draft, job);
         match best_plan(draft, donors, job) {
@@ -245,7 +246,10 @@ fn check_plans(donors: &Donors, draft: &Draft<'_>) {
                 assert_eq!(Some((plan.machine, victims)), cheapest, "job {job}");
                 assert_eq!(plan.considered.machines, machines, "job {job}");
             }
-            Err(_) => assert_eq!(None, cheapest, "job {job}"),
+            Err(in_vain) => {
+                assert_eq!(None, cheapest, "job {job}");
+                donors.share_verdict(in_vain);
+            }
         }
     }
 }
@@ -258,7 +262,7 @@ fn play(scene: &Scene, acts: usize) {
     what_of::what_of(&mut draft);
     let mut donors = Donors::new(&draft);
     check(&donors, &draft);
-    check_plans(&donors, &draft);
+    check_plans(&mut donors, &draft);
     let rounds = (0..3).flat_map(|_| 0..snapshot.jobs.len());
     let mut done = 0;
     for job in rounds {
@@ -266,12 +270,12 @@ fn play(scene: &Scene, acts: usize) {
             done += 1;
             if done % acts == 0 {
                 check(&donors, &draft);
-                check_plans(&donors, &draft);
+                check_plans(&mut donors, &draft);
             }
         }
     }
     check(&donors, &draft);
-    check_plans(&donors, &draft);
+    check_plans(&mut donors, &draft);
 }
 
 /// Who took from whom.
@@ -293,7 +297,8 @@ fn four_users(held: [usize; 4], takings: &[(usize, usize)], rest_cycles: u64) ->
 
 /// From whom the first of them may take.
 fn may_take_from(draft: &Draft<'_>) -> Vec<usize> {
-    let claim = Claim::new(draft, 0);
+    let reach = Reach::new(&draft.entities);
+    let claim = Claim::new(draft, &reach, 0);
     let rule = |victim| claim.rule(victim, 1);
     let victims: Vec<usize> = (0..4).filter(|&victim| rule(victim).is_some()).collect();
     assert!(victims.iter().all(|&victim| rule(victim) == Some(PreemptionRule::Envy)));
@@ -344,7 +349,7 @@ fn rule_below_count(
         draft.jobs[job].given = nshares;
         entities.add(&mut draft.given, job, qshares);
     }
-    Claim::new(&draft, 0).rule(1, 1)
+    Claim::new(&draft, &Reach::new(&draft.entities), 0).rule(1, 1)
 }
 
 /// That of 7 one goes to whoever has 4 is right by counts, as he has 6 then; by holdings it is not:
@@ -387,7 +392,8 @@ fn what_was_taken_counts_against_whoever_had_it() {
     for job in &mut draft.jobs {
         (job.given, job.pure_fair_share) = (5, 5);
     }
-    let mut claim = Claim::new(&draft, 0);
+    let reach = Reach::new(&draft.entities);
+    let mut claim = Claim::new(&draft, &reach, 0);
     let needy = |claim: &Claim<'_, '_>| [1, 2, 3].map(|victim| claim.becomes_needy(victim));
     assert_eq!(needy(&claim), [false, false, false]);
     claim.take(1, 1);

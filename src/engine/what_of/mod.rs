@@ -10,6 +10,7 @@ mod placement;
 
 use super::draft::Draft;
 use super::nodepool::OrdersWanted;
+use super::serve::Service;
 use super::snapshot::Promise;
 use crate::model::{Policy, QShares};
 use placement::find_room;
@@ -21,8 +22,8 @@ pub(super) fn what_of(draft: &mut Draft<'_>) {
         place_fixed(draft, priority);
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
         let needy: Vec<usize> = jobs.iter().copied().filter(|&job| draft.is_needy(job)).collect();
-        draft.serve_by_holdings(&needy, Draft::shortfall_while_needy, place_one);
-        draft.serve_by_holdings(&jobs, Draft::shortfall, place_one);
+        draft.serve_by_holdings(&needy, Draft::shortfall_while_needy, serve);
+        draft.serve_by_holdings(&jobs, Draft::shortfall, serve);
     }
 }
 
@@ -31,7 +32,7 @@ pub(super) fn what_of(draft: &mut Draft<'_>) {
 pub(super) fn fill(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
-        draft.serve_by_holdings(&jobs, Draft::below_cap, place_one);
+        draft.serve_by_holdings(&jobs, Draft::below_cap, serve);
     }
 }
 
@@ -40,6 +41,18 @@ pub(super) fn place_one(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted
     let Some((machine, order)) = find_room(draft, job, wanted) else { return false };
     draft.expand(job, machine, order);
     true
+}
+
+/// Places one nshare of `job`, fair-share work, where nothing is taken back meanwhile: what one of
+/// its class and order that may use any machine does not find there is none of.
+fn serve(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> Service {
+    if place_one(draft, job, wanted) {
+        Service::Served
+    } else if draft.job(job).machines.is_none() {
+        Service::RefusedAlike
+    } else {
+        Service::Refused
+    }
 }
 
 /// Places work that cannot be preempted, oldest first. The order of such requests is that of their

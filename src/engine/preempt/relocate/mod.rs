@@ -32,6 +32,7 @@ use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
 use crate::engine::report::CapBound;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
+use crate::engine::serve::Service;
 use crate::model::{MachineIx, Millis, Order, PoolIx, QShares, count};
 use housing::Housing;
 
@@ -61,7 +62,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize
                 plan.carry_out(draft, donors, job);
                 is_done = true;
             }
-            is_done
+            if is_done { Service::Served } else { Service::Refused }
         },
     );
     is_done
@@ -159,8 +160,8 @@ struct Search<'d, 'a> {
 }
 
 impl<'d, 'a> Search<'d, 'a> {
-    fn new(draft: &'d Draft<'a>, donors: &Donors, beneficiary: usize) -> Search<'d, 'a> {
-        let claim = Claim::new(draft, beneficiary);
+    fn new(draft: &'d Draft<'a>, donors: &'d Donors, beneficiary: usize) -> Search<'d, 'a> {
+        let claim = Claim::new(draft, donors.reach(), beneficiary);
         let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
         let courses = donors.courses(draft, &claim, beneficiary);
         for share in courses.in_turn().flatten() {

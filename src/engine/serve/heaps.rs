@@ -1,0 +1,160 @@
+//! Many small heaps in one piece of memory: the users of each class, the jobs of each user.
+
+use std::ops::Range;
+
+/// How many bits of a tie say where the member is.
+const PLACE_BITS: u32 = 32;
+/// How many say how large its largest order is: what is larger counts as that large.
+const ORDER_BITS: u32 = 31;
+
+/// What decides which of its peers is served next: the greatest goes first. Users and jobs all
+/// weigh the same, so two numbers are enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// The less it has been served, the more.
+    unserved: u64,
+    /// The larger order first, then who holds what it is served, then who comes first.
+    tie: u64,
+}
+
+impl Rank {
+    /// The rank of the member at `place`, of which there are fewer than 2^32.
+    pub(super) fn new(served: u64, largest_order: u64, is_incumbent: bool, place: usize) -> Rank {
+        let place = u32::try_from(place).expect("fewer than 2^32 take part");
+        let order = largest_order.min((1 << ORDER_BITS) - 1);
+        let tie =
+            order << (PLACE_BITS + 1) | u64::from(is_incumbent) << PLACE_BITS | u64::from(!place);
+        Rank { unserved: !served, tie }
+    }
+
+    /// What it has been served.
+    pub(super) fn served(self) -> u64 {
+        !self.unserved
+    }
+
+    /// Where it is among its kind.
+    pub(super) fn place(self) -> usize {
+        let place = !self.tie & ((1 << PLACE_BITS) - 1);
+        usize::try_from(place).expect("it was made from one")
+    }
+}
+
+/// For each owner a heap of its members.
+#[derive(Debug)]
+pub(super) struct Heaps {
+    ranks: Vec<Rank>,
+    of_owners: Vec<Range<usize>>,
+}
+
+impl Heaps {
+    /// A heap for each of so many owners, of the members that are theirs.
+    pub(super) fn new(owners: usize, members: &[(usize, Rank)]) -> Heaps {
+        let mut of_owners = vec![0..0; owners];
+        for (owner, _) in members {
+            of_owners[*owner].end += 1;
+        }
+        let mut start = 0;
+        for range in &mut of_owners {
+            let members = range.end;
+            *range = start..start;
+            start += members;
+        }
+        let nobody = Rank { unserved: 0, tie: 0 };
+        let mut ranks = vec![nobody; members.len()];
+        for (owner, rank) in members {
+            ranks[of_owners[*owner].end] = *rank;
+            of_owners[*owner].end += 1;
+        }
+        for range in &of_owners {
+            let heap = &mut ranks[range.clone()];
+            for place in (0..heap.len()).rev() {
+                sift_down(heap, place);
+            }
+        }
+        Heaps { ranks, of_owners }
+    }
+
+    /// The members of `owner`, the greatest first, the others in any order.
+    pub(super) fn members(&self, owner: usize) -> &[Rank] {
+        &self.ranks[self.of_owners[owner].clone()]
+    }
+
+    /// Ranks the first member of `owner` anew.
+    pub(super) fn replace_first(&mut self, owner: usize, rank: Rank) {
+        let heap = &mut self.ranks[self.of_owners[owner].clone()];
+        heap[0] = rank;
+        sift_down(heap, 0);
+    }
+
+    /// Takes the first member of `owner` out.
+    pub(super) fn remove_first(&mut self, owner: usize) {
+        let range = &mut self.of_owners[owner];
+        range.end -= 1;
+        let (first, last) = (range.start, range.end);
+        self.ranks.swap(first, last);
+        sift_down(&mut self.ranks[first..last], 0);
+    }
+}
+
+/// Puts what is at `place` where it belongs among those below it.
+fn sift_down(heap: &mut [Rank], mut place: usize) {
+    loop {
+        let (left, right) = (2 * place + 1, 2 * place + 2);
+        let greater = match (heap.get(left), heap.get(right)) {
+            (Some(one), Some(other)) if one < other => right,
+            (Some(_), _) => left,
+            (None, _) => return,
+        };
+        if heap[greater] <= heap[place] {
+            return;
+        }
+        heap.swap(place, greater);
+        place = greater;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is served before whom, whatever comes after in the list of reasons.
+    #[test]
+    fn who_has_less_goes_first_then_the_larger_order_the_incumbent_and_the_first() {
+        let in_turn = [
+            Rank::new(0, 1, false, 9),
+            Rank::new(2, 3, false, 8),
+            Rank::new(2, 2, true, 7),
+            Rank::new(2, 2, false, 0),
+            Rank::new(2, 2, false, 1),
+            Rank::new(u64::MAX, u64::MAX, true, 0),
+        ];
+        assert!(in_turn.is_sorted_by(|one, next| one > next));
+        assert_eq!(in_turn.map(Rank::place), [9, 8, 7, 0, 1, 0]);
+        assert_eq!(in_turn.map(Rank::served), [0, 2, 2, 2, 2, u64::MAX]);
+    }
+
+    /// Two owners, members in any order; one has nobody.
+    #[test]
+    fn members_come_out_in_turn() {
+        let rank = |served, place| Rank::new(served, 1, false, place);
+        let served = [5, 3, 8, 1, 9, 2, 7, 3];
+        let members: Vec<(usize, Rank)> = served
+            .iter()
+            .enumerate()
+            .map(|(place, served)| (2 * (place % 2), rank(*served, place)))
+            .collect();
+        let mut heaps = Heaps::new(3, &members);
+        assert!(heaps.members(1).is_empty());
+        heaps.replace_first(0, rank(6, 0)); // the 5 at place 0
+        let drained = [0, 2].map(|owner| {
+            let mut drained = Vec::new();
+            while let Some(first) = heaps.members(owner).first() {
+                drained.push((first.served(), first.place()));
+                heaps.remove_first(owner);
+            }
+            drained
+        });
+        assert_eq!(drained[0], [(6, 0), (7, 6), (8, 2), (9, 4)]);
+        assert_eq!(drained[1], [(1, 3), (2, 5), (3, 1), (3, 7)]);
+    }
+}
