@@ -12,6 +12,7 @@ mod health;
 mod heartbeats;
 mod intake;
 mod json;
+mod lives;
 mod names;
 mod publications;
 mod queries;

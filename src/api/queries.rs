@@ -42,7 +42,12 @@ pub async fn get_nodes(
         params.state.is_none_or(|state| show::node_states(node.state).contains(&state))
             && params.pool.as_ref().is_none_or(|pool| *pool == node.pool)
     };
-    let nodes = published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
+    let mut nodes: Vec<wire::NodeInfo> =
+        published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
+    let log = state.heartbeats();
+    for node in &mut nodes {
+        node.notes.extend(log.notes_of(&node.name));
+    }
     Json(wire::NodeList { cycle: published.view.cycle, nodes })
 }
 
@@ -56,7 +61,12 @@ pub async fn get_node(
 ) -> Result<Json<wire::NodeInfo>, ApiError> {
     let published = state.latest();
     let node = published.view.nodes.iter().find(|node| node.name == name);
-    node.map(|node| Json(node.into())).ok_or_else(|| {
+    let node = node.map(|node| {
+        let mut node = wire::NodeInfo::from(node);
+        node.notes.extend(state.heartbeats().notes_of(&node.name));
+        Json(node)
+    });
+    node.ok_or_else(|| {
         let name = super::json::shortened(&name);
         let cycle = published.view.cycle;
         ApiError::new(Code::UnknownNode, format!("no node `{name}` had reported by cycle {cycle}"))
