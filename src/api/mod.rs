@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Method, Uri};
+use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -69,6 +69,7 @@ pub fn router(state: ApiState) -> Router {
         // Not tower-http's limit: it answers by itself, and not with a problem.
         .layer(DefaultBodyLimit::max(state.limits.body))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(in_one_way))
         .with_state(state)
 }
 
@@ -109,6 +110,23 @@ async fn in_time(
         );
         ApiError::new(Code::TimedOut, detail).into_response()
     })
+}
+
+/// Lets pass what can be understood in one way only. What cannot ends the connection; so does what
+/// came in chunks, for it may have had a length besides, and what follows may be another's.
+async fn in_one_way(request: axum::extract::Request, next: Next) -> Response {
+    let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let checked = extract::check_host(request.version(), request.headers());
+    let is_bad = checked.is_err();
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    if is_bad || is_chunked {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
 }
 
 async fn no_such_path(uri: Uri) -> ApiError {
