@@ -5,6 +5,7 @@
 //! the scheduler. Every failure is an RFC 9457 problem with a stable code.
 
 mod admin;
+mod alarms;
 mod check;
 mod error;
 mod extract;

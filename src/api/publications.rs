@@ -53,7 +53,7 @@ pub async fn put_publication(
     if let Some(publication) = taken.publication {
         let sequence = publication.sequence;
         state.room().await?.send(Request::Publication { sequence, events: taken.events });
-        intake.keep(publication);
+        intake.keep(publication, taken.overdue);
     }
     log_refused(&taken.answer);
     Ok((StatusCode::ACCEPTED, Json(taken.answer)))
