@@ -563,24 +563,25 @@ async fn what_runs_and_should_not_is_counted_where_it_is() {
     daemon.stop().await;
 }
 
-/// Row 32, as it comes about: a restart, and a node that has not reported since.
+/// Row 32, as it comes about: a start without a record, and nodes that have not reported yet.
 #[tokio::test]
-async fn row_32_after_a_restart_work_waits_where_it_is_for_its_node() {
+async fn row_32_work_on_nodes_that_have_yet_to_report_waits_where_it_is() {
     let folder = TempDir::new().unwrap();
-    let daemon = daemon(&folder).await;
-    let schedule = daemon.get("/v1/schedule").await;
-    let work = json!([running(job(1, "ann"), &schedule), running(job(2, "bob"), &schedule)]);
-    daemon.stop().await;
-
     let daemon = Daemon::start(&folder).await;
-    let answer = daemon.publish(58, work).await;
-    assert_eq!((answer.accepted, answer.refused.len()), (2, 0));
-    let is_back = |schedule: &Value| held(schedule, 1) == 6 && held(schedule, 2) == 6;
-    daemon.get_until("/v1/schedule", is_back).await;
+    let at = |share: u64, node: &str| json!({ "share": share, "node": node, "state": "running" });
+    let work = json!([with(job(1, "ann"), "processes", json!([at(3, "n1"), at(4, "n2")]))]);
+    let answer = daemon.publish(1, work.clone()).await;
+    assert_eq!((answer.accepted, warnings(&answer)), (1, vec![("P045", "/work/0/processes"); 2]));
+    assert!(answer.warnings[0].detail.contains("waits for its node"), "{:?}", answer.warnings);
+    daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 2).await;
     let nodes = daemon.get("/v1/nodes").await;
     for node in nodes["nodes"].as_array().unwrap() {
-        assert_eq!((&node["states"], &node["used"]), (&json!(["awaited"]), &json!(4)), "{node}");
+        assert_eq!((&node["states"], &node["used"]), (&json!(["awaited"]), &json!(1)), "{node}");
+        assert_eq!(notes(node), "", "that says it all");
     }
+    daemon.report(&["n1", "n2"]).await;
+    daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 8).await;
+    assert_eq!(warnings(&daemon.publish(2, work).await), []);
     daemon.stop().await;
 }
 

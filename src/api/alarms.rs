@@ -95,6 +95,8 @@ impl<'a> Books<'a> {
         before: Option<&Publication>,
     ) -> Option<(Code, String)> {
         const COUNTED: &str = "its space is counted as taken";
+        // On a first start there may be much that was issued before there was a record.
+        let has_record = before.is_some() || ShareId(1) < self.view.next_share;
         let is_known_node =
             || self.view.nodes.binary_search_by(|known| known.name.as_str().cmp(node)).is_ok();
         match self.shares.get(&share) {
@@ -103,7 +105,7 @@ impl<'a> Books<'a> {
                 let what = format!("was issued on `{place}`; the space is counted in both places");
                 Some((Code::MovedShare, what))
             }
-            None if share >= self.view.next_share => {
+            None if share >= self.view.next_share && has_record => {
                 Some((Code::UnissuedShare, format!("was never issued; {COUNTED}")))
             }
             None if before.is_some_and(|before| has_ended(before, job, share)) => {

@@ -19,8 +19,8 @@ use crate::scheduler::{Event, Refusal, View, admit};
 /// With so much work before, none at all is taken for a fault until it is confirmed.
 const SUDDEN: usize = 10;
 
-/// An answer lists at most so many warnings; after a restart with an empty record, every share
-/// would have one.
+/// An answer lists at most so many warnings; before the nodes have reported, every share may have
+/// one.
 const WARNINGS_MAX: usize = 1000;
 
 /// What is remembered from one publication to the next.
@@ -63,8 +63,10 @@ impl Intake {
     pub fn read(&self, body: &[u8], published: &Published) -> Result<Taken, ApiError> {
         let envelope: PublicationEnvelope<'_> = json::read_body(body, code_of_field)?;
         self.check_turn(envelope.sequence)?;
-        self.check_amount(&envelope, &published.view)?;
-        let mut reading = Reading::new(self, &published.view);
+        let before = self.current.as_ref();
+        self.check_amount(&envelope, before)?;
+        let mut reading = Reading::new(before, &published.view, &self.limits);
+        reading.overdue.clone_from(&self.overdue);
         reading.warn_of_gap(self.sequence, envelope.sequence);
         for (index, item) in envelope.work.iter().enumerate() {
             reading.read(index, item.get());
@@ -74,7 +76,7 @@ impl Intake {
         if self.current.as_ref().is_some_and(|current| current.sequence == publication.sequence) {
             return self.repeated(&publication, answer);
         }
-        let events = events_between(self.current.as_ref(), &publication);
+        let events = events_between(before, &publication);
         Ok(Taken { answer, events, publication: Some(publication), overdue })
     }
 
@@ -105,7 +107,7 @@ impl Intake {
     fn check_amount(
         &self,
         envelope: &PublicationEnvelope<'_>,
-        view: &View,
+        before: Option<&Publication>,
     ) -> Result<(), ApiError> {
         let (given, most) = (envelope.work.len(), self.limits.jobs);
         if given > most {
@@ -115,10 +117,7 @@ impl Intake {
             return Err(Fault::new(Code::TooLarge, "/work", detail).into());
         }
         let is_live = |work: &&Work| work.state != WorkState::Completed;
-        let before = self
-            .current
-            .as_ref()
-            .map_or(view.jobs.len(), |current| current.work.values().filter(is_live).count());
+        let before = before.map_or(0, |before| before.work.values().filter(is_live).count());
         if envelope.full || !envelope.work.is_empty() || before <= SUDDEN {
             return Ok(());
         }
@@ -184,13 +183,13 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(intake: &'a Intake, view: &'a View) -> Reading<'a> {
+    fn new(before: Option<&'a Publication>, view: &'a View, limits: &'a Limits) -> Reading<'a> {
         Reading {
-            before: intake.current.as_ref(),
+            before,
             view,
-            limits: &intake.limits,
+            limits,
             books: Books::new(view),
-            overdue: intake.overdue.clone(),
+            overdue: BTreeMap::new(),
             work: BTreeMap::new(),
             items: HashMap::new(),
             shares: HashMap::new(),
