@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use apportion::config;
 use apportion::daemon::{self, DaemonError};
-use http::{CONFIG, Daemon, held, ids, job, running, with};
-use reqwest::{Client, Method, StatusCode};
+use http::{CONFIG, Daemon, beside, held, ids, job, running, with};
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -462,7 +462,8 @@ async fn a_receipt_says_under_which_rule_and_what_was_rejected() {
 async fn work_that_is_held_back_says_by_what_and_for_how_long() {
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("log");
-    let (daemon, _process) = beside(&folder, &log, "quiet_stop = 3\nnode_stability = 1000").await;
+    let (daemon, _process) =
+        beside(&folder, &log, "1h", "quiet_stop = 3\nnode_stability = 1000").await;
     daemon.report(&["n1", "n2", "n3"]).await;
     daemon.publish(1, json!([job(1, "ann")])).await;
     let alone = daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 12).await;
@@ -525,50 +526,6 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
         |status: &Value| status["net_strikes"] == 0 && status["calm"]["quiet_cycles"] == 0;
     daemon.get_until("/v1/status", is_over).await;
     assert_eq!(strikes(), 2, "and that it is over");
-}
-
-/// A process that ends with the test, however that ends.
-struct Process(std::process::Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-/// A daemon in a process of its own, with these settings besides, and its log in a file.
-async fn beside(folder: &TempDir, log: &std::path::Path, settings: &str) -> (Daemon, Process) {
-    let path = folder.path().join("apportion.toml");
-    let state = folder.path().join("state.db");
-    let daemons = "[daemon]\ncycle_period = \"20ms\"\nheartbeat_interval = \"1h\"\n";
-    let scheduler = format!("[scheduler]\n{settings}");
-    let text = format!("{daemons}{}", CONFIG.replacen("[scheduler]", &scheduler, 1));
-    std::fs::write(&path, text).unwrap();
-    let process = std::process::Command::new(env!("CARGO_BIN_EXE_apportion"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--config"])
-        .arg(&path)
-        .arg("--state")
-        .arg(&state)
-        .env_remove("APPORTION_LOG")
-        .stdout(std::process::Stdio::null())
-        .stderr(std::fs::File::create(log).unwrap())
-        .spawn()
-        .unwrap();
-    let address = loop {
-        let text = std::fs::read_to_string(log).unwrap();
-        let line = text.lines().find(|line| line.contains("listening") && line.ends_with('}'));
-        if let Some(line) = line {
-            let line: Value = serde_json::from_str(line).unwrap();
-            let address = line["address"].as_str().or_else(|| line["fields"]["address"].as_str());
-            break address.unwrap().to_owned();
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    let client = Client::builder().no_proxy().build().unwrap();
-    let running = tokio::spawn(async { Ok(()) });
-    let stop = CancellationToken::new();
-    (Daemon { url: format!("http://{address}"), client, stop, running }, Process(process))
 }
 
 #[tokio::test]
