@@ -93,7 +93,7 @@ fn bad_publications() -> Vec<Bad> {
             PUT,
             json!({ "sequence": 58, "wrok": [] }),
             "400 P015 /wrok",
-            "did you mean `work`?; nothing was changed",
+            "(did you mean `work`?); nothing was changed",
         ),
         bad(
             "12",
@@ -797,6 +797,17 @@ async fn rows_42_to_45_who_is_heard_and_what_is_not_believed() {
     daemon.stop().await;
 }
 
+/// Varies one node off or on, and says what came of it.
+async fn act(daemon: &Daemon, (method, path): (Method, &str), node: &str) -> wire::VaryAnswer {
+    let mut body = json!({ "nodes": [node], "all": true, "reason": "disks" });
+    if path.ends_with("on") {
+        body = json!({ "nodes": [node] });
+    }
+    let response = daemon.send(method, path, &body.to_string()).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    response.json().await.unwrap()
+}
+
 /// Rows 47, 50 and 51: an act that changes nothing is no mistake, and what else holds is said.
 #[tokio::test]
 async fn rows_47_50_and_51_an_act_says_what_it_changed_and_what_else_holds() {
@@ -807,34 +818,29 @@ async fn rows_47_50_and_51_an_act_says_what_it_changed_and_what_else_holds() {
         config.topology.settings.mass_loss_percent = None;
     })
     .await;
-    let act = async |(method, path): (Method, &str), node: &str| -> wire::VaryAnswer {
-        let mut body = json!({ "nodes": [node], "all": true, "reason": "disks" });
-        if path.ends_with("on") {
-            body = json!({ "nodes": [node] });
-        }
-        let response = daemon.send(method, path, &body.to_string()).await;
-        assert_eq!(response.status(), StatusCode::OK);
-        response.json().await.unwrap()
-    };
     daemon.report(&["n1"]).await;
     daemon.publish(1, json!([])).await;
     node_when(&daemon, "n1", |node| node["states"] == json!(["dead"])).await;
-    let answer = act(ON, "n1").await;
+    let answer = act(&daemon, ON, "n1").await;
     assert_eq!((answer.changed.len(), answer.unchanged), (0, vec!["n1".to_owned()]));
     assert!(answer.notes[0].starts_with("`n1` is dead: it missed "), "{:?}", answer.notes);
-    assert_eq!(act(OFF, "n1").await.changed, ["n1"]);
-    assert_eq!(act(OFF, "n1").await.changed, [""; 0]);
+    assert_eq!(act(&daemon, OFF, "n1").await.changed, ["n1"]);
+    assert_eq!(act(&daemon, OFF, "n1").await.changed, [""; 0]);
     let both = daemon.get("/v1/nodes/n1").await;
     assert_eq!(both["states"], json!(["dead", "varied-off"]));
 
+    daemon.stop().await;
+
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(&folder).await;
     let misplaced = json!([{ "share": 5, "node": "n2", "state": "running" }]);
     let work = with(with(job(1, "ann"), "class", json!("gone")), "processes", misplaced);
-    daemon.publish(2, json!([work])).await;
+    daemon.publish(1, json!([work])).await;
     daemon.report(&["n2"]).await;
     let is_blacklisted =
         |node: &Value| node["states"].as_array().unwrap().contains(&json!("blacklisted"));
     node_when(&daemon, "n2", is_blacklisted).await;
-    let answer = act(OFF, "n2").await;
+    let answer = act(&daemon, OFF, "n2").await;
     assert_eq!(answer.changed, ["n2"]);
     assert!(answer.notes[0].contains("configuration no longer allows"), "{:?}", answer.notes);
     let states = daemon.get("/v1/nodes/n2").await["states"].to_string();

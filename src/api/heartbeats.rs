@@ -121,7 +121,9 @@ fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> Fault {
     responses(
         (status = 202, description = "heard; entries of a batch that do not count are listed", body = HeartbeatAnswer),
         (status = 400, description = "not a heartbeat", body = wire::Problem),
-        (status = 409, description = "a single heartbeat that was heard before", body = wire::Problem),
+        (status = 409, description = "a single heartbeat that was heard before, or of a second agent", body = wire::Problem),
+        (status = 413, description = "larger than the configured limit", body = wire::Problem),
+        (status = 415, description = "not plain JSON in UTF-8", body = wire::Problem),
         (status = 429, description = "a single heartbeat of one node too many", body = wire::Problem),
     )
 )]
@@ -188,6 +190,10 @@ fn read_batch(body: &[u8], limits: &Limits) -> Result<(Vec<Placed>, Vec<Fault>),
     for (index, entry) in envelope.nodes.iter().enumerate() {
         let pointer = format!("/nodes/{index}");
         let read = json::read_part(entry.get(), code_of_field)
+            .map_err(|fault| Fault {
+                detail: fault.detail + "; what it reported before stands",
+                ..fault
+            })
             .and_then(|beat| check(&beat, limits.string).map(|()| beat));
         match read {
             Ok(beat) => beats.push((pointer, beat)),

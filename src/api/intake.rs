@@ -344,8 +344,10 @@ fn refused(work: &Work, refusal: &Refusal) -> Fault {
         Refusal::PreemptableClass { .. } => (Code::PreemptableClass, "/class"),
         Refusal::MemoryOutOfRange { .. } => (Code::MemoryOutOfRange, "/memory_mb"),
     };
+    let refusal = refusal.to_string();
+    let stop = if refusal.ends_with('?') { "" } else { "." };
     let detail = format!(
-        "work {}: {refusal}; it is shown as refused and gets nothing until this is put right",
+        "work {}: {refusal}{stop} It is shown as refused and gets nothing until this is put right",
         work.spec.id
     );
     Fault::new(code, field, detail)

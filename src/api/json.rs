@@ -163,7 +163,7 @@ fn misfit(error: &serde_path_to_error::Error<serde_json::Error>, codes: FieldCod
 fn hint(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let meant = names.next().and_then(|given| nearest(given, names));
-    meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+    meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
 /// What serde says, with no more of the value than a message should have: it quotes the value

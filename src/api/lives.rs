@@ -150,20 +150,15 @@ mod tests {
         for beat in beats.split_whitespace() {
             let boot_id = Some(&beat[..1]).filter(|boot_id| *boot_id != "-");
             let sequence = beat[1..].parse().ok();
-            let verdict = match &mut agent {
-                Some(agent) => agent.hear(boot_id, sequence),
-                None => {
-                    agent = Some(Agent::new(boot_id, sequence));
-                    Heard::Alive
-                }
-            };
-            actual.push(match verdict {
+            let verdict = agent.as_mut().map(|agent| agent.hear(boot_id, sequence));
+            let agent = agent.get_or_insert_with(|| Agent::new(boot_id, sequence));
+            actual.push(match verdict.unwrap_or(Heard::Alive) {
                 Heard::Alive => '+',
                 Heard::Replayed => 'r',
                 Heard::Late => 'l',
                 Heard::Other => '2',
             });
-            if agent.as_ref().is_some_and(Agent::is_contested) {
+            if agent.is_contested() {
                 actual.push('!');
             }
         }

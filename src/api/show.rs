@@ -179,6 +179,7 @@ fn node_notes(node: &NodeView) -> Vec<String> {
     let is_overfull = has_reported && node.used > node.order;
     let placed: QShares = node.shares.iter().map(|(_, _, order, _)| order.qshares()).sum();
     let unplaced = node.used.saturating_sub(placed);
+    let are = if unplaced == QShares(1) { "qshare is" } else { "qshares are" };
     let notes = [
         (
             is_too_small && node.memory < quantum,
@@ -194,7 +195,7 @@ fn node_notes(node: &NodeView) -> Vec<String> {
         (
             unplaced != QShares(0),
             format!(
-                "{unplaced} qshares are taken by processes nobody can place: of work that was refused, or shown here and issued elsewhere"
+                "{unplaced} {are} taken by processes nobody can place: of work that was refused, or shown here and issued elsewhere"
             ),
         ),
         (
