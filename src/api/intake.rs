@@ -71,7 +71,8 @@ impl Intake {
         for (index, item) in envelope.work.iter().enumerate() {
             reading.read(index, item.get());
         }
-        let overdue = std::mem::take(&mut reading.overdue);
+        let mut overdue = std::mem::take(&mut reading.overdue);
+        overdue.retain(|share, _| reading.shares.contains_key(share));
         let (publication, answer) = reading.finish(envelope.sequence);
         if self.current.as_ref().is_some_and(|current| current.sequence == publication.sequence) {
             return self.repeated(&publication, answer);
