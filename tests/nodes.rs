@@ -297,3 +297,215 @@ fn fixed_work_in_the_wrong_pool_blacklists_its_host() {
     cluster.complete(1).complete(2).cycle();
     assert_eq!(cluster.held(3), 12);
 }
+
+/// A cluster with nodes of 4 GB, in which so many missed heartbeats are a death.
+fn watched(node_stability: u32, mass_loss_percent: Option<u32>, nodes: u64) -> Cluster {
+    let mut topology = Topology { classes: vec![fair("normal", 100, UNPACED)], ..topology() };
+    topology.settings.node_stability = node_stability;
+    topology.settings.mass_loss_percent = mass_loss_percent;
+    let mut cluster = Cluster::new(topology);
+    report_all_but(&mut cluster, nodes, 0);
+    cluster.arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster
+}
+
+/// All but the first `silent` of `nodes` report.
+fn report_all_but(cluster: &mut Cluster, nodes: u64, silent: u64) {
+    for node in silent + 1..=nodes {
+        cluster.nodes(&format!("m{node:03}=4"));
+    }
+}
+
+fn dead(cluster: &Cluster) -> usize {
+    cluster.view.nodes.iter().filter(|node| node.state.is_dead).count()
+}
+
+/// F82, I28: neither one too early nor one too late, whatever the number.
+#[test]
+fn a_node_is_dead_after_exactly_so_many_silent_intervals() {
+    for stability in 1..=6 {
+        for silent in 0..=stability + 1 {
+            let mut cluster = watched(stability, None, 2);
+            // The interval in which it was heard last.
+            cluster.record(Event::HeartbeatIntervalPassed).cycle();
+            for _ in 0..silent {
+                report_all_but(&mut cluster, 2, 1);
+                cluster.record(Event::HeartbeatIntervalPassed).cycle();
+            }
+            let node = cluster.node("m001");
+            assert_eq!((node.missed, node.state.is_dead), (silent, stability <= silent));
+            let held = if stability <= silent { 4 } else { 8 };
+            assert_eq!(cluster.held(1), held, "{silent} of {stability}");
+        }
+    }
+}
+
+/// I28: while we could not listen nobody was silent; what was counted before counts no more.
+#[test]
+fn misses_are_counted_anew_after_a_time_of_deafness() {
+    for missed_before in 1..=3 {
+        let mut cluster = watched(3, None, 2);
+        for _ in 0..missed_before {
+            cluster.record(Event::HeartbeatIntervalPassed);
+        }
+        cluster.record(Event::HeartbeatIntervalPassed);
+        for node in ["m001", "m002"] {
+            let node = node.into();
+            cluster.record(Event::NodeMissedHeartbeats { node, missed: 0 });
+        }
+        let seen = [(); 4].map(|()| {
+            cluster.cycle();
+            let seen = (cluster.node("m001").missed, dead(&cluster));
+            cluster.record(Event::HeartbeatIntervalPassed);
+            seen
+        });
+        assert_eq!(seen, [(0, 0), (1, 0), (2, 0), (3, 2)], "after {missed_before}");
+    }
+}
+
+/// D15: how many of how many may fall silent at once, and what becomes of the others.
+#[test]
+fn a_loss_is_believed_up_to_the_configured_part_of_the_nodes() {
+    let cases = [
+        // nodes, percent, silent, believed
+        (10, Some(20), 2, true),
+        (10, Some(20), 3, false),
+        (10, Some(20), 10, false),
+        (5, Some(20), 1, true),
+        (5, Some(20), 2, false),
+        (4, Some(20), 1, true), // one is a loss like any other
+        (1, Some(20), 1, true),
+        (2, Some(1), 2, false),
+        (100, Some(1), 1, true),
+        (100, Some(1), 2, false),
+        (3, Some(100), 3, true),
+        (3, None, 3, true),
+    ];
+    for (nodes, percent, silent, is_believed) in cases {
+        let what = format!("{silent} of {nodes} at {percent:?}");
+        let mut cluster = watched(1, percent, nodes);
+        cluster.record(Event::HeartbeatIntervalPassed);
+        report_all_but(&mut cluster, nodes, silent);
+        cluster.record(Event::HeartbeatIntervalPassed).cycle();
+        assert_eq!(dead(&cluster), usize::try_from(silent).unwrap(), "{what}: no new work there");
+        let held = if is_believed { nodes - silent } else { nodes } * 4;
+        assert_eq!(cluster.held(1), held, "{what}");
+        let held_back = cluster.view.lost_held_back.len();
+        assert_eq!(held_back, if is_believed { 0 } else { dead(&cluster) }, "{what}");
+        // It is so for as long as they are silent, and over when they are not.
+        cluster.cycles(3);
+        assert_eq!(cluster.held(1), held, "{what}");
+        let shares: Vec<ShareId> = cluster.job(1).shares.iter().map(|share| share.id).collect();
+        report_all_but(&mut cluster, nodes, 0);
+        cluster.cycle();
+        assert_eq!((dead(&cluster), cluster.view.lost_held_back.len()), (0, 0), "{what}");
+        let is_there = |share: &ShareId| cluster.job(1).shares.iter().any(|kept| kept.id == *share);
+        assert!(shares.iter().all(is_there), "{what}: nothing is evicted for a false alarm");
+    }
+}
+
+/// A machine that is given another name is another node: the one that it was falls silent, and what
+/// an administrator said of it is not said of the new one.
+#[test]
+fn a_renamed_node_is_a_new_one() {
+    let mut cluster = watched(2, None, 2);
+    cluster.vary_off("m001").cycle();
+    assert_eq!(cluster.held(1), 4);
+    for _ in 0..3 {
+        cluster.nodes("m002=4 m009=4").record(Event::HeartbeatIntervalPassed).cycle();
+    }
+    assert_eq!(cluster.node("m001").state.words(), ["dead", "varied-off"]);
+    assert!(cluster.node("m009").state.words().is_empty());
+    assert_eq!(cluster.held(1), 8);
+    cluster.nodes("m001=4").cycle();
+    assert_eq!(cluster.node("m001").state.words(), ["varied-off"], "and back under its old one");
+}
+
+/// F11, F79, D14: a node is as large as it says, whatever else holds of it; what is on it stays.
+#[test]
+fn a_node_is_as_large_as_it_says() {
+    for (gib, order, held) in [(4, 4, 4), (6, 6, 6), (3, 3, 4), (1, 1, 4), (0, 0, 4)] {
+        let mut cluster = watched(3, None, 1);
+        cluster.nodes(&format!("m001={gib}")).cycles(2);
+        let node = cluster.node("m001");
+        assert_eq!((node.order, node.state.words()), (QShares(order), vec![]), "{gib} GB");
+        assert_eq!((cluster.held(1), cluster.preempted()), (held, 0), "{gib} GB");
+    }
+    let mut cluster = watched(3, None, 1);
+    cluster.vary_off("m001").cycle();
+    cluster.nodes("m001=8").cycle();
+    assert_eq!((cluster.node("m001").order, cluster.held(1)), (QShares(8), 0));
+    cluster.vary_on("m001").cycle();
+    assert_eq!(cluster.held(1), 8);
+}
+
+/// F89, F90, L2: nothing that happens puts a node back that was varied off, or takes one out that
+/// was varied on.
+#[test]
+fn off_and_on_survive_everything() {
+    type Happening = (&'static str, fn(Cluster) -> Cluster);
+    let happenings: [Happening; 9] = [
+        ("a heartbeat", |mut cluster| {
+            cluster.nodes("m001=4");
+            cluster
+        }),
+        ("another size", |mut cluster| {
+            cluster.nodes("m001=9").cycle().nodes("m001=4");
+            cluster
+        }),
+        ("quiescing", |mut cluster| {
+            cluster.quiesce("m001", 4).cycle().nodes("m001=4");
+            cluster
+        }),
+        ("death", |mut cluster| {
+            cluster.die("m001").cycle().nodes("m001=4");
+            cluster
+        }),
+        ("silence", |mut cluster| {
+            for _ in 0..5 {
+                cluster.record(Event::HeartbeatIntervalPassed).cycle();
+            }
+            report_all_but(&mut cluster, 2, 0);
+            cluster
+        }),
+        ("deafness", |mut cluster| {
+            cluster.record(Event::HeartbeatIntervalPassed);
+            cluster.record(Event::NodeMissedHeartbeats { node: "m001".into(), missed: 0 });
+            cluster
+        }),
+        ("another pool", |mut cluster| {
+            cluster.reconfigure(|topology| topology.pools[0].nodes = vec!["m001".to_owned()]);
+            cluster
+        }),
+        ("a restart", |cluster| {
+            let mut restarted = cluster.restarted();
+            report_all_but(&mut restarted, 2, 0);
+            restarted
+        }),
+        ("a restart, and silence", |cluster| {
+            let mut restarted = cluster.restarted();
+            for _ in 0..5 {
+                restarted.record(Event::HeartbeatIntervalPassed).cycle();
+            }
+            report_all_but(&mut restarted, 2, 0);
+            restarted
+        }),
+    ];
+    for (what, happen) in happenings {
+        let mut off = watched(3, None, 2);
+        off.vary_off("m001").cycle();
+        let mut off = happen(off);
+        off.cycle();
+        assert_eq!(off.node("m001").state.words(), ["varied-off"], "{what}");
+        assert_eq!(off.node("m001").vary_off_reason.as_deref(), Some("a test"), "{what}");
+        assert_eq!(off.on("m001"), [0; 0], "{what}");
+
+        let mut on = watched(3, None, 2);
+        on.vary_off("m001").cycle();
+        on.vary_on("m001");
+        let mut on = happen(on);
+        on.cycle();
+        assert!(on.node("m001").state.words().is_empty(), "{what}");
+        assert!(4 <= on.on("m001").len(), "{what}: {}", on.picture());
+    }
+}

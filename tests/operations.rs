@@ -300,3 +300,62 @@ fn a_process_in_the_wrong_tree_weighs_on_the_allotment_with_its_own_memory() {
     cluster.arrive(single(2, "ann", "fixed", 1, WorkKind::ArbitraryProcess)).cycle();
     assert_eq!(cluster.holdings([1, 2]), [1, 1], "1 GB each, of 2 GB");
 }
+
+/// A process that runs elsewhere than its share was issued takes space in both places, whatever
+/// else is said of it, until it is gone or back; its share stays where it is.
+#[test]
+fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
+    let seen = |cluster: &mut Cluster, share: ShareId, node: &str, investment: u64| {
+        let facts = ShareFacts { investment, ..ShareFacts::default() };
+        cluster.record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts });
+    };
+    let used = |cluster: &Cluster| ["m1", "m2"].map(|node| cluster.node(node).used.0);
+    let start = || {
+        let mut cluster =
+            Cluster::with_classes(vec![class("fixed", Policy::FixedShare, 5, UNPACED)]);
+        cluster
+            .nodes("m1=4")
+            .arrive(single(1, "ann", "fixed", 3, WorkKind::ArbitraryProcess))
+            .cycle();
+        let share = cluster.job(1).shares[0].id;
+        cluster.nodes("m2=4");
+        seen(&mut cluster, share, "m2", 1);
+        let memory = Some(Mebibytes::from_gib(3));
+        cluster.record(Event::LimboShareSeen { share, node: "m2".into(), memory }).cycle();
+        assert_eq!(used(&cluster), [3, 3]);
+        (cluster, share)
+    };
+    // It is seen again, with something new, and nothing fits beside it in either place.
+    let (mut cluster, share) = start();
+    seen(&mut cluster, share, "m2", 2);
+    cluster.arrive(single(2, "bob", "fixed", 2, WorkKind::ArbitraryProcess)).cycle();
+    assert_eq!((used(&cluster), cluster.held(2)), ([3, 3], 0));
+    assert_eq!(cluster.job(1).shares[0].node, "m1");
+    // It is back.
+    seen(&mut cluster, share, "m1", 3);
+    cluster.record(Event::LimboShareGone { share }).cycle();
+    assert_eq!((used(&cluster), cluster.on("m2")), ([3, 2], vec![2]));
+
+    // It is gone.
+    let (mut cluster, share) = start();
+    cluster.exit(1, share).record(Event::LimboShareGone { share }).cycle();
+    assert_eq!(used(&cluster), [0, 0]);
+    // Its share's node dies: it runs all the same where it is.
+    let (mut cluster, share) = start();
+    cluster.confirms_exits = false;
+    cluster.die("m1").cycle();
+    seen(&mut cluster, share, "m2", 4);
+    assert_eq!(used(cluster.cycle()), [0, 3]);
+}
+
+/// One slip in a number must not use up all the numbers that there are.
+#[test]
+fn a_share_number_that_is_never_reached_is_not_passed() {
+    for (shown, next) in [(7, 8), ((1 << 52) - 1, 1 << 52), (1 << 52, 1), (1 << 53, 1)] {
+        let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
+        let (share, facts) = (ShareId(shown), ShareFacts::default());
+        cluster.arrive(job(1, "ann", "normal", 1));
+        cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m1".into(), facts });
+        assert_eq!(cluster.scheduler.view().next_share, ShareId(next), "{shown}");
+    }
+}

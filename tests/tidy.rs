@@ -71,6 +71,15 @@ const PURE: &[&str] = &[
     "crate::demo",
 ];
 
+/// Who may read the clock on the wall, and what for: nothing is decided by it, so that it may jump.
+const WALL_CLOCK: &[(&str, &str)] = &[
+    ("src/daemon/owner.rs", "when a cycle went on record"),
+    ("src/api/heartbeats.rs", "how far a node's clock is off, to say so"),
+    ("src/cli/queue.rs", "how long ago work was submitted"),
+    ("src/demo/play.rs", "when the work of the demo was submitted"),
+    ("src/scratch.rs", "a name for a folder"),
+];
+
 const MAX_FUNCTION_LINES: usize = 70;
 const MAX_FILE_LINES: usize = 500;
 
@@ -114,6 +123,24 @@ fn layers_keep_to_themselves() {
         }
     }
     assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
+
+#[test]
+fn the_clock_on_the_wall_decides_nothing() {
+    let reads = |text: &str| {
+        let mut lines = code(text);
+        lines.any(|line| {
+            ["SystemTime::now", "Timestamp::now", "Zoned::now"]
+                .iter()
+                .any(|word| line.contains(word))
+        })
+    };
+    let sources = sources("src");
+    let readers = sources.iter().filter(|(file, text)| !is_test_file(file) && reads(text));
+    let readers: Vec<&str> = readers.map(|(file, _)| file.as_str()).collect();
+    let mut expected: Vec<&str> = WALL_CLOCK.iter().map(|(file, _)| *file).collect();
+    expected.sort_unstable();
+    assert_eq!(readers, expected, "say in the table what for, and decide nothing by it");
 }
 
 /// The table above would be worth nothing if a layer were renamed under it.

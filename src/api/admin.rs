@@ -191,10 +191,15 @@ fn answer(
 ) -> VaryAnswer {
     let unchanged = names.iter().filter(|name| !changed.contains(name)).cloned().collect();
     let note = |name: &String| {
-        let state = node_named(view, name)?.state;
+        let node = node_named(view, name)?;
+        let state = node.state;
+        let dead = match node.missed {
+            0 => "is dead".to_owned(),
+            missed => format!("is dead: it missed {missed} heartbeats in a row"),
+        };
         let notes = [
             (state.is_awaited, "has not reported since the daemon started"),
-            (state.is_dead, "is dead: its heartbeats stopped"),
+            (state.is_dead, dead.as_str()),
             (state.is_quiesced, "wants no new work: its agent said so"),
             (state.is_blacklisted, "holds shares that configuration no longer allows"),
         ];

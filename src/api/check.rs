@@ -72,6 +72,7 @@ pub fn code_of_field(field: &str) -> Code {
         "remaining" => Code::BadRemaining,
         "max_processes" => Code::BadMaximum,
         "user" => Code::BadUser,
+        "time_per_item_ms" | "initialization_ms" | "investment_ms" => Code::BadTime,
         _ => Code::BadValue,
     }
 }

@@ -22,6 +22,8 @@ pub enum Code {
     NotJsonType,
     /// An older publication than the last.
     OldSequence,
+    /// Numbers were left out between two publications.
+    SequenceGap,
     /// Two publications with one number.
     SequenceReused,
     /// A sequence number that cannot be one.
@@ -64,6 +66,10 @@ pub enum Code {
     MovedShare,
     /// One share in two places.
     DuplicateShare,
+    /// A share that had ended and is shown alive.
+    ReturnedShare,
+    /// A share that was told to leave long ago and still is there.
+    OverdueShare,
     /// A process on a node that never reported.
     ProcessOnUnknownNode,
     /// Completed work with live processes.
@@ -76,6 +82,8 @@ pub enum Code {
     BadNodeMemory,
     /// A heartbeat that was sent before.
     Replayed,
+    /// Two agents under one name.
+    TwoAgents,
     /// More nodes than allowed.
     TooManyNodes,
     /// A node's name that cannot be one.
@@ -90,6 +98,8 @@ pub enum Code {
     BadReason,
     /// No such work.
     UnknownJob,
+    /// A request that can be understood in two ways, or that did not arrive whole.
+    BadTransport,
     /// No such path.
     NoSuchPath,
     /// No such method on this path.
@@ -122,6 +132,7 @@ impl Code {
             }
             Code::OldSequence => ("P010", CONFLICT, "the publication is older than the last"),
             Code::SequenceReused => ("P011", CONFLICT, "two publications with one sequence number"),
+            Code::SequenceGap => ("P012", CONFLICT, "publications are missing"),
             Code::BadSequence => ("P014", BAD, "the sequence number is not valid"),
             Code::UnknownField => ("P015", BAD, "unknown field"),
             Code::DuplicateField => ("P016", BAD, "a field is given twice"),
@@ -146,12 +157,15 @@ impl Code {
             Code::UnissuedShare => ("P040", CONFLICT, "the share was never issued"),
             Code::MovedShare => ("P041", CONFLICT, "the share was issued on another node"),
             Code::DuplicateShare => ("P042", REFUSED, "one share in two places"),
+            Code::ReturnedShare => ("P043", CONFLICT, "the share had ended"),
+            Code::OverdueShare => ("P044", CONFLICT, "the share was told to leave"),
             Code::ProcessOnUnknownNode => ("P045", CONFLICT, "the process is on an unknown node"),
             Code::CompletedButLive => ("P046", CONFLICT, "completed work has live processes"),
             Code::BadUser => ("P050", BAD, "the user's name is not valid"),
             Code::SuddenlyEmpty => ("P051", CONFLICT, "all work is suddenly gone"),
             Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
             Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
+            Code::TwoAgents => ("H005", CONFLICT, "two agents report as one node"),
             Code::TooManyNodes => ("H007", StatusCode::TOO_MANY_REQUESTS, "too many nodes"),
             Code::BadNodeName => ("H008", BAD, "the node's name is not valid"),
             Code::UnknownNode => ("A001", StatusCode::NOT_FOUND, "the node is unknown"),
@@ -159,6 +173,7 @@ impl Code {
             Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
             Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
             Code::UnknownJob => ("Q001", StatusCode::NOT_FOUND, "the work is unknown"),
+            Code::BadTransport => ("T001", BAD, "the request is not plain HTTP"),
             Code::NoSuchPath => ("T002", StatusCode::NOT_FOUND, "no such path"),
             Code::NoSuchMethod => {
                 ("T002", StatusCode::METHOD_NOT_ALLOWED, "no such method on this path")

@@ -4,25 +4,26 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use serde::de::DeserializeOwned;
 
 use super::error::{ApiError, Code};
 use super::json::{self, shortened};
+use super::state::ApiState;
 
 /// A body that says it is JSON, not read yet.
 #[derive(Debug)]
 pub struct JsonText(pub Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for JsonText {
+impl FromRequest<ApiState> for JsonText {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<JsonText, ApiError> {
+    async fn from_request(request: Request, state: &ApiState) -> Result<JsonText, ApiError> {
         check_content_type(request.headers())?;
         Bytes::from_request(request, state)
             .await
             .map(JsonText)
-            .map_err(|rejection| not_received(&rejection))
+            .map_err(|rejection| not_received(&rejection, state.limits.body))
     }
 }
 
@@ -30,37 +31,64 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
 #[derive(Debug)]
 pub struct JsonBody<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+impl<T: DeserializeOwned> FromRequest<ApiState> for JsonBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, ApiError> {
+    async fn from_request(request: Request, state: &ApiState) -> Result<JsonBody<T>, ApiError> {
         let JsonText(text) = JsonText::from_request(request, state).await?;
         Ok(JsonBody(json::read_body(&text, |_| Code::BadValue)?))
     }
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let is_plain =
-        headers.get(header::CONTENT_ENCODING).is_none_or(|encoding| encoding == "identity");
-    let media_type = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .unwrap_or_default()
-        .trim();
-    if is_plain && media_type.eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    let detail = "send JSON: `Content-Type: application/json`, without a content encoding";
+    let value = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
+    let encoding = value(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
+    let content_type = value(header::CONTENT_TYPE).unwrap_or_default();
+    let mut parts = content_type.split(';').map(str::trim);
+    let is_json = parts.next().is_some_and(|part| part.eq_ignore_ascii_case("application/json"));
+    // JSON is UTF-8, whether that is said or not.
+    let is_utf_8 = |charset: &str| charset.trim_matches('"').eq_ignore_ascii_case("utf-8");
+    let mut charsets = parts.filter_map(|part| part.split_once('=')).filter_map(|(name, value)| {
+        name.trim().eq_ignore_ascii_case("charset").then_some(value.trim())
+    });
+    let sent = match (content_type, encoding) {
+        (_, Some(encoding)) => format!("the content encoding is `{}`", shortened(encoding)),
+        ("", None) => "no content type is given".to_owned(),
+        _ if is_json && charsets.all(is_utf_8) => return Ok(()),
+        _ => format!("the content type is `{}`", shortened(content_type)),
+    };
+    let detail = format!(
+        "{sent}; send JSON in UTF-8, `Content-Type: application/json`, without a content encoding; nothing was changed"
+    );
     Err(ApiError::new(Code::NotJsonType, detail))
 }
 
-fn not_received(rejection: &BytesRejection) -> ApiError {
+fn not_received(rejection: &BytesRejection, bytes_max: usize) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let detail = "more bytes than this daemon takes; the limit is `daemon.limits.body_bytes` in its configuration";
+        let detail = format!(
+            "the body has more than {bytes_max} bytes, the limit that `daemon.limits.body_bytes` sets in the configuration; nothing was changed"
+        );
         return ApiError::new(Code::TooLarge, detail);
     }
-    ApiError::new(Code::NotJson, format!("the body did not arrive: {rejection}"))
+    tracing::debug!(%rejection, "a body did not arrive");
+    ApiError::new(
+        Code::BadTransport,
+        "the body did not arrive whole, or in chunks that are none; nothing was changed",
+    )
+}
+
+/// Refuses a request for two hosts or for none, which two readers would understand in two ways.
+///
+/// # Errors
+///
+/// If it is one of those.
+pub fn check_host(version: Version, headers: &HeaderMap) -> Result<(), ApiError> {
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if hosts == 1 || (hosts == 0 && version != Version::HTTP_11) {
+        return Ok(());
+    }
+    let detail = format!("{hosts} `Host` headers; exactly one is allowed; nothing was changed");
+    Err(ApiError::new(Code::BadTransport, detail))
 }
 
 /// The parameters after the question mark. Unknown ones are refused, if `T` refuses them.

@@ -8,7 +8,8 @@ use axum::http::StatusCode;
 
 use super::error::{ApiError, Code, Fault};
 use super::extract::JsonText;
-use super::json;
+use super::json::{self, shortened};
+use super::lives::{Agent, Heard};
 use super::names::name_problem;
 use super::state::{ApiState, Limits, Request};
 use super::wire::{self, Heartbeat, HeartbeatAnswer, HeartbeatEnvelope, HeartbeatProbe};
@@ -19,20 +20,22 @@ use crate::scheduler::Event;
 /// `Order`, whatever the quantum.
 const MEMORY_MAX: u64 = 1 << 31;
 
+/// A clock that is further off than this is worth a word; in milliseconds.
+const SKEW_MAX: i64 = 60_000;
+
 /// What was heard last of every node.
 #[derive(Debug)]
 pub struct HeartbeatLog {
-    nodes: BTreeMap<String, Life>,
+    nodes: BTreeMap<String, Node>,
     limits: Limits,
 }
 
-/// One life of a node's agent, as far as it was told of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Life {
-    boot_id: Option<String>,
-    sequence: Option<u64>,
-    /// The life before; a heartbeat of it is late, not new.
-    previous_boot_id: Option<String>,
+/// What was heard of one node.
+#[derive(Debug)]
+struct Node {
+    agent: Agent,
+    /// How far its clock is ahead of ours, in milliseconds, as far as its agent says.
+    clock_ahead: i64,
 }
 
 impl HeartbeatLog {
@@ -41,50 +44,72 @@ impl HeartbeatLog {
         HeartbeatLog { nodes: BTreeMap::new(), limits }
     }
 
-    /// Notes a heartbeat, if it is a sign of life.
-    fn hear(&mut self, heartbeat: &Heartbeat) -> Result<(), Fault> {
-        let Some(life) = self.nodes.get_mut(&heartbeat.node) else {
+    /// Notes a heartbeat that came at `now`, in milliseconds since the epoch, if it is a sign of
+    /// life. Says whether another agent reports as the same node.
+    fn hear(
+        &mut self,
+        beat: &Heartbeat,
+        now: i64,
+        is_listed: impl FnOnce(&str) -> bool,
+    ) -> Result<bool, Fault> {
+        let clock_ahead = beat.sent_ms.map_or(0, |sent| sent.saturating_sub(now));
+        let (boot_id, sequence) = (beat.boot_id.as_deref(), beat.sequence);
+        let Some(node) = self.nodes.get_mut(&beat.node) else {
             let limit = self.limits.nodes;
-            if self.nodes.len() >= limit {
+            if limit <= self.nodes.len() && !is_listed(&beat.node) {
                 let detail = format!(
-                    "{limit} nodes report already; the limit is `daemon.limits.max_nodes` in the configuration"
+                    "{limit} nodes report already; the limit is `daemon.limits.max_nodes` in the configuration, and nodes that a nodepool lists are always heard"
                 );
                 return Err(Fault::new(Code::TooManyNodes, "/node", detail));
             }
-            self.nodes.insert(heartbeat.node.clone(), Life::default().with(heartbeat));
-            return Ok(());
+            let node = Node { agent: Agent::new(boot_id, sequence), clock_ahead };
+            self.nodes.insert(beat.node.clone(), node);
+            return Ok(false);
         };
-        if life.has_heard(heartbeat) {
-            let node = &heartbeat.node;
-            let detail = format!(
-                "this heartbeat of `{node}`, or a later one, was heard before; it counts for nothing"
-            );
-            return Err(Fault::new(Code::Replayed, "/sequence", detail));
+        let heard = node.agent.hear(boot_id, sequence);
+        if heard == Heard::Alive {
+            node.clock_ahead = clock_ahead;
+            return Ok(node.agent.is_contested());
         }
-        *life = std::mem::take(life).with(heartbeat);
-        Ok(())
+        Err(no_sign_of_life(&beat.node, heard, &node.agent))
+    }
+
+    /// What an administrator should know of a node's agent.
+    pub fn notes_of(&self, node: &str) -> Vec<String> {
+        let Some(node) = self.nodes.get(node) else { return Vec::new() };
+        let rivals = node.agent.rivals().map(|(one, other)| {
+            format!(
+                "two agents report as this node (boot ids `{}` and `{}`); it gets no new work until one is alone",
+                shortened(one),
+                shortened(other)
+            )
+        });
+        let ahead = node.clock_ahead;
+        let minutes = ahead.unsigned_abs().div_euclid(60_000);
+        let way = if ahead < 0 { "behind" } else { "ahead of" };
+        let skew = (SKEW_MAX < ahead.saturating_abs())
+            .then(|| format!("its clock is {minutes} min {way} ours; no decision depends on it"));
+        rivals.into_iter().chain(skew).collect()
     }
 }
 
-impl Life {
-    fn has_heard(&self, heartbeat: &Heartbeat) -> bool {
-        let is_same_life = self.boot_id == heartbeat.boot_id;
-        let is_earlier_life =
-            heartbeat.boot_id.is_some() && self.previous_boot_id == heartbeat.boot_id;
-        let is_no_later = heartbeat.sequence.is_some() && heartbeat.sequence <= self.sequence;
-        is_earlier_life || (is_same_life && is_no_later)
+/// Why a heartbeat counts for nothing.
+fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> Fault {
+    if let (Heard::Other, Some((one, other))) = (heard, agent.rivals()) {
+        let (one, other) = (shortened(one), shortened(other));
+        let detail = format!(
+            "two agents report as `{node}`, with boot ids `{one}` and `{other}`; that of `{one}` is listened to, and the node gets no new work until one is alone: stop the other, or give it a name of its own"
+        );
+        tracing::warn!(node, one, other, "two agents report as one node");
+        return Fault::new(Code::TwoAgents, "/boot_id", detail);
     }
-
-    fn with(self, heartbeat: &Heartbeat) -> Life {
-        let (boot_id, sequence) = (heartbeat.boot_id.clone(), heartbeat.sequence);
-        let is_same_life = self.boot_id == boot_id;
-        let previous_boot_id = if is_same_life { self.previous_boot_id } else { self.boot_id };
-        Life {
-            boot_id,
-            sequence: sequence.or(self.sequence.filter(|_| is_same_life)),
-            previous_boot_id,
-        }
-    }
+    let what = if heard == Heard::Late {
+        "is of an agent that was started again since"
+    } else {
+        "or a later one was heard before"
+    };
+    let detail = format!("this heartbeat of `{node}` {what}; it counts for nothing");
+    Fault::new(Code::Replayed, "/sequence", detail)
 }
 
 /// Reports one node, or many in `nodes`. In a batch, a bad entry does not spoil the others.
@@ -96,7 +121,9 @@ impl Life {
     responses(
         (status = 202, description = "heard; entries of a batch that do not count are listed", body = HeartbeatAnswer),
         (status = 400, description = "not a heartbeat", body = wire::Problem),
-        (status = 409, description = "a single heartbeat that was heard before", body = wire::Problem),
+        (status = 409, description = "a single heartbeat that was heard before, or of a second agent", body = wire::Problem),
+        (status = 413, description = "larger than the configured limit", body = wire::Problem),
+        (status = 415, description = "not plain JSON in UTF-8", body = wire::Problem),
         (status = 429, description = "a single heartbeat of one node too many", body = wire::Problem),
     )
 )]
@@ -113,11 +140,18 @@ pub async fn post_heartbeats(
     // Room first: what is noted as heard is then heard of, whatever becomes of this request.
     let room = state.room().await?;
     let mut events = Vec::with_capacity(beats.len());
+    let published = state.latest();
+    let topology = &published.view.topology;
+    let is_listed =
+        |name: &str| topology.pools.iter().any(|pool| pool.nodes.iter().any(|node| node == name));
+    let now = jiff::Timestamp::now().as_millisecond();
     {
         let mut log = state.heartbeats();
         for (pointer, beat) in beats {
-            match log.hear(&beat) {
-                Ok(()) => events.push(Event::NodeReported(report_of(beat))),
+            match log.hear(&beat, now, is_listed) {
+                Ok(is_contested) => {
+                    events.push(Event::NodeReported(report_of(beat, is_contested)));
+                }
                 Err(fault) => faults.push(fault.within(&pointer)),
             }
         }
@@ -156,6 +190,10 @@ fn read_batch(body: &[u8], limits: &Limits) -> Result<(Vec<Placed>, Vec<Fault>),
     for (index, entry) in envelope.nodes.iter().enumerate() {
         let pointer = format!("/nodes/{index}");
         let read = json::read_part(entry.get(), code_of_field)
+            .map_err(|fault| Fault {
+                detail: fault.detail + "; what it reported before stands",
+                ..fault
+            })
             .and_then(|beat| check(&beat, limits.string).map(|()| beat));
         match read {
             Ok(beat) => beats.push((pointer, beat)),
@@ -191,11 +229,12 @@ fn check(beat: &Heartbeat, bytes_max: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-fn report_of(beat: Heartbeat) -> NodeReport {
+/// What the scheduler gets to know. A node of which two agents speak gets no new work.
+fn report_of(beat: Heartbeat, is_contested: bool) -> NodeReport {
     NodeReport {
         name: beat.node.into(),
         memory: Mebibytes(beat.memory_mb),
-        is_quiesced: beat.quiesced,
+        is_quiesced: beat.quiesced || is_contested,
     }
 }
 
@@ -203,39 +242,68 @@ fn report_of(beat: Heartbeat) -> NodeReport {
 mod tests {
     use super::*;
 
-    /// Reads `n1` as a bare heartbeat of n1, `n1 a 7` as the 7th of life a.
-    fn beat(text: &str) -> Heartbeat {
-        let mut words = text.split_whitespace();
-        let node = words.next().unwrap().to_owned();
-        let boot_id = words.next().map(str::to_owned);
-        let sequence = words.next().map(|word| word.parse().unwrap());
-        Heartbeat { node, memory_mb: 1, quiesced: false, boot_id, sequence }
+    fn log() -> HeartbeatLog {
+        let time = std::time::Duration::ZERO;
+        HeartbeatLog::new(Limits { body: 1, time, nodes: 2, jobs: 1, processes: 1, string: 9 })
     }
 
-    #[track_caller]
-    fn check(beats: &[&str], heard: &[bool]) {
-        let limits = Limits {
-            body: 1,
-            time: std::time::Duration::ZERO,
-            nodes: 2,
-            jobs: 1,
-            processes: 1,
-            string: 9,
-        };
-        let mut log = HeartbeatLog::new(limits);
-        let actual: Vec<bool> = beats.iter().map(|text| log.hear(&beat(text)).is_ok()).collect();
-        assert_eq!(actual, heard, "{beats:?}");
+    fn beat(node: &str, boot_id: &str, sequence: u64) -> Heartbeat {
+        Heartbeat {
+            node: node.to_owned(),
+            memory_mb: 1,
+            quiesced: false,
+            boot_id: Some(boot_id.to_owned()),
+            sequence: Some(sequence),
+            sent_ms: None,
+        }
     }
 
     #[test]
-    fn only_what_is_new_is_a_sign_of_life() {
-        check(&["n1", "n1"], &[true, true]); // who does not count cannot replay
-        check(&["n1 a 1", "n1 a 2"], &[true, true]);
-        check(&["n1 a 2", "n1 a 2"], &[true, false]);
-        check(&["n1 a 2", "n1 a 1"], &[true, false]);
-        check(&["n1 a 9", "n1 b 1"], &[true, true]); // it booted
-        check(&["n1 a 9", "n1 b 1", "n1 a 10"], &[true, true, false]); // late, from before
-        check(&["n1 a 2", "n1 a", "n1 a 2"], &[true, true, false]);
-        check(&["n1", "n2", "n3", "n1"], &[true, true, false, true]); // two are the most
+    fn strangers_are_heard_while_there_is_room_and_listed_nodes_always() {
+        let mut log = log();
+        let mut hear = |node: &str| {
+            let heard = log.hear(&beat(node, "a", 1), 0, |name| name == "listed");
+            heard.map_err(|fault| fault.code)
+        };
+        assert_eq!(["n1", "n2"].map(&mut hear), [Ok(false), Ok(false)]);
+        assert_eq!(hear("n3"), Err(Code::TooManyNodes));
+        assert_eq!(hear("listed"), Ok(false));
+        assert_eq!(hear("n1"), Err(Code::Replayed), "known, so there is room");
+    }
+
+    #[test]
+    fn a_clock_that_is_far_off_is_said_and_changes_nothing() {
+        let mut log = log();
+        for (sequence, sent_ms, said) in [
+            (1, 0, "its clock is 16 min behind ours; no decision depends on it"),
+            (2, 1_000_001, ""),
+            (
+                3,
+                i64::MAX,
+                "its clock is 153722867280896 min ahead of ours; no decision depends on it",
+            ),
+            (
+                4,
+                i64::MIN,
+                "its clock is 153722867280912 min behind ours; no decision depends on it",
+            ),
+        ] {
+            let beat = Heartbeat { sent_ms: Some(sent_ms), ..beat("n1", "a", sequence) };
+            assert_eq!(log.hear(&beat, 1_000_000, |_| false), Ok(false));
+            assert_eq!(log.notes_of("n1").concat(), said);
+        }
+    }
+
+    #[test]
+    fn of_two_agents_both_are_named() {
+        let mut log = log();
+        let mut hear = |boot_id, sequence| {
+            log.hear(&beat("n1", boot_id, sequence), 0, |_| false).map_err(|fault| fault.code)
+        };
+        assert_eq!([hear("a", 1), hear("b", 1)], [Ok(false), Ok(false)]);
+        assert_eq!([hear("a", 2), hear("a", 3)], [Err(Code::Replayed), Err(Code::TwoAgents)]);
+        assert_eq!(hear("b", 2), Ok(true));
+        let notes = log.notes_of("n1").concat();
+        assert!(notes.contains("boot ids `b` and `a`"), "{notes}");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::alarms::Books;
 use super::check::{NUMBER_MAX, check_work, code_of_field};
 use super::error::{ApiError, Code, Fault};
 use super::json;
@@ -13,13 +14,13 @@ use super::state::{Limits, Published};
 use super::wire::{PublicationAnswer, PublicationEnvelope, WorkNumber};
 use crate::converter::{LimboProcess, Publication, Work, WorkState, events_between};
 use crate::model::{JobId, ShareId};
-use crate::scheduler::{Event, JobView, Refusal, View, admit};
+use crate::scheduler::{Event, Refusal, View, admit};
 
 /// With so much work before, none at all is taken for a fault until it is confirmed.
 const SUDDEN: usize = 10;
 
-/// An answer lists at most so many warnings; after a restart with an empty record, every share
-/// would have one.
+/// An answer lists at most so many warnings; before the nodes have reported, every share may have
+/// one.
 const WARNINGS_MAX: usize = 1000;
 
 /// What is remembered from one publication to the next.
@@ -29,6 +30,9 @@ pub struct Intake {
     current: Option<Publication>,
     /// The number of the last one, also from before the start.
     sequence: Option<u64>,
+    /// The shares that were told to end and run all the same, each with the cycle in which that was
+    /// noticed.
+    overdue: BTreeMap<ShareId, u64>,
     limits: Limits,
 }
 
@@ -41,12 +45,14 @@ pub struct Taken {
     pub events: Vec<Event>,
     /// The publication; `None` if it was taken in before.
     pub publication: Option<Publication>,
+    /// The shares that should have ended, each with the cycle in which that was noticed.
+    pub overdue: BTreeMap<ShareId, u64>,
 }
 
 impl Intake {
     /// Nothing taken in; publications up to `sequence` were, before the start.
     pub fn new(sequence: Option<u64>, limits: Limits) -> Intake {
-        Intake { current: None, sequence, limits }
+        Intake { current: None, sequence, overdue: BTreeMap::new(), limits }
     }
 
     /// What `body` changes. Takes nothing in yet.
@@ -57,21 +63,27 @@ impl Intake {
     pub fn read(&self, body: &[u8], published: &Published) -> Result<Taken, ApiError> {
         let envelope: PublicationEnvelope<'_> = json::read_body(body, code_of_field)?;
         self.check_turn(envelope.sequence)?;
-        self.check_amount(&envelope)?;
-        let mut reading = Reading::new(self.current.as_ref(), &published.view, &self.limits);
+        let before = self.current.as_ref();
+        self.check_amount(&envelope, before)?;
+        let mut reading = Reading::new(before, &published.view, &self.limits);
+        reading.overdue.clone_from(&self.overdue);
+        reading.warn_of_gap(self.sequence, envelope.sequence);
         for (index, item) in envelope.work.iter().enumerate() {
             reading.read(index, item.get());
         }
+        let mut overdue = std::mem::take(&mut reading.overdue);
+        overdue.retain(|share, _| reading.shares.contains_key(share));
         let (publication, answer) = reading.finish(envelope.sequence);
         if self.current.as_ref().is_some_and(|current| current.sequence == publication.sequence) {
             return self.repeated(&publication, answer);
         }
-        let events = events_between(self.current.as_ref(), &publication);
-        Ok(Taken { answer, events, publication: Some(publication) })
+        let events = events_between(before, &publication);
+        Ok(Taken { answer, events, publication: Some(publication), overdue })
     }
 
     /// Takes a publication in.
-    pub fn keep(&mut self, publication: Publication) {
+    pub fn keep(&mut self, publication: Publication, overdue: BTreeMap<ShareId, u64>) {
+        self.overdue = overdue;
         self.sequence = Some(publication.sequence);
         self.current = Some(publication);
     }
@@ -93,19 +105,20 @@ impl Intake {
         }
     }
 
-    fn check_amount(&self, envelope: &PublicationEnvelope<'_>) -> Result<(), ApiError> {
+    fn check_amount(
+        &self,
+        envelope: &PublicationEnvelope<'_>,
+        before: Option<&Publication>,
+    ) -> Result<(), ApiError> {
         let (given, most) = (envelope.work.len(), self.limits.jobs);
         if given > most {
             let detail = format!(
-                "{given} requests for work; the limit is {most}, `daemon.limits.max_jobs` in the configuration"
+                "{given} requests for work; the limit is {most}, `daemon.limits.max_jobs` in the configuration; nothing was changed"
             );
             return Err(Fault::new(Code::TooLarge, "/work", detail).into());
         }
         let is_live = |work: &&Work| work.state != WorkState::Completed;
-        let before = self
-            .current
-            .as_ref()
-            .map_or(0, |current| current.work.values().filter(is_live).count());
+        let before = before.map_or(0, |before| before.work.values().filter(is_live).count());
         if envelope.full || !envelope.work.is_empty() || before <= SUDDEN {
             return Ok(());
         }
@@ -121,9 +134,11 @@ impl Intake {
         publication: &Publication,
         answer: PublicationAnswer,
     ) -> Result<Taken, ApiError> {
-        if self.current.as_ref() == Some(publication) {
-            return Ok(Taken { answer, events: Vec::new(), publication: None });
+        if self.current.as_ref().is_some_and(|current| say_the_same(current, publication)) {
+            let (events, overdue) = (Vec::new(), BTreeMap::new());
+            return Ok(Taken { answer, events, publication: None, overdue });
         }
+        tracing::warn!(publication.sequence, "two publications with one number");
         let detail = format!(
             "sequence {} was taken in with other content, which stands; every new publication needs a higher number",
             publication.sequence
@@ -132,15 +147,25 @@ impl Intake {
     }
 }
 
+/// Whether two publications are of the same work. Where its processes are in the books is not theirs
+/// to say.
+fn say_the_same(one: &Publication, other: &Publication) -> bool {
+    let is_placed =
+        |share: &ShareId| one.work.values().any(|work| work.processes.contains_key(share));
+    let unplaced = |publication: &Publication| -> BTreeSet<ShareId> {
+        publication.limbo.keys().copied().filter(|share| !is_placed(share)).collect()
+    };
+    one.work == other.work && unplaced(one) == unplaced(other)
+}
+
 /// One publication while it is read.
 struct Reading<'a> {
     before: Option<&'a Publication>,
     view: &'a View,
     limits: &'a Limits,
-    /// Where every share in the books is.
-    places: HashMap<ShareId, &'a str>,
-    /// Whose every share in the books is, those that died with their node included.
-    owners: HashMap<ShareId, JobId>,
+    books: Books<'a>,
+    /// The shares that should have ended, each with the cycle in which that was noticed.
+    overdue: BTreeMap<ShareId, u64>,
     work: BTreeMap<JobId, Work>,
     /// Which item each work and share is from.
     items: HashMap<JobId, usize>,
@@ -149,6 +174,8 @@ struct Reading<'a> {
     has_nameless: bool,
     /// Live processes in items that were refused.
     limbo: BTreeMap<ShareId, LimboProcess>,
+    /// Live processes on other nodes than their shares are.
+    strays: BTreeMap<ShareId, LimboProcess>,
     accepted: u64,
     refused: Vec<Fault>,
     warnings: Vec<Fault>,
@@ -158,21 +185,18 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn new(before: Option<&'a Publication>, view: &'a View, limits: &'a Limits) -> Reading<'a> {
-        let shares = view.jobs.iter().flat_map(|job| &job.shares);
-        let owned = |job: &'a JobView| {
-            job.shares.iter().chain(&job.purged).map(move |share| (share.id, job.id))
-        };
         Reading {
             before,
             view,
             limits,
-            places: shares.map(|share| (share.id, share.node.as_str())).collect(),
-            owners: view.jobs.iter().flat_map(owned).collect(),
+            books: Books::new(view),
+            overdue: BTreeMap::new(),
             work: BTreeMap::new(),
             items: HashMap::new(),
             shares: HashMap::new(),
             has_nameless: false,
             limbo: BTreeMap::new(),
+            strays: BTreeMap::new(),
             accepted: 0,
             refused: Vec::new(),
             warnings: Vec::new(),
@@ -193,10 +217,22 @@ impl<'a> Reading<'a> {
                 }
                 self.take(index, &prefix, work);
             }
-            Err(fault) => {
+            Err(mut fault) => {
+                fault.detail.push_str(&self.keep_as_it_was(index, text));
                 self.refused.push(fault.within(&prefix));
-                self.keep_as_it_was(index, text);
             }
+        }
+    }
+
+    /// A publication is whole, so that nothing is lost with those before it; but somebody should
+    /// know.
+    fn warn_of_gap(&mut self, last: Option<u64>, sequence: u64) {
+        let missing = last.map_or(0, |last| sequence.saturating_sub(last).saturating_sub(1));
+        if let (Some(last), 1..) = (last, missing) {
+            let detail = format!(
+                "sequence {sequence} follows {last}: {missing} between them did not arrive. This one is whole, so nothing has to be sent again"
+            );
+            self.warn(Fault::new(Code::SequenceGap, "/sequence", detail));
         }
     }
 
@@ -210,7 +246,7 @@ impl<'a> Reading<'a> {
             );
             return Err(Fault::new(Code::DuplicateWork, "/id", detail));
         }
-        let owner = |share| self.shares.get(share).or_else(|| self.owners.get(share));
+        let owner = |share| self.shares.get(share).or_else(|| self.books.owner(*share));
         let taken = work.processes.keys().find_map(|share| {
             owner(share).filter(|owner| **owner != id).map(|owner| (share, owner))
         });
@@ -232,7 +268,10 @@ impl<'a> Reading<'a> {
             Ok(_) => self.accepted += 1,
             Err(refusal) => self.refused.push(refused(&work, &refusal).within(prefix)),
         }
-        self.warn_of_shares(prefix, &work);
+        for alarm in self.books.alarms(prefix, &work, self.before, &mut self.overdue) {
+            self.warn(alarm);
+        }
+        self.strays.extend(self.books.strays(&work));
         let id = work.spec.id;
         self.items.insert(id, index);
         self.shares.extend(work.processes.keys().map(|&share| (share, id)));
@@ -240,50 +279,30 @@ impl<'a> Reading<'a> {
     }
 
     /// Nothing known is lost because of a bad item: work stays as it was in the publication
-    /// before, and whatever runs takes its space.
-    fn keep_as_it_was(&mut self, index: usize, text: &str) {
-        self.limbo.extend(live_processes(text, self.limits));
+    /// before, and whatever runs takes its space. Says so.
+    fn keep_as_it_was(&mut self, index: usize, text: &str) -> String {
+        let live = live_processes(text, self.limits);
+        let running = match live.len() {
+            0 => "",
+            _ => ", and what runs of it takes its space",
+        };
+        self.limbo.extend(live);
         let Ok(WorkNumber { id }) = serde_json::from_str(text) else {
             self.has_nameless = true;
-            return;
+            return format!(
+                "; it was not taken in{running}. It may be about any work, so that none counts as over because it is absent"
+            );
         };
         let id = JobId(id);
         if self.work.contains_key(&id) {
-            return;
+            return String::new();
         }
         if let Some(work) = self.before.and_then(|before| before.work.get(&id)) {
             self.items.insert(id, index);
             self.work.insert(id, work.clone());
+            return format!("; work {id} stays as it was published before{running}");
         }
-    }
-
-    /// Processes that are not where the books have them. They are taken all the same: what is
-    /// there occupies space, whoever is wrong.
-    fn warn_of_shares(&mut self, prefix: &str, work: &Work) {
-        let id = work.spec.id;
-        for (&share, process) in work.processes.iter().filter(|(_, process)| !process.is_gone) {
-            let node = &process.node;
-            let is_known_node =
-                self.view.nodes.binary_search_by(|known| known.name.as_str().cmp(node)).is_ok();
-            let problem = match self.places.get(&share) {
-                Some(place) if place != node => {
-                    Some((Code::MovedShare, format!("was issued on `{place}`")))
-                }
-                None if share >= self.view.next_share => {
-                    Some((Code::UnissuedShare, "was never issued".to_owned()))
-                }
-                _ if !is_known_node => {
-                    Some((Code::ProcessOnUnknownNode, "waits for its node's heartbeat".to_owned()))
-                }
-                _ => None,
-            };
-            if let Some((code, what)) = problem {
-                let detail = format!(
-                    "work {id}: share {share} on `{node}` {what}; its space is counted as taken"
-                );
-                self.warn(Fault::new(code, format!("{prefix}/processes"), detail));
-            }
-        }
+        format!("; it was not taken in{running}")
     }
 
     fn warn(&mut self, warning: Fault) {
@@ -303,7 +322,11 @@ impl<'a> Reading<'a> {
         }
         let placed: BTreeSet<&ShareId> =
             self.work.values().flat_map(|work| work.processes.keys()).collect();
-        self.limbo.retain(|share, _| !placed.contains(share) && !self.places.contains_key(share));
+        let is_placed = |share: &ShareId, process: &LimboProcess| {
+            placed.contains(share) || self.books.has_at(*share, &process.node)
+        };
+        self.limbo.retain(|share, process| !is_placed(share, process));
+        self.limbo.append(&mut self.strays);
         let answer = PublicationAnswer {
             sequence,
             accepted: self.accepted,
@@ -322,5 +345,11 @@ fn refused(work: &Work, refusal: &Refusal) -> Fault {
         Refusal::PreemptableClass { .. } => (Code::PreemptableClass, "/class"),
         Refusal::MemoryOutOfRange { .. } => (Code::MemoryOutOfRange, "/memory_mb"),
     };
-    Fault::new(code, field, format!("work {}: {refusal}", work.spec.id))
+    let refusal = refusal.to_string();
+    let stop = if refusal.ends_with('?') { "" } else { "." };
+    let detail = format!(
+        "work {}: {refusal}{stop} It is shown as refused and gets nothing until this is put right",
+        work.spec.id
+    );
+    Fault::new(code, field, detail)
 }

@@ -13,9 +13,13 @@ use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
 use super::error::{Code, Fault};
+use crate::model::nearest;
 
 /// Arrays and objects may lie within each other so many levels deep.
 pub const DEPTH_MAX: usize = 64;
+
+/// What becomes of a request that is refused.
+const NOTHING_CHANGED: &str = "; nothing was changed";
 
 /// The code for a bad value in a field, by the field's name.
 pub type FieldCodes = fn(&str) -> Code;
@@ -53,20 +57,27 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 ///
 /// If it is not JSON, nested too deeply, or not a `T`.
 pub fn read_body<'de, T: Deserialize<'de>>(body: &'de [u8], codes: FieldCodes) -> Result<T, Fault> {
+    let refused = |code, what: String| Fault::new(code, "", what + NOTHING_CHANGED);
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(Fault::new(Code::EmptyBody, "", "the body is empty; expected a JSON object"));
+        let what = "the body is empty; expected a JSON object".to_owned();
+        return Err(refused(Code::EmptyBody, what));
     }
     if depth(body) > DEPTH_MAX {
-        let detail =
+        let what =
             format!("arrays and objects lie within each other more than {DEPTH_MAX} levels deep");
-        return Err(Fault::new(Code::TooDeep, "", detail));
+        return Err(refused(Code::TooDeep, what));
     }
+    let not_json = |error: &serde_json::Error| refused(Code::NotJson, where_it_breaks(body, error));
     let mut json = serde_json::Deserializer::from_slice(body);
     let Object(value) = serde_path_to_error::deserialize(&mut json).map_err(|error| match error
         .inner()
         .classify()
     {
-        Category::Data => misfit(&error, codes),
+        Category::Data => {
+            let mut fault = misfit(&error, codes);
+            fault.detail.push_str(NOTHING_CHANGED);
+            fault
+        }
         Category::Syntax | Category::Eof | Category::Io => not_json(error.inner()),
     })?;
     json.end().map_err(|error| not_json(&error))?;
@@ -103,15 +114,31 @@ fn depth(body: &[u8]) -> usize {
     deepest
 }
 
-fn not_json(error: &serde_json::Error) -> Fault {
-    Fault::new(Code::NotJson, "", format!("not JSON: {error}; nothing was changed"))
+/// What keeps `body` from being JSON, and from which byte on.
+fn where_it_breaks(body: &[u8], error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    if error.is_eof() {
+        let bytes = body.len();
+        return format!(
+            "not JSON: it ends at byte {bytes} (line {line} column {column}), before it is complete"
+        );
+    }
+    let lines = body.split_inclusive(|byte| *byte == b'\n');
+    let before: usize = lines.take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    let what = without_position(&error.to_string()).to_owned();
+    format!("not JSON: {what} at byte {} (line {line} column {column})", before + column)
+}
+
+/// A message of serde's without the line and column at its end.
+fn without_position(message: &str) -> &str {
+    message.rsplit_once(" at line ").map_or(message, |(message, _)| message)
 }
 
 /// A fault for JSON that does not have the shape it should.
 fn misfit(error: &serde_path_to_error::Error<serde_json::Error>, codes: FieldCodes) -> Fault {
     let message = error.inner().to_string();
     // The position counts from wherever reading began; the pointer says it better.
-    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    let message = without_position(&message);
     let pointer = pointer_to(error.path().iter());
     let named = message.split('`').nth(1).unwrap_or_default();
     let is_named = || pointer.rsplit('/').next() == Some(named);
@@ -129,7 +156,23 @@ fn misfit(error: &serde_path_to_error::Error<serde_json::Error>, codes: FieldCod
     } else {
         (codes(pointer.rsplit('/').next().unwrap_or_default()), pointer)
     };
-    Fault::new(code, pointer, shortened(&in_plain_words(message)))
+    Fault::new(code, pointer, in_plain_words(&in_short(message)) + &hint(message))
+}
+
+/// The most similar of the names that serde expected, if one is similar.
+fn hint(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let meant = names.next().and_then(|given| nearest(given, names));
+    meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
+/// What serde says, with no more of the value than a message should have: it quotes the value
+/// first, and says last what it expected.
+fn in_short(message: &str) -> String {
+    let (said, expected) =
+        message.rfind(", expected").map_or((message, ""), |at| message.split_at(at));
+    let (words, value) = said.find(['`', '"']).map_or((said, ""), |at| said.split_at(at));
+    format!("{words}{}{expected}", clipped(value, VALUE_CHARS_MAX + "``".len()))
 }
 
 /// What serde says, without the names of Rust's types.
@@ -156,14 +199,26 @@ fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// `text` for a message or a log: on one line, and no longer than a message should be.
-pub fn shortened(text: &str) -> String {
-    const CHARS_MAX: usize = 400;
-    let mut short: String = text.chars().flat_map(char::escape_debug).take(CHARS_MAX).collect();
-    if text.len() > CHARS_MAX {
-        short.push('…');
+/// No more of a value from outside is repeated in a message.
+const VALUE_CHARS_MAX: usize = 80;
+
+/// A value from outside, for a message or a log: on one line, and no longer than it should be.
+pub fn shortened(value: &str) -> String {
+    clipped(value, VALUE_CHARS_MAX)
+}
+
+fn clipped(text: &str, chars_max: usize) -> String {
+    let escaped = |c: char| {
+        let is_plain = matches!(c, '"' | '\'' | '\\');
+        let escape = (!is_plain).then(|| c.escape_debug());
+        is_plain.then_some(c).into_iter().chain(escape.into_iter().flatten())
+    };
+    let mut chars = text.chars();
+    let mut clipped: String = chars.by_ref().take(chars_max).flat_map(escaped).collect();
+    if chars.next().is_some() {
+        clipped.push('…');
     }
-    short.replace("\\\"", "\"").replace("\\'", "'")
+    clipped
 }
 
 #[cfg(test)]
@@ -206,6 +261,36 @@ mod tests {
     }
 
     #[test]
+    fn a_long_value_does_not_hide_what_was_expected() {
+        let long = format!("{{\"memory_mb\": \"{}\"}}", "x, expected y".repeat(100));
+        let fault = read_part::<Work>(&long, codes).unwrap_err();
+        assert!(
+            fault.detail.ends_with("…, expected a whole number, 0 or more"),
+            "{}",
+            fault.detail
+        );
+        assert!(fault.detail.chars().count() < 160, "{}", fault.detail);
+    }
+
+    #[test]
+    fn a_body_that_ends_too_early_says_at_which_byte() {
+        let body = "{\"id\": 1,\n \"nodes\": [\"n1\"]}";
+        for bytes in 1..body.len() {
+            let fault = read_body::<Work>(&body.as_bytes()[..bytes], codes).unwrap_err();
+            assert_eq!(fault.code, Code::NotJson, "{bytes}: {}", fault.detail);
+            let place = format!("ends at byte {bytes} (line ");
+            assert!(fault.detail.contains(&place), "{bytes}: {}", fault.detail);
+        }
+        check("{\"id\":\n 1,,}", Code::NotJson, "", "at byte 11 (line 2 column 4)");
+    }
+
+    #[test]
+    fn a_slip_is_recognised() {
+        check("{\"memroy_mb\": 2}", Code::UnknownField, "/memroy_mb", "did you mean `memory_mb`?");
+        check("{\"kind\": \"jbo\"}", Code::BadValue, "/kind", "did you mean `job`?");
+    }
+
+    #[test]
     fn arrays_and_scalars_are_no_objects() {
         let work = r#"[1, "job", "ann", null, 1, 1, "running", 1, null, false, false, null, 1, [], null, []]"#;
         check(work, Code::BadValue, "", "invalid type: array, expected a JSON object");
@@ -230,6 +315,7 @@ mod tests {
     #[test]
     fn messages_stay_on_one_line() {
         assert_eq!(shortened("a\n\u{7}`\"b\""), "a\\n\\u{7}`\"b\"");
-        assert!(shortened(&"x".repeat(1000)).chars().count() <= 401);
+        assert_eq!(shortened(&"x".repeat(1000)), "x".repeat(80) + "…");
+        assert_eq!(shortened(&"\u{202e}".repeat(80)), "\\u{202e}".repeat(80));
     }
 }

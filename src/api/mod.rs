@@ -5,6 +5,7 @@
 //! the scheduler. Every failure is an RFC 9457 problem with a stable code.
 
 mod admin;
+mod alarms;
 mod check;
 mod error;
 mod extract;
@@ -12,6 +13,7 @@ mod health;
 mod heartbeats;
 mod intake;
 mod json;
+mod lives;
 mod names;
 mod publications;
 mod queries;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Method, Uri};
+use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -68,6 +70,7 @@ pub fn router(state: ApiState) -> Router {
         // Not tower-http's limit: it answers by itself, and not with a problem.
         .layer(DefaultBodyLimit::max(state.limits.body))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(in_one_way))
         .with_state(state)
 }
 
@@ -108,6 +111,23 @@ async fn in_time(
         );
         ApiError::new(Code::TimedOut, detail).into_response()
     })
+}
+
+/// Lets pass what can be understood in one way only. What cannot ends the connection; so does what
+/// came in chunks, for it may have had a length besides, and what follows may be another's.
+async fn in_one_way(request: axum::extract::Request, next: Next) -> Response {
+    let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let checked = extract::check_host(request.version(), request.headers());
+    let is_bad = checked.is_err();
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    if is_bad || is_chunked {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
 }
 
 async fn no_such_path(uri: Uri) -> ApiError {

@@ -1,6 +1,8 @@
 //! Which names from outside are taken: everything else in a log, a table or a page could pass for
 //! something it is not.
 
+use super::json::shortened;
+
 /// What is wrong with a user's name, at most `bytes_max` long.
 pub fn user_problem(name: &str, bytes_max: usize) -> Option<String> {
     problem(name, bytes_max, "._-@+$")
@@ -15,15 +17,18 @@ fn problem(name: &str, bytes_max: usize, marks: &str) -> Option<String> {
     if name.is_empty() {
         return Some("a name is empty".to_owned());
     }
+    let shown = shortened(name);
     let is_legal = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
     if let Some(bad) = name.chars().find(|&c| !is_legal(c)) {
         let bad = bad.escape_unicode();
         return Some(format!(
-            "a name contains {bad}; allowed are ASCII letters, digits and `{marks}`"
+            "the name `{shown}` contains {bad}; allowed are ASCII letters, digits and `{marks}`"
         ));
     }
-    (name.len() > bytes_max)
-        .then(|| format!("a name has {} characters; at most {bytes_max} are allowed", name.len()))
+    (name.len() > bytes_max).then(|| {
+        let bytes = name.len();
+        format!("the name `{shown}` has {bytes} characters; at most {bytes_max} are allowed")
+    })
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
         (status = 202, description = "taken in; items that could not be are listed", body = wire::PublicationAnswer),
         (status = 400, description = "not a publication", body = wire::Problem),
         (status = 409, description = "out of turn, or suddenly empty", body = wire::Problem),
+        (status = 413, description = "larger than the configured limits", body = wire::Problem),
+        (status = 415, description = "not plain JSON in UTF-8", body = wire::Problem),
     )
 )]
 pub async fn put_publication(
@@ -53,7 +55,7 @@ pub async fn put_publication(
     if let Some(publication) = taken.publication {
         let sequence = publication.sequence;
         state.room().await?.send(Request::Publication { sequence, events: taken.events });
-        intake.keep(publication);
+        intake.keep(publication, taken.overdue);
     }
     log_refused(&taken.answer);
     Ok((StatusCode::ACCEPTED, Json(taken.answer)))

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::error::{ApiError, Code};
 use super::extract::{Params, PathPart};
+use super::heartbeats::HeartbeatLog;
 use super::show;
 use super::state::{ApiState, Published};
 use super::why::why;
@@ -42,7 +43,12 @@ pub async fn get_nodes(
         params.state.is_none_or(|state| show::node_states(node.state).contains(&state))
             && params.pool.as_ref().is_none_or(|pool| *pool == node.pool)
     };
-    let nodes = published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
+    let mut nodes: Vec<wire::NodeInfo> =
+        published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
+    let log = state.heartbeats();
+    for node in &mut nodes {
+        node.notes.extend(notes_of(node, &published.view, &log));
+    }
     Json(wire::NodeList { cycle: published.view.cycle, nodes })
 }
 
@@ -56,11 +62,24 @@ pub async fn get_node(
 ) -> Result<Json<wire::NodeInfo>, ApiError> {
     let published = state.latest();
     let node = published.view.nodes.iter().find(|node| node.name == name);
-    node.map(|node| Json(node.into())).ok_or_else(|| {
+    let node = node.map(|node| {
+        let mut node = wire::NodeInfo::from(node);
+        node.notes.extend(notes_of(&node, &published.view, &state.heartbeats()));
+        Json(node)
+    });
+    node.ok_or_else(|| {
         let name = super::json::shortened(&name);
         let cycle = published.view.cycle;
         ApiError::new(Code::UnknownNode, format!("no node `{name}` had reported by cycle {cycle}"))
     })
+}
+
+/// What is to be said of a node that its books do not say.
+fn notes_of(node: &wire::NodeInfo, view: &View, log: &HeartbeatLog) -> Vec<String> {
+    let is_held_back =
+        view.lost_held_back.binary_search_by(|name| name.as_str().cmp(&node.name)).is_ok();
+    let held_back = "silent with too many others: its work is not given up".to_owned();
+    is_held_back.then_some(held_back).into_iter().chain(log.notes_of(&node.name)).collect()
 }
 
 /// Which work to show, and from where on.
@@ -200,6 +219,7 @@ pub async fn get_status(State(state): State<ApiState>) -> Json<wire::Status> {
         jobs: job_counts(&published.view),
         shares: share_counts(&published.view),
         calm: calm(&published.view),
+        silent_together: published.view.lost_held_back.iter().map(ToString::to_string).collect(),
         net_strikes: published.view.net_strikes(),
         planned_in_us: micros(published.planned_in),
         stored_in_us: micros(published.stored_in),

@@ -174,10 +174,30 @@ impl From<&NodeView> for wire::NodeInfo {
 /// What an administrator should know of a node that nothing else says.
 fn node_notes(node: &NodeView) -> Vec<String> {
     let quantum = node.quantum.memory();
-    let is_too_small = node.order == QShares(0);
-    let is_overfull = node.used > node.order;
+    let has_reported = !node.state.is_awaited;
+    let is_too_small = has_reported && node.order == QShares(0);
+    let is_overfull = has_reported && node.used > node.order;
+    let placed: QShares = node.shares.iter().map(|(_, _, order, _)| order.qshares()).sum();
+    let unplaced = node.used.saturating_sub(placed);
+    let are = if unplaced == QShares(1) { "qshare is" } else { "qshares are" };
     let notes = [
-        (is_too_small, format!("unusable: {} is less than one quantum, {quantum}", node.memory)),
+        (
+            is_too_small && node.memory < quantum,
+            format!("unusable: {} is less than one quantum, {quantum}", node.memory),
+        ),
+        (
+            is_too_small && quantum <= node.memory,
+            format!(
+                "unusable: of {}, less than one quantum, {quantum}, is left for work",
+                node.memory
+            ),
+        ),
+        (
+            unplaced != QShares(0),
+            format!(
+                "{unplaced} {are} taken by processes nobody can place: of work that was refused, or shown here and issued elsewhere"
+            ),
+        ),
         (
             is_overfull,
             format!(

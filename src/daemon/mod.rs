@@ -9,6 +9,7 @@
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
 mod owner;
+mod pulse;
 mod record;
 
 use std::any::Any;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::DaemonError;
+use super::pulse::{Ended, LossWatch, Pulse};
 use super::record;
 use crate::api::{Board, Published, Request, ScheduleText};
 use crate::config::DaemonSettings;
@@ -40,6 +41,7 @@ pub struct Owner {
     is_stale: bool,
     /// Whether the safety net held work back in the last cycle.
     is_net_striking: bool,
+    losses: LossWatch,
     stop: CancellationToken,
 }
 
@@ -81,6 +83,7 @@ impl Owner {
             publication: None,
             is_stale: false,
             is_net_striking: false,
+            losses: LossWatch::default(),
             stop,
         }
     }
@@ -94,13 +97,13 @@ impl Owner {
     pub async fn run(mut self) -> Result<(), DaemonError> {
         let mut cycles = interval(self.cycle_period);
         cycles.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut heartbeats = heartbeat_ticks(self.heartbeat_interval);
+        let mut pulse = Pulse::new(self.heartbeat_interval);
         loop {
             // Requests come last, or a flood of them would keep everything else from happening.
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
-                _ = heartbeats.tick() => self.end_interval(),
+                ended = pulse.end() => self.end_interval(ended).await?,
                 _ = cycles.tick(), if self.is_stale => self.cycle(Vec::new()).await?,
                 request = self.inbox.recv() => match request {
                     Some(request) => self.take(request).await?,
@@ -112,10 +115,35 @@ impl Owner {
         Ok(())
     }
 
-    fn end_interval(&mut self) {
-        self.scheduler.record(Event::HeartbeatIntervalPassed);
+    /// One heartbeat interval is over. If we could not listen for longer than that, nobody's
+    /// silence counts, and misses are counted anew.
+    async fn end_interval(&mut self, ended: Ended) -> Result<(), DaemonError> {
+        // What came before it ended was heard in it, however long it waited for us.
+        for _ in 0..self.inbox.len() {
+            let Ok(request) = self.inbox.try_recv() else { break };
+            self.take(request).await?;
+        }
+        match ended {
+            Ended::InTime => self.scheduler.record(Event::HeartbeatIntervalPassed),
+            Ended::Stalled { late } => {
+                tracing::warn!(
+                    ?late,
+                    "heartbeats could not be heard for a while; misses are counted anew"
+                );
+                self.forget_misses();
+            }
+        }
         self.settling = self.settling.saturating_sub(1);
         self.is_stale = true;
+        Ok(())
+    }
+
+    fn forget_misses(&mut self) {
+        let nodes = self.scheduler.view().nodes;
+        for node in nodes.iter().filter(|node| 0 < node.missed && !node.state.is_dead) {
+            let node = node.name.clone();
+            self.scheduler.record(Event::NodeMissedHeartbeats { node, missed: 0 });
+        }
     }
 
     async fn take(&mut self, request: Request) -> Result<(), DaemonError> {
@@ -172,6 +200,7 @@ impl Owner {
         let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
         let found = if is_planned { self.audited(&view) } else { None };
         self.watch_net(&view);
+        self.losses.look(&view);
         let findings_total = before.findings_total + found.as_ref().map_or(0, count);
         let findings = found.unwrap_or_else(|| before.findings.clone());
 
@@ -223,14 +252,6 @@ impl Owner {
         }
         Some(findings.iter().map(ToString::to_string).collect())
     }
-}
-
-fn heartbeat_ticks(period: Duration) -> Interval {
-    let mut ticks = interval_at(tokio::time::Instant::now() + period, period);
-    // After a pause of ours, one interval has passed for the nodes, however long it was: they
-    // could not have been heard.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
 }
 
 /// What a command does, in a word, and the reason given for it.

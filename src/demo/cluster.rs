@@ -97,6 +97,7 @@ fn heartbeat(node: String, memory_gib: u64, sequence: u64, outages: &Outages) ->
         quiesced: false,
         boot_id: Some(format!("life-{returns}")),
         sequence: Some(sequence),
+        sent_ms: None,
     })
 }
 

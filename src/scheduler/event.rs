@@ -10,7 +10,8 @@ pub enum Event {
     /// One heartbeat interval went by. Every node that did not report during it has missed one
     /// heartbeat more; a node that missed as many as the configured stability is dead.
     HeartbeatIntervalPassed,
-    /// A node missed so many heartbeats in a row, as somebody else counted them.
+    /// A node missed so many heartbeats in a row, as somebody else counted them: none, where nobody
+    /// could have heard it.
     NodeMissedHeartbeats {
         /// Which node.
         node: Name,

@@ -151,13 +151,19 @@ impl Machines {
         }
     }
 
-    /// A node missed so many heartbeats in a row, as somebody else counted them.
+    /// A node missed so many heartbeats in a row, as somebody else counted them. None withdraws the
+    /// verdict, as long as it has not taken effect.
     pub(super) fn miss(&mut self, name: &str, missed: u32, node_stability: u32) {
         if let Some(node) = self.find(name) {
             let machine = &mut self.books[node.0];
             machine.missed = missed;
-            if node_stability <= missed && !machine.is_dead {
+            if machine.is_dead {
+                return;
+            }
+            if node_stability <= missed {
                 self.dying.insert(node);
+            } else if missed == 0 {
+                self.dying.remove(&node);
             }
         }
     }

@@ -43,7 +43,10 @@ use machines::{Machines, NodeIx};
 use shares::ShareBook;
 use users::Users;
 
-/// A share of work that could not be understood.
+/// So many shares are never issued: at a million a second it would take a century.
+const NEVER_REACHED: u64 = 1 << 52;
+
+/// A share of work that could not be understood, or a process elsewhere than its share.
 #[derive(Clone, Debug)]
 struct LimboShare {
     node: NodeIx,
@@ -147,9 +150,11 @@ impl Scheduler {
                 self.see_share(job, share, &node, facts);
             }
             Event::LimboShareSeen { share, node, memory } => {
-                let is_known = |job: &JobBook| job.shares.get(share).is_some();
+                let node = self.machines.expect(&self.topology, &node);
+                // One that runs elsewhere than its share is takes space in both places.
+                let is_there = |share: &ShareBook| share.node == node;
+                let is_known = |job: &JobBook| job.shares.get(share).is_some_and(is_there);
                 if !self.jobs.values().any(is_known) {
-                    let node = self.machines.expect(&self.topology, &node);
                     self.limbo.insert(share, LimboShare { node, memory });
                     self.use_up(share);
                 }
@@ -251,9 +256,12 @@ impl Scheduler {
     }
 
     /// Enters what the orchestrator shows of a share. One we do not know was issued before a
-    /// restart: it is where the orchestrator says it is, and its number is used up.
+    /// restart: it is where the orchestrator says it is, and its number is used up. One that we know
+    /// stays where it was issued.
     fn see_share(&mut self, id: JobId, share: ShareId, node: &str, facts: ShareFacts) {
-        self.limbo.remove(&share);
+        if !self.is_elsewhere(id, share, node) {
+            self.limbo.remove(&share);
+        }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if job.purged.get(share).is_some() {
             return;
@@ -281,6 +289,13 @@ impl Scheduler {
         self.use_up(share);
     }
 
+    /// Whether the share is in the books, on another node than `node`.
+    fn is_elsewhere(&self, job: JobId, share: ShareId, node: &str) -> bool {
+        let job = self.jobs.get(&job);
+        let known = job.and_then(|job| job.shares.get(share).or_else(|| job.purged.get(share)));
+        known.is_some_and(|known| self.machines[known.node].report.name != node)
+    }
+
     /// A reservation has the whole of its machine, also of one that grew or shrank since.
     fn measure_reservations(&mut self) {
         for job in self.jobs.values_mut() {
@@ -293,9 +308,12 @@ impl Scheduler {
         }
     }
 
-    /// No share issued from now on will have this number.
+    /// No share issued from now on will have this number. Numbers that are never reached need not be
+    /// passed: one slip must not use up all that there are.
     fn use_up(&mut self, share: ShareId) {
-        self.next_share = self.next_share.max(share.0.saturating_add(1));
+        if share.0 < NEVER_REACHED {
+            self.next_share = self.next_share.max(share.0.saturating_add(1));
+        }
     }
 
     /// Space on each node taken by work that could not be understood.

@@ -24,6 +24,10 @@ pub struct Heartbeat {
     /// Grows with every heartbeat of one life. A replayed one is no sign of life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
+    /// When it was sent, by the agent's clock, in milliseconds since the epoch. Only to say that the
+    /// clock is off; what counts is when it was received.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_ms: Option<i64>,
 }
 
 /// Many nodes' signs of life. One bad entry does not spoil the others.
@@ -71,7 +75,7 @@ pub enum NodeState {
     Dead,
     /// An administrator took it out of scheduling.
     VariedOff,
-    /// Its agent wants no new work.
+    /// Its agent wants no new work, or two agents report as it.
     Quiesced,
     /// It holds shares that configuration no longer allows.
     Blacklisted,

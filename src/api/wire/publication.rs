@@ -1,5 +1,6 @@
 //! What the orchestrator publishes: all the work it knows, in full, every time.
 
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -11,7 +12,8 @@ use super::{ItemProblem, is_false};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Publication {
-    /// Grows with every publication. The same number again must carry the same content.
+    /// Grows by one with every publication. A gap is taken for publications that were lost, and said.
+    /// The same number again must carry the same content.
     pub sequence: u64,
     /// Confirms that a publication which suddenly is empty is meant so.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -74,7 +76,7 @@ pub struct Work {
     #[serde(default, skip_serializing_if = "is_false")]
     pub running: bool,
     /// Mean time of one work item. Absent or not above 0: not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
     pub time_per_item_ms: Option<i64>,
     /// When it was submitted, in milliseconds since the epoch: its age among its peers.
     pub submitted_ms: u64,
@@ -96,6 +98,35 @@ where
 {
     let objects = Vec::<Object<T>>::deserialize(deserializer)?;
     Ok(objects.into_iter().map(|Object(item)| item).collect())
+}
+
+/// A time in milliseconds. Any number is one, also a fraction, or one that no float can hold: whether
+/// it can be a time is asked later, and costs nobody its place.
+fn millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    millis_in(raw.get()).map_err(D::Error::custom)
+}
+
+fn maybe_millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    if raw.get() == "null" {
+        return Ok(None);
+    }
+    millis_in(raw.get()).map(Some).map_err(D::Error::custom)
+}
+
+fn millis_in(text: &str) -> Result<i64, String> {
+    if let Ok(millis) = text.parse() {
+        return Ok(millis);
+    }
+    let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    let number: f64 = text
+        .parse()
+        .ok()
+        .filter(|_| is_number)
+        .ok_or_else(|| format!("invalid value: {text}, expected a number of milliseconds"))?;
+    let beyond = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+    Ok(format!("{number:.0}").parse().unwrap_or(beyond))
 }
 
 fn one() -> u64 {
@@ -143,10 +174,10 @@ pub struct Process {
     /// Where it is in its life.
     pub state: ProcessState,
     /// Time spent initializing, so far or in all. Below 0: not known.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "millis")]
     pub initialization_ms: i64,
     /// Work that would be lost with it. Below 0: not known.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "millis")]
     pub investment_ms: i64,
 }
 

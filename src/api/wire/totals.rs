@@ -159,6 +159,9 @@ pub struct Status {
     pub shares: ShareCounts,
     /// For how long nothing has changed.
     pub calm: Calm,
+    /// Nodes that fell silent together, so many that the fault is more likely ours: they get no work,
+    /// and none of theirs is given up. Should be empty.
+    pub silent_together: Vec<String>,
     /// How many requests for work the safety net, `quiet_stop`, held back in the last cycle. Should
     /// be 0.
     pub net_strikes: u64,

@@ -211,6 +211,7 @@ fn heartbeat(report: &NodeReport) -> wire::Heartbeat {
         quiesced: report.is_quiesced,
         boot_id: None,
         sequence: None,
+        sent_ms: None,
     }
 }
 

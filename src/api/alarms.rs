@@ -1,0 +1,143 @@
+//! What the orchestrator shows and the books have otherwise: processes that should not be, or not
+//! there. Every one is counted where it is, whoever is wrong, and said.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::error::{Code, Fault};
+use crate::converter::{LimboProcess, Publication, Work};
+use crate::model::{JobId, ShareId, ShareState};
+use crate::scheduler::{ShareView, View};
+
+/// A process that still runs so many cycles after it was told to end is worth a word.
+const OVERDUE_AFTER: u64 = 20;
+
+/// A share in the books.
+#[derive(Clone, Copy, Debug)]
+struct Issued<'a> {
+    job: JobId,
+    node: &'a str,
+    is_leaving: bool,
+}
+
+/// The shares in the books, those that died with their node included, to compare with what is
+/// shown.
+#[derive(Debug)]
+pub struct Books<'a> {
+    view: &'a View,
+    shares: HashMap<ShareId, Issued<'a>>,
+}
+
+impl<'a> Books<'a> {
+    /// The shares in `view`.
+    pub fn new(view: &'a View) -> Books<'a> {
+        let issued = |job: JobId, share: &'a ShareView, is_leaving| {
+            (share.id, Issued { job, node: share.node.as_str(), is_leaving })
+        };
+        let shares = view.jobs.iter().flat_map(|job| {
+            let shares = job
+                .shares
+                .iter()
+                .map(move |share| issued(job.id, share, share.state == ShareState::Leaving));
+            shares.chain(job.purged.iter().map(move |share| issued(job.id, share, false)))
+        });
+        Books { view, shares: shares.collect() }
+    }
+
+    /// Whose the share is.
+    pub fn owner(&self, share: ShareId) -> Option<&JobId> {
+        self.shares.get(&share).map(|issued| &issued.job)
+    }
+
+    /// Whether the share is in the books, on this node.
+    pub fn has_at(&self, share: ShareId, node: &str) -> bool {
+        self.shares.get(&share).is_some_and(|issued| issued.node == node)
+    }
+
+    /// The processes of `work` that run elsewhere than their shares are: both places are taken.
+    pub fn strays(&self, work: &Work) -> Vec<(ShareId, LimboProcess)> {
+        let is_stray = |share: &ShareId, node: &str| {
+            self.shares.get(share).is_some_and(|issued| issued.node != node)
+        };
+        let live = work.processes.iter().filter(|(_, process)| !process.is_gone);
+        let strays = live.filter(|(share, process)| is_stray(share, &process.node));
+        let memory = Some(work.spec.memory);
+        strays
+            .map(|(&share, process)| (share, LimboProcess { node: process.node.clone(), memory }))
+            .collect()
+    }
+
+    /// What is wrong with the processes of `work`, which is at `prefix` of the publication after
+    /// `before`. Notes in `overdue` since which cycle those run that were told to end.
+    pub fn alarms(
+        &self,
+        prefix: &str,
+        work: &Work,
+        before: Option<&Publication>,
+        overdue: &mut BTreeMap<ShareId, u64>,
+    ) -> Vec<Fault> {
+        let id = work.spec.id;
+        let live = work.processes.iter().filter(|(_, process)| !process.is_gone);
+        let found = live.filter_map(|(&share, process)| {
+            let (code, what) = self
+                .misplaced(id, share, &process.node, before)
+                .or_else(|| self.overdue(share, overdue))?;
+            let detail = format!("work {id}: share {share} on `{}` {what}", process.node);
+            Some(Fault::new(code, format!("{prefix}/processes"), detail))
+        });
+        found.collect()
+    }
+
+    fn misplaced(
+        &self,
+        job: JobId,
+        share: ShareId,
+        node: &str,
+        before: Option<&Publication>,
+    ) -> Option<(Code, String)> {
+        const COUNTED: &str = "its space is counted as taken";
+        // On a first start there may be much that was issued before there was a record.
+        let has_record = before.is_some() || ShareId(1) < self.view.next_share;
+        let is_known_node =
+            || self.view.nodes.binary_search_by(|known| known.name.as_str().cmp(node)).is_ok();
+        match self.shares.get(&share) {
+            Some(issued) if issued.node != node => {
+                let place = issued.node;
+                let what = format!("was issued on `{place}`; the space is counted in both places");
+                Some((Code::MovedShare, what))
+            }
+            None if share >= self.view.next_share && has_record => {
+                Some((Code::UnissuedShare, format!("was never issued; {COUNTED}")))
+            }
+            None if before.is_some_and(|before| has_ended(before, job, share)) => {
+                let what = "had ended before; it counts again, as what runs takes space";
+                Some((Code::ReturnedShare, what.to_owned()))
+            }
+            _ if !is_known_node() => {
+                let what = format!("waits for its node, which never reported; {COUNTED}");
+                Some((Code::ProcessOnUnknownNode, what))
+            }
+            _ => None,
+        }
+    }
+
+    fn overdue(
+        &self,
+        share: ShareId,
+        since: &mut BTreeMap<ShareId, u64>,
+    ) -> Option<(Code, String)> {
+        self.shares.get(&share).filter(|issued| issued.is_leaving)?;
+        let cycle = self.view.cycle;
+        let cycles = cycle.saturating_sub(*since.entry(share).or_insert(cycle));
+        let what = format!(
+            "was told to end {cycles} cycles ago or earlier; its space stays taken, and it is not given back"
+        );
+        (OVERDUE_AFTER <= cycles).then_some((Code::OverdueShare, what))
+    }
+}
+
+/// Whether no process of `job` ran in `share` when `before` was published. A share that is in no
+/// book any more had ended then.
+fn has_ended(before: &Publication, job: JobId, share: ShareId) -> bool {
+    let process = before.work.get(&job).and_then(|work| work.processes.get(&share));
+    process.is_none_or(|process| process.is_gone) && !before.limbo.contains_key(&share)
+}

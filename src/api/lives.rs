@@ -1,0 +1,221 @@
+//! The lives of a node's agent: which heartbeat is a sign of life, and whether two agents report
+//! under one name.
+//!
+//! An agent that is started again is a new life, with a boot id of its own. What then still comes
+//! of the life before was late; but if that one goes on counting, it is not over, and there are two.
+
+use std::collections::VecDeque;
+
+/// So many lives are remembered besides the present one. What is older passes for new.
+const EARLIER_MAX: usize = 8;
+
+/// An earlier life that was heard so often since the present one was, is the present one.
+const TAKES_OVER: u32 = 3;
+
+/// One of two agents is alone after so many heartbeats without one of the other.
+const ALONE_AFTER: u32 = 10;
+
+/// One life, as far as it was told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Life {
+    boot_id: Option<String>,
+    sequence: Option<u64>,
+    /// How often it was heard since another one began.
+    heard_since: u32,
+}
+
+/// Whoever reports as one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agent {
+    present: Life,
+    /// The latest first.
+    earlier: VecDeque<Life>,
+    /// Heartbeats of earlier lives since the present one was heard.
+    others: u32,
+    /// Heartbeats to go until the present life is taken to be alone. 0: it is.
+    contested: u32,
+}
+
+/// What a heartbeat is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A sign of life.
+    Alive,
+    /// Heard before, or older than one that was.
+    Replayed,
+    /// Of a life that is over: it was on its way for long.
+    Late,
+    /// Of another agent than the one that is listened to.
+    Other,
+}
+
+impl Agent {
+    /// Whoever sent the first heartbeat of a node.
+    pub fn new(boot_id: Option<&str>, sequence: Option<u64>) -> Agent {
+        Agent { present: Life::new(boot_id, sequence), ..Agent::default() }
+    }
+
+    /// Whether two agents report under this name.
+    pub fn is_contested(&self) -> bool {
+        0 < self.contested
+    }
+
+    /// The boot ids of both agents, if there are two.
+    pub fn rivals(&self) -> Option<(&str, &str)> {
+        let rival = self.earlier.iter().find(|life| 0 < life.heard_since);
+        let rival = rival.filter(|_| self.is_contested())?.boot_id.as_deref()?;
+        Some((self.present.boot_id.as_deref().unwrap_or("none"), rival))
+    }
+
+    /// Takes in a heartbeat. Those without a sequence are never replayed, as far as can be known.
+    pub fn hear(&mut self, boot_id: Option<&str>, sequence: Option<u64>) -> Heard {
+        if self.present.boot_id.as_deref() == boot_id {
+            if self.present.has_heard(sequence) {
+                return Heard::Replayed;
+            }
+            self.present.note(sequence);
+            self.others = 0;
+            self.contested = self.contested.saturating_sub(1);
+            return Heard::Alive;
+        }
+        let is_it = |life: &Life| life.boot_id.as_deref() == boot_id;
+        if let Some(place) = self.earlier.iter().position(is_it) {
+            return self.hear_earlier(place, sequence);
+        }
+        self.replace(Life::new(boot_id, sequence));
+        Heard::Alive
+    }
+
+    fn hear_earlier(&mut self, place: usize, sequence: Option<u64>) -> Heard {
+        let life = &mut self.earlier[place];
+        if life.has_heard(sequence) {
+            return Heard::Replayed;
+        }
+        life.note(sequence);
+        life.heard_since = life.heard_since.saturating_add(1);
+        self.others = self.others.saturating_add(1);
+        if life.heard_since == 1 {
+            return Heard::Late;
+        }
+        self.contested = ALONE_AFTER;
+        if self.others < TAKES_OVER {
+            return Heard::Other;
+        }
+        if let Some(life) = self.earlier.remove(place) {
+            self.replace(life);
+            // It takes no second word of the one that fell silent to know that there are two.
+            if let Some(silent) = self.earlier.front_mut() {
+                silent.heard_since = 1;
+            }
+        }
+        Heard::Alive
+    }
+
+    fn replace(&mut self, life: Life) {
+        let before = std::mem::replace(&mut self.present, Life { heard_since: 0, ..life });
+        self.others = 0;
+        // Whoever does not say which life it is has none that could be over.
+        if before.boot_id.is_some() {
+            self.earlier.push_front(before);
+            self.earlier.truncate(EARLIER_MAX);
+        }
+    }
+}
+
+impl Life {
+    fn new(boot_id: Option<&str>, sequence: Option<u64>) -> Life {
+        Life { boot_id: boot_id.map(str::to_owned), sequence, heard_since: 0 }
+    }
+
+    fn has_heard(&self, sequence: Option<u64>) -> bool {
+        sequence.is_some() && sequence <= self.sequence
+    }
+
+    fn note(&mut self, sequence: Option<u64>) {
+        self.sequence = sequence.or(self.sequence);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `a7` as the 7th heartbeat of life a, `a` as one that does not count, and `-` as one
+    /// that does not even say which life it is. Writes `+` for a sign of life, `r` for a replay,
+    /// `l` for a late one, `2` for another agent; `!` where there are two.
+    #[track_caller]
+    fn check(beats: &str, heard: &str) {
+        let mut agent: Option<Agent> = None;
+        let mut actual = String::new();
+        for beat in beats.split_whitespace() {
+            let boot_id = Some(&beat[..1]).filter(|boot_id| *boot_id != "-");
+            let sequence = beat[1..].parse().ok();
+            let verdict = agent.as_mut().map(|agent| agent.hear(boot_id, sequence));
+            let agent = agent.get_or_insert_with(|| Agent::new(boot_id, sequence));
+            actual.push(match verdict.unwrap_or(Heard::Alive) {
+                Heard::Alive => '+',
+                Heard::Replayed => 'r',
+                Heard::Late => 'l',
+                Heard::Other => '2',
+            });
+            if agent.is_contested() {
+                actual.push('!');
+            }
+        }
+        assert_eq!(actual, heard, "{beats}");
+    }
+
+    #[test]
+    fn only_what_is_new_is_a_sign_of_life() {
+        check("- -", "++"); // who does not count cannot replay
+        check("a1 a2", "++");
+        check("a2 a2", "+r");
+        check("a2 a1", "+r"); // out of order
+        check("a1 a3 a2 a4", "++r+");
+        check("a2 a a2", "++r");
+        check("a9 b1", "++"); // it booted
+        check("a9 b1 b1 a9 a8", "++rrr");
+        check("a9 b1 c1 a9 b1", "+++rr"); // an hour old, from two lives ago
+        check("a1 - a1 a2", "++rl");
+        check("- a1 - -", "++++"); // no life, no rival
+    }
+
+    #[test]
+    fn what_was_on_its_way_for_long_is_late_once() {
+        check("a9 b1 a10 b2", "++l+");
+        check("a9 b1 a11 a10 b2", "++lr+");
+    }
+
+    #[test]
+    fn two_agents_that_take_turns_are_two() {
+        check("a1 b1 a2 b2 a3 b3 a4", "++l+2!+!2!");
+        check("a b a b a b", "++l+2!+!"); // they need not even count
+        check("a1 b1 a2 b2 a3 b3 b4 b5 b6 b7 b8 b9 b10 b11 b12", "++l+2!+!+!+!+!+!+!+!+!+!+");
+    }
+
+    #[test]
+    fn the_one_that_goes_on_alone_is_the_agent() {
+        check("a1 b1 a2 a3 a4 a5", "++l2!+!+!");
+        check("a1 b1 a2 a3 a4 b2", "++l2!+!2!"); // and the other is still there
+    }
+
+    #[test]
+    fn both_are_named() {
+        let mut agent = Agent::new(Some("a"), Some(1));
+        for (boot_id, sequence) in [("b", 1), ("a", 2)] {
+            agent.hear(Some(boot_id), Some(sequence));
+            assert_eq!(agent.rivals(), None);
+        }
+        agent.hear(Some("a"), Some(3));
+        assert_eq!(agent.rivals(), Some(("b", "a")));
+    }
+
+    #[test]
+    fn no_more_lives_are_remembered_than_there_is_room_for() {
+        let mut agent = Agent::new(Some("0"), Some(1));
+        for life in 1..100 {
+            assert_eq!(agent.hear(Some(&life.to_string()), Some(1)), Heard::Alive);
+        }
+        assert_eq!(agent.earlier.len(), EARLIER_MAX);
+    }
+}

@@ -1,0 +1,95 @@
+//! The heartbeat intervals as we keep them, and what is said when many nodes fall silent.
+//!
+//! Only the monotonic clock counts: what the clock on the wall does changes nothing. And nobody's
+//! silence counts while we could not listen.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use crate::scheduler::View;
+
+/// Ends one heartbeat interval after the other.
+#[derive(Debug)]
+pub struct Pulse {
+    ticks: Interval,
+    period: Duration,
+}
+
+/// How an interval ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// In time: whoever was not heard was silent.
+    InTime,
+    /// So late that a whole interval more went by in which we did not look.
+    Stalled {
+        /// How late.
+        late: Duration,
+    },
+}
+
+impl Pulse {
+    /// The first interval begins now.
+    pub fn new(period: Duration) -> Pulse {
+        let mut ticks = interval_at(Instant::now() + period, period);
+        // After a pause of ours the next interval is a whole one.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Pulse { ticks, period }
+    }
+
+    /// Waits for the end of an interval.
+    pub async fn end(&mut self) -> Ended {
+        let due = self.ticks.tick().await;
+        ended(Instant::now().saturating_duration_since(due), self.period)
+    }
+}
+
+fn ended(late: Duration, period: Duration) -> Ended {
+    if late <= period { Ended::InTime } else { Ended::Stalled { late } }
+}
+
+/// Says once when nodes are not given up because so many fell silent together, and once when that
+/// is over.
+#[derive(Debug, Default)]
+pub struct LossWatch {
+    held_back: usize,
+}
+
+impl LossWatch {
+    /// Looks at the picture after a cycle.
+    pub fn look(&mut self, view: &View) {
+        let (cycle, nodes) = (view.cycle, view.lost_held_back.len());
+        let before = std::mem::replace(&mut self.held_back, nodes);
+        if before < nodes {
+            tracing::warn!(
+                cycle,
+                nodes,
+                "so many nodes are silent at once that the fault is more likely ours; they get no work, and none of theirs is given up"
+            );
+        } else if nodes == 0 && 0 < before {
+            tracing::info!(cycle, "no more nodes are silent at once than may be");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_more_is_a_stall_and_a_late_tick_is_none() {
+        let period = Duration::from_secs(30);
+        for (late, is_stalled) in [(0, false), (29, false), (30, false), (31, true), (600, true)] {
+            let late = Duration::from_secs(late);
+            let expected = if is_stalled { Ended::Stalled { late } } else { Ended::InTime };
+            assert_eq!(ended(late, period), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_sleeps_through_an_interval_has_stalled() {
+        let mut pulse = Pulse::new(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(matches!(pulse.end().await, Ended::Stalled { .. }));
+    }
+}
