@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::args::{LogFormat, Serve};
 use super::failure::{Exit, Failure};
 use super::settings::{load, locate};
-use crate::config::Config;
+use crate::config::{Config, Flag, Sources};
 use crate::{daemon, telemetry};
 
 /// Runs the daemon until it is told to stop.
@@ -20,7 +20,7 @@ use crate::{daemon, telemetry};
 /// If the configuration is wrong, the address is taken, or the daemon cannot go on.
 pub async fn run(args: &Serve) -> Result<(), Failure> {
     telemetry::init(&args.log, log_format(args.log_format))?;
-    let config = configure(args)?;
+    let (_, config) = configure(args)?;
     // Before anybody learns that we are there, so that no signal finds us without.
     let signals = Signals::catch()?;
     let address = config.daemon.listen;
@@ -38,17 +38,26 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
     }
 }
 
-/// The configuration, with the flags on top.
-fn configure(args: &Serve) -> Result<Config, Failure> {
+/// The configuration, with the flags on top, and where it came from.
+fn configure(args: &Serve) -> Result<(Sources, Config), Failure> {
     let path = locate(args.config.as_deref());
-    let mut config = load(&path, Exit::Configuration)?;
-    if let Some(listen) = args.listen {
-        config.daemon.listen = listen;
-    }
+    let flag = |path: &str, value: String, flag: &str| Flag {
+        path: path.to_owned(),
+        value,
+        flag: flag.to_owned(),
+    };
+    let listen = args.listen.map(|listen| flag("daemon.listen", listen.to_string(), "--listen"));
+    let state = args
+        .state
+        .as_ref()
+        .map(|state| flag("daemon.state", state.to_string_lossy().into_owned(), "--state"));
+    let flags: Vec<Flag> = args.overrides.set.iter().cloned().chain(listen).chain(state).collect();
+    let (sources, mut config) = load(&path, &flags, Exit::Configuration)?;
     if let Some(state) = &args.state {
+        // A path need not be text.
         config.daemon.state.clone_from(state);
     }
-    Ok(config)
+    Ok((sources, config))
 }
 
 /// The signals that ask for an end.

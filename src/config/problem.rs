@@ -87,6 +87,8 @@ pub(super) enum Place {
     File(Range<usize>),
     /// This environment variable.
     Variable(String),
+    /// This flag of the command line.
+    Flag(String),
 }
 
 /// One thing wrong.
@@ -100,8 +102,8 @@ pub struct Problem {
     pub line: Option<usize>,
     /// The character in the line, from 1.
     pub column: Option<usize>,
-    /// The environment variable that the value came from.
-    pub variable: Option<String>,
+    /// The environment variable or the flag that the value came from.
+    pub outside: Option<String>,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
@@ -117,16 +119,17 @@ impl Problem {
         place: &Place,
         message: impl Into<String>,
     ) -> Problem {
-        let (span, variable) = match place {
+        let (span, outside) = match place {
             Place::File(span) => (span.clone(), None),
-            Place::Variable(name) => (0..0, Some(name.clone())),
+            Place::Variable(name) => (0..0, Some(format!("environment variable {name}"))),
+            Place::Flag(flag) => (0..0, Some(format!("flag {flag}"))),
         };
         Problem {
             code,
             path: path.to_owned(),
             line: None,
             column: None,
-            variable,
+            outside,
             message: message.into(),
             remedy: String::new(),
             span,
@@ -167,8 +170,8 @@ impl Problems {
     /// wrong once. (Many settings can be missing in one place; that is about no value.)
     pub(super) fn add(&mut self, mut problem: Problem) {
         let is_same = |known: &Problem| {
-            (known.code, &known.span, &known.variable)
-                == (problem.code, &problem.span, &problem.variable)
+            (known.code, &known.span, &known.outside)
+                == (problem.code, &problem.span, &problem.outside)
         };
         if problem.code != Code::Missing && self.list.iter().any(is_same) {
             return;
@@ -177,7 +180,7 @@ impl Problems {
             self.more += 1;
             return;
         }
-        if problem.variable.is_none() {
+        if problem.outside.is_none() {
             let before = self.text.get(..problem.span.start).unwrap_or(&self.text);
             let line = before.rsplit('\n').next().unwrap_or("");
             problem.line = Some(before.matches('\n').count() + 1);
@@ -190,9 +193,14 @@ impl Problems {
         self.list.is_empty()
     }
 
-    /// In the order of the file; what came from the environment first.
+    /// The text of the file.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// In the order of the file; what came from outside the file first.
     pub(super) fn sorted(mut self) -> Problems {
-        self.list.sort_by(|a, b| (a.span.start, &a.variable).cmp(&(b.span.start, &b.variable)));
+        self.list.sort_by(|a, b| (a.span.start, &a.outside).cmp(&(b.span.start, &b.outside)));
         self
     }
 
@@ -211,10 +219,8 @@ impl Problems {
 
     fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
         let title = Level::ERROR.primary_title(&problem.message).id(problem.code.as_str());
-        let group = match &problem.variable {
-            Some(variable) => {
-                title.element(Origin::path(format!("environment variable {variable}")))
-            }
+        let group = match &problem.outside {
+            Some(outside) => title.element(Origin::path(outside)),
             None => title.element(self.snippet(problem)),
         };
         match problem.remedy.as_str() {

@@ -1,0 +1,34 @@
+//! `apportion config`: files checked, shown and translated.
+
+pub mod args;
+mod show;
+
+use args::ConfigAction;
+
+use super::failure::{Exit, Failure};
+use super::output::print;
+use super::settings::{load, locate};
+use crate::config::{self, Config};
+
+/// Does what was asked.
+///
+/// # Errors
+///
+/// If a configuration is wrong.
+pub fn run(action: &ConfigAction) -> Result<(), Failure> {
+    match action {
+        ConfigAction::Check(local) => {
+            let Config { topology, file, .. } = read(local)?;
+            let (classes, pools) = (topology.classes.len(), topology.pools.len());
+            let message = format!("{} is right; classes: {classes}, nodepools: {pools}", file.name);
+            Ok(print(&message)?)
+        }
+        ConfigAction::Show(args) => show::run(args, &read(&args.local)?),
+        ConfigAction::Schema => Ok(print(&serde_json::to_string_pretty(&config::schema())?)?),
+    }
+}
+
+fn read(local: &args::Local) -> Result<Config, Failure> {
+    let path = locate(local.file.as_deref());
+    Ok(load(&path, &local.overrides.set, Exit::Refused)?.1)
+}
