@@ -12,6 +12,7 @@
 
 mod check;
 mod classes;
+pub mod ducc;
 mod environment;
 mod file;
 mod listing;

@@ -142,6 +142,11 @@ impl Problem {
         self
     }
 
+    /// The other places that have to do with it, and what they are.
+    pub(super) fn related_places(&self) -> impl Iterator<Item = (&Range<usize>, &str)> {
+        self.related.iter().map(|(span, label)| (span, label.as_str()))
+    }
+
     /// Adds another place that has to do with it.
     pub(super) fn related(mut self, place: &Place, label: impl Into<String>) -> Problem {
         if let Place::File(span) = place {
@@ -207,6 +212,11 @@ impl Problems {
     /// The problems, the first hundred found. Never empty once it is returned as an error.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.list.iter()
+    }
+
+    /// What messages call the file.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// As rustc would show it, with colours for a terminal if `is_styled`.

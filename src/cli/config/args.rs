@@ -18,6 +18,29 @@ pub enum ConfigAction {
     /// Print the JSON schema of configuration files, for editors that complete and check
     #[command(after_help = SCHEMA_EXAMPLES)]
     Schema,
+    /// Translate the class, node and user files of UIMA-DUCC
+    #[command(after_help = IMPORT_EXAMPLES)]
+    ImportDucc(ImportDucc),
+}
+
+/// Translates the original's files.
+#[derive(Debug, Args)]
+pub struct ImportDucc {
+    /// The class file, ducc.classes
+    #[arg(value_name = "CLASSES")]
+    pub classes: PathBuf,
+    /// The folder of the node files that the class file names; without it, the class file's
+    #[arg(long, value_name = "DIR")]
+    pub nodes: Option<PathBuf>,
+    /// The user registry, ducc.users
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
+    /// The properties, ducc.properties: quantum, allotment, how jobs grow, heartbeats
+    #[arg(long, value_name = "FILE")]
+    pub properties: Option<PathBuf>,
+    /// Write the translation here, instead of to standard output; the file must not exist
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// A configuration on this machine.
@@ -71,6 +94,14 @@ Examples:
   apportion config show --origin
   apportion config show new.toml --set scheduler.quantum=4GB --origin
   apportion config show new.toml | diff - <(apportion config show)";
+
+const IMPORT_EXAMPLES: &str = "\
+Examples:
+  apportion config import-ducc resources/ducc.classes --users resources/ducc.users
+  apportion config import-ducc ducc.classes --nodes resources --properties ducc.properties -o apportion.toml
+
+What is wrong in the files is shown at its place there, and nothing is written. What has no
+counterpart is left out, and said so in the translation and on standard error.";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! `apportion config`: files checked, shown and translated.
 
 pub mod args;
+mod import;
 mod show;
 
 use args::ConfigAction;
@@ -24,6 +25,7 @@ pub fn run(action: &ConfigAction) -> Result<(), Failure> {
             Ok(print(&message)?)
         }
         ConfigAction::Show(args) => show::run(args, &read(&args.local)?),
+        ConfigAction::ImportDucc(args) => import::run(args),
         ConfigAction::Schema => Ok(print(&serde_json::to_string_pretty(&config::schema())?)?),
     }
 }
