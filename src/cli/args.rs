@@ -164,7 +164,8 @@ Examples:
   apportion serve --config apportion.toml
   apportion serve --config apportion.toml --state /var/lib/apportion/state.db
 
-SIGTERM and SIGINT stop it after the running cycle; a second one stops it at once.";
+SIGTERM and SIGINT stop it after the running cycle; a second one stops it at once. SIGHUP has it read
+its configuration again; one that is wrong is refused, and the one before stays in effect.";
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::super::args::Remote;
 use crate::config::Flag;
 
 /// What to do with a configuration.
@@ -21,6 +22,64 @@ pub enum ConfigAction {
     /// Translate the class, node and user files of UIMA-DUCC
     #[command(after_help = IMPORT_EXAMPLES)]
     ImportDucc(ImportDucc),
+    /// Ask the running daemon what a configuration would change, and whose work would go
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(Plan),
+    /// Put a configuration into effect while the daemon runs, or have it refused whole
+    #[command(after_help = APPLY_EXAMPLES)]
+    Apply(Apply),
+    /// List the configurations that were in effect, or print one
+    History(History),
+}
+
+/// Which configuration is meant.
+#[derive(Clone, Debug, Args)]
+pub struct Which {
+    /// The file; without it, the one that the daemon was started with, as it is now
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// One that was in effect before; `config history` lists them
+    #[arg(long, value_name = "N", conflicts_with = "file")]
+    pub generation: Option<u64>,
+}
+
+/// Asks what a configuration would come to.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// Which.
+    #[command(flatten)]
+    pub which: Which,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Puts a configuration into effect.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Which.
+    #[command(flatten)]
+    pub which: Which,
+    /// Why, for whoever looks at the history
+    #[arg(long, short)]
+    pub reason: Option<String>,
+    /// Do not ask before work is evicted, refused or left where it may not be
+    #[arg(long, short)]
+    pub yes: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Lists configurations.
+#[derive(Debug, Args)]
+pub struct History {
+    /// Print what the file of this one said
+    #[arg(value_name = "GENERATION")]
+    pub generation: Option<u64>,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Translates the original's files.
@@ -102,6 +161,23 @@ Examples:
 
 What is wrong in the files is shown at its place there, and nothing is written. What has no
 counterpart is left out, and said so in the translation and on standard error.";
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  apportion config plan new.toml
+  apportion config plan --generation 3
+  apportion config plan new.toml --json | jq .impact
+
+Nothing is changed. What it means for work is tried out on a copy of the books.";
+
+const APPLY_EXAMPLES: &str = "\
+Examples:
+  apportion config apply new.toml --reason \"a new rack\"
+  apportion config apply                     read the daemon's own file again, as SIGHUP does
+  apportion config apply --generation 3      return to it
+
+The daemon does not write its file: at the next start it reads what is there. The address, the
+state file and the limits change only then.";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:

@@ -1,14 +1,17 @@
-//! `apportion config`: files checked, shown and translated.
+//! `apportion config`: files checked, shown and translated; a running daemon's replaced.
 
 pub mod args;
 mod import;
+mod live;
 mod show;
 
 use args::ConfigAction;
+use tokio::runtime::Builder;
 
 use super::failure::{Exit, Failure};
 use super::output::print;
 use super::settings::{load, locate};
+use super::wait;
 use crate::config::{self, Config};
 
 /// Does what was asked.
@@ -26,6 +29,9 @@ pub fn run(action: &ConfigAction) -> Result<(), Failure> {
         }
         ConfigAction::Show(args) => show::run(args, &read(&args.local)?),
         ConfigAction::ImportDucc(args) => import::run(args),
+        ConfigAction::Plan(args) => wait(Builder::new_current_thread(), live::plan(args)),
+        ConfigAction::Apply(args) => wait(Builder::new_current_thread(), live::apply(args)),
+        ConfigAction::History(args) => wait(Builder::new_current_thread(), live::history(args)),
         ConfigAction::Schema => Ok(print(&serde_json::to_string_pretty(&config::schema())?)?),
     }
 }
