@@ -1,6 +1,7 @@
 //! The original's configuration, translated: its own test directories, and small files of ours.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+#![expect(clippy::print_stdout, reason = "a test that skips says so")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +12,11 @@ use apportion::config::{self, Config};
 use apportion::model::{Mebibytes, Policy, PoolIx};
 use tempfile::TempDir;
 
-/// Each of the original's test directories: nothing if it loads, else the code, the line of the
-/// file, and a piece of what is said.
-const DIRECTORIES: [(u32, Option<(&str, &str, &str)>); 12] = [
+/// Why a directory is refused: the code, the line of the file, and a piece of what is said.
+type Refusal = (&'static str, &'static str, &'static str);
+
+/// Each of the original's test directories: nothing if it loads.
+const DIRECTORIES: [(u32, Option<Refusal>); 12] = [
     (1, None),
     (2, None),
     (3, Some(("C007", "ducc.classes:32:", "npA -> npD -> npC -> npA"))),

@@ -21,7 +21,7 @@ pub(super) fn check(
     let pools = pools::check(&file.pools, file.quantum, file.daemon.limits.max_nodes, problems);
     let classes = classes::check(&file.classes, &file.growth, &pools, problems);
     let allotments = allotments(&file.users, problems);
-    listing::extend(listing, &file, &pools, &classes, problems.text());
+    listing::extend(listing, &file, &pools, &classes);
     let classes = classes.into_iter().map(|resolved| resolved.class).collect();
     (file.daemon, Topology { settings: file.settings, pools, classes, allotments })
 }

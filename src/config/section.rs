@@ -100,7 +100,8 @@ pub(super) struct Reading {
 impl Reading {
     /// Of a file with these overrides, into this basket.
     pub(super) fn new(overrides: Overrides, problems: Problems) -> Reading {
-        Reading { overrides, problems, listing: Listing::default(), asked: Vec::new() }
+        let listing = Listing::of(problems.text());
+        Reading { overrides, problems, listing, asked: Vec::new() }
     }
 }
 
@@ -261,8 +262,7 @@ impl<'r> Section<'r> {
             (None, None) => Setting::Absent,
         };
         if !self.is_entry {
-            let Reading { listing, problems, .. } = &mut *self.reading;
-            listing.push(path, &setting, default, |value| kind.show(value), problems.text());
+            self.reading.listing.push(path, &setting, default, |value| kind.show(value));
         }
         setting
     }

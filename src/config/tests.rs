@@ -72,9 +72,10 @@ fn the_sample_has_every_setting_and_says_what_it_means() {
     let documented = schema::descriptions(SAMPLE);
     let mut sections: Vec<Vec<&str>> = Vec::new();
     for line in SAMPLE.lines() {
-        match line.starts_with('[') {
-            true => sections.push(vec![line.trim_matches(['[', ']'])]),
-            false => sections.iter_mut().rev().take(1).for_each(|section| section.push(line)),
+        if line.starts_with('[') {
+            sections.push(vec![line.trim_matches(['[', ']'])]);
+        } else if let Some(section) = sections.last_mut() {
+            section.push(line);
         }
     }
     for Asked { section, key, .. } in asked {

@@ -95,3 +95,48 @@ fn row_from(row: &SqliteRow) -> Result<ConfigurationRow, sqlx::Error> {
         reason: row.try_get("reason")?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::Connection;
+
+    use super::*;
+    use crate::store::CycleRecord;
+
+    fn row(generation: u64) -> ConfigurationRow {
+        ConfigurationRow {
+            generation,
+            at_ms: 1,
+            cycle: 2,
+            source: "apply".to_owned(),
+            name: "new.toml".to_owned(),
+            text: format!("# {generation}"),
+            reason: Some("a test".to_owned()),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_newest_stay_on_record_and_come_back_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("state.db")).await.unwrap();
+        assert_eq!(store.last_configuration().await.unwrap(), None);
+        store.add_configuration(&row(1)).await.unwrap();
+        let record =
+            CycleRecord { cycle: 1, configuration: Some(row(2)), ..CycleRecord::default() };
+        let record = CycleRecord { next_share: 1, ..record };
+        store.commit(&record).await.unwrap();
+        assert_eq!(store.configurations().await.unwrap(), [row(1), row(2)]);
+
+        let kept = u64::from(CONFIGURATIONS_KEPT);
+        let mut session = store.take_session().await.unwrap();
+        let mut transaction = session.connection.begin().await.unwrap();
+        for generation in 3..=kept + 1 {
+            put_configuration(&mut transaction, &row(generation)).await.unwrap();
+        }
+        transaction.commit().await.unwrap();
+        store.session = Some(session);
+        let rows = store.configurations().await.unwrap();
+        assert_eq!((rows.len(), &rows[0]), (1000, &row(2)), "the first has gone");
+        assert_eq!(store.last_configuration().await.unwrap(), Some(row(kept + 1)));
+    }
+}

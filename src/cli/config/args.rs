@@ -29,6 +29,7 @@ pub enum ConfigAction {
     #[command(after_help = APPLY_EXAMPLES)]
     Apply(Apply),
     /// List the configurations that were in effect, or print one
+    #[command(after_help = HISTORY_EXAMPLES)]
     History(History),
 }
 
@@ -178,6 +179,11 @@ Examples:
 
 The daemon does not write its file: at the next start it reads what is there. The address, the
 state file and the limits change only then.";
+
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  apportion config history
+  apportion config history 3 > before.toml";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:

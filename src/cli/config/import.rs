@@ -28,8 +28,10 @@ pub fn run(args: &ImportDucc) -> Result<(), Failure> {
     let translated = translate(&files).map_err(|error| match error {
         TranslationError::File(error) => Failure { exit: Exit::Refused, error: Some(error.into()) },
         TranslationError::Problems(files) => {
-            let failures = files.iter().map(|problems| shown(problems, Exit::Refused));
-            failures.last().unwrap_or_else(|| Failure::silent(Exit::Refused))
+            for problems in &files {
+                shown(problems, Exit::Refused);
+            }
+            Failure::silent(Exit::Refused)
         }
     })?;
     for note in &translated.notes {

@@ -1,6 +1,7 @@
 //! The running daemon's configuration: what another one would come to, putting it into effect, and
 //! those there were.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
@@ -163,7 +164,7 @@ fn changes(changes: &[ConfigChange]) -> Vec<String> {
             is_one.then(|| change.setting.trim_end_matches(end).to_owned())
         })
     };
-    let whole = |is_whole: fn(&ConfigChange) -> bool| -> Vec<String> {
+    let whole = |is_whole: fn(&ConfigChange) -> bool| -> BTreeSet<String> {
         changes.iter().filter(|change| is_whole(change)).filter_map(entry).collect()
     };
     let gone = whole(|change| change.after.is_none());
@@ -171,8 +172,8 @@ fn changes(changes: &[ConfigChange]) -> Vec<String> {
     let mut lines = Vec::new();
     for change in changes {
         let owner = change.setting.rsplit_once('.').map_or("", |(owner, _)| owner);
-        let is_gone = gone.iter().any(|entry| entry == owner);
-        let is_new = new.iter().any(|entry| entry == owner);
+        let is_gone = gone.contains(owner);
+        let is_new = new.contains(owner);
         let is_first = entry(change).is_some();
         match (is_gone, is_new) {
             (true, _) if is_first => lines.push(format!("{owner} is gone")),

@@ -125,11 +125,8 @@ fn refusal(books: Vec<Book>) -> TranslationError {
 }
 
 fn with_notes(text: &str, notes: &[String], files: &DuccFiles) -> String {
-    let mut head = format!("# Translated from {} of UIMA-DUCC.\n", files.classes.display());
-    for note in notes {
-        head.push_str(&format!("# Note: {note}.\n"));
-    }
-    format!("{head}{text}")
+    let notes: String = notes.iter().map(|note| ["# Note: ", note, ".\n"].concat()).collect();
+    format!("# Translated from {} of UIMA-DUCC.\n{notes}{text}", files.classes.display())
 }
 
 struct Books {

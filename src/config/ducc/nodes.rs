@@ -100,12 +100,10 @@ impl<'a> Hosts<'a> {
     fn enter(&mut self, host: &str, file: &str, line: usize) -> Result<(), String> {
         let domain = self.domain.as_ref().map(|domain| format!(".{domain}"));
         let short = domain.and_then(|domain| host.strip_suffix(&domain)).unwrap_or(host);
-        match self.known.get(short) {
-            Some((file, line)) => Err(format!("{file}:{line}")),
-            None => {
-                self.known.insert(short.to_owned(), (file.to_owned(), line));
-                Ok(())
-            }
+        if let Some((file, line)) = self.known.get(short) {
+            return Err(format!("{file}:{line}"));
         }
+        self.known.insert(short.to_owned(), (file.to_owned(), line));
+        Ok(())
     }
 }

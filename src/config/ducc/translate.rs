@@ -163,7 +163,9 @@ impl Translation {
     ) -> Result<(), ConfigError> {
         let named = pool.attribute("nodefile");
         let file = named.map_or_else(|| DEFAULT_NODES.to_owned(), Attribute::text);
-        if let Some(named) = named.filter(|_| file.ends_with(".regex")) {
+        if let Some(named) =
+            named.filter(|_| file.rsplit_once('.').is_some_and(|(_, ending)| ending == "regex"))
+        {
             let message = format!("nodepool `{}` has its nodes from a pattern", pool.name.text);
             let problem = Problem::new(Code::Nodes, "", &Place::File(named.span()), message);
             book.add(problem.remedy("name a file that lists them: host lists have no patterns"));
