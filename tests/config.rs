@@ -206,6 +206,15 @@ fn a_flag_that_sets_nothing_is_refused() {
 }
 
 #[test]
+fn what_is_asked_of_the_daemon_is_not_asked_of_a_file() {
+    let (status, _, stderr) = run(&["config", "show", "a.toml", "--running"], &[]);
+    assert_eq!(status, 2, "{stderr}");
+    let (status, _, stderr) =
+        run(&["config", "show", "--running", "--url", "http://127.0.0.1:1"], &[]);
+    assert_eq!(status, 3, "{stderr}");
+}
+
+#[test]
 fn the_schema_is_json_for_editors() {
     let (status, stdout, _) = run(&["config", "schema"], &[]);
     let schema: Value = serde_json::from_str(&stdout).unwrap();

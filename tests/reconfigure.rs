@@ -440,6 +440,9 @@ async fn the_command_line_asks_before_it_harms_work() {
     let (_, history, _) = run(&["history"]);
     assert!(history.contains("* 2") && history.contains("fewer classes"), "{history}");
     assert_eq!(run(&["history", "2"]).1.trim(), smaller().trim());
+    let (_, running, _) = run(&["show", "--running"]);
+    assert!(running.contains("nodepool.side.nodes = [\"n2\", \"n3\"]\n"), "{running}");
+    assert!(running.ends_with(&format!("# generation 2, {file}\n")), "{running}");
     assert_eq!(run(&["plan", "--generation", "7"]).0, 5);
     let (status, _, stderr) =
         run(&["apply", Path::new(file).with_extension("x").to_str().unwrap()]);

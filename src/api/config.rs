@@ -12,44 +12,32 @@ use super::state::{ApiState, ConfigAsk, Request};
 use super::wire::{
     self, ConfigGeneration, ConfigHistory, ConfigInfo, ConfigPlan, ConfigRequest, ItemProblem,
 };
-use crate::config::{ConfigError, Problem, Problems};
 
 /// Why a configuration was not taken. Nothing was changed.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigRefusal {
-    /// It is wrong.
-    Wrong(Problems),
-    /// The file could not be read.
-    Unreadable(ConfigError),
+    /// It is wrong, in all these places.
+    Wrong {
+        /// What the file is called.
+        name: String,
+        /// What is wrong with it.
+        errors: Vec<ItemProblem>,
+    },
+    /// The file could not be read, for this reason.
+    Unreadable(String),
     /// No such configuration is on record.
     NoGeneration(u64),
-}
-
-impl From<ConfigError> for ConfigRefusal {
-    fn from(error: ConfigError) -> ConfigRefusal {
-        match error {
-            ConfigError::Problems(problems) => ConfigRefusal::Wrong(problems),
-            ConfigError::NotFound { .. }
-            | ConfigError::Unreadable { .. }
-            | ConfigError::IsDirectory { .. }
-            | ConfigError::NotUtf8 { .. }
-            | ConfigError::NoFile
-            | ConfigError::Environment(_) => ConfigRefusal::Unreadable(error),
-        }
-    }
 }
 
 impl From<ConfigRefusal> for ApiError {
     fn from(refusal: ConfigRefusal) -> ApiError {
         match refusal {
-            ConfigRefusal::Wrong(problems) => {
-                let errors: Vec<ItemProblem> =
-                    problems.iter().map(|problem| item(problem, problems.name())).collect();
-                let detail = format!(
-                    "{} is wrong in {} place(s); nothing was changed",
-                    problems.name(),
-                    errors.len()
-                );
+            ConfigRefusal::Wrong { name, errors } => {
+                let places = match errors.len() {
+                    1 => "one place".to_owned(),
+                    many => format!("{many} places"),
+                };
+                let detail = format!("{name} is wrong in {places}; nothing was changed");
                 ApiError::with(Code::WrongConfiguration, detail, errors)
             }
             ConfigRefusal::Unreadable(error) => ApiError::new(
@@ -63,20 +51,6 @@ impl From<ConfigRefusal> for ApiError {
                 ),
             ),
         }
-    }
-}
-
-fn item(problem: &Problem, name: &str) -> ItemProblem {
-    let place = match (problem.line, problem.column, &problem.outside) {
-        (Some(line), Some(column), _) => format!("{name}:{line}:{column}"),
-        (.., Some(outside)) => outside.clone(),
-        _ => name.to_owned(),
-    };
-    let detail = format!("{place}: {}; {}", problem.message, problem.remedy);
-    ItemProblem {
-        pointer: "/text".to_owned(),
-        code: problem.code.as_str().to_owned(),
-        detail: detail.trim_end_matches("; ").to_owned(),
     }
 }
 

@@ -14,6 +14,8 @@ use crate::model::nearest;
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $text:literal),* $(,)?) => {
         /// What kind of problem it is. The texts are stable: scripts and documentation use them.
+        /// C001 to C004 are files that cannot be read; C020 is for files with secrets, of which there
+        /// are none yet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Code { $($(#[$doc])* $code),* }
 

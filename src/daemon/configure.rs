@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use super::DaemonError;
 use super::live::complete;
 use super::owner::{Owner, now_ms};
+use super::refused::Refused;
+use crate::api::ConfigAsk;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
-use crate::api::{ConfigAsk, ConfigRefusal};
 use crate::config::Config;
 use crate::scheduler::Command;
 use crate::store::{AdminRow, ConfigurationRow};
 
 /// A configuration that is right, and how it came.
-type Wanted = Result<(Config, &'static str), ConfigRefusal>;
+type Wanted = Result<(Config, &'static str), Refused>;
 
 impl Owner {
     /// Answers, and puts another configuration into effect if that is asked for.
@@ -34,7 +35,7 @@ impl Owner {
             }
             ConfigAsk::Generation { generation, reply } => {
                 let row = self.row(generation).await?;
-                drop(reply.send(row.map(shown).ok_or(ConfigRefusal::NoGeneration(generation))));
+                drop(reply.send(row.map(shown).ok_or(Refused::NoGeneration(generation).into())));
             }
             ConfigAsk::Plan { request, reply } => match self.wanted(&request).await? {
                 Ok((config, _)) => {
@@ -48,11 +49,11 @@ impl Owner {
                         drop(reply.send(Ok(plan)));
                     });
                 }
-                Err(refusal) => drop(reply.send(Err(refusal))),
+                Err(refused) => drop(reply.send(Err(refused.into()))),
             },
             ConfigAsk::Apply { request, reply } => {
                 let outcome = self.apply(request).await?;
-                drop(reply.send(outcome));
+                drop(reply.send(outcome.map_err(Into::into)));
             }
             ConfigAsk::Reread => match self.apply(ConfigRequest::default()).await? {
                 Ok(plan) if plan.applied => {}
@@ -60,7 +61,7 @@ impl Owner {
                     generation = plan.generation,
                     "the configuration was read again; nothing has changed"
                 ),
-                Err(refusal) => refuse_aloud(&refusal),
+                Err(refused) => refused.log(),
             },
         }
         Ok(())
@@ -70,10 +71,10 @@ impl Owner {
     async fn apply(
         &mut self,
         request: ConfigRequest,
-    ) -> Result<Result<ConfigPlan, ConfigRefusal>, DaemonError> {
+    ) -> Result<Result<ConfigPlan, Refused>, DaemonError> {
         let (config, source) = match self.wanted(&request).await? {
             Ok(wanted) => wanted,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(refused) => return Ok(Err(refused)),
         };
         let mut plan = self.live.plan(&config);
         if config.file.text == self.live.config.file.text {
@@ -112,24 +113,23 @@ impl Owner {
     async fn wanted(&mut self, request: &ConfigRequest) -> Result<Wanted, DaemonError> {
         if let Some(generation) = request.generation {
             let Some(row) = self.row(generation).await? else {
-                return Ok(Err(ConfigRefusal::NoGeneration(generation)));
+                return Ok(Err(Refused::NoGeneration(generation)));
             };
             let parsed = self.live.sources.parse(&row.name, &row.text);
-            return Ok(parsed.map(|config| (config, "return")).map_err(ConfigRefusal::Wrong));
+            return Ok(parsed.map(|config| (config, "return")).map_err(Refused::Wrong));
         }
         Ok(match &request.text {
             Some(text) => {
                 let name = request.name.as_deref().unwrap_or("the text that was sent");
                 let parsed = self.live.sources.parse(name, text);
-                parsed.map(|config| (config, "apply")).map_err(ConfigRefusal::Wrong)
+                parsed.map(|config| (config, "apply")).map_err(Refused::Wrong)
             }
             None => self.live.sources.load().map(|config| (config, "reread")).map_err(Into::into),
         })
     }
 
     async fn row(&mut self, generation: u64) -> Result<Option<ConfigurationRow>, DaemonError> {
-        let rows = self.store.configurations().await?;
-        Ok(rows.into_iter().find(|row| row.generation == generation))
+        Ok(self.store.configuration(generation).await?)
     }
 }
 
@@ -142,21 +142,5 @@ fn shown(row: ConfigurationRow) -> ConfigGeneration {
         name: row.name,
         reason: row.reason,
         text: Some(row.text),
-    }
-}
-
-/// Nobody waits for an answer, so the log has to say it.
-fn refuse_aloud(refusal: &ConfigRefusal) {
-    let kept = "the configuration is refused; the one before stays in effect";
-    match refusal {
-        ConfigRefusal::Wrong(problems) => {
-            for problem in problems.iter() {
-                let (code, line) = (problem.code.as_str(), problem.line);
-                tracing::error!(code, line, remedy = problem.remedy, "{}", problem.message);
-            }
-            tracing::error!(file = problems.name(), problems = problems.iter().count(), "{kept}");
-        }
-        ConfigRefusal::Unreadable(error) => tracing::error!(%error, "{kept}"),
-        ConfigRefusal::NoGeneration(generation) => tracing::error!(generation, "{kept}"),
     }
 }

@@ -12,6 +12,7 @@ mod configure;
 mod live;
 mod owner;
 mod record;
+mod refused;
 
 use std::any::Any;
 use std::io;

@@ -9,14 +9,14 @@ use super::{ConfigurationRow, Store, StoreError, from_sql, to_sql};
 pub const CONFIGURATIONS_KEPT: u32 = 1000;
 
 impl Store {
-    /// The configurations on record, oldest first.
+    /// The configurations on record, oldest first, without what their files said.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
     pub async fn configurations(&mut self) -> Result<Vec<ConfigurationRow>, StoreError> {
-        let sql = "select generation, at_ms, cycle, source, name, text, reason from configurations
-                   order by generation";
+        let sql = "select generation, at_ms, cycle, source, name, '' as text, reason
+                   from configurations order by generation";
         let mut session = self.take_session().await?;
         let rows = query(sql).fetch_all(&mut session.connection).await;
         let rows = rows.and_then(|rows| rows.iter().map(row_from).collect());
@@ -33,6 +33,23 @@ impl Store {
                    order by generation desc limit 1";
         let mut session = self.take_session().await?;
         let row = query(sql).fetch_optional(&mut session.connection).await;
+        let row = row.and_then(|row| row.as_ref().map(row_from).transpose());
+        self.read(session, row)
+    }
+
+    /// The configuration with this number, if it is on record.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn configuration(
+        &mut self,
+        generation: u64,
+    ) -> Result<Option<ConfigurationRow>, StoreError> {
+        let sql = "select generation, at_ms, cycle, source, name, text, reason from configurations
+                   where generation = ?1";
+        let mut session = self.take_session().await?;
+        let row = query(sql).bind(to_sql(generation)).fetch_optional(&mut session.connection).await;
         let row = row.and_then(|row| row.as_ref().map(row_from).transpose());
         self.read(session, row)
     }
@@ -125,7 +142,9 @@ mod tests {
             CycleRecord { cycle: 1, configuration: Some(row(2)), ..CycleRecord::default() };
         let record = CycleRecord { next_share: 1, ..record };
         store.commit(&record).await.unwrap();
-        assert_eq!(store.configurations().await.unwrap(), [row(1), row(2)]);
+        let without_text = |row| ConfigurationRow { text: String::new(), ..row };
+        assert_eq!(store.configurations().await.unwrap(), [row(1), row(2)].map(without_text));
+        assert_eq!(store.configuration(1).await.unwrap(), Some(row(1)));
 
         let kept = u64::from(CONFIGURATIONS_KEPT);
         let mut session = store.take_session().await.unwrap();
@@ -136,7 +155,8 @@ mod tests {
         transaction.commit().await.unwrap();
         store.session = Some(session);
         let rows = store.configurations().await.unwrap();
-        assert_eq!((rows.len(), &rows[0]), (1000, &row(2)), "the first has gone");
+        assert_eq!((rows.len(), rows[0].generation), (1000, 2), "the first has gone");
+        assert_eq!(store.configuration(1).await.unwrap(), None);
         assert_eq!(store.last_configuration().await.unwrap(), Some(row(kept + 1)));
     }
 }

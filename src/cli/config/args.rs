@@ -117,7 +117,7 @@ pub struct Local {
 /// Settings given on the command line.
 #[derive(Clone, Debug, Args)]
 pub struct SetFlags {
-    /// Override a setting of [daemon], [daemon.limits] or [scheduler]; may be given several times
+    /// Override a single setting, such as scheduler.quantum=4GB; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
     pub set: Vec<Flag>,
 }
@@ -139,9 +139,12 @@ pub struct Show {
     /// Also show who set each: the file and the line, a variable, a flag, or nobody
     #[arg(long)]
     pub origin: bool,
-    /// Show it in JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Show what is in effect in the running daemon, and what waits for its restart
+    #[arg(long, conflicts_with_all = ["file", "set"])]
+    pub running: bool,
+    /// The daemon to ask, if it is asked.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 const CHECK_EXAMPLES: &str = "\
@@ -153,6 +156,7 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   apportion config show --origin
   apportion config show new.toml --set scheduler.quantum=4GB --origin
+  apportion config show --running --origin
   apportion config show new.toml | diff - <(apportion config show)";
 
 const IMPORT_EXAMPLES: &str = "\

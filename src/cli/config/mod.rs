@@ -27,6 +27,9 @@ pub fn run(action: &ConfigAction) -> Result<(), Failure> {
             let message = format!("{} is right; classes: {classes}, nodepools: {pools}", file.name);
             Ok(print(&message)?)
         }
+        ConfigAction::Show(args) if args.running => {
+            wait(Builder::new_current_thread(), show::running(args))
+        }
         ConfigAction::Show(args) => show::run(args, &read(&args.local)?),
         ConfigAction::ImportDucc(args) => import::run(args),
         ConfigAction::Plan(args) => wait(Builder::new_current_thread(), live::plan(args)),

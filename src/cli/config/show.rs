@@ -2,15 +2,20 @@
 
 use serde_json::{Value, json};
 
+use super::super::client::Client;
 use super::super::failure::Failure;
-use super::super::output::print;
+use super::super::output::{print, show};
 use super::super::table::Column::Left;
-use super::super::table::table;
+use super::super::table::{plain, table};
 use super::args::Show;
+use crate::api::wire::ConfigInfo;
 use crate::config::{Config, Origin, Row};
 
 /// What stands for a setting that is not set.
 const NOT_SET: &str = "(not set)";
+
+/// A setting as it is shown: its key, its value if it has one, and who set it.
+type Line = (String, Option<String>, String);
 
 /// Shows `config`.
 ///
@@ -18,36 +23,62 @@ const NOT_SET: &str = "(not set)";
 ///
 /// If nobody takes the answer.
 pub fn run(args: &Show, config: &Config) -> Result<(), Failure> {
-    let text = match (args.json, args.origin) {
-        (true, _) => {
-            let rows: Vec<Value> = config.listing.rows().map(|row| json_of(row, config)).collect();
-            serde_json::to_string_pretty(&rows)?
-        }
-        (false, true) => with_origins(config),
-        (false, false) => {
-            let line = |row: &Row| match &row.value {
-                Some(value) => format!("{} = {value}", row.path),
-                None => format!("# {} is not set", row.path),
-            };
-            config.listing.rows().map(line).collect::<Vec<_>>().join("\n")
-        }
-    };
-    Ok(print(&text)?)
-}
-
-fn with_origins(config: &Config) -> String {
-    let rows = config.listing.rows().map(|row| {
-        let value = row.value.clone().unwrap_or_else(|| NOT_SET.to_owned());
-        [row.path.clone(), value, origin(&row.origin, config)]
-    });
-    table([Left("SETTING"), Left("VALUE"), Left("FROM")], rows)
-}
-
-fn origin(origin: &Origin, config: &Config) -> String {
-    match origin {
-        Origin::Line(line) => format!("{}:{line}", config.file.name),
-        Origin::Default | Origin::Variable(_) | Origin::Flag(_) => origin.to_string(),
+    if args.remote.json {
+        let rows: Vec<Value> = config.listing.rows().map(|row| json_of(row, config)).collect();
+        return Ok(print(&serde_json::to_string_pretty(&rows)?)?);
     }
+    let line = |row: &Row| {
+        let origin = match &row.origin {
+            Origin::Line(line) => format!("{}:{line}", config.file.name),
+            Origin::Default | Origin::Variable(_) | Origin::Flag(_) => row.origin.to_string(),
+        };
+        (row.path.clone(), row.value.clone(), origin)
+    };
+    Ok(print(&render(config.listing.rows().map(line), args.origin))?)
+}
+
+/// Shows what is in effect in the daemon.
+///
+/// # Errors
+///
+/// If it cannot be reached.
+pub async fn running(args: &Show) -> Result<(), Failure> {
+    let info: ConfigInfo = Client::new(&args.remote)?.get(&["v1", "config"], &[]).await?;
+    Ok(show(&info, args.remote.json, |info| {
+        let lines = info.settings.iter().map(|setting| {
+            let origin = match setting.origin.strip_prefix("line ") {
+                Some(line) => format!("{}:{line}", info.name),
+                None => setting.origin.clone(),
+            };
+            (setting.setting.clone(), setting.value.clone(), origin)
+        });
+        let mut text = render(lines, args.origin);
+        text.push_str(&format_of_generation(info));
+        text
+    })?)
+}
+
+fn format_of_generation(info: &ConfigInfo) -> String {
+    let waiting = &info.waiting_for_restart;
+    let waits = match waiting.as_slice() {
+        [] => String::new(),
+        waiting => format!("\n# at a restart only: {}", plain(&waiting.join(", "))),
+    };
+    format!("\n# generation {}, {}{waits}", info.generation, plain(&info.name))
+}
+
+fn render(lines: impl Iterator<Item = Line>, with_origins: bool) -> String {
+    if with_origins {
+        let rows = lines.map(|(path, value, origin)| {
+            [path, value.unwrap_or_else(|| NOT_SET.to_owned()), origin]
+        });
+        return table([Left("SETTING"), Left("VALUE"), Left("FROM")], rows);
+    }
+    let line = |(path, value, _): Line| match value {
+        Some(value) => format!("{path} = {value}"),
+        None => format!("# {path} is not set"),
+    };
+    lines.map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn json_of(row: &Row, config: &Config) -> Value {
