@@ -10,7 +10,7 @@ use super::refused::Refused;
 use crate::api::ConfigAsk;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
 use crate::config::Config;
-use crate::scheduler::Command;
+use crate::scheduler::{Command, Impact};
 use crate::store::{AdminRow, ConfigurationRow};
 
 /// A configuration that is right, and how it came.
@@ -40,7 +40,12 @@ impl Owner {
             ConfigAsk::Plan { request, reply } => match self.wanted(&request).await? {
                 Ok((config, _)) => {
                     let mut plan = self.live.plan(&config);
-                    let books = self.board.latest().is_ready.then(|| self.scheduler.clone());
+                    let is_other = config.topology != **self.scheduler.topology();
+                    let is_known = is_other && self.board.latest().is_ready;
+                    let books = is_known.then(|| self.scheduler.clone());
+                    if !is_other {
+                        complete(&mut plan, &self.no_impact());
+                    }
                     // Trying it out takes two cycles; the scheduler does not wait for that.
                     tokio::task::spawn_blocking(move || {
                         if let Some(books) = books {
@@ -81,7 +86,8 @@ impl Owner {
             return Ok(Ok(plan));
         }
         let before = self.scheduler.view();
-        if config.topology != **self.scheduler.topology() {
+        let is_other = config.topology != **self.scheduler.topology();
+        if is_other {
             let topology = Box::new(config.topology.clone());
             self.scheduler
                 .command(Command::Reconfigure(topology))
@@ -103,10 +109,17 @@ impl Owner {
             reason: request.reason,
         };
         self.cycle(vec![act]).await?;
-        if self.board.latest().is_ready {
+        if !is_other {
+            complete(&mut plan, &self.no_impact());
+        } else if self.board.latest().is_ready {
             complete(&mut plan, &self.scheduler.impact_since(&before, &BTreeSet::new()));
         }
         Ok(Ok(ConfigPlan { generation: self.live.generation, applied: true, ..plan }))
+    }
+
+    /// What it means for work if nothing of the cluster changes.
+    fn no_impact(&self) -> Impact {
+        Impact { cycle: self.board.latest().view.cycle, ..Impact::default() }
     }
 
     /// The configuration that is meant, read and checked.
