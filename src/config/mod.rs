@@ -8,7 +8,9 @@
 //!                environment ─┘      └───────── problem ◄───┘
 //! ```
 //!
-//! `config/apportion.toml` is the reference: it has every setting, and a test loads it.
+//! What the loader asks for leaves a trace: the [`Listing`] of what is in effect and who set it,
+//! and the [`schema()`] for editors. `config/apportion.toml` is the reference: it has every setting,
+//! and a test loads it. [`ducc`] translates the files of the original.
 
 mod check;
 mod classes;
