@@ -110,10 +110,16 @@ fn a_wrong_command_line_ends_with_2() {
 
 #[test]
 fn help_teaches_by_example() {
-    let subjects: [&[&str]; 10] = [
+    let subjects: [&[&str]; 16] = [
         &[],
         &["serve"],
         &["config", "check"],
+        &["config", "show"],
+        &["config", "schema"],
+        &["config", "import-ducc"],
+        &["config", "plan"],
+        &["config", "apply"],
+        &["config", "history"],
         &["node", "vary-off"],
         &["queue"],
         &["why"],

@@ -243,6 +243,45 @@ fn a_removed_class_blacklists_the_machines_its_work_is_on() {
     assert_eq!(cluster.held(4), 8);
 }
 
+/// What another configuration would come to is tried on a copy, and is what then comes.
+#[test]
+fn a_configuration_is_tried_out_without_a_trace() {
+    let mut cluster = busy_cluster();
+    cluster.confirms_exits = false;
+    let mut topology = Topology::clone(cluster.scheduler.topology());
+    topology.classes.retain(|class| class.name != "fixed");
+    let before = cluster.scheduler.view();
+    let impact = cluster.scheduler.try_out(topology.clone());
+    let after = cluster.scheduler.view();
+    assert_eq!((&after.jobs, &after.nodes), (&before.jobs, &before.nodes));
+    assert_eq!((after.cycle, after.next_share), (before.cycle, before.next_share));
+
+    let evicted: Vec<_> =
+        impact.evicted.iter().map(|(&(job, why), &count)| (job.0, why, count)).collect();
+    assert_eq!(evicted, [(2, Removal::Blacklisted, 1), (4, Removal::Blacklisted, 6)]);
+    assert_eq!(impact.parked.into_iter().collect::<Vec<_>>(), [(JobId(3), 1)]);
+    assert_eq!((impact.refused.len(), impact.blacklisted.len(), impact.moved.len()), (2, 2, 0));
+
+    cluster.command(Command::Reconfigure(Box::new(topology))).cycle();
+    let come = cluster.scheduler.impact_since(&before, &std::collections::BTreeSet::new());
+    assert_eq!(
+        (come.evicted, come.refused, come.blacklisted),
+        (impact.evicted, impact.refused, impact.blacklisted)
+    );
+    assert_eq!(come.cycle, impact.cycle);
+}
+
+/// Where nothing changes, what would have gone anyway is not put down to the configuration.
+#[test]
+fn what_goes_anyway_is_not_put_down_to_a_configuration() {
+    let mut cluster = busy_cluster();
+    cluster.command(vary_off(&["m1"]));
+    let topology = Topology::clone(cluster.scheduler.topology());
+    let impact = cluster.scheduler.try_out(topology);
+    assert!(impact.evicted.is_empty() && impact.parked.is_empty(), "{impact:?}");
+    assert_eq!(cluster.cycle().held(4), 3, "it does go");
+}
+
 #[test]
 fn work_that_may_not_be_preempted_is_refused_in_a_fair_share_class() {
     let mut cluster = busy_cluster();

@@ -96,6 +96,12 @@ pub enum Code {
     UnconfirmedNodes,
     /// No reason given.
     BadReason,
+    /// A configuration that is wrong.
+    WrongConfiguration,
+    /// No such configuration was ever in effect, or it is no longer on record.
+    UnknownGeneration,
+    /// The configuration file cannot be read.
+    UnreadableConfiguration,
     /// No such work.
     UnknownJob,
     /// A request that can be understood in two ways, or that did not arrive whole.
@@ -172,6 +178,11 @@ impl Code {
             Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
             Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
             Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
+            Code::WrongConfiguration => ("G001", REFUSED, "the configuration is wrong"),
+            Code::UnknownGeneration => {
+                ("G002", StatusCode::NOT_FOUND, "the configuration is not on record")
+            }
+            Code::UnreadableConfiguration => ("G003", REFUSED, "the configuration cannot be read"),
             Code::UnknownJob => ("Q001", StatusCode::NOT_FOUND, "the work is unknown"),
             Code::BadTransport => ("T001", BAD, "the request is not plain HTTP"),
             Code::NoSuchPath => ("T002", StatusCode::NOT_FOUND, "no such path"),
@@ -239,6 +250,11 @@ impl ApiError {
     /// A failure that no single place of the body is at fault for.
     pub fn new(code: Code, detail: impl Into<String>) -> ApiError {
         ApiError { code, detail: detail.into(), errors: Vec::new() }
+    }
+
+    /// A failure with all the places that are at fault.
+    pub fn with(code: Code, detail: impl Into<String>, errors: Vec<ItemProblem>) -> ApiError {
+        ApiError { code, detail: detail.into(), errors }
     }
 }
 

@@ -7,6 +7,7 @@
 mod admin;
 mod alarms;
 mod check;
+mod config;
 mod error;
 mod extract;
 mod health;
@@ -24,8 +25,9 @@ mod state;
 mod why;
 pub mod wire;
 
+pub use config::ConfigRefusal;
 pub use error::{ApiError, Code};
-pub use state::{ApiState, Board, Limits, Published, Request, ScheduleText};
+pub use state::{ApiState, Board, ConfigAsk, Limits, Published, Request, ScheduleText};
 
 use std::any::Any;
 use std::sync::Arc;
@@ -51,7 +53,7 @@ use utoipa_axum::routes;
     tags(
         (name = "orchestrator", description = "All work in, the schedule out."),
         (name = "agents", description = "Signs of life of nodes."),
-        (name = "administration", description = "Nodes out of scheduling and back."),
+        (name = "administration", description = "Nodes out of scheduling and back; the configuration."),
         (name = "queries", description = "What is, and why."),
         (name = "health", description = "For whoever watches the daemon."),
     ),
@@ -80,6 +82,11 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(heartbeats::post_heartbeats))
         .routes(routes!(admin::post_vary_off))
         .routes(routes!(admin::post_vary_on))
+        .routes(routes!(config::get_config))
+        .routes(routes!(config::get_generations))
+        .routes(routes!(config::get_generation))
+        .routes(routes!(config::post_plan))
+        .routes(routes!(config::post_apply))
         .routes(routes!(queries::get_nodes))
         .routes(routes!(queries::get_node))
         .routes(routes!(queries::get_jobs))

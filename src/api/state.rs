@@ -11,10 +11,12 @@ use axum::body::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::config::ConfigRefusal;
 use super::error::{ApiError, Code};
 use super::heartbeats::HeartbeatLog;
 use super::intake::Intake;
 use super::show::schedule_json;
+use super::wire;
 use crate::converter::{JobUpdate, update_of};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, JobView, View};
 
@@ -37,6 +39,43 @@ pub enum Request {
         /// Where to answer.
         reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
     },
+    /// Somebody asks about the configuration, or for another one.
+    Configuration(ConfigAsk),
+}
+
+/// Where the answer goes that may be a refusal.
+type ConfigReply<T> = oneshot::Sender<Result<T, ConfigRefusal>>;
+
+/// What can be asked about the configuration, each with where to answer.
+#[derive(Debug)]
+pub enum ConfigAsk {
+    /// What is in effect.
+    Show(oneshot::Sender<wire::ConfigInfo>),
+    /// What was in effect.
+    History(oneshot::Sender<wire::ConfigHistory>),
+    /// One that was in effect.
+    Generation {
+        /// Which.
+        generation: u64,
+        /// Where to answer.
+        reply: ConfigReply<wire::ConfigGeneration>,
+    },
+    /// What another one would come to.
+    Plan {
+        /// Which.
+        request: wire::ConfigRequest,
+        /// Where to answer.
+        reply: ConfigReply<wire::ConfigPlan>,
+    },
+    /// Put another one into effect. Answered once it is on record.
+    Apply {
+        /// Which.
+        request: wire::ConfigRequest,
+        /// Where to answer.
+        reply: ConfigReply<wire::ConfigPlan>,
+    },
+    /// The file may have changed: a signal said so. Nobody waits for an answer.
+    Reread,
 }
 
 /// Everything readers can see: the books after a cycle that is on record.
@@ -227,6 +266,7 @@ impl fmt::Debug for ApiState {
     }
 }
 
-fn stopping() -> ApiError {
+/// The scheduler is not there any more.
+pub(super) fn stopping() -> ApiError {
     ApiError::new(Code::Stopping, "the scheduler has stopped; try again when the daemon is back")
 }

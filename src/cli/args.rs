@@ -8,6 +8,7 @@ use reqwest::Url;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 pub use super::bench::args::Bench;
+pub use super::config::args::{ConfigAction, SetFlags};
 use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
 
 const SIMULATE_EXAMPLES: &str = "Examples:
@@ -44,7 +45,7 @@ pub enum Command {
     /// Run the daemon until it is told to stop
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
-    /// Check a configuration
+    /// Check, show, translate and change the configuration
     Config {
         /// What to do with it.
         #[command(subcommand)]
@@ -117,6 +118,9 @@ pub struct Serve {
     /// Keep the state here instead of where the configuration says
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// What else overrides the configuration.
+    #[command(flatten)]
+    pub overrides: SetFlags,
     /// How the log on standard error is written
     #[arg(long, value_enum, default_value_t = LogFormat::Human)]
     pub log_format: LogFormat,
@@ -160,7 +164,8 @@ Examples:
   apportion serve --config apportion.toml
   apportion serve --config apportion.toml --state /var/lib/apportion/state.db
 
-SIGTERM and SIGINT stop it after the running cycle; a second one stops it at once.";
+SIGTERM and SIGINT stop it after the running cycle; a second one stops it at once. SIGHUP has it read
+its configuration again; one that is wrong is refused, and the one before stays in effect.";
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -170,23 +175,6 @@ pub enum LogFormat {
     /// An object a line, for programs.
     Json,
 }
-
-/// What to do with a configuration.
-#[derive(Debug, Subcommand)]
-pub enum ConfigAction {
-    /// Read a configuration and show everything that is wrong with it
-    #[command(after_help = CHECK_EXAMPLES)]
-    Check {
-        /// The file; without it, the one that `serve` would read
-        #[arg(value_name = "FILE")]
-        file: Option<PathBuf>,
-    },
-}
-
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  apportion config check
-  apportion config check new.toml && mv new.toml /etc/apportion/apportion.toml";
 
 /// What to do with nodes.
 #[derive(Debug, Subcommand)]

@@ -8,6 +8,7 @@ pub mod args;
 pub mod bench;
 mod classes;
 mod client;
+mod config;
 mod demo;
 mod failure;
 mod nodes;
@@ -41,7 +42,7 @@ pub fn run(cli: Cli) -> ExitCode {
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => wait(Builder::new_multi_thread(), serve::run(&args)),
-        Command::Config { action } => settings::run(&action),
+        Command::Config { action } => config::run(&action),
         Command::Nodes(remote) => wait(Builder::new_current_thread(), nodes::list(&remote)),
         Command::Node { action } => wait(Builder::new_current_thread(), nodes::run(&action)),
         Command::Queue(args) => wait(Builder::new_current_thread(), queue::run(&args)),

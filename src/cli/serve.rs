@@ -1,16 +1,18 @@
 //! The daemon, as the shell or systemd starts and stops it.
 
 use std::io;
+use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{LogFormat, Serve};
 use super::failure::{Exit, Failure};
 use super::settings::{load, locate};
-use crate::config::Config;
+use crate::config::{Config, Flag, Sources};
 use crate::{daemon, telemetry};
 
 /// Runs the daemon until it is told to stop.
@@ -20,7 +22,7 @@ use crate::{daemon, telemetry};
 /// If the configuration is wrong, the address is taken, or the daemon cannot go on.
 pub async fn run(args: &Serve) -> Result<(), Failure> {
     telemetry::init(&args.log, log_format(args.log_format))?;
-    let config = configure(args)?;
+    let (sources, config) = configure(args)?;
     // Before anybody learns that we are there, so that no signal finds us without.
     let signals = Signals::catch()?;
     let address = config.daemon.listen;
@@ -31,31 +33,44 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
     tracing::info!(address = %listener.local_addr()?, "listening");
     let stop = CancellationToken::new();
     tokio::select! {
-        result = daemon::serve(config, listener, stop.clone()) => Ok(result?),
+        result = daemon::serve_from(config, sources, signals.reread(), listener, stop.clone()) => {
+            Ok(result?)
+        }
         () = signals.second(&stop) => {
             Err(Failure::new(Exit::Refused, "stopped at once, by a second signal"))
         }
     }
 }
 
-/// The configuration, with the flags on top.
-fn configure(args: &Serve) -> Result<Config, Failure> {
+/// The configuration, with the flags on top, and where it came from.
+fn configure(args: &Serve) -> Result<(Sources, Config), Failure> {
     let path = locate(args.config.as_deref());
-    let mut config = load(&path, Exit::Configuration)?;
-    if let Some(listen) = args.listen {
-        config.daemon.listen = listen;
-    }
+    let flag = |path: &str, value: String, flag: &str| Flag {
+        path: path.to_owned(),
+        value,
+        flag: flag.to_owned(),
+    };
+    let listen = args.listen.map(|listen| flag("daemon.listen", listen.to_string(), "--listen"));
+    let state = args
+        .state
+        .as_ref()
+        .map(|state| flag("daemon.state", state.to_string_lossy().into_owned(), "--state"));
+    let flags: Vec<Flag> = args.overrides.set.iter().cloned().chain(listen).chain(state).collect();
+    let (sources, mut config) = load(&path, &flags, Exit::Configuration)?;
     if let Some(state) = &args.state {
+        // A path need not be text.
         config.daemon.state.clone_from(state);
     }
-    Ok(config)
+    Ok((sources, config))
 }
 
-/// The signals that ask for an end.
+/// The signals that ask for an end, or to read the configuration again.
 #[derive(Debug)]
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
+    reread: Arc<Notify>,
 }
 
 impl Signals {
@@ -63,7 +78,14 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            reread: Arc::new(Notify::new()),
         })
+    }
+
+    /// Says when the configuration is to be read again.
+    fn reread(&self) -> Arc<Notify> {
+        Arc::clone(&self.reread)
     }
 
     /// Asks for a stop at the first signal, and ends at the second.
@@ -74,9 +96,12 @@ impl Signals {
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => self.reread.notify_one(),
+            }
         }
     }
 }

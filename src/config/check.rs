@@ -6,25 +6,30 @@
 use std::collections::BTreeMap;
 
 use super::file::{File, UserEntry};
+use super::listing::{self, Listing};
 use super::problem::{Code, Problem, Problems};
 use super::section::Located;
-use super::{Config, classes, pools};
+use super::{DaemonSettings, classes, pools};
 use crate::model::{Mebibytes, Topology};
 
-/// Checks that everything in `file` fits together.
-pub(super) fn check(file: File, problems: &mut Problems) -> Config {
+/// Checks that everything in `file` fits together, and completes the `listing` of what is in it.
+pub(super) fn check(
+    file: File,
+    listing: &mut Listing,
+    problems: &mut Problems,
+) -> (DaemonSettings, Topology) {
     let pools = pools::check(&file.pools, file.quantum, file.daemon.limits.max_nodes, problems);
     let classes = classes::check(&file.classes, &file.growth, &pools, problems);
     let allotments = allotments(&file.users, problems);
-    Config {
-        daemon: file.daemon,
-        topology: Topology { settings: file.settings, pools, classes, allotments },
-    }
+    listing::extend(listing, &file, &pools, &classes);
+    let classes = classes.into_iter().map(|resolved| resolved.class).collect();
+    (file.daemon, Topology { settings: file.settings, pools, classes, allotments })
 }
 
 fn allotments(users: &[UserEntry], problems: &mut Problems) -> BTreeMap<String, Mebibytes> {
     index_by_name("user", users.iter().map(|user| &user.name), problems);
-    users.iter().map(|user| (user.name.value.clone(), user.allotment)).collect()
+    let allotment = |user: &UserEntry| user.allotment.clone().or(Mebibytes(0));
+    users.iter().map(|user| (user.name.value.clone(), allotment(user))).collect()
 }
 
 /// Where each name is first used. Complains about later uses.

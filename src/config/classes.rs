@@ -11,13 +11,20 @@ use super::problem::{Code, Place, Problem, Problems, suggest};
 use super::value::PolicyName;
 use crate::model::{CapRules, Nodepool, Policy, PoolIx, ResourceClass};
 
+/// A class that is not abstract, and what it was written as, inheritance included.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    pub entry: ClassEntry,
+    pub class: ResourceClass,
+}
+
 /// The classes that are not abstract, in the order of the file.
 pub(super) fn check(
     entries: &[ClassEntry],
     growth: &Growth,
     pools: &[Nodepool],
     problems: &mut Problems,
-) -> Vec<ResourceClass> {
+) -> Vec<Resolved> {
     let parents = parents(entries, problems);
     defaults_are_concrete(entries, problems);
     pools_exist(entries, pools, problems);
@@ -37,7 +44,11 @@ pub(super) fn check(
     }
     one_default_per_policy(&resolved, problems);
     one_policy_per_priority(&resolved, problems);
-    resolved.iter().filter_map(|entry| class(entry, growth, common, pools, problems)).collect()
+    let finished = |entry: ClassEntry| {
+        let class = class(&entry, growth, common, pools, problems)?;
+        Some(Resolved { entry, class })
+    };
+    resolved.into_iter().filter_map(finished).collect()
 }
 
 /// The class each class inherits from. Complains about classes that are twice or missing, or that

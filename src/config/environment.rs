@@ -1,10 +1,10 @@
-//! Settings from the environment: `APPORTION__SCHEDULER__QUANTUM` overrides `quantum` in
-//! `[scheduler]`.
+//! Settings from outside the file: `APPORTION__SCHEDULER__QUANTUM` overrides `quantum` in
+//! `[scheduler]`, and `--set scheduler.quantum=4GB` overrides both.
 //!
 //! The variables are gathered by the `config` crate, the values are checked like those of the
 //! file. Only the sections that hold single settings can be overridden; pools, classes and users
-//! live in the file. A variable that overrides nothing is a problem: it is a slip that would
-//! otherwise never be noticed.
+//! live in the file. What overrides nothing is a problem: it is a slip that would otherwise never
+//! be noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,29 @@ use super::problem::{Code, Place, Problem, Problems, suggest};
 const PREFIX: &str = "APPORTION";
 const SEPARATOR: &str = "__";
 
-/// What the environment says, by key path, and which paths it could say anything about.
-#[derive(Debug, Default)]
+/// A setting given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// Its key, "scheduler.quantum".
+    pub path: String,
+    /// Its value, as it would be in a variable.
+    pub value: String,
+    /// How the flag is called, "--listen".
+    pub flag: String,
+}
+
+/// What the environment and the command line say, by key path, and which paths they could say
+/// anything about.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Overrides {
-    values: BTreeMap<String, String>,
+    values: BTreeMap<String, (Place, String)>,
     asked: BTreeSet<String>,
 }
 
 impl Overrides {
-    /// Those of this process.
-    pub(super) fn of_process() -> Result<Overrides, ::config::ConfigError> {
-        Overrides::collect(&Environment::default())
+    /// Those of this process's environment, with `flags` on top.
+    pub(super) fn of_process(flags: &[Flag]) -> Result<Overrides, ::config::ConfigError> {
+        Ok(Overrides::collect(&Environment::default())?.with(flags))
     }
 
     /// Those of a made-up environment.
@@ -36,37 +48,51 @@ impl Overrides {
         Overrides::collect(&Environment::default().source(Some(variables.collect()))).unwrap()
     }
 
+    /// The same, with `flags` on top.
+    pub(super) fn with(mut self, flags: &[Flag]) -> Overrides {
+        for Flag { path, value, flag } in flags {
+            self.values.insert(path.clone(), (Place::Flag(flag.clone()), value.clone()));
+        }
+        self
+    }
+
     fn collect(environment: &Environment) -> Result<Overrides, ::config::ConfigError> {
         let environment = environment.clone().prefix(PREFIX).separator(SEPARATOR);
         let values = environment.collect()?.into_iter();
-        let values = values.map(|(path, value)| Ok((path, value.into_string()?)));
+        let values = values.map(|(path, value)| {
+            let place = Place::Variable(variable(&path));
+            Ok((path, (place, value.into_string()?)))
+        });
         Ok(Overrides {
             values: values.collect::<Result<_, ::config::ConfigError>>()?,
             asked: BTreeSet::new(),
         })
     }
 
-    /// What overrides the setting at `path`, if anything does.
-    pub(super) fn take(&mut self, path: &str) -> Option<String> {
+    /// What overrides the setting at `path`, if anything does, and where that was said.
+    pub(super) fn take(&mut self, path: &str) -> Option<(Place, String)> {
         self.asked.insert(path.to_owned());
         self.values.remove(path)
     }
 
     /// Complains about what nobody asked for.
     pub(super) fn finish(self, problems: &mut Problems) {
-        let known: Vec<String> = self.asked.iter().map(|path| variable(path)).collect();
-        for path in self.values.keys() {
-            let name = variable(path);
+        for (path, (place, _)) in self.values {
+            let (name, known): (_, Vec<String>) = match &place {
+                Place::Flag(_) => (path.clone(), self.asked.iter().cloned().collect()),
+                Place::Variable(name) => {
+                    (name.clone(), self.asked.iter().map(|path| variable(path)).collect())
+                }
+                Place::File(_) => continue,
+            };
             let remedy = suggest(&name, known.iter().map(String::as_str));
             let message = format!("`{name}` overrides no setting");
-            problems.add(
-                Problem::new(Code::Unknown, path, &Place::Variable(name), message).remedy(remedy),
-            );
+            problems.add(Problem::new(Code::Unknown, &path, &place, message).remedy(remedy));
         }
     }
 }
 
 /// The variable that overrides the setting at `path`.
-pub(super) fn variable(path: &str) -> String {
+fn variable(path: &str) -> String {
     format!("{PREFIX}{SEPARATOR}{}", path.to_uppercase().replace('.', SEPARATOR))
 }

@@ -7,16 +7,14 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::environment::Overrides;
-use super::problem::{Code, Place, Problem, Problems};
-use super::section::{Located, Section, Setting};
+use super::problem::{Code, Place, Problem};
+use super::section::{Located, Reading, Section, Setting};
 use super::value::{
-    PolicyName, coded, duration, flag, hosts, loopback, name, number, path, policy, size,
+    PolicyName, duration, flag, hosts, loopback, millis, name, number, path, policy, size,
 };
 use super::{DaemonSettings, Limits};
-use crate::model::{CapRules, Mebibytes, Millis, Quantum, Settings};
+use crate::model::{CapRules, Mebibytes, Quantum, Settings};
 
-const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 /// The shortest interval between anything: demonstrations run fast, nothing runs busy.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -45,9 +43,9 @@ pub(super) struct PoolEntry {
     pub path: String,
     pub name: Located<String>,
     pub parent: Setting<String>,
-    pub search_order: u32,
+    pub search_order: Setting<u32>,
     pub quantum: Setting<Mebibytes>,
-    pub nodes: Vec<Located<Vec<String>>>,
+    pub nodes: Setting<Vec<Located<Vec<String>>>>,
 }
 
 /// One `[[class]]`.
@@ -70,7 +68,7 @@ pub(super) struct ClassEntry {
 #[derive(Debug)]
 pub(super) struct UserEntry {
     pub name: Located<String>,
-    pub allotment: Mebibytes,
+    pub allotment: Setting<Mebibytes>,
 }
 
 /// How jobs grow, as far as it was written.
@@ -87,6 +85,11 @@ impl PoolEntry {
     /// The path of one of its keys.
     pub(super) fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
+    }
+
+    /// Its lists of nodes, each with its place.
+    pub(super) fn lists(&self) -> impl Iterator<Item = &Located<Vec<String>>> {
+        self.nodes.given().into_iter().flat_map(|lists| &lists.value)
     }
 }
 
@@ -123,14 +126,27 @@ impl Growth {
         }
     }
 
-    /// The rules these settings come to, with the defaults of the original as shipped.
-    pub(super) fn rules(self) -> CapRules {
+    /// What holds where nobody says how jobs grow: as in the original as shipped.
+    fn defaults() -> CapRules {
         CapRules {
-            initialization_cap: self.initialization_cap.or(1),
-            expand_by_doubling: self.expand_by_doubling.or(true),
-            prediction: self.prediction.or(true),
-            prediction_fudge: millis(self.prediction_fudge.or(120 * SECOND)),
-            loss_limit: self.loss_limit.into_value().map_or(CapRules::LOSS_LIMIT, millis),
+            initialization_cap: 1,
+            expand_by_doubling: true,
+            prediction: true,
+            prediction_fudge: 120_000,
+            loss_limit: CapRules::LOSS_LIMIT,
+        }
+    }
+
+    /// The rules these settings come to.
+    pub(super) fn rules(self) -> CapRules {
+        let defaults = Growth::defaults();
+        let span = |setting: Setting<Duration>| setting.into_value().map(millis);
+        CapRules {
+            initialization_cap: self.initialization_cap.or(defaults.initialization_cap),
+            expand_by_doubling: self.expand_by_doubling.or(defaults.expand_by_doubling),
+            prediction: self.prediction.or(defaults.prediction),
+            prediction_fudge: span(self.prediction_fudge).unwrap_or(defaults.prediction_fudge),
+            loss_limit: span(self.loss_limit).unwrap_or(defaults.loss_limit),
         }
     }
 
@@ -147,27 +163,23 @@ impl Growth {
     }
 }
 
-/// Reads the whole file, with `overrides` on top.
-pub(super) fn read(
-    document: &DeTable<'_>,
-    mut overrides: Overrides,
-    problems: &mut Problems,
-) -> File {
-    let mut root = Section::root(document, &mut overrides, problems);
+/// Reads the whole file, with the overrides on top.
+pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
+    let mut root = Section::root(document, reading);
     let daemon = read_daemon(root.section("daemon"));
     let (settings, quantum, growth) = read_scheduler(root.section("scheduler"));
     let pools = root.entries("nodepool", read_pool);
     let classes = root.entries("class", read_class);
     let users = root.entries("user", read_user);
     root.finish();
-    overrides.finish(problems);
+    std::mem::take(&mut reading.overrides).finish(&mut reading.problems);
 
     let mut at_least_one = |is_empty: bool, path: &str, why: &str| {
         if is_empty {
             let message = format!("no {path} is configured, {why}");
             let remedy = format!("add a section [[{path}]]");
-            problems
-                .add(Problem::new(Code::Missing, path, &Place::File(0..0), message).remedy(remedy));
+            let problem = Problem::new(Code::Missing, path, &Place::File(0..0), message);
+            reading.problems.add(problem.remedy(remedy));
         }
     };
     at_least_one(pools.as_ref().is_some_and(Vec::is_empty), "nodepool", "so no node could join");
@@ -190,19 +202,19 @@ pub(super) fn read(
 
 fn read_daemon(mut section: Section<'_>) -> DaemonSettings {
     let defaults = DaemonSettings::default();
-    let interval = || duration(SHORTEST..=HOUR);
+    let interval = duration(SHORTEST..=HOUR);
     let daemon = DaemonSettings {
-        listen: section.setting("listen", loopback).or(defaults.listen),
-        state: section.setting("state", path).or(defaults.state),
-        cycle_period: section.setting("cycle_period", interval()).or(defaults.cycle_period),
-        heartbeat_interval: section
-            .setting("heartbeat_interval", interval())
-            .or(defaults.heartbeat_interval),
-        init_stability: section
-            .setting("init_stability", number(0..=1000))
-            .or(defaults.init_stability),
-        audit_every: section.setting("audit_every", number(1..=MILLION)).or(defaults.audit_every),
-        limits: read_limits(section.section("limits"), defaults.limits),
+        listen: section.or("listen", &loopback(), defaults.listen),
+        state: section.or("state", &path(), defaults.state),
+        cycle_period: section.or("cycle_period", &interval, defaults.cycle_period),
+        heartbeat_interval: section.or(
+            "heartbeat_interval",
+            &interval,
+            defaults.heartbeat_interval,
+        ),
+        init_stability: section.or("init_stability", &number(0..=1000), defaults.init_stability),
+        audit_every: section.or("audit_every", &number(1..=MILLION), defaults.audit_every),
+        limits: read_limits(section.section("daemon.limits"), defaults.limits),
     };
     section.finish();
     daemon
@@ -210,15 +222,18 @@ fn read_daemon(mut section: Section<'_>) -> DaemonSettings {
 
 fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {
     let body = size(Mebibytes(1)..=Mebibytes::from_gib(1));
-    let body_bytes = section.setting("body_bytes", body).into_value();
+    let default = Mebibytes(u64::try_from(defaults.body_bytes >> 20).unwrap_or(u64::MAX));
+    let million = number(1..=MILLION);
     let limits = Limits {
-        body_bytes: body_bytes.and_then(bytes).unwrap_or(defaults.body_bytes),
-        max_nodes: section.setting("max_nodes", number(1..=MILLION)).or(defaults.max_nodes),
-        max_jobs: section.setting("max_jobs", number(1..=10 * MILLION)).or(defaults.max_jobs),
-        max_processes_per_job: section
-            .setting("max_processes_per_job", number(1..=MILLION))
-            .or(defaults.max_processes_per_job),
-        max_string: section.setting("max_string", number(16..=65_536)).or(defaults.max_string),
+        body_bytes: bytes(section.or("body_bytes", &body, default)).unwrap_or(defaults.body_bytes),
+        max_nodes: section.or("max_nodes", &million, defaults.max_nodes),
+        max_jobs: section.or("max_jobs", &number(1..=10 * MILLION), defaults.max_jobs),
+        max_processes_per_job: section.or(
+            "max_processes_per_job",
+            &million,
+            defaults.max_processes_per_job,
+        ),
+        max_string: section.or("max_string", &number(16..=65_536), defaults.max_string),
     };
     section.finish();
     limits
@@ -226,61 +241,91 @@ fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {
 
 fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth) {
     let any_size = || size(Mebibytes(0)..=LARGEST);
-    let quantum = section.setting("quantum", coded(Code::Quantum, size(Mebibytes(1)..=LARGEST)));
-    let quantum =
-        Quantum::new(quantum.or(Mebibytes::from_gib(15))).expect("sizes of quanta start at 1 MB");
+    let quantum = size(Mebibytes(1)..=LARGEST).coded(Code::Quantum);
+    let quantum = Quantum::new(section.or("quantum", &quantum, Mebibytes::from_gib(15)))
+        .expect("sizes of quanta start at 1 MB");
     let defaults = Settings::default();
-    // More than all nodes can never be lost, so 100 percent means that there is no hold.
-    let mass_loss = section
-        .setting("mass_loss_percent", number::<u32>(1..=100))
-        .or(defaults.mass_loss_percent.unwrap_or(100));
-    let publication_period =
-        section.setting("publication_period", duration(SHORTEST..=HOUR)).into_value();
-    let quiet_stop = section
-        .setting("quiet_stop", number::<u64>(0..=MILLION))
-        .or(defaults.quiet_stop.unwrap_or(0));
+    let publication_period = Duration::from_millis(defaults.publication_period);
     let settings = Settings {
-        fragmentation_threshold: section
-            .setting("fragmentation_threshold", number(1..=MILLION))
-            .or(defaults.fragmentation_threshold),
-        defragmentation: section.setting("defragmentation", flag).or(defaults.defragmentation),
-        allotment: section.setting("allotment", coded(Code::Allotment, any_size())).into_value(),
-        reserve_overage: section
-            .setting("reserve_overage", any_size())
-            .or(defaults.reserve_overage),
-        reserved_memory: section
-            .setting("reserved_memory", any_size())
-            .or(defaults.reserved_memory),
-        publication_period: publication_period.map_or(defaults.publication_period, millis),
-        node_stability: section
-            .setting("node_stability", number(1..=1000))
-            .or(defaults.node_stability),
-        mass_loss_percent: (mass_loss < 100).then_some(mass_loss),
-        quiet_stop: (0 < quiet_stop).then_some(quiet_stop),
+        fragmentation_threshold: section.or(
+            "fragmentation_threshold",
+            &number(1..=MILLION),
+            defaults.fragmentation_threshold,
+        ),
+        defragmentation: section.or("defragmentation", &flag(), defaults.defragmentation),
+        allotment: section.setting("allotment", &any_size().coded(Code::Allotment)).into_value(),
+        reserve_overage: section.or("reserve_overage", &any_size(), defaults.reserve_overage),
+        reserved_memory: section.or("reserved_memory", &any_size(), defaults.reserved_memory),
+        publication_period: millis(section.or(
+            "publication_period",
+            &duration(SHORTEST..=HOUR),
+            publication_period,
+        )),
+        node_stability: section.or("node_stability", &number(1..=1000), defaults.node_stability),
+        // More than all nodes can never be lost, so 100 percent means that there is no hold.
+        mass_loss_percent: Some(section.or(
+            "mass_loss_percent",
+            &number(1..=100),
+            defaults.mass_loss_percent.unwrap_or(100),
+        ))
+        .filter(|percent| *percent < 100),
+        quiet_stop: Some(section.or(
+            "quiet_stop",
+            &number(0..=MILLION),
+            defaults.quiet_stop.unwrap_or(0),
+        ))
+        .filter(|cycles| 0 < *cycles),
     };
-    let growth = read_growth(&mut section);
+    let growth = read_growth(&mut section, Some(Growth::defaults()));
     section.finish();
     (settings, quantum, growth)
 }
 
-fn read_growth(section: &mut Section<'_>) -> Growth {
+/// How jobs grow. `defaults` holds where nothing else can.
+fn read_growth(section: &mut Section<'_>, defaults: Option<CapRules>) -> Growth {
+    let cap = number(0..=MILLION);
+    let fudge = duration(Duration::ZERO..=24 * HOUR);
+    let loss = duration(Duration::ZERO..=1000 * HOUR);
+    let Some(defaults) = defaults else {
+        return Growth {
+            initialization_cap: section.setting("initialization_cap", &cap),
+            expand_by_doubling: section.setting("expand_by_doubling", &flag()),
+            prediction: section.setting("prediction", &flag()),
+            prediction_fudge: section.setting("prediction_fudge", &fudge),
+            loss_limit: section.setting("loss_limit", &loss),
+        };
+    };
+    let span = Duration::from_millis;
     Growth {
-        initialization_cap: section.setting("initialization_cap", number(0..=MILLION)),
-        expand_by_doubling: section.setting("expand_by_doubling", flag),
-        prediction: section.setting("prediction", flag),
-        prediction_fudge: section.setting("prediction_fudge", duration(Duration::ZERO..=24 * HOUR)),
-        loss_limit: section.setting("loss_limit", duration(Duration::ZERO..=1000 * HOUR)),
+        initialization_cap: section.usually(
+            "initialization_cap",
+            &cap,
+            &defaults.initialization_cap,
+        ),
+        expand_by_doubling: section.usually(
+            "expand_by_doubling",
+            &flag(),
+            &defaults.expand_by_doubling,
+        ),
+        prediction: section.usually("prediction", &flag(), &defaults.prediction),
+        prediction_fudge: section.usually(
+            "prediction_fudge",
+            &fudge,
+            &span(defaults.prediction_fudge),
+        ),
+        loss_limit: section.usually("loss_limit", &loss, &span(defaults.loss_limit)),
     }
 }
 
 fn read_pool(section: &mut Section<'_>) -> PoolEntry {
+    let quantum = size(Mebibytes(1)..=LARGEST).coded(Code::Quantum);
     PoolEntry {
         name: section.name(),
         path: section.path().to_owned(),
-        parent: section.setting("parent", name),
-        search_order: section.setting("search_order", number(0..=MILLION)).or(100),
-        quantum: section.setting("quantum", coded(Code::Quantum, size(Mebibytes(1)..=LARGEST))),
-        nodes: section.list("nodes", coded(Code::Nodes, hosts)).into_value().unwrap_or_default(),
+        parent: section.setting("parent", &name()),
+        search_order: section.usually("search_order", &number(0..=MILLION), &100),
+        quantum: section.setting("quantum", &quantum),
+        nodes: section.list("nodes", &hosts().coded(Code::Nodes)),
     }
 }
 
@@ -288,28 +333,21 @@ fn read_class(section: &mut Section<'_>) -> ClassEntry {
     ClassEntry {
         name: section.name(),
         path: section.path().to_owned(),
-        is_abstract: section.setting("abstract", flag).or(false),
-        inherit: section.setting("inherit", name),
-        policy: section.setting("policy", policy),
-        nodepool: section.setting("nodepool", name),
-        priority: section.setting("priority", number(0..=MILLION)),
-        weight: section.setting("weight", coded(Code::Weight, number(1..=MILLION))),
-        default: section.setting("default", flag),
-        users: section.list("users", name),
-        growth: read_growth(section),
+        is_abstract: section.or("abstract", &flag(), false),
+        inherit: section.setting("inherit", &name()),
+        policy: section.setting("policy", &policy()),
+        nodepool: section.setting("nodepool", &name()),
+        priority: section.setting("priority", &number(0..=MILLION)),
+        weight: section.setting("weight", &number(1..=MILLION).coded(Code::Weight)),
+        default: section.usually("default", &flag(), &false),
+        users: section.list("users", &name()),
+        growth: read_growth(section, None),
     }
 }
 
 fn read_user(section: &mut Section<'_>) -> UserEntry {
-    let allotment = coded(Code::Allotment, size(Mebibytes(0)..=LARGEST));
-    UserEntry {
-        name: section.name(),
-        allotment: section.required("allotment", allotment).or(Mebibytes(0)),
-    }
-}
-
-fn millis(duration: Duration) -> Millis {
-    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+    let allotment = size(Mebibytes(0)..=LARGEST).coded(Code::Allotment);
+    UserEntry { name: section.name(), allotment: section.required("allotment", &allotment) }
 }
 
 /// So many bytes; `None` where memory addresses are too short for them.

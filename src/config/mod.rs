@@ -8,37 +8,43 @@
 //!                environment ─┘      └───────── problem ◄───┘
 //! ```
 //!
-//! `config/apportion.toml` is the reference: it has every setting, and a test loads it.
+//! What the loader asks for leaves a trace: the [`Listing`] of what is in effect and who set it,
+//! and the [`schema()`] for editors. `config/apportion.toml` is the reference: it has every setting,
+//! and a test loads it. [`ducc`] translates the files of the original.
 
 mod check;
 mod classes;
+pub mod ducc;
 mod environment;
 mod file;
+mod listing;
 mod pools;
 mod problem;
+mod schema;
 mod section;
+mod shape;
+mod syntax;
 #[cfg(test)]
 mod tests;
 mod value;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use crate::model::{Mebibytes, Quantum, Topology};
 
+pub use environment::Flag;
 use environment::Overrides;
 use file::LARGEST;
-use problem::Place;
+pub use listing::{Change, Listing, Origin, Row};
 pub use problem::{Code, Problem, Problems};
+pub use schema::schema;
+use section::Reading;
 use value::Written;
-
-/// How the TOML parser calls a key that is there twice; its errors have no other kind.
-const DUPLICATE_KEY: &str = "duplicate key";
 
 /// Everything configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,26 @@ pub struct Config {
     pub daemon: DaemonSettings,
     /// What is scheduled, and how.
     pub topology: Topology,
+    /// Every setting in effect, and who set it.
+    pub listing: Listing,
+    /// The file it was made from: what messages call it, and what it says.
+    pub file: WrittenFile,
+}
+
+/// A configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenFile {
+    /// Its path, or another name for it.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Where configuration comes from: a file, the environment on top of it, and flags on top of both.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    file: Option<PathBuf>,
+    overrides: Overrides,
 }
 
 /// How the daemon runs.
@@ -123,10 +149,49 @@ pub enum ConfigError {
     IsDirectory { path: PathBuf },
     #[error("C004: {} is not UTF-8: byte {offset} begins no character", path.display())]
     NotUtf8 { path: PathBuf, offset: usize },
+    #[error("no file was named to read again")]
+    NoFile,
     #[error("cannot read the environment")]
     Environment(#[source] ::config::ConfigError),
     #[error("{0}")]
     Problems(Problems),
+}
+
+impl Sources {
+    /// The file at `path`, the `APPORTION__…` variables of the environment, and `flags`.
+    ///
+    /// # Errors
+    ///
+    /// If a variable cannot be read.
+    pub fn new(path: &Path, flags: &[Flag]) -> Result<Sources, ConfigError> {
+        let overrides = Overrides::of_process(flags).map_err(ConfigError::Environment)?;
+        Ok(Sources { file: Some(path.to_owned()), overrides })
+    }
+
+    /// The file, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Reads and checks it all.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or with everything that is wrong.
+    pub fn load(&self) -> Result<Config, ConfigError> {
+        let Some(path) = &self.file else { return Err(ConfigError::NoFile) };
+        let text = read(path)?;
+        self.parse(&path.display().to_string(), &text).map_err(ConfigError::Problems)
+    }
+
+    /// Checks `text`, which messages call `name`, in place of the file.
+    ///
+    /// # Errors
+    ///
+    /// With everything that is wrong with it, at once.
+    pub fn parse(&self, name: &str, text: &str) -> Result<Config, Problems> {
+        parse_over(name, text, self.overrides.clone())
+    }
 }
 
 /// Reads the file at `path`, puts the `APPORTION__…` variables of the environment on top, and
@@ -136,9 +201,7 @@ pub enum ConfigError {
 ///
 /// If the file or a variable cannot be read, or with everything that is wrong with them.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
-    let text = read(path)?;
-    let overrides = Overrides::of_process().map_err(ConfigError::Environment)?;
-    parse_over(&path.display().to_string(), &text, overrides).map_err(ConfigError::Problems)
+    Sources::new(path, &[])?.load()
 }
 
 /// Checks `text`, which messages call `name`. Disregards the environment.
@@ -156,7 +219,7 @@ pub fn parse(name: &str, text: &str) -> Result<Config, Problems> {
 ///
 /// With what is wrong with it, and what would be right.
 pub fn quantum(text: &str) -> Result<Quantum, String> {
-    let read = value::size(Mebibytes(1)..=LARGEST)(Written::Text(text));
+    let read = value::size(Mebibytes(1)..=LARGEST).read(Written::Text(text));
     let memory = read.map_err(|fault| format!("{}; {}", fault.message, fault.remedy))?;
     Quantum::new(memory).ok_or_else(|| "a quantum is not nothing".to_owned())
 }
@@ -179,51 +242,19 @@ fn read(path: &Path) -> Result<String, ConfigError> {
 }
 
 fn parse_over(name: &str, text: &str, overrides: Overrides) -> Result<Config, Problems> {
-    let mut problems = Problems::none(name, text);
+    let problems = Problems::none(name, text);
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         // What could be recovered would only raise problems that the author does not have.
-        for error in &errors {
-            problems.add(syntax(error, document.get_ref(), text));
-        }
+        return Err(syntax::problems(&errors, document.get_ref(), problems));
+    }
+    let mut reading = Reading::new(overrides, problems);
+    let file = file::read(document.get_ref(), &mut reading);
+    let Reading { mut listing, mut problems, .. } = reading;
+    let (daemon, topology) = check::check(file, &mut listing, &mut problems);
+    if !problems.is_empty() {
         return Err(problems.sorted());
     }
-    let file = file::read(document.get_ref(), overrides, &mut problems);
-    let config = check::check(file, &mut problems);
-    if problems.is_empty() { Ok(config) } else { Err(problems.sorted()) }
-}
-
-/// What the TOML parser says, in our words.
-fn syntax(error: &toml::de::Error, document: &DeTable<'_>, text: &str) -> Problem {
-    // The parser points past the end where something is missing there.
-    let span = error.span().unwrap_or_default();
-    let place = Place::File(span.start.min(text.len())..span.end.min(text.len()));
-    if error.message() != DUPLICATE_KEY {
-        let remedy = "the file is TOML 1.1; strings are in quotes, each setting is on its own line";
-        return Problem::new(Code::Syntax, "", &place, error.message()).remedy(remedy);
-    }
-    let key = text.get(span.clone()).unwrap_or_default();
-    let problem = Problem::new(Code::Duplicate, key, &place, format!("`{key}` is set twice"));
-    let problem = problem.remedy("remove one of the two");
-    match last_key_before(span.start, key, document) {
-        Some(first) => problem.related(&Place::File(first), "the first"),
-        None => problem,
-    }
-}
-
-/// Where `key` was last written before `offset`: in the same table, as tables do not overlap.
-fn last_key_before(offset: usize, key: &str, table: &DeTable<'_>) -> Option<Range<usize>> {
-    let here = table.get_key_value(key).map(|(key, _)| key.span());
-    let in_value = |value: &DeValue<'_>| match (value.as_table(), value.as_array()) {
-        (Some(table), _) => last_key_before(offset, key, table),
-        (_, Some(list)) => {
-            let tables = list.iter().filter_map(|item| item.get_ref().as_table());
-            tables
-                .filter_map(|table| last_key_before(offset, key, table))
-                .max_by_key(|span| span.start)
-        }
-        _ => None,
-    };
-    let below = table.values().filter_map(|value| in_value(value.get_ref()));
-    here.into_iter().chain(below).filter(|span| span.start < offset).max_by_key(|span| span.start)
+    let file = WrittenFile { name: name.to_owned(), text: text.to_owned() };
+    Ok(Config { daemon, topology, listing, file })
 }

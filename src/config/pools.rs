@@ -35,9 +35,9 @@ pub(super) fn check(
     let pool = |pool: &usize| Nodepool {
         name: entries[*pool].name.value.as_str().into(),
         parent: parents[*pool].and_then(position),
-        search_order: entries[*pool].search_order,
+        search_order: entries[*pool].search_order.clone().or(100),
         quantum: quantum_of(*pool),
-        nodes: entries[*pool].nodes.iter().flat_map(|list| list.value.clone()).collect(),
+        nodes: entries[*pool].lists().flat_map(|list| list.value.clone()).collect(),
     };
     order.iter().map(pool).collect()
 }
@@ -105,7 +105,7 @@ fn quanta_are_at_the_top(entries: &[PoolEntry], problems: &mut Problems) {
 fn nodes_are_listed_once(entries: &[PoolEntry], problems: &mut Problems) {
     let mut firsts: BTreeMap<&str, (&PoolEntry, &Place)> = BTreeMap::new();
     for entry in entries {
-        for list in &entry.nodes {
+        for list in entry.lists() {
             let mut again = Vec::new();
             for node in &list.value {
                 let known = firsts.insert(node, (entry, &list.place));
@@ -127,7 +127,7 @@ fn nodes_are_listed_once(entries: &[PoolEntry], problems: &mut Problems) {
 }
 
 fn nodes_are_within(entries: &[PoolEntry], max_nodes: usize, problems: &mut Problems) {
-    let lists = entries.iter().flat_map(|entry| entry.nodes.iter().map(move |list| (entry, list)));
+    let lists = entries.iter().flat_map(|entry| entry.lists().map(move |list| (entry, list)));
     let mut count = 0_usize;
     for (entry, list) in lists {
         count = count.saturating_add(list.value.len());

@@ -14,6 +14,8 @@ use crate::model::nearest;
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $text:literal),* $(,)?) => {
         /// What kind of problem it is. The texts are stable: scripts and documentation use them.
+        /// C001 to C004 are files that cannot be read; C020 is for files with secrets, of which there
+        /// are none yet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Code { $($(#[$doc])* $code),* }
 
@@ -87,6 +89,8 @@ pub(super) enum Place {
     File(Range<usize>),
     /// This environment variable.
     Variable(String),
+    /// This flag of the command line.
+    Flag(String),
 }
 
 /// One thing wrong.
@@ -100,8 +104,8 @@ pub struct Problem {
     pub line: Option<usize>,
     /// The character in the line, from 1.
     pub column: Option<usize>,
-    /// The environment variable that the value came from.
-    pub variable: Option<String>,
+    /// The environment variable or the flag that the value came from.
+    pub outside: Option<String>,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
@@ -117,16 +121,17 @@ impl Problem {
         place: &Place,
         message: impl Into<String>,
     ) -> Problem {
-        let (span, variable) = match place {
+        let (span, outside) = match place {
             Place::File(span) => (span.clone(), None),
-            Place::Variable(name) => (0..0, Some(name.clone())),
+            Place::Variable(name) => (0..0, Some(format!("environment variable {name}"))),
+            Place::Flag(flag) => (0..0, Some(format!("flag {flag}"))),
         };
         Problem {
             code,
             path: path.to_owned(),
             line: None,
             column: None,
-            variable,
+            outside,
             message: message.into(),
             remedy: String::new(),
             span,
@@ -137,6 +142,11 @@ impl Problem {
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Problem {
         self.remedy = remedy.into();
         self
+    }
+
+    /// The other places that have to do with it, and what they are.
+    pub(super) fn related_places(&self) -> impl Iterator<Item = (&Range<usize>, &str)> {
+        self.related.iter().map(|(span, label)| (span, label.as_str()))
     }
 
     /// Adds another place that has to do with it.
@@ -167,8 +177,8 @@ impl Problems {
     /// wrong once. (Many settings can be missing in one place; that is about no value.)
     pub(super) fn add(&mut self, mut problem: Problem) {
         let is_same = |known: &Problem| {
-            (known.code, &known.span, &known.variable)
-                == (problem.code, &problem.span, &problem.variable)
+            (known.code, &known.span, &known.outside)
+                == (problem.code, &problem.span, &problem.outside)
         };
         if problem.code != Code::Missing && self.list.iter().any(is_same) {
             return;
@@ -177,7 +187,7 @@ impl Problems {
             self.more += 1;
             return;
         }
-        if problem.variable.is_none() {
+        if problem.outside.is_none() {
             let before = self.text.get(..problem.span.start).unwrap_or(&self.text);
             let line = before.rsplit('\n').next().unwrap_or("");
             problem.line = Some(before.matches('\n').count() + 1);
@@ -190,15 +200,25 @@ impl Problems {
         self.list.is_empty()
     }
 
-    /// In the order of the file; what came from the environment first.
+    /// The text of the file.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// In the order of the file; what came from outside the file first.
     pub(super) fn sorted(mut self) -> Problems {
-        self.list.sort_by(|a, b| (a.span.start, &a.variable).cmp(&(b.span.start, &b.variable)));
+        self.list.sort_by(|a, b| (a.span.start, &a.outside).cmp(&(b.span.start, &b.outside)));
         self
     }
 
     /// The problems, the first hundred found. Never empty once it is returned as an error.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.list.iter()
+    }
+
+    /// What messages call the file.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// As rustc would show it, with colours for a terminal if `is_styled`.
@@ -211,10 +231,8 @@ impl Problems {
 
     fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
         let title = Level::ERROR.primary_title(&problem.message).id(problem.code.as_str());
-        let group = match &problem.variable {
-            Some(variable) => {
-                title.element(Origin::path(format!("environment variable {variable}")))
-            }
+        let group = match &problem.outside {
+            Some(outside) => title.element(Origin::path(outside)),
             None => title.element(self.snippet(problem)),
         };
         match problem.remedy.as_str() {

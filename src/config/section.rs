@@ -10,9 +10,11 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::environment::{Overrides, variable};
+use super::environment::Overrides;
+use super::listing::Listing;
 use super::problem::{Code, Place, Problem, Problems};
-use super::value::{Fault, Verdict, Written, name};
+use super::shape::Shape;
+use super::value::{Fault, Kind, Verdict, Written, name};
 use crate::model::nearest;
 
 /// A value, and where it was written.
@@ -72,31 +74,61 @@ impl<T: Clone> Setting<T> {
     }
 }
 
+/// A setting that was asked for: what there is, whether anybody set it or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The section it is in, "daemon.limits"; "class" for one of any class.
+    pub section: &'static str,
+    pub key: &'static str,
+    pub shape: Shape,
+    /// What holds where it is not set, as the file would have it.
+    pub default: Option<String>,
+    pub is_required: bool,
+}
+
+/// What reading takes with it, and what it leaves behind.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub overrides: Overrides,
+    pub problems: Problems,
+    /// The single settings in effect. Those of pools, classes and users are known only later.
+    pub listing: Listing,
+    /// Every setting that was asked for.
+    pub asked: Vec<Asked>,
+}
+
+impl Reading {
+    /// Of a file with these overrides, into this basket.
+    pub(super) fn new(overrides: Overrides, problems: Problems) -> Reading {
+        let listing = Listing::of(problems.text());
+        Reading { overrides, problems, listing, asked: Vec::new() }
+    }
+}
+
 /// One table of settings.
 #[derive(Debug)]
 pub(super) struct Section<'r> {
+    /// What it is called in the catalogue of settings.
+    kind: &'static str,
     path: String,
     place: Place,
     table: Option<&'r DeTable<'r>>,
     /// Entries of lists have no names that a variable could spell, and so no overrides.
-    overrides: Option<&'r mut Overrides>,
-    problems: &'r mut Problems,
+    is_entry: bool,
+    reading: &'r mut Reading,
     known: Vec<&'static str>,
 }
 
 impl<'r> Section<'r> {
     /// The whole file.
-    pub(super) fn root(
-        table: &'r DeTable<'r>,
-        overrides: &'r mut Overrides,
-        problems: &'r mut Problems,
-    ) -> Section<'r> {
+    pub(super) fn root(table: &'r DeTable<'r>, reading: &'r mut Reading) -> Section<'r> {
         Section {
+            kind: "",
             path: String::new(),
             place: Place::File(0..0),
             table: Some(table),
-            overrides: Some(overrides),
-            problems,
+            is_entry: false,
+            reading,
             known: Vec::new(),
         }
     }
@@ -105,8 +137,10 @@ impl<'r> Section<'r> {
         &self.path
     }
 
-    /// The table under `key`; an empty one if there is none.
-    pub(super) fn section(&mut self, key: &'static str) -> Section<'_> {
+    /// The table under the last word of `kind`, "limits" of "daemon.limits"; an empty one if there
+    /// is none.
+    pub(super) fn section(&mut self, kind: &'static str) -> Section<'_> {
+        let key = kind.rsplit('.').next().unwrap_or(kind);
         let path = self.path_of(key);
         let mut place = self.place.clone();
         let mut table = None;
@@ -116,11 +150,11 @@ impl<'r> Section<'r> {
             if table.is_none() {
                 let message = format!("`{path}` is a section, not a value");
                 let remedy = format!("write its settings under a line [{path}]");
-                self.problems.add(Problem::new(Code::Kind, &path, &place, message).remedy(remedy));
+                self.complain(Problem::new(Code::Kind, &path, &place, message).remedy(remedy));
             }
         }
-        let overrides = self.overrides.as_deref_mut();
-        Section { path, place, table, overrides, problems: self.problems, known: Vec::new() }
+        let (is_entry, known) = (self.is_entry, Vec::new());
+        Section { kind, path, place, table, is_entry, reading: self.reading, known }
     }
 
     /// What `read` makes of each table in the list under `key`. `None` if it is no such list,
@@ -139,7 +173,7 @@ impl<'r> Section<'r> {
         let Some(tables) = tables else {
             let message = format!("`{key}` is a list of sections");
             let remedy = format!("write each under a line [[{key}]]");
-            self.problems.add(
+            self.complain(
                 Problem::new(Code::Kind, key, &Place::File(value.span()), message).remedy(remedy),
             );
             return None;
@@ -147,11 +181,12 @@ impl<'r> Section<'r> {
         let mut entries = Vec::new();
         for (index, (table, span)) in tables.into_iter().enumerate() {
             let mut section = Section {
+                kind: key,
                 path: format!("{key}[{index}]"),
                 place: Place::File(span),
                 table: Some(table),
-                overrides: None,
-                problems: self.problems,
+                is_entry: true,
+                reading: self.reading,
                 known: Vec::new(),
             };
             entries.push(read(&mut section));
@@ -163,7 +198,7 @@ impl<'r> Section<'r> {
     /// The name of an entry, by which it is called from here on. An entry without a name keeps
     /// its number as a stand-in, so that the rest of it can be checked.
     pub(super) fn name(&mut self) -> Located<String> {
-        match self.required("name", name) {
+        match self.required("name", &name()) {
             Setting::Given(located) => {
                 let kind = self.path.split('[').next().unwrap_or_default();
                 self.path = format!("{kind}.{}", located.value);
@@ -176,39 +211,58 @@ impl<'r> Section<'r> {
     }
 
     /// The setting under `key`.
-    pub(super) fn setting<T>(
+    pub(super) fn setting<T>(&mut self, key: &'static str, kind: &Kind<T>) -> Setting<T> {
+        self.ask(key, kind, None, false)
+    }
+
+    /// The setting under `key`, which is `default` where it is not written.
+    pub(super) fn or<T>(&mut self, key: &'static str, kind: &Kind<T>, default: T) -> T {
+        self.ask(key, kind, Some(kind.show(&default)), false).or(default)
+    }
+
+    /// The setting under `key`; where it is not written, `default` holds, and who reads on sees
+    /// that it was not.
+    pub(super) fn usually<T>(
         &mut self,
         key: &'static str,
-        kind: impl Fn(Written<'_>) -> Verdict<T>,
+        kind: &Kind<T>,
+        default: &T,
     ) -> Setting<T> {
-        let path = self.path_of(key);
-        let override_ = self.overrides.as_mut().and_then(|overrides| overrides.take(&path));
-        let written = self.find(key);
-        match (override_, written) {
-            (Some(text), _) => {
-                self.judge(&path, Place::Variable(variable(&path)), kind(Written::Text(&text)))
-            }
-            (None, Some(value)) => {
-                self.judge(&path, Place::File(value.span()), kind(Written::Toml(value.get_ref())))
-            }
-            (None, None) => Setting::Absent,
-        }
+        self.ask(key, kind, Some(kind.show(default)), false)
     }
 
     /// The setting under `key`, which has to be there.
-    pub(super) fn required<T>(
-        &mut self,
-        key: &'static str,
-        kind: impl Fn(Written<'_>) -> Verdict<T>,
-    ) -> Setting<T> {
-        let setting = self.setting(key, kind);
+    pub(super) fn required<T>(&mut self, key: &'static str, kind: &Kind<T>) -> Setting<T> {
+        let setting = self.ask(key, kind, None, true);
         if setting.is_absent() {
             let message = format!("`{}` has no `{key}`", self.path);
             let remedy = format!("add a line `{key} = …`");
-            self.problems.add(
-                Problem::new(Code::Missing, &self.path_of(key), &self.place, message)
-                    .remedy(remedy),
-            );
+            let path = self.path_of(key);
+            self.complain(Problem::new(Code::Missing, &path, &self.place, message).remedy(remedy));
+        }
+        setting
+    }
+
+    fn ask<T>(
+        &mut self,
+        key: &'static str,
+        kind: &Kind<T>,
+        default: Option<String>,
+        is_required: bool,
+    ) -> Setting<T> {
+        let path = self.path_of(key);
+        self.note(key, kind.shape.clone(), default.clone(), is_required);
+        let outside = if self.is_entry { None } else { self.reading.overrides.take(&path) };
+        let setting = match (outside, self.find(key)) {
+            (Some((place, text)), _) => self.judge(&path, place, kind.read(Written::Text(&text))),
+            (None, Some(value)) => {
+                let written = Written::Toml(value.get_ref());
+                self.judge(&path, Place::File(value.span()), kind.read(written))
+            }
+            (None, None) => Setting::Absent,
+        };
+        if !self.is_entry {
+            self.reading.listing.push(path, &setting, default, |value| kind.show(value));
         }
         setting
     }
@@ -217,18 +271,20 @@ impl<'r> Section<'r> {
     pub(super) fn list<T>(
         &mut self,
         key: &'static str,
-        kind: impl Fn(Written<'_>) -> Verdict<T>,
+        kind: &Kind<T>,
     ) -> Setting<Vec<Located<T>>> {
+        self.note(key, Shape::List(Box::new(kind.shape.clone())), None, false);
         let Some(value) = self.find(key) else { return Setting::Absent };
         let (path, place) = (self.path_of(key), Place::File(value.span()));
         let Some(list) = value.get_ref().as_array() else {
             let message = format!("`{path}` is a list");
             let remedy = format!("write `{key} = [\"…\", \"…\"]`");
-            self.problems.add(Problem::new(Code::Kind, &path, &place, message).remedy(remedy));
+            self.complain(Problem::new(Code::Kind, &path, &place, message).remedy(remedy));
             return Setting::Refused;
         };
         let judge = |item: &Spanned<DeValue<'_>>| {
-            self.judge(&path, Place::File(item.span()), kind(Written::Toml(item.get_ref())))
+            let verdict = kind.read(Written::Toml(item.get_ref()));
+            self.judge(&path, Place::File(item.span()), verdict)
         };
         let items = list.iter().map(judge).filter_map(Setting::into_located).collect();
         Setting::Given(Located { value: items, place })
@@ -246,11 +302,25 @@ impl<'r> Section<'r> {
             let remedy = format!("{guess}settings here are {}", self.known.join(", "));
             let path = self.path_of(word);
             let message = format!("unknown setting `{path}`");
-            self.problems.add(
-                Problem::new(Code::Unknown, &path, &Place::File(key.span()), message)
-                    .remedy(remedy),
-            );
+            let place = Place::File(key.span());
+            let problem = Problem::new(Code::Unknown, &path, &place, message).remedy(remedy);
+            self.reading.problems.add(problem);
         }
+    }
+
+    fn complain(&mut self, problem: Problem) {
+        self.reading.problems.add(problem);
+    }
+
+    fn note(
+        &mut self,
+        key: &'static str,
+        shape: Shape,
+        default: Option<String>,
+        is_required: bool,
+    ) {
+        let asked = Asked { section: self.kind, key, shape, default, is_required };
+        self.reading.asked.push(asked);
     }
 
     fn find(&mut self, key: &'static str) -> Option<&'r Spanned<DeValue<'r>>> {
@@ -266,7 +336,7 @@ impl<'r> Section<'r> {
         match verdict {
             Ok(value) => Setting::Given(Located { value, place }),
             Err(Fault { code, message, remedy }) => {
-                self.problems.add(
+                self.complain(
                     Problem::new(code, path, &place, format!("{path}: {message}")).remedy(remedy),
                 );
                 Setting::Refused

@@ -1,10 +1,14 @@
 //! The kinds of value that a setting can have, each with the words to use when it has not.
 //!
-//! A kind is a function from what was written to what it means. Nothing here knows which setting
-//! it reads; limits come as arguments.
+//! A kind reads what was written, shows what it means the way the file would have it, and has a
+//! [`Shape`] that editors are told. Nothing here knows which setting it reads; limits come as
+//! arguments.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::Unit;
@@ -12,10 +16,13 @@ use jiff::SignedDuration;
 use toml::de::DeValue;
 
 use super::problem::{Code, quoted};
-use crate::model::{HostListError, MAX_HOSTS, Mebibytes, expand_hostlist, nearest};
+use super::shape::Shape;
+use crate::model::{
+    HostListError, MAX_HOSTS, Mebibytes, Millis, expand_hostlist, floor_div, fold_hostlist, nearest,
+};
 
 /// The longest name of a pool, class, node or user, in bytes.
-const MAX_NAME: usize = 255;
+pub(super) const MAX_NAME: usize = 255;
 
 /// What was written.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +53,7 @@ pub(super) enum PolicyName {
 }
 
 impl PolicyName {
-    const ALL: [PolicyName; 3] =
+    pub(super) const ALL: [PolicyName; 3] =
         [PolicyName::FairShare, PolicyName::FixedShare, PolicyName::Reserve];
 
     /// As it is written in the file.
@@ -85,16 +92,55 @@ impl<'a> Written<'a> {
     }
 }
 
-/// `kind`, with a code of its own for whatever is wrong.
-pub(super) fn coded<T>(
-    code: Code,
-    kind: impl Fn(Written<'_>) -> Verdict<T>,
-) -> impl Fn(Written<'_>) -> Verdict<T> {
-    move |written| kind(written).map_err(|fault| Fault { code, ..fault })
+/// How a value is written in the file.
+type Show<T> = fn(&T) -> String;
+
+/// A kind of value.
+pub(super) struct Kind<T> {
+    /// What it accepts, as far as editors can be told.
+    pub shape: Shape,
+    code: Option<Code>,
+    read: Box<dyn Fn(Written<'_>) -> Verdict<T>>,
+    show: Show<T>,
+}
+
+impl<T> Kind<T> {
+    fn new(
+        shape: Shape,
+        read: impl Fn(Written<'_>) -> Verdict<T> + 'static,
+        show: Show<T>,
+    ) -> Kind<T> {
+        Kind { shape, code: None, read: Box::new(read), show }
+    }
+
+    /// The same, with a code of its own for whatever is wrong.
+    pub(super) fn coded(self, code: Code) -> Kind<T> {
+        Kind { code: Some(code), ..self }
+    }
+
+    pub(super) fn read(&self, written: Written<'_>) -> Verdict<T> {
+        let with_code = |fault: Fault| Fault { code: self.code.unwrap_or(fault.code), ..fault };
+        (self.read)(written).map_err(with_code)
+    }
+
+    /// `value` as it is written in the file.
+    pub(super) fn show(&self, value: &T) -> String {
+        (self.show)(value)
+    }
+}
+
+impl<T> fmt::Debug for Kind<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind").field("shape", &self.shape).finish_non_exhaustive()
+    }
 }
 
 /// True or false.
-pub(super) fn flag(written: Written<'_>) -> Verdict<bool> {
+pub(super) fn flag() -> Kind<bool> {
+    Kind::new(Shape::Flag, read_flag, bool::to_string)
+}
+
+fn read_flag(written: Written<'_>) -> Verdict<bool> {
     let flag = match written {
         Written::Toml(value) => value.as_bool(),
         Written::Text(text) => text.parse().ok(),
@@ -109,11 +155,12 @@ pub(super) fn flag(written: Written<'_>) -> Verdict<bool> {
 }
 
 /// A whole number in `range`.
-pub(super) fn number<T>(range: RangeInclusive<i64>) -> impl Fn(Written<'_>) -> Verdict<T>
+pub(super) fn number<T>(range: RangeInclusive<i64>) -> Kind<T>
 where
-    T: TryFrom<i64>,
+    T: TryFrom<i64> + fmt::Display,
 {
-    move |written| {
+    let shape = Shape::Integer { least: *range.start(), most: *range.end() };
+    let read = move |written: Written<'_>| {
         let bounds = || format!("allowed are {} to {}", range.start(), range.end());
         let digits = match written {
             Written::Toml(value) => {
@@ -132,15 +179,16 @@ where
         };
         let number = range.contains(&number).then(|| T::try_from(number).ok());
         number.flatten().ok_or_else(outside)
-    }
+    };
+    Kind::new(shape, read, T::to_string)
 }
 
 /// An amount of memory in `range`, written with its unit.
 ///
 /// The original's gigabyte is 1024³ bytes and so is ours, whether it is called GB or GiB: nodes
 /// report binary sizes, and a quantum that differs from them by 7 % would waste one in fifteen.
-pub(super) fn size(range: RangeInclusive<Mebibytes>) -> impl Fn(Written<'_>) -> Verdict<Mebibytes> {
-    move |written| {
+pub(super) fn size(range: RangeInclusive<Mebibytes>) -> Kind<Mebibytes> {
+    let read = move |written: Written<'_>| {
         let example =
             "write whole megabytes or larger with their unit, such as \"15GB\" or \"1536MB\"";
         let not_a_size = || written.fault(Code::Kind, "is not a size", example);
@@ -157,7 +205,13 @@ pub(super) fn size(range: RangeInclusive<Mebibytes>) -> impl Fn(Written<'_>) -> 
         };
         let amount = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(mebibytes));
         amount.map(Mebibytes).filter(|amount| range.contains(amount)).ok_or_else(outside)
-    }
+    };
+    Kind::new(Shape::Size, read, |size| toml_size(*size))
+}
+
+/// "15GB", and megabytes where they are not whole gigabytes.
+pub(super) fn toml_size(size: Mebibytes) -> String {
+    format!("\"{}\"", size.to_string().replace(' ', ""))
 }
 
 /// How many MiB one `unit` is; `None` for smaller units and for words that are none.
@@ -173,10 +227,8 @@ fn mebibytes_per(unit: &str) -> Option<u64> {
 }
 
 /// A span of time in `range`, written with its unit.
-pub(super) fn duration(
-    range: RangeInclusive<Duration>,
-) -> impl Fn(Written<'_>) -> Verdict<Duration> {
-    move |written| {
+pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
+    let read = move |written: Written<'_>| {
         let example = "write a time with its unit, such as \"30s\" or \"2m\"";
         let not_a_time = || written.fault(Code::Kind, "is not a span of time", example);
         let text = written.text().ok_or_else(not_a_time)?;
@@ -186,11 +238,45 @@ pub(super) fn duration(
             let bounds = format!("allowed are {:?} to {:?}", range.start(), range.end());
             written.fault(Code::Range, "is out of range", bounds)
         })
+    };
+    let shown = |duration: &Duration| toml_span(millis(*duration));
+    Kind::new(Shape::Span, read, shown)
+}
+
+/// In milliseconds.
+pub(super) fn millis(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// "90s", "2m", "1h": in the largest unit that it is a whole number of.
+pub(super) fn toml_span(span: Millis) -> String {
+    let units = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let fits = |(_, millis): &(&str, Millis)| 0 < span && span.is_multiple_of(*millis);
+    match units.into_iter().find(fits) {
+        Some((unit, millis)) => {
+            let millis = NonZeroU64::new(millis).expect("no unit is nothing");
+            format!("\"{}{unit}\"", floor_div(span, millis))
+        }
+        None => "\"0s\"".to_owned(),
     }
 }
 
+/// Text in quotes, with whatever TOML wants escaped.
+pub(super) fn toml_text(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// A list, on one line.
+pub(super) fn toml_list(items: impl IntoIterator<Item = String>) -> String {
+    format!("[{}]", items.into_iter().collect::<Vec<_>>().join(", "))
+}
+
 /// The name of a pool, class or user.
-pub(super) fn name(written: Written<'_>) -> Verdict<String> {
+pub(super) fn name() -> Kind<String> {
+    Kind::new(Shape::Name, read_name, |name| toml_text(name))
+}
+
+fn read_name(written: Written<'_>) -> Verdict<String> {
     let remedy = format!("names have 1 to {MAX_NAME} bytes, without blanks and control characters");
     let text = written
         .text()
@@ -204,7 +290,11 @@ pub(super) fn name(written: Written<'_>) -> Verdict<String> {
 }
 
 /// A path in the file system.
-pub(super) fn path(written: Written<'_>) -> Verdict<std::path::PathBuf> {
+pub(super) fn path() -> Kind<PathBuf> {
+    Kind::new(Shape::Path, read_path, |path| toml_text(&path.to_string_lossy()))
+}
+
+fn read_path(written: Written<'_>) -> Verdict<PathBuf> {
     match written.text() {
         Some(text) if !text.is_empty() && !text.contains('\0') => Ok(text.into()),
         _ => Err(written.fault(Code::Kind, "is not a path", "write the path of a file in quotes")),
@@ -212,7 +302,11 @@ pub(super) fn path(written: Written<'_>) -> Verdict<std::path::PathBuf> {
 }
 
 /// An address of this machine that only this machine reaches.
-pub(super) fn loopback(written: Written<'_>) -> Verdict<SocketAddr> {
+pub(super) fn loopback() -> Kind<SocketAddr> {
+    Kind::new(Shape::Address, read_loopback, |address| format!("\"{address}\""))
+}
+
+fn read_loopback(written: Written<'_>) -> Verdict<SocketAddr> {
     let address = written.text().and_then(|text| text.parse::<SocketAddr>().ok());
     let not_an_address = "is not an address and a port";
     let address = address.ok_or_else(|| {
@@ -227,7 +321,12 @@ pub(super) fn loopback(written: Written<'_>) -> Verdict<SocketAddr> {
 }
 
 /// A policy by name.
-pub(super) fn policy(written: Written<'_>) -> Verdict<PolicyName> {
+pub(super) fn policy() -> Kind<PolicyName> {
+    let words = PolicyName::ALL.map(PolicyName::as_str).to_vec();
+    Kind::new(Shape::Word(words), read_policy, |policy| toml_text(policy.as_str()))
+}
+
+fn read_policy(written: Written<'_>) -> Verdict<PolicyName> {
     let text = written.text().unwrap_or_default();
     let named = PolicyName::ALL.into_iter().find(|policy| policy.as_str() == text);
     named.ok_or_else(|| {
@@ -239,7 +338,12 @@ pub(super) fn policy(written: Written<'_>) -> Verdict<PolicyName> {
 }
 
 /// A host list.
-pub(super) fn hosts(written: Written<'_>) -> Verdict<Vec<String>> {
+pub(super) fn hosts() -> Kind<Vec<String>> {
+    let shown = |hosts: &Vec<String>| toml_text(&fold_hostlist(hosts.iter().map(String::as_str)));
+    Kind::new(Shape::Hosts, read_hosts, shown)
+}
+
+fn read_hosts(written: Written<'_>) -> Verdict<Vec<String>> {
     let example = "write it as \"node[01-20]\" or \"a[1-3,7]\"";
     let text =
         written.text().ok_or_else(|| written.fault(Code::Kind, "is not a host list", example))?;

@@ -8,9 +8,12 @@
 //!
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
+mod configure;
+mod live;
 mod owner;
 mod pulse;
 mod record;
+mod refused;
 
 use std::any::Any;
 use std::io;
@@ -20,15 +23,16 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, ApiState, Board};
-use crate::config::{Config, DaemonSettings};
+use crate::api::{self, ApiState, Board, ConfigAsk, Request};
+use crate::config::{Config, DaemonSettings, Sources};
 use crate::model::{ShareId, ShareState};
 use crate::scheduler::Scheduler;
 use crate::store::{Recovered, Store, StoreError};
 
+use live::Live;
 use owner::Owner;
 
 /// Requests that wait for the scheduler; whoever comes after them waits to be let in.
@@ -70,6 +74,21 @@ pub async fn serve(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<(), DaemonError> {
+    serve_from(config, Sources::default(), Arc::new(Notify::new()), listener, stop).await
+}
+
+/// The same, and reads the configuration again from its `sources` whenever `reread` says so.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_from(
+    config: Config,
+    sources: Sources,
+    reread: Arc<Notify>,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<(), DaemonError> {
     // Whatever ends this function, by return or by being dropped, ends its tasks and its thread.
     let stop = stop.child_token();
     let _ends_all = stop.clone().drop_guard();
@@ -90,13 +109,17 @@ pub async fn serve(
     let scheduler = resumed(&config, &recovered);
     let board = Arc::new(Board::new(owner::first_picture(&scheduler, sequence)));
     let state = ApiState::new(Arc::clone(&board), requests, sequence, limits, stop.clone());
+    let asked = state.clone();
     let books = (scheduler, recovered.shares);
-    let owner = Owner::new(books, store, board, inbox, &config.daemon, drained.clone());
+    let live = Live::begin(&mut store, config, sources, recovered.cycle).await;
+    let live = live.map_err(DaemonError::NoRecord)?;
+    let owner = Owner::new(books, store, board, inbox, live, drained.clone());
     let mut owner = OwnerThread::spawn(owner)?;
 
     let server = axum::serve(listener, api::router(state))
         .with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut serving = tokio::spawn(server.into_future());
+    tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {
         outcome = &mut owner.done => Some(outcome),
         () = stop.cancelled() => None,
@@ -110,6 +133,15 @@ pub async fn serve(
     };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
     served
+}
+
+/// Has the configuration read again whenever that is asked for.
+async fn pass_on(reread: Arc<Notify>, state: ApiState) {
+    loop {
+        reread.notified().await;
+        let Ok(room) = state.room().await else { return };
+        room.send(Request::Configuration(ConfigAsk::Reread));
+    }
 }
 
 /// A scheduler that goes on where the record left off.

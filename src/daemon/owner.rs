@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::DaemonError;
+use super::live::Live;
 use super::pulse::{Ended, LossWatch, Pulse};
 use super::record;
 use crate::api::{Board, Published, Request, ScheduleText};
-use crate::config::DaemonSettings;
+use crate::config::Config;
 use crate::engine;
 use crate::model::count;
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
@@ -23,13 +24,17 @@ type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 /// The scheduler's owner.
 #[derive(Debug)]
 pub struct Owner {
-    scheduler: Scheduler,
-    store: Store,
-    board: Arc<Board>,
+    pub(super) scheduler: Scheduler,
+    pub(super) store: Store,
+    pub(super) board: Arc<Board>,
+    /// The configuration in effect.
+    pub(super) live: Live,
     inbox: mpsc::Receiver<Request>,
     cycle_period: Duration,
     heartbeat_interval: Duration,
     audit_every: u64,
+    /// Whether the two periods are others than the timers have.
+    has_new_pace: bool,
     /// Heartbeat intervals to go before the first cycle.
     settling: u32,
     /// The shares that an earlier run left. Until a publication says what has become of them, they
@@ -67,9 +72,10 @@ impl Owner {
         store: Store,
         board: Arc<Board>,
         inbox: mpsc::Receiver<Request>,
-        settings: &DaemonSettings,
+        live: Live,
         stop: CancellationToken,
     ) -> Owner {
+        let settings = &live.config.daemon;
         Owner {
             scheduler,
             store,
@@ -78,6 +84,7 @@ impl Owner {
             cycle_period: settings.cycle_period,
             heartbeat_interval: settings.heartbeat_interval,
             audit_every: settings.audit_every,
+            has_new_pace: false,
             settling: settings.init_stability,
             left_behind,
             publication: None,
@@ -85,6 +92,7 @@ impl Owner {
             is_net_striking: false,
             losses: LossWatch::default(),
             stop,
+            live,
         }
     }
 
@@ -95,8 +103,7 @@ impl Owner {
     ///
     /// If the store fails.
     pub async fn run(mut self) -> Result<(), DaemonError> {
-        let mut cycles = interval(self.cycle_period);
-        cycles.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut cycles = cycle_ticks(self.cycle_period);
         let mut pulse = Pulse::new(self.heartbeat_interval);
         loop {
             // Requests come last, or a flood of them would keep everything else from happening.
@@ -109,6 +116,10 @@ impl Owner {
                     Some(request) => self.take(request).await?,
                     None => break,
                 },
+            }
+            if std::mem::take(&mut self.has_new_pace) {
+                cycles = cycle_ticks(self.cycle_period);
+                pulse = Pulse::new(self.heartbeat_interval);
             }
         }
         self.store.close().await?;
@@ -147,7 +158,7 @@ impl Owner {
     }
 
     async fn take(&mut self, request: Request) -> Result<(), DaemonError> {
-        self.is_stale = true;
+        self.is_stale |= !matches!(request, Request::Configuration(_));
         match request {
             Request::Publication { sequence, events } => {
                 self.publication = Some(sequence);
@@ -155,8 +166,19 @@ impl Owner {
             }
             Request::Heartbeats(events) => self.record_all(events),
             Request::Command { command, reply } => self.carry_out(command, reply).await?,
+            Request::Configuration(asked) => self.configure(asked).await?,
         }
         Ok(())
+    }
+
+    /// Takes over how often things happen.
+    pub(super) fn set_pace(&mut self, config: &Config) {
+        let settings = &config.daemon;
+        self.has_new_pace = (self.cycle_period, self.heartbeat_interval)
+            != (settings.cycle_period, settings.heartbeat_interval);
+        self.cycle_period = settings.cycle_period;
+        self.heartbeat_interval = settings.heartbeat_interval;
+        self.audit_every = settings.audit_every;
     }
 
     fn record_all(&mut self, events: Vec<Event>) {
@@ -190,7 +212,7 @@ impl Owner {
 
     /// Plans, commits, publishes, in that order. Before the first publication since the start
     /// nothing is planned: the books do not know yet what is running.
-    async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
+    pub(super) async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
         let before = self.board.latest();
         let is_planned = self.publication.is_some() && self.settling == 0;
         let started = Instant::now();
@@ -206,6 +228,7 @@ impl Owner {
 
         let started = Instant::now();
         let mut record = record::of_cycle(&view, &schedule, self.publication, admin, now_ms());
+        record.configuration = self.live.take_new();
         if self.publication.is_none() {
             record.shares.clone_from(&self.left_behind);
         }
@@ -254,6 +277,12 @@ impl Owner {
     }
 }
 
+fn cycle_ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
 /// What a command does, in a word, and the reason given for it.
 fn described(command: &Command) -> (&'static str, Option<String>) {
     match command {
@@ -263,6 +292,7 @@ fn described(command: &Command) -> (&'static str, Option<String>) {
     }
 }
 
-fn now_ms() -> i64 {
+/// The time, in milliseconds since the epoch.
+pub(super) fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }

@@ -24,6 +24,7 @@ pub fn of_cycle(
         preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
         admin,
         schedule: String::from_utf8_lossy(&schedule.json).into_owned(),
+        configuration: None,
     }
 }
 

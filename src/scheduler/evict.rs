@@ -21,7 +21,9 @@ use super::jobs_order;
 use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
 use super::view::Removal;
-use crate::model::{Order, Policy, PoolIx, ResourceClass, ShareId, ShareState, Topology, WorkKind};
+use crate::model::{
+    JobId, Order, Policy, PoolIx, ResourceClass, ShareId, ShareState, Topology, WorkKind,
+};
 
 impl Scheduler {
     /// Takes the work of nodes that died off the books, all but reservations.
@@ -68,6 +70,11 @@ impl Scheduler {
     /// Machines with shares on them that configuration does not allow: until those have left, the
     /// machine gets no work.
     pub(super) fn blacklisted_nodes(&self) -> BTreeSet<NodeIx> {
+        self.misplaced().into_iter().map(|(_, share)| share.node).collect()
+    }
+
+    /// The shares that configuration does not allow where they are, each with its job.
+    pub(super) fn misplaced(&self) -> Vec<(JobId, &ShareBook)> {
         // Most work may be anywhere, and there may be much of it.
         let is_everywhere: Vec<bool> = self
             .topology
@@ -75,13 +82,13 @@ impl Scheduler {
             .iter()
             .map(|class| may_be_anywhere(&self.topology, class))
             .collect();
-        let is_bound = |job: &&JobBook| {
+        let is_bound = |(_, job): &(&JobId, &JobBook)| {
             job.admission.as_ref().map_or(true, |admission| !is_everywhere[admission.class.0])
         };
-        let misplaced = self.jobs.values().filter(is_bound).flat_map(|job| {
+        let misplaced = self.jobs.iter().filter(is_bound).flat_map(|(&id, job)| {
             let is_misplaced =
                 |share: &&ShareBook| !may_be_at(&self.topology, &self.machines, job, share.node);
-            job.shares.iter().filter(is_misplaced).map(|share| share.node)
+            job.shares.iter().filter(is_misplaced).map(move |share| (id, share))
         });
         misplaced.collect()
     }

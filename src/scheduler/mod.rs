@@ -14,12 +14,14 @@ mod freeze;
 mod jobs;
 mod machines;
 mod shares;
+mod trial;
 mod users;
 mod view;
 
 pub use command::{Command, CommandError, CommandOutcome, UnknownNode};
 pub use event::Event;
 pub use jobs::{Admission, admit};
+pub use trial::Impact;
 pub use view::{
     ClassView, Disposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode, ShareView,
     View, Waiting,

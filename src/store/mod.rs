@@ -8,6 +8,7 @@
 //!
 //! Why no connection pool: the only reader is a restart, and `SQLite` has one writer anyway.
 
+mod configurations;
 mod error;
 mod lock;
 mod open;
@@ -21,9 +22,12 @@ use sqlx::{Connection, SqliteConnection};
 
 use crate::model::{Name, ShareState};
 
+pub use configurations::CONFIGURATIONS_KEPT;
 pub use error::StoreError;
 pub use open::migrations;
-pub use rows::{AdminRow, CycleRecord, NodeRow, PreemptionRow, Recovered, ShareRow};
+pub use rows::{
+    AdminRow, ConfigurationRow, CycleRecord, NodeRow, PreemptionRow, Recovered, ShareRow,
+};
 pub use write::{ADMIN_ACTS_KEPT, CYCLES_KEPT, PREEMPTIONS_KEPT};
 
 use lock::Lock;

@@ -25,8 +25,10 @@ const SQLITE_MIN_TEXT: &str = "3.51.3";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Every schema there was, oldest first.
-const SCHEMAS: &[(i64, &str, &str)] =
-    &[(1, "initial", include_str!("../../migrations/0001_initial.sql"))];
+const SCHEMAS: &[(i64, &str, &str)] = &[
+    (1, "initial", include_str!("../../migrations/0001_initial.sql")),
+    (3, "configurations", include_str!("../../migrations/0003_configurations.sql")),
+];
 
 /// The steps from an empty file to the present schema.
 pub fn migrations() -> Migrator {

@@ -27,6 +27,27 @@ pub struct CycleRecord {
     pub admin: Vec<AdminRow>,
     /// The schedule as published, in JSON.
     pub schedule: String,
+    /// The configuration, where this is the first cycle under it.
+    pub configuration: Option<ConfigurationRow>,
+}
+
+/// A configuration that was put into effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigurationRow {
+    /// Its number: 1, 2, …
+    pub generation: u64,
+    /// When it was put into effect, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// The last cycle before it.
+    pub cycle: u64,
+    /// How it came, in a word: `start`, `apply`, `reread` or `return`.
+    pub source: String,
+    /// What its file was called.
+    pub name: String,
+    /// What its file said.
+    pub text: String,
+    /// Why, if that was said.
+    pub reason: Option<String>,
 }
 
 /// A node.

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, query};
 
+use super::configurations::put_configuration;
 use super::{CycleRecord, Known, Last, NodeRow, ShareRow};
 use super::{state_word, to_sql};
 
@@ -58,6 +59,9 @@ pub(super) async fn cycle(
     remove_shares(&mut transaction, &changes.gone).await?;
     add_preemptions(&mut transaction, record).await?;
     add_admin_acts(&mut transaction, record).await?;
+    if let Some(configuration) = &record.configuration {
+        put_configuration(&mut transaction, configuration).await?;
+    }
     transaction.commit().await
 }
 

@@ -5,6 +5,7 @@
 //! break a client. What comes in refuses fields it does not know; what goes out may grow.
 
 mod admin;
+mod config;
 mod jobs;
 mod nodes;
 mod problem;
@@ -14,6 +15,10 @@ mod schedule;
 mod totals;
 
 pub use admin::{Impact, VaryAnswer, VaryOff, VaryOn};
+pub use config::{
+    ConfigChange, ConfigGeneration, ConfigHistory, ConfigImpact, ConfigInfo, ConfigPlan,
+    ConfigRequest, ConfigSetting, JobEviction, JobParked, JobRefused, NodeMove,
+};
 pub use jobs::{
     Disposition, JobInfo, JobPage, JobSums, NodeTally, Reason, ShareInfo, ShareState, Why, WhySums,
 };

@@ -1,0 +1,145 @@
+//! The configuration, shown, tried out and changed while the daemon runs.
+//!
+//! Whoever owns the scheduler answers: only there it is known what is in effect.
+
+use axum::Json;
+use axum::extract::State;
+use tokio::sync::oneshot;
+
+use super::error::{ApiError, Code, Fault};
+use super::extract::{JsonBody, PathPart};
+use super::state::{ApiState, ConfigAsk, Request};
+use super::wire::{
+    self, ConfigGeneration, ConfigHistory, ConfigInfo, ConfigPlan, ConfigRequest, ItemProblem,
+};
+
+/// Why a configuration was not taken. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigRefusal {
+    /// It is wrong, in all these places.
+    Wrong {
+        /// What the file is called.
+        name: String,
+        /// What is wrong with it.
+        errors: Vec<ItemProblem>,
+    },
+    /// The file could not be read, for this reason.
+    Unreadable(String),
+    /// No such configuration is on record.
+    NoGeneration(u64),
+}
+
+impl From<ConfigRefusal> for ApiError {
+    fn from(refusal: ConfigRefusal) -> ApiError {
+        match refusal {
+            ConfigRefusal::Wrong { name, errors } => {
+                let places = match errors.len() {
+                    1 => "one place".to_owned(),
+                    many => format!("{many} places"),
+                };
+                let detail = format!("{name} is wrong in {places}; nothing was changed");
+                ApiError::with(Code::WrongConfiguration, detail, errors)
+            }
+            ConfigRefusal::Unreadable(error) => ApiError::new(
+                Code::UnreadableConfiguration,
+                format!("{error}; nothing was changed"),
+            ),
+            ConfigRefusal::NoGeneration(generation) => ApiError::new(
+                Code::UnknownGeneration,
+                format!(
+                    "no generation {generation} is on record; GET /v1/config/generations lists those that are"
+                ),
+            ),
+        }
+    }
+}
+
+/// The configuration in effect, setting by setting, with who set each.
+#[utoipa::path(get, path = "/v1/config", tag = "administration",
+    responses((status = 200, body = ConfigInfo)))]
+pub async fn get_config(State(state): State<ApiState>) -> Result<Json<ConfigInfo>, ApiError> {
+    Ok(Json(ask(&state, ConfigAsk::Show).await?))
+}
+
+/// The configurations there were.
+#[utoipa::path(get, path = "/v1/config/generations", tag = "administration",
+    responses((status = 200, body = ConfigHistory)))]
+pub async fn get_generations(
+    State(state): State<ApiState>,
+) -> Result<Json<ConfigHistory>, ApiError> {
+    Ok(Json(ask(&state, ConfigAsk::History).await?))
+}
+
+/// One configuration there was, with what its file said.
+#[utoipa::path(get, path = "/v1/config/generations/{generation}", tag = "administration",
+    params(("generation" = u64, Path, description = "its number")),
+    responses(
+        (status = 200, body = ConfigGeneration),
+        (status = 404, description = "not on record", body = wire::Problem),
+    ))]
+pub async fn get_generation(
+    State(state): State<ApiState>,
+    PathPart(generation): PathPart<u64>,
+) -> Result<Json<ConfigGeneration>, ApiError> {
+    let asked = |reply| ConfigAsk::Generation { generation, reply };
+    Ok(Json(ask(&state, asked).await??))
+}
+
+/// What a configuration would come to: settings, nodes, and the work that would have to go. Changes
+/// nothing.
+#[utoipa::path(post, path = "/v1/config/plan", tag = "administration",
+    request_body = ConfigRequest,
+    responses(
+        (status = 200, body = ConfigPlan),
+        (status = 404, description = "no such generation", body = wire::Problem),
+        (status = 422, description = "it is wrong", body = wire::Problem),
+    ))]
+pub async fn post_plan(
+    State(state): State<ApiState>,
+    JsonBody(request): JsonBody<ConfigRequest>,
+) -> Result<Json<ConfigPlan>, ApiError> {
+    check(&request, state.limits.string)?;
+    Ok(Json(ask(&state, |reply| ConfigAsk::Plan { request, reply }).await??))
+}
+
+/// Puts a configuration into effect, in one cycle and on record, or refuses it whole.
+#[utoipa::path(post, path = "/v1/config/apply", tag = "administration",
+    request_body = ConfigRequest,
+    responses(
+        (status = 200, body = ConfigPlan),
+        (status = 404, description = "no such generation; nothing was changed", body = wire::Problem),
+        (status = 422, description = "it is wrong; nothing was changed", body = wire::Problem),
+    ))]
+pub async fn post_apply(
+    State(state): State<ApiState>,
+    JsonBody(request): JsonBody<ConfigRequest>,
+) -> Result<Json<ConfigPlan>, ApiError> {
+    check(&request, state.limits.string)?;
+    Ok(Json(ask(&state, |reply| ConfigAsk::Apply { request, reply }).await??))
+}
+
+async fn ask<T>(
+    state: &ApiState,
+    asked: impl FnOnce(oneshot::Sender<T>) -> ConfigAsk,
+) -> Result<T, ApiError> {
+    let (reply, answer) = oneshot::channel();
+    state.room().await?.send(Request::Configuration(asked(reply)));
+    answer.await.map_err(|_| super::state::stopping())
+}
+
+/// A text and a generation contradict each other; names and reasons are one line.
+fn check(request: &ConfigRequest, bytes_max: usize) -> Result<(), Fault> {
+    if request.text.is_some() && request.generation.is_some() {
+        let detail = "give a `text` or a `generation`, not both";
+        return Err(Fault::new(Code::BadValue, "/generation", detail));
+    }
+    let lines = [("/reason", &request.reason, bytes_max), ("/name", &request.name, 4096)];
+    for (pointer, line, most) in lines {
+        let line = line.as_deref().unwrap_or("-");
+        if line.is_empty() || most < line.len() || line.contains(char::is_control) {
+            let detail = format!("is one line of 1 to {most} bytes");
+            return Err(Fault::new(Code::BadValue, pointer, detail));
+        }
+    }
+    Ok(())
+}

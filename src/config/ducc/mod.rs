@@ -1,0 +1,176 @@
+//! The configuration of UIMA-DUCC, translated: class, user and node files in, TOML out.
+//!
+//! What is written wrongly there is said at its place there. Whether it fits together is checked
+//! once, by the loader, on the translation; what that says is led back to the line of the original
+//! that the translation was made from.
+
+mod nodes;
+mod properties;
+mod stanzas;
+mod translate;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::problem::{Place, Problem, Problems};
+use super::{ConfigError, parse, read};
+use nodes::Hosts;
+use translate::Translation;
+
+/// A file, with what is wrong in it.
+type Book = Problems;
+
+/// The node file of a nodepool that names none.
+const DEFAULT_NODES: &str = "ducc.nodes";
+
+/// The files to translate.
+#[derive(Clone, Debug)]
+pub struct DuccFiles {
+    /// The class file, `ducc.classes`.
+    pub classes: PathBuf,
+    /// The folder with the node files that the class file names.
+    pub nodes: PathBuf,
+    /// The user registry, `ducc.users`.
+    pub users: Option<PathBuf>,
+    /// The properties, `ducc.properties`.
+    pub properties: Option<PathBuf>,
+}
+
+/// A translation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Translated {
+    /// The configuration file. It loads.
+    pub text: String,
+    /// What has no counterpart and was left out, and other things to know.
+    pub notes: Vec<String>,
+}
+
+/// Why there is no translation.
+#[derive(Debug, thiserror::Error)]
+pub enum TranslationError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] ConfigError),
+    /// Files are wrong; each with all that is wrong with it.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n"))]
+    Problems(Vec<Problems>),
+}
+
+/// Where a line of the translation comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Source {
+    file: Part,
+    span: Range<usize>,
+}
+
+/// The files that lines come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Classes,
+    Users,
+    Properties,
+}
+
+/// Translates the original's files.
+///
+/// # Errors
+///
+/// If a file cannot be read, or with everything that is wrong with them.
+pub fn translate(files: &DuccFiles) -> Result<Translated, TranslationError> {
+    let mut books = Books {
+        classes: open(&files.classes)?,
+        users: files.users.as_deref().map(open).transpose()?,
+        properties: files.properties.as_deref().map(open).transpose()?,
+    };
+    let stanzas = stanzas::read(&mut books.classes);
+    let users = books.users.as_mut().map(stanzas::read).unwrap_or_default();
+    let mut translation = Translation::default();
+    if let Some(book) = &mut books.properties {
+        properties::translate(book, &mut translation);
+    }
+    let pools = translate::pools_in(&stanzas);
+    let named = translate::node_files(&pools, &mut books.classes);
+    let domain = pools.first().and_then(|pool| pool.attribute("domain"));
+    let domain = domain.map(translate::text_of);
+    let mut hosts = Hosts::new(&files.nodes, named, domain);
+    translation.pools(&pools, &mut hosts, &mut books.classes)?;
+    translation.classes(&stanzas, &mut books.classes);
+    // Users may be in either file.
+    translation.users(&stanzas, &stanzas, Part::Classes, &mut books.classes);
+    if let Some(book) = &mut books.users {
+        translation.users(&users, &stanzas, Part::Users, book);
+    }
+    let Translation { text, sources, notes } = translation;
+    let mut problems: Vec<Problems> = hosts.books;
+    if !books.are_clean() || problems.iter().any(|book| !book.is_empty()) {
+        problems.extend(books.into_all());
+        return Err(refusal(problems));
+    }
+    match parse("the translation", &text) {
+        Ok(_) => Ok(Translated { text: with_notes(&text, &notes, files), notes }),
+        Err(found) => {
+            books.lead_back(&found, &text, &sources);
+            Err(refusal(books.into_all()))
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Book, ConfigError> {
+    Ok(Book::none(&path.display().to_string(), &read(path)?))
+}
+
+fn refusal(books: Vec<Book>) -> TranslationError {
+    let wrong = books.into_iter().filter(|book| !book.is_empty()).map(Problems::sorted);
+    TranslationError::Problems(wrong.collect())
+}
+
+fn with_notes(text: &str, notes: &[String], files: &DuccFiles) -> String {
+    let notes: String = notes.iter().map(|note| ["# Note: ", note, ".\n"].concat()).collect();
+    format!("# Translated from {} of UIMA-DUCC.\n{notes}{text}", files.classes.display())
+}
+
+struct Books {
+    classes: Book,
+    users: Option<Book>,
+    properties: Option<Book>,
+}
+
+impl Books {
+    fn are_clean(&self) -> bool {
+        let rest = [&self.users, &self.properties];
+        self.classes.is_empty() && rest.into_iter().flatten().all(Problems::is_empty)
+    }
+
+    fn into_all(self) -> Vec<Book> {
+        [Some(self.classes), self.users, self.properties].into_iter().flatten().collect()
+    }
+
+    fn of(&mut self, file: Part) -> &mut Book {
+        let other = match file {
+            Part::Classes => None,
+            Part::Users => self.users.as_mut(),
+            Part::Properties => self.properties.as_mut(),
+        };
+        other.unwrap_or(&mut self.classes)
+    }
+
+    /// Enters what is wrong with the translation where it was translated from.
+    fn lead_back(&mut self, found: &Problems, text: &str, sources: &[Option<Source>]) {
+        let source_of = |line: usize| sources.get(line.checked_sub(1)?)?.clone();
+        for problem in found.iter() {
+            let source = problem.line.and_then(source_of);
+            let Source { file, span } =
+                source.unwrap_or(Source { file: Part::Classes, span: 0..0 });
+            let mut led =
+                Problem::new(problem.code, &problem.path, &Place::File(span), &problem.message)
+                    .remedy(&problem.remedy);
+            for (span, label) in problem.related_places() {
+                let line = text.get(..span.start).unwrap_or(text).matches('\n').count() + 1;
+                if let Some(source) = source_of(line).filter(|source| source.file == file) {
+                    led = led.related(&Place::File(source.span), label);
+                }
+            }
+            self.of(file).add(led);
+        }
+    }
+}

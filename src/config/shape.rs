@@ -1,0 +1,64 @@
+//! What a value may look like, as editors are told it.
+
+use serde_json::{Value, json};
+
+use super::value::MAX_NAME;
+
+/// What a value may look like. Coarser than the loader in places: what only the loader knows is
+/// its business.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// True or false.
+    Flag,
+    /// A whole number.
+    Integer {
+        /// The smallest allowed.
+        least: i64,
+        /// The largest allowed.
+        most: i64,
+    },
+    /// An amount of memory: "15GB".
+    Size,
+    /// A span of time: "30s".
+    Span,
+    /// The name of something.
+    Name,
+    /// A path in the file system.
+    Path,
+    /// An address and a port.
+    Address,
+    /// One of these words.
+    Word(Vec<&'static str>),
+    /// A host list.
+    Hosts,
+    /// Any number of these.
+    List(Box<Shape>),
+}
+
+impl Shape {
+    /// As JSON schema.
+    pub(super) fn schema(&self) -> Value {
+        match self {
+            Shape::Flag => json!({ "type": "boolean" }),
+            Shape::Integer { least, most } => {
+                json!({ "type": "integer", "minimum": least, "maximum": most })
+            }
+            Shape::Size => json!({
+                "type": "string",
+                "pattern": "^\\s*[0-9]+\\s*[mMgGtTpP][iI]?[bB]?\\s*$",
+                "examples": ["15GB", "1536MB"],
+            }),
+            Shape::Span => json!({ "type": "string", "examples": ["30s", "2m", "500ms"] }),
+            Shape::Name => json!({
+                "type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": "^\\S+$",
+            }),
+            Shape::Path => json!({ "type": "string", "minLength": 1 }),
+            Shape::Address => json!({ "type": "string", "examples": ["127.0.0.1:7070"] }),
+            Shape::Word(words) => json!({ "type": "string", "enum": words }),
+            Shape::Hosts => {
+                json!({ "type": "string", "minLength": 1, "examples": ["node[01-20]", "a[1-3,7]"] })
+            }
+            Shape::List(item) => json!({ "type": "array", "items": item.schema() }),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The owner's answers about the configuration: what is, what was, what another would come to, and
+//! another one in its place.
+
+use std::collections::BTreeSet;
+
+use super::DaemonError;
+use super::live::complete;
+use super::owner::{Owner, now_ms};
+use super::refused::Refused;
+use crate::api::ConfigAsk;
+use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
+use crate::config::Config;
+use crate::scheduler::{Command, Impact};
+use crate::store::{AdminRow, ConfigurationRow};
+
+/// A configuration that is right, and how it came.
+type Wanted = Result<(Config, &'static str), Refused>;
+
+impl Owner {
+    /// Answers, and puts another configuration into effect if that is asked for.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub(super) async fn configure(&mut self, asked: ConfigAsk) -> Result<(), DaemonError> {
+        // Whoever asked may have left; what was asked for is done all the same.
+        match asked {
+            ConfigAsk::Show(reply) => drop(reply.send(self.live.info())),
+            ConfigAsk::History(reply) => {
+                let rows = self.store.configurations().await?;
+                let shown = |row| ConfigGeneration { text: None, ..shown(row) };
+                let generations = rows.into_iter().map(shown).collect();
+                let generation = self.live.generation;
+                drop(reply.send(ConfigHistory { generation, generations }));
+            }
+            ConfigAsk::Generation { generation, reply } => {
+                let row = self.row(generation).await?;
+                drop(reply.send(row.map(shown).ok_or(Refused::NoGeneration(generation).into())));
+            }
+            ConfigAsk::Plan { request, reply } => match self.wanted(&request).await? {
+                Ok((config, _)) => {
+                    let mut plan = self.live.plan(&config);
+                    let is_other = config.topology != **self.scheduler.topology();
+                    let is_known = is_other && self.board.latest().is_ready;
+                    let books = is_known.then(|| self.scheduler.clone());
+                    if !is_other {
+                        complete(&mut plan, &self.no_impact());
+                    }
+                    // Trying it out takes two cycles; the scheduler does not wait for that.
+                    tokio::task::spawn_blocking(move || {
+                        if let Some(books) = books {
+                            complete(&mut plan, &books.try_out(config.topology));
+                        }
+                        drop(reply.send(Ok(plan)));
+                    });
+                }
+                Err(refused) => drop(reply.send(Err(refused.into()))),
+            },
+            ConfigAsk::Apply { request, reply } => {
+                let outcome = self.apply(request).await?;
+                drop(reply.send(outcome.map_err(Into::into)));
+            }
+            ConfigAsk::Reread => match self.apply(ConfigRequest::default()).await? {
+                Ok(plan) if plan.applied => {}
+                Ok(plan) => tracing::info!(
+                    generation = plan.generation,
+                    "the configuration was read again; nothing has changed"
+                ),
+                Err(refused) => refused.log(),
+            },
+        }
+        Ok(())
+    }
+
+    /// Puts another configuration into effect, in one cycle, or refuses it whole.
+    async fn apply(
+        &mut self,
+        request: ConfigRequest,
+    ) -> Result<Result<ConfigPlan, Refused>, DaemonError> {
+        let (config, source) = match self.wanted(&request).await? {
+            Ok(wanted) => wanted,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let mut plan = self.live.plan(&config);
+        if config.file.text == self.live.config.file.text {
+            return Ok(Ok(plan));
+        }
+        let before = self.scheduler.view();
+        let is_other = config.topology != **self.scheduler.topology();
+        if is_other {
+            let topology = Box::new(config.topology.clone());
+            self.scheduler
+                .command(Command::Reconfigure(topology))
+                .expect("no configuration that is right is refused");
+        }
+        self.set_pace(&config);
+        self.live.adopt(config, before.cycle, source, request.reason.clone());
+        let (generation, file) = (self.live.generation, &self.live.config.file.name);
+        let waiting = self.live.waiting(&self.live.config);
+        let changes = plan.changes.len();
+        tracing::info!(generation, source, file, changes, "another configuration is in effect");
+        if !waiting.is_empty() {
+            tracing::warn!(settings = ?waiting, "these take effect when the daemon is started again");
+        }
+        let act = AdminRow {
+            at_ms: now_ms(),
+            action: "reconfigure".to_owned(),
+            nodes: Vec::new(),
+            reason: request.reason,
+        };
+        self.cycle(vec![act]).await?;
+        if !is_other {
+            complete(&mut plan, &self.no_impact());
+        } else if self.board.latest().is_ready {
+            complete(&mut plan, &self.scheduler.impact_since(&before, &BTreeSet::new()));
+        }
+        Ok(Ok(ConfigPlan { generation: self.live.generation, applied: true, ..plan }))
+    }
+
+    /// What it means for work if nothing of the cluster changes.
+    fn no_impact(&self) -> Impact {
+        Impact { cycle: self.board.latest().view.cycle, ..Impact::default() }
+    }
+
+    /// The configuration that is meant, read and checked.
+    async fn wanted(&mut self, request: &ConfigRequest) -> Result<Wanted, DaemonError> {
+        if let Some(generation) = request.generation {
+            let Some(row) = self.row(generation).await? else {
+                return Ok(Err(Refused::NoGeneration(generation)));
+            };
+            let parsed = self.live.sources.parse(&row.name, &row.text);
+            return Ok(parsed.map(|config| (config, "return")).map_err(Refused::Wrong));
+        }
+        Ok(match &request.text {
+            Some(text) => {
+                let name = request.name.as_deref().unwrap_or("the text that was sent");
+                let parsed = self.live.sources.parse(name, text);
+                parsed.map(|config| (config, "apply")).map_err(Refused::Wrong)
+            }
+            None => self.live.sources.load().map(|config| (config, "reread")).map_err(Into::into),
+        })
+    }
+
+    async fn row(&mut self, generation: u64) -> Result<Option<ConfigurationRow>, DaemonError> {
+        Ok(self.store.configuration(generation).await?)
+    }
+}
+
+fn shown(row: ConfigurationRow) -> ConfigGeneration {
+    ConfigGeneration {
+        generation: row.generation,
+        at_ms: row.at_ms,
+        cycle: row.cycle,
+        source: row.source,
+        name: row.name,
+        reason: row.reason,
+        text: Some(row.text),
+    }
+}

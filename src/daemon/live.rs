@@ -1,0 +1,208 @@
+//! The configuration in effect, those before it, and how another one differs.
+//!
+//! The file is the truth at a start. Every configuration that takes effect gets the next number
+//! and goes on record with what its file said, in the transaction of the first cycle under it.
+
+use std::path::Path;
+
+use super::owner::now_ms;
+use crate::api::wire::{self, ConfigChange, ConfigPlan, NodeMove};
+use crate::config::{Change, Config, Listing, Sources};
+use crate::scheduler::Impact;
+use crate::store::{ConfigurationRow, Store, StoreError};
+
+/// An answer names at most so many jobs or nodes.
+const NAMED_MAX: usize = 1000;
+
+/// The settings of the daemon that take effect at once; its others are for a start.
+const LIVE: [&str; 3] = ["daemon.cycle_period", "daemon.heartbeat_interval", "daemon.audit_every"];
+
+/// The configuration in effect.
+#[derive(Debug)]
+pub struct Live {
+    /// Where it is read from.
+    pub sources: Sources,
+    /// What is in effect, but for the settings that wait for a restart.
+    pub config: Config,
+    /// Its number.
+    pub generation: u64,
+    /// It, as long as it is not on record.
+    new: Option<ConfigurationRow>,
+    /// What was in effect at the start.
+    started: Listing,
+}
+
+impl Live {
+    /// Begins with `config`. Where the last one on record is another, this one is the next.
+    ///
+    /// # Errors
+    ///
+    /// If the record cannot be read or written.
+    pub async fn begin(
+        store: &mut Store,
+        config: Config,
+        sources: Sources,
+        cycle: u64,
+    ) -> Result<Live, StoreError> {
+        let last = store.last_configuration().await?;
+        let started = config.listing.clone();
+        let mut live = Live { sources, config, generation: 0, new: None, started };
+        if let Some(last) = last {
+            live.generation = last.generation;
+            if last.text == live.config.file.text {
+                return Ok(live);
+            }
+            tracing::warn!(
+                file = live.config.file.name,
+                before = last.generation,
+                generation = last.generation + 1,
+                "the configuration is not the one that was in effect last; `apportion config apply \
+                 --generation` returns to that"
+            );
+        }
+        let row = live.next(cycle, "start", None);
+        store.add_configuration(&row).await?;
+        Ok(live)
+    }
+
+    /// Puts `config` into effect, and keeps it for the record.
+    pub fn adopt(&mut self, config: Config, cycle: u64, source: &str, reason: Option<String>) {
+        self.config = config;
+        self.new = Some(self.next(cycle, source, reason));
+    }
+
+    /// What goes on record with the next cycle.
+    pub fn take_new(&mut self) -> Option<ConfigurationRow> {
+        self.new.take()
+    }
+
+    fn next(&mut self, cycle: u64, source: &str, reason: Option<String>) -> ConfigurationRow {
+        self.generation += 1;
+        ConfigurationRow {
+            generation: self.generation,
+            at_ms: now_ms(),
+            cycle,
+            source: source.to_owned(),
+            name: self.config.file.name.clone(),
+            text: self.config.file.text.clone(),
+            reason,
+        }
+    }
+
+    /// How `config` differs, not considering work.
+    pub fn plan(&self, config: &Config) -> ConfigPlan {
+        let changes = self.config.listing.changes_to(&config.listing);
+        let waiting = self.waiting(config);
+        let mut notes = Vec::new();
+        if !waiting.is_empty() {
+            notes.push(format!("only at a restart: {}", waiting.join(", ")));
+        }
+        notes.extend(self.sources.file().and_then(|file| other_file(file, config)));
+        ConfigPlan {
+            generation: self.generation,
+            applied: false,
+            changes: changes.into_iter().map(|one| change(one, &waiting)).collect(),
+            moved: Vec::new(),
+            impact: None,
+            notes,
+        }
+    }
+
+    /// The settings of `config` that differ from those of the start, and have to wait for the next.
+    pub fn waiting(&self, config: &Config) -> Vec<String> {
+        let changes = self.started.changes_to(&config.listing).into_iter();
+        changes.map(|change| change.path).filter(|path| !is_live(path)).collect()
+    }
+
+    /// What is shown to whoever asks.
+    pub fn info(&self) -> wire::ConfigInfo {
+        let setting = |row: &crate::config::Row| wire::ConfigSetting {
+            setting: row.path.clone(),
+            value: row.value.clone(),
+            origin: row.origin.to_string(),
+        };
+        wire::ConfigInfo {
+            generation: self.generation,
+            name: self.config.file.name.clone(),
+            file: self.sources.file().map(|file| file.display().to_string()),
+            settings: self.config.listing.rows().map(setting).collect(),
+            waiting_for_restart: self.waiting(&self.config),
+        }
+    }
+}
+
+/// Whether a setting takes effect at once.
+fn is_live(path: &str) -> bool {
+    !path.starts_with("daemon.") || LIVE.contains(&path)
+}
+
+/// That the file says something else than `config`, if it does.
+fn other_file(file: &Path, config: &Config) -> Option<String> {
+    let is_same = std::fs::read(file).is_ok_and(|text| text == config.file.text.as_bytes());
+    (!is_same).then(|| {
+        format!(
+            "{} says something else, and is read at the next start: keep this there too",
+            file.display()
+        )
+    })
+}
+
+fn change(change: Change, waiting: &[String]) -> ConfigChange {
+    let at_restart = waiting.contains(&change.path);
+    let Change { path: setting, before, after } = change;
+    ConfigChange { setting, before, after, at_restart }
+}
+
+/// Enters what a configuration means for the live load.
+pub fn complete(plan: &mut ConfigPlan, impact: &Impact) {
+    let moved = impact.moved.iter().take(NAMED_MAX).map(|(node, from, to)| NodeMove {
+        node: node.to_string(),
+        from: from.to_string(),
+        to: to.to_string(),
+    });
+    plan.moved = moved.collect();
+    let evicted = impact
+        .evicted
+        .iter()
+        .take(NAMED_MAX)
+        .map(|(&(job, why), &shares)| wire::JobEviction { job: job.0, shares, why: why.into() });
+    let parked = impact.parked.iter().take(NAMED_MAX);
+    let refused = impact.refused.iter().take(NAMED_MAX);
+    plan.impact = Some(wire::ConfigImpact {
+        cycle: impact.cycle,
+        shares_evicted: impact.evicted.values().sum(),
+        evicted: evicted.collect(),
+        shares_parked: impact.parked.values().sum(),
+        parked: parked.map(|(job, &shares)| wire::JobParked { job: job.0, shares }).collect(),
+        refused: refused
+            .map(|(job, reason)| wire::JobRefused { job: job.0, reason: reason.clone() })
+            .collect(),
+        blacklisted: impact.blacklisted.iter().take(NAMED_MAX).map(ToString::to_string).collect(),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Administrators learn from the sample, before they try, which settings wait.
+    #[test]
+    fn the_sample_says_what_takes_effect_at_a_restart_only() {
+        let schema = crate::config::schema();
+        let daemon = &schema["properties"]["daemon"]["properties"];
+        let mut waiting = 0;
+        for (section, settings) in
+            [("daemon", daemon), ("daemon.limits", &daemon["limits"]["properties"])]
+        {
+            for (key, setting) in settings.as_object().unwrap() {
+                let path = format!("{section}.{key}");
+                let says_so = setting["description"]
+                    .as_str()
+                    .is_some_and(|text| text.contains("At a restart only."));
+                assert_eq!(says_so || key == "limits", !is_live(&path), "{path}");
+                waiting += usize::from(says_so);
+            }
+        }
+        assert!(7 < waiting, "{waiting}");
+    }
+}

@@ -1,0 +1,87 @@
+//! What another configuration would come to, tried on a copy of the books.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::view::{JobView, Removal, View, Waiting};
+use super::{Command, Scheduler};
+use crate::model::{JobId, Name, ShareId, ShareState, Topology};
+
+/// What a configuration means for the live load, or would.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Impact {
+    /// The cycle that it is seen in.
+    pub cycle: u64,
+    /// Shares that have to go for it, by job and why.
+    pub evicted: BTreeMap<(JobId, Removal), u64>,
+    /// Shares that stay until their work is done, though they are where configuration does not
+    /// allow them, by job.
+    pub parked: BTreeMap<JobId, u64>,
+    /// Work that is refused now and was not, each with why.
+    pub refused: Vec<(JobId, String)>,
+    /// Nodes that get no work until such shares have left, and did before.
+    pub blacklisted: Vec<Name>,
+    /// Nodes that change their pool: which, from where, to where.
+    pub moved: Vec<(Name, Name, Name)>,
+}
+
+impl Scheduler {
+    /// What `topology` would come to in the next cycle, compared with what comes of it without.
+    /// The books stay as they are.
+    pub fn try_out(&self, topology: Topology) -> Impact {
+        let mut unchanged = self.clone();
+        let expected = unchanged.schedule();
+        let mut changed = self.clone();
+        if changed.command(Command::Reconfigure(Box::new(topology))).is_ok() {
+            changed.schedule();
+        }
+        changed.impact_since(&self.view(), &leaving(&expected))
+    }
+
+    /// What came of a configuration since the books were `before`; but for the shares in
+    /// `expected`, which go anyway.
+    pub fn impact_since(&self, before: &View, expected: &BTreeSet<ShareId>) -> Impact {
+        let after = self.view();
+        let known: BTreeSet<ShareId> = expected.union(&leaving(before)).copied().collect();
+        let mut impact = Impact { cycle: after.cycle, ..Impact::default() };
+        for job in after.jobs.iter() {
+            for share in job.shares.iter().filter(|share| !known.contains(&share.id)) {
+                if let Some(why) = share.removal {
+                    *impact.evicted.entry((job.id, why)).or_default() += 1;
+                }
+            }
+        }
+        for (job, share) in self.misplaced() {
+            if share.state == ShareState::Held {
+                *impact.parked.entry(job).or_default() += 1;
+            }
+        }
+        let was_refused: BTreeSet<JobId> =
+            before.jobs.iter().filter_map(|job| refusal(job).map(|_| job.id)).collect();
+        let refused = after.jobs.iter().filter(|job| !was_refused.contains(&job.id));
+        impact.refused = refused.filter_map(|job| Some((job.id, refusal(job)?))).collect();
+        let nodes_before: BTreeMap<&Name, _> =
+            before.nodes.iter().map(|node| (&node.name, node)).collect();
+        for node in after.nodes.iter() {
+            let Some(earlier) = nodes_before.get(&node.name) else { continue };
+            if node.state.is_blacklisted && !earlier.state.is_blacklisted {
+                impact.blacklisted.push(node.name.clone());
+            }
+            if node.pool != earlier.pool {
+                impact.moved.push((node.name.clone(), earlier.pool.clone(), node.pool.clone()));
+            }
+        }
+        impact
+    }
+}
+
+fn leaving(view: &View) -> BTreeSet<ShareId> {
+    let shares = view.jobs.iter().flat_map(|job| &job.shares);
+    shares.filter(|share| share.state == ShareState::Leaving).map(|share| share.id).collect()
+}
+
+fn refusal(job: &JobView) -> Option<String> {
+    match &job.reason {
+        Some(Waiting::Refused(refusal)) => Some(refusal.to_string()),
+        Some(Waiting::Engine(_)) | None => None,
+    }
+}

@@ -1,0 +1,162 @@
+//! The configurations there were.
+
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Row, query};
+
+use super::{ConfigurationRow, Store, StoreError, from_sql, to_sql};
+
+/// How many configurations stay on record.
+pub const CONFIGURATIONS_KEPT: u32 = 1000;
+
+impl Store {
+    /// The configurations on record, oldest first, without what their files said.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn configurations(&mut self) -> Result<Vec<ConfigurationRow>, StoreError> {
+        let sql = "select generation, at_ms, cycle, source, name, '' as text, reason
+                   from configurations order by generation";
+        let mut session = self.take_session().await?;
+        let rows = query(sql).fetch_all(&mut session.connection).await;
+        let rows = rows.and_then(|rows| rows.iter().map(row_from).collect());
+        self.read(session, rows)
+    }
+
+    /// The configuration that was on record last.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn last_configuration(&mut self) -> Result<Option<ConfigurationRow>, StoreError> {
+        let sql = "select generation, at_ms, cycle, source, name, text, reason from configurations
+                   order by generation desc limit 1";
+        let mut session = self.take_session().await?;
+        let row = query(sql).fetch_optional(&mut session.connection).await;
+        let row = row.and_then(|row| row.as_ref().map(row_from).transpose());
+        self.read(session, row)
+    }
+
+    /// The configuration with this number, if it is on record.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn configuration(
+        &mut self,
+        generation: u64,
+    ) -> Result<Option<ConfigurationRow>, StoreError> {
+        let sql = "select generation, at_ms, cycle, source, name, text, reason from configurations
+                   where generation = ?1";
+        let mut session = self.take_session().await?;
+        let row = query(sql).bind(to_sql(generation)).fetch_optional(&mut session.connection).await;
+        let row = row.and_then(|row| row.as_ref().map(row_from).transpose());
+        self.read(session, row)
+    }
+
+    /// Puts a configuration on record outside of a cycle: the one that the daemon starts with.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub async fn add_configuration(&mut self, row: &ConfigurationRow) -> Result<(), StoreError> {
+        let mut session = self.take_session().await?;
+        put_configuration(&mut session.connection, row)
+            .await
+            .map_err(|source| StoreError::of("record a configuration", &self.path, source))?;
+        self.session = Some(session);
+        Ok(())
+    }
+
+    fn read<T>(
+        &mut self,
+        session: super::Session,
+        result: Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let read = result
+            .map_err(|source| StoreError::of("read the configurations", &self.path, source))?;
+        self.session = Some(session);
+        Ok(read)
+    }
+}
+
+pub(super) async fn put_configuration(
+    connection: &mut SqliteConnection,
+    row: &ConfigurationRow,
+) -> Result<(), sqlx::Error> {
+    let sql = "insert into configurations (generation, at_ms, cycle, source, name, text, reason)
+               values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    query(sql)
+        .bind(to_sql(row.generation))
+        .bind(row.at_ms)
+        .bind(to_sql(row.cycle))
+        .bind(&row.source)
+        .bind(&row.name)
+        .bind(&row.text)
+        .bind(&row.reason)
+        .execute(&mut *connection)
+        .await?;
+    let sql = "delete from configurations where generation <= (select max(generation) from configurations) - ?1";
+    query(sql).bind(CONFIGURATIONS_KEPT).execute(connection).await?;
+    Ok(())
+}
+
+fn row_from(row: &SqliteRow) -> Result<ConfigurationRow, sqlx::Error> {
+    Ok(ConfigurationRow {
+        generation: row.try_get("generation").map(from_sql)?,
+        at_ms: row.try_get("at_ms")?,
+        cycle: row.try_get("cycle").map(from_sql)?,
+        source: row.try_get("source")?,
+        name: row.try_get("name")?,
+        text: row.try_get("text")?,
+        reason: row.try_get("reason")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::Connection;
+
+    use super::*;
+    use crate::store::CycleRecord;
+
+    fn row(generation: u64) -> ConfigurationRow {
+        ConfigurationRow {
+            generation,
+            at_ms: 1,
+            cycle: 2,
+            source: "apply".to_owned(),
+            name: "new.toml".to_owned(),
+            text: format!("# {generation}"),
+            reason: Some("a test".to_owned()),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_newest_stay_on_record_and_come_back_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("state.db")).await.unwrap();
+        assert_eq!(store.last_configuration().await.unwrap(), None);
+        store.add_configuration(&row(1)).await.unwrap();
+        let record =
+            CycleRecord { cycle: 1, configuration: Some(row(2)), ..CycleRecord::default() };
+        let record = CycleRecord { next_share: 1, ..record };
+        store.commit(&record).await.unwrap();
+        let without_text = |row| ConfigurationRow { text: String::new(), ..row };
+        assert_eq!(store.configurations().await.unwrap(), [row(1), row(2)].map(without_text));
+        assert_eq!(store.configuration(1).await.unwrap(), Some(row(1)));
+
+        let kept = u64::from(CONFIGURATIONS_KEPT);
+        let mut session = store.take_session().await.unwrap();
+        let mut transaction = session.connection.begin().await.unwrap();
+        for generation in 3..=kept + 1 {
+            put_configuration(&mut transaction, &row(generation)).await.unwrap();
+        }
+        transaction.commit().await.unwrap();
+        store.session = Some(session);
+        let rows = store.configurations().await.unwrap();
+        assert_eq!((rows.len(), rows[0].generation), (1000, 2), "the first has gone");
+        assert_eq!(store.configuration(1).await.unwrap(), None);
+        assert_eq!(store.last_configuration().await.unwrap(), Some(row(kept + 1)));
+    }
+}
