@@ -57,8 +57,9 @@ impl Intake {
     pub fn read(&self, body: &[u8], published: &Published) -> Result<Taken, ApiError> {
         let envelope: PublicationEnvelope<'_> = json::read_body(body, code_of_field)?;
         self.check_turn(envelope.sequence)?;
-        self.check_amount(&envelope)?;
-        let mut reading = Reading::new(self.current.as_ref(), &published.view, &self.limits);
+        let before = self.current.as_ref().or(published.taken_over.as_deref());
+        self.check_amount(&envelope, before)?;
+        let mut reading = Reading::new(before, &published.view, &self.limits);
         for (index, item) in envelope.work.iter().enumerate() {
             reading.read(index, item.get());
         }
@@ -66,7 +67,7 @@ impl Intake {
         if self.current.as_ref().is_some_and(|current| current.sequence == publication.sequence) {
             return self.repeated(&publication, answer);
         }
-        let events = events_between(self.current.as_ref(), &publication);
+        let events = events_between(before, &publication);
         Ok(Taken { answer, events, publication: Some(publication) })
     }
 
@@ -93,7 +94,11 @@ impl Intake {
         }
     }
 
-    fn check_amount(&self, envelope: &PublicationEnvelope<'_>) -> Result<(), ApiError> {
+    fn check_amount(
+        &self,
+        envelope: &PublicationEnvelope<'_>,
+        before: Option<&Publication>,
+    ) -> Result<(), ApiError> {
         let (given, most) = (envelope.work.len(), self.limits.jobs);
         if given > most {
             let detail = format!(
@@ -102,10 +107,7 @@ impl Intake {
             return Err(Fault::new(Code::TooLarge, "/work", detail).into());
         }
         let is_live = |work: &&Work| work.state != WorkState::Completed;
-        let before = self
-            .current
-            .as_ref()
-            .map_or(0, |current| current.work.values().filter(is_live).count());
+        let before = before.map_or(0, |before| before.work.values().filter(is_live).count());
         if envelope.full || !envelope.work.is_empty() || before <= SUDDEN {
             return Ok(());
         }

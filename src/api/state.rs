@@ -15,7 +15,7 @@ use super::error::{ApiError, Code};
 use super::heartbeats::HeartbeatLog;
 use super::intake::Intake;
 use super::show::schedule_json;
-use crate::converter::{JobUpdate, update_of};
+use crate::converter::{JobUpdate, Publication, update_of};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, JobView, View};
 
 /// Something for whoever owns the scheduler.
@@ -40,7 +40,7 @@ pub enum Request {
 }
 
 /// Everything readers can see: the books after a cycle that is on record.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Published {
     /// The books.
     pub view: View,
@@ -48,8 +48,16 @@ pub struct Published {
     pub schedule: Arc<ScheduleText>,
     /// Whether a cycle has been planned and stored since the start.
     pub is_ready: bool,
+    /// Whether the books are still on their way from the record: but for the schedule, nothing here
+    /// is to be shown or built on.
+    pub is_resuming: bool,
     /// The last publication in the books.
     pub publication: Option<u64>,
+    /// The work that the books had at the start, as the orchestrator had shown it: what its first
+    /// publication since then is compared with.
+    pub taken_over: Option<Arc<Publication>>,
+    /// The number of the last event that those who follow can have.
+    pub last_event: u64,
     /// How long planning took.
     pub planned_in: Duration,
     /// How long storing took.
@@ -72,15 +80,19 @@ pub struct ScheduleText {
 impl ScheduleText {
     /// The update made from `view`; that of `previous` itself while nothing differs, so that nobody
     /// is told the same thing under a new number. That work waits longer for the same reason is not
-    /// worth one.
-    pub fn following(previous: Option<&Published>, view: &View) -> Arc<ScheduleText> {
+    /// worth one. `last_event` is the last one that is in it.
+    pub fn following(
+        previous: Option<&Published>,
+        view: &View,
+        last_event: u64,
+    ) -> Arc<ScheduleText> {
         match previous {
             Some(previous) if say_the_same(&previous.view.jobs, &view.jobs) => {
                 Arc::clone(&previous.schedule)
             }
             _ => Arc::new(ScheduleText {
                 cycle: view.cycle,
-                json: Bytes::from(schedule_json(view.cycle, &view.jobs)),
+                json: Bytes::from(schedule_json(view.cycle, last_event, &view.jobs)),
             }),
         }
     }

@@ -13,7 +13,7 @@ use super::section::{Located, Section, Setting};
 use super::value::{
     PolicyName, coded, duration, flag, hosts, loopback, name, number, path, policy, size,
 };
-use super::{DaemonSettings, Limits};
+use super::{DaemonSettings, Journal, Limits};
 use crate::model::{CapRules, Mebibytes, Millis, Quantum, Settings};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -202,10 +202,21 @@ fn read_daemon(mut section: Section<'_>) -> DaemonSettings {
             .setting("init_stability", number(0..=1000))
             .or(defaults.init_stability),
         audit_every: section.setting("audit_every", number(1..=MILLION)).or(defaults.audit_every),
+        journal: read_journal(section.section("journal"), defaults.journal),
         limits: read_limits(section.section("limits"), defaults.limits),
     };
     section.finish();
     daemon
+}
+
+fn read_journal(mut section: Section<'_>, defaults: Journal) -> Journal {
+    let journal = Journal {
+        cycles: section.setting("cycles", number(1..=MILLION)).or(defaults.cycles),
+        schedules: section.setting("schedules", number(1..=MILLION)).or(defaults.schedules),
+        books_every: section.setting("books_every", number(1..=MILLION)).or(defaults.books_every),
+    };
+    section.finish();
+    journal
 }
 
 fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {

@@ -8,8 +8,10 @@
 //!
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
+mod books;
 mod owner;
 mod record;
+mod resume;
 
 use std::any::Any;
 use std::io;
@@ -23,10 +25,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, ApiState, Board};
-use crate::config::{Config, DaemonSettings};
-use crate::model::{ShareId, ShareState};
-use crate::scheduler::Scheduler;
-use crate::store::{Recovered, Store, StoreError};
+use crate::config::{Config, DaemonSettings, Journal};
+use crate::store::{Retention, Store, StoreError};
 
 use owner::Owner;
 
@@ -76,7 +76,8 @@ pub async fn serve(
     let _ends_thread = drained.clone().drop_guard();
 
     let DaemonSettings { state, limits, .. } = &config.daemon;
-    let mut store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
+    let store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
+    let mut store = store.keeping(retention(&config.daemon.journal));
     let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
     tracing::info!(
         cycle = recovered.cycle,
@@ -86,11 +87,13 @@ pub async fn serve(
     let limits = api_limits(limits);
     let sequence = recovered.sequence;
     let (requests, inbox) = mpsc::channel(QUEUE);
-    let scheduler = resumed(&config, &recovered);
-    let board = Arc::new(Board::new(owner::first_picture(&scheduler, sequence)));
+    let board = Arc::new(Board::new(owner::first_picture(&config, &recovered)));
     let state = ApiState::new(Arc::clone(&board), requests, sequence, limits, stop.clone());
-    let books = (scheduler, recovered.shares);
-    let owner = Owner::new(books, store, board, inbox, &config.daemon, drained.clone());
+    // On the owner's thread: the last schedule is served while the books are on their way.
+    let owner = {
+        let (config, drained) = (config.clone(), drained.clone());
+        move || Owner::resumed(&config, recovered, store, board, inbox, drained)
+    };
     let mut owner = OwnerThread::spawn(owner)?;
 
     let server = axum::serve(listener, api::router(state))
@@ -111,14 +114,9 @@ pub async fn serve(
     served
 }
 
-/// A scheduler that goes on where the record left off.
-fn resumed(config: &Config, recovered: &Recovered) -> Scheduler {
-    let mut scheduler = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share));
-    scheduler.resume_after_cycle(recovered.cycle);
-    scheduler.restore_varied_off(recovered.varied_off.iter().cloned());
-    let leaving = recovered.shares.iter().filter(|share| share.state == ShareState::Leaving);
-    scheduler.restore_leaving(leaving.map(|share| ShareId(share.id)));
-    scheduler
+fn retention(journal: &Journal) -> Retention {
+    let Journal { cycles, schedules, .. } = *journal;
+    Retention { cycles, schedules }
 }
 
 fn api_limits(limits: &crate::config::Limits) -> api::Limits {
@@ -156,11 +154,11 @@ struct OwnerThread {
 }
 
 impl OwnerThread {
-    fn spawn(owner: Owner) -> Result<OwnerThread, DaemonError> {
+    fn spawn(owner: impl FnOnce() -> Owner + Send + 'static) -> Result<OwnerThread, DaemonError> {
         let (tell, done) = oneshot::channel();
         let runtime = Handle::current();
         let run = move || {
-            let outcome = runtime.block_on(owner.run());
+            let outcome = runtime.block_on(owner().run());
             // Nobody listens if the daemon's future was dropped; then nobody wants to know.
             let _ = tell.send(outcome);
         };

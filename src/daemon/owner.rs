@@ -4,18 +4,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::DaemonError;
+use super::books::BooksKeeper;
 use super::record;
+use super::resume::{Resumed, resume};
 use crate::api::{Board, Published, Request, ScheduleText};
-use crate::config::DaemonSettings;
+use crate::config::Config;
 use crate::engine;
-use crate::model::count;
+use crate::journal::Clerk;
+use crate::model::{ShareId, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
-use crate::store::{AdminRow, ShareRow, Store};
+use crate::store::{AdminRow, BatchRow, CycleRecord, Recovered, ShareRow, Store};
 
 type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 
@@ -23,6 +27,8 @@ type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 #[derive(Debug)]
 pub struct Owner {
     scheduler: Scheduler,
+    clerk: Clerk,
+    books: BooksKeeper,
     store: Store,
     board: Arc<Board>,
     inbox: mpsc::Receiver<Request>,
@@ -36,6 +42,9 @@ pub struct Owner {
     left_behind: Vec<ShareRow>,
     /// The last publication in the books. `None` until one came since the start.
     publication: Option<u64>,
+    /// Whether the books know what is running: they are as they were before the start, or a
+    /// publication came since.
+    knows_work: bool,
     /// Whether something came since the last cycle.
     is_stale: bool,
     /// Whether the safety net held work back in the last cycle.
@@ -43,14 +52,21 @@ pub struct Owner {
     stop: CancellationToken,
 }
 
-/// What is shown before anything is known.
-pub fn first_picture(scheduler: &Scheduler, sequence: Option<u64>) -> Published {
-    let view = scheduler.view();
+/// What is shown before the books are there: the schedule that held, if they are on record.
+pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
+    let view = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share)).view();
+    let held = recovered.schedule.as_ref().filter(|_| recovered.journal.is_some());
+    let held = held.map(|(cycle, text)| {
+        Arc::new(ScheduleText { cycle: *cycle, json: Bytes::from(text.clone()) })
+    });
     Published {
-        schedule: ScheduleText::following(None, &view),
+        is_ready: held.is_some(),
+        is_resuming: true,
+        schedule: held.unwrap_or_else(|| ScheduleText::following(None, &view, 0)),
         view,
-        is_ready: false,
-        publication: sequence,
+        publication: recovered.sequence,
+        taken_over: None,
+        last_event: recovered.last_event,
         planned_in: Duration::ZERO,
         stored_in: Duration::ZERO,
         findings: Vec::new(),
@@ -59,17 +75,32 @@ pub fn first_picture(scheduler: &Scheduler, sequence: Option<u64>) -> Published 
 }
 
 impl Owner {
-    /// An owner that runs until `stop` or until nobody can send it anything any more.
-    pub fn new(
-        (scheduler, left_behind): (Scheduler, Vec<ShareRow>),
+    /// An owner that goes on where the record ends, and runs until `stop` or until nobody can send
+    /// it anything any more.
+    pub fn resumed(
+        config: &Config,
+        recovered: Recovered,
         store: Store,
         board: Arc<Board>,
         inbox: mpsc::Receiver<Request>,
-        settings: &DaemonSettings,
         stop: CancellationToken,
     ) -> Owner {
+        let settings = &config.daemon;
+        let Resumed { scheduler, clerk, taken_over, left_behind, beginning, replayed } =
+            resume(config, recovered);
+        let knows_work = taken_over.is_some();
+        let before = board.latest();
+        board.publish(Published {
+            view: scheduler.view(),
+            is_ready: before.is_ready && knows_work,
+            is_resuming: false,
+            taken_over,
+            ..Published::clone(&before)
+        });
         Owner {
             scheduler,
+            clerk,
+            books: BooksKeeper::new(settings.journal.books_every, beginning, replayed),
             store,
             board,
             inbox,
@@ -79,7 +110,9 @@ impl Owner {
             settling: settings.init_stability,
             left_behind,
             publication: None,
-            is_stale: false,
+            knows_work,
+            // That it was started again is news.
+            is_stale: knows_work,
             is_net_striking: false,
             stop,
         }
@@ -113,16 +146,17 @@ impl Owner {
     }
 
     fn end_interval(&mut self) {
-        self.scheduler.record(Event::HeartbeatIntervalPassed);
+        self.clerk.record(&mut self.scheduler, Event::HeartbeatIntervalPassed);
         self.settling = self.settling.saturating_sub(1);
         self.is_stale = true;
     }
 
     async fn take(&mut self, request: Request) -> Result<(), DaemonError> {
-        self.is_stale = true;
         match request {
             Request::Publication { sequence, events } => {
                 self.publication = Some(sequence);
+                self.knows_work = true;
+                self.is_stale = true;
                 self.record_all(events);
             }
             Request::Heartbeats(events) => self.record_all(events),
@@ -131,9 +165,10 @@ impl Owner {
         Ok(())
     }
 
+    /// Tells the scheduler. Heartbeats that say nothing cause no cycle.
     fn record_all(&mut self, events: Vec<Event>) {
         for event in events {
-            self.scheduler.record(event);
+            self.is_stale |= self.clerk.record(&mut self.scheduler, event);
         }
     }
 
@@ -141,7 +176,8 @@ impl Owner {
     /// once: an administrator waits, and what was promised must survive a crash.
     async fn carry_out(&mut self, command: Command, reply: Reply) -> Result<(), DaemonError> {
         let (action, reason) = described(&command);
-        let outcome = self.scheduler.command(command);
+        let outcome = self.clerk.command(&mut self.scheduler, command);
+        self.is_stale |= outcome.is_ok();
         match &outcome {
             Ok(CommandOutcome { changed }) if !changed.is_empty() => {
                 tracing::info!(action, nodes = ?changed, reason, "an administrator acted");
@@ -160,26 +196,25 @@ impl Owner {
         Ok(())
     }
 
-    /// Plans, commits, publishes, in that order. Before the first publication since the start
-    /// nothing is planned: the books do not know yet what is running.
+    /// Plans, commits, publishes, in that order. Before the books know what is running nothing is
+    /// planned.
     async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
         let before = self.board.latest();
-        let is_planned = self.publication.is_some() && self.settling == 0;
+        let is_planned = self.knows_work && self.settling == 0;
         let started = Instant::now();
         let view = if is_planned { self.scheduler.schedule() } else { self.scheduler.view() };
         let planned_in = started.elapsed();
-        // A schedule from before the start may bear the same number as ours and say another thing.
-        let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
         let found = if is_planned { self.audited(&view) } else { None };
         self.watch_net(&view);
         let findings_total = before.findings_total + found.as_ref().map_or(0, count);
         let findings = found.unwrap_or_else(|| before.findings.clone());
+        let last_event = before.last_event;
+        // A schedule from before the start may bear the same number as ours and say another thing.
+        let schedule =
+            ScheduleText::following(before.is_ready.then_some(&*before), &view, last_event);
 
         let started = Instant::now();
-        let mut record = record::of_cycle(&view, &schedule, self.publication, admin, now_ms());
-        if self.publication.is_none() {
-            record.shares.clone_from(&self.left_behind);
-        }
+        let record = self.record_of(&view, &schedule, is_planned, admin);
         self.store.commit(&record).await?;
         let stored_in = started.elapsed();
         tracing::debug!(cycle = view.cycle, ?planned_in, ?stored_in, "a cycle is on record");
@@ -187,14 +222,44 @@ impl Owner {
             view,
             schedule,
             is_ready: before.is_ready || is_planned,
+            is_resuming: false,
             publication: self.publication.or(before.publication),
+            taken_over: before.taken_over.clone().filter(|_| self.publication.is_none()),
+            last_event,
             planned_in,
             stored_in,
             findings,
             findings_total,
         });
         self.is_stale = false;
+        if is_planned {
+            self.books.note(&self.scheduler, planned_in);
+        }
         Ok(())
+    }
+
+    /// All that goes on record of a cycle. What happened before one that was not planned happened
+    /// before the next.
+    fn record_of(
+        &mut self,
+        view: &View,
+        schedule: &ScheduleText,
+        is_planned: bool,
+        admin: Vec<AdminRow>,
+    ) -> CycleRecord {
+        let is_published = is_planned || self.board.latest().is_ready;
+        let schedule = is_published.then_some(schedule);
+        let mut record = record::of_cycle(view, schedule, self.publication, admin, now_ms());
+        if !self.knows_work {
+            record.shares.clone_from(&self.left_behind);
+        }
+        let cycle = if is_planned { view.cycle } else { view.cycle + 1 };
+        let batch = self.clerk.take();
+        record.batch = batch.map(|batch| BatchRow { cycle, sealed: batch.seal() });
+        record.books = self.books.take();
+        let planned = view.planned.as_ref().filter(|_| is_planned);
+        record.digest = planned.map(|planned| self.books.digest(planned).0.to_vec());
+        record
     }
 
     /// Says when the safety net begins to hold work back, once, and when it no longer does.

@@ -6,14 +6,17 @@ use crate::api::ScheduleText;
 use crate::scheduler::{JobView, NodeView, Preemption, View};
 use crate::store::{AdminRow, CycleRecord, NodeRow, PreemptionRow, ShareRow};
 
-/// The record of the cycle that `view` was taken after.
+/// The record of the cycle that `view` was taken after. The text of `schedule` is in it if it came
+/// about in this cycle.
 pub fn of_cycle(
     view: &View,
-    schedule: &ScheduleText,
+    schedule: Option<&ScheduleText>,
     publication: Option<u64>,
     admin: Vec<AdminRow>,
     at_ms: i64,
 ) -> CycleRecord {
+    let is_new = |schedule: &&ScheduleText| schedule.cycle == view.cycle;
+    let text = |schedule: &ScheduleText| String::from_utf8_lossy(&schedule.json).into_owned();
     CycleRecord {
         cycle: view.cycle,
         publication_sequence: publication,
@@ -23,7 +26,9 @@ pub fn of_cycle(
         shares: view.jobs.iter().flat_map(share_rows).collect(),
         preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
         admin,
-        schedule: String::from_utf8_lossy(&schedule.json).into_owned(),
+        schedule_cycle: schedule.map(|schedule| schedule.cycle),
+        schedule: schedule.filter(is_new).map(text),
+        ..CycleRecord::default()
     }
 }
 

@@ -8,7 +8,9 @@
 //!
 //! Why no connection pool: the only reader is a restart, and `SQLite` has one writer anyway.
 
+mod archive;
 mod error;
+mod journal;
 mod lock;
 mod open;
 mod rows;
@@ -17,14 +19,16 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sqlx::{Connection, SqliteConnection};
+use sqlx::{Connection, SqliteConnection, query_scalar};
 
 use crate::model::{Name, ShareState};
 
+pub use archive::Archive;
 pub use error::StoreError;
+pub use journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle, Retention};
 pub use open::migrations;
-pub use rows::{AdminRow, CycleRecord, NodeRow, PreemptionRow, Recovered, ShareRow};
-pub use write::{ADMIN_ACTS_KEPT, CYCLES_KEPT, PREEMPTIONS_KEPT};
+pub use rows::{AdminRow, CycleRecord, NodeRow, Past, PreemptionRow, Recovered, ShareRow};
+pub use write::{ADMIN_ACTS_KEPT, PREEMPTIONS_KEPT};
 
 use lock::Lock;
 
@@ -35,6 +39,7 @@ pub struct Store {
     /// `None` after a failure: whether a transaction whose commit failed is in the file, only the
     /// file knows; and a full disk may have ended a transaction that the connection thinks open.
     session: Option<Session>,
+    retention: Retention,
     _lock: Lock,
 }
 
@@ -51,6 +56,8 @@ struct Known {
     last: Last,
     nodes: BTreeMap<Name, NodeRow>,
     shares: BTreeMap<u64, ShareRow>,
+    /// Up to this cycle nothing is kept.
+    cut: u64,
 }
 
 /// Where the last cycle on record left off.
@@ -59,12 +66,16 @@ struct Last {
     cycle: u64,
     next_share: u64,
     sequence: Option<u64>,
+    /// The cycle in which the schedule came about that holds.
+    schedule: Option<u64>,
+    /// The last event of the feed.
+    event: u64,
 }
 
 impl Default for Last {
     /// Before the first cycle.
     fn default() -> Last {
-        Last { cycle: 0, next_share: 1, sequence: None }
+        Last { cycle: 0, next_share: 1, sequence: None, schedule: None, event: 0 }
     }
 }
 
@@ -79,7 +90,19 @@ impl Store {
         let path = open::resolve(path)?;
         let lock = Lock::claim(&path)?;
         let session = Some(Session::begin(&path).await?);
-        Ok(Store { path, session, _lock: lock })
+        Ok(Store { path, session, retention: Retention::default(), _lock: lock })
+    }
+
+    /// The same, which keeps so much of the past.
+    #[must_use]
+    pub fn keeping(mut self, retention: Retention) -> Store {
+        self.retention = retention;
+        self
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What the daemon resumes from.
@@ -88,8 +111,10 @@ impl Store {
     ///
     /// If the file cannot be read.
     pub async fn recover(&mut self) -> Result<Recovered, StoreError> {
-        let session = self.take_session().await?;
-        let Known { last, nodes, shares } = &self.session.insert(session).known;
+        let mut session = self.take_session().await?;
+        let read = session.past().await;
+        let (schedule, journal) = read.map_err(|source| self.unread(source))?;
+        let Known { last, nodes, shares, .. } = &self.session.insert(session).known;
         let varied_off = nodes
             .values()
             .filter_map(|node| Some((node.name.clone(), node.varied_off.clone()?)))
@@ -100,6 +125,9 @@ impl Store {
             cycle: last.cycle,
             sequence: last.sequence,
             shares: shares.values().cloned().collect(),
+            schedule,
+            last_event: last.event,
+            journal,
         })
     }
 
@@ -118,9 +146,10 @@ impl Store {
         }
         let Session { connection, known } = &mut session;
         let changes = write::Changes::between(known, record);
-        write::cycle(connection, &known.last, record, &changes)
-            .await
-            .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
+        known.cut =
+            write::cycle(connection, (&known.last, known.cut), record, &changes, self.retention)
+                .await
+                .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
         known.adopt(record, changes);
         self.session = Some(session);
         Ok(())
@@ -160,6 +189,10 @@ impl Store {
         Ok(())
     }
 
+    fn unread(&self, source: sqlx::Error) -> StoreError {
+        StoreError::of("read the record", &self.path, source)
+    }
+
     /// The session, to be put back where nothing failed in it.
     async fn take_session(&mut self) -> Result<Session, StoreError> {
         match self.session.take() {
@@ -177,6 +210,27 @@ impl Session {
             .map_err(|source| StoreError::of("read the record", path, source))?;
         Ok(Session { connection, known })
     }
+
+    /// The schedule that holds, and what leads to the books as they were.
+    async fn past(&mut self) -> Result<(Option<(u64, String)>, Option<Past>), sqlx::Error> {
+        let Session { connection, known: Known { last, .. } } = self;
+        let schedule = match last.schedule {
+            Some(cycle) => {
+                let sql = "select schedule from schedules where cycle = ?1";
+                let text =
+                    query_scalar(sql).bind(to_sql(cycle)).fetch_optional(&mut *connection).await?;
+                text.map(|text| (cycle, text))
+            }
+            None => None,
+        };
+        let Some(books) = journal::books_before(connection, last.cycle.saturating_add(1)).await?
+        else {
+            return Ok((schedule, None));
+        };
+        let cycles = journal::cycles_after(connection, books.cycle, u32::MAX).await?;
+        let rest = journal::batches_before(connection, last.cycle.saturating_add(1)).await?;
+        Ok((schedule, Some(Past { books, cycles, rest })))
+    }
 }
 
 impl Known {
@@ -186,6 +240,8 @@ impl Known {
             cycle: record.cycle,
             next_share: record.next_share,
             sequence: record.publication_sequence.or(self.last.sequence),
+            schedule: record.schedule_cycle.or(self.last.schedule),
+            event: record.last_event.max(self.last.event),
         };
         let write::Changes { nodes, shares, gone } = changes;
         self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone(), node.clone())));

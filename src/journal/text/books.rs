@@ -35,8 +35,8 @@ struct Node {
     missed: u32,
     #[serde(default, skip_serializing_if = "is_default")]
     heard: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
-    awaited: bool,
+    #[serde(default, rename = "awaited", skip_serializing_if = "is_default")]
+    is_awaited: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     dead: bool,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -191,7 +191,7 @@ impl From<&books::Node> for Node {
             report: (&node.report).into(),
             missed: node.missed,
             heard: node.is_heard,
-            awaited: node.is_awaited,
+            is_awaited: node.is_awaited,
             dead: node.is_dead,
             dying: node.is_dying,
             varied_off: node.vary_off_reason.clone(),
@@ -205,7 +205,7 @@ impl From<Node> for books::Node {
             report: node.report.into(),
             missed: node.missed,
             is_heard: node.heard,
-            is_awaited: node.awaited,
+            is_awaited: node.is_awaited,
             is_dead: node.dead,
             is_dying: node.dying,
             vary_off_reason: node.varied_off,
