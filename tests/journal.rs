@@ -90,6 +90,32 @@ fn heartbeats_that_say_nothing_leave_no_trace() {
     cluster.diary.as_ref().unwrap().replay(0).unwrap();
 }
 
+/// Nobody is given up for the time in which nobody listened; whoever was dead stays so.
+#[test]
+fn after_a_restart_missed_heartbeats_are_counted_anew() {
+    let mut cluster = on_record();
+    let miss = |cluster: &mut Cluster, heard: &str| {
+        cluster.nodes(heard).record(Event::HeartbeatIntervalPassed).cycle();
+    };
+    for _ in 0..4 {
+        miss(&mut cluster, "m1=4");
+    }
+    assert!(cluster.node("m2").state.is_dead);
+    cluster.nodes("m1=4").record(Event::HeartbeatIntervalPassed);
+    miss(&mut cluster, "");
+    miss(&mut cluster, "");
+    assert_eq!((cluster.node("m1").missed, cluster.node("m1").state.is_dead), (2, false));
+    cluster.resume();
+    for missed in [1, 2] {
+        miss(&mut cluster, "");
+        assert_eq!((cluster.node("m1").missed, cluster.node("m1").state.is_dead), (missed, false));
+        assert!(cluster.node("m2").state.is_dead);
+    }
+    miss(&mut cluster, "");
+    assert!(cluster.node("m1").state.is_dead);
+    cluster.diary.as_ref().unwrap().replay(0).unwrap();
+}
+
 /// Every byte of every batch, changed in two ways: found, and where the text can be made out, the
 /// entry is named.
 #[test]
