@@ -24,6 +24,7 @@ pub mod wire;
 
 pub use error::{ApiError, Code};
 pub use state::{ApiState, Board, Limits, Published, Request, ScheduleText};
+pub use why::why;
 
 use std::any::Any;
 use std::sync::Arc;

@@ -18,6 +18,7 @@
 mod clerk;
 mod digest;
 mod entry;
+mod excerpt;
 mod replay;
 mod seal;
 mod text;
@@ -25,9 +26,9 @@ mod text;
 pub use clerk::Clerk;
 pub use digest::{Digest, digest};
 pub use entry::Entry;
+pub use excerpt::Excerpt;
 pub use replay::{Replay, Trouble};
 pub use seal::{Batch, Unreadable, open_books, seal_books};
-pub use text::{Books as BooksText, Line};
 
 #[cfg(test)]
 mod tests;

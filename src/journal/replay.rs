@@ -1,6 +1,7 @@
 //! Past cycles, computed again.
 
 use super::digest::{Digest, digest};
+use super::entry::Entry;
 use super::seal::{Batch, Unreadable, open_books};
 use crate::model::Sealed;
 use crate::scheduler::{CommandError, Scheduler, View};
@@ -41,6 +42,19 @@ impl Replay {
         Ok(Replay { scheduler: Scheduler::from_books(books) })
     }
 
+    /// What happened before `cycle`, out of its batches.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub fn entries(cycle: u64, batches: &[Sealed]) -> Result<Vec<Entry>, Trouble> {
+        let mut entries = Vec::new();
+        for batch in batches {
+            entries.extend(Batch::open(batch).map_err(|why| Trouble::Events { cycle, why })?);
+        }
+        Ok(entries)
+    }
+
     /// Does again what happened after the last cycle.
     ///
     /// # Errors
@@ -48,11 +62,8 @@ impl Replay {
     /// If it cannot be read, or not be done.
     pub fn redo(&mut self, batches: &[Sealed]) -> Result<(), Trouble> {
         let cycle = self.scheduler.cycle() + 1;
-        for batch in batches {
-            let entries = Batch::open(batch).map_err(|why| Trouble::Events { cycle, why })?;
-            for entry in entries {
-                entry.redo(&mut self.scheduler).map_err(|why| Trouble::Refused { cycle, why })?;
-            }
+        for entry in Replay::entries(cycle, batches)? {
+            entry.redo(&mut self.scheduler).map_err(|why| Trouble::Refused { cycle, why })?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::model::Sealed;
 use crate::scheduler::books::Books;
 
 /// The form in which batches and books are written.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 /// Shorter text is left as it is, for people who read it with a SQL client.
 const PACKED_FROM: usize = 1024;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use insta::assert_snapshot;
 
+use super::text::{self, Line};
 use super::*;
 use crate::model::{
     CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Order, Policy, PoolIx,
@@ -184,7 +185,7 @@ fn everything_that_happens_is_read_as_it_was_written() {
 #[test]
 fn books_are_read_as_they_were_written() {
     assert_eq!(open_books(&seal_books(&books())).unwrap(), books());
-    assert_snapshot!(serde_json::to_string_pretty(&BooksText::from(&books())).unwrap());
+    assert_snapshot!(serde_json::to_string_pretty(&text::Books::from(&books())).unwrap());
 }
 
 #[test]

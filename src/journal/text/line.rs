@@ -12,7 +12,6 @@ use crate::scheduler::{Command, Event};
 /// A line of a batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "`Entry` and `Event` say it")]
 pub enum Line {
     Node(Report),
     Interval {
