@@ -1077,6 +1077,7 @@ async fn the_document_lists_every_route() {
         "/livez",
         "/readyz",
         "/v1/classes",
+        "/v1/events",
         "/v1/heartbeats",
         "/v1/jobs",
         "/v1/jobs/{id}",

@@ -90,6 +90,8 @@ pub enum Code {
     BadReason,
     /// No such work.
     UnknownJob,
+    /// Events that are not kept any more.
+    EventsGone,
     /// No such path.
     NoSuchPath,
     /// No such method on this path.
@@ -159,6 +161,7 @@ impl Code {
             Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
             Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
             Code::UnknownJob => ("Q001", StatusCode::NOT_FOUND, "the work is unknown"),
+            Code::EventsGone => ("Q002", StatusCode::GONE, "the events are not kept any more"),
             Code::NoSuchPath => ("T002", StatusCode::NOT_FOUND, "no such path"),
             Code::NoSuchMethod => {
                 ("T002", StatusCode::METHOD_NOT_ALLOWED, "no such method on this path")
@@ -224,6 +227,11 @@ impl ApiError {
     /// A failure that no single place of the body is at fault for.
     pub fn new(code: Code, detail: impl Into<String>) -> ApiError {
         ApiError { code, detail: detail.into(), errors: Vec::new() }
+    }
+
+    /// What exactly is wrong, and what would be right.
+    pub fn detail(&self) -> &str {
+        &self.detail
     }
 }
 

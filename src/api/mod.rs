@@ -7,7 +7,9 @@
 mod admin;
 mod check;
 mod error;
+mod events;
 mod extract;
+mod feed;
 mod health;
 mod heartbeats;
 mod intake;
@@ -23,6 +25,8 @@ mod why;
 pub mod wire;
 
 pub use error::{ApiError, Code};
+pub use events::{PastEvent, PastEvents, PastEventsRead};
+pub use feed::happenings;
 pub use state::{ApiState, Board, Limits, Published, Request, ScheduleText};
 pub use why::why;
 
@@ -90,9 +94,9 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_status));
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), when_resumed));
     let brief = brief.routes(routes!(health::get_livez)).routes(routes!(health::get_readyz));
-    // Only the long poll may take longer than others.
+    // Only long polls and streams may take longer than others.
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), in_time));
-    brief.routes(routes!(publications::get_schedule))
+    brief.routes(routes!(publications::get_schedule)).routes(routes!(events::get_events))
 }
 
 /// Lets requests wait that are about the books, while those are still on their way from the record.

@@ -19,18 +19,17 @@ use crate::scheduler::{
 /// # Panics
 ///
 /// If a plain struct does not become JSON.
-pub fn schedule_json(cycle: u64, sequence: u64, jobs: &[JobView]) -> Vec<u8> {
+pub fn schedule_json(cycle: u64, jobs: &[JobView]) -> Vec<u8> {
     #[derive(Serialize)]
     struct Schedule<'a> {
         cycle: u64,
-        sequence: u64,
         #[serde(serialize_with = "told")]
         jobs: &'a [JobView],
     }
     fn told<S: Serializer>(jobs: &[JobView], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(jobs.iter().map(|job| wire::ScheduledJob::from(&update_of(job))))
     }
-    serde_json::to_vec(&Schedule { cycle, sequence, jobs }).expect("plain structs become JSON")
+    serde_json::to_vec(&Schedule { cycle, jobs }).expect("plain structs become JSON")
 }
 
 impl From<&JobUpdate> for wire::ScheduledJob {

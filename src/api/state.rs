@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ApiError, Code};
+use super::events::PastEvents;
 use super::heartbeats::HeartbeatLog;
 use super::intake::Intake;
 use super::show::schedule_json;
@@ -80,19 +81,15 @@ pub struct ScheduleText {
 impl ScheduleText {
     /// The update made from `view`; that of `previous` itself while nothing differs, so that nobody
     /// is told the same thing under a new number. That work waits longer for the same reason is not
-    /// worth one. `last_event` is the last one that is in it.
-    pub fn following(
-        previous: Option<&Published>,
-        view: &View,
-        last_event: u64,
-    ) -> Arc<ScheduleText> {
+    /// worth one.
+    pub fn following(previous: Option<&Published>, view: &View) -> Arc<ScheduleText> {
         match previous {
             Some(previous) if say_the_same(&previous.view.jobs, &view.jobs) => {
                 Arc::clone(&previous.schedule)
             }
             _ => Arc::new(ScheduleText {
                 cycle: view.cycle,
-                json: Bytes::from(schedule_json(view.cycle, last_event, &view.jobs)),
+                json: Bytes::from(schedule_json(view.cycle, &view.jobs)),
             }),
         }
     }
@@ -175,6 +172,8 @@ pub struct ApiState {
     pub limits: Limits,
     /// Ends long polls.
     pub stop: CancellationToken,
+    /// What came about before.
+    pub past_events: Arc<dyn PastEvents>,
     requests: mpsc::Sender<Request>,
     intake: Arc<tokio::sync::Mutex<Intake>>,
     heartbeats: Arc<Mutex<HeartbeatLog>>,
@@ -188,11 +187,12 @@ impl ApiState {
         requests: mpsc::Sender<Request>,
         sequence: Option<u64>,
         limits: Limits,
+        past_events: Arc<dyn PastEvents>,
         stop: CancellationToken,
     ) -> ApiState {
         let intake = Arc::new(tokio::sync::Mutex::new(Intake::new(sequence, limits)));
         let heartbeats = Arc::new(Mutex::new(HeartbeatLog::new(limits)));
-        ApiState { board, limits, stop, requests, intake, heartbeats }
+        ApiState { board, limits, stop, past_events, requests, intake, heartbeats }
     }
 
     /// The latest picture.

@@ -9,6 +9,7 @@
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
 mod books;
+mod feed;
 mod owner;
 mod record;
 mod resume;
@@ -28,6 +29,7 @@ use crate::api::{self, ApiState, Board};
 use crate::config::{Config, DaemonSettings, Journal};
 use crate::store::{Retention, Store, StoreError};
 
+use feed::Feed;
 use owner::Owner;
 
 /// Requests that wait for the scheduler; whoever comes after them waits to be let in.
@@ -88,7 +90,8 @@ pub async fn serve(
     let sequence = recovered.sequence;
     let (requests, inbox) = mpsc::channel(QUEUE);
     let board = Arc::new(Board::new(owner::first_picture(&config, &recovered)));
-    let state = ApiState::new(Arc::clone(&board), requests, sequence, limits, stop.clone());
+    let feed = Arc::new(Feed::new(store.path().to_owned()));
+    let state = ApiState::new(Arc::clone(&board), requests, sequence, limits, feed, stop.clone());
     // On the owner's thread: the last schedule is served while the books are on their way.
     let owner = {
         let (config, drained) = (config.clone(), drained.clone());

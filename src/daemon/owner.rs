@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::DaemonError;
 use super::books::BooksKeeper;
+use super::feed;
 use super::record;
 use super::resume::{Resumed, resume};
 use crate::api::{Board, Published, Request, ScheduleText};
@@ -62,7 +63,7 @@ pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
     Published {
         is_ready: held.is_some(),
         is_resuming: true,
-        schedule: held.unwrap_or_else(|| ScheduleText::following(None, &view, 0)),
+        schedule: held.unwrap_or_else(|| ScheduleText::following(None, &view)),
         view,
         publication: recovered.sequence,
         taken_over: None,
@@ -208,13 +209,15 @@ impl Owner {
         self.watch_net(&view);
         let findings_total = before.findings_total + found.as_ref().map_or(0, count);
         let findings = found.unwrap_or_else(|| before.findings.clone());
-        let last_event = before.last_event;
+        let at_ms = now_ms();
+        let feed = feed::rows(&before.view, &view, &admin, before.last_event, at_ms);
+        let last_event = feed.last().map_or(before.last_event, |event| event.seq);
         // A schedule from before the start may bear the same number as ours and say another thing.
-        let schedule =
-            ScheduleText::following(before.is_ready.then_some(&*before), &view, last_event);
+        let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
 
         let started = Instant::now();
-        let record = self.record_of(&view, &schedule, is_planned, admin);
+        let record = self.record_of(&view, &schedule, is_planned, &admin);
+        let record = CycleRecord { at_ms, admin, feed, last_event, ..record };
         self.store.commit(&record).await?;
         let stored_in = started.elapsed();
         tracing::debug!(cycle = view.cycle, ?planned_in, ?stored_in, "a cycle is on record");
@@ -238,18 +241,18 @@ impl Owner {
         Ok(())
     }
 
-    /// All that goes on record of a cycle. What happened before one that was not planned happened
+    /// What goes on record of a cycle's outcome and of what led to it. What happened before one that was not planned happened
     /// before the next.
     fn record_of(
         &mut self,
         view: &View,
         schedule: &ScheduleText,
         is_planned: bool,
-        admin: Vec<AdminRow>,
+        admin: &[AdminRow],
     ) -> CycleRecord {
         let is_published = is_planned || self.board.latest().is_ready;
         let schedule = is_published.then_some(schedule);
-        let mut record = record::of_cycle(view, schedule, self.publication, admin, now_ms());
+        let mut record = record::of_cycle(view, schedule, self.publication, admin);
         if !self.knows_work {
             record.shares.clone_from(&self.left_behind);
         }

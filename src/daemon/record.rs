@@ -12,8 +12,7 @@ pub fn of_cycle(
     view: &View,
     schedule: Option<&ScheduleText>,
     publication: Option<u64>,
-    admin: Vec<AdminRow>,
-    at_ms: i64,
+    admin: &[AdminRow],
 ) -> CycleRecord {
     let is_new = |schedule: &&ScheduleText| schedule.cycle == view.cycle;
     let text = |schedule: &ScheduleText| String::from_utf8_lossy(&schedule.json).into_owned();
@@ -21,11 +20,9 @@ pub fn of_cycle(
         cycle: view.cycle,
         publication_sequence: publication,
         next_share: view.next_share.0,
-        at_ms,
-        nodes: node_rows(view, &admin),
+        nodes: node_rows(view, admin),
         shares: view.jobs.iter().flat_map(share_rows).collect(),
         preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
-        admin,
         schedule_cycle: schedule.map(|schedule| schedule.cycle),
         schedule: schedule.filter(is_new).map(text),
         ..CycleRecord::default()

@@ -5,6 +5,7 @@
 //! break a client. What comes in refuses fields it does not know; what goes out may grow.
 
 mod admin;
+mod events;
 mod jobs;
 mod nodes;
 mod problem;
@@ -14,6 +15,7 @@ mod schedule;
 mod totals;
 
 pub use admin::{Impact, VaryAnswer, VaryOff, VaryOn};
+pub use events::{AddedShare, ChangedNode, Event, EventPage, Happening, RefusedWork, RemovedShare};
 pub use jobs::{
     Disposition, JobInfo, JobPage, JobSums, NodeTally, Reason, ShareInfo, ShareState, Why, WhySums,
 };

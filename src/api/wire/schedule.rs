@@ -10,8 +10,6 @@ use super::{Reason, WorkKind};
 pub struct Schedule {
     /// The cycle in which it came about.
     pub cycle: u64,
-    /// The last event of `/v1/events` that is in it: whoever has the schedule follows from there.
-    pub sequence: u64,
     /// All work we know, oldest first.
     pub jobs: Vec<ScheduledJob>,
 }
