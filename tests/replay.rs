@@ -19,35 +19,23 @@ fn config() -> String {
     format!("{CONFIG}\n[daemon.journal]\nbooks_every = 7\n")
 }
 
-/// A daemon that lived for some `cycles`, in which work came, moved and went; and was killed and
-/// started again `restarts` times. Returns the number of the last cycle.
-async fn lived(folder: &Path, cycles: u64, restarts: u64) -> u64 {
+/// A daemon that lived for some cycles `lives` times, in which work came, moved and went; and was
+/// killed after each. Returns the number of the last cycle.
+async fn lived(folder: &Path, cycles: u64, lives: u64) -> u64 {
     let (mut last, mut sequence) = (0, 0);
-    for life in 0..=restarts {
+    for life in 1..=lives {
         let daemon = Daemon::start(folder, &config());
         daemon.nodes("n1=4 n2=4 n3=2").await;
-        while last < cycles * (life + 1) / (restarts + 1) {
+        while last < cycles * life {
             sequence += 1;
-            let told: Value = match sequence {
-                1 => Value::Null,
-                _ => daemon.schedule().await,
-            };
-            let held = |id: u64| {
-                let list =
-                    told["jobs"].as_array().into_iter().flatten().find(|job| job["id"] == id);
-                let list =
-                    list.map(|job| job["shares"].as_array().unwrap().clone()).unwrap_or_default();
-                let gone = shares(&told, id, "removed");
-                let places = list.iter().map(|share| {
-                    (share["share"].as_u64().unwrap(), share["node"].as_str().unwrap().to_owned())
-                });
-                places.filter(|(share, _)| !gone.contains(share)).collect::<Vec<_>>()
-            };
-            let work = (1..=3).filter(|id| (sequence / 5 + id) % 4 != 0).map(|id| {
-                let held = if told.is_null() { Vec::new() } else { held(id) };
-                let held: Vec<(u64, &str)> =
+            let told = if sequence == 1 { Value::Null } else { daemon.schedule().await };
+            let users = (1..).zip(["ann", "bob", "cid"]);
+            let is_there = |(id, _): &(u64, _)| sequence % 20 < 5 * id;
+            let work = users.filter(is_there).map(|(id, user)| {
+                let held = held(&told, id);
+                let held: Vec<_> =
                     held.iter().map(|(share, node)| (*share, node.as_str())).collect();
-                job(id, ["ann", "bob", "cid"][usize::try_from(id).unwrap() - 1], &held)
+                job(id, user, &held)
             });
             daemon.publish(sequence, &work.collect::<Vec<_>>()).await;
             daemon.cycle(last + 1).await;
@@ -55,6 +43,17 @@ async fn lived(folder: &Path, cycles: u64, restarts: u64) -> u64 {
         }
     }
     last
+}
+
+/// The shares of a job that are not to go, each with its node.
+fn held(schedule: &Value, id: u64) -> Vec<(u64, String)> {
+    let gone = shares(schedule, id, "removed");
+    let jobs = schedule["jobs"].as_array().into_iter().flatten();
+    let all = jobs.filter(|job| job["id"] == id).flat_map(|job| job["shares"].as_array().unwrap());
+    let all = all.map(|share| {
+        (share["share"].as_u64().unwrap(), share["node"].as_str().unwrap().to_owned())
+    });
+    all.filter(|(share, _)| !gone.contains(share)).collect()
 }
 
 fn replay(folder: &Path, args: &[&str]) -> Output {
@@ -86,7 +85,7 @@ async fn execute(folder: &Path, sql: String) {
 #[tokio::test]
 async fn every_cycle_is_what_it_was_restarts_included() {
     let folder = tempfile::tempdir().unwrap();
-    let last = lived(folder.path(), 60, 3).await;
+    let last = lived(folder.path(), 15, 4).await;
     let said = succeeds(&replay(folder.path(), &[]));
     assert!(said.contains(&format!("cycles 1 to {last}")), "{said}");
     assert!(said.contains(&format!("all {last} are what they were")), "{said}");
@@ -122,8 +121,8 @@ async fn a_past_cycle_is_explained_as_it_was() {
 #[tokio::test]
 async fn what_was_changed_on_record_is_found_and_named() {
     let folder = tempfile::tempdir().unwrap();
-    let last = lived(folder.path(), 20, 0).await;
-    let before = last / 2;
+    lived(folder.path(), 20, 1).await;
+    let before = 10;
     let flip = |column: &str, at: &str| {
         format!(
             "update batches set {column} = cast(replace(cast({column} as text), '{at}', '{at}1') as blob)
@@ -149,7 +148,7 @@ async fn what_was_changed_on_record_is_found_and_named() {
 #[tokio::test]
 async fn an_excerpt_is_played_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let last = lived(folder.path(), 30, 1).await;
+    let last = lived(folder.path(), 15, 2).await;
     let file = folder.path().join("incident.json");
     let file = file.to_str().unwrap();
     let from = (last - 9).to_string();

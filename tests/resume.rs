@@ -88,6 +88,47 @@ async fn what_happened_meanwhile_is_taken_in() {
     assert!(shares(&given, 1, "shares").iter().all(|share| (1..=8).contains(share)));
 }
 
+/// F46: work that is one process gets no second one, though nobody saw the first one end.
+#[tokio::test]
+async fn a_service_that_ended_meanwhile_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixed = "[[class]]\nname = \"fixed\"\npolicy = \"fixed-share\"\nnodepool = \"main\"\n";
+    let config = format!("{CONFIG}{fixed}");
+    let service = |processes: &[(u64, &str)]| {
+        let mut service = job(1, "ann", processes);
+        (service["kind"], service["class"]) = (json!("service"), json!("fixed"));
+        service
+    };
+    let first = Daemon::start(folder.path(), &config);
+    first.nodes("n1=4").await;
+    first.publish(1, &[service(&[])]).await;
+    first.schedule_when(|schedule| shares(schedule, 1, "added") == [1]).await;
+    first.publish(2, &[service(&[(1, "n1")])]).await;
+    first.schedule_when(|schedule| shares(schedule, 1, "added").is_empty()).await;
+    drop(first);
+    let second = Daemon::start(folder.path(), &config);
+    second.publish(3, &[service(&[])]).await;
+    let over = second.schedule_when(|schedule| shares(schedule, 1, "shares").is_empty()).await;
+    assert_eq!(over["jobs"][0]["reason"]["code"], "spent");
+}
+
+/// An orchestrator that lost its memory as well does not end everything by saying nothing.
+#[tokio::test]
+async fn a_sudden_silence_after_a_restart_is_held_for_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let jobs: Vec<_> = (1..=20).map(|id| job(id, "ann", &[])).collect();
+    let first = Daemon::start(folder.path(), CONFIG);
+    first.nodes("n1=4").await;
+    first.publish(1, &jobs).await;
+    let before = first.schedule_when(|schedule| !shares(schedule, 1, "added").is_empty()).await;
+    drop(first);
+    let second = Daemon::start(folder.path(), CONFIG);
+    let nothing = json!({ "sequence": 2, "work": [] });
+    let answer = second.send(reqwest::Method::PUT, "/v1/publication", &nothing).await;
+    assert_eq!(answer.status(), reqwest::StatusCode::CONFLICT);
+    assert_eq!(second.schedule().await["jobs"], before["jobs"]);
+}
+
 /// Another configuration holds from the start on, as if it had been given to the running daemon.
 #[tokio::test]
 async fn another_configuration_holds_from_the_start_on() {

@@ -166,7 +166,10 @@ fn stream_of(state: ApiState, since: u64, first: Vec<Event>) -> impl IntoRespons
         loop {
             if let Some(event) = ready.pop_front() {
                 let since = event.sequence;
-                return Some((message(&event), Some((state, changes, since, ready))));
+                return Some((
+                    Ok::<_, Infallible>(message(&event)),
+                    Some((state, changes, since, ready)),
+                ));
             }
             match read(&state, since).await {
                 Ok(events) if events.is_empty() => {}
@@ -191,8 +194,8 @@ fn stream_of(state: ApiState, since: u64, first: Vec<Event>) -> impl IntoRespons
     Sse::new(events).keep_alive(KeepAlive::default())
 }
 
-fn message(event: &Event) -> Result<sse::Event, Infallible> {
+fn message(event: &Event) -> sse::Event {
     let data = serde_json::to_string(event).expect("plain structs become JSON");
     let message = sse::Event::default().id(event.sequence.to_string());
-    Ok(message.event(event.what.kind()).data(data))
+    message.event(event.what.kind()).data(data)
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::journal::{Digest, digest, seal_books};
+use crate::journal::{Digest, Digests, seal_books};
 use crate::scheduler::{Planned, Scheduler};
 use crate::store::BooksRow;
 
@@ -29,8 +29,7 @@ pub struct BooksKeeper {
     work: Duration,
     /// Books that are to go on record with the next cycle.
     due: Option<BooksRow>,
-    /// The last cycle's question and answer, and its digest.
-    last: Option<(Arc<Planned>, Digest)>,
+    digests: Digests,
 }
 
 impl BooksKeeper {
@@ -38,19 +37,13 @@ impl BooksKeeper {
     /// again since the last ones.
     pub fn new(every: u64, due: Option<BooksRow>, replayed: (u64, Duration)) -> BooksKeeper {
         let (cycles, work) = replayed;
-        BooksKeeper { every, cycles, planned: cycles, work, due, last: None }
+        BooksKeeper { every, cycles, planned: cycles, work, due, digests: Digests::default() }
     }
 
-    /// The digest of a cycle. That of one that was taken over from the last is the last one's.
+    /// The digest of a cycle.
     pub fn digest(&mut self, planned: &Arc<Planned>) -> Digest {
-        let digest = match &self.last {
-            Some((last, digest)) if is_taken_over(last, planned) => *digest,
-            _ => {
-                self.planned += 1;
-                digest(planned)
-            }
-        };
-        self.last = Some((Arc::clone(planned), digest));
+        let (digest, is_planned) = self.digests.next(planned);
+        self.planned += u64::from(is_planned);
         digest
     }
 
@@ -79,11 +72,4 @@ impl BooksKeeper {
             sealed: seal_books(&scheduler.books()),
         });
     }
-}
-
-/// Whether nothing was planned for the one after the other.
-fn is_taken_over(last: &Planned, next: &Planned) -> bool {
-    Arc::ptr_eq(&last.schedule, &next.schedule)
-        && Arc::ptr_eq(&last.snapshot.jobs, &next.snapshot.jobs)
-        && Arc::ptr_eq(&last.snapshot.machines, &next.snapshot.machines)
 }

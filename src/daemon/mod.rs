@@ -6,6 +6,9 @@
 //!   └───────────── board ◄── publish ────────┘   only what is committed
 //! ```
 //!
+//! At a start the last schedule is served as it was put on record, while the books are computed again
+//! from the journal; everything else waits for them, for at most some seconds.
+//!
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
 mod books;

@@ -6,6 +6,7 @@
 //! text makes every journal written before disagree, so that it has a number of its own.
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
@@ -25,6 +26,31 @@ impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().take(6).try_for_each(|byte| write!(f, "{byte:02x}"))
     }
+}
+
+/// The digests of cycles, one after the other. A cycle that was taken over from the last has the
+/// last one's, and nothing is gone through for it.
+#[derive(Clone, Debug, Default)]
+pub struct Digests {
+    last: Option<(Arc<Planned>, Digest)>,
+}
+
+impl Digests {
+    /// The digest of the next cycle, and whether it was planned, as opposed to taken over.
+    pub fn next(&mut self, planned: &Arc<Planned>) -> (Digest, bool) {
+        let (next, is_planned) = match &self.last {
+            Some((last, of_last)) if is_taken_over(last, planned) => (*of_last, false),
+            _ => (digest(planned), true),
+        };
+        self.last = Some((Arc::clone(planned), next));
+        (next, is_planned)
+    }
+}
+
+fn is_taken_over(last: &Planned, next: &Planned) -> bool {
+    Arc::ptr_eq(&last.schedule, &next.schedule)
+        && Arc::ptr_eq(&last.snapshot.jobs, &next.snapshot.jobs)
+        && Arc::ptr_eq(&last.snapshot.machines, &next.snapshot.machines)
 }
 
 /// The digest of what a cycle saw and decided.

@@ -27,9 +27,10 @@ impl Entry {
         if scheduler.says_nothing(event) {
             return None;
         }
-        Some(match event {
-            Event::HeartbeatIntervalPassed => Entry::IntervalPassed(scheduler.hearing()),
-            event => Entry::Event(event.clone()),
+        Some(if *event == Event::HeartbeatIntervalPassed {
+            Entry::IntervalPassed(scheduler.hearing())
+        } else {
+            Entry::Event(event.clone())
         })
     }
 

@@ -24,7 +24,7 @@ mod seal;
 mod text;
 
 pub use clerk::Clerk;
-pub use digest::{Digest, digest};
+pub use digest::{Digest, Digests, digest};
 pub use entry::Entry;
 pub use excerpt::Excerpt;
 pub use replay::{Replay, Trouble};

@@ -1,6 +1,6 @@
 //! Past cycles, computed again.
 
-use super::digest::{Digest, digest};
+use super::digest::{Digest, Digests};
 use super::entry::Entry;
 use super::seal::{Batch, Unreadable, open_books};
 use crate::model::Sealed;
@@ -10,6 +10,7 @@ use crate::scheduler::{CommandError, Scheduler, View};
 #[derive(Clone, Debug)]
 pub struct Replay {
     scheduler: Scheduler,
+    digests: Digests,
 }
 
 /// Why a cycle cannot be had again, or is another.
@@ -39,7 +40,7 @@ impl Replay {
     /// If they cannot be read.
     pub fn from(cycle: u64, books: &Sealed) -> Result<Replay, Trouble> {
         let books = open_books(books).map_err(|why| Trouble::Books { cycle, why })?;
-        Ok(Replay { scheduler: Scheduler::from_books(books) })
+        Ok(Replay { scheduler: Scheduler::from_books(books), digests: Digests::default() })
     }
 
     /// What happened before `cycle`, out of its batches.
@@ -86,7 +87,8 @@ impl Replay {
         }
         self.redo(batches)?;
         let view = self.scheduler.schedule();
-        let again = view.planned.as_deref().map(digest).unwrap_or_default();
+        let again = view.planned.as_ref().map(|planned| self.digests.next(planned).0);
+        let again = again.unwrap_or_default();
         if again == *recorded {
             Ok(view)
         } else {

@@ -24,7 +24,7 @@ const UNPACKED_MAX: usize = 1 << 30;
 const PLAIN: u8 = b'=';
 const PACKED: u8 = b'~';
 
-/// Digits of a line's sum.
+/// Digits of the first four bytes of a line's sum.
 const CHECK: usize = 8;
 
 /// What was recorded between two cycles.
@@ -171,6 +171,7 @@ fn sum_of(version: u32, body: &[u8]) -> Vec<u8> {
 }
 
 fn check_of(json: &str) -> String {
-    let sum = Sha256::digest(json);
-    sum.iter().take(CHECK.div_ceil(2)).map(|byte| format!("{byte:02x}")).collect()
+    let sum: [u8; 32] = Sha256::digest(json).into();
+    let [first, second, third, fourth, ..] = sum;
+    format!("{:0CHECK$x}", u32::from_be_bytes([first, second, third, fourth]))
 }

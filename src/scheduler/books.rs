@@ -157,7 +157,7 @@ impl Scheduler {
             cycle: self.cycle,
             next_share: ShareId(self.next_share),
             nodes: self.machines.to_books(),
-            jobs: self.jobs.values().map(|job| job.to_book(&name)).collect(),
+            jobs: self.jobs.values().map(|job| job.to_book(name)).collect(),
             limbo: self
                 .limbo
                 .iter()

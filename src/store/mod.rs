@@ -1,12 +1,16 @@
-//! What is on record: administrative state, share numbers, and what each cycle decided.
+//! What is on record: administrative state, share numbers, what each cycle decided, and what led to
+//! it.
 //!
 //! Not on record as a truth: work and nodes, whose truths are the orchestrator and the agents. The
-//! tables of nodes and shares are for readers, and say what the last cycle left.
+//! tables of nodes and shares are for readers, and say what the last cycle left; the journal says
+//! what the scheduler was told of them, so that it can go on with what it knew. What is in a batch
+//! or in books is `journal`'s business: here they are bytes.
 //!
 //! One file, one daemon, one connection. A cycle is one transaction; nothing of it is published
 //! before it is committed, and nothing of a failed one is visible.
 //!
-//! Why no connection pool: the only reader is a restart, and `SQLite` has one writer anyway.
+//! Why no connection pool: who looks into the past while the daemon runs has an [`Archive`], and
+//! `SQLite` has one writer anyway.
 
 mod archive;
 mod error;

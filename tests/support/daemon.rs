@@ -60,7 +60,11 @@ impl Daemon {
         let log = Arc::new(Mutex::new(String::new()));
         let written = Arc::clone(&log);
         std::thread::spawn(move || {
-            lines.for_each(|line| *written.lock().unwrap() += &(line + "\n"))
+            for line in lines {
+                *written.lock().unwrap() += &(line
+                    + "
+");
+            }
         });
         let client = Client::builder().no_proxy().build().unwrap();
         Daemon { child, url: format!("http://127.0.0.1:{port}"), client, log }
@@ -167,7 +171,7 @@ pub fn job(id: u64, user: &str, processes: &[(u64, &str)]) -> Value {
 
 /// The job `id` of `schedule`, and the numbers of the shares in one of its lists.
 pub fn shares(schedule: &Value, id: u64, list: &str) -> Vec<u64> {
-    let job = schedule["jobs"].as_array().unwrap().iter().find(|job| job["id"] == id);
+    let job = schedule["jobs"].as_array().into_iter().flatten().find(|job| job["id"] == id);
     let shares = job.map(|job| job[list].as_array().unwrap().as_slice()).unwrap_or_default();
     shares.iter().map(|share| share["share"].as_u64().unwrap()).collect()
 }
