@@ -1,11 +1,16 @@
 -- The journal, and a schedule's text once however many cycles it holds for.
+--
+-- A body with its form and a sum over both: `=` and text, or `~` and packed text (src/journal/seal.rs).
+-- Form 0 is text without a sum, of before.
 
 -- Every schedule that was published, under the cycle in which it came about; the newest ones only.
 create table schedules (
-    cycle    integer primary key,
-    schedule text    not null
+    cycle integer primary key,
+    form  integer not null,
+    body  blob    not null,
+    sum   blob    not null
 ) strict;
-insert into schedules (cycle, schedule) select cycle, schedule from cycles;
+insert into schedules (cycle, form, body, sum) select cycle, 0, cast(schedule as blob), x'' from cycles;
 alter table cycles drop column schedule;
 
 -- Which of them held after the cycle; what the cycle saw and decided, in 32 bytes (null: it was not
@@ -15,8 +20,7 @@ update cycles set schedule_cycle = cycle;
 alter table cycles add column digest blob;
 alter table cycles add column last_event integer not null default 0;
 
--- What happened before a cycle, in the order in which the scheduler took it: `=` and text, or `~` and
--- packed text (src/journal/seal.rs). With a sum over form and body.
+-- What happened before a cycle, in the order in which the scheduler took it.
 create table batches (
     id    integer primary key,
     cycle integer not null,
@@ -26,7 +30,7 @@ create table batches (
 ) strict;
 create index batches_by_cycle on batches (cycle);
 
--- All that the scheduler knew after a cycle, in the same form.
+-- All that the scheduler knew after a cycle.
 create table books (
     cycle        integer primary key,
     is_beginning integer not null, -- nothing before it leads to it

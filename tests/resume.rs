@@ -129,6 +129,21 @@ async fn a_sudden_silence_after_a_restart_is_held_for_a_fault() {
     assert_eq!(second.schedule().await["jobs"], before["jobs"]);
 }
 
+/// A schedule that is not what was published is not served; the books lead to the same one.
+#[tokio::test]
+async fn a_schedule_that_was_changed_on_record_is_not_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Daemon::start(folder.path(), CONFIG);
+    taking_turns(&first).await;
+    let before = first.schedule().await;
+    drop(first);
+    execute(folder.path(), "update schedules set body = cast(body || ' ' as blob)").await;
+    let second = Daemon::start(folder.path(), CONFIG);
+    assert_eq!(second.schedule().await["jobs"], before["jobs"]);
+    second.logs("the last schedule on record is not served").await;
+    second.logs("the books are as they were").await;
+}
+
 /// Another configuration holds from the start on, as if it had been given to the running daemon.
 #[tokio::test]
 async fn another_configuration_holds_from_the_start_on() {

@@ -17,7 +17,7 @@ use super::resume::{Resumed, resume};
 use crate::api::{Board, Published, Request, ScheduleText};
 use crate::config::Config;
 use crate::engine;
-use crate::journal::Clerk;
+use crate::journal::{Clerk, open};
 use crate::model::{ShareId, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
 use crate::store::{AdminRow, BatchRow, CycleRecord, Recovered, ShareRow, Store};
@@ -57,8 +57,12 @@ pub struct Owner {
 pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
     let view = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share)).view();
     let held = recovered.schedule.as_ref().filter(|_| recovered.journal.is_some());
-    let held = held.map(|(cycle, text)| {
-        Arc::new(ScheduleText { cycle: *cycle, json: Bytes::from(text.clone()) })
+    let held = held.and_then(|(cycle, sealed)| match open(sealed) {
+        Ok(text) => Some(Arc::new(ScheduleText { cycle: *cycle, json: Bytes::from(text) })),
+        Err(why) => {
+            tracing::error!(cycle, %why, "the last schedule on record is not served");
+            None
+        }
     });
     Published {
         is_ready: held.is_some(),

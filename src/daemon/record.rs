@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::api::ScheduleText;
+use crate::journal::seal;
 use crate::scheduler::{JobView, NodeView, Preemption, View};
 use crate::store::{AdminRow, CycleRecord, NodeRow, PreemptionRow, ShareRow};
 
@@ -15,7 +16,6 @@ pub fn of_cycle(
     admin: &[AdminRow],
 ) -> CycleRecord {
     let is_new = |schedule: &&ScheduleText| schedule.cycle == view.cycle;
-    let text = |schedule: &ScheduleText| String::from_utf8_lossy(&schedule.json).into_owned();
     CycleRecord {
         cycle: view.cycle,
         publication_sequence: publication,
@@ -24,7 +24,7 @@ pub fn of_cycle(
         shares: view.jobs.iter().flat_map(share_rows).collect(),
         preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
         schedule_cycle: schedule.map(|schedule| schedule.cycle),
-        schedule: schedule.filter(is_new).map(text),
+        schedule: schedule.filter(is_new).map(|schedule| seal(&schedule.json)),
         ..CycleRecord::default()
     }
 }

@@ -28,7 +28,7 @@ pub use digest::{Digest, Digests, digest};
 pub use entry::Entry;
 pub use excerpt::Excerpt;
 pub use replay::{Replay, Trouble};
-pub use seal::{Batch, Unreadable, open_books, seal_books};
+pub use seal::{Batch, Unreadable, open, open_books, seal, seal_books};
 
 #[cfg(test)]
 mod tests;

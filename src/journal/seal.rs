@@ -132,7 +132,8 @@ pub fn open_books(sealed: &Sealed) -> Result<Books, Unreadable> {
     Ok(text.into())
 }
 
-fn seal(text: &[u8]) -> Sealed {
+/// Any text as it is kept.
+pub fn seal(text: &[u8]) -> Sealed {
     let body = if text.len() < PACKED_FROM {
         [&[PLAIN], text].concat()
     } else {
@@ -141,7 +142,12 @@ fn seal(text: &[u8]) -> Sealed {
     Sealed { version: VERSION, sum: sum_of(VERSION, &body), body }
 }
 
-fn open(sealed: &Sealed) -> Result<Vec<u8>, Unreadable> {
+/// The text in `sealed`.
+///
+/// # Errors
+///
+/// If it is not what was written, or in a form that is not known.
+pub fn open(sealed: &Sealed) -> Result<Vec<u8>, Unreadable> {
     if sealed.version != VERSION {
         return Err(Unreadable::Version { found: sealed.version });
     }

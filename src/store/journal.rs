@@ -215,6 +215,16 @@ pub(super) async fn batches_before(
     rows.iter().map(sealed_from).collect()
 }
 
+/// The schedule that came about in `cycle`.
+pub(super) async fn schedule_of(
+    connection: &mut SqliteConnection,
+    cycle: u64,
+) -> Result<Option<Sealed>, sqlx::Error> {
+    let sql = "select form, body, sum from schedules where cycle = ?1";
+    let row = query(sql).bind(to_sql(cycle)).fetch_optional(connection).await?;
+    row.as_ref().map(sealed_from).transpose()
+}
+
 /// At most `limit` events after number `since`, in order.
 pub(super) async fn feed_since(
     connection: &mut SqliteConnection,

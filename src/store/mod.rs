@@ -23,9 +23,9 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sqlx::{Connection, SqliteConnection, query_scalar};
+use sqlx::{Connection, SqliteConnection};
 
-use crate::model::{Name, ShareState};
+use crate::model::{Name, Sealed, ShareState};
 
 pub use archive::Archive;
 pub use error::StoreError;
@@ -216,14 +216,12 @@ impl Session {
     }
 
     /// The schedule that holds, and what leads to the books as they were.
-    async fn past(&mut self) -> Result<(Option<(u64, String)>, Option<Past>), sqlx::Error> {
+    async fn past(&mut self) -> Result<(Option<(u64, Sealed)>, Option<Past>), sqlx::Error> {
         let Session { connection, known: Known { last, .. } } = self;
         let schedule = match last.schedule {
             Some(cycle) => {
-                let sql = "select schedule from schedules where cycle = ?1";
-                let text =
-                    query_scalar(sql).bind(to_sql(cycle)).fetch_optional(&mut *connection).await?;
-                text.map(|text| (cycle, text))
+                let sealed = journal::schedule_of(connection, cycle).await?;
+                sealed.map(|sealed| (cycle, sealed))
             }
             None => None,
         };

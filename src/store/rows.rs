@@ -28,8 +28,8 @@ pub struct CycleRecord {
     pub admin: Vec<AdminRow>,
     /// The cycle in which the schedule came about that holds now; `None` while there is none.
     pub schedule_cycle: Option<u64>,
-    /// That schedule as published, in JSON, if it is not on record yet.
-    pub schedule: Option<String>,
+    /// That schedule as published, if it is not on record yet.
+    pub schedule: Option<Sealed>,
     /// What the cycle saw and decided, in 32 bytes; `None` if it was not planned.
     pub digest: Option<Vec<u8>>,
     /// What happened since the cycle before. `None`: nothing that is worth a byte.
@@ -122,7 +122,7 @@ pub struct Recovered {
     /// The shares that the last cycle left, by number.
     pub shares: Vec<ShareRow>,
     /// The schedule that held then, and the cycle in which it came about.
-    pub schedule: Option<(u64, String)>,
+    pub schedule: Option<(u64, Sealed)>,
     /// The number of the last event of the feed. 0 if there never was one.
     pub last_event: u64,
     /// What leads to the books as they were. `None` if nothing does.

@@ -88,9 +88,15 @@ async fn put_cycle(
         .execute(&mut *connection)
         .await?;
     if let (Some(cycle), Some(schedule)) = (record.schedule_cycle, &record.schedule) {
-        let sql = "insert into schedules (cycle, schedule) values (?1, ?2)
+        let sql = "insert into schedules (cycle, form, body, sum) values (?1, ?2, ?3, ?4)
                    on conflict (cycle) do nothing";
-        query(sql).bind(to_sql(cycle)).bind(schedule).execute(connection).await?;
+        query(sql)
+            .bind(to_sql(cycle))
+            .bind(schedule.version)
+            .bind(&schedule.body)
+            .bind(&schedule.sum)
+            .execute(connection)
+            .await?;
     }
     Ok(())
 }
