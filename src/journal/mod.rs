@@ -6,7 +6,7 @@
 //! - **Batches**: what was recorded between two cycles, in the order in which the scheduler took
 //!   it, a line each. Heartbeats that say nothing leave no line; who was heard when an interval
 //!   ends is told by its exceptions ([`Entry::IntervalPassed`]).
-//! - **Digests**: what each cycle saw and decided, in 32 bytes ([`digest`]).
+//! - **Digests**: what each cycle saw and decided, in 32 bytes ([`digest()`]).
 //! - **Books**: all that the scheduler knows, every so many cycles. From there the batches lead on.
 //!
 //! What is written says in which version of the text it is, and has a sum beside it
