@@ -7,6 +7,7 @@
 //!  cli ─► daemon ─► api ─► converter ─► scheduler ─► engine ─► model
 //!           ├────► store ───────────────────────────────────────►│
 //!           └────► config ──────────────────────────────────────►│
+//!  journal ─► scheduler, engine
 //!  sim ─► converter, scheduler, engine      (as the daemon does, without HTTP, store or clock)
 //!  bench ─► the same, timed; and the daemon, from outside
 //! ```
@@ -20,8 +21,9 @@
 //!    every order has an identifier as its last word.
 //! 4. Only `scheduler` holds books, and only one thread holds the scheduler.
 //! 5. `async` appears only in `api`, `store`, `daemon`, `demo`, `bench` and `cli`.
-//! 6. Types that cross a wire live in `api::wire`, rows in `store`, files in `config`. `model`
-//!    types are not serializable, so that renaming one breaks no one.
+//! 6. Types that cross a wire live in `api::wire`, rows in `store`, files in `config`, events and
+//!    books as text in `journal`. `model` types are not serializable, so that renaming one breaks
+//!    no one.
 //! 7. What is not stored is not published.
 //! 8. A preempted share stays on its machine until the orchestrator confirms that it has gone.
 //! 9. Machines are never forgotten, only silent.
@@ -37,6 +39,7 @@ pub mod converter;
 pub mod daemon;
 pub mod demo;
 pub mod engine;
+pub mod journal;
 pub mod model;
 pub mod scheduler;
 mod scratch;

@@ -24,10 +24,19 @@ async fn every_schema_there_was_opens_with_its_data() {
             cycle: 9,
             sequence: Some(17),
             shares: Vec::new(),
+            schedule: None,
+            last_event: 0,
+            journal: None,
         };
         let mut recovered = store.recover().await.unwrap();
         assert!(!recovered.shares.is_empty(), "from {}", migration.version);
         recovered.shares.clear();
+        assert!(recovered.schedule.take().is_some(), "from {}", migration.version);
+        if 2 <= migration.version {
+            let journal = recovered.journal.take().unwrap();
+            assert_eq!((journal.books.cycle, journal.cycles.len()), (8, 1));
+            assert_eq!(std::mem::take(&mut recovered.last_event), 3);
+        }
         assert_eq!(recovered, expected, "from {}", migration.version);
         let next = CycleRecord { cycle: 10, next_share: 43, ..CycleRecord::default() };
         store.commit(&next).await.unwrap();

@@ -106,6 +106,8 @@ pub enum Code {
     UnknownJob,
     /// A request that can be understood in two ways, or that did not arrive whole.
     BadTransport,
+    /// Events that are not kept any more.
+    EventsGone,
     /// No such path.
     NoSuchPath,
     /// No such method on this path.
@@ -128,14 +130,15 @@ impl Code {
         const BAD: StatusCode = StatusCode::BAD_REQUEST;
         const CONFLICT: StatusCode = StatusCode::CONFLICT;
         const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
+        const MEDIA_TYPE: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        const NO_METHOD: StatusCode = StatusCode::METHOD_NOT_ALLOWED;
+        const ABSENT: StatusCode = StatusCode::NOT_FOUND;
         match self {
             Code::EmptyBody => ("P001", BAD, "the body is empty"),
             Code::NotJson => ("P002", BAD, "the body is not JSON"),
             Code::TooDeep => ("P003", BAD, "the body is nested too deeply"),
             Code::TooLarge => ("P004", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
-            Code::NotJsonType => {
-                ("P005", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
-            }
+            Code::NotJsonType => ("P005", MEDIA_TYPE, "the content type is not JSON"),
             Code::OldSequence => ("P010", CONFLICT, "the publication is older than the last"),
             Code::SequenceReused => ("P011", CONFLICT, "two publications with one sequence number"),
             Code::SequenceGap => ("P012", CONFLICT, "publications are missing"),
@@ -174,21 +177,18 @@ impl Code {
             Code::TwoAgents => ("H005", CONFLICT, "two agents report as one node"),
             Code::TooManyNodes => ("H007", StatusCode::TOO_MANY_REQUESTS, "too many nodes"),
             Code::BadNodeName => ("H008", BAD, "the node's name is not valid"),
-            Code::UnknownNode => ("A001", StatusCode::NOT_FOUND, "the node is unknown"),
+            Code::UnknownNode => ("A001", ABSENT, "the node is unknown"),
             Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
             Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
             Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
             Code::WrongConfiguration => ("G001", REFUSED, "the configuration is wrong"),
-            Code::UnknownGeneration => {
-                ("G002", StatusCode::NOT_FOUND, "the configuration is not on record")
-            }
+            Code::UnknownGeneration => ("G002", ABSENT, "the configuration is not on record"),
             Code::UnreadableConfiguration => ("G003", REFUSED, "the configuration cannot be read"),
-            Code::UnknownJob => ("Q001", StatusCode::NOT_FOUND, "the work is unknown"),
+            Code::UnknownJob => ("Q001", ABSENT, "the work is unknown"),
+            Code::EventsGone => ("Q002", StatusCode::GONE, "the events are not kept any more"),
             Code::BadTransport => ("T001", BAD, "the request is not plain HTTP"),
-            Code::NoSuchPath => ("T002", StatusCode::NOT_FOUND, "no such path"),
-            Code::NoSuchMethod => {
-                ("T002", StatusCode::METHOD_NOT_ALLOWED, "no such method on this path")
-            }
+            Code::NoSuchPath => ("T002", ABSENT, "no such path"),
+            Code::NoSuchMethod => ("T002", NO_METHOD, "no such method on this path"),
             Code::TimedOut => ("T004", StatusCode::SERVICE_UNAVAILABLE, "it took too long"),
             Code::BadParameter => ("T005", BAD, "a parameter cannot be read"),
             Code::Internal => ("T006", StatusCode::INTERNAL_SERVER_ERROR, "our fault"),
@@ -255,6 +255,11 @@ impl ApiError {
     /// A failure with all the places that are at fault.
     pub fn with(code: Code, detail: impl Into<String>, errors: Vec<ItemProblem>) -> ApiError {
         ApiError { code, detail: detail.into(), errors }
+    }
+
+    /// What exactly is wrong, and what would be right.
+    pub fn detail(&self) -> &str {
+        &self.detail
     }
 }
 

@@ -12,7 +12,7 @@ pub async fn get_livez() -> &'static str {
     "ok"
 }
 
-/// Whether a cycle has been planned and stored since the start.
+/// Whether there is a schedule to be had.
 #[utoipa::path(get, path = "/readyz", tag = "health",
     responses((status = 200, body = String), (status = 503, body = wire::Problem)))]
 pub async fn get_readyz(State(state): State<ApiState>) -> Result<&'static str, ApiError> {

@@ -63,7 +63,7 @@ impl Intake {
     pub fn read(&self, body: &[u8], published: &Published) -> Result<Taken, ApiError> {
         let envelope: PublicationEnvelope<'_> = json::read_body(body, code_of_field)?;
         self.check_turn(envelope.sequence)?;
-        let before = self.current.as_ref();
+        let before = self.current.as_ref().or(published.taken_over.as_deref());
         self.check_amount(&envelope, before)?;
         let mut reading = Reading::new(before, &published.view, &self.limits);
         reading.overdue.clone_from(&self.overdue);

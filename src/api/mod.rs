@@ -9,7 +9,9 @@ mod alarms;
 mod check;
 mod config;
 mod error;
+mod events;
 mod extract;
+mod feed;
 mod health;
 mod heartbeats;
 mod intake;
@@ -27,7 +29,10 @@ pub mod wire;
 
 pub use config::ConfigRefusal;
 pub use error::{ApiError, Code};
+pub use events::{PastEvent, PastEvents, PastEventsRead};
+pub use feed::happenings;
 pub use state::{ApiState, Board, ConfigAsk, Limits, Published, Request, ScheduleText};
+pub use why::why;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -96,12 +101,32 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_users))
         .routes(routes!(queries::get_load))
         .routes(routes!(queries::get_occupancy))
-        .routes(routes!(queries::get_status))
-        .routes(routes!(health::get_livez))
-        .routes(routes!(health::get_readyz));
-    // Only the long poll may take longer than others.
+        .routes(routes!(queries::get_status));
+    let brief = brief.layer(middleware::from_fn_with_state(state.clone(), when_resumed));
+    let brief = brief.routes(routes!(health::get_livez)).routes(routes!(health::get_readyz));
+    // Only long polls and streams may take longer than others.
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), in_time));
-    brief.routes(routes!(publications::get_schedule))
+    brief.routes(routes!(publications::get_schedule)).routes(routes!(events::get_events))
+}
+
+/// Lets requests wait that are about the books, while those are still on their way from the record.
+async fn when_resumed(
+    State(state): State<ApiState>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let mut changes = state.board.changes();
+    while state.latest().is_resuming {
+        let is_over = tokio::select! {
+            changed = changes.changed() => changed.is_err(),
+            () = state.stop.cancelled() => true,
+        };
+        if is_over {
+            return ApiError::new(Code::Stopping, "the daemon stops before its books are there")
+                .into_response();
+        }
+    }
+    next.run(request).await
 }
 
 /// Ends requests that take too long, those that never finish sending included.

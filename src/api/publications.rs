@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::SignedDuration;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::{ApiError, Code};
 use super::extract::{JsonText, Params};
-use super::state::{ApiState, Request, ScheduleText};
+use super::state::{ApiState, Published, Request, ScheduleText};
 use super::wire;
 
 /// A long poll ends after this long, however long it asked for.
@@ -91,8 +91,10 @@ pub struct ScheduleParams {
         ("If-None-Match" = Option<String>, Header, description = "the ETag of the schedule already known"),
     ),
     responses(
-        (status = 200, description = "the schedule; its ETag names it", body = wire::Schedule),
-        (status = 304, description = "still the one already known"),
+        (status = 200, description = "the schedule; its ETag names it", body = wire::Schedule,
+            headers(("apportion-sequence" = u64, description = "the last event of `/v1/events` that is in it"))),
+        (status = 304, description = "still the one already known",
+            headers(("apportion-sequence" = u64, description = "the last event of `/v1/events` that is in it"))),
         (status = 503, description = "nothing is scheduled yet", body = wire::Problem),
     )
 )]
@@ -106,15 +108,15 @@ pub async fn get_schedule(
     loop {
         let latest = state.latest();
         if latest.is_ready && !is_known(&headers, &latest.schedule) {
-            return Ok(schedule_response(&latest.schedule));
+            return Ok(schedule_response(&latest));
         }
         let is_over = tokio::select! {
             changed = timeout_at(deadline, changes.changed()) => changed.is_err(),
             () = state.stop.cancelled() => true,
         };
         if is_over && latest.is_ready {
-            return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag(&latest.schedule))])
-                .into_response());
+            let headers = [(header::ETAG, etag(&latest.schedule)), sequence(&latest)];
+            return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
         }
         if is_over {
             let detail = "the first cycle follows the first publication since the start; `?wait=30s` waits for it";
@@ -123,7 +125,8 @@ pub async fn get_schedule(
     }
 }
 
-fn wait_of(text: &str) -> Result<Duration, ApiError> {
+/// How long a long poll may wait.
+pub(super) fn wait_of(text: &str) -> Result<Duration, ApiError> {
     let wait = text.parse::<SignedDuration>().ok().and_then(|wait| Duration::try_from(wait).ok());
     wait.map(|wait| wait.min(WAIT_MAX)).ok_or_else(|| {
         let text = super::json::shortened(text);
@@ -147,8 +150,15 @@ fn is_known(headers: &HeaderMap, schedule: &ScheduleText) -> bool {
     known.flat_map(|value| value.split(',')).any(|tag| tag.trim() == "*" || etag == tag.trim())
 }
 
-fn schedule_response(schedule: &ScheduleText) -> Response {
+fn schedule_response(latest: &Published) -> Response {
     let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json), (header::ETAG, etag(schedule))], schedule.json.clone())
-        .into_response()
+    let schedule = &latest.schedule;
+    let headers = [(header::CONTENT_TYPE, json), (header::ETAG, etag(schedule)), sequence(latest)];
+    (headers, schedule.json.clone()).into_response()
+}
+
+/// The last event of the feed that is in the schedule. Not in the text: that stays as it is while
+/// events come that change nothing about it.
+fn sequence(latest: &Published) -> (HeaderName, HeaderValue) {
+    (HeaderName::from_static("apportion-sequence"), latest.last_event.into())
 }

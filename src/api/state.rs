@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::ConfigRefusal;
 use super::error::{ApiError, Code};
+use super::events::PastEvents;
 use super::heartbeats::HeartbeatLog;
 use super::intake::Intake;
 use super::show::schedule_json;
 use super::wire;
-use crate::converter::{JobUpdate, update_of};
+use crate::converter::{JobUpdate, Publication, update_of};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, JobView, View};
 
 /// Something for whoever owns the scheduler.
@@ -79,7 +80,7 @@ pub enum ConfigAsk {
 }
 
 /// Everything readers can see: the books after a cycle that is on record.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Published {
     /// The books.
     pub view: View,
@@ -87,8 +88,16 @@ pub struct Published {
     pub schedule: Arc<ScheduleText>,
     /// Whether a cycle has been planned and stored since the start.
     pub is_ready: bool,
+    /// Whether the books are still on their way from the record: but for the schedule, nothing here
+    /// is to be shown or built on.
+    pub is_resuming: bool,
     /// The last publication in the books.
     pub publication: Option<u64>,
+    /// The work that the books had at the start, as the orchestrator had shown it: what its first
+    /// publication since then is compared with.
+    pub taken_over: Option<Arc<Publication>>,
+    /// The number of the last event that those who follow can have.
+    pub last_event: u64,
     /// How long planning took.
     pub planned_in: Duration,
     /// How long storing took.
@@ -202,6 +211,8 @@ pub struct ApiState {
     pub limits: Limits,
     /// Ends long polls.
     pub stop: CancellationToken,
+    /// What came about before.
+    pub past_events: Arc<dyn PastEvents>,
     requests: mpsc::Sender<Request>,
     intake: Arc<tokio::sync::Mutex<Intake>>,
     heartbeats: Arc<Mutex<HeartbeatLog>>,
@@ -215,11 +226,12 @@ impl ApiState {
         requests: mpsc::Sender<Request>,
         sequence: Option<u64>,
         limits: Limits,
+        past_events: Arc<dyn PastEvents>,
         stop: CancellationToken,
     ) -> ApiState {
         let intake = Arc::new(tokio::sync::Mutex::new(Intake::new(sequence, limits)));
         let heartbeats = Arc::new(Mutex::new(HeartbeatLog::new(limits)));
-        ApiState { board, limits, stop, requests, intake, heartbeats }
+        ApiState { board, limits, stop, past_events, requests, intake, heartbeats }
     }
 
     /// The latest picture.

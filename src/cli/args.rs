@@ -34,6 +34,7 @@ Examples:
   apportion nodes                             what is there, and who is on it?
   apportion queue --waiting                   who waits, and why?
   apportion why 1007                          why does job 1007 have what it has?
+  apportion replay apportion.db --cycle 4711  what was decided then?
 
 Exit status:
   0 done   1 refused, or a check failed   2 used wrongly   3 no daemon reached
@@ -73,6 +74,9 @@ pub enum Command {
     /// Play a recorded scenario, a suite or a survey against the scheduler alone, in virtual time
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Simulate),
+    /// Compute past cycles again from a daemon's record, and compare; or explain one
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(Replay),
     /// Time cycles and the whole daemon on clusters of any size: how large a head node has to be
     Bench {
         /// What to time.
@@ -274,6 +278,42 @@ Examples:
   apportion why 1007
   apportion why 1007 --json | jq .nodes";
 
+/// Computes past cycles again.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// The record: `daemon.state` of the configuration, or a copy of it. Is only read, also beside a
+    /// running daemon
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// Only this cycle
+    #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
+    pub cycle: Option<u64>,
+    /// From this cycle on; without it, from the oldest on record
+    #[arg(long, value_name = "A")]
+    pub from: Option<u64>,
+    /// Up to this cycle; without it, to the newest
+    #[arg(long, value_name = "B")]
+    pub to: Option<u64>,
+    /// Tell why this job got what it got in that cycle
+    #[arg(long, value_name = "JOB", value_parser = parse_job, requires = "cycle")]
+    pub explain: Option<u64>,
+    /// Write the cycles as a scenario, for `simulate --recorded` to play
+    #[arg(long, value_name = "FILE")]
+    pub export: Option<PathBuf>,
+    /// Show the answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  apportion replay apportion.db                                    is every cycle what it was?
+  apportion replay apportion.db --cycle 4711 --explain 1007        why did job 1007 have no more?
+  apportion replay apportion.db --from 4700 --to 4711 --export incident.json
+  apportion simulate --recorded incident.json
+
+Exit status 1: a cycle is another one than it was, or what led to it was changed on record.";
+
 /// Plays a simulated cluster on this machine against the real daemon.
 #[derive(Debug, Args)]
 pub struct Demo {
@@ -323,7 +363,7 @@ pub enum ReportFormat {
     group = clap::ArgGroup::new("workload").required(true).args(["recorded", "systemtest", "survey", "scale"])
 )]
 pub struct Simulate {
-    /// Play this recorded scenario
+    /// Play this recorded scenario, or what `replay --export` wrote
     #[arg(long, value_name = "FILE")]
     pub recorded: Option<PathBuf>,
     /// Play the system test in this folder

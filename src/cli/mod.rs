@@ -14,6 +14,7 @@ mod failure;
 mod nodes;
 mod output;
 mod queue;
+mod replay;
 mod serve;
 mod settings;
 mod simulate;
@@ -49,6 +50,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Why(args) => wait(Builder::new_current_thread(), why::run(&args)),
         Command::Demo(args) => wait(Builder::new_multi_thread(), demo::run(&args)),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Replay(args) => wait(Builder::new_current_thread(), replay::run(&args)),
         Command::Bench { action } => bench::run(&action),
         Command::Classes(remote) => wait(Builder::new_current_thread(), classes::run(&remote)),
     }

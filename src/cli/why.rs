@@ -23,7 +23,8 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     Ok(show(&why, args.remote.json, render)?)
 }
 
-fn render(why: &Why) -> String {
+/// The explanation, for people.
+pub(super) fn render(why: &Why) -> String {
     let code = why.reason.as_ref().map(|reason| format!(" ({})", plain(&reason.code)));
     let mut parts = vec![format!("{}{}", plain(&why.sentence), code.unwrap_or_default())];
     let job = &why.sums.job;

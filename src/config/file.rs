@@ -12,7 +12,7 @@ use super::section::{Located, Reading, Section, Setting};
 use super::value::{
     PolicyName, duration, flag, hosts, loopback, millis, name, number, path, policy, size,
 };
-use super::{DaemonSettings, Limits};
+use super::{DaemonSettings, Journal, Limits};
 use crate::model::{CapRules, Mebibytes, Quantum, Settings};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -214,10 +214,22 @@ fn read_daemon(mut section: Section<'_>) -> DaemonSettings {
         ),
         init_stability: section.or("init_stability", &number(0..=1000), defaults.init_stability),
         audit_every: section.or("audit_every", &number(1..=MILLION), defaults.audit_every),
+        journal: read_journal(section.section("daemon.journal"), defaults.journal),
         limits: read_limits(section.section("daemon.limits"), defaults.limits),
     };
     section.finish();
     daemon
+}
+
+fn read_journal(mut section: Section<'_>, defaults: Journal) -> Journal {
+    let million = number(1..=MILLION);
+    let journal = Journal {
+        cycles: section.or("cycles", &million, defaults.cycles),
+        schedules: section.or("schedules", &million, defaults.schedules),
+        books_every: section.or("books_every", &number(1..=MILLION), defaults.books_every),
+    };
+    section.finish();
+    journal
 }
 
 fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {

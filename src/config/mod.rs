@@ -92,6 +92,8 @@ pub struct DaemonSettings {
     pub init_stability: u32,
     /// Every so many cycles the audit looks at one. At least 1.
     pub audit_every: u64,
+    /// What is kept of the past.
+    pub journal: Journal,
     /// What is too much to accept.
     pub limits: Limits,
 }
@@ -105,8 +107,26 @@ impl Default for DaemonSettings {
             heartbeat_interval: Duration::from_secs(30),
             init_stability: 0,
             audit_every: 16,
+            journal: Journal::default(),
             limits: Limits::default(),
         }
+    }
+}
+
+/// What is kept of the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Journal {
+    /// Cycles that can be computed again, and whose events can be followed. At least 1.
+    pub cycles: u64,
+    /// Cycles whose schedules are kept as they were published. At least 1.
+    pub schedules: u64,
+    /// After so many planned cycles the books are put on record in whole. At least 1.
+    pub books_every: u64,
+}
+
+impl Default for Journal {
+    fn default() -> Journal {
+        Journal { cycles: 10_000, schedules: 100, books_every: 100 }
     }
 }
 

@@ -466,6 +466,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[scheduler]\nprediction_fudge = '-1s'", &["C019 8:20 scheduler.prediction_fudge"]),
     ("[daemon]\nheartbeat_interval = '0s'", &["C019 8:22 daemon.heartbeat_interval"]),
     ("[daemon]\ncycle_period = '2h'", &["C019 8:16 daemon.cycle_period"]),
+    ("[daemon.journal]\ncycles = 0", &["C019 8:10 daemon.journal.cycles"]),
     (
         "[[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'\ninitialization_cap=0",
         &["C019 11:20 class.d.initialization_cap"],

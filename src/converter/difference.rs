@@ -133,7 +133,11 @@ fn sightings(job: JobId, old: Option<&Work>, new: &Work) -> Vec<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobSpec, Mebibytes, ProcessLimit, ShareFacts, WorkKind};
+    use crate::model::{
+        JobSpec, Mebibytes, Nodepool, ProcessLimit, Quantum, Settings, ShareFacts, Topology,
+        WorkKind,
+    };
+    use crate::scheduler::Scheduler;
 
     /// Reads `7?` as work 7 that is not ready, `7` as schedulable, `7~` as completing, `7!` as
     /// completed; `7r` has run; `7c` is of another class; `7:12,13x` has a process in share 12 and one gone from 13; `12i`
@@ -301,6 +305,44 @@ mod tests {
         let current = publication("1:10,11i 2 3! 4?");
         let events = events_between(None, &current);
         assert_eq!(events.iter().map(render).collect::<Vec<_>>(), ["+1", "see10", "see11", "+2"]);
+    }
+
+    /// What books that were told of `text` know of it.
+    fn as_booked(text: &str) -> Publication {
+        let topology = Topology {
+            settings: Settings::default(),
+            pools: vec![Nodepool {
+                name: "main".into(),
+                parent: None,
+                search_order: 100,
+                quantum: Quantum::new(Mebibytes(1)).unwrap(),
+                nodes: Vec::new(),
+            }],
+            classes: Vec::new(),
+            allotments: BTreeMap::new(),
+        };
+        let mut scheduler = Scheduler::new(topology, ShareId(1));
+        for event in events_between(None, &publication(text)) {
+            scheduler.record(event);
+        }
+        Publication::of_books(&scheduler.books())
+    }
+
+    /// After a restart the first publication is compared with the books.
+    #[test]
+    fn what_the_books_know_differs_in_nothing_that_matters() {
+        for (text, events) in [
+            ("1:10,11i 2 5r 6c", ""),
+            ("5~:20 7!:70 8?:80", ""),
+            ("3! 4?", ""),
+            ("1:10,11x", "exit11"), // told once more, and known to be gone
+        ] {
+            let actual = events_between(Some(&as_booked(text)), &publication(text));
+            assert_eq!(actual.iter().map(render).collect::<Vec<_>>().join(" "), events, "{text}");
+        }
+        let actual = events_between(Some(&as_booked("1:10,11 2 3")), &publication("1:11i 3r 4"));
+        let actual: Vec<String> = actual.iter().map(render).collect();
+        assert_eq!(actual, ["exit10", "-2", "see11", "=3r", "+4"]);
     }
 
     #[test]

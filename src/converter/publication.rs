@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::{JobId, JobSpec, Mebibytes, Name, ShareFacts, ShareId};
+use crate::scheduler::books::{self, Books};
 
 /// Everything the orchestrator knows, in full: what is absent is over.
 ///
@@ -16,6 +17,19 @@ pub struct Publication {
     /// Live processes of work that could not be understood: whoever they belong to, they take
     /// space.
     pub limbo: BTreeMap<ShareId, LimboProcess>,
+}
+
+impl Publication {
+    /// What the orchestrator has shown of the work in `books`, as far as they tell. Work that never
+    /// was theirs is missing, and so are processes that are gone: neither makes a difference.
+    pub fn of_books(books: &Books) -> Publication {
+        let work = books.jobs.iter().map(|job| (job.spec.id, Work::of_book(job)));
+        let limbo = books.limbo.iter().map(|share| {
+            let (node, memory) = (share.node.clone(), share.memory);
+            (share.id, LimboProcess { node, memory })
+        });
+        Publication { sequence: 0, work: work.collect(), limbo: limbo.collect() }
+    }
 }
 
 /// A process nobody can say more of than that it runs.
@@ -39,6 +53,20 @@ pub struct Work {
 }
 
 impl Work {
+    fn of_book(job: &books::Job) -> Work {
+        let shown = job.shares.iter().chain(&job.purged).filter(|share| share.is_seen);
+        let processes = shown.map(|share| {
+            let (node, facts) = (share.node.clone(), share.facts);
+            (share.id, Process { node, is_gone: false, facts })
+        });
+        let is_completing = job.spec.facts.is_completing;
+        Work {
+            spec: job.spec.clone(),
+            state: if is_completing { WorkState::Completing } else { WorkState::Schedulable },
+            processes: processes.collect(),
+        }
+    }
+
     /// What differs from `before` that never changes about a request, as the orchestrator calls
     /// it. `None` if it is the same request, whatever has become of it.
     pub fn changed_field(&self, before: &Work) -> Option<&'static str> {

@@ -89,8 +89,8 @@ impl Owner {
         let is_other = config.topology != **self.scheduler.topology();
         if is_other {
             let topology = Box::new(config.topology.clone());
-            self.scheduler
-                .command(Command::Reconfigure(topology))
+            self.clerk
+                .command(&mut self.scheduler, Command::Reconfigure(topology))
                 .expect("no configuration that is right is refused");
         }
         self.set_pace(&config);

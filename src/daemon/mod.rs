@@ -6,14 +6,21 @@
 //!   └───────────── board ◄── publish ────────┘   only what is committed
 //! ```
 //!
+//! At a start the last schedule is served as it was put on record, while the books are computed again
+//! from the journal; everything else waits for them, for at most some seconds.
+//!
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
+mod books;
 mod configure;
+mod feed;
 mod live;
 mod owner;
 mod pulse;
 mod record;
 mod refused;
+mod resume;
+mod watch;
 
 use std::any::Any;
 use std::io;
@@ -27,11 +34,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, ApiState, Board, ConfigAsk, Request};
-use crate::config::{Config, DaemonSettings, Sources};
-use crate::model::{ShareId, ShareState};
-use crate::scheduler::Scheduler;
-use crate::store::{Recovered, Store, StoreError};
+use crate::config::{Config, DaemonSettings, Journal, Sources};
+use crate::store::{Retention, Store, StoreError};
 
+use feed::Feed;
 use live::Live;
 use owner::Owner;
 
@@ -96,7 +102,8 @@ pub async fn serve_from(
     let _ends_thread = drained.clone().drop_guard();
 
     let DaemonSettings { state, limits, .. } = &config.daemon;
-    let mut store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
+    let store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
+    let mut store = store.keeping(retention(&config.daemon.journal));
     let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
     tracing::info!(
         cycle = recovered.cycle,
@@ -106,14 +113,17 @@ pub async fn serve_from(
     let limits = api_limits(limits);
     let sequence = recovered.sequence;
     let (requests, inbox) = mpsc::channel(QUEUE);
-    let scheduler = resumed(&config, &recovered);
-    let board = Arc::new(Board::new(owner::first_picture(&scheduler, sequence)));
-    let state = ApiState::new(Arc::clone(&board), requests, sequence, limits, stop.clone());
+    let board = Arc::new(Board::new(owner::first_picture(&config, &recovered)));
+    let feed = Arc::new(Feed::new(store.path().to_owned()));
+    let state = ApiState::new(Arc::clone(&board), requests, sequence, limits, feed, stop.clone());
     let asked = state.clone();
-    let books = (scheduler, recovered.shares);
     let live = Live::begin(&mut store, config, sources, recovered.cycle).await;
     let live = live.map_err(DaemonError::NoRecord)?;
-    let owner = Owner::new(books, store, board, inbox, live, drained.clone());
+    // On the owner's thread: the last schedule is served while the books are on their way.
+    let owner = {
+        let drained = drained.clone();
+        move || Owner::resumed(live, recovered, store, board, inbox, drained)
+    };
     let mut owner = OwnerThread::spawn(owner)?;
 
     let server = axum::serve(listener, api::router(state))
@@ -144,14 +154,9 @@ async fn pass_on(reread: Arc<Notify>, state: ApiState) {
     }
 }
 
-/// A scheduler that goes on where the record left off.
-fn resumed(config: &Config, recovered: &Recovered) -> Scheduler {
-    let mut scheduler = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share));
-    scheduler.resume_after_cycle(recovered.cycle);
-    scheduler.restore_varied_off(recovered.varied_off.iter().cloned());
-    let leaving = recovered.shares.iter().filter(|share| share.state == ShareState::Leaving);
-    scheduler.restore_leaving(leaving.map(|share| ShareId(share.id)));
-    scheduler
+fn retention(journal: &Journal) -> Retention {
+    let Journal { cycles, schedules, .. } = *journal;
+    Retention { cycles, schedules }
 }
 
 fn api_limits(limits: &crate::config::Limits) -> api::Limits {
@@ -189,11 +194,11 @@ struct OwnerThread {
 }
 
 impl OwnerThread {
-    fn spawn(owner: Owner) -> Result<OwnerThread, DaemonError> {
+    fn spawn(owner: impl FnOnce() -> Owner + Send + 'static) -> Result<OwnerThread, DaemonError> {
         let (tell, done) = oneshot::channel();
         let runtime = Handle::current();
         let run = move || {
-            let outcome = runtime.block_on(owner.run());
+            let outcome = runtime.block_on(owner().run());
             // Nobody listens if the daemon's future was dropped; then nobody wants to know.
             let _ = tell.send(outcome);
         };

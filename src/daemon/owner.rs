@@ -4,20 +4,26 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::DaemonError;
+use super::books::BooksKeeper;
+use super::feed;
 use super::live::Live;
-use super::pulse::{Ended, LossWatch, Pulse};
+use super::pulse::{Ended, Pulse};
 use super::record;
+use super::resume::{Resumed, resume};
+use super::watch::Watch;
 use crate::api::{Board, Published, Request, ScheduleText};
 use crate::config::Config;
 use crate::engine;
-use crate::model::count;
+use crate::journal::{Clerk, open};
+use crate::model::{ShareId, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
-use crate::store::{AdminRow, ShareRow, Store};
+use crate::store::{AdminRow, BatchRow, CycleRecord, Recovered, ShareRow, Store};
 
 type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 
@@ -25,6 +31,8 @@ type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 #[derive(Debug)]
 pub struct Owner {
     pub(super) scheduler: Scheduler,
+    pub(super) clerk: Clerk,
+    books: BooksKeeper,
     pub(super) store: Store,
     pub(super) board: Arc<Board>,
     /// The configuration in effect.
@@ -42,22 +50,34 @@ pub struct Owner {
     left_behind: Vec<ShareRow>,
     /// The last publication in the books. `None` until one came since the start.
     publication: Option<u64>,
+    /// Whether the books know what is running: they are as they were before the start, or a
+    /// publication came since.
+    knows_work: bool,
     /// Whether something came since the last cycle.
     is_stale: bool,
-    /// Whether the safety net held work back in the last cycle.
-    is_net_striking: bool,
-    losses: LossWatch,
+    watch: Watch,
     stop: CancellationToken,
 }
 
-/// What is shown before anything is known.
-pub fn first_picture(scheduler: &Scheduler, sequence: Option<u64>) -> Published {
-    let view = scheduler.view();
+/// What is shown before the books are there: the schedule that held, if they are on record.
+pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
+    let view = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share)).view();
+    let held = recovered.schedule.as_ref().filter(|_| recovered.journal.is_some());
+    let held = held.and_then(|(cycle, sealed)| match open(sealed) {
+        Ok(text) => Some(Arc::new(ScheduleText { cycle: *cycle, json: Bytes::from(text) })),
+        Err(why) => {
+            tracing::error!(cycle, %why, "the last schedule on record is not served");
+            None
+        }
+    });
     Published {
-        schedule: ScheduleText::following(None, &view),
+        is_ready: held.is_some(),
+        is_resuming: true,
+        schedule: held.unwrap_or_else(|| ScheduleText::following(None, &view)),
         view,
-        is_ready: false,
-        publication: sequence,
+        publication: recovered.sequence,
+        taken_over: None,
+        last_event: recovered.last_event,
         planned_in: Duration::ZERO,
         stored_in: Duration::ZERO,
         findings: Vec::new(),
@@ -66,18 +86,32 @@ pub fn first_picture(scheduler: &Scheduler, sequence: Option<u64>) -> Published 
 }
 
 impl Owner {
-    /// An owner that runs until `stop` or until nobody can send it anything any more.
-    pub fn new(
-        (scheduler, left_behind): (Scheduler, Vec<ShareRow>),
+    /// An owner that goes on where the record ends, and runs until `stop` or until nobody can send
+    /// it anything any more.
+    pub fn resumed(
+        live: Live,
+        recovered: Recovered,
         store: Store,
         board: Arc<Board>,
         inbox: mpsc::Receiver<Request>,
-        live: Live,
         stop: CancellationToken,
     ) -> Owner {
+        let Resumed { scheduler, clerk, taken_over, left_behind, beginning, replayed } =
+            resume(&live.config, recovered);
         let settings = &live.config.daemon;
+        let knows_work = taken_over.is_some();
+        let before = board.latest();
+        board.publish(Published {
+            view: scheduler.view(),
+            is_ready: before.is_ready && knows_work,
+            is_resuming: false,
+            taken_over,
+            ..Published::clone(&before)
+        });
         Owner {
             scheduler,
+            clerk,
+            books: BooksKeeper::new(settings.journal.books_every, beginning, replayed),
             store,
             board,
             inbox,
@@ -88,9 +122,10 @@ impl Owner {
             settling: settings.init_stability,
             left_behind,
             publication: None,
-            is_stale: false,
-            is_net_striking: false,
-            losses: LossWatch::default(),
+            knows_work,
+            // That it was started again is news.
+            is_stale: knows_work,
+            watch: Watch::default(),
             stop,
             live,
         }
@@ -135,7 +170,9 @@ impl Owner {
             self.take(request).await?;
         }
         match ended {
-            Ended::InTime => self.scheduler.record(Event::HeartbeatIntervalPassed),
+            Ended::InTime => {
+                self.clerk.record(&mut self.scheduler, Event::HeartbeatIntervalPassed);
+            }
             Ended::Stalled { late } => {
                 tracing::warn!(
                     ?late,
@@ -153,15 +190,17 @@ impl Owner {
         let nodes = self.scheduler.view().nodes;
         for node in nodes.iter().filter(|node| 0 < node.missed && !node.state.is_dead) {
             let node = node.name.clone();
-            self.scheduler.record(Event::NodeMissedHeartbeats { node, missed: 0 });
+            let event = Event::NodeMissedHeartbeats { node, missed: 0 };
+            self.clerk.record(&mut self.scheduler, event);
         }
     }
 
     async fn take(&mut self, request: Request) -> Result<(), DaemonError> {
-        self.is_stale |= !matches!(request, Request::Configuration(_));
         match request {
             Request::Publication { sequence, events } => {
                 self.publication = Some(sequence);
+                self.knows_work = true;
+                self.is_stale = true;
                 self.record_all(events);
             }
             Request::Heartbeats(events) => self.record_all(events),
@@ -181,9 +220,10 @@ impl Owner {
         self.audit_every = settings.audit_every;
     }
 
+    /// Tells the scheduler. Heartbeats that say nothing cause no cycle.
     fn record_all(&mut self, events: Vec<Event>) {
         for event in events {
-            self.scheduler.record(event);
+            self.is_stale |= self.clerk.record(&mut self.scheduler, event);
         }
     }
 
@@ -191,7 +231,8 @@ impl Owner {
     /// once: an administrator waits, and what was promised must survive a crash.
     async fn carry_out(&mut self, command: Command, reply: Reply) -> Result<(), DaemonError> {
         let (action, reason) = described(&command);
-        let outcome = self.scheduler.command(command);
+        let outcome = self.clerk.command(&mut self.scheduler, command);
+        self.is_stale |= outcome.is_ok();
         match &outcome {
             Ok(CommandOutcome { changed }) if !changed.is_empty() => {
                 tracing::info!(action, nodes = ?changed, reason, "an administrator acted");
@@ -210,28 +251,28 @@ impl Owner {
         Ok(())
     }
 
-    /// Plans, commits, publishes, in that order. Before the first publication since the start
-    /// nothing is planned: the books do not know yet what is running.
+    /// Plans, commits, publishes, in that order. Before the books know what is running nothing is
+    /// planned.
     pub(super) async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
         let before = self.board.latest();
-        let is_planned = self.publication.is_some() && self.settling == 0;
+        let is_planned = self.knows_work && self.settling == 0;
         let started = Instant::now();
         let view = if is_planned { self.scheduler.schedule() } else { self.scheduler.view() };
         let planned_in = started.elapsed();
-        // A schedule from before the start may bear the same number as ours and say another thing.
-        let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
         let found = if is_planned { self.audited(&view) } else { None };
-        self.watch_net(&view);
-        self.losses.look(&view);
+        self.watch.look(&view);
         let findings_total = before.findings_total + found.as_ref().map_or(0, count);
         let findings = found.unwrap_or_else(|| before.findings.clone());
+        let at_ms = now_ms();
+        let feed = feed::rows(&before.view, &view, &admin, before.last_event, at_ms);
+        let last_event = feed.last().map_or(before.last_event, |event| event.seq);
+        // A schedule from before the start may bear the same number as ours and say another thing.
+        let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
 
         let started = Instant::now();
-        let mut record = record::of_cycle(&view, &schedule, self.publication, admin, now_ms());
-        record.configuration = self.live.take_new();
-        if self.publication.is_none() {
-            record.shares.clone_from(&self.left_behind);
-        }
+        let record = self.record_of(&view, &schedule, is_planned, &admin);
+        let configuration = self.live.take_new();
+        let record = CycleRecord { at_ms, admin, feed, last_event, configuration, ..record };
         self.store.commit(&record).await?;
         let stored_in = started.elapsed();
         tracing::debug!(cycle = view.cycle, ?planned_in, ?stored_in, "a cycle is on record");
@@ -239,29 +280,44 @@ impl Owner {
             view,
             schedule,
             is_ready: before.is_ready || is_planned,
+            is_resuming: false,
             publication: self.publication.or(before.publication),
+            taken_over: before.taken_over.clone().filter(|_| self.publication.is_none()),
+            last_event,
             planned_in,
             stored_in,
             findings,
             findings_total,
         });
         self.is_stale = false;
+        if is_planned {
+            self.books.note(&self.scheduler, planned_in);
+        }
         Ok(())
     }
 
-    /// Says when the safety net begins to hold work back, once, and when it no longer does.
-    fn watch_net(&mut self, view: &View) {
-        let (cycle, jobs) = (view.cycle, view.net_strikes());
-        let was_striking = std::mem::replace(&mut self.is_net_striking, 0 < jobs);
-        match (was_striking, self.is_net_striking) {
-            (false, true) => tracing::warn!(
-                cycle,
-                jobs,
-                "the quiet stop holds work back; `apportion queue` shows which"
-            ),
-            (true, false) => tracing::info!(cycle, "the quiet stop holds nothing back any more"),
-            (true, true) | (false, false) => {}
+    /// What goes on record of a cycle's outcome and of what led to it. What happened before one that was not planned happened
+    /// before the next.
+    fn record_of(
+        &mut self,
+        view: &View,
+        schedule: &ScheduleText,
+        is_planned: bool,
+        admin: &[AdminRow],
+    ) -> CycleRecord {
+        let is_published = is_planned || self.board.latest().is_ready;
+        let schedule = is_published.then_some(schedule);
+        let mut record = record::of_cycle(view, schedule, self.publication, admin);
+        if !self.knows_work {
+            record.shares.clone_from(&self.left_behind);
         }
+        let cycle = if is_planned { view.cycle } else { view.cycle + 1 };
+        let batch = self.clerk.take();
+        record.batch = batch.map(|batch| BatchRow { cycle, sealed: batch.seal() });
+        record.books = self.books.take();
+        let planned = view.planned.as_ref().filter(|_| is_planned);
+        record.digest = planned.map(|planned| self.books.digest(planned).0.to_vec());
+        record
     }
 
     /// What the audit finds in this cycle; `None` if the cycle is not audited. In development every

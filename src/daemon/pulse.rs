@@ -1,4 +1,4 @@
-//! The heartbeat intervals as we keep them, and what is said when many nodes fall silent.
+//! The heartbeat intervals as we keep them.
 //!
 //! Only the monotonic clock counts: what the clock on the wall does changes nothing. And nobody's
 //! silence counts while we could not listen.
@@ -6,8 +6,6 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
-
-use crate::scheduler::View;
 
 /// Ends one heartbeat interval after the other.
 #[derive(Debug)]
@@ -46,30 +44,6 @@ impl Pulse {
 
 fn ended(late: Duration, period: Duration) -> Ended {
     if late <= period { Ended::InTime } else { Ended::Stalled { late } }
-}
-
-/// Says once when nodes are not given up because so many fell silent together, and once when that
-/// is over.
-#[derive(Debug, Default)]
-pub struct LossWatch {
-    held_back: usize,
-}
-
-impl LossWatch {
-    /// Looks at the picture after a cycle.
-    pub fn look(&mut self, view: &View) {
-        let (cycle, nodes) = (view.cycle, view.lost_held_back.len());
-        let before = std::mem::replace(&mut self.held_back, nodes);
-        if before < nodes {
-            tracing::warn!(
-                cycle,
-                nodes,
-                "so many nodes are silent at once that the fault is more likely ours; they get no work, and none of theirs is given up"
-            );
-        } else if nodes == 0 && 0 < before {
-            tracing::info!(cycle, "no more nodes are silent at once than may be");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,28 +3,29 @@
 use std::collections::BTreeSet;
 
 use crate::api::ScheduleText;
+use crate::journal::seal;
 use crate::scheduler::{JobView, NodeView, Preemption, View};
 use crate::store::{AdminRow, CycleRecord, NodeRow, PreemptionRow, ShareRow};
 
-/// The record of the cycle that `view` was taken after.
+/// The record of the cycle that `view` was taken after. The text of `schedule` is in it if it came
+/// about in this cycle.
 pub fn of_cycle(
     view: &View,
-    schedule: &ScheduleText,
+    schedule: Option<&ScheduleText>,
     publication: Option<u64>,
-    admin: Vec<AdminRow>,
-    at_ms: i64,
+    admin: &[AdminRow],
 ) -> CycleRecord {
+    let is_new = |schedule: &&ScheduleText| schedule.cycle == view.cycle;
     CycleRecord {
         cycle: view.cycle,
         publication_sequence: publication,
         next_share: view.next_share.0,
-        at_ms,
-        nodes: node_rows(view, &admin),
+        nodes: node_rows(view, admin),
         shares: view.jobs.iter().flat_map(share_rows).collect(),
         preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
-        admin,
-        schedule: String::from_utf8_lossy(&schedule.json).into_owned(),
-        configuration: None,
+        schedule_cycle: schedule.map(|schedule| schedule.cycle),
+        schedule: schedule.filter(is_new).map(|schedule| seal(&schedule.json)),
+        ..CycleRecord::default()
     }
 }
 

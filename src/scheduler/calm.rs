@@ -13,11 +13,11 @@ use crate::model::{JobFacts, ShareState};
 /// What is known of it. A new book is not calm.
 #[derive(Clone, Debug)]
 pub(super) struct CalmBook {
-    have_claims_changed: bool,
-    has_news: bool,
-    quiet_cycles: u64,
-    rest_cycles: u64,
-    takings: BTreeSet<Taking>,
+    pub have_claims_changed: bool,
+    pub has_news: bool,
+    pub quiet_cycles: u64,
+    pub rest_cycles: u64,
+    pub takings: BTreeSet<Taking>,
 }
 
 impl Default for CalmBook {

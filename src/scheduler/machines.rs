@@ -25,7 +25,7 @@ pub(super) struct MachineBook {
     /// Heartbeats missed in a row.
     pub missed: u32,
     /// Whether it reported since the last interval ended.
-    is_heard: bool,
+    pub is_heard: bool,
     /// Whether others speak of it and it has never reported.
     pub is_awaited: bool,
     pub is_dead: bool,
@@ -36,13 +36,13 @@ pub(super) struct MachineBook {
 /// All machines.
 #[derive(Clone, Debug)]
 pub(super) struct Machines {
-    books: Vec<MachineBook>,
+    pub books: Vec<MachineBook>,
     by_name: BTreeMap<Name, NodeIx>,
     /// The pools of the nodes that the configuration lists; the others are in the first.
     pools: BTreeMap<Name, PoolIx>,
     /// Machines that missed too many heartbeats and whose death takes effect in the next cycle,
     /// unless they report before.
-    dying: BTreeSet<NodeIx>,
+    pub dying: BTreeSet<NodeIx>,
 }
 
 impl Index<NodeIx> for Machines {
@@ -130,7 +130,8 @@ impl Machines {
         })
     }
 
-    fn enter(&mut self, topology: &Topology, mut machine: MachineBook) -> NodeIx {
+    /// Gives a machine that is not in the books yet its place in them.
+    pub(super) fn enter(&mut self, topology: &Topology, mut machine: MachineBook) -> NodeIx {
         machine.find_pool(&self.pools);
         machine.measure(topology);
         let node = NodeIx(self.books.len());
@@ -289,7 +290,7 @@ impl Machines {
 }
 
 impl MachineBook {
-    fn new(report: NodeReport) -> MachineBook {
+    pub(super) fn new(report: NodeReport) -> MachineBook {
         MachineBook {
             report,
             pool: PoolIx(0),

@@ -5,6 +5,7 @@
 //!
 //! Design: "Middle Layer: Scheduler".
 
+pub mod books;
 mod calm;
 mod command;
 mod dispatch;
@@ -178,16 +179,17 @@ impl Scheduler {
     ///
     /// If it names something that does not exist; then nothing is done.
     pub fn command(&mut self, command: Command) -> Result<CommandOutcome, CommandError> {
-        self.calm.stir();
-        self.is_changed = true;
-        match command {
-            Command::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason),
-            Command::VaryOn { nodes } => self.machines.vary_on(&nodes),
+        let outcome = match command {
+            Command::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason)?,
+            Command::VaryOn { nodes } => self.machines.vary_on(&nodes)?,
             Command::Reconfigure(topology) => {
                 self.reconfigure(*topology);
-                Ok(CommandOutcome::default())
+                CommandOutcome::default()
             }
-        }
+        };
+        self.calm.stir();
+        self.is_changed = true;
+        Ok(outcome)
     }
 
     /// Plans over everything recorded so far and enters the outcome in the books.
@@ -235,8 +237,9 @@ impl Scheduler {
         Some(view)
     }
 
-    /// Whether `event` leaves the books as they are: the heartbeat of a node that is well.
-    fn says_nothing(&self, event: &Event) -> bool {
+    /// Whether `event` leaves the books as they are, but for who was heard: the heartbeat of a node
+    /// that is well, and the end of an interval in which all were heard.
+    pub fn says_nothing(&self, event: &Event) -> bool {
         match event {
             Event::NodeReported(report) => self.machines.is_well_and(report),
             Event::HeartbeatIntervalPassed => self.machines.were_all_heard(),
@@ -250,6 +253,11 @@ impl Scheduler {
             | Event::LimboShareGone { .. }
             | Event::ShareExited { .. } => false,
         }
+    }
+
+    /// The last cycle that was planned; 0 before the first.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
     }
 
     /// What is configured.

@@ -36,6 +36,14 @@ pub enum StoreError {
     )]
     NewerSchema { path: PathBuf, found: i64, known: i64 },
     #[error(
+        "`{}` was written by an older apportion (its schema is {found}, this one's is {known}); start the \
+         daemon on it once, or use the version that wrote it",
+        path.display()
+    )]
+    OlderSchema { path: PathBuf, found: i64, known: i64 },
+    #[error("there is no file `{}`; `daemon.state` in the configuration says where the record is", path.display())]
+    NoFile { path: PathBuf },
+    #[error(
         "`{}` has a schema {version} that differs from this apportion's; use the build that wrote it",
         path.display()
     )]

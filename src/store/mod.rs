@@ -1,15 +1,21 @@
-//! What is on record: administrative state, share numbers, and what each cycle decided.
+//! What is on record: administrative state, share numbers, what each cycle decided, and what led to
+//! it.
 //!
 //! Not on record as a truth: work and nodes, whose truths are the orchestrator and the agents. The
-//! tables of nodes and shares are for readers, and say what the last cycle left.
+//! tables of nodes and shares are for readers, and say what the last cycle left; the journal says
+//! what the scheduler was told of them, so that it can go on with what it knew. What is in a batch
+//! or in books is `journal`'s business: here they are bytes.
 //!
 //! One file, one daemon, one connection. A cycle is one transaction; nothing of it is published
 //! before it is committed, and nothing of a failed one is visible.
 //!
-//! Why no connection pool: the only reader is a restart, and `SQLite` has one writer anyway.
+//! Why no connection pool: who looks into the past while the daemon runs has an [`Archive`], and
+//! `SQLite` has one writer anyway.
 
+mod archive;
 mod configurations;
 mod error;
+mod journal;
 mod lock;
 mod open;
 mod rows;
@@ -20,15 +26,17 @@ use std::path::{Path, PathBuf};
 
 use sqlx::{Connection, SqliteConnection};
 
-use crate::model::{Name, ShareState};
+use crate::model::{Name, Sealed, ShareState};
 
+pub use archive::Archive;
 pub use configurations::CONFIGURATIONS_KEPT;
 pub use error::StoreError;
+pub use journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle, Retention};
 pub use open::migrations;
 pub use rows::{
-    AdminRow, ConfigurationRow, CycleRecord, NodeRow, PreemptionRow, Recovered, ShareRow,
+    AdminRow, ConfigurationRow, CycleRecord, NodeRow, Past, PreemptionRow, Recovered, ShareRow,
 };
-pub use write::{ADMIN_ACTS_KEPT, CYCLES_KEPT, PREEMPTIONS_KEPT};
+pub use write::{ADMIN_ACTS_KEPT, PREEMPTIONS_KEPT};
 
 use lock::Lock;
 
@@ -39,6 +47,7 @@ pub struct Store {
     /// `None` after a failure: whether a transaction whose commit failed is in the file, only the
     /// file knows; and a full disk may have ended a transaction that the connection thinks open.
     session: Option<Session>,
+    retention: Retention,
     _lock: Lock,
 }
 
@@ -55,6 +64,8 @@ struct Known {
     last: Last,
     nodes: BTreeMap<Name, NodeRow>,
     shares: BTreeMap<u64, ShareRow>,
+    /// Up to this cycle nothing is kept.
+    cut: u64,
 }
 
 /// Where the last cycle on record left off.
@@ -63,12 +74,16 @@ struct Last {
     cycle: u64,
     next_share: u64,
     sequence: Option<u64>,
+    /// The cycle in which the schedule came about that holds.
+    schedule: Option<u64>,
+    /// The last event of the feed.
+    event: u64,
 }
 
 impl Default for Last {
     /// Before the first cycle.
     fn default() -> Last {
-        Last { cycle: 0, next_share: 1, sequence: None }
+        Last { cycle: 0, next_share: 1, sequence: None, schedule: None, event: 0 }
     }
 }
 
@@ -83,7 +98,19 @@ impl Store {
         let path = open::resolve(path)?;
         let lock = Lock::claim(&path)?;
         let session = Some(Session::begin(&path).await?);
-        Ok(Store { path, session, _lock: lock })
+        Ok(Store { path, session, retention: Retention::default(), _lock: lock })
+    }
+
+    /// The same, which keeps so much of the past.
+    #[must_use]
+    pub fn keeping(mut self, retention: Retention) -> Store {
+        self.retention = retention;
+        self
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What the daemon resumes from.
@@ -92,8 +119,10 @@ impl Store {
     ///
     /// If the file cannot be read.
     pub async fn recover(&mut self) -> Result<Recovered, StoreError> {
-        let session = self.take_session().await?;
-        let Known { last, nodes, shares } = &self.session.insert(session).known;
+        let mut session = self.take_session().await?;
+        let read = session.past().await;
+        let (schedule, journal) = read.map_err(|source| self.unread(source))?;
+        let Known { last, nodes, shares, .. } = &self.session.insert(session).known;
         let varied_off = nodes
             .values()
             .filter_map(|node| Some((node.name.clone(), node.varied_off.clone()?)))
@@ -104,6 +133,9 @@ impl Store {
             cycle: last.cycle,
             sequence: last.sequence,
             shares: shares.values().cloned().collect(),
+            schedule,
+            last_event: last.event,
+            journal,
         })
     }
 
@@ -122,9 +154,10 @@ impl Store {
         }
         let Session { connection, known } = &mut session;
         let changes = write::Changes::between(known, record);
-        write::cycle(connection, &known.last, record, &changes)
-            .await
-            .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
+        known.cut =
+            write::cycle(connection, (&known.last, known.cut), record, &changes, self.retention)
+                .await
+                .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
         known.adopt(record, changes);
         self.session = Some(session);
         Ok(())
@@ -164,6 +197,10 @@ impl Store {
         Ok(())
     }
 
+    fn unread(&self, source: sqlx::Error) -> StoreError {
+        StoreError::of("read the record", &self.path, source)
+    }
+
     /// The session, to be put back where nothing failed in it.
     async fn take_session(&mut self) -> Result<Session, StoreError> {
         match self.session.take() {
@@ -181,6 +218,25 @@ impl Session {
             .map_err(|source| StoreError::of("read the record", path, source))?;
         Ok(Session { connection, known })
     }
+
+    /// The schedule that holds, and what leads to the books as they were.
+    async fn past(&mut self) -> Result<(Option<(u64, Sealed)>, Option<Past>), sqlx::Error> {
+        let Session { connection, known: Known { last, .. } } = self;
+        let schedule = match last.schedule {
+            Some(cycle) => {
+                let sealed = journal::schedule_of(connection, cycle).await?;
+                sealed.map(|sealed| (cycle, sealed))
+            }
+            None => None,
+        };
+        let Some(books) = journal::books_before(connection, last.cycle.saturating_add(1)).await?
+        else {
+            return Ok((schedule, None));
+        };
+        let cycles = journal::cycles_after(connection, books.cycle, u32::MAX).await?;
+        let rest = journal::batches_before(connection, last.cycle.saturating_add(1)).await?;
+        Ok((schedule, Some(Past { books, cycles, rest })))
+    }
 }
 
 impl Known {
@@ -190,6 +246,8 @@ impl Known {
             cycle: record.cycle,
             next_share: record.next_share,
             sequence: record.publication_sequence.or(self.last.sequence),
+            schedule: record.schedule_cycle.or(self.last.schedule),
+            event: record.last_event.max(self.last.event),
         };
         let write::Changes { nodes, shares, gone } = changes;
         self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone(), node.clone())));

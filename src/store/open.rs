@@ -3,6 +3,7 @@
 //! Nothing is written to a file before it is known to be ours or empty; a slip in `--state` must
 //! not cost another program its database.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,11 +23,12 @@ const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 const SQLITE_MIN_TEXT: &str = "3.51.3";
 
 /// How long another program's write transaction is waited for.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Every schema there was, oldest first.
 const SCHEMAS: &[(i64, &str, &str)] = &[
     (1, "initial", include_str!("../../migrations/0001_initial.sql")),
+    (2, "journal", include_str!("../../migrations/0002_journal.sql")),
     (3, "configurations", include_str!("../../migrations/0003_configurations.sql")),
 ];
 
@@ -72,9 +74,8 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError>
         .map_err(failed("open the record"))?;
     let found = query_scalar("select sqlite_version()").fetch_one(&mut connection).await;
     check_version(found.map_err(failed("ask for SQLite's version"))?)?;
-    if !is_ours(&mut connection).await.map_err(failed("identify the file"))? {
-        return Err(StoreError::Foreign { path: path.to_owned() });
-    }
+    mark_if_empty(&mut connection).await.map_err(failed("identify the file"))?;
+    check_is_ours(&mut connection, path).await?;
     let finding: String = query_scalar("pragma quick_check(1)")
         .fetch_one(&mut connection)
         .await
@@ -88,11 +89,10 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError>
         .execute(&mut connection)
         .await
         .map_err(failed("begin a write-ahead log"))?;
-    let newest = SCHEMAS.last().map_or(0, |&(version, ..)| version);
     migrations()
         .run_direct(None, &mut connection, false)
         .await
-        .map_err(|source| StoreError::of_migration(path, newest, source))?;
+        .map_err(|source| StoreError::of_migration(path, newest_schema(), source))?;
     try_writing(&mut connection).await.map_err(failed("write"))?;
     Ok(connection)
 }
@@ -111,17 +111,42 @@ fn is_recent(version: &str) -> bool {
     (next(), next(), next()) >= SQLITE_MIN
 }
 
-/// Whether the file bears our mark, or was empty and now does.
-async fn is_ours(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+/// Puts our mark on a file that is empty.
+async fn mark_if_empty(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let id: i64 = query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
     let tables: i64 =
         query_scalar("select count(*) from sqlite_schema").fetch_one(&mut *connection).await?;
     if id == 0 && tables == 0 {
         // Before the first table, so that no crash leaves tables of ours without the mark.
         query("pragma application_id = 0x6170706f").execute(connection).await?;
-        return Ok(true);
     }
-    Ok(id == APPLICATION_ID)
+    Ok(())
+}
+
+/// Refuses a file without our mark.
+pub(super) async fn check_is_ours(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), StoreError> {
+    let id = query_scalar("pragma application_id").fetch_one(connection).await;
+    match id.map_err(|source| StoreError::of("identify the file", path, source))? {
+        APPLICATION_ID => Ok(()),
+        _ => Err(StoreError::Foreign { path: path.to_owned() }),
+    }
+}
+
+/// Refuses a file whose schema is not the present one, for whoever may not change it.
+pub(super) fn check_schema(found: i64, path: &Path) -> Result<(), StoreError> {
+    let (path, known) = (path.to_owned(), newest_schema());
+    match found.cmp(&known) {
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(StoreError::NewerSchema { path, found, known }),
+        Ordering::Less => Err(StoreError::OlderSchema { path, found, known }),
+    }
+}
+
+fn newest_schema() -> i64 {
+    SCHEMAS.last().map_or(0, |&(version, ..)| version)
 }
 
 /// Meets a write-protected file now, and not in the first cycle.
@@ -131,8 +156,8 @@ async fn try_writing(connection: &mut SqliteConnection) -> Result<(), sqlx::Erro
 
 /// All that the file holds of the last cycle.
 pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Known, sqlx::Error> {
-    let sql = "select cycle, next_share, publication_sequence from cycles
-               order by cycle desc limit 1";
+    let sql = "select cycle, next_share, publication_sequence, schedule_cycle, last_event
+               from cycles order by cycle desc limit 1";
     let last = query(sql).fetch_optional(&mut *connection).await?;
     let last = last.as_ref().map(last_from).transpose()?.unwrap_or_default();
     let sql =
@@ -149,15 +174,18 @@ pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Known, sql
         let share = share_from(row)?;
         shares.insert(share.id, share);
     }
-    Ok(Known { last, nodes, shares })
+    Ok(Known { last, nodes, shares, cut: 0 })
 }
 
 fn last_from(row: &SqliteRow) -> Result<Last, sqlx::Error> {
     let sequence: Option<i64> = row.try_get("publication_sequence")?;
+    let schedule: Option<i64> = row.try_get("schedule_cycle")?;
     Ok(Last {
         cycle: number(row, "cycle")?,
         next_share: number(row, "next_share")?,
         sequence: sequence.map(from_sql),
+        schedule: schedule.map(from_sql),
+        event: number(row, "last_event")?,
     })
 }
 

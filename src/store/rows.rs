@@ -3,7 +3,8 @@
 //! Plain values: nothing here can be wrong, only unwritable. Names and reasons are stored as they
 //! are given; limits on their length are the business of whoever takes them in.
 
-use crate::model::{Name, ShareState};
+use super::journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle};
+use crate::model::{Name, Sealed, ShareState};
 
 /// All that one cycle puts on record, in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +26,20 @@ pub struct CycleRecord {
     pub preemptions: Vec<PreemptionRow>,
     /// What administrators did since the cycle before.
     pub admin: Vec<AdminRow>,
-    /// The schedule as published, in JSON.
-    pub schedule: String,
+    /// The cycle in which the schedule came about that holds now; `None` while there is none.
+    pub schedule_cycle: Option<u64>,
+    /// That schedule as published, if it is not on record yet.
+    pub schedule: Option<Sealed>,
+    /// What the cycle saw and decided, in 32 bytes; `None` if it was not planned.
+    pub digest: Option<Vec<u8>>,
+    /// What happened since the cycle before. `None`: nothing that is worth a byte.
+    pub batch: Option<BatchRow>,
+    /// Books to go on from, now and then.
+    pub books: Option<BooksRow>,
+    /// What those who follow are to learn.
+    pub feed: Vec<FeedRow>,
+    /// The number of the last event of the feed, of this cycle or an earlier one.
+    pub last_event: u64,
     /// The configuration, where this is the first cycle under it.
     pub configuration: Option<ConfigurationRow>,
 }
@@ -129,4 +142,21 @@ pub struct Recovered {
     pub sequence: Option<u64>,
     /// The shares that the last cycle left, by number.
     pub shares: Vec<ShareRow>,
+    /// The schedule that held then, and the cycle in which it came about.
+    pub schedule: Option<(u64, Sealed)>,
+    /// The number of the last event of the feed. 0 if there never was one.
+    pub last_event: u64,
+    /// What leads to the books as they were. `None` if nothing does.
+    pub journal: Option<Past>,
+}
+
+/// Books, and what happened since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// The newest books on record.
+    pub books: PastBooks,
+    /// Every cycle since.
+    pub cycles: Vec<PastCycle>,
+    /// What happened after the last of them.
+    pub rest: Vec<Sealed>,
 }

@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Row, raw_sql};
 use tempfile::TempDir;
 
 use super::*;
+use crate::model::Sealed;
 
 /// A folder of its own for a test's file.
 struct Place {
@@ -79,6 +80,18 @@ fn act(nodes: &[&str], reason: Option<&str>) -> AdminRow {
     }
 }
 
+fn sealed(text: &str) -> Sealed {
+    Sealed { version: 1, body: text.as_bytes().to_vec(), sum: b"sum".to_vec() }
+}
+
+fn books(cycle: u64, is_lasting: bool) -> BooksRow {
+    BooksRow { cycle, is_beginning: cycle == 0, is_lasting, sealed: sealed("all there is") }
+}
+
+fn event(seq: u64, cycle: u64) -> FeedRow {
+    FeedRow { seq, cycle, at_ms: 70, kind: "added".to_owned(), body: "[]".to_owned() }
+}
+
 /// The daemon's own connection.
 fn connection(store: &mut Store) -> &mut SqliteConnection {
     &mut store.session.as_mut().unwrap().connection
@@ -87,7 +100,7 @@ fn connection(store: &mut Store) -> &mut SqliteConnection {
 /// A cycle in which nothing happened.
 fn quiet(cycle: u64) -> CycleRecord {
     let at_ms = i64::try_from(cycle * 1000).unwrap();
-    CycleRecord { cycle, at_ms, next_share: 1, schedule: "{}".to_owned(), ..CycleRecord::default() }
+    CycleRecord { cycle, at_ms, next_share: 1, ..CycleRecord::default() }
 }
 
 fn busy() -> CycleRecord {
@@ -98,7 +111,13 @@ fn busy() -> CycleRecord {
         shares: vec![share(3, "a1", ShareState::Held), share(4, "a1", ShareState::Leaving)],
         preemptions: vec![preemption(4, Some(9)), preemption(3, None)],
         admin: vec![act(&["a2", "a3"], Some("disk swap")), act(&[], None)],
-        schedule: r#"{"jobs":[]}"#.to_owned(),
+        schedule_cycle: Some(1),
+        schedule: Some(sealed("{}")),
+        digest: Some(vec![0xd1, 0x9e]),
+        batch: Some(BatchRow { cycle: 1, sealed: sealed("what happened") }),
+        books: Some(books(0, true)),
+        feed: vec![event(1, 1), event(2, 1)],
+        last_event: 2,
         ..quiet(1)
     }
 }
@@ -112,6 +131,9 @@ async fn a_new_file_starts_at_the_beginning() {
         cycle: 0,
         sequence: None,
         shares: Vec::new(),
+        schedule: None,
+        last_event: 0,
+        journal: None,
     };
     assert_eq!(recovered, beginning);
 }
@@ -124,9 +146,26 @@ async fn a_cycle_is_on_record_in_full() {
     store.commit(&busy()).await.unwrap();
     let cases = [
         (
-            "select concat_ws(' ', cycle, at_ms, publication_sequence, next_share, schedule)
-             from cycles",
-            "1 1000 12 5 {\"jobs\":[]}",
+            "select concat_ws(' ', cycle, at_ms, publication_sequence, next_share, schedule_cycle,
+                 hex(digest), last_event) from cycles",
+            "1 1000 12 5 1 D19E 2",
+        ),
+        (
+            "select concat_ws(' ', cycle, form, cast(body as text), hex(sum)) from schedules",
+            "1 1 {} 73756D",
+        ),
+        (
+            "select concat_ws(' ', id, cycle, form, cast(body as text), hex(sum)) from batches",
+            "1 1 1 what happened 73756D",
+        ),
+        (
+            "select concat_ws(' ', cycle, is_beginning, is_lasting, form, cast(body as text),
+                 hex(sum)) from books",
+            "0 1 1 1 all there is 73756D",
+        ),
+        (
+            "select concat_ws(' ', seq, cycle, at_ms, kind, body) from feed order by seq",
+            "1 1 70 added []\n2 1 70 added []",
         ),
         (
             "select concat_ws(' ', name, pool, memory_mb, order_qshares, used_qshares,
@@ -165,13 +204,28 @@ async fn a_restart_resumes_where_the_last_cycle_ended() {
         cycle: 1,
         sequence: Some(12),
         shares: busy().shares,
+        schedule: Some((1, sealed("{}"))),
+        last_event: 2,
+        journal: Some(Past {
+            books: PastBooks { cycle: 0, sealed: sealed("all there is") },
+            cycles: vec![PastCycle {
+                cycle: 1,
+                at_ms: 1000,
+                beginning: Some(sealed("all there is")),
+                batches: vec![sealed("what happened")],
+                digest: Some(vec![0xd1, 0x9e]),
+            }],
+            rest: Vec::new(),
+        }),
     };
     assert_eq!(recovered, expected);
     // Nothing has reported or been published since: what is on record stays.
     store.commit(&CycleRecord { next_share: 5, ..quiet(2) }).await.unwrap();
     store.close().await.unwrap();
     let recovered = place.open().await.recover().await.unwrap();
-    assert_eq!(recovered, Recovered { cycle: 2, shares: Vec::new(), ..expected });
+    assert_eq!(recovered.journal.as_ref().unwrap().cycles.len(), 2);
+    let journal = recovered.journal.clone();
+    assert_eq!(recovered, Recovered { cycle: 2, shares: Vec::new(), journal, ..expected });
 }
 
 #[tokio::test]
@@ -190,7 +244,8 @@ async fn a_node_varied_on_is_not_varied_off_after_a_restart() {
 async fn only_what_changed_is_written() {
     let place = Place::new();
     let mut store = place.open().await;
-    let steady = CycleRecord { preemptions: Vec::new(), admin: Vec::new(), ..busy() };
+    let (preemptions, admin, feed) = (Vec::new(), Vec::new(), Vec::new());
+    let steady = CycleRecord { preemptions, admin, feed, batch: None, books: None, ..busy() };
     store.commit(&busy()).await.unwrap();
     let second = CycleRecord { cycle: 2, ..steady.clone() };
     assert_eq!(rows_written(&mut store, &second).await, 1);
@@ -245,13 +300,67 @@ async fn nothing_of_a_failed_cycle_is_visible() {
     assert_eq!(place.read(rows).await, "7");
 }
 
+/// What is kept leads to every cycle that is kept, however the numbers fall.
+#[tokio::test]
+async fn what_leads_to_the_oldest_cycle_stays_with_it() {
+    let place = Place::new();
+    let retention = Retention { cycles: 10, schedules: 3 };
+    let mut store = place.open().await.keeping(retention);
+    for cycle in 1..=40 {
+        // Books after every fourth cycle stay, and those between go when the next come.
+        let books = (cycle > 1 && cycle % 2 == 1).then(|| books(cycle - 1, cycle % 4 == 1));
+        let record = CycleRecord {
+            schedule_cycle: Some(cycle - cycle % 3),
+            schedule: (cycle % 3 == 0).then(|| sealed("{}")),
+            digest: Some(vec![1]),
+            batch: Some(BatchRow { cycle, sealed: sealed(&cycle.to_string()) }),
+            books: if cycle == 1 { Some(self::books(0, true)) } else { books },
+            feed: vec![event(cycle, cycle)],
+            last_event: cycle,
+            ..quiet(cycle)
+        };
+        store.commit(&record).await.unwrap();
+        let mut archive = Archive::open(&place.path()).await.unwrap();
+        let (oldest, newest) = archive.range().await.unwrap().unwrap();
+        assert_eq!(newest, cycle);
+        assert!(oldest <= cycle.saturating_sub(9).max(1), "{oldest}..={newest} are kept");
+        assert!(cycle.saturating_sub(10 + 4) < oldest, "{oldest}..={newest} are kept");
+        let books = archive.books_before(oldest).await.unwrap().unwrap();
+        let led_to = archive.cycles_after(books.cycle, 100).await.unwrap();
+        assert_eq!(led_to.first().unwrap().cycle, oldest);
+        assert!(led_to.iter().all(|cycle| cycle.batches == [sealed(&cycle.cycle.to_string())]));
+        let events = archive.feed_since(0, 100).await.unwrap();
+        assert_eq!((events[0].seq, events.len()), (oldest, led_to.len()));
+    }
+    let kept = "select group_concat(cycle, ' ') from schedules
+                union all select group_concat(cycle, ' ') from books";
+    assert_eq!(place.read(kept).await, "36 39\n28 32 36 38");
+}
+
+#[tokio::test]
+async fn an_archive_is_only_read() {
+    let place = Place::new();
+    let refusal = |error: StoreError| error.to_string();
+    let error = Archive::open(&place.path()).await.map(|_| ()).map_err(refusal).unwrap_err();
+    assert!(error.starts_with("there is no file"), "{error}");
+    assert!(!place.path().exists());
+    place.open().await.close().await.unwrap();
+    place.execute("delete from _sqlx_migrations where version = 3").await;
+    let error = Archive::open(&place.path()).await.map(|_| ()).map_err(refusal).unwrap_err();
+    assert!(error.contains("its schema is 2, this one's is 3"), "{error}");
+}
+
 /// A full disk ends the transaction behind the connection's back. Once it has room again, so has
 /// the daemon.
 #[tokio::test]
 async fn troubles_of_the_file_pass() {
     let place = Place::new();
     let mut store = place.open().await;
-    let large = |cycle| CycleRecord { schedule: "x".repeat(1 << 20), ..quiet(cycle) };
+    let large = |cycle| CycleRecord {
+        schedule_cycle: Some(cycle),
+        schedule: Some(sealed(&"x".repeat(1 << 20))),
+        ..quiet(cycle)
+    };
     let troubles = [
         ("pragma max_page_count = 20", "the disk that holds `state.db` is full"),
         ("pragma query_only = true", "`state.db` cannot be written"),
@@ -293,10 +402,11 @@ async fn a_cycle_recorded_again_gains_and_loses_nothing() {
         ..quiet(1)
     };
     store.commit(&again).await.unwrap();
-    let sql = "select schedule || ' ' || publication_sequence from cycles
+    let sql = "select cast(body as text) || ' ' || publication_sequence || ' ' || hex(digest)
+               from cycles join schedules using (cycle)
                union all select count(*) || ' preemptions' from preemptions
                union all select count(*) || ' acts' from admin_acts";
-    assert_eq!(place.read(sql).await, "{\"jobs\":[]} 12\n2 preemptions\n3 acts");
+    assert_eq!(place.read(sql).await, "{} 12 D19E\n2 preemptions\n3 acts");
     assert_eq!(store.recover().await.unwrap().varied_off.len(), 2);
 }
 
@@ -320,8 +430,9 @@ async fn numbers_never_go_back() {
 #[tokio::test]
 async fn the_oldest_goes_when_the_record_is_full() {
     let place = Place::new();
-    let mut store = place.open().await;
-    let cycles = u64::from(CYCLES_KEPT) + 2;
+    let retention = Retention { cycles: 100, ..Retention::default() };
+    let mut store = place.open().await.keeping(retention);
+    let cycles = 102;
     for cycle in 1..=cycles {
         store.commit(&quiet(cycle)).await.unwrap();
     }

@@ -10,12 +10,10 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, query};
 
 use super::configurations::put_configuration;
+use super::journal::{self, Retention};
 use super::{CycleRecord, Known, Last, NodeRow, ShareRow};
 use super::{state_word, to_sql};
 
-/// How many cycles stay on record, schedules included: enough to see what led to a surprise, few
-/// enough that a large cluster's schedules (some MB each) do not fill a disk.
-pub const CYCLES_KEPT: u32 = 100;
 /// How many preemptions stay on record.
 pub const PREEMPTIONS_KEPT: u32 = 100_000;
 /// How many administrative acts stay on record.
@@ -44,13 +42,15 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Writes all of `record`, or nothing.
+/// Writes all of `record`, or nothing. Returns the cycle up to which nothing is kept, which was
+/// `cut` before.
 pub(super) async fn cycle(
     connection: &mut SqliteConnection,
-    last: &Last,
+    (last, cut): (&Last, u64),
     record: &CycleRecord,
     changes: &Changes<'_>,
-) -> Result<(), sqlx::Error> {
+    retention: Retention,
+) -> Result<u64, sqlx::Error> {
     // Immediate: a lock that another program holds is met here and not halfway through.
     let mut transaction = connection.begin_with("begin immediate").await?;
     put_cycle(&mut transaction, last, record).await?;
@@ -62,31 +62,46 @@ pub(super) async fn cycle(
     if let Some(configuration) = &record.configuration {
         put_configuration(&mut transaction, configuration).await?;
     }
-    transaction.commit().await
+    journal::put(&mut transaction, record).await?;
+    let cut = journal::trim(&mut transaction, record.cycle, retention, cut).await?;
+    transaction.commit().await?;
+    Ok(cut)
 }
 
-/// A cycle that is on record keeps its schedule: it was published.
+/// A cycle that is on record keeps its schedule and its digest: it was published.
 async fn put_cycle(
     connection: &mut SqliteConnection,
     last: &Last,
     record: &CycleRecord,
 ) -> Result<(), sqlx::Error> {
-    let sql = "insert into cycles (cycle, at_ms, publication_sequence, next_share, schedule)
-               values (?1, ?2, ?3, ?4, ?5)
+    let sql = "insert into cycles (cycle, at_ms, publication_sequence, next_share, schedule_cycle,
+                   digest, last_event)
+               values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                on conflict (cycle) do update set
                    publication_sequence = excluded.publication_sequence,
-                   next_share = excluded.next_share";
+                   next_share = excluded.next_share,
+                   last_event = excluded.last_event";
     query(sql)
         .bind(to_sql(record.cycle))
         .bind(record.at_ms)
         .bind(record.publication_sequence.or(last.sequence).map(to_sql))
         .bind(to_sql(record.next_share))
-        .bind(&record.schedule)
+        .bind(record.schedule_cycle.or(last.schedule).map(to_sql))
+        .bind(&record.digest)
+        .bind(to_sql(record.last_event.max(last.event)))
         .execute(&mut *connection)
         .await?;
-    let sql = "delete from cycles
-               where cycle <= (select cycle from cycles order by cycle desc limit 1 offset ?1)";
-    query(sql).bind(CYCLES_KEPT).execute(connection).await?;
+    if let (Some(cycle), Some(schedule)) = (record.schedule_cycle, &record.schedule) {
+        let sql = "insert into schedules (cycle, form, body, sum) values (?1, ?2, ?3, ?4)
+                   on conflict (cycle) do nothing";
+        query(sql)
+            .bind(to_sql(cycle))
+            .bind(schedule.version)
+            .bind(&schedule.body)
+            .bind(&schedule.sum)
+            .execute(connection)
+            .await?;
+    }
     Ok(())
 }
 
@@ -186,7 +201,7 @@ async fn add_admin_acts(
 /// # Panics
 ///
 /// If a row does not become JSON.
-async fn send<'a, T, R: Serialize>(
+pub(super) async fn send<'a, T, R: Serialize>(
     connection: &mut SqliteConnection,
     sql: &'static str,
     rows: &'a [T],

@@ -12,6 +12,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::Cluster;
+use super::diary::Diary;
 use super::step::{Change, Confirm, NodeStep, Reconfiguration, Step, arrival};
 use super::world::World;
 
@@ -49,6 +50,13 @@ impl History {
             history.node(node, NodeStep::Report { is_quiesced: false });
         }
         history.cluster.confirms_exits = false;
+        history
+    }
+
+    /// The same, with everything on record from the beginning.
+    pub fn with_diary(world: World) -> History {
+        let mut history = History::new(world);
+        history.cluster.diary = Some(Diary::of(&history.cluster.scheduler));
         history
     }
 
@@ -230,11 +238,11 @@ impl History {
             NodeStep::VaryOff => {
                 // After a restart the node may not be known yet.
                 let command = Command::VaryOff { nodes: vec![name], reason: "a test".to_owned() };
-                let _ = self.cluster.scheduler.command(command);
+                let _ = self.cluster.order(command);
                 &mut self.cluster
             }
             NodeStep::VaryOn => {
-                let _ = self.cluster.scheduler.command(Command::VaryOn { nodes: vec![name] });
+                let _ = self.cluster.order(Command::VaryOn { nodes: vec![name] });
                 &mut self.cluster
             }
         };
@@ -264,6 +272,9 @@ impl History {
 
     /// A new scheduler learns from the orchestrator what there is; nodes report in their own time.
     fn restart(&mut self, remembers: bool) {
+        if self.cluster.diary.is_some() {
+            return self.cluster.resume();
+        }
         let view = self.cluster.scheduler.view();
         let topology = Topology::clone(&view.topology);
         let mut scheduler = Scheduler::new(topology, view.next_share);

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
 
+pub mod diary;
 pub mod history;
 pub mod script;
 pub mod step;
@@ -13,12 +14,16 @@ pub mod world;
 use std::collections::BTreeMap;
 
 use apportion::engine::audit;
+use apportion::journal::{Replay, seal_books};
 use apportion::model::{
     CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Policy, PoolIx,
     ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
     WorkKind,
 };
-use apportion::scheduler::{Command, Event, JobView, NodeView, Scheduler, ShareView, View};
+use apportion::scheduler::{
+    Command, CommandError, CommandOutcome, Event, JobView, NodeView, Scheduler, ShareView, View,
+};
+use diary::Diary;
 
 /// No pacing at all: a job may use everything at once.
 pub const UNPACED: CapRules = CapRules {
@@ -112,12 +117,14 @@ pub struct Cluster {
     pub scheduler: Scheduler,
     pub confirms_exits: bool,
     pub view: View,
+    /// What is put on record of it, where a test asks for that.
+    pub diary: Option<Diary>,
 }
 
 impl Cluster {
     pub fn new(topology: Topology) -> Cluster {
         let scheduler = Scheduler::new(topology, ShareId(1));
-        Cluster { view: scheduler.view(), scheduler, confirms_exits: true }
+        Cluster { view: scheduler.view(), scheduler, confirms_exits: true, diary: None }
     }
 
     /// A cluster with one pool and these classes.
@@ -131,9 +138,33 @@ impl Cluster {
             let (name, gib) = node.split_once('=').unwrap();
             let memory = Mebibytes::from_gib(gib.parse().unwrap());
             let report = NodeReport { name: name.into(), memory, is_quiesced: false };
-            self.scheduler.record(Event::NodeReported(report));
+            self.tell(Event::NodeReported(report));
         }
         self
+    }
+
+    /// Tells the scheduler of `event`, and the diary.
+    pub fn tell(&mut self, event: Event) {
+        match &mut self.diary {
+            Some(diary) => _ = diary.clerk.record(&mut self.scheduler, event),
+            None => self.scheduler.record(event),
+        }
+    }
+
+    /// Has a command carried out, and tells the diary.
+    pub fn order(&mut self, command: Command) -> Result<CommandOutcome, CommandError> {
+        match &mut self.diary {
+            Some(diary) => diary.clerk.command(&mut self.scheduler, command),
+            None => self.scheduler.command(command),
+        }
+    }
+
+    /// The daemon is started again, with the books on record.
+    pub fn resume(&mut self) {
+        let diary = self.diary.as_mut().unwrap();
+        let books = seal_books(&self.scheduler.books());
+        self.scheduler = Replay::from(0, &books).unwrap().into_scheduler();
+        diary.clerk.restart(&mut self.scheduler);
     }
 
     pub fn arrive(&mut self, spec: JobSpec) -> &mut Cluster {
@@ -141,12 +172,12 @@ impl Cluster {
     }
 
     pub fn record(&mut self, event: Event) -> &mut Cluster {
-        self.scheduler.record(event);
+        self.tell(event);
         self
     }
 
     pub fn command(&mut self, command: Command) -> &mut Cluster {
-        self.scheduler.command(command).unwrap();
+        self.order(command).unwrap();
         self
     }
 
@@ -166,6 +197,9 @@ impl Cluster {
         anew.record(Event::ShareExited { job: JobId(u64::MAX), share: ShareId(u64::MAX) });
         self.view = self.scheduler.schedule();
         assert_same(&self.view, &anew.schedule());
+        if let Some(diary) = &mut self.diary {
+            diary.note(&self.scheduler, &self.view);
+        }
         let planned = self.view.planned.as_deref().unwrap();
         let findings = audit(&planned.snapshot, &planned.schedule);
         assert!(
@@ -190,7 +224,7 @@ impl Cluster {
         for job in view.jobs.iter() {
             let leaving = job.shares.iter().filter(|share| share.state == ShareState::Leaving);
             for share in leaving.chain(&job.purged) {
-                self.scheduler.record(Event::ShareExited { job: job.id, share: share.id });
+                self.tell(Event::ShareExited { job: job.id, share: share.id });
             }
         }
     }
@@ -201,7 +235,7 @@ impl Cluster {
         let job = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap();
         let facts = ShareFacts { is_initialized: true, initialization: 1000, investment };
         for share in &job.shares {
-            self.scheduler.record(Event::ShareSeen {
+            self.tell(Event::ShareSeen {
                 job: job.id,
                 share: share.id,
                 node: share.node.clone(),
@@ -339,13 +373,13 @@ impl Cluster {
                 scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
             }
         }
-        Cluster { view: scheduler.view(), scheduler, confirms_exits: true }
+        Cluster { view: scheduler.view(), scheduler, confirms_exits: true, diary: None }
     }
 }
 
 /// Two ways to the same cycle came to the same.
 #[track_caller]
-fn assert_same(one: &View, other: &View) {
+pub fn assert_same(one: &View, other: &View) {
     let View { cycle, topology, nodes, jobs, classes, varied_off, lost_held_back, .. } = one;
     assert_eq!(one.planned, other.planned, "cycle {cycle} depends on what was planned before");
     assert_eq!((cycle, topology, nodes), (&other.cycle, &other.topology, &other.nodes));

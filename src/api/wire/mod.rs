@@ -6,6 +6,7 @@
 
 mod admin;
 mod config;
+mod events;
 mod jobs;
 mod nodes;
 mod problem;
@@ -19,6 +20,7 @@ pub use config::{
     ConfigChange, ConfigGeneration, ConfigHistory, ConfigImpact, ConfigInfo, ConfigPlan,
     ConfigRequest, ConfigSetting, JobEviction, JobParked, JobRefused, NodeMove,
 };
+pub use events::{AddedShare, ChangedNode, Event, EventPage, Happening, RefusedWork, RemovedShare};
 pub use jobs::{
     Disposition, JobInfo, JobPage, JobSums, NodeTally, Reason, ShareInfo, ShareState, Why, WhySums,
 };

@@ -1,6 +1,8 @@
 //! Recorded scenarios: what happened, cycle by cycle, as text; played, and compared with what
 //! another scheduler decided.
 //!
+//! An excerpt of a daemon's journal is a scenario too: what it was told, from its books on.
+//!
 //! [`play_file`] plays one file and returns one document; [`compare_file`] holds a play against
 //! the decisions recorded in the same file. The format and the order of work inside one cycle are
 //! written down in the README beside the recorded files ("README" below).
@@ -9,6 +11,8 @@ mod actor;
 mod compare;
 mod config;
 mod document;
+mod excerpt;
+mod lines;
 pub(super) mod player;
 pub(super) mod scenario;
 
@@ -24,41 +28,46 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use self::compare::Recording;
 use self::scenario::Scenario;
 use super::error::{Flaw, SimError};
+use crate::journal::Excerpt;
 
-/// Plays the scenario in `path`: a recorded file, or a bare scenario.
+/// Plays the scenario in `path`: a recorded file, a bare scenario, or an excerpt of a journal.
 ///
 /// # Errors
 ///
 /// If the file cannot be read or is no scenario.
 pub fn play_file(path: &Path) -> Result<Document, SimError> {
-    let scenario = read(path)?.scenario;
-    player::play(&scenario).map_err(|flaw| SimError::malformed(path, flaw))
+    let played = match read(path)? {
+        File::Excerpt(excerpt) => excerpt::play(*excerpt),
+        File::Scenario(scenario, _) => player::play(&scenario),
+    };
+    played.map_err(|flaw| SimError::malformed(path, flaw))
 }
 
 /// Plays the scenario in `path` and lists where the counts differ from those recorded in it, in
-/// every cycle whose counts do not hang on the original's hash order. A bare scenario records
-/// nothing, so that nothing differs.
+/// every cycle whose counts do not hang on the original's hash order. A bare scenario and an excerpt
+/// record nothing, so that nothing differs.
 ///
 /// # Errors
 ///
 /// If the file cannot be read or is no scenario.
 pub fn compare_file(path: &Path) -> Result<Vec<Difference>, SimError> {
-    let file = read(path)?;
-    let played = player::play(&file.scenario).map_err(|flaw| SimError::malformed(path, flaw))?;
-    Ok(file.recording.map_or_else(Vec::new, |recording| compare::compare(&recording, &played)))
+    let File::Scenario(scenario, Some(recording)) = read(path)? else { return Ok(Vec::new()) };
+    let played = player::play(&scenario).map_err(|flaw| SimError::malformed(path, flaw))?;
+    Ok(compare::compare(&recording, &played))
 }
 
 /// A file of either shape.
-struct ScenarioFile {
-    scenario: Scenario,
-    recording: Option<Recording>,
+enum File {
+    Scenario(Box<Scenario>, Option<Recording>),
+    Excerpt(Box<Excerpt>),
 }
 
-fn read(path: &Path) -> Result<ScenarioFile, SimError> {
-    /// A recorded file has its scenario one level down.
+fn read(path: &Path) -> Result<File, SimError> {
+    /// A recorded file has its scenario one level down, and an excerpt has none.
     #[derive(Deserialize)]
     struct Shape {
         scenario: Option<IgnoredAny>,
+        journal: Option<IgnoredAny>,
     }
     #[derive(Deserialize)]
     struct Wrapper {
@@ -68,11 +77,14 @@ fn read(path: &Path) -> Result<ScenarioFile, SimError> {
     let text = fs::read_to_string(path).map_err(SimError::reading(path))?;
     let flawed = |flaw| SimError::malformed(path, flaw);
     let shape: Shape = parse(&text).map_err(flawed)?;
+    if shape.journal.is_some() {
+        return Ok(File::Excerpt(Box::new(parse(&text).map_err(flawed)?)));
+    }
     if shape.scenario.is_none() {
-        return Ok(ScenarioFile { scenario: parse(&text).map_err(flawed)?, recording: None });
+        return Ok(File::Scenario(Box::new(parse(&text).map_err(flawed)?), None));
     }
     let Wrapper { scenario } = parse(&text).map_err(flawed)?;
-    Ok(ScenarioFile { scenario, recording: Some(parse(&text).map_err(flawed)?) })
+    Ok(File::Scenario(Box::new(scenario), Some(parse(&text).map_err(flawed)?)))
 }
 
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Flaw> {

@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::actor::Actor;
 use super::config::topology;
-use super::document::{Cycle, Document, Finding, JobLine, Taken};
+use super::document::{Cycle, Document, JobLine};
+use super::lines;
 use super::scenario::{
     AutoRun, CycleInput, EventInput, JobInput, KindInput, ProcInput, RunInput, Scenario, TimeInput,
     UpdateInput,
 };
-use crate::engine;
 use crate::model::{
-    JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Order, ProcessLimit, ShareFacts,
-    ShareId, ShareState, WorkKind,
+    JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId,
+    ShareState, WorkKind,
 };
-use crate::scheduler::{Command, Event, JobView, Scheduler, View, Waiting};
+use crate::scheduler::{Command, Event, JobView, Scheduler, View};
 use crate::sim::count;
 use crate::sim::error::Flaw;
 
@@ -340,54 +340,21 @@ impl<'a> Player<'a> {
     }
 
     fn write_down(&mut self, cycle: u64, view: &View) -> Cycle {
-        let mut jobs: Vec<JobLine> =
-            view.jobs.iter().map(|job| self.write_down_job(cycle, job, view)).collect();
-        jobs.sort_by_key(|line| line.id);
-        let Some(planned) = &view.planned else {
-            return Cycle { cycle, jobs, ..Cycle::default() };
-        };
-        let audit = engine::audit(&planned.snapshot, &planned.schedule)
-            .into_iter()
-            .map(|finding| Finding { rule: finding.rule.code(), detail: finding.detail })
-            .collect();
-        Cycle { cycle, jobs, net_strikes: planned.schedule.report.net_strikes, audit }
+        let jobs = view.jobs.iter().map(|job| self.write_down_job(cycle, job, view));
+        lines::cycle(cycle, jobs.collect(), view)
     }
 
     /// Writes one job down, and takes over what the cycle did to its shares.
     fn write_down_job(&mut self, cycle: u64, job: &JobView, view: &View) -> JobLine {
         let actor = self.jobs.get_mut(&job.id).expect("the scheduler knows no work but ours");
-        let class =
-            view.topology.class_named(&job.class).map(|class| &view.topology.classes[class.0]);
-        let is_preemptable = class.is_some_and(|class| class.policy.is_preemptable());
-        let cap = job.cap.map_or(0, |cap| cap.nshares.0);
-        let mut line = JobLine {
-            id: job.id.0,
-            order: job.order.map(Order::get),
-            cap,
-            given: job.given.0,
-            pure_fair_share: is_preemptable.then_some(job.pure_fair_share.0),
-            held: job.held().0,
-            occupying: count(job.shares.len()),
-            pending_removes: count(job.purged.len()),
-            deferred: !is_preemptable && 0 < cap && job.given.0 == 0 && job.shares.is_empty(),
-            reason: job.reason.as_ref().map(|reason| match reason {
-                Waiting::Refused(refusal) => refusal.to_string(),
-                Waiting::Engine(reason) => reason.to_string(),
-            }),
-            preempted: taken(job, view),
-            ..JobLine::default()
-        };
+        let mut line = lines::job(job, view);
         for share in &job.shares {
-            *line.nodes.entry(share.node.to_string()).or_default() += 1;
             let (is_new, was_leaving) = actor.take_over(cycle, share);
             if is_new {
                 line.expanded.push(share.node.to_string());
             }
-            if share.state == ShareState::Leaving {
-                line.pending_removes += 1;
-                if !was_leaving {
-                    line.shrunken.push(share.node.to_string());
-                }
+            if share.state == ShareState::Leaving && !was_leaving {
+                line.shrunken.push(share.node.to_string());
             }
         }
         line.shrunken.extend(actor.bury(&job.purged).iter().map(ToString::to_string));
@@ -395,20 +362,6 @@ impl<'a> Player<'a> {
         line.shrunken.sort();
         line
     }
-}
-
-/// What the cycle took back from a job, by node.
-fn taken(job: &JobView, view: &View) -> Vec<Taken> {
-    let Some(planned) = &view.planned else { return Vec::new() };
-    let taken = job.preemptions.iter().map(|preemption| Taken {
-        node: planned.snapshot.machine(preemption.machine).name.to_string(),
-        rule: preemption.rule.code(),
-        beneficiary: preemption.beneficiary.map(|job| job.0),
-        loss: preemption.loss,
-    });
-    let mut taken: Vec<Taken> = taken.collect();
-    taken.sort();
-    taken
 }
 
 fn limit(max_processes: Option<i64>) -> ProcessLimit {

@@ -1,0 +1,201 @@
+//! The feed: what came about, from any event on that is kept, as it comes or page by page.
+//!
+//! Events are read from the record, where they are in one transaction with the cycle they belong to;
+//! so nothing is told that could be forgotten, and nothing is left out over a restart.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
+
+use super::error::{ApiError, Code};
+use super::extract::Params;
+use super::publications::wait_of;
+use super::state::ApiState;
+use super::wire::{self, Event, EventPage, Happening};
+
+/// A page has at most so many events. Each can be as large as a cycle's decisions.
+const PAGE: u32 = 64;
+
+/// An event as it was put on record.
+#[derive(Clone, Debug)]
+pub struct PastEvent {
+    /// Its number.
+    pub sequence: u64,
+    /// The cycle in which it came about.
+    pub cycle: u64,
+    /// When that ran, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// What came about, in JSON.
+    pub body: String,
+}
+
+/// Where past events are kept.
+pub trait PastEvents: fmt::Debug + Send + Sync {
+    /// At most `limit` events after number `since`, in order; from the oldest that is kept, if that
+    /// comes later. `None` if they cannot be read, which has been logged.
+    fn since(&self, since: u64, limit: u32) -> PastEventsRead<'_>;
+}
+
+/// Events on their way from the record.
+pub type PastEventsRead<'a> = Pin<Box<dyn Future<Output = Option<Vec<PastEvent>>> + Send + 'a>>;
+
+/// Which events to send.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventParams {
+    /// Only events after this one: the `sequence` of an event or a page, or `apportion-sequence` of
+    /// a schedule. Without it, only those that are still to come.
+    since: Option<u64>,
+    /// How long to wait for an event if there is none, such as `30s`; at most a minute. Pages only.
+    wait: Option<String>,
+}
+
+/// Everything an orchestrator or an operator acts upon, in order and without a gap, also over
+/// restarts. With `Accept: text/event-stream` as it comes; else page by page.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    tag = "orchestrator",
+    params(
+        EventParams,
+        ("Last-Event-ID" = Option<u64>, Header, description = "the same as `since`, as clients of event streams send it"),
+    ),
+    responses(
+        (status = 200, description = "the events; in a stream each is the data of a message, with its number as `id` and its kind as `event`", content(
+            (EventPage = "application/json"),
+            (Event = "text/event-stream"),
+        )),
+        (status = 410, description = "events after `since` are not kept any more: take `/v1/schedule` and go on from its header `apportion-sequence`", body = wire::Problem),
+    )
+)]
+pub async fn get_events(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+    Params(params): Params<EventParams>,
+) -> Result<Response, ApiError> {
+    let last_seen = match headers.get("last-event-id") {
+        None => None,
+        Some(value) => {
+            Some(value.to_str().ok().and_then(|id| id.parse().ok()).ok_or_else(|| {
+                ApiError::new(Code::BadParameter, "`Last-Event-ID` is not the number of an event")
+            })?)
+        }
+    };
+    let since = last_seen.or(params.since).unwrap_or_else(|| state.latest().last_event);
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    if accepts.is_some_and(|accepts| accepts.contains("text/event-stream")) {
+        // What is wrong is said at once, and not in a stream.
+        let first = read(&state, since).await?;
+        return Ok(stream_of(state, since, first).into_response());
+    }
+    let wait = params.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
+    let deadline = Instant::now() + wait;
+    let mut changes = state.board.changes();
+    loop {
+        let events = read(&state, since).await?;
+        let is_over = !events.is_empty()
+            || tokio::select! {
+                changed = timeout_at(deadline, changes.changed()) => changed.is_err(),
+                () = state.stop.cancelled() => true,
+            };
+        if is_over {
+            let sequence = events.last().map_or(since, |event| event.sequence);
+            let more = sequence < state.latest().last_event;
+            return Ok(Json(EventPage { events, sequence, more }).into_response());
+        }
+    }
+}
+
+/// Some events after number `since`; none if there are none yet.
+async fn read(state: &ApiState, since: u64) -> Result<Vec<Event>, ApiError> {
+    // Only what is published: whoever has an event may ask for those after it.
+    let newest = state.latest().last_event;
+    if since == newest {
+        return Ok(Vec::new());
+    }
+    let gone = |detail: String| {
+        let remedy = "take `/v1/schedule`, which is all there is now, and go on from its header \
+                      `apportion-sequence`";
+        Err(ApiError::new(Code::EventsGone, format!("{detail}; {remedy}")))
+    };
+    if newest < since {
+        return gone(format!("event {since} is not on this record, whose last is {newest}"));
+    }
+    let events = state.past_events.since(since, PAGE).await;
+    let events = events.ok_or_else(|| {
+        ApiError::new(Code::Internal, "the events cannot be read, for a fault of ours")
+    })?;
+    match events.first() {
+        Some(first) if first.sequence == since + 1 => {}
+        oldest => {
+            let oldest = oldest.map_or(newest + 1, |event| event.sequence);
+            return gone(format!("events after {since} are gone; the oldest kept is {oldest}"));
+        }
+    }
+    let events = events.into_iter().take_while(|event| event.sequence <= newest);
+    events.map(told).collect()
+}
+
+fn told(event: PastEvent) -> Result<Event, ApiError> {
+    let PastEvent { sequence, cycle, at_ms, body } = event;
+    let what: Happening = serde_json::from_str(&body).map_err(|error| {
+        tracing::error!(sequence, %error, "an event on record cannot be read");
+        ApiError::new(Code::Internal, format!("event {sequence} on record cannot be read"))
+    })?;
+    Ok(Event { sequence, cycle, at_ms, what })
+}
+
+/// Events as they come, until the daemon stops or one cannot be had.
+fn stream_of(state: ApiState, since: u64, first: Vec<Event>) -> impl IntoResponse {
+    let changes = state.board.changes();
+    let course = (state, changes, since, VecDeque::from(first));
+    let events = stream::unfold(Some(course), |course| async {
+        let (state, mut changes, since, mut ready) = course?;
+        loop {
+            if let Some(event) = ready.pop_front() {
+                let since = event.sequence;
+                return Some((
+                    Ok::<_, Infallible>(message(&event)),
+                    Some((state, changes, since, ready)),
+                ));
+            }
+            match read(&state, since).await {
+                Ok(events) if events.is_empty() => {}
+                Ok(events) => {
+                    ready.extend(events);
+                    continue;
+                }
+                // Whoever reads too slowly is told so, and where to go on.
+                Err(error) => {
+                    return Some((
+                        Ok(sse::Event::default().event("gone").data(error.detail())),
+                        None,
+                    ));
+                }
+            }
+            tokio::select! {
+                changed = changes.changed() => changed.ok()?,
+                () = state.stop.cancelled() => return None,
+            }
+        }
+    });
+    Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+fn message(event: &Event) -> sse::Event {
+    let data = serde_json::to_string(event).expect("plain structs become JSON");
+    let message = sse::Event::default().id(event.sequence.to_string());
+    message.event(event.what.kind()).data(data)
+}

@@ -1,0 +1,124 @@
+//! What can be followed: every change that an orchestrator or an operator acts upon, in order.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{NodeState, PreemptionRule, Reason, RemovalReason};
+
+/// Some events, in order and without a gap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventPage {
+    /// The events; none if there are no new ones.
+    pub events: Vec<Event>,
+    /// What to ask `since` the next time.
+    pub sequence: u64,
+    /// Whether there are more to be had at once.
+    pub more: bool,
+}
+
+/// Something that came about in a cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its number: one more than that of the event before.
+    pub sequence: u64,
+    /// The cycle.
+    pub cycle: u64,
+    /// When that ran, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// What came about.
+    #[serde(flatten)]
+    pub what: Happening,
+}
+
+/// What came about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Happening {
+    /// Shares to start a process in.
+    Added {
+        /// The shares, by job.
+        shares: Vec<AddedShare>,
+    },
+    /// Shares to give up.
+    Removed {
+        /// The shares, by job.
+        shares: Vec<RemovedShare>,
+    },
+    /// Work that is not considered at all.
+    Refused {
+        /// The work.
+        work: Vec<RefusedWork>,
+    },
+    /// Nodes that are new, or whose state or size is another.
+    Nodes {
+        /// The nodes, by name.
+        nodes: Vec<ChangedNode>,
+    },
+    /// Something an administrator did.
+    Administration {
+        /// What, in a word: `vary-off`.
+        action: String,
+        /// To which nodes; empty where it is not about nodes.
+        nodes: Vec<String>,
+        /// Why, where a reason was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+}
+
+/// A share to start a process in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddedShare {
+    /// Whose it is.
+    pub job: u64,
+    /// The share's number.
+    pub share: u64,
+    /// The node it is on.
+    pub node: String,
+    /// Its memory.
+    pub memory_mb: u64,
+}
+
+/// A share to give up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemovedShare {
+    /// Whose it is.
+    pub job: u64,
+    /// The share's number.
+    pub share: u64,
+    /// The node it is on.
+    pub node: String,
+    /// Whether its node died: there is nothing to stop, only an entry to delete.
+    pub purge: bool,
+    /// Why it has to go.
+    pub reason: RemovalReason,
+    /// Under which rule it was preempted. Absent where it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<PreemptionRule>,
+    /// For which job it was preempted. Absent where it was for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beneficiary: Option<u64>,
+}
+
+/// Work that is not considered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefusedWork {
+    /// The work.
+    pub job: u64,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A node that is new or changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangedNode {
+    /// Its name.
+    pub node: String,
+    /// What holds of it now.
+    pub states: Vec<NodeState>,
+    /// What held before. Absent: it is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub states_before: Option<Vec<NodeState>>,
+    /// Memory it reported.
+    pub memory_mb: u64,
+}

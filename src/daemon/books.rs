@@ -1,0 +1,75 @@
+//! When the books are put on record in whole, and what a cycle's digest is.
+//!
+//! Books go on record with the cycle after the one they are of: so the last cycle on record is
+//! always computed again, and with it all that it had to say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::journal::{Digest, Digests, seal_books};
+use crate::scheduler::{Planned, Scheduler};
+use crate::store::BooksRow;
+
+/// A restart computes again what took so long to plan, at most.
+const WORK_MAX: Duration = Duration::from_secs(1);
+
+/// Cycles that are taken over from the last cost next to nothing, so that so many times more of
+/// them may lie between two books.
+const QUIET_FACTOR: u64 = 10;
+
+/// What has happened since there were books on record.
+#[derive(Debug)]
+pub struct BooksKeeper {
+    every: u64,
+    /// Cycles since those that stay on record.
+    cycles: u64,
+    /// Those of them that were planned.
+    planned: u64,
+    /// Time planning took since the last ones, lasting or not.
+    work: Duration,
+    /// Books that are to go on record with the next cycle.
+    due: Option<BooksRow>,
+    digests: Digests,
+}
+
+impl BooksKeeper {
+    /// Puts books on record `every` so many planned cycles; `due` at once. So much was computed
+    /// again since the last ones.
+    pub fn new(every: u64, due: Option<BooksRow>, replayed: (u64, Duration)) -> BooksKeeper {
+        let (cycles, work) = replayed;
+        BooksKeeper { every, cycles, planned: cycles, work, due, digests: Digests::default() }
+    }
+
+    /// The digest of a cycle.
+    pub fn digest(&mut self, planned: &Arc<Planned>) -> Digest {
+        let (digest, is_planned) = self.digests.next(planned);
+        self.planned += u64::from(is_planned);
+        digest
+    }
+
+    /// The books that are to go on record with this cycle, if any are.
+    pub fn take(&mut self) -> Option<BooksRow> {
+        self.due.take()
+    }
+
+    /// A cycle was planned, in such time, and is on record; nothing happened since.
+    pub fn note(&mut self, scheduler: &Scheduler, took: Duration) {
+        self.cycles += 1;
+        self.work += took;
+        let is_lasting =
+            self.every <= self.planned || self.every.saturating_mul(QUIET_FACTOR) <= self.cycles;
+        if !is_lasting && self.work < WORK_MAX {
+            return;
+        }
+        if is_lasting {
+            (self.cycles, self.planned) = (0, 0);
+        }
+        self.work = Duration::ZERO;
+        self.due = Some(BooksRow {
+            cycle: scheduler.cycle(),
+            is_beginning: false,
+            is_lasting,
+            sealed: seal_books(&scheduler.books()),
+        });
+    }
+}

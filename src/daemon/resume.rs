@@ -1,0 +1,122 @@
+//! From what is on record to books that go on: as they were, or, where the record does not lead
+//! there, from the next publication.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::converter::Publication;
+use crate::journal::{Clerk, Digest, Replay, Trouble, seal_books};
+use crate::model::{ShareId, ShareState};
+use crate::scheduler::{Command, Scheduler};
+use crate::store::{BooksRow, Past, Recovered, ShareRow};
+
+/// Books to go on with.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The books.
+    pub scheduler: Scheduler,
+    /// What happened to them since the record ends.
+    pub clerk: Clerk,
+    /// The work in them, as the orchestrator had shown it. `None`: they have none, and wait for a
+    /// publication.
+    pub taken_over: Option<Arc<Publication>>,
+    /// The shares that an earlier run left, where the books do not know them.
+    pub left_behind: Vec<ShareRow>,
+    /// The books, where nothing on record leads to them.
+    pub beginning: Option<BooksRow>,
+    /// How many cycles were computed again, and how long that took.
+    pub replayed: (u64, Duration),
+}
+
+/// The books that `recovered` leads to, under `config`.
+pub fn resume(config: &Config, recovered: Recovered) -> Resumed {
+    let Some(past) = &recovered.journal else { return begin(config, recovered) };
+    let started = Instant::now();
+    match replayed(past) {
+        Ok(scheduler) => {
+            let cycles = u64::try_from(past.cycles.len()).unwrap_or(u64::MAX);
+            let took = started.elapsed();
+            tracing::info!(cycle = scheduler.cycle(), cycles, ?took, "the books are as they were");
+            go_on(config, scheduler, (cycles, took))
+        }
+        Err(why) => {
+            tracing::error!(
+                why,
+                "the record does not lead to the books as they were; work is taken over from the next publication, \
+                 varied-off nodes and share numbers from the record"
+            );
+            begin(config, recovered)
+        }
+    }
+}
+
+/// The books as they were, computed again from those on record.
+fn replayed(past: &Past) -> Result<Scheduler, String> {
+    // What was written by another version may be more than a message can say.
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut replay = Replay::from(past.books.cycle, &past.books.sealed)?;
+        for cycle in &past.cycles {
+            let recorded = digest_of(cycle.digest.as_deref());
+            replay.cycle(cycle.cycle, &cycle.batches, &recorded)?;
+        }
+        replay.redo(&past.rest)?;
+        Ok(replay.into_scheduler())
+    }));
+    match outcome {
+        Ok(Ok(scheduler)) => Ok(scheduler),
+        Ok(Err(trouble)) => Err(Trouble::to_string(&trouble)),
+        Err(panic) => Err(format!("it panics: {}", super::message_of(panic.as_ref()))),
+    }
+}
+
+/// The digest on record. One that is none agrees with nothing.
+pub fn digest_of(recorded: Option<&[u8]>) -> Digest {
+    recorded.and_then(|bytes| bytes.try_into().ok()).map(Digest).unwrap_or_default()
+}
+
+/// Goes on with the books as they were. Heartbeats are counted anew, and where another
+/// configuration was written meanwhile it holds from now on.
+fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -> Resumed {
+    let taken_over = Arc::new(Publication::of_books(&scheduler.books()));
+    let mut clerk = Clerk::default();
+    clerk.restart(&mut scheduler);
+    if **scheduler.topology() != config.topology {
+        tracing::info!("the configuration is another one than before the start");
+        let command = Command::Reconfigure(Box::new(config.topology.clone()));
+        clerk.command(&mut scheduler, command).expect("a configuration that was checked is taken");
+    }
+    Resumed {
+        scheduler,
+        clerk,
+        taken_over: Some(taken_over),
+        left_behind: Vec::new(),
+        beginning: None,
+        replayed,
+    }
+}
+
+/// Begins with what is on record of administrative acts and numbers; the next publication tells
+/// the rest.
+fn begin(config: &Config, recovered: Recovered) -> Resumed {
+    let mut scheduler = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share));
+    scheduler.resume_after_cycle(recovered.cycle);
+    scheduler.restore_varied_off(recovered.varied_off);
+    let leaving = recovered.shares.iter().filter(|share| share.state == ShareState::Leaving);
+    scheduler.restore_leaving(leaving.map(|share| ShareId(share.id)));
+    let beginning = BooksRow {
+        cycle: recovered.cycle,
+        is_beginning: true,
+        is_lasting: true,
+        sealed: seal_books(&scheduler.books()),
+    };
+    Resumed {
+        scheduler,
+        clerk: Clerk::default(),
+        taken_over: None,
+        left_behind: recovered.shares,
+        beginning: Some(beginning),
+        replayed: (0, Duration::ZERO),
+    }
+}

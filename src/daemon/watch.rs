@@ -1,0 +1,48 @@
+//! What an operator should know of a cycle's outcome, said when it begins and when it is over.
+
+use crate::scheduler::View;
+
+/// What was said last.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// How many nodes are not given up because so many fell silent together.
+    held_back: usize,
+    /// Whether the safety net held work back in the last cycle.
+    is_net_striking: bool,
+}
+
+impl Watch {
+    /// Looks at the picture after a cycle.
+    pub fn look(&mut self, view: &View) {
+        self.look_at_losses(view);
+        self.look_at_net(view);
+    }
+
+    fn look_at_losses(&mut self, view: &View) {
+        let (cycle, nodes) = (view.cycle, view.lost_held_back.len());
+        let before = std::mem::replace(&mut self.held_back, nodes);
+        if before < nodes {
+            tracing::warn!(
+                cycle,
+                nodes,
+                "so many nodes are silent at once that the fault is more likely ours; they get no work, and none of theirs is given up"
+            );
+        } else if nodes == 0 && 0 < before {
+            tracing::info!(cycle, "no more nodes are silent at once than may be");
+        }
+    }
+
+    fn look_at_net(&mut self, view: &View) {
+        let (cycle, jobs) = (view.cycle, view.net_strikes());
+        let was_striking = std::mem::replace(&mut self.is_net_striking, 0 < jobs);
+        match (was_striking, self.is_net_striking) {
+            (false, true) => tracing::warn!(
+                cycle,
+                jobs,
+                "the quiet stop holds work back; `apportion queue` shows which"
+            ),
+            (true, false) => tracing::info!(cycle, "the quiet stop holds nothing back any more"),
+            (true, true) | (false, false) => {}
+        }
+    }
+}

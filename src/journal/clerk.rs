@@ -1,0 +1,51 @@
+//! Whoever tells the scheduler what happened, and enters it in the journal on the way.
+
+use super::entry::Entry;
+use super::seal::Batch;
+use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler};
+
+/// What was entered since the last cycle.
+#[derive(Debug, Default)]
+pub struct Clerk {
+    batch: Batch,
+}
+
+impl Clerk {
+    /// Tells `scheduler` of `event`. Says whether that was news.
+    pub fn record(&mut self, scheduler: &mut Scheduler, event: Event) -> bool {
+        let entry = Entry::of(scheduler, &event);
+        if let Some(entry) = &entry {
+            self.batch.push(entry);
+        }
+        scheduler.record(event);
+        entry.is_some()
+    }
+
+    /// Has `scheduler` carry out `command`.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused; then nothing is done, and nothing is entered.
+    pub fn command(
+        &mut self,
+        scheduler: &mut Scheduler,
+        command: Command,
+    ) -> Result<CommandOutcome, CommandError> {
+        let entry = Entry::Command(command.clone());
+        let outcome = scheduler.command(command)?;
+        self.batch.push(&entry);
+        Ok(outcome)
+    }
+
+    /// The daemon was started again.
+    pub fn restart(&mut self, scheduler: &mut Scheduler) {
+        self.batch.push(&Entry::Restarted);
+        scheduler.restart_hearing();
+    }
+
+    /// All that was entered since the last time; `None` if nothing was.
+    pub fn take(&mut self) -> Option<Batch> {
+        let batch = std::mem::take(&mut self.batch);
+        (!batch.is_empty()).then_some(batch)
+    }
+}

@@ -1,0 +1,196 @@
+//! What a cycle saw and decided, in 32 bytes: equal decisions have equal digests, whatever version
+//! computed them.
+//!
+//! The digest is over a text of its own, with names, numbers and stable codes. It has no cycle
+//! number in it: a cycle in which nothing happened has the digest of the one before. Changing the
+//! text makes every journal written before disagree, so that it has a number of its own.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Report, Schedule, Snapshot};
+use crate::model::{MachineIx, ShareState};
+use crate::scheduler::Planned;
+
+/// The first line of the text.
+const FORM: &str = "apportion decision 1";
+
+/// A digest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest(pub [u8; 32]);
+
+impl fmt::Display for Digest {
+    /// The first digits, as many as tell two of them apart.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().take(6).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The digests of cycles, one after the other. A cycle that was taken over from the last has the
+/// last one's, and nothing is gone through for it.
+#[derive(Clone, Debug, Default)]
+pub struct Digests {
+    last: Option<(Arc<Planned>, Digest)>,
+}
+
+impl Digests {
+    /// The digest of the next cycle, and whether it was planned, as opposed to taken over.
+    pub fn next(&mut self, planned: &Arc<Planned>) -> (Digest, bool) {
+        let (next, is_planned) = match &self.last {
+            Some((last, of_last)) if is_taken_over(last, planned) => (*of_last, false),
+            _ => (digest(planned), true),
+        };
+        self.last = Some((Arc::clone(planned), next));
+        (next, is_planned)
+    }
+}
+
+fn is_taken_over(last: &Planned, next: &Planned) -> bool {
+    Arc::ptr_eq(&last.schedule, &next.schedule)
+        && Arc::ptr_eq(&last.snapshot.jobs, &next.snapshot.jobs)
+        && Arc::ptr_eq(&last.snapshot.machines, &next.snapshot.machines)
+}
+
+/// The digest of what a cycle saw and decided.
+///
+/// # Panics
+///
+/// Never: a sum takes any text.
+pub fn digest(planned: &Planned) -> Digest {
+    let mut sum = Sum(Sha256::new());
+    write_all(&mut sum, planned).expect("a sum takes any text");
+    Digest(sum.0.finalize().into())
+}
+
+struct Sum(Sha256);
+
+impl Write for Sum {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text);
+        Ok(())
+    }
+}
+
+fn write_all(text: &mut impl Write, planned: &Planned) -> fmt::Result {
+    writeln!(text, "{FORM}")?;
+    write_seen(text, &planned.snapshot)?;
+    write_decided(text, &planned.snapshot, &planned.schedule)?;
+    write_report(text, &planned.snapshot, &planned.schedule.report)
+}
+
+/// Machines and who is on them: what the books came to.
+fn write_seen(text: &mut impl Write, snapshot: &Snapshot) -> fmt::Result {
+    for machine in snapshot.machines.iter() {
+        let state = machine.state.words().join(",");
+        writeln!(text, "machine {} {} {} {state}", machine.name, machine.order, machine.limbo)?;
+    }
+    for job in snapshot.jobs.iter() {
+        writeln!(text, "job {} {} {}", job.id, job.order, job.facts.remaining)?;
+        for share in &job.shares {
+            let state = match share.state {
+                ShareState::Held => "held",
+                ShareState::Leaving => "leaving",
+            };
+            let machine = &snapshot.machine(share.machine).name;
+            writeln!(text, "share {} {machine} {} {state}", share.id, share.order)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_decided(text: &mut impl Write, snapshot: &Snapshot, schedule: &Schedule) -> fmt::Result {
+    let name = |machine: MachineIx| &snapshot.machine(machine).name;
+    for new in &schedule.expansions {
+        writeln!(text, "expand {} {} {}", new.job, name(new.machine), new.order)?;
+    }
+    for taken in &schedule.preemptions {
+        let Preemption { share, job, machine, beneficiary, rule, loss, considered } = taken;
+        let for_whom = Optional(beneficiary.map(|job| job.0));
+        write!(text, "preempt {share} {job} {} {for_whom} {}", name(*machine), rule.code())?;
+        write!(text, " {loss} {} {}", considered.machines, considered.plans)?;
+        if let Some(other) = considered.runner_up {
+            write!(text, " {} {} {}", name(other.machine), other.victims, other.loss)?;
+        }
+        writeln!(text)?;
+    }
+    for promise in &schedule.promises {
+        writeln!(text, "promise {} {} {}", promise.job, name(promise.machine), promise.order)?;
+    }
+    Ok(())
+}
+
+fn write_report(text: &mut impl Write, snapshot: &Snapshot, report: &Report) -> fmt::Result {
+    for line in &report.jobs {
+        let Cap { nshares, bound } = line.cap;
+        write!(text, "counted {} {} {nshares} {}", line.job, line.wanted, bound.code())?;
+        write!(text, " {} {} {}", line.pure_fair_share, line.given, line.held)?;
+        write!(text, " {} {}", line.promised, u8::from(line.is_needy))?;
+        if let Some(held_back) = &line.held_back {
+            text.write_char(' ')?;
+            write_held_back(text, held_back)?;
+        }
+        if let Some(reason) = &line.reason {
+            text.write_char(' ')?;
+            write_reason(text, reason)?;
+        }
+        writeln!(text)?;
+    }
+    for account in &report.classes {
+        write_account(text, "class", account)?;
+    }
+    for user in &report.users {
+        write!(text, "{} {} ", user.class.0, snapshot.users[user.user.0])?;
+        write_account(text, "user", &user.account)?;
+    }
+    writeln!(text, "struck {}", report.net_strikes)
+}
+
+fn write_account(text: &mut impl Write, whose: &str, account: &Account) -> fmt::Result {
+    let Account { wanted, deserved, given, held } = account;
+    writeln!(text, "{whose} {wanted} {deserved} {given} {held}")
+}
+
+fn write_held_back(text: &mut impl Write, held_back: &HeldBack) -> fmt::Result {
+    text.write_str(held_back.code())?;
+    match held_back {
+        HeldBack::TooDear { loss, limit } => write!(text, " {loss} {limit}"),
+        HeldBack::TooLate => Ok(()),
+        HeldBack::Quiet { cycles } => write!(text, " {cycles}"),
+    }
+}
+
+fn write_reason(text: &mut impl Write, reason: &Reason) -> fmt::Result {
+    text.write_str(reason.code())?;
+    match reason {
+        Reason::Impossible { asks, largest } => write!(text, " {asks} {largest}"),
+        Reason::NoMachineUp { asks, suitable } => write!(text, " {asks} {suitable}"),
+        Reason::OverAllotment { allotment, held, asks } => {
+            write!(text, " {allotment} {held} {asks}")
+        }
+        Reason::Capped { bound: _, cap } => write!(text, " {cap}"),
+        Reason::FairShareUsed { given, cap, deserved } => write!(text, " {given} {cap} {deserved}"),
+        Reason::NothingLeft { left, asks } => write!(text, " {left} {asks}"),
+        Reason::WaitingForExits { promised } => write!(text, " {promised}"),
+        Reason::HeldBack(held_back) => {
+            text.write_char(' ')?;
+            write_held_back(text, held_back)
+        }
+        Reason::Fragmented { given, free, largest_hole, asks } => {
+            write!(text, " {given} {free} {largest_hole} {asks}")
+        }
+    }
+}
+
+/// A number, or a stroke.
+struct Optional(Option<u64>);
+
+impl fmt::Display for Optional {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(number) => write!(f, "{number}"),
+            None => f.write_char('-'),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! One thing that happened to the scheduler.
+
+use std::fmt;
+
+use crate::model::Name;
+use crate::scheduler::books::Hearing;
+use crate::scheduler::{Command, CommandError, Event, Scheduler};
+
+/// Something that happened, as it is entered in the journal and done again in a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The scheduler was told this.
+    Event(Event),
+    /// A heartbeat interval ended.
+    IntervalPassed(Hearing),
+    /// An administrator had this done. Commands that were refused changed nothing, and are not
+    /// entered.
+    Command(Command),
+    /// The daemon was started again and went on with the books; missed heartbeats are counted anew.
+    Restarted,
+}
+
+impl Entry {
+    /// What is to be entered of `event`, which `scheduler` is about to be told. `None` if it says
+    /// nothing.
+    pub fn of(scheduler: &Scheduler, event: &Event) -> Option<Entry> {
+        if scheduler.says_nothing(event) {
+            return None;
+        }
+        Some(if *event == Event::HeartbeatIntervalPassed {
+            Entry::IntervalPassed(scheduler.hearing())
+        } else {
+            Entry::Event(event.clone())
+        })
+    }
+
+    /// Does it again.
+    ///
+    /// # Errors
+    ///
+    /// If it is a command that is refused, which was not then: the books are others.
+    pub fn redo(self, scheduler: &mut Scheduler) -> Result<(), CommandError> {
+        match self {
+            Entry::Event(event) => scheduler.record(event),
+            Entry::IntervalPassed(hearing) => {
+                scheduler.enter_hearing(&hearing);
+                scheduler.record(Event::HeartbeatIntervalPassed);
+            }
+            Entry::Command(command) => {
+                scheduler.command(command)?;
+            }
+            Entry::Restarted => scheduler.restart_hearing(),
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Entry {
+    /// What happened, in a few words, for whoever looks for one entry among many.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Event(event) => event_words(event, f),
+            Entry::IntervalPassed(Hearing { silent, back }) => write!(
+                f,
+                "a heartbeat interval passed; {} fell silent, {} were heard again",
+                Nodes(silent),
+                Nodes(back)
+            ),
+            Entry::Command(Command::VaryOff { nodes, .. }) => {
+                write!(f, "{} varied off", nodes.join(", "))
+            }
+            Entry::Command(Command::VaryOn { nodes }) => {
+                write!(f, "{} varied on", nodes.join(", "))
+            }
+            Entry::Command(Command::Reconfigure(_)) => f.write_str("another configuration"),
+            Entry::Restarted => f.write_str("the daemon was started again"),
+        }
+    }
+}
+
+fn event_words(event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match event {
+        Event::NodeReported(report) => write!(f, "node {} reported {}", report.name, report.memory),
+        Event::HeartbeatIntervalPassed => f.write_str("a heartbeat interval passed"),
+        Event::NodeMissedHeartbeats { node, missed } => {
+            write!(f, "node {node} missed {missed} heartbeats")
+        }
+        Event::NodeDied { node } => write!(f, "node {node} died"),
+        Event::JobArrived(spec) => write!(f, "work {} of {} arrived", spec.id, spec.user),
+        Event::JobChanged { job, .. } => write!(f, "work {job} changed"),
+        Event::JobCompleted { job } => write!(f, "work {job} was over"),
+        Event::ShareSeen { job, share, node, .. } => {
+            write!(f, "share {share} of work {job} was seen on {node}")
+        }
+        Event::LimboShareSeen { share, node, .. } => {
+            write!(f, "share {share} of unknown work was seen on {node}")
+        }
+        Event::LimboShareGone { share } => write!(f, "share {share} of unknown work was gone"),
+        Event::ShareExited { job, share } => write!(f, "share {share} of work {job} exited"),
+    }
+}
+
+/// So many nodes are named.
+const NAMED: usize = 4;
+
+/// Names, or how many there are.
+struct Nodes<'a>(&'a [Name]);
+
+impl fmt::Display for Nodes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("none"),
+            names if names.len() <= NAMED => f.write_str(&names.join(", ")),
+            names => write!(f, "{} nodes", names.len()),
+        }
+    }
+}

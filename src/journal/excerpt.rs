@@ -1,0 +1,60 @@
+//! Some cycles of a journal as one document, for whoever plays them elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+use super::entry::Entry;
+use super::seal::VERSION;
+use super::text::{self, Line};
+use crate::scheduler::books::Books;
+
+/// Books, and what happened to them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Excerpt {
+    /// What it is called.
+    pub name: String,
+    journal: Part,
+}
+
+/// What makes a document an excerpt, for whoever looks for the name of the field.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    form: u32,
+    books: text::Books,
+    cycles: Vec<Cycle>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cycle {
+    cycle: u64,
+    entries: Vec<Line>,
+}
+
+impl Excerpt {
+    /// An excerpt that begins with `books`.
+    pub fn new(name: String, books: &Books) -> Excerpt {
+        let part = Part { form: VERSION, books: books.into(), cycles: Vec::new() };
+        Excerpt { name, journal: part }
+    }
+
+    /// Adds the next cycle, and what happened before it.
+    pub fn push(&mut self, cycle: u64, entries: &[Entry]) {
+        let entries = entries.iter().map(Into::into).collect();
+        self.journal.cycles.push(Cycle { cycle, entries });
+    }
+
+    /// The form it is in, if that is not the one that is known.
+    pub fn other_form(&self) -> Option<u32> {
+        (self.journal.form != VERSION).then_some(self.journal.form)
+    }
+
+    /// The books it begins with, and each cycle with what happened before it.
+    pub fn into_parts(self) -> (Books, Vec<(u64, Vec<Entry>)>) {
+        let entries = |lines: Vec<Line>| lines.into_iter().map(Into::into).collect();
+        let cycles = self.journal.cycles.into_iter();
+        let cycles = cycles.map(|cycle| (cycle.cycle, entries(cycle.entries)));
+        (self.journal.books.into(), cycles.collect())
+    }
+}

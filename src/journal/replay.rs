@@ -1,0 +1,108 @@
+//! Past cycles, computed again.
+
+use super::digest::{Digest, Digests};
+use super::entry::Entry;
+use super::seal::{Batch, Unreadable, open_books};
+use crate::model::Sealed;
+use crate::scheduler::{CommandError, Scheduler, View};
+
+/// The books on their way through what is on record.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    scheduler: Scheduler,
+    digests: Digests,
+}
+
+/// Why a cycle cannot be had again, or is another.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Trouble {
+    #[error("the books after cycle {cycle} cannot be read: {why}")]
+    Books { cycle: u64, why: Unreadable },
+    #[error("what happened before cycle {cycle} cannot be read: {why}")]
+    Events { cycle: u64, why: Unreadable },
+    #[error("before cycle {cycle} a command was carried out that is refused now: {why}")]
+    Refused { cycle: u64, why: CommandError },
+    #[error("cycle {cycle} is missing")]
+    Missing { cycle: u64 },
+    #[error(
+        "the decision of cycle {cycle} differs: its digest on record is {recorded}, computed again it is {again}; what \
+         happened before it is as it was written"
+    )]
+    Differs { cycle: u64, recorded: Digest, again: Digest },
+}
+
+impl Replay {
+    /// Begins with the books on record after `cycle`.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    pub fn from(cycle: u64, books: &Sealed) -> Result<Replay, Trouble> {
+        let books = open_books(books).map_err(|why| Trouble::Books { cycle, why })?;
+        Ok(Replay { scheduler: Scheduler::from_books(books), digests: Digests::default() })
+    }
+
+    /// What happened before `cycle`, out of its batches.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub fn entries(cycle: u64, batches: &[Sealed]) -> Result<Vec<Entry>, Trouble> {
+        let mut entries = Vec::new();
+        for batch in batches {
+            entries.extend(Batch::open(batch).map_err(|why| Trouble::Events { cycle, why })?);
+        }
+        Ok(entries)
+    }
+
+    /// Does again what happened after the last cycle.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or not be done.
+    pub fn redo(&mut self, batches: &[Sealed]) -> Result<(), Trouble> {
+        let cycle = self.scheduler.cycle() + 1;
+        for entry in Replay::entries(cycle, batches)? {
+            entry.redo(&mut self.scheduler).map_err(|why| Trouble::Refused { cycle, why })?;
+        }
+        Ok(())
+    }
+
+    /// Computes `cycle`, the next one, again, after `batches` happened; `recorded` is its digest.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the next one, what happened cannot be read or done, or another decision comes
+    /// out.
+    pub fn cycle(
+        &mut self,
+        cycle: u64,
+        batches: &[Sealed],
+        recorded: &Digest,
+    ) -> Result<View, Trouble> {
+        let next = self.scheduler.cycle() + 1;
+        if cycle != next {
+            return Err(Trouble::Missing { cycle: next });
+        }
+        self.redo(batches)?;
+        let view = self.scheduler.schedule();
+        let again = view.planned.as_ref().map(|planned| self.digests.next(planned).0);
+        let again = again.unwrap_or_default();
+        if again == *recorded {
+            Ok(view)
+        } else {
+            Err(Trouble::Differs { cycle, recorded: *recorded, again })
+        }
+    }
+
+    /// The books as they are now.
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// The books, to go on with.
+    pub fn into_scheduler(self) -> Scheduler {
+        self.scheduler
+    }
+}

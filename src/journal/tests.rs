@@ -1,0 +1,195 @@
+//! What is on record under which name: what later versions have to be able to read.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+
+use super::text::{self, Line};
+use super::*;
+use crate::model::{
+    CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Order, Policy, PoolIx,
+    ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
+    WorkKind,
+};
+use crate::scheduler::books::{Books, Calm, Hearing, Job, Limbo, Node, Promise, Share};
+use crate::scheduler::{Command, Event, Removal};
+
+fn topology() -> Topology {
+    let cap_rules = CapRules {
+        initialization_cap: 2,
+        expand_by_doubling: true,
+        prediction: false,
+        prediction_fudge: 30_000,
+        loss_limit: 5,
+    };
+    let class = |name: &str, policy| ResourceClass {
+        name: name.into(),
+        policy,
+        priority: 10,
+        pool: PoolIx(0),
+        cap_rules,
+        users: (name == "fixed").then(|| vec!["ann".to_owned()]),
+        is_default: name == "normal",
+    };
+    let pool = |name: &str, parent| Nodepool {
+        name: name.into(),
+        parent,
+        search_order: 100,
+        quantum: Quantum::new(Mebibytes(1024)).unwrap(),
+        nodes: vec![format!("{name}01")],
+    };
+    Topology {
+        settings: Settings { allotment: Some(Mebibytes(9)), ..Settings::default() },
+        pools: vec![pool("main", None), pool("gpu", Some(PoolIx(0)))],
+        classes: vec![
+            class("normal", Policy::FairShare { weight: 7 }),
+            class("fixed", Policy::FixedShare),
+            class("whole", Policy::Reserve),
+        ],
+        allotments: BTreeMap::from([("ann".to_owned(), Mebibytes(3))]),
+    }
+}
+
+fn facts(limit: ProcessLimit) -> JobFacts {
+    JobFacts {
+        remaining: 40,
+        limit,
+        is_running: true,
+        time_per_item: Some(1500),
+        is_completing: false,
+    }
+}
+
+fn spec(id: u64, kind: WorkKind) -> JobSpec {
+    JobSpec {
+        id: JobId(id),
+        user: "ann".into(),
+        class: "normal".into(),
+        kind,
+        memory: Mebibytes(2000),
+        threads: 2,
+        submitted: 1_700_000,
+        machines: vec!["main01".to_owned()],
+        service: 4,
+        facts: facts(ProcessLimit::AtMost(5)),
+    }
+}
+
+fn report() -> NodeReport {
+    NodeReport { name: "main01".into(), memory: Mebibytes(65_536), is_quiesced: true }
+}
+
+fn process() -> ShareFacts {
+    ShareFacts { is_initialized: true, initialization: 700, investment: 90_000 }
+}
+
+fn entries() -> Vec<Entry> {
+    let (job, share, node) = (JobId(7), ShareId(12), "main01".into());
+    let events = [
+        Event::NodeReported(report()),
+        Event::NodeMissedHeartbeats { node: "main01".into(), missed: 2 },
+        Event::NodeDied { node },
+        Event::JobArrived(spec(7, WorkKind::Job)),
+        Event::JobArrived(spec(8, WorkKind::Service)),
+        Event::JobArrived(spec(9, WorkKind::ArbitraryProcess)),
+        Event::JobArrived(spec(10, WorkKind::Reservation)),
+        Event::JobChanged { job, facts: facts(ProcessLimit::Unlimited) },
+        Event::JobChanged { job, facts: facts(ProcessLimit::Frozen) },
+        Event::JobCompleted { job },
+        Event::ShareSeen { job, share, node: "main01".into(), facts: process() },
+        Event::LimboShareSeen { share, node: "main01".into(), memory: Some(Mebibytes(5)) },
+        Event::LimboShareSeen { share, node: "main01".into(), memory: None },
+        Event::LimboShareGone { share },
+        Event::ShareExited { job, share },
+    ];
+    let nodes = || vec!["main01".to_owned(), "gpu01".to_owned()];
+    let others = [
+        Entry::IntervalPassed(Hearing::default()),
+        Entry::IntervalPassed(Hearing { silent: vec!["a".into()], back: vec!["b".into()] }),
+        Entry::Command(Command::VaryOff { nodes: nodes(), reason: "disk swap".to_owned() }),
+        Entry::Command(Command::VaryOn { nodes: nodes() }),
+        Entry::Command(Command::Reconfigure(Box::new(topology()))),
+        Entry::Restarted,
+    ];
+    events.into_iter().map(Entry::Event).chain(others).collect()
+}
+
+fn books() -> Books {
+    let node = |name: &str| Node {
+        report: NodeReport { name: name.into(), ..report() },
+        missed: 2,
+        is_heard: true,
+        is_awaited: false,
+        is_dead: true,
+        is_dying: true,
+        vary_off_reason: Some("fan".to_owned()),
+    };
+    let share = |id, state, removal| Share {
+        id: ShareId(id),
+        node: "main01".into(),
+        order: Order::new(2).unwrap(),
+        state,
+        removal,
+        is_seen: removal.is_none(),
+        facts: process(),
+    };
+    let leaving = |id, removal| share(id, ShareState::Leaving, Some(removal));
+    Books {
+        topology: Arc::new(topology()),
+        cycle: 31,
+        next_share: ShareId(99),
+        nodes: vec![node("main01"), Node { is_awaited: true, ..node("gpu01") }],
+        jobs: vec![Job {
+            spec: spec(7, WorkKind::Job),
+            shares: vec![
+                share(1, ShareState::Held, None),
+                leaving(2, Removal::Preempted),
+                leaving(3, Removal::VariedOff),
+                leaving(4, Removal::Blacklisted),
+            ],
+            purged: vec![leaving(5, Removal::NodeDied)],
+            behind_since: Some(30),
+            is_spent: true,
+        }],
+        limbo: vec![Limbo { id: ShareId(6), node: "gpu01".into(), memory: Some(Mebibytes(8)) }],
+        told_to_leave: vec![ShareId(50)],
+        promises: vec![Promise {
+            job: JobId(7),
+            node: "gpu01".into(),
+            order: Order::new(2).unwrap(),
+        }],
+        calm: Calm {
+            have_claims_changed: false,
+            has_news: true,
+            quiet_cycles: 9,
+            rest_cycles: 4,
+            takings: vec![(JobId(7), JobId(8))],
+        },
+    }
+}
+
+#[test]
+fn everything_that_happens_is_read_as_it_was_written() {
+    let (mut batch, mut shown) = (Batch::default(), String::new());
+    for entry in entries() {
+        batch.push(&entry);
+        let line = serde_json::to_string(&Line::from(&entry)).unwrap();
+        writeln!(shown, "{entry}\n    {line}").unwrap();
+    }
+    assert_eq!(Batch::open(&batch.seal()).unwrap(), entries());
+    assert_snapshot!(shown);
+}
+
+#[test]
+fn books_are_read_as_they_were_written() {
+    assert_eq!(open_books(&seal_books(&books())).unwrap(), books());
+    assert_snapshot!(serde_json::to_string_pretty(&text::Books::from(&books())).unwrap());
+}
+
+#[test]
+fn a_fresh_batch_is_empty() {
+    assert!(Clerk::default().take().is_none());
+    assert_eq!(Batch::open(&Batch::default().seal()).unwrap(), []);
+}

@@ -1,0 +1,276 @@
+//! Books, as they are written.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::topology::Topology;
+use super::work::{Process, Report, Spec};
+use crate::model::{JobId, Mebibytes, Name, Order, ShareId, ShareState};
+use crate::scheduler::{Removal, books};
+
+/// All that the next cycles follow from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Books {
+    topology: Topology,
+    cycle: u64,
+    next_share: u64,
+    nodes: Vec<Node>,
+    jobs: Vec<Job>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    limbo: Vec<Limbo>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    told_to_leave: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    promises: Vec<Promise>,
+    calm: Calm,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "as the books have it")]
+struct Node {
+    report: Report,
+    #[serde(default, skip_serializing_if = "is_default")]
+    missed: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    heard: bool,
+    #[serde(default, rename = "awaited", skip_serializing_if = "is_default")]
+    is_awaited: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    dead: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    dying: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    varied_off: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Job {
+    spec: Spec,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<Share>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    purged: Vec<Share>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    behind_since: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    spent: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Share {
+    id: u64,
+    node: Name,
+    order: NonZeroU32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    leaving: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    removal: Option<Why>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    seen: bool,
+    facts: Process,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Why {
+    Preempted,
+    VariedOff,
+    Blacklisted,
+    NodeDied,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Limbo {
+    id: u64,
+    node: Name,
+    memory_mb: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Promise {
+    job: u64,
+    node: Name,
+    order: NonZeroU32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Calm {
+    claims_changed: bool,
+    news: bool,
+    quiet_cycles: u64,
+    rest_cycles: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    takings: Vec<(u64, u64)>,
+}
+
+/// Whether a value would be read from an absent field, too.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn number(order: Order) -> NonZeroU32 {
+    NonZeroU32::new(order.get()).expect("nothing is of order 0")
+}
+
+fn order(number: NonZeroU32) -> Order {
+    Order::new(number.get()).expect("it is not zero")
+}
+
+impl From<&books::Books> for Books {
+    fn from(books: &books::Books) -> Books {
+        let promise = |promise: &books::Promise| Promise {
+            job: promise.job.0,
+            node: promise.node.clone(),
+            order: number(promise.order),
+        };
+        let limbo = |limbo: &books::Limbo| Limbo {
+            id: limbo.id.0,
+            node: limbo.node.clone(),
+            memory_mb: limbo.memory.map(|memory| memory.0),
+        };
+        let books::Calm { have_claims_changed, has_news, quiet_cycles, rest_cycles, takings } =
+            &books.calm;
+        Books {
+            topology: (&*books.topology).into(),
+            cycle: books.cycle,
+            next_share: books.next_share.0,
+            nodes: books.nodes.iter().map(Into::into).collect(),
+            jobs: books.jobs.iter().map(Into::into).collect(),
+            limbo: books.limbo.iter().map(limbo).collect(),
+            told_to_leave: books.told_to_leave.iter().map(|share| share.0).collect(),
+            promises: books.promises.iter().map(promise).collect(),
+            calm: Calm {
+                claims_changed: *have_claims_changed,
+                news: *has_news,
+                quiet_cycles: *quiet_cycles,
+                rest_cycles: *rest_cycles,
+                takings: takings.iter().map(|(from, by)| (from.0, by.0)).collect(),
+            },
+        }
+    }
+}
+
+impl From<Books> for books::Books {
+    fn from(text: Books) -> books::Books {
+        let promise = |promise: Promise| books::Promise {
+            job: JobId(promise.job),
+            node: promise.node,
+            order: order(promise.order),
+        };
+        let limbo = |limbo: Limbo| books::Limbo {
+            id: ShareId(limbo.id),
+            node: limbo.node,
+            memory: limbo.memory_mb.map(Mebibytes),
+        };
+        let takings = text.calm.takings.iter();
+        books::Books {
+            topology: Arc::new(text.topology.into()),
+            cycle: text.cycle,
+            next_share: ShareId(text.next_share),
+            nodes: text.nodes.into_iter().map(Into::into).collect(),
+            jobs: text.jobs.into_iter().map(Into::into).collect(),
+            limbo: text.limbo.into_iter().map(limbo).collect(),
+            told_to_leave: text.told_to_leave.into_iter().map(ShareId).collect(),
+            promises: text.promises.into_iter().map(promise).collect(),
+            calm: books::Calm {
+                have_claims_changed: text.calm.claims_changed,
+                has_news: text.calm.news,
+                quiet_cycles: text.calm.quiet_cycles,
+                rest_cycles: text.calm.rest_cycles,
+                takings: takings.map(|&(from, by)| (JobId(from), JobId(by))).collect(),
+            },
+        }
+    }
+}
+
+impl From<&books::Node> for Node {
+    fn from(node: &books::Node) -> Node {
+        Node {
+            report: (&node.report).into(),
+            missed: node.missed,
+            heard: node.is_heard,
+            is_awaited: node.is_awaited,
+            dead: node.is_dead,
+            dying: node.is_dying,
+            varied_off: node.vary_off_reason.clone(),
+        }
+    }
+}
+
+impl From<Node> for books::Node {
+    fn from(node: Node) -> books::Node {
+        books::Node {
+            report: node.report.into(),
+            missed: node.missed,
+            is_heard: node.heard,
+            is_awaited: node.is_awaited,
+            is_dead: node.dead,
+            is_dying: node.dying,
+            vary_off_reason: node.varied_off,
+        }
+    }
+}
+
+impl From<&books::Job> for Job {
+    fn from(job: &books::Job) -> Job {
+        Job {
+            spec: (&job.spec).into(),
+            shares: job.shares.iter().map(Into::into).collect(),
+            purged: job.purged.iter().map(Into::into).collect(),
+            behind_since: job.behind_since,
+            spent: job.is_spent,
+        }
+    }
+}
+
+impl From<Job> for books::Job {
+    fn from(job: Job) -> books::Job {
+        books::Job {
+            spec: job.spec.into(),
+            shares: job.shares.into_iter().map(Into::into).collect(),
+            purged: job.purged.into_iter().map(Into::into).collect(),
+            behind_since: job.behind_since,
+            is_spent: job.spent,
+        }
+    }
+}
+
+impl From<&books::Share> for Share {
+    fn from(share: &books::Share) -> Share {
+        Share {
+            id: share.id.0,
+            node: share.node.clone(),
+            order: number(share.order),
+            leaving: share.state == ShareState::Leaving,
+            removal: share.removal.map(|removal| match removal {
+                Removal::Preempted => Why::Preempted,
+                Removal::VariedOff => Why::VariedOff,
+                Removal::Blacklisted => Why::Blacklisted,
+                Removal::NodeDied => Why::NodeDied,
+            }),
+            seen: share.is_seen,
+            facts: (&share.facts).into(),
+        }
+    }
+}
+
+impl From<Share> for books::Share {
+    fn from(share: Share) -> books::Share {
+        books::Share {
+            id: ShareId(share.id),
+            node: share.node,
+            order: order(share.order),
+            state: if share.leaving { ShareState::Leaving } else { ShareState::Held },
+            removal: share.removal.map(|why| match why {
+                Why::Preempted => Removal::Preempted,
+                Why::VariedOff => Removal::VariedOff,
+                Why::Blacklisted => Removal::Blacklisted,
+                Why::NodeDied => Removal::NodeDied,
+            }),
+            is_seen: share.seen,
+            facts: share.facts.into(),
+        }
+    }
+}

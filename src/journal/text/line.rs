@@ -1,0 +1,155 @@
+//! One entry, as it is written.
+
+use serde::{Deserialize, Serialize};
+
+use super::topology::Topology;
+use super::work::{Facts, Process, Report, Spec};
+use crate::journal::Entry;
+use crate::model::{JobId, Mebibytes, Name, ShareId};
+use crate::scheduler::books::Hearing;
+use crate::scheduler::{Command, Event};
+
+/// A line of a batch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    Node(Report),
+    Interval {
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        silent: Vec<Name>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        back: Vec<Name>,
+    },
+    Missed {
+        node: Name,
+        missed: u32,
+    },
+    Died {
+        node: Name,
+    },
+    Arrived(Spec),
+    Changed {
+        job: u64,
+        facts: Facts,
+    },
+    Completed {
+        job: u64,
+    },
+    Seen {
+        job: u64,
+        share: u64,
+        node: Name,
+        facts: Process,
+    },
+    LimboSeen {
+        share: u64,
+        node: Name,
+        memory_mb: Option<u64>,
+    },
+    LimboGone {
+        share: u64,
+    },
+    Exited {
+        job: u64,
+        share: u64,
+    },
+    VaryOff {
+        nodes: Vec<String>,
+        reason: String,
+    },
+    VaryOn {
+        nodes: Vec<String>,
+    },
+    Configured(Box<Topology>),
+    Restarted,
+}
+
+impl From<&Entry> for Line {
+    fn from(entry: &Entry) -> Line {
+        match entry {
+            Entry::Event(event) => event.into(),
+            Entry::IntervalPassed(Hearing { silent, back }) => {
+                Line::Interval { silent: silent.clone(), back: back.clone() }
+            }
+            Entry::Command(Command::VaryOff { nodes, reason }) => {
+                Line::VaryOff { nodes: nodes.clone(), reason: reason.clone() }
+            }
+            Entry::Command(Command::VaryOn { nodes }) => Line::VaryOn { nodes: nodes.clone() },
+            Entry::Command(Command::Reconfigure(topology)) => {
+                Line::Configured(Box::new((&**topology).into()))
+            }
+            Entry::Restarted => Line::Restarted,
+        }
+    }
+}
+
+impl From<&Event> for Line {
+    fn from(event: &Event) -> Line {
+        match event {
+            Event::NodeReported(report) => Line::Node(report.into()),
+            // An entry tells more of it; this one is of a scheduler that heard everybody.
+            Event::HeartbeatIntervalPassed => {
+                Line::Interval { silent: Vec::new(), back: Vec::new() }
+            }
+            Event::NodeMissedHeartbeats { node, missed } => {
+                Line::Missed { node: node.clone(), missed: *missed }
+            }
+            Event::NodeDied { node } => Line::Died { node: node.clone() },
+            Event::JobArrived(spec) => Line::Arrived(spec.into()),
+            Event::JobChanged { job, facts } => Line::Changed { job: job.0, facts: facts.into() },
+            Event::JobCompleted { job } => Line::Completed { job: job.0 },
+            Event::ShareSeen { job, share, node, facts } => {
+                Line::Seen { job: job.0, share: share.0, node: node.clone(), facts: facts.into() }
+            }
+            Event::LimboShareSeen { share, node, memory } => Line::LimboSeen {
+                share: share.0,
+                node: node.clone(),
+                memory_mb: memory.map(|memory| memory.0),
+            },
+            Event::LimboShareGone { share } => Line::LimboGone { share: share.0 },
+            Event::ShareExited { job, share } => Line::Exited { job: job.0, share: share.0 },
+        }
+    }
+}
+
+impl From<Line> for Entry {
+    fn from(line: Line) -> Entry {
+        let event = match line {
+            Line::Interval { silent, back } => {
+                return Entry::IntervalPassed(Hearing { silent, back });
+            }
+            Line::VaryOff { nodes, reason } => {
+                return Entry::Command(Command::VaryOff { nodes, reason });
+            }
+            Line::VaryOn { nodes } => return Entry::Command(Command::VaryOn { nodes }),
+            Line::Configured(topology) => {
+                return Entry::Command(Command::Reconfigure(Box::new((*topology).into())));
+            }
+            Line::Restarted => return Entry::Restarted,
+            Line::Node(report) => Event::NodeReported(report.into()),
+            Line::Missed { node, missed } => Event::NodeMissedHeartbeats { node, missed },
+            Line::Died { node } => Event::NodeDied { node },
+            Line::Arrived(spec) => Event::JobArrived(spec.into()),
+            Line::Changed { job, facts } => {
+                Event::JobChanged { job: JobId(job), facts: facts.into() }
+            }
+            Line::Completed { job } => Event::JobCompleted { job: JobId(job) },
+            Line::Seen { job, share, node, facts } => Event::ShareSeen {
+                job: JobId(job),
+                share: ShareId(share),
+                node,
+                facts: facts.into(),
+            },
+            Line::LimboSeen { share, node, memory_mb } => Event::LimboShareSeen {
+                share: ShareId(share),
+                node,
+                memory: memory_mb.map(Mebibytes),
+            },
+            Line::LimboGone { share } => Event::LimboShareGone { share: ShareId(share) },
+            Line::Exited { job, share } => {
+                Event::ShareExited { job: JobId(job), share: ShareId(share) }
+            }
+        };
+        Entry::Event(event)
+    }
+}

@@ -1,0 +1,213 @@
+//! What is configured, as it is written.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{self, Mebibytes, Millis, Name, PoolIx, Quantum};
+
+/// Everything configured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Topology {
+    settings: Settings,
+    pools: Vec<Pool>,
+    classes: Vec<Class>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    allotments_mb: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Settings {
+    fragmentation_threshold: u64,
+    defragmentation: bool,
+    allotment_mb: Option<u64>,
+    reserve_overage_mb: u64,
+    reserved_memory_mb: u64,
+    publication_period: Millis,
+    node_stability: u32,
+    mass_loss_percent: Option<u32>,
+    quiet_stop: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Pool {
+    name: Name,
+    parent: Option<usize>,
+    search_order: u32,
+    quantum_mb: NonZeroU64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Class {
+    name: Name,
+    policy: Policy,
+    priority: u32,
+    pool: usize,
+    initialization_cap: u64,
+    expand_by_doubling: bool,
+    prediction: bool,
+    prediction_fudge: Millis,
+    loss_limit: Millis,
+    users: Option<Vec<String>>,
+    #[serde(rename = "default")]
+    is_default: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Policy {
+    FairShare { weight: u32 },
+    FixedShare,
+    Reserve,
+}
+
+impl From<&model::Topology> for Topology {
+    fn from(topology: &model::Topology) -> Topology {
+        let model::Topology { settings, pools, classes, allotments } = topology;
+        Topology {
+            settings: settings.into(),
+            pools: pools.iter().map(Into::into).collect(),
+            classes: classes.iter().map(Into::into).collect(),
+            allotments_mb: allotments.iter().map(|(user, most)| (user.clone(), most.0)).collect(),
+        }
+    }
+}
+
+impl From<Topology> for model::Topology {
+    fn from(topology: Topology) -> model::Topology {
+        let allotments = topology.allotments_mb.into_iter();
+        model::Topology {
+            settings: topology.settings.into(),
+            pools: topology.pools.into_iter().map(Into::into).collect(),
+            classes: topology.classes.into_iter().map(Into::into).collect(),
+            allotments: allotments.map(|(user, most)| (user, Mebibytes(most))).collect(),
+        }
+    }
+}
+
+impl From<&model::Settings> for Settings {
+    fn from(settings: &model::Settings) -> Settings {
+        let model::Settings {
+            fragmentation_threshold,
+            defragmentation,
+            allotment,
+            reserve_overage,
+            reserved_memory,
+            publication_period,
+            node_stability,
+            mass_loss_percent,
+            quiet_stop,
+        } = *settings;
+        Settings {
+            fragmentation_threshold,
+            defragmentation,
+            allotment_mb: allotment.map(|allotment| allotment.0),
+            reserve_overage_mb: reserve_overage.0,
+            reserved_memory_mb: reserved_memory.0,
+            publication_period,
+            node_stability,
+            mass_loss_percent,
+            quiet_stop,
+        }
+    }
+}
+
+impl From<Settings> for model::Settings {
+    fn from(settings: Settings) -> model::Settings {
+        model::Settings {
+            fragmentation_threshold: settings.fragmentation_threshold,
+            defragmentation: settings.defragmentation,
+            allotment: settings.allotment_mb.map(Mebibytes),
+            reserve_overage: Mebibytes(settings.reserve_overage_mb),
+            reserved_memory: Mebibytes(settings.reserved_memory_mb),
+            publication_period: settings.publication_period,
+            node_stability: settings.node_stability,
+            mass_loss_percent: settings.mass_loss_percent,
+            quiet_stop: settings.quiet_stop,
+        }
+    }
+}
+
+impl From<&model::Nodepool> for Pool {
+    fn from(pool: &model::Nodepool) -> Pool {
+        let model::Nodepool { name, parent, search_order, quantum, nodes } = pool;
+        Pool {
+            name: name.clone(),
+            parent: parent.map(|parent| parent.0),
+            search_order: *search_order,
+            quantum_mb: NonZeroU64::new(quantum.memory().0).expect("a quantum is not nothing"),
+            nodes: nodes.clone(),
+        }
+    }
+}
+
+impl From<Pool> for model::Nodepool {
+    fn from(pool: Pool) -> model::Nodepool {
+        let quantum = Quantum::new(Mebibytes(pool.quantum_mb.get()));
+        model::Nodepool {
+            name: pool.name,
+            parent: pool.parent.map(PoolIx),
+            search_order: pool.search_order,
+            quantum: quantum.expect("it is not zero"),
+            nodes: pool.nodes,
+        }
+    }
+}
+
+impl From<&model::ResourceClass> for Class {
+    fn from(class: &model::ResourceClass) -> Class {
+        let model::ResourceClass { name, policy, priority, pool, cap_rules, users, is_default } =
+            class;
+        let model::CapRules {
+            initialization_cap,
+            expand_by_doubling,
+            prediction,
+            prediction_fudge,
+            loss_limit,
+        } = *cap_rules;
+        Class {
+            name: name.clone(),
+            policy: match *policy {
+                model::Policy::FairShare { weight } => Policy::FairShare { weight },
+                model::Policy::FixedShare => Policy::FixedShare,
+                model::Policy::Reserve => Policy::Reserve,
+            },
+            priority: *priority,
+            pool: pool.0,
+            initialization_cap,
+            expand_by_doubling,
+            prediction,
+            prediction_fudge,
+            loss_limit,
+            users: users.clone(),
+            is_default: *is_default,
+        }
+    }
+}
+
+impl From<Class> for model::ResourceClass {
+    fn from(class: Class) -> model::ResourceClass {
+        model::ResourceClass {
+            name: class.name,
+            policy: match class.policy {
+                Policy::FairShare { weight } => model::Policy::FairShare { weight },
+                Policy::FixedShare => model::Policy::FixedShare,
+                Policy::Reserve => model::Policy::Reserve,
+            },
+            priority: class.priority,
+            pool: PoolIx(class.pool),
+            cap_rules: model::CapRules {
+                initialization_cap: class.initialization_cap,
+                expand_by_doubling: class.expand_by_doubling,
+                prediction: class.prediction,
+                prediction_fudge: class.prediction_fudge,
+                loss_limit: class.loss_limit,
+            },
+            users: class.users,
+            is_default: class.is_default,
+        }
+    }
+}

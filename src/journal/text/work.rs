@@ -1,0 +1,176 @@
+//! Work and nodes, as they are written.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{self, JobId, Mebibytes, Millis, Name};
+
+/// What kind of work a request is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Job,
+    Service,
+    ArbitraryProcess,
+    Reservation,
+}
+
+/// The most processes a request may have.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    Unlimited,
+    AtMost(u64),
+    Frozen,
+}
+
+/// What changes about a request.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Facts {
+    remaining: u64,
+    limit: Limit,
+    running: bool,
+    time_per_item: Option<Millis>,
+    completing: bool,
+}
+
+/// A request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    id: u64,
+    user: Name,
+    class: Name,
+    kind: Kind,
+    memory_mb: u64,
+    threads: u64,
+    submitted: Millis,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    machines: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    service: u64,
+    facts: Facts,
+}
+
+/// What is known of a process: whether it has initialized, its initialization, its investment.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Process(bool, Millis, Millis);
+
+/// What an agent said: the node's name, its memory in MiB, and whether it wants no new work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report(Name, u64, bool);
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl From<model::WorkKind> for Kind {
+    fn from(kind: model::WorkKind) -> Kind {
+        match kind {
+            model::WorkKind::Job => Kind::Job,
+            model::WorkKind::Service => Kind::Service,
+            model::WorkKind::ArbitraryProcess => Kind::ArbitraryProcess,
+            model::WorkKind::Reservation => Kind::Reservation,
+        }
+    }
+}
+
+impl From<Kind> for model::WorkKind {
+    fn from(kind: Kind) -> model::WorkKind {
+        match kind {
+            Kind::Job => model::WorkKind::Job,
+            Kind::Service => model::WorkKind::Service,
+            Kind::ArbitraryProcess => model::WorkKind::ArbitraryProcess,
+            Kind::Reservation => model::WorkKind::Reservation,
+        }
+    }
+}
+
+impl From<&model::JobFacts> for Facts {
+    fn from(facts: &model::JobFacts) -> Facts {
+        let model::JobFacts { remaining, limit, is_running, time_per_item, is_completing } = *facts;
+        let limit = match limit {
+            model::ProcessLimit::Unlimited => Limit::Unlimited,
+            model::ProcessLimit::AtMost(most) => Limit::AtMost(most),
+            model::ProcessLimit::Frozen => Limit::Frozen,
+        };
+        Facts { remaining, limit, running: is_running, time_per_item, completing: is_completing }
+    }
+}
+
+impl From<Facts> for model::JobFacts {
+    fn from(facts: Facts) -> model::JobFacts {
+        model::JobFacts {
+            remaining: facts.remaining,
+            limit: match facts.limit {
+                Limit::Unlimited => model::ProcessLimit::Unlimited,
+                Limit::AtMost(most) => model::ProcessLimit::AtMost(most),
+                Limit::Frozen => model::ProcessLimit::Frozen,
+            },
+            is_running: facts.running,
+            time_per_item: facts.time_per_item,
+            is_completing: facts.completing,
+        }
+    }
+}
+
+impl From<&model::JobSpec> for Spec {
+    fn from(spec: &model::JobSpec) -> Spec {
+        let model::JobSpec { id, user, class, kind, memory, threads, submitted, .. } = spec;
+        let model::JobSpec { machines, service, facts, .. } = spec;
+        Spec {
+            id: id.0,
+            user: user.clone(),
+            class: class.clone(),
+            kind: (*kind).into(),
+            memory_mb: memory.0,
+            threads: *threads,
+            submitted: *submitted,
+            machines: machines.clone(),
+            service: *service,
+            facts: facts.into(),
+        }
+    }
+}
+
+impl From<Spec> for model::JobSpec {
+    fn from(spec: Spec) -> model::JobSpec {
+        model::JobSpec {
+            id: JobId(spec.id),
+            user: spec.user,
+            class: spec.class,
+            kind: spec.kind.into(),
+            memory: Mebibytes(spec.memory_mb),
+            threads: spec.threads,
+            submitted: spec.submitted,
+            machines: spec.machines,
+            service: spec.service,
+            facts: spec.facts.into(),
+        }
+    }
+}
+
+impl From<&model::ShareFacts> for Process {
+    fn from(facts: &model::ShareFacts) -> Process {
+        let model::ShareFacts { is_initialized, initialization, investment } = *facts;
+        Process(is_initialized, initialization, investment)
+    }
+}
+
+impl From<Process> for model::ShareFacts {
+    fn from(Process(is_initialized, initialization, investment): Process) -> model::ShareFacts {
+        model::ShareFacts { is_initialized, initialization, investment }
+    }
+}
+
+impl From<&model::NodeReport> for Report {
+    fn from(report: &model::NodeReport) -> Report {
+        let model::NodeReport { name, memory, is_quiesced } = report;
+        Report(name.clone(), memory.0, *is_quiesced)
+    }
+}
+
+impl From<Report> for model::NodeReport {
+    fn from(Report(name, memory, is_quiesced): Report) -> model::NodeReport {
+        model::NodeReport { name, memory: Mebibytes(memory), is_quiesced }
+    }
+}

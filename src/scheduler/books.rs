@@ -1,0 +1,333 @@
+//! The books as plain values: what has to be kept of them so that another scheduler plans on as
+//! this one would.
+//!
+//! Left out is what follows from the rest (where a machine belongs, whether work is admitted), and
+//! what the last cycle had to say: the next one says it anew. Places are names here, so that nothing
+//! hangs on the order in which nodes and users were first heard of.
+//!
+//! Heartbeats that say nothing leave one trace, namely who was heard when an interval ends. That is
+//! told by [`Scheduler::hearing`] and entered by [`Scheduler::enter_hearing`]: whoever keeps a
+//! journal keeps that and no heartbeats.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Scheduler;
+use super::freeze::BookedPromise;
+use super::jobs::JobBook;
+use super::machines::{MachineBook, Machines, NodeIx};
+use super::shares::{ShareBook, Shares};
+use super::view::Removal;
+use super::{LimboShare, calm::CalmBook};
+use crate::engine::Taking;
+use crate::model::{
+    JobId, JobSpec, Mebibytes, Name, NodeReport, Order, ShareFacts, ShareId, ShareState, Topology,
+};
+
+/// All that the next cycles follow from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Books {
+    /// What is configured.
+    pub topology: Arc<Topology>,
+    /// The last cycle that was planned.
+    pub cycle: u64,
+    /// The first share number never issued.
+    pub next_share: ShareId,
+    /// Every node ever heard of, in the order in which that was.
+    pub nodes: Vec<Node>,
+    /// All work, by number.
+    pub jobs: Vec<Job>,
+    /// Shares of work that could not be understood, by number.
+    pub limbo: Vec<Limbo>,
+    /// Shares of before a restart that were told to leave.
+    pub told_to_leave: Vec<ShareId>,
+    /// Room already made and not yet taken, in the order in which it was promised.
+    pub promises: Vec<Promise>,
+    /// For how long nothing has changed.
+    pub calm: Calm,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts that hold independently")]
+pub struct Node {
+    /// What its agent said last.
+    pub report: NodeReport,
+    /// Heartbeats missed in a row.
+    pub missed: u32,
+    /// Whether it reported since the last interval ended.
+    pub is_heard: bool,
+    /// Whether others speak of it and it has never reported.
+    pub is_awaited: bool,
+    /// Whether its heartbeats stopped.
+    pub is_dead: bool,
+    /// Whether its death is yet to take effect, or held back.
+    pub is_dying: bool,
+    /// Why it is varied off, if it is.
+    pub vary_off_reason: Option<String>,
+}
+
+/// A request for work, and what it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// What was asked for, with the facts as they are now.
+    pub spec: JobSpec,
+    /// Its shares, by number.
+    pub shares: Vec<Share>,
+    /// Shares that died with their node and whose end is not confirmed.
+    pub purged: Vec<Share>,
+    /// Since which cycle it has been below its count and has got nothing.
+    pub behind_since: Option<u64>,
+    /// Whether its one process came and went.
+    pub is_spent: bool,
+}
+
+/// A share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its number.
+    pub id: ShareId,
+    /// Where it is.
+    pub node: Name,
+    /// Its size.
+    pub order: Order,
+    /// Whether it is on its way out.
+    pub state: ShareState,
+    /// Why it is on its way out.
+    pub removal: Option<Removal>,
+    /// Whether the orchestrator has shown it to us.
+    pub is_seen: bool,
+    /// What is known of its process.
+    pub facts: ShareFacts,
+}
+
+/// A share of work that could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limbo {
+    /// Its number.
+    pub id: ShareId,
+    /// Where it is.
+    pub node: Name,
+    /// Its memory, if that is known.
+    pub memory: Option<Mebibytes>,
+}
+
+/// Room that was made for a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// Whose it will be.
+    pub job: JobId,
+    /// Where.
+    pub node: Name,
+    /// How much.
+    pub order: Order,
+}
+
+/// For how long nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calm {
+    /// Whether claims have changed since the last cycle.
+    pub have_claims_changed: bool,
+    /// Whether there was any news of work since the last cycle.
+    pub has_news: bool,
+    /// Cycles since claims changed.
+    pub quiet_cycles: u64,
+    /// Cycles since there was news.
+    pub rest_cycles: u64,
+    /// Who took from whom since then: the job that had it, and the one that took it.
+    pub takings: Vec<(JobId, JobId)>,
+}
+
+/// Who was heard since the last interval ended, said by its exceptions: a node that missed nothing
+/// so far was heard, one that did was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hearing {
+    /// Nodes that had missed nothing, and were not heard; by name.
+    pub silent: Vec<Name>,
+    /// Nodes that had missed something, and were heard; by name.
+    pub back: Vec<Name>,
+}
+
+impl Scheduler {
+    /// What has to be kept of the books.
+    pub fn books(&self) -> Books {
+        let name = |node: NodeIx| self.machines[node].report.name.clone();
+        Books {
+            topology: Arc::clone(&self.topology),
+            cycle: self.cycle,
+            next_share: ShareId(self.next_share),
+            nodes: self.machines.to_books(),
+            jobs: self.jobs.values().map(|job| job.to_book(name)).collect(),
+            limbo: self
+                .limbo
+                .iter()
+                .map(|(&id, share)| Limbo { id, node: name(share.node), memory: share.memory })
+                .collect(),
+            told_to_leave: self.told_to_leave.iter().copied().collect(),
+            promises: self
+                .promises
+                .iter()
+                .map(|promise| Promise {
+                    job: promise.job,
+                    node: name(promise.node),
+                    order: promise.order,
+                })
+                .collect(),
+            calm: self.calm.to_book(),
+        }
+    }
+
+    /// A scheduler that plans on from `books`.
+    pub fn from_books(books: Books) -> Scheduler {
+        let Books { topology, cycle, next_share, nodes, jobs, limbo, .. } = books;
+        let mut scheduler = Scheduler::new(Topology::clone(&topology), next_share);
+        scheduler.cycle = cycle;
+        for node in nodes {
+            scheduler.machines.enter_book(&topology, node);
+        }
+        for job in jobs {
+            let user = scheduler.users.enter(&job.spec.user);
+            let mut book = JobBook::new(job.spec, user, &topology);
+            book.shares = shares(&mut scheduler.machines, &topology, job.shares);
+            book.purged = shares(&mut scheduler.machines, &topology, job.purged);
+            (book.behind_since, book.is_spent) = (job.behind_since, job.is_spent);
+            scheduler.jobs.insert(book.spec.id, book);
+        }
+        for Limbo { id, node, memory } in limbo {
+            let node = scheduler.machines.expect(&topology, &node);
+            scheduler.limbo.insert(id, LimboShare { node, memory });
+        }
+        scheduler.told_to_leave.extend(books.told_to_leave);
+        for Promise { job, node, order } in books.promises {
+            let node = scheduler.machines.expect(&topology, &node);
+            scheduler.promises.push(BookedPromise { job, node, order });
+        }
+        scheduler.calm = CalmBook::from_book(books.calm);
+        scheduler
+    }
+
+    /// Who was heard since the last interval ended.
+    pub fn hearing(&self) -> Hearing {
+        let mut hearing = Hearing::default();
+        for (_, machine) in self.machines.by_name() {
+            match (machine.missed, machine.is_heard) {
+                (0, false) => hearing.silent.push(machine.report.name.clone()),
+                (1.., true) => hearing.back.push(machine.report.name.clone()),
+                (0, true) | (1.., false) => {}
+            }
+        }
+        hearing
+    }
+
+    /// Enters who was heard, in place of the heartbeats that said nothing else.
+    pub fn enter_hearing(&mut self, hearing: &Hearing) {
+        let (silent, back): (BTreeSet<&Name>, BTreeSet<&Name>) =
+            (hearing.silent.iter().collect(), hearing.back.iter().collect());
+        for machine in &mut self.machines.books {
+            let name = &machine.report.name;
+            machine.is_heard =
+                if machine.missed == 0 { !silent.contains(name) } else { back.contains(name) };
+        }
+    }
+
+    /// Counts missed heartbeats anew: who keeps the books could not hear anything. Nodes that are
+    /// dead stay so, and deaths that are held back stay held back.
+    pub fn restart_hearing(&mut self) {
+        self.is_changed = true;
+        let Machines { books, dying, .. } = &mut self.machines;
+        for machine in books.iter_mut() {
+            machine.is_heard = false;
+            if !machine.is_dead {
+                machine.missed = 0;
+            }
+        }
+        dying.retain(|node| books[node.0].is_dead);
+    }
+}
+
+fn shares(machines: &mut Machines, topology: &Topology, from: Vec<Share>) -> Shares {
+    let mut shares = Shares::default();
+    for share in from {
+        let Share { id, node, order, state, removal, is_seen, facts } = share;
+        let node = machines.expect(topology, &node);
+        shares.insert(ShareBook { id, node, order, state, removal, is_seen, facts });
+    }
+    shares
+}
+
+impl Machines {
+    fn to_books(&self) -> Vec<Node> {
+        let nodes = self.books.iter().enumerate().map(|(ix, machine)| Node {
+            report: machine.report.clone(),
+            missed: machine.missed,
+            is_heard: machine.is_heard,
+            is_awaited: machine.is_awaited,
+            is_dead: machine.is_dead,
+            is_dying: self.dying.contains(&NodeIx(ix)),
+            vary_off_reason: machine.vary_off_reason.clone(),
+        });
+        nodes.collect()
+    }
+
+    fn enter_book(&mut self, topology: &Topology, node: Node) {
+        let book = MachineBook {
+            missed: node.missed,
+            is_heard: node.is_heard,
+            is_awaited: node.is_awaited,
+            is_dead: node.is_dead,
+            vary_off_reason: node.vary_off_reason,
+            ..MachineBook::new(node.report)
+        };
+        let place = self.enter(topology, book);
+        if node.is_dying {
+            self.dying.insert(place);
+        }
+    }
+}
+
+impl JobBook {
+    fn to_book(&self, name: impl Fn(NodeIx) -> Name) -> Job {
+        let to_books = |shares: &Shares| {
+            let shares = shares.iter().map(|share| Share {
+                id: share.id,
+                node: name(share.node),
+                order: share.order,
+                state: share.state,
+                removal: share.removal,
+                is_seen: share.is_seen,
+                facts: share.facts,
+            });
+            shares.collect()
+        };
+        Job {
+            spec: self.spec.clone(),
+            shares: to_books(&self.shares),
+            purged: to_books(&self.purged),
+            behind_since: self.behind_since,
+            is_spent: self.is_spent,
+        }
+    }
+}
+
+impl CalmBook {
+    fn to_book(&self) -> Calm {
+        Calm {
+            have_claims_changed: self.have_claims_changed,
+            has_news: self.has_news,
+            quiet_cycles: self.quiet_cycles,
+            rest_cycles: self.rest_cycles,
+            takings: self.takings.iter().map(|taking| (taking.from, taking.by)).collect(),
+        }
+    }
+
+    fn from_book(calm: Calm) -> CalmBook {
+        let takings = calm.takings.into_iter().map(|(from, by)| Taking { from, by });
+        CalmBook {
+            have_claims_changed: calm.have_claims_changed,
+            has_news: calm.has_news,
+            quiet_cycles: calm.quiet_cycles,
+            rest_cycles: calm.rest_cycles,
+            takings: takings.collect(),
+        }
+    }
+}

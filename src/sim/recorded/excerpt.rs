@@ -1,0 +1,65 @@
+//! Plays an excerpt of a daemon's journal: its books, and what happened to them.
+//!
+//! `apportion replay --export` writes it. What happens is as it was, so nothing else may happen: an
+//! exit that the orchestrator never confirmed is not confirmed here either.
+
+use std::collections::BTreeMap;
+
+use super::document::Document;
+use super::lines;
+use crate::journal::Excerpt;
+use crate::model::{ShareId, ShareState};
+use crate::scheduler::{Scheduler, View};
+use crate::sim::error::Flaw;
+
+/// Plays all cycles of `excerpt`.
+pub(super) fn play(excerpt: Excerpt) -> Result<Document, Flaw> {
+    if let Some(form) = excerpt.other_form() {
+        let remedy = "play it with the apportion that wrote it";
+        return Err(Flaw::new("journal.form", format!("form {form} is not known here"), remedy));
+    }
+    let name = excerpt.name.clone();
+    let (books, cycles) = excerpt.into_parts();
+    let mut scheduler = Scheduler::from_books(books);
+    let mut known = shares(&scheduler.view());
+    let mut document = Document { name, cycles: Vec::with_capacity(cycles.len()) };
+    for (ix, (cycle, entries)) in cycles.into_iter().enumerate() {
+        for (entry_ix, entry) in entries.into_iter().enumerate() {
+            let refused = |error| {
+                let place = format!("journal.cycles[{ix}].entries[{entry_ix}]");
+                let problem = format!("the scheduler refused it: {error}");
+                Flaw::new(place, problem, "correct the names")
+            };
+            entry.redo(&mut scheduler).map_err(refused)?;
+        }
+        let view = scheduler.schedule();
+        document.cycles.push(lines::cycle(cycle, write_down(&view, &known), &view));
+        known = shares(&view);
+    }
+    Ok(document)
+}
+
+/// Every share there is, those that died with their node included, and whether it is to go.
+fn shares(view: &View) -> BTreeMap<ShareId, ShareState> {
+    let shares = view.jobs.iter().flat_map(|job| job.shares.iter().chain(&job.purged));
+    shares.map(|share| (share.id, share.state)).collect()
+}
+
+fn write_down(view: &View, known: &BTreeMap<ShareId, ShareState>) -> Vec<super::document::JobLine> {
+    let lines = view.jobs.iter().map(|job| {
+        let mut line = lines::job(job, view);
+        for share in job.shares.iter().chain(&job.purged) {
+            let before = known.get(&share.id);
+            if before.is_none() {
+                line.expanded.push(share.node.to_string());
+            }
+            if share.state == ShareState::Leaving && before != Some(&ShareState::Leaving) {
+                line.shrunken.push(share.node.to_string());
+            }
+        }
+        line.expanded.sort();
+        line.shrunken.sort();
+        line
+    });
+    lines.collect()
+}

@@ -1,0 +1,254 @@
+//! The journal's tables: what happened before each cycle, the books now and then, and the feed.
+//!
+//! What leads to the oldest cycle kept is kept with it: everything up to some books goes, those
+//! books stay.
+
+use sqlx::query;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Row, query_scalar};
+
+use super::write::send;
+use super::{CycleRecord, from_sql, to_sql};
+use crate::model::Sealed;
+
+/// How much of the past is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// So many cycles, at least, with what happened before them, and the feed. Somewhat more: until
+    /// there are books at their old end.
+    pub cycles: u64,
+    /// The schedules, as they were published, of so many cycles.
+    pub schedules: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Retention {
+        Retention { cycles: 10_000, schedules: 100 }
+    }
+}
+
+/// Books to be put on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BooksRow {
+    /// The cycle after which they are as they are.
+    pub cycle: u64,
+    /// Whether nothing that is on record leads to them.
+    pub is_beginning: bool,
+    /// Whether they stay when newer ones come.
+    pub is_lasting: bool,
+    /// The books.
+    pub sealed: Sealed,
+}
+
+/// A batch to be put on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchRow {
+    /// The cycle before which it happened.
+    pub cycle: u64,
+    /// What happened.
+    pub sealed: Sealed,
+}
+
+/// Something for those who follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedRow {
+    /// Its number: one more than that of the one before.
+    pub seq: u64,
+    /// The cycle in which it came about.
+    pub cycle: u64,
+    /// When that was, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// What kind of event it is.
+    pub kind: String,
+    /// What happened, in JSON.
+    pub body: String,
+}
+
+/// A past cycle, to be computed again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastCycle {
+    /// Its number.
+    pub cycle: u64,
+    /// When it ran, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// The books before it, where it is a beginning.
+    pub beginning: Option<Sealed>,
+    /// What happened before it.
+    pub batches: Vec<Sealed>,
+    /// What it saw and decided, in 32 bytes; `None` if it is not known.
+    pub digest: Option<Vec<u8>>,
+}
+
+/// Books on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastBooks {
+    /// The cycle after which they were so.
+    pub cycle: u64,
+    /// The books.
+    pub sealed: Sealed,
+}
+
+/// Puts on record what leads to the cycle.
+pub(super) async fn put(
+    connection: &mut SqliteConnection,
+    record: &CycleRecord,
+) -> Result<(), sqlx::Error> {
+    if let Some(books) = &record.books {
+        put_books(connection, books).await?;
+    }
+    if let Some(BatchRow { cycle, sealed }) = &record.batch {
+        let sql = "insert into batches (cycle, form, body, sum) values (?1, ?2, ?3, ?4)";
+        query(sql)
+            .bind(to_sql(*cycle))
+            .bind(sealed.version)
+            .bind(&sealed.body)
+            .bind(&sealed.sum)
+            .execute(&mut *connection)
+            .await?;
+    }
+    let sql = "insert into feed (seq, cycle, at_ms, kind, body)
+               select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+               from json_each(?1)";
+    send(connection, sql, &record.feed, |event| {
+        (to_sql(event.seq), to_sql(event.cycle), event.at_ms, &event.kind, &event.body)
+    })
+    .await
+}
+
+async fn put_books(connection: &mut SqliteConnection, books: &BooksRow) -> Result<(), sqlx::Error> {
+    let cycle = to_sql(books.cycle);
+    if books.is_beginning {
+        // It was to lead on from other books.
+        query("delete from batches where cycle > ?1").bind(cycle).execute(&mut *connection).await?;
+    }
+    let sql = "replace into books (cycle, is_beginning, is_lasting, form, body, sum)
+               values (?1, ?2, ?3, ?4, ?5, ?6)";
+    query(sql)
+        .bind(cycle)
+        .bind(books.is_beginning)
+        .bind(books.is_lasting)
+        .bind(books.sealed.version)
+        .bind(&books.sealed.body)
+        .bind(&books.sealed.sum)
+        .execute(&mut *connection)
+        .await?;
+    let sql = "delete from books where cycle < ?1 and not is_lasting";
+    query(sql).bind(cycle).execute(connection).await?;
+    Ok(())
+}
+
+/// Cuts the record at its old end, where `last` is the newest cycle. Returns the cycle up to which
+/// nothing is kept, which was `cut` before.
+pub(super) async fn trim(
+    connection: &mut SqliteConnection,
+    last: u64,
+    retention: Retention,
+    cut: u64,
+) -> Result<u64, sqlx::Error> {
+    let sql = "delete from schedules where cycle <
+                   (select min(schedule_cycle) from cycles where cycle > ?1)";
+    let oldest = to_sql(last.saturating_sub(retention.schedules));
+    query(sql).bind(oldest).execute(&mut *connection).await?;
+    // Without any books nothing can be led to, and only the number counts.
+    let sql = "select coalesce(max(cycle), iif(exists (select 1 from books), null, ?1))
+               from books where cycle <= ?1";
+    let oldest = to_sql(last.saturating_sub(retention.cycles));
+    let now: Option<i64> = query_scalar(sql).bind(oldest).fetch_one(&mut *connection).await?;
+    let Some(now) = now.filter(|now| cut < from_sql(*now)) else { return Ok(cut) };
+    for sql in [
+        "delete from cycles where cycle <= ?1",
+        "delete from batches where cycle <= ?1",
+        "delete from feed where cycle <= ?1",
+        "delete from books where cycle < ?1",
+    ] {
+        query(sql).bind(now).execute(&mut *connection).await?;
+    }
+    Ok(from_sql(now))
+}
+
+/// The newest books, of those after a cycle before `before`; `None` if there are none.
+pub(super) async fn books_before(
+    connection: &mut SqliteConnection,
+    before: u64,
+) -> Result<Option<PastBooks>, sqlx::Error> {
+    let sql = "select cycle, form, body, sum from books where cycle < ?1
+               order by cycle desc limit 1";
+    let row = query(sql).bind(to_sql(before)).fetch_optional(connection).await?;
+    let books = |row: SqliteRow| {
+        Ok(PastBooks { cycle: from_sql(row.try_get("cycle")?), sealed: sealed_from(&row)? })
+    };
+    row.map(books).transpose()
+}
+
+/// At most `limit` cycles after `after`, oldest first; those that were planned.
+pub(super) async fn cycles_after(
+    connection: &mut SqliteConnection,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<PastCycle>, sqlx::Error> {
+    let sql = "select cycles.cycle, at_ms, digest, form, body, sum from cycles
+               left join books on books.cycle = cycles.cycle - 1 and is_beginning
+               where cycles.cycle > ?1 order by cycles.cycle limit ?2";
+    let rows = query(sql).bind(to_sql(after)).bind(limit).fetch_all(&mut *connection).await?;
+    let mut cycles = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let cycle = from_sql(row.try_get("cycle")?);
+        let is_beginning = row.try_get::<Option<i64>, _>("form")?.is_some();
+        cycles.push(PastCycle {
+            cycle,
+            at_ms: row.try_get("at_ms")?,
+            beginning: is_beginning.then(|| sealed_from(row)).transpose()?,
+            batches: batches_before(connection, cycle).await?,
+            digest: row.try_get("digest")?,
+        });
+    }
+    Ok(cycles)
+}
+
+/// What happened before `cycle`, in order.
+pub(super) async fn batches_before(
+    connection: &mut SqliteConnection,
+    cycle: u64,
+) -> Result<Vec<Sealed>, sqlx::Error> {
+    let sql = "select form, body, sum from batches where cycle = ?1 order by id";
+    let rows = query(sql).bind(to_sql(cycle)).fetch_all(connection).await?;
+    rows.iter().map(sealed_from).collect()
+}
+
+/// The schedule that came about in `cycle`.
+pub(super) async fn schedule_of(
+    connection: &mut SqliteConnection,
+    cycle: u64,
+) -> Result<Option<Sealed>, sqlx::Error> {
+    let sql = "select form, body, sum from schedules where cycle = ?1";
+    let row = query(sql).bind(to_sql(cycle)).fetch_optional(connection).await?;
+    row.as_ref().map(sealed_from).transpose()
+}
+
+/// At most `limit` events after number `since`, in order.
+pub(super) async fn feed_since(
+    connection: &mut SqliteConnection,
+    since: u64,
+    limit: u32,
+) -> Result<Vec<FeedRow>, sqlx::Error> {
+    let sql = "select seq, cycle, at_ms, kind, body from feed where seq > ?1 order by seq limit ?2";
+    let rows = query(sql).bind(to_sql(since)).bind(limit).fetch_all(connection).await?;
+    let event = |row: &SqliteRow| {
+        Ok(FeedRow {
+            seq: from_sql(row.try_get("seq")?),
+            cycle: from_sql(row.try_get("cycle")?),
+            at_ms: row.try_get("at_ms")?,
+            kind: row.try_get("kind")?,
+            body: row.try_get("body")?,
+        })
+    };
+    rows.iter().map(event).collect()
+}
+
+fn sealed_from(row: &SqliteRow) -> Result<Sealed, sqlx::Error> {
+    Ok(Sealed {
+        version: row.try_get("form")?,
+        body: row.try_get("body")?,
+        sum: row.try_get("sum")?,
+    })
+}

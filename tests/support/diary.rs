@@ -1,0 +1,46 @@
+//! What the daemon would put on record of a cluster, kept in memory.
+
+use apportion::journal::{Clerk, Digest, Replay, Trouble, digest, seal_books};
+use apportion::model::Sealed;
+use apportion::scheduler::{Scheduler, View};
+
+/// A journal from a beginning on.
+#[derive(Default)]
+pub struct Diary {
+    pub clerk: Clerk,
+    /// What happened before each cycle, what came of it, and the books after it.
+    pub cycles: Vec<(Vec<Sealed>, Digest, Sealed)>,
+    /// The books before the first of them.
+    pub beginning: Option<Sealed>,
+}
+
+impl Diary {
+    /// A journal of what happens to `scheduler` from now on.
+    pub fn of(scheduler: &Scheduler) -> Diary {
+        Diary { beginning: Some(seal_books(&scheduler.books())), ..Diary::default() }
+    }
+
+    /// A cycle was planned, with this outcome.
+    pub fn note(&mut self, scheduler: &Scheduler, view: &View) {
+        let batches = self.clerk.take().map(|batch| batch.seal()).into_iter().collect();
+        let digest = digest(view.planned.as_deref().unwrap());
+        self.cycles.push((batches, digest, seal_books(&scheduler.books())));
+    }
+
+    /// Computes all cycles after the `skipped` first ones again, from the books on record before
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// Where one cannot be had again, or is another.
+    pub fn replay(&self, skipped: usize) -> Result<Replay, Trouble> {
+        let books = skipped.checked_sub(1).map(|last| &self.cycles[last].2);
+        let books = books.or(self.beginning.as_ref()).unwrap();
+        let mut replay = Replay::from(0, books)?;
+        for (batches, digest, _) in &self.cycles[skipped..] {
+            let next = replay.scheduler().cycle() + 1;
+            replay.cycle(next, batches, digest)?;
+        }
+        Ok(replay)
+    }
+}
