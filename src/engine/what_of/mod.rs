@@ -12,7 +12,7 @@ use super::draft::Draft;
 use super::nodepool::OrdersWanted;
 use super::serve::Service;
 use super::snapshot::Promise;
-use crate::model::{Policy, QShares};
+use crate::model::{Policy, PoolIx, QShares};
 use placement::find_room;
 
 /// Places, without taking anything back, what was counted.
@@ -32,8 +32,18 @@ pub(super) fn what_of(draft: &mut Draft<'_>) {
 pub(super) fn fill(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
-        draft.serve_by_holdings(&jobs, Draft::below_cap, serve);
+        if has_room_for_any(draft, &jobs) {
+            draft.serve_by_holdings(&jobs, Draft::below_cap, serve);
+        }
     }
+}
+
+/// Whether some machine has room for one nshare of some of `jobs`. A full cluster has not, and a
+/// hundred thousand jobs need not be asked.
+fn has_room_for_any(draft: &Draft<'_>, jobs: &[usize]) -> bool {
+    let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
+    let most = pools.map(|pool| draft.rooms.usable_in(pool).1).max().unwrap_or_default();
+    jobs.iter().any(|&job| draft.job(job).order.qshares() <= most)
 }
 
 /// Places one nshare of `job`, if there is a hole for it. Says whether there was.
