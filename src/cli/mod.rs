@@ -9,6 +9,7 @@ pub mod bench;
 mod classes;
 mod client;
 mod config;
+mod consent;
 mod demo;
 mod failure;
 mod nodes;

@@ -1,11 +1,10 @@
 //! Nodes: the list, and taking them out of scheduling and back.
 
-use std::io::{self, BufRead, IsTerminal, Write};
-
 use super::args::{NodeAction, Remote, VaryOff, VaryOn};
 use super::client::Client;
-use super::failure::{Exit, Failure};
-use super::output::{print, show};
+use super::consent;
+use super::failure::Failure;
+use super::output::show;
 use super::table::Column::{Left, Right};
 use super::table::{counted, memory, plain, table};
 use crate::api::wire::{self, NodeInfo, NodeList, NodeState, VaryAnswer};
@@ -49,7 +48,8 @@ async fn vary_off(args: &VaryOff) -> Result<(), Failure> {
     if !args.dry_run && !args.yes {
         let preview: VaryAnswer = client.post(path, &request(true)).await?;
         if 0 < preview.impact.shares_evicted {
-            agree(&preview)?;
+            let otherwise = "nothing was done; say --yes to do it, or --dry-run to only look";
+            consent::ask(&render_answer(&preview, Way::Off), otherwise)?;
         }
     }
     let answer: VaryAnswer = client.post(path, &request(args.dry_run)).await?;
@@ -61,26 +61,6 @@ async fn vary_on(args: &VaryOn) -> Result<(), Failure> {
     let client = Client::new(&args.remote)?;
     let answer: VaryAnswer = client.post(&["v1", "nodes", "vary-on"], &request).await?;
     Ok(show(&answer, args.remote.json, |answer| render_answer(answer, Way::On))?)
-}
-
-/// Asks whoever sits at the terminal; a script must have said so before.
-fn agree(preview: &VaryAnswer) -> Result<(), Failure> {
-    let impact = render_answer(preview, Way::Off);
-    if !io::stdin().is_terminal() {
-        let message =
-            format!("{impact}\nnothing was done; say --yes to do it, or --dry-run to only look");
-        return Err(Failure::new(Exit::Refused, message));
-    }
-    print(&impact)?;
-    let mut error = io::stderr().lock();
-    write!(error, "proceed? [y/N] ")?;
-    error.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::new(Exit::Refused, "nothing was done")),
-    }
 }
 
 #[derive(Clone, Copy, Debug)]

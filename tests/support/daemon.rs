@@ -61,9 +61,7 @@ impl Daemon {
         let written = Arc::clone(&log);
         std::thread::spawn(move || {
             for line in lines {
-                *written.lock().unwrap() += &(line
-                    + "
-");
+                written.lock().unwrap().extend([line.as_str(), "\n"]);
             }
         });
         let client = Client::builder().no_proxy().build().unwrap();

@@ -2,14 +2,14 @@
 //! those there were.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Context;
 
 use super::super::client::Client;
+use super::super::consent;
 use super::super::failure::{Exit, Failure};
-use super::super::output::{print, show};
+use super::super::output::show;
 use super::super::settings::shown;
 use super::super::table::Column::{Left, Right};
 use super::super::table::{counted, plain, table};
@@ -47,7 +47,7 @@ pub async fn apply(args: &Apply) -> Result<(), Failure> {
     if !args.yes {
         let plan: ConfigPlan = client.post(&["v1", "config", "plan"], &request).await?;
         if plan.impact.as_ref().is_some_and(is_harmful) {
-            agree(&plan)?;
+            consent::ask(&render(&plan), "say --yes to do it")?;
         }
     }
     let answer: ConfigPlan = client.post(&["v1", "config", "apply"], &request).await?;
@@ -96,25 +96,6 @@ fn absolute(file: &Path) -> String {
 
 fn is_harmful(impact: &ConfigImpact) -> bool {
     0 < impact.shares_evicted + impact.shares_parked || !impact.refused.is_empty()
-}
-
-/// Asks whoever sits at the terminal; a script must have said so before.
-fn agree(plan: &ConfigPlan) -> Result<(), Failure> {
-    let impact = render(plan);
-    if !io::stdin().is_terminal() {
-        let message = format!("{impact}\nsay --yes to do it");
-        return Err(Failure::new(Exit::Refused, message));
-    }
-    print(&impact)?;
-    let mut error = io::stderr().lock();
-    write!(error, "proceed? [y/N] ")?;
-    error.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::new(Exit::Refused, "nothing was changed")),
-    }
 }
 
 fn render(plan: &ConfigPlan) -> String {
