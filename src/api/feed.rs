@@ -1,12 +1,12 @@
 //! What changed from one picture to the next, as those who follow are told.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::show::{node_states, reason_of};
 use super::wire::{AddedShare, ChangedNode, Happening, RefusedWork, RemovedShare};
-use crate::model::{JobId, ShareId, ShareState};
-use crate::scheduler::{Disposition, JobView, NodeView, View};
+use crate::model::{ShareId, ShareState};
+use crate::scheduler::{Disposition, JobView, NodeView, ShareView, View};
 
 impl Happening {
     /// Its kind, as it is called in JSON.
@@ -25,7 +25,7 @@ impl Happening {
 pub fn happenings(before: &View, now: &View) -> Vec<Happening> {
     let mut happenings = Vec::new();
     if !Arc::ptr_eq(&before.nodes, &now.nodes) {
-        let nodes = changed_nodes(&before.nodes, &now.nodes);
+        let nodes = changed_nodes(before, now);
         happenings.extend((!nodes.is_empty()).then_some(Happening::Nodes { nodes }));
     }
     if !Arc::ptr_eq(&before.jobs, &now.jobs) {
@@ -39,42 +39,38 @@ pub fn happenings(before: &View, now: &View) -> Vec<Happening> {
     happenings
 }
 
-/// Both lists are by name.
-fn changed_nodes(before: &[NodeView], now: &[NodeView]) -> Vec<ChangedNode> {
-    let mut before = before.iter().peekable();
-    let mut changed = Vec::new();
-    for node in now {
-        while before.next_if(|old| old.name < node.name).is_some() {}
-        let old = before.next_if(|old| old.name == node.name);
+fn changed_nodes(before: &View, now: &View) -> Vec<ChangedNode> {
+    let drawn = now.nodes.drawn_since(&before.nodes, |node| node.name.clone());
+    let changed = drawn.filter_map(|(node, old)| {
         let is_same = |old: &NodeView| (old.state, old.memory) == (node.state, node.memory);
-        if old.is_some_and(is_same) {
-            continue;
-        }
-        changed.push(ChangedNode {
+        (!old.is_some_and(is_same)).then(|| ChangedNode {
             node: node.name.to_string(),
             states: node_states(node.state),
             states_before: old.map(|old| node_states(old.state)),
             memory_mb: node.memory.0,
-        });
-    }
-    changed
+        })
+    });
+    changed.collect()
+}
+
+/// The work that may have changed, each with what it was before.
+fn changed_work<'a>(
+    before: &'a View,
+    now: &'a View,
+) -> impl Iterator<Item = (&'a JobView, Option<&'a JobView>)> {
+    now.jobs.drawn_since(&before.jobs, |job| (job.submitted, job.id))
 }
 
 /// Shares that were not told to leave before.
 fn removed_shares(before: &View, now: &View) -> Vec<RemovedShare> {
-    let all = |job: &JobView| job.shares.iter().chain(&job.purged).count();
-    let mut known: HashMap<ShareId, ShareState> =
-        HashMap::with_capacity(before.jobs.iter().map(all).sum());
-    for job in before.jobs.iter() {
-        known.extend(job.shares.iter().chain(&job.purged).map(|share| (share.id, share.state)));
-    }
-    let removed = now.jobs.iter().flat_map(|job| {
+    let removed = changed_work(before, now).flat_map(|(job, old)| {
+        let old = old.into_iter().flat_map(|old| old.shares.iter().chain(&old.purged));
+        let leaving = old.filter(|share| share.state == ShareState::Leaving);
+        let known: BTreeSet<ShareId> = leaving.map(|share| share.id).collect();
         let shares = job.shares.iter().map(|share| (share, false));
         let all = shares.chain(job.purged.iter().map(|share| (share, true)));
-        let known = &known;
         all.filter_map(move |(share, is_purge)| {
-            let reason =
-                share.removal.filter(|_| known.get(&share.id) != Some(&ShareState::Leaving))?;
+            let reason = share.removal.filter(|_| !known.contains(&share.id))?;
             let receipt = job.preemptions.iter().find(|receipt| receipt.share == share.id);
             Some(RemovedShare {
                 job: job.id.0,
@@ -92,8 +88,8 @@ fn removed_shares(before: &View, now: &View) -> Vec<RemovedShare> {
 
 /// Shares issued since. What the orchestrator showed before we issued it, it has already.
 fn added_shares(before: &View, now: &View) -> Vec<AddedShare> {
-    let added = now.jobs.iter().flat_map(|job| {
-        let is_new = |share: &&crate::scheduler::ShareView| {
+    let added = changed_work(before, now).flat_map(|(job, _)| {
+        let is_new = |share: &&ShareView| {
             before.next_share <= share.id && !share.is_seen && share.state == ShareState::Held
         };
         job.shares.iter().filter(is_new).map(|share| AddedShare {
@@ -107,13 +103,9 @@ fn added_shares(before: &View, now: &View) -> Vec<AddedShare> {
 }
 
 fn refused_work(before: &View, now: &View) -> Vec<RefusedWork> {
-    let refused = |view: &View| -> BTreeSet<JobId> {
-        let refused = view.jobs.iter().filter(|job| job.disposition == Disposition::Refused);
-        refused.map(|job| job.id).collect()
-    };
-    let known = refused(before);
-    let is_news =
-        |job: &&JobView| job.disposition == Disposition::Refused && !known.contains(&job.id);
-    let news = now.jobs.iter().filter(is_news);
-    news.filter_map(|job| Some(RefusedWork { job: job.id.0, reason: reason_of(job)? })).collect()
+    let is_refused = |job: &JobView| job.disposition == Disposition::Refused;
+    let news = changed_work(before, now)
+        .filter(|(job, old)| is_refused(job) && !old.is_some_and(is_refused));
+    news.filter_map(|(job, _)| Some(RefusedWork { job: job.id.0, reason: reason_of(job)? }))
+        .collect()
 }

@@ -10,7 +10,7 @@ use crate::model::{
     JobId, MachineState, Name, Order, Policy, QShares, ShareId, ShareState, WorkKind,
 };
 use crate::scheduler::{
-    Account, Cap, ClassView, Disposition, JobView, NodeView, Removal, ShareView, View,
+    Account, Cap, ClassView, Disposition, JobView, NodeView, Pictures, Removal, ShareView, View,
 };
 
 /// A [`wire::Schedule`] as it is sent, made job by job: in whole there would be several large ones at
@@ -19,14 +19,14 @@ use crate::scheduler::{
 /// # Panics
 ///
 /// If a plain struct does not become JSON.
-pub fn schedule_json(cycle: u64, jobs: &[JobView]) -> Vec<u8> {
+pub fn schedule_json(cycle: u64, jobs: &Pictures<JobView>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Schedule<'a> {
         cycle: u64,
         #[serde(serialize_with = "told")]
-        jobs: &'a [JobView],
+        jobs: &'a Pictures<JobView>,
     }
-    fn told<S: Serializer>(jobs: &[JobView], serializer: S) -> Result<S::Ok, S::Error> {
+    fn told<S: Serializer>(jobs: &Pictures<JobView>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(jobs.iter().map(|job| wire::ScheduledJob::from(&update_of(job))))
     }
     serde_json::to_vec(&Schedule { cycle, jobs }).expect("plain structs become JSON")

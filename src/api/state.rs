@@ -19,7 +19,7 @@ use super::intake::Intake;
 use super::show::schedule_json;
 use super::wire;
 use crate::converter::{JobUpdate, Publication, update_of};
-use crate::scheduler::{Command, CommandError, CommandOutcome, Event, JobView, View};
+use crate::scheduler::{Command, CommandError, CommandOutcome, Event, JobView, Pictures, View};
 
 /// Something for whoever owns the scheduler.
 #[derive(Debug)]
@@ -135,15 +135,14 @@ impl ScheduleText {
 }
 
 /// Whether the updates made from them say the same.
-fn say_the_same(one: &Arc<Vec<JobView>>, other: &Arc<Vec<JobView>>) -> bool {
-    let is_same = |(one, other): (&JobView, &JobView)| {
+fn say_the_same(one: &Arc<Pictures<JobView>>, other: &Arc<Pictures<JobView>>) -> bool {
+    let is_same = |one: &JobView, other: &JobView| {
         one == other || {
             let (one, other) = (update_of(one), update_of(other));
             one == other || is_same_but_later(&one, &other)
         }
     };
-    Arc::ptr_eq(one, other)
-        || (one.len() == other.len() && one.iter().zip(other.iter()).all(is_same))
+    Arc::ptr_eq(one, other) || one.are_alike(other, is_same)
 }
 
 /// Whether they differ only in the numbers of a reason that grow with every cycle.

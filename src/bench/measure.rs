@@ -63,9 +63,10 @@ pub struct Parts {
     /// Deciding: the engine alone, from scratch, on the same snapshot. Longer than the whole where
     /// the scheduler had no need to ask it.
     pub plan: f64,
-    /// The picture that readers get.
+    /// The picture that readers get, where nothing in it has to be drawn again.
     pub view: f64,
-    /// The rest of it: making the snapshot, and entering what was decided in the books.
+    /// The rest of it: making the snapshot, entering what was decided in the books, and drawing what
+    /// changed.
     pub freeze_apply: f64,
     /// After it: the update for the orchestrator, before it becomes JSON.
     pub update: f64,

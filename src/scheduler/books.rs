@@ -191,7 +191,7 @@ impl Scheduler {
             book.shares = shares(&mut scheduler.machines, &topology, job.shares);
             book.purged = shares(&mut scheduler.machines, &topology, job.purged);
             (book.behind_since, book.is_spent) = (job.behind_since, job.is_spent);
-            scheduler.jobs.insert(book.spec.id, book);
+            scheduler.jobs.insert(book.spec.id, book.into());
         }
         for Limbo { id, node, memory } in limbo {
             let node = scheduler.machines.expect(&topology, &node);

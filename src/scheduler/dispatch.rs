@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use super::freeze::BookedPromise;
-use super::jobs::JobBook;
+use super::jobs::{Booked, JobBook};
 use super::machines::{ByNode, NodeIx};
+use super::pictures::Pictures;
 use super::shares::{ShareBook, Shares};
 use super::view::{
     ClassView, JobView, NodeView, Planned, Removal, ShareOnNode, ShareView, View, Waiting,
@@ -45,7 +46,7 @@ impl Scheduler {
         let beneficiaries: BTreeSet<JobId> =
             schedule.preemptions.iter().filter_map(|receipt| receipt.beneficiary).collect();
         let (cycle, mut has_changed) = (self.cycle, false);
-        let mut books: Vec<&mut JobBook> =
+        let mut books: Vec<&mut Booked> =
             self.jobs.values_mut().filter(|job| job.admission.is_ok()).collect();
         books.sort_by_key(|job| job.age());
         for (job, report) in books.into_iter().zip(&schedule.report.jobs) {
@@ -64,15 +65,23 @@ impl Scheduler {
         has_changed
     }
 
+    /// Has the next view drawn from scratch, for those who doubt that what is taken over from the last
+    /// one is right.
+    pub fn forget_pictures(&mut self) {
+        self.jobs.values_mut().for_each(Booked::discard_picture);
+        self.last_view = None;
+    }
+
     /// The books as they are now, without planning.
     pub fn view(&self) -> View {
-        let mut jobs: Vec<&JobBook> = self.jobs.values().collect();
+        let mut jobs: Vec<&Booked> = self.jobs.values().collect();
         jobs.sort_by_key(|job| job.age());
+        let pictures = jobs.into_iter().map(|job| job.picture(|book| self.job_view(book)));
         View {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
             nodes: Arc::new(self.node_views()),
-            jobs: Arc::new(jobs.into_iter().map(|job| self.job_view(job)).collect()),
+            jobs: Arc::new(pictures.collect()),
             classes: Arc::new(self.class_views()),
             varied_off: self
                 .machines
@@ -85,7 +94,8 @@ impl Scheduler {
         }
     }
 
-    fn node_views(&self) -> Vec<NodeView> {
+    /// Of nodes that are as they were the pictures are those of the last cycle.
+    fn node_views(&self) -> Pictures<NodeView> {
         let all = || {
             self.jobs.iter().flat_map(|(&id, job)| job.shares.iter().map(move |share| (id, share)))
         };
@@ -99,10 +109,12 @@ impl Scheduler {
         }
         let limbo = self.limbo_by_node();
         let blacklisted = self.blacklisted_nodes();
+        let last = self.last_view.iter().flat_map(|view| view.nodes.shared());
+        let mut last = last.peekable();
         let nodes = self.machines.by_name().map(|(node, machine)| {
             let pool = &self.topology.pools[machine.pool.0];
             let shares: Vec<ShareOnNode> = std::mem::take(&mut shares[node]);
-            NodeView {
+            let drawn = NodeView {
                 name: machine.report.name.clone(),
                 pool: pool.name.clone(),
                 quantum: pool.quantum,
@@ -114,7 +126,9 @@ impl Scheduler {
                 missed: machine.missed,
                 vary_off_reason: machine.vary_off_reason.clone(),
                 shares,
-            }
+            };
+            let known = last.next_if(|known| known.name == drawn.name);
+            known.filter(|known| ***known == drawn).map_or_else(|| Arc::new(drawn), Arc::clone)
         });
         nodes.collect()
     }

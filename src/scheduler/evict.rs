@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::jobs::{JobBook, admit};
+use super::jobs::{Booked, JobBook, admit};
 use super::jobs_order;
 use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
@@ -43,7 +43,7 @@ impl Scheduler {
     /// A node is back: what was purged on it and not confirmed may still be running there, and
     /// takes its space until the orchestrator says that it has gone.
     pub(super) fn recount_purged(&mut self, node: NodeIx) {
-        for job in self.jobs.values_mut() {
+        for job in self.jobs.values_mut().filter(|job| !job.purged.is_empty()) {
             for share in job.purged.take(|share| share.node == node) {
                 job.shares.insert(share);
             }
@@ -82,7 +82,7 @@ impl Scheduler {
             .iter()
             .map(|class| may_be_anywhere(&self.topology, class))
             .collect();
-        let is_bound = |(_, job): &(&JobId, &JobBook)| {
+        let is_bound = |(_, job): &(&JobId, &Booked)| {
             job.admission.as_ref().map_or(true, |admission| !is_everywhere[admission.class.0])
         };
         let misplaced = self.jobs.iter().filter(is_bound).flat_map(|(&id, job)| {

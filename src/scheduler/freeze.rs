@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::jobs::{Admission, JobBook};
+use super::jobs::{Admission, Booked, JobBook};
 use super::machines::{ByNode, Machines, NodeIx};
 use super::shares::ShareBook;
 use super::users::UserPlaces;
@@ -28,7 +28,7 @@ struct Places<'a> {
 impl Scheduler {
     /// All that the next cycle may look at.
     pub(super) fn freeze(&self) -> Snapshot {
-        let mut admitted: Vec<(&JobBook, Admission)> = self
+        let mut admitted: Vec<(&Booked, Admission)> = self
             .jobs
             .values()
             .filter_map(|job| Some((job, *job.admission.as_ref().ok()?)))

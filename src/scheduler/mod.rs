@@ -14,6 +14,7 @@ mod evict;
 mod freeze;
 mod jobs;
 mod machines;
+mod pictures;
 mod shares;
 mod trial;
 mod users;
@@ -22,6 +23,7 @@ mod view;
 pub use command::{Command, CommandError, CommandOutcome, UnknownNode};
 pub use event::Event;
 pub use jobs::{Admission, admit};
+pub use pictures::Pictures;
 pub use trial::Impact;
 pub use view::{
     ClassView, Disposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode, ShareView,
@@ -41,7 +43,7 @@ use crate::model::{
 };
 use calm::CalmBook;
 use freeze::BookedPromise;
-use jobs::{JobBook, LastCycle};
+use jobs::{Booked, JobBook};
 use machines::{Machines, NodeIx};
 use shares::ShareBook;
 use users::Users;
@@ -63,7 +65,7 @@ pub struct Scheduler {
     cycle: u64,
     next_share: u64,
     machines: Machines,
-    jobs: BTreeMap<JobId, JobBook>,
+    jobs: BTreeMap<JobId, Booked>,
     users: Users,
     /// Shares of work that could not be understood.
     limbo: BTreeMap<ShareId, LimboShare>,
@@ -135,7 +137,7 @@ impl Scheduler {
             Event::JobArrived(spec) => {
                 if let Entry::Vacant(vacant) = self.jobs.entry(spec.id) {
                     let user = self.users.enter(&spec.user);
-                    vacant.insert(JobBook::new(spec, user, &self.topology));
+                    vacant.insert(JobBook::new(spec, user, &self.topology).into());
                 }
             }
             Event::JobChanged { job, facts } => {
@@ -156,7 +158,7 @@ impl Scheduler {
                 let node = self.machines.expect(&self.topology, &node);
                 // One that runs elsewhere than its share is takes space in both places.
                 let is_there = |share: &ShareBook| share.node == node;
-                let is_known = |job: &JobBook| job.shares.get(share).is_some_and(is_there);
+                let is_known = |job: &Booked| job.shares.get(share).is_some_and(is_there);
                 if !self.jobs.values().any(is_known) {
                     self.limbo.insert(share, LimboShare { node, memory });
                     self.use_up(share);
@@ -202,7 +204,7 @@ impl Scheduler {
             return view;
         }
         for job in self.jobs.values_mut() {
-            job.last = LastCycle::default();
+            job.begin_cycle();
         }
         self.purge_dead_nodes();
         self.calm.begin_cycle();
@@ -312,8 +314,13 @@ impl Scheduler {
             if job.policy(&self.topology) != Some(&Policy::Reserve) {
                 continue;
             }
+            let order_now =
+                |share: &ShareBook| whole(&self.machines[share.node]).unwrap_or(share.order);
+            if job.shares.iter().all(|share| share.order == order_now(share)) {
+                continue;
+            }
             for share in job.shares.iter_mut() {
-                share.order = whole(&self.machines[share.node]).unwrap_or(share.order);
+                share.order = order_now(share);
             }
         }
     }

@@ -22,6 +22,10 @@ pub(super) struct ShareBook {
 pub(super) struct Shares(Vec<ShareBook>);
 
 impl Shares {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn iter(&self) -> std::slice::Iter<'_, ShareBook> {
         self.0.iter()
     }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::pictures::Pictures;
 use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Schedule, Snapshot};
 use crate::model::{
     JobFacts, JobId, MachineState, Mebibytes, Millis, NShares, Name, Order, QShares, Quantum,
@@ -19,9 +20,9 @@ pub struct View {
     /// What was configured.
     pub topology: Arc<Topology>,
     /// Every node ever seen, by name.
-    pub nodes: Arc<Vec<NodeView>>,
+    pub nodes: Arc<Pictures<NodeView>>,
     /// All work, oldest first; refused work included.
-    pub jobs: Arc<Vec<JobView>>,
+    pub jobs: Arc<Pictures<JobView>>,
     /// Every class, in order of configuration.
     pub classes: Arc<Vec<ClassView>>,
     /// Every node that is varied off, with the reason, whether it has reported or not.

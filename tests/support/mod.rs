@@ -191,9 +191,10 @@ impl Cluster {
         if self.confirms_exits {
             self.confirm_exits();
         }
-        // The same books, told something that means nothing, so that they cannot rely on the last
-        // cycle.
+        // The same books, told something that means nothing and without their pictures, so that they
+        // cannot rely on the last cycle.
         let mut anew = self.scheduler.clone();
+        anew.forget_pictures();
         anew.record(Event::ShareExited { job: JobId(u64::MAX), share: ShareId(u64::MAX) });
         self.view = self.scheduler.schedule();
         assert_same(&self.view, &anew.schedule());

@@ -1,0 +1,152 @@
+//! Lists of what readers see, made of parts that one view shares with the next: what stayed the same
+//! is neither drawn nor kept twice.
+
+use std::cmp::Ordering;
+use std::ops::Index;
+use std::sync::Arc;
+
+/// A list of immutable pictures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pictures<T>(Vec<Arc<T>>);
+
+impl<T> Pictures<T> {
+    /// All of them, in order.
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter(self.0.iter())
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The place of the one that is equal by `order`, which the list is sorted by.
+    ///
+    /// # Errors
+    ///
+    /// The place where it would be, if it is not there.
+    pub fn binary_search_by(&self, mut order: impl FnMut(&T) -> Ordering) -> Result<usize, usize> {
+        self.0.binary_search_by(|picture| order(picture))
+    }
+
+    /// Whether the two lists, place by place, are alike by `is_same`; of pictures that they share it
+    /// is not asked.
+    pub fn are_alike(&self, other: &Pictures<T>, is_same: impl Fn(&T, &T) -> bool) -> bool {
+        let mut pairs = self.0.iter().zip(&other.0);
+        self.len() == other.len()
+            && pairs.all(|(one, other)| Arc::ptr_eq(one, other) || is_same(one, other))
+    }
+
+    /// Those that were drawn since `before`, each with what was seen before in its place, if
+    /// anything was. Both lists are sorted by `key`.
+    pub fn drawn_since<'a, Key: Ord>(
+        &'a self,
+        before: &'a Pictures<T>,
+        key: impl Fn(&T) -> Key,
+    ) -> impl Iterator<Item = (&'a T, Option<&'a T>)> {
+        let mut before = before.0.iter().peekable();
+        self.0.iter().filter_map(move |picture| {
+            let own = key(picture);
+            while before.next_if(|old| key(old) < own).is_some() {}
+            let old = before.next_if(|old| key(old) == own);
+            let is_shared = old.is_some_and(|old| Arc::ptr_eq(old, picture));
+            (!is_shared).then(|| (picture.as_ref(), old.map(Arc::as_ref)))
+        })
+    }
+
+    /// The pictures themselves, to be shared.
+    pub(super) fn shared(&self) -> std::slice::Iter<'_, Arc<T>> {
+        self.0.iter()
+    }
+}
+
+impl<T> FromIterator<Arc<T>> for Pictures<T> {
+    fn from_iter<I: IntoIterator<Item = Arc<T>>>(pictures: I) -> Pictures<T> {
+        Pictures(pictures.into_iter().collect())
+    }
+}
+
+impl<T> Index<usize> for Pictures<T> {
+    type Output = T;
+
+    fn index(&self, place: usize) -> &T {
+        &self.0[place]
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Pictures<T> {
+    type Item = &'a T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+/// The pictures of a list, in order.
+#[derive(Debug)]
+pub struct Iter<'a, T>(std::slice::Iter<'a, Arc<T>>);
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = &'a T;
+
+    fn next(&mut self) -> Option<&'a T> {
+        self.0.next().map(Arc::as_ref)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<T> DoubleEndedIterator for Iter<'_, T> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(Arc::as_ref)
+    }
+}
+
+impl<T> ExactSizeIterator for Iter<'_, T> {}
+
+impl<T> Clone for Iter<'_, T> {
+    fn clone(&self) -> Self {
+        Iter(self.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pictures(of: &[(u32, char)]) -> Pictures<(u32, char)> {
+        of.iter().copied().map(Arc::new).collect()
+    }
+
+    /// Before, now, and what of it was drawn since: 7 stayed as it was, drawn anew or not.
+    #[test]
+    fn what_was_drawn_comes_with_what_was_there_before() {
+        let before = pictures(&[(1, 'a'), (3, 'b'), (7, 'c'), (8, 'd')]);
+        let shared = Arc::clone(&before.0[2]);
+        let others = pictures(&[(2, 'x'), (3, 'y'), (9, 'z')]).0;
+        let now: Pictures<(u32, char)> =
+            [&others[..2], &[shared], &others[2..]].concat().into_iter().collect();
+        let drawn: Vec<_> = now.drawn_since(&before, |(key, _)| *key).collect();
+        assert_eq!(drawn, [(&(2, 'x'), None), (&(3, 'y'), Some(&(3, 'b'))), (&(9, 'z'), None)]);
+        let redrawn = pictures(&[(7, 'c')]);
+        assert_eq!(redrawn.drawn_since(&before, |(key, _)| *key).count(), 1);
+    }
+
+    #[test]
+    fn lists_are_alike_if_what_they_do_not_share_is() {
+        let one = pictures(&[(1, 'a'), (2, 'b')]);
+        let two: Pictures<_> = [Arc::clone(&one.0[0]), Arc::new((2, 'c'))].into_iter().collect();
+        assert!(one.are_alike(&two, |one, two| one.0 == two.0));
+        assert!(!one.are_alike(&two, |_, _| false));
+        assert!(one.are_alike(&one.clone(), |_, _| false), "what is shared is not asked about");
+        assert!(!one.are_alike(&pictures(&[(1, 'a')]), |_, _| true), "one is missing");
+    }
+}
