@@ -240,7 +240,7 @@ impl<'d, 'a> Search<'d, 'a> {
             }
             let Some(order) = self.site.order_on(machine) else { continue };
             let missing = draft.rooms.lacking(machine, order.qshares());
-            if missing <= There::on(draft, claim, machine, missing).amount {
+            if is_enough_within_reach(draft, claim, machine, missing) {
                 open.push(machine);
             } else {
                 self.seen[machine.0] = true;
@@ -328,6 +328,22 @@ struct There {
     victims: usize,
     /// And then at least so much too much goes.
     overshoot: QShares,
+}
+
+/// Whether `missing` might go from `machine`, as far as users and classes go.
+fn is_enough_within_reach(
+    draft: &Draft<'_>,
+    claim: &Claim<'_, '_>,
+    machine: MachineIx,
+    missing: QShares,
+) -> bool {
+    let mut amount = QShares(0);
+    draft.rooms.tenants(machine).iter().any(|tenant| {
+        if tenant.order().0 <= claim.reach_to(tenant.user()) {
+            amount += tenant.order();
+        }
+        missing <= amount
+    }) || missing == QShares(0)
 }
 
 impl There {

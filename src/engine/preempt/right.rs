@@ -22,13 +22,13 @@ use crate::model::{ClassIx, Policy, count};
 
 /// The largest nshare that each user of a class might be made to give, as the claim that asked last
 /// has it. A search asks about thousands of shares, and most of them belong to the same users, of
-/// whom most need not give anything.
+/// whom most need not give anything: so an answer that is known costs one look.
 pub(super) struct Reach {
     /// The number of the last claim.
     claims: Cell<u32>,
-    /// For each class but the claim's own, who asked last, and what was found.
+    /// For each class, who asked last, and what was found.
     of_classes: Vec<Cell<(u32, u32)>>,
-    /// For each user of the claim's class.
+    /// For each user of a class.
     of_users: Vec<Cell<(u32, u32)>>,
 }
 
@@ -184,24 +184,35 @@ impl<'d, 'a> Claim<'d, 'a> {
     }
 
     /// The largest nshare of `user`, within a class, that might go, as far as that and the class go.
+    #[inline]
     pub(super) fn reach_to(&self, user: usize) -> u64 {
-        let own = self.draft.entities.group_of(self.beneficiary);
-        let ((class, _), (own_class, _)) =
-            (self.draft.entities.groups()[user], self.draft.entities.groups()[own]);
-        if user == own {
-            return u64::MAX;
-        }
-        let (known, level, side) = if class == own_class {
-            (&self.reach.of_users[user], Level::User, user)
-        } else {
-            (&self.reach.of_classes[class.0], Level::Class, class.0)
-        };
-        let (claim, mut most) = known.get();
+        let (claim, mut most) = self.reach.of_users[user].get();
         if claim != self.number {
-            most = u32::try_from(self.most_of(level, side, class)).unwrap_or(u32::MAX);
-            known.set((self.number, most));
+            most = self.find_reach_to(user);
+            self.reach.of_users[user].set((self.number, most));
         }
         u64::from(most)
+    }
+
+    #[cold]
+    fn find_reach_to(&self, user: usize) -> u32 {
+        let entities = &self.draft.entities;
+        let own_class = entities.class_of(self.beneficiary);
+        let (class, _) = entities.groups()[user];
+        let most_of =
+            |level, side| u32::try_from(self.most_of(level, side, class)).unwrap_or(u32::MAX);
+        if user == entities.group_of(self.beneficiary) {
+            return u32::MAX;
+        }
+        if class == own_class {
+            return most_of(Level::User, user);
+        }
+        let (claim, mut most) = self.reach.of_classes[class.0].get();
+        if claim != self.number {
+            most = most_of(Level::Class, class.0);
+            self.reach.of_classes[class.0].set((self.number, most));
+        }
+        most
     }
 
     /// The largest nshare that `side` at `level`, which is of `class` and not the beneficiary's, might
