@@ -118,6 +118,14 @@ pub enum Code {
     BadParameter,
     /// Our fault.
     Internal,
+    /// Nobody knows who asks.
+    NotKnown,
+    /// Who asks may not.
+    NotAllowed,
+    /// Who asks, asks too often.
+    TooOften,
+    /// The body comes too slowly.
+    TooSlow,
     /// Nothing is scheduled yet.
     NotReady,
     /// On its way down.
@@ -192,6 +200,10 @@ impl Code {
             Code::TimedOut => ("T004", StatusCode::SERVICE_UNAVAILABLE, "it took too long"),
             Code::BadParameter => ("T005", BAD, "a parameter cannot be read"),
             Code::Internal => ("T006", StatusCode::INTERNAL_SERVER_ERROR, "our fault"),
+            Code::NotKnown => ("T009", StatusCode::UNAUTHORIZED, "not known"),
+            Code::NotAllowed => ("T010", StatusCode::FORBIDDEN, "not allowed"),
+            Code::TooOften => ("T011", StatusCode::TOO_MANY_REQUESTS, "too often"),
+            Code::TooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
             Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
             Code::Stopping => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
         }
@@ -293,6 +305,10 @@ impl IntoResponse for ApiError {
         let mut response = (status, Json(problem)).into_response();
         let problem_json = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"apportion\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
