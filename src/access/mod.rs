@@ -29,9 +29,7 @@ pub use gatekeeper::{AccessError, Credential, Gatekeeper, Refusal, Reread};
 pub use identity::{Actor, Identity, Nodes, Peer};
 pub use listen::{Doors, LocalSocket, SocketError, serve};
 pub use rates::{Rate, Rates};
-#[cfg(test)]
-pub use role::has_route;
-pub use role::{READ, Role, Rule, rule};
+pub use role::{READ, Role, Rule, has_route, rule};
 pub use sessions::LIFE as SESSION_LIFE;
 pub use tls::{Tls, TlsError};
 pub use token::{Secret, Sum, TokenEntry, TokenFile, TokenFileError, new_line};

@@ -8,6 +8,7 @@ mod admin;
 mod alarms;
 mod check;
 mod config;
+mod document;
 mod error;
 mod events;
 mod extract;
@@ -73,7 +74,7 @@ struct Document;
 /// All routes, with their document at `/openapi.json`.
 pub fn router(state: ApiState) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
-    let document = Arc::new(document);
+    let document = Arc::new(document::completed(&document));
     routes
         .route("/openapi.json", get(move || async move { axum::Json(document) }))
         .route("/login", get(login::get_login).post(login::post_login))

@@ -84,7 +84,7 @@ pub(super) fn check_listen(
     let Setting::Given(address) = listen else { return };
     let missing = [
         (access.tokens.is_none(), "daemon.access.tokens"),
-        (access.certificate.is_none(), "daemon.access.certificate and .key"),
+        (access.certificate.is_none(), "daemon.access.certificate and daemon.access.key"),
     ];
     let missing: Vec<&str> =
         missing.iter().filter(|(is_missing, _)| *is_missing).map(|(_, path)| *path).collect();
@@ -92,12 +92,11 @@ pub(super) fn check_listen(
         return;
     }
     let message = format!(
-        "daemon.listen: {} can be reached from other machines, and {} is not set",
+        "daemon.listen: \"{}\" can be reached from other machines; that takes {}",
         address.value,
-        missing.join(" and ")
+        missing.join(", ")
     );
-    let remedy = "set it, so that everybody has to say who they are and nobody listens in; or listen on \
-                  127.0.0.1 or [::1]";
+    let remedy = "set it, so that everybody has to say who they are and nobody listens in; or listen on 127.0.0.1 or [::1]";
     let problem = Problem::new(Code::Listen, "daemon.listen", &address.place, message);
     section.complain(problem.remedy(remedy));
 }
