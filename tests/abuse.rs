@@ -9,6 +9,7 @@ mod support {
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -179,7 +180,9 @@ async fn too_much_is_refused_early_and_costs_little_memory() {
 #[tokio::test]
 async fn whoever_dawdles_is_left_and_whoever_crowds_is_turned_away() {
     let folder = tempfile::tempdir().unwrap();
-    let daemon = start(&folder, "connections_per_peer = 200");
+    let socket = folder.path().join("admin.sock");
+    let access = format!("[daemon.access]\nsocket = '{}'", socket.display());
+    let daemon = start(&folder, &format!("connections_per_peer = 200\n{access}"));
     let other = Other::begin(&daemon);
     let before = peak(&daemon);
 
@@ -207,6 +210,13 @@ async fn whoever_dawdles_is_left_and_whoever_crowds_is_turned_away() {
     });
     let turned_away = turned_away.count();
     assert!((20..=22).contains(&turned_away), "{turned_away}");
+    // Administrators have a door of their own.
+    let mut admin = UnixStream::connect(&socket).unwrap();
+    admin.set_read_timeout(Some(PATIENCE)).unwrap();
+    admin.write_all(head("GET", "/v1/status", "Connection: close\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    admin.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     drop(crowd);
 
     // A byte now and then does not help.

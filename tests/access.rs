@@ -41,7 +41,7 @@ impl Tokens {
             lines: Vec::new(),
         };
         let line = |(role, secret): &(Role, Secret), what: &str, until: Option<&str>| {
-            let nodes = (*role == Role::Agent).then_some("n1");
+            let nodes = (*role == Role::Agent).then_some("n[0-1]");
             let until = until.map(|until| until.parse().unwrap());
             new_line(secret, &format!("{what}-{role}"), *role, nodes, until).unwrap()
         };
@@ -310,9 +310,11 @@ async fn a_browser_logs_in_once_and_no_other_page_can_use_that() {
     assert_refused(answer, StatusCode::UNAUTHORIZED, "logged out").await;
 }
 
-/// The node `n1` reports.
+/// The nodes `n0` and `n1` report.
 async fn daemon_reports(client: &Client, url: &str, tokens: &Tokens) {
+    let nodes = ["n0", "n1"].map(|node| json!({ "node": node, "memory_mb": 1024 }));
     let beat = Route::of("post", "/v1/heartbeats");
+    let beat = Route { body: Some(json!({ "nodes": nodes })), ..beat };
     let answer = beat.ask(client, url, bearer(tokens.of(Role::Agent))).await;
     assert_eq!(answer.status(), StatusCode::ACCEPTED);
     for _ in 0..2_000 {

@@ -268,10 +268,10 @@ impl House {
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             let (mut router, busy) = (router.clone(), busy.clone());
-            busy.set(true);
+            busy.begin_or_end();
             async move {
                 let answer = router.call(request.map(Body::new)).await;
-                busy.set(false);
+                busy.begin_or_end();
                 answer
             }
         });

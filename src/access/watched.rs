@@ -7,7 +7,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,16 +23,16 @@ pub(super) struct Patience {
     pub(super) write: Duration,
 }
 
-/// Whether a request is being answered. Set where requests arrive.
+/// How often a request began or ended to be answered: odd while one is. Counted where requests arrive.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Busy(Arc<AtomicBool>);
+pub(super) struct Busy(Arc<AtomicU64>);
 
 impl Busy {
-    pub(super) fn set(&self, is_busy: bool) {
-        self.0.store(is_busy, Ordering::Relaxed);
+    pub(super) fn begin_or_end(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn get(&self) -> bool {
+    fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -42,8 +42,8 @@ pub(super) struct Watched<T> {
     stream: T,
     busy: Busy,
     patience: Patience,
-    /// Until when the head that has begun has to be here.
-    head: Option<Pin<Box<Sleep>>>,
+    /// After which count of requests a head has begun, and until when it has to be here.
+    head: Option<(u64, Pin<Box<Sleep>>)>,
     /// Until when something has to be taken.
     write: Option<Pin<Box<Sleep>>>,
 }
@@ -76,17 +76,21 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.busy.get() {
-            self.head = None;
-        } else if let Some(head) = &mut self.head
-            && head.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        let count = self.busy.get();
+        match &mut self.head {
+            Some((began, end)) if *began == count => {
+                if end.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+            }
+            // That head is here, and perhaps answered already.
+            _ => self.head = None,
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        if before < buffer.filled().len() && !self.busy.get() && self.head.is_none() {
-            self.head = Some(Box::pin(sleep(self.patience.head)));
+        let is_idle = count.is_multiple_of(2) && self.head.is_none();
+        if before < buffer.filled().len() && is_idle {
+            self.head = Some((count, Box::pin(sleep(self.patience.head))));
         }
         Poll::Ready(Ok(()))
     }
@@ -147,11 +151,18 @@ mod tests {
 
         client.write_all(b"G").await.unwrap();
         server.read_exact(&mut byte).await.unwrap();
-        busy.set(true);
+        busy.begin_or_end();
         sleep(2 * PATIENCE.head).await;
         client.write_all(b"x").await.unwrap();
         server.read_exact(&mut byte).await.expect("a body has its own limits");
-        busy.set(false);
+        busy.begin_or_end();
+
+        client.write_all(b"G").await.unwrap();
+        server.read_exact(&mut byte).await.unwrap();
+        busy.begin_or_end();
+        busy.begin_or_end();
+        let wait = tokio::time::timeout(4 * PATIENCE.head, server.read(&mut byte));
+        assert!(wait.await.is_err(), "it was answered before anybody looked again");
 
         client.write_all(b"G").await.unwrap();
         server.read_exact(&mut byte).await.unwrap();
