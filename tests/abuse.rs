@@ -183,6 +183,7 @@ async fn whoever_dawdles_is_left_and_whoever_crowds_is_turned_away() {
     let socket = folder.path().join("admin.sock");
     let access = format!("[daemon.access]\nsocket = '{}'", socket.display());
     let daemon = start(&folder, &format!("connections_per_peer = 200\n{access}"));
+    daemon.logs("admin.sock").await;
     let other = Other::begin(&daemon);
     let before = peak(&daemon);
 

@@ -388,7 +388,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-fn start_with_all(folder: &TempDir) -> (Tokens, Daemon, String) {
+async fn start_with_all(folder: &TempDir) -> (Tokens, Daemon, String) {
     let path = folder.path();
     let tokens = Tokens::make(path);
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
@@ -401,6 +401,7 @@ fn start_with_all(folder: &TempDir) -> (Tokens, Daemon, String) {
         path.display()
     );
     let daemon = Daemon::start(path, &config(path, &access, ""));
+    daemon.logs("admin.sock").await;
     let url = daemon.url.replace("http://127.0.0.1", "https://localhost");
     (tokens, daemon, url)
 }
@@ -408,7 +409,7 @@ fn start_with_all(folder: &TempDir) -> (Tokens, Daemon, String) {
 #[tokio::test]
 async fn by_tls_and_at_the_socket_the_command_line_does_what_its_user_may() {
     let folder = tempfile::tempdir().unwrap();
-    let (tokens, _daemon, url) = start_with_all(&folder);
+    let (tokens, _daemon, url) = start_with_all(&folder).await;
     let ca = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls/ca.pem");
     let ca = ca.display().to_string();
     let socket = format!("unix://{}/admin.sock", folder.path().display());
@@ -452,7 +453,7 @@ async fn by_tls_and_at_the_socket_the_command_line_does_what_its_user_may() {
 #[tokio::test]
 async fn what_is_done_and_refused_stands_in_the_audit_log_and_cannot_be_changed_unseen() {
     let folder = tempfile::tempdir().unwrap();
-    let (tokens, daemon, _) = start_with_all(&folder);
+    let (tokens, daemon, _) = start_with_all(&folder).await;
     let state = folder.path().join("state.db");
     let record = state.display().to_string();
     let socket = format!("unix://{}/admin.sock", folder.path().display());

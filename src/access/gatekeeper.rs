@@ -20,7 +20,7 @@ use crate::config::{Access, Limits};
 
 /// How many refused attempts go on record at once, and how often one more does.
 const REFUSALS_AT_ONCE: u32 = 20;
-const REFUSAL_EVERY: Duration = Duration::from_secs(60);
+const REFUSAL_EVERY: Duration = Duration::from_mins(1);
 
 /// What somebody shows.
 #[derive(Clone, Copy)]

@@ -96,6 +96,7 @@ impl LocalSocket {
         let listener = UnixListener::bind(path).map_err(failed)?;
         let everybody = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(path, everybody).map_err(failed)?;
+        tracing::info!(socket = %path.display(), "listening");
         Ok(LocalSocket { listener, path: here() })
     }
 }
@@ -310,7 +311,7 @@ fn caps(gatekeeper: &Gatekeeper) -> Caps {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let (all, per_peer) = gatekeeper.connections();
     let now = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: now.maximum, ..now.clone() };
+    let raised = Rlimit { current: now.maximum, ..now };
     let files = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => now.maximum,
         Err(_) => now.current,

@@ -50,8 +50,9 @@ impl Rates {
         let bucket = buckets.entry((name.to_owned(), address)).or_insert(Bucket { full_at: now });
         let full_at = bucket.full_at.max(now) + cost;
         let missing = full_at - now;
-        if capacity < missing {
-            return Err(missing - capacity);
+        let too_early = missing.saturating_sub(capacity);
+        if !too_early.is_zero() {
+            return Err(too_early);
         }
         bucket.full_at = full_at;
         Ok(())

@@ -7,6 +7,14 @@ use axum::response::{IntoResponse, Response};
 use super::wire::{ItemProblem, Problem};
 use crate::scheduler::CommandError;
 
+// The statuses that most problems have, by shorter names.
+const BAD: StatusCode = StatusCode::BAD_REQUEST;
+const CONFLICT: StatusCode = StatusCode::CONFLICT;
+const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
+const MEDIA_TYPE: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+const NO_METHOD: StatusCode = StatusCode::METHOD_NOT_ALLOWED;
+const ABSENT: StatusCode = StatusCode::NOT_FOUND;
+
 /// Every kind of problem. The names are stable: clients and runbooks refer to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -135,12 +143,6 @@ pub enum Code {
 impl Code {
     /// The stable name, the status it answers with when the request fails for it, and its title.
     fn facts(self) -> (&'static str, StatusCode, &'static str) {
-        const BAD: StatusCode = StatusCode::BAD_REQUEST;
-        const CONFLICT: StatusCode = StatusCode::CONFLICT;
-        const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
-        const MEDIA_TYPE: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        const NO_METHOD: StatusCode = StatusCode::METHOD_NOT_ALLOWED;
-        const ABSENT: StatusCode = StatusCode::NOT_FOUND;
         match self {
             Code::EmptyBody => ("P001", BAD, "the body is empty"),
             Code::NotJson => ("P002", BAD, "the body is not JSON"),

@@ -100,8 +100,8 @@ fn too_large(most: usize, configured: usize) -> ApiError {
 
 /// Whether an `E` is among the causes of `error`.
 fn because_of<E: std::error::Error + 'static>(error: &(dyn std::error::Error + 'static)) -> bool {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.into_iter().any(|error| error.is::<E>())
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(<dyn std::error::Error>::is::<E>)
 }
 
 /// Refuses a request for two hosts or for none, which two readers would understand in two ways.

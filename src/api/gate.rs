@@ -40,10 +40,9 @@ pub async fn gate(State(state): State<ApiState>, mut request: Request, next: Nex
         return ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();
     };
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let rule = match rule(request.method().as_str(), route) {
-        Rule::Terse if request.uri().query().is_some() => READ,
-        rule => rule,
-    };
+    let rule = rule(request.method().as_str(), route);
+    let asks_for_more = rule == Rule::Terse && request.uri().query().is_some();
+    let rule = if asks_for_more { READ } else { rule };
     let credential = credential(request.headers());
     let identity = state.gatekeeper.identify(peer, credential);
     if matches!(rule, Rule::Open | Rule::Terse) {

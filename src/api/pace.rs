@@ -33,10 +33,10 @@ impl std::error::Error for TooSlow {}
 
 /// Has the body of `request` come at a pace, or be given up.
 pub async fn in_pace(request: Request, next: Next) -> Response {
-    let request = request.map(|body| match body.is_end_stream() {
-        true => body,
-        false => Body::new(Paced::new(body, WINDOW, LEAST)),
-    });
+    let paced = |body: Body| {
+        if body.is_end_stream() { body } else { Body::new(Paced::new(body, WINDOW, LEAST)) }
+    };
+    let request = request.map(paced);
     next.run(request).await
 }
 

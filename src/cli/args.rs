@@ -176,10 +176,12 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 
 /// The demo asks nobody who they are.
 fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
-    parse_address(text).and_then(|address| match address.ip().is_loopback() {
-        true => Ok(address),
-        false => Err("the demo is for this machine only; write 127.0.0.1:PORT".to_owned()),
-    })
+    let address = parse_address(text)?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("the demo is for this machine only; write 127.0.0.1:PORT".to_owned())
+    }
 }
 
 fn parse_levels(text: &str) -> Result<String, String> {

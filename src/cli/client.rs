@@ -21,6 +21,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A daemon that is busy answers within a cycle.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The code of a daemon that does not know who asks.
+const NOT_KNOWN: &str = "T009";
+
 /// The largest page that the daemon gives.
 const PAGE: &str = "1000";
 
@@ -186,7 +189,7 @@ impl Client {
     async fn refusal(&self, status: StatusCode, response: Response) -> Failure {
         let body = response.bytes().await.unwrap_or_default();
         match serde_json::from_slice::<Problem>(&body) {
-            Ok(problem) if status == StatusCode::UNAUTHORIZED => {
+            Ok(problem) if problem.code == NOT_KNOWN => {
                 let hint = match self.token {
                     None => "--token-file or APPORTION_TOKEN_FILE names a file with a token",
                     Some(_) => "the token is not known there, or has expired",

@@ -86,7 +86,9 @@ pub async fn serve(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<(), DaemonError> {
-    serve_from(config, Sources::default(), Arc::new(Notify::new()), listener, stop).await
+    let reread = Arc::new(Notify::new());
+    // Boxed: it is large, and whoever awaits it may be larger still.
+    Box::pin(serve_from(config, Sources::default(), reread, listener, stop)).await
 }
 
 /// The same, and reads the configuration again from its `sources` whenever `reread` says so.
@@ -134,10 +136,8 @@ pub async fn serve_from(
         stop.clone(),
     );
     let asked = state.clone();
-    let live = Live::begin(&mut store, config, sources, recovered.cycle).await;
+    let live = begin(&mut store, config, sources, recovered.cycle).await;
     let live = live.map_err(DaemonError::NoRecord)?;
-    let start = audited::start(&live);
-    store.add_audit(&[start]).await.map_err(DaemonError::NoRecord)?;
     // On the owner's thread: the last schedule is served while the books are on their way.
     let owner = {
         let drained = drained.clone();
@@ -162,6 +162,18 @@ pub async fn serve_from(
     };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
     served
+}
+
+/// Begins with a configuration, and with a line in the audit log.
+async fn begin(
+    store: &mut Store,
+    config: Config,
+    sources: Sources,
+    cycle: u64,
+) -> Result<Live, StoreError> {
+    let live = Live::begin(store, config, sources, cycle).await?;
+    store.add_audit(&[audited::start(&live)]).await?;
+    Ok(live)
 }
 
 /// Has the configuration read again whenever that is asked for.
