@@ -4,7 +4,7 @@
 //! # The onion
 //!
 //! ```text
-//!  cli ─► daemon ─► api ─► converter ─► scheduler ─► engine ─► model
+//!  cli ─► daemon ─► api (access) ─► converter ─► scheduler ─► engine ─► model
 //!           ├────► store ───────────────────────────────────────►│
 //!           └────► config ──────────────────────────────────────►│
 //!  journal ─► scheduler, engine
@@ -20,7 +20,7 @@
 //! 3. Equal snapshots give equal schedules. No hashing collection is iterated, no float compared,
 //!    every order has an identifier as its last word.
 //! 4. Only `scheduler` holds books, and only one thread holds the scheduler.
-//! 5. `async` appears only in `api`, `store`, `daemon`, `demo`, `bench` and `cli`.
+//! 5. `async` appears only in `access`, `api`, `store`, `daemon`, `demo`, `bench` and `cli`.
 //! 6. Types that cross a wire live in `api::wire`, rows in `store`, files in `config`, events and
 //!    books as text in `journal`. `model` types are not serializable, so that renaming one breaks
 //!    no one.
@@ -31,6 +31,7 @@
 
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
+pub mod access;
 pub mod api;
 pub mod bench;
 pub mod cli;

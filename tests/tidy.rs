@@ -44,6 +44,10 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         "src/config/",
         &["crate::engine", "crate::scheduler", "crate::api", "crate::store", ".await", "tokio"],
     ),
+    (
+        "src/access/",
+        &["crate::engine", "crate::scheduler", "crate::api", "crate::store", "crate::cli", "sqlx"],
+    ),
     ("src/api/", &["crate::engine::plan", "sqlx", "crate::store", "crate::cli"]),
     ("src/daemon/", &["crate::cli", "crate::demo"]),
     // What measures sees what it measures from outside.
@@ -76,6 +80,8 @@ const PURE: &[&str] = &[
 /// Who may read the clock on the wall, and what for: nothing is decided by it, so that it may jump.
 const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/daemon/owner.rs", "when a cycle went on record"),
+    ("src/access/gatekeeper.rs", "whether a token has expired"),
+    ("src/cli/token.rs", "when a new token expires"),
     ("src/api/heartbeats.rs", "how far a node's clock is off, to say so"),
     ("src/cli/queue.rs", "how long ago work was submitted"),
     ("src/demo/play.rs", "when the work of the demo was submitted"),

@@ -10,6 +10,7 @@ use axum::extract::State;
 
 use super::error::{ApiError, Code, Fault};
 use super::extract::JsonBody;
+use super::gate::Caller;
 use super::json::shortened;
 use super::show::is_preemptable;
 use super::state::{ApiState, Limits};
@@ -34,6 +35,7 @@ const ENTRIES_MAX: usize = 10_000;
 )]
 pub async fn post_vary_off(
     State(state): State<ApiState>,
+    Caller(caller): Caller,
     JsonBody(request): JsonBody<VaryOff>,
 ) -> Result<Json<VaryAnswer>, ApiError> {
     let published = state.latest();
@@ -47,7 +49,7 @@ pub async fn post_vary_off(
     let changed = if request.dry_run {
         nodes.into_iter().filter(|name| !is_off(view, name)).collect()
     } else {
-        state.command(Command::VaryOff { nodes, reason }).await?.changed
+        state.command(Command::VaryOff { nodes, reason }, caller.actor()).await?.changed
     };
     Ok(Json(answer(view, &names, changed, impact, request.dry_run)))
 }
@@ -66,6 +68,7 @@ pub async fn post_vary_off(
 )]
 pub async fn post_vary_on(
     State(state): State<ApiState>,
+    Caller(caller): Caller,
     JsonBody(request): JsonBody<VaryOn>,
 ) -> Result<Json<VaryAnswer>, ApiError> {
     let published = state.latest();
@@ -76,7 +79,7 @@ pub async fn post_vary_on(
     let changed = if request.dry_run {
         nodes.into_iter().filter(|name| is_off(view, name)).collect()
     } else {
-        state.command(Command::VaryOn { nodes }).await?.changed
+        state.command(Command::VaryOn { nodes }, caller.actor()).await?.changed
     };
     Ok(Json(answer(view, &names, changed, Impact::default(), request.dry_run)))
 }

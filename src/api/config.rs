@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::error::{ApiError, Code, Fault};
 use super::extract::{JsonBody, PathPart};
+use super::gate::Caller;
 use super::state::{ApiState, ConfigAsk, Request};
 use super::wire::{
     self, ConfigGeneration, ConfigHistory, ConfigInfo, ConfigPlan, ConfigRequest, ItemProblem,
@@ -112,10 +113,14 @@ pub async fn post_plan(
     ))]
 pub async fn post_apply(
     State(state): State<ApiState>,
+    Caller(caller): Caller,
     JsonBody(request): JsonBody<ConfigRequest>,
 ) -> Result<Json<ConfigPlan>, ApiError> {
     check(&request, state.limits.string)?;
-    Ok(Json(ask(&state, |reply| ConfigAsk::Apply { request, reply }).await??))
+    let by = caller.actor();
+    let plan = ask(&state, |reply| ConfigAsk::Apply { request, by, reply }).await??;
+    state.reread_access(caller.actor()).await?;
+    Ok(Json(plan))
 }
 
 async fn ask<T>(

@@ -7,6 +7,14 @@ use axum::response::{IntoResponse, Response};
 use super::wire::{ItemProblem, Problem};
 use crate::scheduler::CommandError;
 
+// The statuses that most problems have, by shorter names.
+const BAD: StatusCode = StatusCode::BAD_REQUEST;
+const CONFLICT: StatusCode = StatusCode::CONFLICT;
+const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
+const MEDIA_TYPE: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+const NO_METHOD: StatusCode = StatusCode::METHOD_NOT_ALLOWED;
+const ABSENT: StatusCode = StatusCode::NOT_FOUND;
+
 /// Every kind of problem. The names are stable: clients and runbooks refer to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -118,6 +126,14 @@ pub enum Code {
     BadParameter,
     /// Our fault.
     Internal,
+    /// Nobody knows who asks.
+    NotKnown,
+    /// Who asks may not.
+    NotAllowed,
+    /// Who asks, asks too often.
+    TooOften,
+    /// The body comes too slowly.
+    TooSlow,
     /// Nothing is scheduled yet.
     NotReady,
     /// On its way down.
@@ -127,12 +143,6 @@ pub enum Code {
 impl Code {
     /// The stable name, the status it answers with when the request fails for it, and its title.
     fn facts(self) -> (&'static str, StatusCode, &'static str) {
-        const BAD: StatusCode = StatusCode::BAD_REQUEST;
-        const CONFLICT: StatusCode = StatusCode::CONFLICT;
-        const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
-        const MEDIA_TYPE: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        const NO_METHOD: StatusCode = StatusCode::METHOD_NOT_ALLOWED;
-        const ABSENT: StatusCode = StatusCode::NOT_FOUND;
         match self {
             Code::EmptyBody => ("P001", BAD, "the body is empty"),
             Code::NotJson => ("P002", BAD, "the body is not JSON"),
@@ -192,6 +202,10 @@ impl Code {
             Code::TimedOut => ("T004", StatusCode::SERVICE_UNAVAILABLE, "it took too long"),
             Code::BadParameter => ("T005", BAD, "a parameter cannot be read"),
             Code::Internal => ("T006", StatusCode::INTERNAL_SERVER_ERROR, "our fault"),
+            Code::NotKnown => ("T009", StatusCode::UNAUTHORIZED, "not known"),
+            Code::NotAllowed => ("T010", StatusCode::FORBIDDEN, "not allowed"),
+            Code::TooOften => ("T011", StatusCode::TOO_MANY_REQUESTS, "too often"),
+            Code::TooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
             Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
             Code::Stopping => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
         }
@@ -293,6 +307,10 @@ impl IntoResponse for ApiError {
         let mut response = (status, Json(problem)).into_response();
         let problem_json = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"apportion\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -1,15 +1,21 @@
 //! What handlers take in: bodies, parameters and paths, refused as problems when they do not fit.
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::body::{Bytes, HttpBody, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Version, header};
+use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 
 use super::error::{ApiError, Code};
 use super::json::{self, shortened};
+use super::pace::TooSlow;
 use super::state::ApiState;
+
+/// Where all the work of a cluster comes.
+const PUBLICATION: &str = "/v1/publication";
+/// The largest body anywhere else: heartbeats of 50,000 nodes.
+const BRIEF_BODY: usize = 8 << 20;
 
 /// A body that says it is JSON, not read yet.
 #[derive(Debug)]
@@ -20,10 +26,24 @@ impl FromRequest<ApiState> for JsonText {
 
     async fn from_request(request: Request, state: &ApiState) -> Result<JsonText, ApiError> {
         check_content_type(request.headers())?;
-        Bytes::from_request(request, state)
-            .await
-            .map(JsonText)
-            .map_err(|rejection| not_received(&rejection, state.limits.body))
+        let most = bytes_max(request.uri().path(), state.limits.body);
+        let body = request.into_body();
+        // What is announced need not be waited for.
+        let announced = body.size_hint().lower();
+        if most < usize::try_from(announced).unwrap_or(usize::MAX) {
+            return Err(too_large(most, state.limits.body));
+        }
+        to_bytes(body, most).await.map(JsonText).map_err(|error| {
+            if because_of::<LengthLimitError>(&error) {
+                too_large(most, state.limits.body)
+            } else if because_of::<TooSlow>(&error) {
+                ApiError::new(Code::TooSlow, TooSlow.to_string())
+            } else {
+                tracing::debug!(%error, "a body did not arrive");
+                let detail = "the body did not arrive whole, or in chunks that are none; nothing was changed";
+                ApiError::new(Code::BadTransport, detail)
+            }
+        })
     }
 }
 
@@ -63,18 +83,25 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(Code::NotJsonType, detail))
 }
 
-fn not_received(rejection: &BytesRejection, bytes_max: usize) -> ApiError {
-    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let detail = format!(
-            "the body has more than {bytes_max} bytes, the limit that `daemon.limits.body_bytes` sets in the configuration; nothing was changed"
-        );
-        return ApiError::new(Code::TooLarge, detail);
-    }
-    tracing::debug!(%rejection, "a body did not arrive");
-    ApiError::new(
-        Code::BadTransport,
-        "the body did not arrive whole, or in chunks that are none; nothing was changed",
-    )
+/// How large a body may be: all the work of a cluster may be much, everything else is little.
+fn bytes_max(path: &str, configured: usize) -> usize {
+    if path == PUBLICATION { configured } else { configured.min(BRIEF_BODY) }
+}
+
+fn too_large(most: usize, configured: usize) -> ApiError {
+    let whose = if most == configured {
+        "the limit that `daemon.limits.body_bytes` sets in the configuration"
+    } else {
+        "the most that is taken here"
+    };
+    let detail = format!("the body has more than {most} bytes, {whose}; nothing was changed");
+    ApiError::new(Code::TooLarge, detail)
+}
+
+/// Whether an `E` is among the causes of `error`.
+fn because_of<E: std::error::Error + 'static>(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(<dyn std::error::Error>::is::<E>)
 }
 
 /// Refuses a request for two hosts or for none, which two readers would understand in two ways.

@@ -8,12 +8,14 @@ use axum::http::StatusCode;
 
 use super::error::{ApiError, Code, Fault};
 use super::extract::JsonText;
+use super::gate::{self, Caller};
 use super::json::{self, shortened};
 use super::lives::{Agent, Heard};
 use super::names::name_problem;
 use super::state::{ApiState, Limits, Request};
 use super::wire::{self, Heartbeat, HeartbeatAnswer, HeartbeatEnvelope, HeartbeatProbe};
-use crate::model::{Mebibytes, NodeReport};
+use crate::access::Identity;
+use crate::model::{Mebibytes, NodeReport, count};
 use crate::scheduler::Event;
 
 /// More memory than any machine has, in MiB: 2 PiB. The order of such a machine still fits an
@@ -129,6 +131,7 @@ fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> Fault {
 )]
 pub async fn post_heartbeats(
     State(state): State<ApiState>,
+    Caller(caller): Caller,
     JsonText(body): JsonText,
 ) -> Result<(StatusCode, Json<HeartbeatAnswer>), ApiError> {
     let is_batch = json::read_body::<HeartbeatProbe>(&body, code_of_field)?.nodes.is_some();
@@ -137,6 +140,15 @@ pub async fn post_heartbeats(
     } else {
         (vec![read_one(&body, &state.limits)?], Vec::new())
     };
+    let (beats, others): (Vec<Placed>, Vec<Placed>) =
+        beats.into_iter().partition(|(_, beat)| caller.nodes.contain(&beat.node));
+    if let Some(refused) = of_others(&state, &caller, &others, beats.is_empty()) {
+        return Err(refused);
+    }
+    faults.extend(others.into_iter().map(|(pointer, _)| {
+        let detail = "this token does not speak for this node; what it reported before stands";
+        Fault::new(Code::NotAllowed, format!("{pointer}/node"), detail)
+    }));
     // Room first: what is noted as heard is then heard of, whatever becomes of this request.
     let room = state.room().await?;
     let mut events = Vec::with_capacity(beats.len());
@@ -169,6 +181,20 @@ pub async fn post_heartbeats(
 
 /// A heartbeat and where it was in the body.
 type Placed = (String, Heartbeat);
+
+/// Has it put on record that somebody spoke for the nodes of others. Where they spoke for nobody
+/// else, all of it is refused; else what is theirs is heard.
+fn of_others(
+    state: &ApiState,
+    caller: &Identity,
+    others: &[Placed],
+    is_nothing_theirs: bool,
+) -> Option<ApiError> {
+    let (_, first) = others.first()?;
+    let detail = format!("{} (`{}`)", count(others), shortened(&first.node));
+    gate::note_refusal(state, caller.actor(), "heartbeat of others", &detail, "not allowed");
+    is_nothing_theirs.then(|| ApiError::new(Code::NotAllowed, gate::NOT_ALLOWED))
+}
 
 fn read_one(body: &[u8], limits: &Limits) -> Result<Placed, Fault> {
     let beat = json::read_body(body, code_of_field)?;

@@ -8,16 +8,20 @@ mod admin;
 mod alarms;
 mod check;
 mod config;
+mod document;
 mod error;
 mod events;
 mod extract;
 mod feed;
+mod gate;
 mod health;
 mod heartbeats;
 mod intake;
 mod json;
 mod lives;
+mod login;
 mod names;
+mod pace;
 mod publications;
 mod queries;
 mod receipts;
@@ -31,7 +35,8 @@ pub use config::ConfigRefusal;
 pub use error::{ApiError, Code};
 pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use feed::happenings;
-pub use state::{ApiState, Board, ConfigAsk, Limits, Published, Request, ScheduleText};
+pub use gate::Caller;
+pub use state::{ApiState, AuditNote, Board, ConfigAsk, Limits, Published, Request, ScheduleText};
 pub use why::why;
 
 use std::any::Any;
@@ -42,7 +47,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -69,13 +74,17 @@ struct Document;
 /// All routes, with their document at `/openapi.json`.
 pub fn router(state: ApiState) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
-    let document = Arc::new(document);
+    let document = Arc::new(document::completed(&document));
     routes
         .route("/openapi.json", get(move || async move { axum::Json(document) }))
+        .route("/login", get(login::get_login).post(login::post_login))
+        .route("/logout", post(login::post_logout))
         .method_not_allowed_fallback(no_such_method)
         .fallback(no_such_path)
         // Not tower-http's limit: it answers by itself, and not with a problem.
         .layer(DefaultBodyLimit::max(state.limits.body))
+        .layer(middleware::from_fn(pace::in_pace))
+        .layer(middleware::from_fn_with_state(state.clone(), gate::gate))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(in_one_way))
         .with_state(state)

@@ -18,6 +18,7 @@ use super::heartbeats::HeartbeatLog;
 use super::intake::Intake;
 use super::show::schedule_json;
 use super::wire;
+use crate::access::{Actor, Gatekeeper, Reread};
 use crate::converter::{JobUpdate, Publication, update_of};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, JobView, Pictures, View};
 
@@ -37,11 +38,28 @@ pub enum Request {
     Command {
         /// What.
         command: Command,
+        /// Who.
+        by: Actor,
         /// Where to answer.
         reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
     },
+    /// Something is to stand in the audit log. Nobody waits for it.
+    Audit(AuditNote),
     /// Somebody asks about the configuration, or for another one.
     Configuration(ConfigAsk),
+}
+
+/// Something for the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditNote {
+    /// Who.
+    pub by: Actor,
+    /// What, in a few words.
+    pub act: String,
+    /// To what.
+    pub detail: String,
+    /// What came of it.
+    pub outcome: String,
 }
 
 /// Where the answer goes that may be a refusal.
@@ -72,6 +90,8 @@ pub enum ConfigAsk {
     Apply {
         /// Which.
         request: wire::ConfigRequest,
+        /// Who wants it.
+        by: Actor,
         /// Where to answer.
         reply: ConfigReply<wire::ConfigPlan>,
     },
@@ -212,6 +232,8 @@ pub struct ApiState {
     pub stop: CancellationToken,
     /// What came about before.
     pub past_events: Arc<dyn PastEvents>,
+    /// Who may do what.
+    pub gatekeeper: Arc<Gatekeeper>,
     requests: mpsc::Sender<Request>,
     intake: Arc<tokio::sync::Mutex<Intake>>,
     heartbeats: Arc<Mutex<HeartbeatLog>>,
@@ -226,11 +248,12 @@ impl ApiState {
         sequence: Option<u64>,
         limits: Limits,
         past_events: Arc<dyn PastEvents>,
+        gatekeeper: Arc<Gatekeeper>,
         stop: CancellationToken,
     ) -> ApiState {
         let intake = Arc::new(tokio::sync::Mutex::new(Intake::new(sequence, limits)));
         let heartbeats = Arc::new(Mutex::new(HeartbeatLog::new(limits)));
-        ApiState { board, limits, stop, past_events, requests, intake, heartbeats }
+        ApiState { board, limits, stop, past_events, gatekeeper, requests, intake, heartbeats }
     }
 
     /// The latest picture.
@@ -248,15 +271,43 @@ impl ApiState {
         self.requests.reserve().await.map_err(|_| stopping())
     }
 
-    /// Has a command carried out and its outcome stored.
+    /// Has a command of `by` carried out and its outcome stored.
     ///
     /// # Errors
     ///
     /// If the command is refused, or the scheduler stops before the outcome is on record.
-    pub async fn command(&self, command: Command) -> Result<CommandOutcome, ApiError> {
+    pub async fn command(&self, command: Command, by: Actor) -> Result<CommandOutcome, ApiError> {
         let (reply, answer) = oneshot::channel();
-        self.room().await?.send(Request::Command { command, reply });
+        self.room().await?.send(Request::Command { command, by, reply });
         Ok(answer.await.map_err(|_| stopping())??)
+    }
+
+    /// Has something put into the audit log, if the scheduler has room for it now.
+    pub fn note(&self, note: AuditNote) {
+        if self.requests.try_send(Request::Audit(note)).is_err() {
+            tracing::warn!("the scheduler is too busy for the audit log; one refusal is only here");
+        }
+    }
+
+    /// Has the files of tokens and certificates read again, on record.
+    ///
+    /// # Errors
+    ///
+    /// If the scheduler has stopped.
+    pub async fn reread_access(&self, by: Actor) -> Result<(), ApiError> {
+        let gatekeeper = Arc::clone(&self.gatekeeper);
+        // Files are read; nobody else should have to wait for that.
+        let read = tokio::task::spawn_blocking(move || gatekeeper.reread()).await;
+        for Reread { what, outcome } in read.unwrap_or_default() {
+            let (detail, outcome) = match outcome {
+                Ok(now) => (now, "done".to_owned()),
+                Err(why) => (String::new(), format!("refused: {why}")),
+            };
+            let act = format!("reread {what}");
+            let note = AuditNote { by: by.clone(), act, detail, outcome };
+            self.room().await?.send(Request::Audit(note));
+        }
+        Ok(())
     }
 
     /// The publications taken in so far, for one at a time.

@@ -7,8 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use reqwest::Url;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+pub use super::audit::AuditAction;
 pub use super::bench::args::Bench;
 pub use super::config::args::{ConfigAction, SetFlags};
+pub use super::token::TokenAction;
 use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
 
 const SIMULATE_EXAMPLES: &str = "Examples:
@@ -77,6 +79,18 @@ pub enum Command {
     /// Compute past cycles again from a daemon's record, and compare; or explain one
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
+    /// Make tokens, with which agents, orchestrators and people say who they are
+    Token {
+        /// What to do.
+        #[command(subcommand)]
+        action: TokenAction,
+    },
+    /// Show and verify the log of what administrators did and who was refused
+    Audit {
+        /// What to do.
+        #[command(subcommand)]
+        action: AuditAction,
+    },
     /// Time cycles and the whole daemon on clusters of any size: how large a head node has to be
     Bench {
         /// What to time.
@@ -99,13 +113,29 @@ pub struct Remote {
     /// Show the answer in JSON, as the API gives it
     #[arg(long)]
     pub json: bool,
+    /// Who we are, and whom we trust.
+    #[command(flatten)]
+    pub trust: Trust,
+}
+
+/// Who we are to the daemon, and how we know it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Trust {
+    /// The file with our token
+    #[arg(long, value_name = "FILE", env = "APPORTION_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// The certificate of the authority that vouches for the daemon, for https, in PEM
+    #[arg(long, value_name = "FILE", env = "APPORTION_CA")]
+    pub ca: Option<PathBuf>,
 }
 
 fn parse_url(text: &str) -> Result<Url, String> {
-    let url: Url = text.parse().map_err(|error| format!("{error}; write http://HOST:PORT"))?;
+    const FORMS: &str = "write http://HOST:PORT, https://HOST:PORT or unix:///PATH/TO/SOCKET";
+    let url: Url = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
     match url.scheme() {
-        "http" => Ok(url),
-        _ => Err("the daemon speaks plain HTTP; write http://HOST:PORT".to_owned()),
+        "http" | "https" if url.has_host() => Ok(url),
+        "unix" if !url.has_host() && url.path().len() > 1 => Ok(url),
+        _ => Err(FORMS.to_owned()),
     }
 }
 
@@ -117,7 +147,7 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", env = "APPORTION_CONFIG")]
     pub config: Option<PathBuf>,
     /// Listen here instead of where the configuration says
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_loopback)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
     /// Keep the state here instead of where the configuration says
     #[arg(long, value_name = "FILE")]
@@ -139,16 +169,18 @@ pub struct Serve {
     pub log: String,
 }
 
-/// The same rule that the configuration's `listen` has.
+/// Whether others may reach it is for the configuration to say.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, 127.0.0.1:7070".to_owned())
+}
+
+/// The demo asks nobody who they are.
 fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr =
-        text.parse().map_err(|_| "write an address and a port, 127.0.0.1:7070".to_owned())?;
+    let address = parse_address(text)?;
     if address.ip().is_loopback() {
         Ok(address)
     } else {
-        Err("there is no authentication, so only a loopback address will do; write \
-             127.0.0.1:PORT and put a proxy that authenticates before it"
-            .to_owned())
+        Err("the demo is for this machine only; write 127.0.0.1:PORT".to_owned())
     }
 }
 
@@ -440,11 +472,29 @@ mod tests {
     }
 
     #[test]
-    fn only_http_will_do() {
-        for (url, will_do) in
-            [("http://head:7070", true), ("https://head", false), ("head:7070", false), ("", false)]
-        {
+    fn only_ways_that_there_are_will_do() {
+        for (url, will_do) in [
+            ("http://head:7070", true),
+            ("https://head", true),
+            ("unix:///run/apportion/admin.sock", true),
+            ("unix://admin.sock", false),
+            ("head:7070", false),
+            ("ftp://head", false),
+            ("", false),
+        ] {
             assert_eq!(parse_url(url).is_ok(), will_do, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_demo_listens_only_to_its_own_machine() {
+        for (address, will_do) in [
+            ("127.0.0.1:7070", true),
+            ("[::1]:0", true),
+            ("0.0.0.0:7070", false),
+            ("127.0.0.1", false),
+        ] {
+            assert_eq!(parse_loopback(address).is_ok(), will_do, "{address}");
         }
     }
 
@@ -458,18 +508,6 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(parse_levels(levels).is_ok(), will_do, "{levels}");
-        }
-    }
-
-    #[test]
-    fn the_daemon_listens_only_to_its_own_machine() {
-        for (address, will_do) in [
-            ("127.0.0.1:7070", true),
-            ("[::1]:0", true),
-            ("0.0.0.0:7070", false),
-            ("127.0.0.1", false),
-        ] {
-            assert_eq!(parse_loopback(address).is_ok(), will_do, "{address}");
         }
     }
 }

@@ -3,8 +3,10 @@
 //! Every failure becomes one sentence that says what to do, and the exit status that scripts rely
 //! on. Nothing is retried: the person or the script that asked knows better when to ask again.
 
+use std::path::Path;
 use std::time::Duration;
 
+use reqwest::header::{self, HeaderValue};
 use reqwest::{Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,11 +14,15 @@ use serde::de::DeserializeOwned;
 use super::args::Remote;
 use super::failure::{Exit, Failure};
 use super::table::plain;
+use crate::access::Dialer;
 use crate::api::wire::{JobPage, Problem};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A daemon that is busy answers within a cycle.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The code of a daemon that does not know who asks.
+const NOT_KNOWN: &str = "T009";
 
 /// The largest page that the daemon gives.
 const PAGE: &str = "1000";
@@ -28,7 +34,27 @@ const PROBLEMS_SHOWN: usize = 10;
 #[derive(Debug)]
 pub struct Client {
     base: Url,
+    /// What messages call the daemon.
+    shown: Url,
     http: reqwest::Client,
+    /// For `https`.
+    dialer: Option<Dialer>,
+    /// What says who we are.
+    token: Option<HeaderValue>,
+}
+
+/// Why there is no answer.
+enum NoAnswer {
+    /// It does not come.
+    Late,
+    /// Nobody could be reached, for this reason.
+    Broken(String),
+}
+
+impl From<reqwest::Error> for NoAnswer {
+    fn from(error: reqwest::Error) -> NoAnswer {
+        if error.is_timeout() { NoAnswer::Late } else { NoAnswer::Broken(innermost(&error)) }
+    }
 }
 
 impl Client {
@@ -36,13 +62,29 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If this process cannot be a client at all.
+    /// If this process cannot be a client at all, or not in this way.
     pub fn new(remote: &Remote) -> Result<Client, Failure> {
-        let http = reqwest::Client::builder()
+        let Remote { url, trust, .. } = remote;
+        let mut http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT)
-            .build()?;
-        Ok(Client { base: remote.url.clone(), http })
+            .redirect(reqwest::redirect::Policy::none());
+        let (mut base, mut dialer) = (url.clone(), None);
+        match (url.scheme(), &trust.ca) {
+            ("unix", _) => {
+                http = http.unix_socket(url.path());
+                base = "http://localhost/".parse()?;
+            }
+            ("https", Some(ca)) => dialer = Some(Dialer::trusting(ca)?),
+            ("https", None) => {
+                let message =
+                    "name the authority that vouches for the daemon, with --ca or APPORTION_CA";
+                return Err(Failure::new(Exit::Refused, message));
+            }
+            _ => {}
+        }
+        let token = trust.token_file.as_deref().map(|file| token_in(file, url)).transpose()?;
+        Ok(Client { base, shown: url.clone(), http: http.build()?, dialer, token })
     }
 
     /// What is at `path`.
@@ -105,31 +147,41 @@ impl Client {
         &self,
         request: reqwest::RequestBuilder,
     ) -> Result<T, Failure> {
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = self.exchange(request).await.map_err(|why| self.unreachable(why))?;
         let status = response.status();
         if !status.is_success() {
             return Err(self.refusal(status, response).await);
         }
-        let body = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        let body = response.bytes().await.map_err(|error| self.unreachable(error.into()))?;
         serde_json::from_slice(&body).map_err(|error| {
             let message = format!(
                 "what {} answers is none of our API ({error}); is it an apportion of this version?",
-                self.base
+                self.shown
             );
             Failure::new(Exit::Refused, message)
         })
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> Failure {
-        let base = &self.base;
-        let message = if error.is_timeout() {
-            format!("the daemon at {base} does not answer; look at its log")
-        } else {
-            format!(
-                "cannot reach a daemon at {base} ({}); start one with `apportion serve`, or name \
-                 another with --url or APPORTION_URL",
-                innermost(error)
-            )
+    /// The answer to `request`, whichever way leads to the daemon.
+    async fn exchange(&self, mut request: reqwest::RequestBuilder) -> Result<Response, NoAnswer> {
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, token.clone());
+        }
+        let Some(dialer) = &self.dialer else { return Ok(request.send().await?) };
+        match tokio::time::timeout(ANSWER_TIMEOUT, dialer.send(request.build()?)).await {
+            Ok(answer) => answer.map_err(|error| NoAnswer::Broken(innermost(&error))),
+            Err(_) => Err(NoAnswer::Late),
+        }
+    }
+
+    fn unreachable(&self, why: NoAnswer) -> Failure {
+        let base = &self.shown;
+        let message = match why {
+            NoAnswer::Late => format!("the daemon at {base} does not answer; look at its log"),
+            NoAnswer::Broken(why) => format!(
+                "cannot reach a daemon at {base} ({why}); start one with `apportion serve`, or name \
+                 another with --url or APPORTION_URL"
+            ),
         };
         Failure::new(Exit::Unreachable, message)
     }
@@ -137,6 +189,13 @@ impl Client {
     async fn refusal(&self, status: StatusCode, response: Response) -> Failure {
         let body = response.bytes().await.unwrap_or_default();
         match serde_json::from_slice::<Problem>(&body) {
+            Ok(problem) if problem.code == NOT_KNOWN => {
+                let hint = match self.token {
+                    None => "--token-file or APPORTION_TOKEN_FILE names a file with a token",
+                    Some(_) => "the token is not known there, or has expired",
+                };
+                Failure::new(exit_of(status), format!("{}; {hint}", sentence(&problem)))
+            }
             Ok(problem) => Failure::new(exit_of(status), sentence(&problem)),
             // Not our words: something else listens there, or stands in between.
             Err(_) => Failure::new(
@@ -144,11 +203,31 @@ impl Client {
                 format!(
                     "{} answers {status}, but not as an apportion does; name the daemon with --url \
                      or APPORTION_URL",
-                    self.base
+                    self.shown
                 ),
             ),
         }
     }
+}
+
+/// The token in `file`, to be shown to the daemon at `url`: not where others could read it on its
+/// way.
+fn token_in(file: &Path, url: &Url) -> Result<HeaderValue, Failure> {
+    let refused = |message: String| Failure::new(Exit::Refused, message);
+    let shown = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| refused(format!("cannot read the token in {shown}: {error}")))?;
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host == "localhost"
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    if url.scheme() == "http" && !is_here {
+        let message = format!("a token is not sent to {host} unencrypted; use https");
+        return Err(refused(message));
+    }
+    let value = HeaderValue::from_str(&format!("Bearer {}", text.trim()));
+    let mut value = value.map_err(|_| refused(format!("what is in {shown} is no token")))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 fn exit_of(status: StatusCode) -> Exit {
@@ -185,11 +264,13 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::args::Trust;
     use super::*;
     use crate::api::wire::ItemProblem;
 
     fn client(url: &str) -> Client {
-        Client::new(&Remote { url: url.parse().unwrap(), json: false }).unwrap()
+        Client::new(&Remote { url: url.parse().unwrap(), json: false, trust: Trust::default() })
+            .unwrap()
     }
 
     #[test]

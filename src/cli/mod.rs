@@ -5,6 +5,7 @@
 //! and `--json` shows those: nothing here knows more than any other client could.
 
 pub mod args;
+mod audit;
 pub mod bench;
 mod classes;
 mod client;
@@ -20,6 +21,7 @@ mod serve;
 mod settings;
 mod simulate;
 mod table;
+mod token;
 mod why;
 
 use std::process::ExitCode;
@@ -52,6 +54,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => wait(Builder::new_multi_thread(), demo::run(&args)),
         Command::Simulate(args) => simulate::run(&args),
         Command::Replay(args) => wait(Builder::new_current_thread(), replay::run(&args)),
+        Command::Token { action } => token::run(&action),
+        Command::Audit { action } => wait(Builder::new_current_thread(), audit::run(&action)),
         Command::Bench { action } => bench::run(&action),
         Command::Classes(remote) => wait(Builder::new_current_thread(), classes::run(&remote)),
     }

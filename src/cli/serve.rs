@@ -23,6 +23,11 @@ use crate::{daemon, telemetry};
 pub async fn run(args: &Serve) -> Result<(), Failure> {
     telemetry::init(&args.log, log_format(args.log_format))?;
     let (sources, config) = configure(args)?;
+    if config.daemon.access.tokens.is_none() {
+        tracing::warn!(
+            "no tokens are configured (daemon.access.tokens): everybody on this machine may do everything"
+        );
+    }
     // Before anybody learns that we are there, so that no signal finds us without.
     let signals = Signals::catch()?;
     let address = config.daemon.listen;

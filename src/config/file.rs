@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+use super::access::{check_listen, read_access};
 use super::problem::{Code, Place, Problem};
 use super::section::{Located, Reading, Section, Setting};
 use super::value::{
-    PolicyName, duration, flag, hosts, loopback, millis, name, number, path, policy, size,
+    PolicyName, address, duration, flag, hosts, millis, name, number, path, policy, size,
 };
 use super::{DaemonSettings, Journal, Limits};
 use crate::model::{CapRules, Mebibytes, Quantum, Settings};
@@ -203,8 +204,9 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
 fn read_daemon(mut section: Section<'_>) -> DaemonSettings {
     let defaults = DaemonSettings::default();
     let interval = duration(SHORTEST..=HOUR);
+    let listen = section.usually("listen", &address(), &defaults.listen);
     let daemon = DaemonSettings {
-        listen: section.or("listen", &loopback(), defaults.listen),
+        listen: listen.clone().or(defaults.listen),
         state: section.or("state", &path(), defaults.state),
         cycle_period: section.or("cycle_period", &interval, defaults.cycle_period),
         heartbeat_interval: section.or(
@@ -216,7 +218,9 @@ fn read_daemon(mut section: Section<'_>) -> DaemonSettings {
         audit_every: section.or("audit_every", &number(1..=MILLION), defaults.audit_every),
         journal: read_journal(section.section("daemon.journal"), defaults.journal),
         limits: read_limits(section.section("daemon.limits"), defaults.limits),
+        access: read_access(section.section("daemon.access")),
     };
+    check_listen(&listen, &daemon.access, &mut section);
     section.finish();
     daemon
 }
@@ -246,6 +250,19 @@ fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {
             defaults.max_processes_per_job,
         ),
         max_string: section.or("max_string", &number(16..=65_536), defaults.max_string),
+        connections: section.or("connections", &number(1..=MILLION), defaults.connections),
+        connections_per_peer: section.or(
+            "connections_per_peer",
+            &number(1..=MILLION),
+            defaults.connections_per_peer,
+        ),
+        reader_rate: section.or("reader_rate", &number(0..=MILLION), defaults.reader_rate),
+        agent_rate: section.or("agent_rate", &number(0..=MILLION), defaults.agent_rate),
+        orchestrator_rate: section.or(
+            "orchestrator_rate",
+            &number(0..=MILLION),
+            defaults.orchestrator_rate,
+        ),
     };
     section.finish();
     limits

@@ -12,6 +12,7 @@
 //! and the [`schema()`] for editors. `config/apportion.toml` is the reference: it has every setting,
 //! and a test loads it. [`ducc`] translates the files of the original.
 
+mod access;
 mod check;
 mod classes;
 pub mod ducc;
@@ -37,6 +38,7 @@ use toml::de::DeTable;
 
 use crate::model::{Mebibytes, Quantum, Topology};
 
+pub use access::Access;
 pub use environment::Flag;
 use environment::Overrides;
 use file::LARGEST;
@@ -78,7 +80,7 @@ pub struct Sources {
 /// How the daemon runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonSettings {
-    /// The address of the API. A loopback address, since there is no authentication yet.
+    /// The address of the API. A loopback address, unless there are tokens and TLS.
     pub listen: SocketAddr,
     /// The `SQLite` file that holds what must survive; relative to the working directory.
     pub state: PathBuf,
@@ -96,6 +98,8 @@ pub struct DaemonSettings {
     pub journal: Journal,
     /// What is too much to accept.
     pub limits: Limits,
+    /// Who may talk to it.
+    pub access: Access,
 }
 
 impl Default for DaemonSettings {
@@ -109,6 +113,7 @@ impl Default for DaemonSettings {
             audit_every: 16,
             journal: Journal::default(),
             limits: Limits::default(),
+            access: Access::default(),
         }
     }
 }
@@ -143,6 +148,16 @@ pub struct Limits {
     pub max_processes_per_job: usize,
     /// Bytes of a name or any other string.
     pub max_string: usize,
+    /// Connections on TCP.
+    pub connections: usize,
+    /// Connections on TCP from one address.
+    pub connections_per_peer: usize,
+    /// Requests a second with one reader's token from one address; 0 is as many as they like.
+    pub reader_rate: u32,
+    /// The same, of an agent.
+    pub agent_rate: u32,
+    /// The same, of an orchestrator.
+    pub orchestrator_rate: u32,
 }
 
 impl Default for Limits {
@@ -153,6 +168,11 @@ impl Default for Limits {
             max_jobs: 200_000,
             max_processes_per_job: 100_000,
             max_string: 256,
+            connections: 4096,
+            connections_per_peer: 512,
+            reader_rate: 100,
+            agent_rate: 1000,
+            orchestrator_rate: 100,
         }
     }
 }

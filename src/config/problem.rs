@@ -14,8 +14,7 @@ use crate::model::nearest;
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $text:literal),* $(,)?) => {
         /// What kind of problem it is. The texts are stable: scripts and documentation use them.
-        /// C001 to C004 are files that cannot be read; C020 is for files with secrets, of which there
-        /// are none yet.
+        /// C001 to C004 are files that cannot be read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Code { $($(#[$doc])* $code),* }
 
@@ -59,6 +58,8 @@ codes! {
     Nodes = "C018",
     /// A number out of range.
     Range = "C019",
+    /// A file with secrets that goes with another, which is missing.
+    Secrets = "C020",
     /// An address that anybody could reach.
     Listen = "C021",
     /// A value of the wrong kind.

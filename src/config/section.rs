@@ -308,7 +308,7 @@ impl<'r> Section<'r> {
         }
     }
 
-    fn complain(&mut self, problem: Problem) {
+    pub(super) fn complain(&mut self, problem: Problem) {
         self.reading.problems.add(problem);
     }
 

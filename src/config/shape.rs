@@ -25,6 +25,10 @@ pub(super) enum Shape {
     Name,
     /// A path in the file system.
     Path,
+    /// The same, or nothing.
+    OptionalPath,
+    /// Users or groups by their numbers, in one text.
+    Ids,
     /// An address and a port.
     Address,
     /// One of these words.
@@ -53,6 +57,10 @@ impl Shape {
                 "type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": "^\\S+$",
             }),
             Shape::Path => json!({ "type": "string", "minLength": 1 }),
+            Shape::OptionalPath => json!({ "type": "string" }),
+            Shape::Ids => json!({
+                "type": "string", "pattern": "^[0-9, ]*$", "examples": ["1000, 1001"],
+            }),
             Shape::Address => json!({ "type": "string", "examples": ["127.0.0.1:7070"] }),
             Shape::Word(words) => json!({ "type": "string", "enum": words }),
             Shape::Hosts => {

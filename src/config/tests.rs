@@ -480,6 +480,17 @@ const MISTAKES: &[(&str, &[&str])] = &[
     // Row 68: addresses.
     ("[daemon]\nlisten = '0.0.0.0:7070'", &["C021 8:10 daemon.listen"]),
     ("[daemon]\nlisten = '[::]:7070'", &["C021 8:10 daemon.listen"]),
+    (
+        "[daemon]\nlisten = '0.0.0.0:7070'\n[daemon.access]\ntokens = '/t'",
+        &["C021 8:10 daemon.listen"],
+    ),
+    (
+        "[daemon]\nlisten = '0.0.0.0:7070'\n[daemon.access]\ncertificate = '/c'\nkey = '/k'",
+        &["C021 8:10 daemon.listen"],
+    ),
+    ("[daemon.access]\ncertificate = '/c'", &["C020 8:15 daemon.access.certificate"]),
+    ("[daemon.access]\nkey = '/k'", &["C020 8:7 daemon.access.key"]),
+    ("[daemon.access]\noperators = 'ann'", &["C022 8:13 daemon.access.operators"]),
     ("[daemon]\nlisten = 'localhost:7070'", &["C022 8:10 daemon.listen"]),
     // Kinds.
     ("[daemon]\ncycle_period = 10", &["C022 8:16 daemon.cycle_period"]),

@@ -301,23 +301,44 @@ fn read_path(written: Written<'_>) -> Verdict<PathBuf> {
     }
 }
 
-/// An address of this machine that only this machine reaches.
-pub(super) fn loopback() -> Kind<SocketAddr> {
-    Kind::new(Shape::Address, read_loopback, |address| format!("\"{address}\""))
+/// The same, or nothing: "".
+pub(super) fn optional_path() -> Kind<Option<PathBuf>> {
+    let read = |written: Written<'_>| match written.text() {
+        Some("") => Ok(None),
+        _ => read_path(written).map(Some),
+    };
+    let show = |path: &Option<PathBuf>| {
+        toml_text(&path.as_ref().map(|path| path.to_string_lossy()).unwrap_or_default())
+    };
+    Kind::new(Shape::OptionalPath, read, show)
 }
 
-fn read_loopback(written: Written<'_>) -> Verdict<SocketAddr> {
+/// Users or groups by their numbers, separated by commas: "1000, 1001".
+pub(super) fn ids() -> Kind<Vec<u32>> {
+    let read = |written: Written<'_>| {
+        let text = written.text().map(str::trim);
+        let parts = text.map(|text| text.split(',').filter(|_| !text.is_empty()));
+        let ids = parts.map(|parts| parts.map(|part| part.trim().parse::<u32>()).collect());
+        ids.and_then(|ids: Result<Vec<u32>, _>| ids.ok()).ok_or_else(|| {
+            let remedy = "write their numbers in quotes, as `id -u` tells them: \"1000, 1001\"";
+            written.fault(Code::Kind, "is no list of users or groups", remedy)
+        })
+    };
+    let show =
+        |ids: &Vec<u32>| toml_text(&ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "));
+    Kind::new(Shape::Ids, read, show)
+}
+
+/// An address and a port.
+pub(super) fn address() -> Kind<SocketAddr> {
+    Kind::new(Shape::Address, read_address, |address| format!("\"{address}\""))
+}
+
+fn read_address(written: Written<'_>) -> Verdict<SocketAddr> {
     let address = written.text().and_then(|text| text.parse::<SocketAddr>().ok());
     let not_an_address = "is not an address and a port";
-    let address = address.ok_or_else(|| {
-        written.fault(Code::Kind, not_an_address, "write it as \"127.0.0.1:7070\"")
-    })?;
-    if address.ip().is_loopback() {
-        Ok(address)
-    } else {
-        let remedy = "the daemon knows no authentication yet: listen on 127.0.0.1 or [::1]";
-        Err(written.fault(Code::Listen, "can be reached from other machines", remedy))
-    }
+    address
+        .ok_or_else(|| written.fault(Code::Kind, not_an_address, "write it as \"127.0.0.1:7070\""))
 }
 
 /// A policy by name.

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::DaemonError;
+use super::audited;
 use super::live::complete;
 use super::owner::{Owner, now_ms};
 use super::refused::Refused;
+use crate::access::Actor;
 use crate::api::ConfigAsk;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
 use crate::config::Config;
@@ -56,11 +58,11 @@ impl Owner {
                 }
                 Err(refused) => drop(reply.send(Err(refused.into()))),
             },
-            ConfigAsk::Apply { request, reply } => {
-                let outcome = self.apply(request).await?;
+            ConfigAsk::Apply { request, by, reply } => {
+                let outcome = self.apply(request, &by).await?;
                 drop(reply.send(outcome.map_err(Into::into)));
             }
-            ConfigAsk::Reread => match self.apply(ConfigRequest::default()).await? {
+            ConfigAsk::Reread => match self.reread().await? {
                 Ok(plan) if plan.applied => {}
                 Ok(plan) => tracing::info!(
                     generation = plan.generation,
@@ -72,17 +74,30 @@ impl Owner {
         Ok(())
     }
 
-    /// Puts another configuration into effect, in one cycle, or refuses it whole.
+    /// Reads the daemon's own file again, for a signal.
+    async fn reread(&mut self) -> Result<Result<ConfigPlan, Refused>, DaemonError> {
+        self.apply(ConfigRequest::default(), &Actor::daemon("SIGHUP")).await
+    }
+
+    /// Puts another configuration into effect, in one cycle, or refuses it whole. What came of it
+    /// stands in the audit log, in the transaction of that cycle where there is one.
     async fn apply(
         &mut self,
         request: ConfigRequest,
+        by: &Actor,
     ) -> Result<Result<ConfigPlan, Refused>, DaemonError> {
+        let asked = audited::configuration(&request);
         let (config, source) = match self.wanted(&request).await? {
             Ok(wanted) => wanted,
-            Err(refused) => return Ok(Err(refused)),
+            Err(refused) => {
+                let row = audited::of(by, "config apply", asked, "refused: it is wrong");
+                self.keep(row).await?;
+                return Ok(Err(refused));
+            }
         };
         let mut plan = self.live.plan(&config);
         if config.file.text == self.live.config.file.text {
+            self.keep(audited::of(by, "config apply", asked, "nothing to change")).await?;
             return Ok(Ok(plan));
         }
         let before = self.scheduler.view();
@@ -108,6 +123,8 @@ impl Owner {
             nodes: Vec::new(),
             reason: request.reason,
         };
+        let outcome = format!("done: generation {}", self.live.generation);
+        self.audit.push(audited::of(by, "config apply", asked, &outcome));
         self.cycle(vec![act]).await?;
         if !is_other {
             complete(&mut plan, &self.no_impact());

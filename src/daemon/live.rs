@@ -195,6 +195,7 @@ mod tests {
             ("daemon", daemon),
             ("daemon.journal", &daemon["journal"]["properties"]),
             ("daemon.limits", &daemon["limits"]["properties"]),
+            ("daemon.access", &daemon["access"]["properties"]),
         ];
         for (section, settings) in sections {
             for (key, setting) in settings.as_object().unwrap() {

@@ -11,6 +11,7 @@
 //!
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
+mod audited;
 mod books;
 mod configure;
 mod feed;
@@ -33,6 +34,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{self, AccessError, Actor, Doors, Gatekeeper, LocalSocket, SocketError};
 use crate::api::{self, ApiState, Board, ConfigAsk, Request};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
 use crate::store::{Retention, Store, StoreError};
@@ -65,6 +67,10 @@ pub enum DaemonError {
     CyclePanicked { message: String },
     #[error("failed to start the scheduler's thread")]
     NoThread(#[source] io::Error),
+    #[error("nobody can be let in")]
+    Access(#[from] AccessError),
+    #[error("no unix socket")]
+    Socket(#[from] SocketError),
     #[error("failed to serve HTTP")]
     Http(#[source] io::Error),
 }
@@ -80,7 +86,9 @@ pub async fn serve(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<(), DaemonError> {
-    serve_from(config, Sources::default(), Arc::new(Notify::new()), listener, stop).await
+    let reread = Arc::new(Notify::new());
+    // Boxed: it is large, and whoever awaits it may be larger still.
+    Box::pin(serve_from(config, Sources::default(), reread, listener, stop)).await
 }
 
 /// The same, and reads the configuration again from its `sources` whenever `reread` says so.
@@ -101,7 +109,10 @@ pub async fn serve_from(
     let drained = CancellationToken::new();
     let _ends_thread = drained.clone().drop_guard();
 
-    let DaemonSettings { state, limits, .. } = &config.daemon;
+    let DaemonSettings { state, limits, access, .. } = &config.daemon;
+    // First, so that nothing is touched where nobody could be let in.
+    let gatekeeper = Arc::new(Gatekeeper::open(access, limits)?);
+    let local = access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
     let mut store = store.keeping(retention(&config.daemon.journal));
     let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
@@ -115,9 +126,17 @@ pub async fn serve_from(
     let (requests, inbox) = mpsc::channel(QUEUE);
     let board = Arc::new(Board::new(owner::first_picture(&config, &recovered)));
     let feed = Arc::new(Feed::new(store.path().to_owned()));
-    let state = ApiState::new(Arc::clone(&board), requests, sequence, limits, feed, stop.clone());
+    let state = ApiState::new(
+        Arc::clone(&board),
+        requests,
+        sequence,
+        limits,
+        feed,
+        Arc::clone(&gatekeeper),
+        stop.clone(),
+    );
     let asked = state.clone();
-    let live = Live::begin(&mut store, config, sources, recovered.cycle).await;
+    let live = begin(&mut store, config, sources, recovered.cycle).await;
     let live = live.map_err(DaemonError::NoRecord)?;
     // On the owner's thread: the last schedule is served while the books are on their way.
     let owner = {
@@ -126,9 +145,9 @@ pub async fn serve_from(
     };
     let mut owner = OwnerThread::spawn(owner)?;
 
-    let server = axum::serve(listener, api::router(state))
-        .with_graceful_shutdown(stop.clone().cancelled_owned());
-    let mut serving = tokio::spawn(server.into_future());
+    let doors = Doors { tcp: listener, local };
+    let mut serving =
+        tokio::spawn(access::serve(doors, api::router(state), gatekeeper, stop.clone()));
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {
         outcome = &mut owner.done => Some(outcome),
@@ -145,10 +164,25 @@ pub async fn serve_from(
     served
 }
 
+/// Begins with a configuration, and with a line in the audit log.
+async fn begin(
+    store: &mut Store,
+    config: Config,
+    sources: Sources,
+    cycle: u64,
+) -> Result<Live, StoreError> {
+    let live = Live::begin(store, config, sources, cycle).await?;
+    store.add_audit(&[audited::start(&live)]).await?;
+    Ok(live)
+}
+
 /// Has the configuration read again whenever that is asked for.
 async fn pass_on(reread: Arc<Notify>, state: ApiState) {
     loop {
         reread.notified().await;
+        if state.reread_access(Actor::daemon("SIGHUP")).await.is_err() {
+            return;
+        }
         let Ok(room) = state.room().await else { return };
         room.send(Request::Configuration(ConfigAsk::Reread));
     }
@@ -171,9 +205,9 @@ fn api_limits(limits: &crate::config::Limits) -> api::Limits {
 }
 
 /// Lets open requests end, for a while.
-async fn drain(serving: &mut tokio::task::JoinHandle<io::Result<()>>) -> Result<(), DaemonError> {
+async fn drain(serving: &mut tokio::task::JoinHandle<()>) -> Result<(), DaemonError> {
     match tokio::time::timeout(DRAIN_TIME, &mut *serving).await {
-        Ok(Ok(served)) => served.map_err(DaemonError::Http),
+        Ok(Ok(())) => Ok(()),
         Ok(Err(failure)) => Err(DaemonError::Http(failure.into())),
         Err(_) => {
             tracing::warn!(

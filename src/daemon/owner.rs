@@ -10,6 +10,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::DaemonError;
+use super::audited;
 use super::books::BooksKeeper;
 use super::feed;
 use super::live::Live;
@@ -17,13 +18,14 @@ use super::pulse::{Ended, Pulse};
 use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
+use crate::access::Actor;
 use crate::api::{Board, Published, Request, ScheduleText};
 use crate::config::Config;
 use crate::engine;
 use crate::journal::{Clerk, open};
 use crate::model::{ShareId, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
-use crate::store::{AdminRow, BatchRow, CycleRecord, Recovered, ShareRow, Store};
+use crate::store::{AdminRow, AuditRow, BatchRow, CycleRecord, Recovered, ShareRow, Store};
 
 type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 
@@ -55,6 +57,8 @@ pub struct Owner {
     knows_work: bool,
     /// Whether something came since the last cycle.
     is_stale: bool,
+    /// What is to stand in the audit log with the next cycle.
+    pub(super) audit: Vec<AuditRow>,
     watch: Watch,
     stop: CancellationToken,
 }
@@ -125,6 +129,7 @@ impl Owner {
             knows_work,
             // That it was started again is news.
             is_stale: knows_work,
+            audit: Vec::new(),
             watch: Watch::default(),
             stop,
             live,
@@ -204,9 +209,21 @@ impl Owner {
                 self.record_all(events);
             }
             Request::Heartbeats(events) => self.record_all(events),
-            Request::Command { command, reply } => self.carry_out(command, reply).await?,
+            Request::Command { command, by, reply } => self.carry_out(command, &by, reply).await?,
+            // Nobody who is refused can bring us down with a disk that is full.
+            Request::Audit(note) => {
+                if let Err(error) = self.keep(audited::note(note)).await {
+                    tracing::error!(%error, "the audit log cannot be written");
+                }
+            }
             Request::Configuration(asked) => self.configure(asked).await?,
         }
+        Ok(())
+    }
+
+    /// Puts a row into the audit log that changes nothing else.
+    pub(super) async fn keep(&mut self, row: AuditRow) -> Result<(), DaemonError> {
+        self.store.add_audit(&[row]).await?;
         Ok(())
     }
 
@@ -229,8 +246,14 @@ impl Owner {
 
     /// Carries out a command, and answers once its outcome is on record. That takes a cycle at
     /// once: an administrator waits, and what was promised must survive a crash.
-    async fn carry_out(&mut self, command: Command, reply: Reply) -> Result<(), DaemonError> {
+    async fn carry_out(
+        &mut self,
+        command: Command,
+        by: &Actor,
+        reply: Reply,
+    ) -> Result<(), DaemonError> {
         let (action, reason) = described(&command);
+        let asked = audited::asked(&command);
         let outcome = self.clerk.command(&mut self.scheduler, command);
         self.is_stale |= outcome.is_ok();
         match &outcome {
@@ -242,9 +265,14 @@ impl Owner {
                     nodes: changed.clone(),
                     reason,
                 };
+                self.audit.push(audited::done(by, &act));
                 self.cycle(vec![act]).await?;
             }
-            Ok(_) | Err(_) => {}
+            Ok(_) => self.keep(audited::of(by, action, asked, "nothing to change")).await?,
+            Err(refusal) => {
+                let outcome = format!("refused: {refusal}");
+                self.keep(audited::of(by, action, asked, &outcome)).await?;
+            }
         }
         // Whoever asked may have left; the act is done all the same.
         let _ = reply.send(outcome);
@@ -272,7 +300,8 @@ impl Owner {
         let started = Instant::now();
         let record = self.record_of(&view, &schedule, is_planned, &admin);
         let configuration = self.live.take_new();
-        let record = CycleRecord { at_ms, admin, feed, last_event, configuration, ..record };
+        let audit = std::mem::take(&mut self.audit);
+        let record = CycleRecord { at_ms, admin, feed, last_event, configuration, audit, ..record };
         self.store.commit(&record).await?;
         let stored_in = started.elapsed();
         tracing::debug!(cycle = view.cycle, ?planned_in, ?stored_in, "a cycle is on record");

@@ -11,8 +11,8 @@ use super::{StoreError, from_sql, open};
 /// The record, for reading.
 #[derive(Debug)]
 pub struct Archive {
-    path: PathBuf,
-    connection: SqliteConnection,
+    pub(super) path: PathBuf,
+    pub(super) connection: SqliteConnection,
 }
 
 impl Archive {

@@ -13,6 +13,7 @@
 //! `SQLite` has one writer anyway.
 
 mod archive;
+mod audit;
 mod configurations;
 mod error;
 mod journal;
@@ -29,6 +30,7 @@ use sqlx::{Connection, SqliteConnection};
 use crate::model::{Name, Sealed, ShareState};
 
 pub use archive::Archive;
+pub use audit::{AuditCheck, AuditEntry, AuditFault, AuditHead, AuditRow};
 pub use configurations::CONFIGURATIONS_KEPT;
 pub use error::StoreError;
 pub use journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle, Retention};

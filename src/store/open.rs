@@ -30,6 +30,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (1, "initial", include_str!("../../migrations/0001_initial.sql")),
     (2, "journal", include_str!("../../migrations/0002_journal.sql")),
     (3, "configurations", include_str!("../../migrations/0003_configurations.sql")),
+    (4, "audit", include_str!("../../migrations/0004_audit.sql")),
 ];
 
 /// The steps from an empty file to the present schema.

@@ -3,6 +3,7 @@
 //! Plain values: nothing here can be wrong, only unwritable. Names and reasons are stored as they
 //! are given; limits on their length are the business of whoever takes them in.
 
+use super::audit::AuditRow;
 use super::journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle};
 use crate::model::{Name, Sealed, ShareState};
 
@@ -42,6 +43,8 @@ pub struct CycleRecord {
     pub last_event: u64,
     /// The configuration, where this is the first cycle under it.
     pub configuration: Option<ConfigurationRow>,
+    /// What is to stand in the audit log with it.
+    pub audit: Vec<AuditRow>,
 }
 
 /// A configuration that was put into effect.

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, query};
 
+use super::audit;
 use super::configurations::put_configuration;
 use super::journal::{self, Retention};
 use super::{CycleRecord, Known, Last, NodeRow, ShareRow};
@@ -62,6 +63,7 @@ pub(super) async fn cycle(
     if let Some(configuration) = &record.configuration {
         put_configuration(&mut transaction, configuration).await?;
     }
+    audit::append(&mut transaction, &record.audit).await?;
     journal::put(&mut transaction, record).await?;
     let cut = journal::trim(&mut transaction, record.cycle, retention, cut).await?;
     transaction.commit().await?;

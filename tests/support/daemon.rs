@@ -68,6 +68,18 @@ impl Daemon {
         Daemon { child, url: format!("http://127.0.0.1:{port}"), client, log }
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal, such as `HUP`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// Waits until it has logged this.
     pub async fn logs(&self, text: &str) {
         for _ in 0..2_000 {

@@ -1,0 +1,352 @@
+//! Who is it, and may they? One answer for every request.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+
+use super::identity::{Identity, Nodes, Peer};
+use super::rates::{Rate, Rates};
+use super::role::{Role, Rule};
+use super::sessions::Sessions;
+use super::tls::{Tls, TlsError};
+use super::token::{Secret, Sum, TokenFile, TokenFileError};
+use crate::config::{Access, Limits};
+
+/// How many refused attempts go on record at once, and how often one more does.
+const REFUSALS_AT_ONCE: u32 = 20;
+const REFUSAL_EVERY: Duration = Duration::from_mins(1);
+
+/// What somebody shows.
+#[derive(Clone, Copy)]
+pub enum Credential<'a> {
+    /// Nothing.
+    Nothing,
+    /// A token, in the header `Authorization`.
+    Token(&'a str),
+    /// A session, in a cookie.
+    Session(&'a str),
+    /// Something in `Authorization` that is no token.
+    Unreadable,
+}
+
+/// Why somebody is not let in. For the record and the log: whoever it is learns less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is not known who it is: why not, and, where a token of theirs is no longer good, whose.
+    Unknown(&'static str, Option<String>),
+    /// It is, and they may not.
+    NotAllowed,
+    /// They come too often.
+    TooOften(Duration),
+}
+
+/// Why nobody can be let in.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum AccessError {
+    #[error(transparent)]
+    Tokens(#[from] TokenFileError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// What came of reading the files again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reread {
+    /// Which file.
+    pub what: &'static str,
+    /// What is in it now, or why the one before holds.
+    pub outcome: Result<String, String>,
+}
+
+/// Knows the tokens, the sessions and the rates.
+pub struct Gatekeeper {
+    settings: Access,
+    limits: Limits,
+    own_uid: u32,
+    tokens: Option<(PathBuf, ArcSwap<TokenFile>)>,
+    tls: Option<Tls>,
+    sessions: Sessions,
+    rates: Rates,
+    budget: Mutex<Budget>,
+}
+
+/// How many refusals may go on record now, and how many could not since the last that did.
+#[derive(Debug)]
+struct Budget {
+    left: u32,
+    since: Instant,
+    dropped: u64,
+}
+
+impl fmt::Debug for Credential<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential(…)")
+    }
+}
+
+impl fmt::Debug for Gatekeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gatekeeper").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Gatekeeper {
+    /// Reads what is configured.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is wrong, or others may read it.
+    pub fn open(settings: &Access, limits: &Limits) -> Result<Gatekeeper, AccessError> {
+        let tokens = match &settings.tokens {
+            Some(path) => Some((path.clone(), ArcSwap::from_pointee(TokenFile::read(path)?))),
+            None => None,
+        };
+        let tls = match settings.certificate.as_ref().zip(settings.key.as_ref()) {
+            Some((certificate, key)) => Some(Tls::open(certificate, key)?),
+            None => None,
+        };
+        Ok(Gatekeeper {
+            settings: settings.clone(),
+            limits: *limits,
+            own_uid: rustix::process::geteuid().as_raw(),
+            tokens,
+            tls,
+            sessions: Sessions::default(),
+            rates: Rates::default(),
+            budget: Mutex::new(Budget {
+                left: REFUSALS_AT_ONCE,
+                since: Instant::now(),
+                dropped: 0,
+            }),
+        })
+    }
+
+    /// Whether anybody on TCP has to say who they are.
+    pub fn wants_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+
+    /// What encrypts TCP, if anything does.
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// How many connections there may be on TCP, and how many from one address.
+    pub fn connections(&self) -> (usize, usize) {
+        (self.limits.connections, self.limits.connections_per_peer)
+    }
+
+    /// Who it is that comes from `peer` and shows `credential`.
+    ///
+    /// # Errors
+    ///
+    /// If that does not tell.
+    pub fn identify(&self, peer: Peer, credential: Credential<'_>) -> Result<Identity, Refusal> {
+        let unknown = |why| Refusal::Unknown(why, None);
+        let Some((_, tokens)) = &self.tokens else {
+            return match peer {
+                Peer::Tcp { .. } => Ok(Identity::anybody(peer)),
+                Peer::Local { uid, gid, .. } => self.local(peer, uid, gid),
+            };
+        };
+        let sum = match (credential, peer) {
+            (Credential::Nothing, Peer::Local { uid, gid, .. }) => {
+                return self.local(peer, uid, gid);
+            }
+            (Credential::Nothing, Peer::Tcp { .. }) => return Err(unknown("no token")),
+            (Credential::Unreadable, _) => return Err(unknown("no bearer token")),
+            (Credential::Token(token), _) => Sum::of(token),
+            (Credential::Session(secret), _) => {
+                let token = self.sessions.token(secret, Instant::now());
+                token.ok_or(unknown("no such session"))?
+            }
+        };
+        let tokens = tokens.load();
+        let entry = tokens.find_sum(&sum).ok_or(unknown("no such token"))?;
+        if entry.until.is_some_and(|until| until <= Timestamp::now()) {
+            return Err(Refusal::Unknown("the token has expired", Some(entry.name.clone())));
+        }
+        Ok(Identity {
+            name: entry.name.clone(),
+            role: Some(entry.role),
+            nodes: entry.nodes.clone(),
+            peer,
+        })
+    }
+
+    /// Who a process of this machine is.
+    fn local(&self, peer: Peer, uid: u32, gid: u32) -> Result<Identity, Refusal> {
+        let Access { operators, operator_groups, local_readers, .. } = &self.settings;
+        let is_operator = uid == 0
+            || uid == self.own_uid
+            || operators.contains(&uid)
+            || operator_groups.contains(&gid);
+        let name = if uid == 0 { "root".to_owned() } else { format!("uid {uid}") };
+        let role = match (is_operator, local_readers) {
+            (true, _) => Role::Operator,
+            (false, true) => Role::Reader,
+            (false, false) => {
+                return Err(Refusal::Unknown("not one of the local operators", Some(name)));
+            }
+        };
+        Ok(Identity { name, role: Some(role), nodes: Nodes::none(), peer })
+    }
+
+    /// Whether `identity` may do what `rule` is about, and has not come too often. Administrators at
+    /// the unix socket never do.
+    ///
+    /// # Errors
+    ///
+    /// If not.
+    pub fn admit(&self, identity: &Identity, rule: Rule) -> Result<(), Refusal> {
+        if !identity.may(rule) {
+            return Err(Refusal::NotAllowed);
+        }
+        let Limits { reader_rate, agent_rate, orchestrator_rate, .. } = self.limits;
+        let rate = match identity.role {
+            Some(Role::Reader) => reader_rate,
+            Some(Role::Agent) => agent_rate,
+            Some(Role::Orchestrator) => orchestrator_rate,
+            Some(Role::Operator) | None => return Ok(()),
+        };
+        let address = address(identity.peer);
+        let asked = self.rates.take(&identity.name, address, Rate(rate), Instant::now());
+        asked.map_err(Refusal::TooOften)
+    }
+
+    /// Opens a session for whoever shows this token.
+    ///
+    /// # Errors
+    ///
+    /// If the token is none, or there is no secret to be had.
+    pub fn log_in(&self, peer: Peer, token: &str) -> Result<(Identity, Secret), Refusal> {
+        let identity = self.identify(peer, Credential::Token(token))?;
+        let secret = self.sessions.open(Sum::of(token), Instant::now());
+        let secret = secret.map_err(|error: io::Error| {
+            tracing::error!(%error, "no secrets to be had");
+            Refusal::Unknown("no secret to be had", None)
+        })?;
+        Ok((identity, secret))
+    }
+
+    /// Ends a session.
+    pub fn log_out(&self, secret: &str) {
+        self.sessions.close(secret);
+    }
+
+    /// Reads the files again. A file that is wrong changes nothing.
+    pub fn reread(&self) -> Vec<Reread> {
+        let mut all = Vec::new();
+        if let Some((path, tokens)) = &self.tokens {
+            let read = TokenFile::read(path).map(|file| {
+                let count = file.len();
+                tokens.store(file.into());
+                format!("{count} tokens")
+            });
+            all.push(Reread { what: "tokens", outcome: read.map_err(|error| told(&error)) });
+        }
+        if let Some(tls) = &self.tls {
+            let read = tls.reread().map(|()| "the certificate and its key".to_owned());
+            all.push(Reread { what: "certificate", outcome: read.map_err(|error| told(&error)) });
+        }
+        for Reread { what, outcome } in &all {
+            match outcome {
+                Ok(now) => tracing::info!(what, now, "read again"),
+                Err(why) => tracing::error!(what, why, "not read again; what was there holds"),
+            }
+        }
+        all
+    }
+
+    /// Whether one more refusal may go on record; if so, how many could not since the last.
+    pub fn may_record_refusal(&self, now: Instant) -> Option<u64> {
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = now.saturating_duration_since(budget.since);
+        if REFUSAL_EVERY <= passed {
+            let more = passed.as_secs().checked_div(REFUSAL_EVERY.as_secs()).unwrap_or(0);
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            budget.left = budget.left.saturating_add(more).min(REFUSALS_AT_ONCE);
+            budget.since = now;
+        }
+        if budget.left == 0 {
+            budget.dropped += 1;
+            return None;
+        }
+        budget.left -= 1;
+        Some(std::mem::take(&mut budget.dropped))
+    }
+}
+
+/// The address that rates are counted by.
+fn address(peer: Peer) -> Option<IpAddr> {
+    match peer {
+        Peer::Tcp { address, .. } => Some(address.ip()),
+        Peer::Local { .. } => None,
+    }
+}
+
+/// An error with its causes, in one line.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gatekeeper(change: impl FnOnce(&mut Access)) -> Gatekeeper {
+        let mut settings = Access::default();
+        change(&mut settings);
+        let mut gatekeeper = Gatekeeper::open(&settings, &Limits::default()).unwrap();
+        gatekeeper.own_uid = 500;
+        gatekeeper
+    }
+
+    #[test]
+    fn the_kernel_says_who_is_at_the_socket_and_the_configuration_what_they_are() {
+        let gatekeeper = gatekeeper(|settings| {
+            settings.operators = vec![1000];
+            settings.operator_groups = vec![27];
+        });
+        let role = |gatekeeper: &Gatekeeper, uid, gid| {
+            let peer = Peer::Local { uid, gid, pid: None };
+            gatekeeper.identify(peer, Credential::Nothing).ok().and_then(|identity| identity.role)
+        };
+        for (uid, gid, expected) in [
+            (0, 0, Role::Operator),
+            (500, 500, Role::Operator),
+            (1000, 100, Role::Operator),
+            (1001, 27, Role::Operator),
+            (1001, 100, Role::Reader),
+            (27, 1000, Role::Reader),
+        ] {
+            assert_eq!(role(&gatekeeper, uid, gid), Some(expected), "{uid} {gid}");
+        }
+        let closed = self::gatekeeper(|settings| settings.local_readers = false);
+        assert_eq!(role(&closed, 1001, 100), None);
+        assert_eq!(role(&closed, 0, 0), Some(Role::Operator));
+    }
+
+    #[test]
+    fn refusals_cannot_fill_the_record() {
+        let gatekeeper = gatekeeper(|_| {});
+        let now = Instant::now();
+        let recorded = (0..1000).filter_map(|_| gatekeeper.may_record_refusal(now)).count();
+        assert_eq!(recorded, 20);
+        assert_eq!(gatekeeper.may_record_refusal(now + REFUSAL_EVERY), Some(980));
+        assert_eq!(gatekeeper.may_record_refusal(now + REFUSAL_EVERY), None);
+    }
+}

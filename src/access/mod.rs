@@ -1,0 +1,35 @@
+//! Who may talk to the daemon, and about what: tokens, roles, sessions, rates; and the doors through
+//! which everybody comes.
+//!
+//! ```text
+//!  TCP (TLS) ─┐ listen: caps, time-outs      gate (in `api`): who is it, and may they?
+//!  socket ────┴─► Peer ─────────────────────► Gatekeeper ─► Identity ─► handler
+//! ```
+//!
+//! - On TCP a token says who somebody is, as a header or, for browsers, by a session that a token
+//!   opened. On the unix socket the kernel says it.
+//! - While no tokens are configured, TCP is loopback only and everybody there may do everything.
+//! - Tokens are 256 random bits, so the file holds plain SHA-256 sums of them: there is nothing to
+//!   guess, and no slow sum that every heartbeat would pay for.
+//! - What is refused says nothing of why; the log and the audit log do.
+
+mod dial;
+mod gatekeeper;
+mod identity;
+mod listen;
+mod rates;
+mod role;
+mod sessions;
+mod tls;
+mod token;
+mod watched;
+
+pub use dial::{DialError, Dialer};
+pub use gatekeeper::{AccessError, Credential, Gatekeeper, Refusal, Reread};
+pub use identity::{Actor, Identity, Nodes, Peer};
+pub use listen::{Doors, LocalSocket, SocketError, serve};
+pub use rates::{Rate, Rates};
+pub use role::{READ, Role, Rule, has_route, rule};
+pub use sessions::LIFE as SESSION_LIFE;
+pub use tls::{Tls, TlsError};
+pub use token::{Secret, Sum, TokenEntry, TokenFile, TokenFileError, new_line};

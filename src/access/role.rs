@@ -1,0 +1,143 @@
+//! The one table that says who may do what.
+
+use std::fmt;
+
+/// What somebody may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Looks at everything, changes nothing.
+    Reader,
+    /// Reports its nodes, and no others.
+    Agent,
+    /// Publishes work and follows the schedule.
+    Orchestrator,
+    /// Takes nodes out and puts them back; changes the configuration.
+    Operator,
+}
+
+impl Role {
+    /// All there are.
+    pub const ALL: [Role; 4] = [Role::Reader, Role::Agent, Role::Orchestrator, Role::Operator];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Reader => "reader",
+            Role::Agent => "agent",
+            Role::Orchestrator => "orchestrator",
+            Role::Operator => "operator",
+        }
+    }
+
+    /// The role called `name`.
+    pub fn named(name: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.as_str() == name)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Whoever reaches it.
+    Open,
+    /// The same, for a word or two; with parameters it is for readers.
+    Terse,
+    /// These roles.
+    Only(&'static [Role]),
+    /// Whoever is somebody: it is only told that there is nothing.
+    Anybody,
+}
+
+/// For whoever may look.
+pub const READ: Rule = Rule::Only(&[Role::Reader, Role::Orchestrator, Role::Operator]);
+const REPORT: Rule = Rule::Only(&[Role::Agent]);
+const PUBLISH: Rule = Rule::Only(&[Role::Orchestrator]);
+const OPERATE: Rule = Rule::Only(&[Role::Operator]);
+
+/// Every route of the API. A route that is not here is refused where it changes something, but to
+/// operators, and else is for readers; a test wants each documented route to be here all the same.
+const TABLE: &[(&str, &str, Rule)] = &[
+    ("GET", "/livez", Rule::Terse),
+    ("GET", "/readyz", Rule::Terse),
+    ("GET", "/login", Rule::Open),
+    ("POST", "/login", Rule::Open),
+    ("POST", "/logout", Rule::Open),
+    ("GET", "/openapi.json", READ),
+    ("GET", "/metrics", READ),
+    ("POST", "/v1/heartbeats", REPORT),
+    ("PUT", "/v1/publication", PUBLISH),
+    ("GET", "/v1/schedule", READ),
+    ("GET", "/v1/events", READ),
+    ("GET", "/v1/status", READ),
+    ("GET", "/v1/nodes", READ),
+    ("GET", "/v1/nodes/{name}", READ),
+    ("GET", "/v1/jobs", READ),
+    ("GET", "/v1/jobs/{id}", READ),
+    ("GET", "/v1/jobs/{id}/why", READ),
+    ("GET", "/v1/classes", READ),
+    ("GET", "/v1/users", READ),
+    ("GET", "/v1/load", READ),
+    ("GET", "/v1/occupancy", READ),
+    ("GET", "/v1/config", READ),
+    ("GET", "/v1/config/generations", READ),
+    ("GET", "/v1/config/generations/{generation}", READ),
+    ("POST", "/v1/config/plan", OPERATE),
+    ("POST", "/v1/config/apply", OPERATE),
+    ("POST", "/v1/nodes/vary-off", OPERATE),
+    ("POST", "/v1/nodes/vary-on", OPERATE),
+];
+
+/// Who may send `method` to the route `path`; `None` stands for a path that is no route.
+pub fn rule(method: &str, path: Option<&str>) -> Rule {
+    let Some(path) = path else { return Rule::Anybody };
+    // Whoever may get something may ask for its head.
+    let method = if method == "HEAD" { "GET" } else { method };
+    let mut routes = TABLE.iter().filter(|(_, route, _)| *route == path).peekable();
+    let is_known = routes.peek().is_some();
+    match routes.find(|(known, ..)| *known == method) {
+        Some((.., rule)) => *rule,
+        None if is_known => Rule::Anybody,
+        None if method == "GET" => READ,
+        None => OPERATE,
+    }
+}
+
+/// Whether the table has this route, so that none is left to the rule for strangers.
+pub fn has_route(method: &str, path: &str) -> bool {
+    TABLE.iter().any(|(known, route, _)| (*known, *route) == (method, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_in_the_table_is_closed_where_it_changes_something() {
+        for (method, path, expected) in [
+            ("GET", Some("/v1/jobs"), READ),
+            ("HEAD", Some("/v1/jobs"), READ),
+            ("DELETE", Some("/v1/jobs"), Rule::Anybody),
+            ("GET", Some("/pages/of/tomorrow"), READ),
+            ("POST", Some("/pages/of/tomorrow"), OPERATE),
+            ("POST", None, Rule::Anybody),
+            ("POST", Some("/v1/nodes/vary-off"), OPERATE),
+        ] {
+            assert_eq!(rule(method, path), expected, "{method} {path:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_changes_anything_is_open_or_for_readers() {
+        for (method, path, rule) in TABLE.iter().filter(|(method, ..)| *method != "GET") {
+            let is_session = ["/login", "/logout"].contains(path);
+            let is_for_readers = matches!(rule, Rule::Only(roles) if roles.contains(&Role::Reader));
+            assert!(is_session || (*rule != Rule::Open && !is_for_readers), "{method} {path}");
+        }
+    }
+}

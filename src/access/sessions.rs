@@ -1,0 +1,79 @@
+//! Browsers that showed a token once: a secret of their own stands for it until it ends.
+//!
+//! A session is worth what its token is worth: when that is revoked or expires, so is the session.
+//! Sessions are in memory only; after a restart everybody logs in again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::token::{Secret, Sum};
+
+/// How long a session lasts.
+pub const LIFE: Duration = Duration::from_hours(12);
+/// So many at once; the one that ends first makes way.
+const SESSIONS_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    open: Mutex<BTreeMap<u64, Session>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    sum: Sum,
+    /// The sum of the token that opened it.
+    token: Sum,
+    until: Instant,
+}
+
+impl Sessions {
+    /// A new session for whoever showed the token with this sum.
+    pub(super) fn open(&self, token: Sum, now: Instant) -> io::Result<Secret> {
+        let secret = Secret::new()?;
+        let sum = secret.sum();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, session| now < session.until);
+        if SESSIONS_MAX <= open.len() {
+            let first = open.iter().min_by_key(|(_, session)| session.until).map(|(key, _)| *key);
+            first.and_then(|key| open.remove(&key));
+        }
+        open.insert(sum.key(), Session { sum, token, until: now + LIFE });
+        Ok(secret)
+    }
+
+    /// The sum of the token behind this session.
+    pub(super) fn token(&self, secret: &str, now: Instant) -> Option<Sum> {
+        let sum = Sum::of(secret);
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = open.get(&sum.key())?;
+        (session.sum == sum && now < session.until).then_some(session.token)
+    }
+
+    /// Ends this session.
+    pub(super) fn close(&self, secret: &str) {
+        let sum = Sum::of(secret);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.get(&sum.key()).is_some_and(|session| session.sum == sum) {
+            open.remove(&sum.key());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_ends_by_time_or_by_hand() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let token = Sum::of("a token");
+        let (one, other) = (sessions.open(token, now).unwrap(), sessions.open(token, now).unwrap());
+        assert_eq!(sessions.token(one.reveal(), now), Some(token));
+        assert_eq!(sessions.token("a token", now), None);
+        sessions.close(one.reveal());
+        assert_eq!(sessions.token(one.reveal(), now), None);
+        assert_eq!(sessions.token(other.reveal(), now + LIFE), None);
+    }
+}

@@ -1,0 +1,405 @@
+//! Tokens: how they are made, and the file that says which there are.
+//!
+//! A line a token, words separated by blanks:
+//!
+//! ```text
+//! node01   agent    sha256:… nodes=node01      until=2027-01-31T12:00:00Z
+//! ann      operator sha256:…
+//! ```
+//!
+//! A name may be there twice, so that an old token holds until the new one is everywhere. To revoke
+//! one, delete its line and have the file read again. One mistake, and the whole file is refused:
+//! half a file would lock somebody out, or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::identity::Nodes;
+use super::role::Role;
+use crate::model::expand_hostlist;
+
+/// What every token begins with, so that scanners for lost secrets know one.
+const PREFIX: &str = "apn_";
+/// What stands before a sum.
+const SUM: &str = "sha256:";
+/// How often a name may be there.
+const PER_NAME: usize = 2;
+/// More than any cluster needs; the file is read whole.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// 256 random bits, that nobody prints by mistake.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Secret {
+    /// A new one, from the operating system.
+    ///
+    /// # Errors
+    ///
+    /// If that has none to give.
+    pub fn new() -> io::Result<Secret> {
+        let mut bits = [0; 32];
+        getrandom::fill(&mut bits).map_err(io::Error::other)?;
+        Ok(Secret(format!("{PREFIX}{}", hex(&bits))))
+    }
+
+    /// What is shown once, to whoever is to have it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Its sum.
+    pub fn sum(&self) -> Sum {
+        Sum::of(&self.0)
+    }
+}
+
+/// The sum of a secret: all that is kept of one. Compared in a time that tells nothing of it.
+#[derive(Clone, Copy)]
+pub struct Sum([u8; 32]);
+
+impl Sum {
+    /// The sum of what somebody says is a secret.
+    pub fn of(text: &str) -> Sum {
+        Sum(Sha256::digest(text).into())
+    }
+
+    /// By what it is found. That much of a sum tells nothing of the secret.
+    pub fn key(&self) -> u64 {
+        self.0.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
+    }
+
+    fn parse(text: &str) -> Option<Sum> {
+        let digits = text.strip_prefix(SUM)?.as_bytes();
+        let mut sum = [0; 32];
+        let (pairs, rest) = digits.as_chunks::<2>();
+        if pairs.len() != sum.len() || !rest.is_empty() {
+            return None;
+        }
+        for (byte, pair) in sum.iter_mut().zip(pairs) {
+            let digits = pair.iter().all(u8::is_ascii_hexdigit).then_some(pair)?;
+            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        }
+        Some(Sum(sum))
+    }
+}
+
+impl PartialEq for Sum {
+    fn eq(&self, other: &Sum) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Sum {}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SUM}{}", hex(&self.0))
+    }
+}
+
+impl fmt::Debug for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sum(…)")
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("text takes more text");
+        text
+    })
+}
+
+/// One token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenEntry {
+    /// Whose it is: what stands on record for what is done with it.
+    pub name: String,
+    /// What it is good for.
+    pub role: Role,
+    /// The sum of it.
+    pub sum: Sum,
+    /// Which nodes it speaks for; none, but for agents.
+    pub nodes: Nodes,
+    /// From when on it is worth nothing.
+    pub until: Option<Timestamp>,
+}
+
+/// Why the file is not taken.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum TokenFileError {
+    #[error("cannot read the tokens in {}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(
+        "{} can be {what} by others (mode {mode:03o}); it holds who may do what: chmod 600 it",
+        path.display()
+    )]
+    Exposed { path: PathBuf, mode: u32, what: &'static str },
+    #[error("{} belongs to user {owner}, neither root nor the daemon's own; chown it", path.display())]
+    Owner { path: PathBuf, owner: u32 },
+    #[error("{}: line {line}: {what}", path.display())]
+    Line { path: PathBuf, line: usize, what: String },
+}
+
+/// Every token there is.
+#[derive(Clone, Debug, Default)]
+pub struct TokenFile {
+    /// By the beginning of the sum.
+    entries: BTreeMap<u64, Vec<TokenEntry>>,
+}
+
+impl TokenFile {
+    /// Reads the file at `path`, which nobody but its owner may read or write.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, if others may read or write it, or with the first mistake in it.
+    pub fn read(path: &Path) -> Result<TokenFile, TokenFileError> {
+        let text = read_private(path)?;
+        TokenFile::parse(&text).map_err(|(line, what)| TokenFileError::Line {
+            path: path.to_owned(),
+            line,
+            what,
+        })
+    }
+
+    fn parse(text: &str) -> Result<TokenFile, (usize, String)> {
+        let mut file = TokenFile::default();
+        let mut names: BTreeMap<String, usize> = BTreeMap::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let entry = entry(line).map_err(|what| (number, what))?;
+            if file.find_sum(&entry.sum).is_some() {
+                return Err((number, "this sum is there already".to_owned()));
+            }
+            let uses = names.entry(entry.name.clone()).or_default();
+            *uses += 1;
+            if PER_NAME < *uses {
+                let name = &entry.name;
+                let what = format!(
+                    "`{name}` has {PER_NAME} tokens already, an old one and a new one; delete one"
+                );
+                return Err((number, what));
+            }
+            file.entries.entry(entry.sum.key()).or_default().push(entry);
+        }
+        Ok(file)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.values().map(Vec::len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The token that has this sum.
+    pub fn find_sum(&self, sum: &Sum) -> Option<&TokenEntry> {
+        self.entries.get(&sum.key())?.iter().find(|entry| entry.sum == *sum)
+    }
+}
+
+/// One line of the file.
+fn entry(line: &str) -> Result<TokenEntry, String> {
+    let mut words = line.split_whitespace();
+    let mut next = |what: &str| {
+        words.next().ok_or_else(|| {
+            format!("{what} is missing; a line is: NAME ROLE sha256:… [nodes=…] [until=…]")
+        })
+    };
+    let name = next("the name")?.to_owned();
+    check_name(&name)?;
+    let role = next("the role")?;
+    let role = Role::named(role).ok_or_else(|| {
+        let roles = Role::ALL.map(Role::as_str).join(", ");
+        format!("`{}` is no role; roles are {roles}", shown(role))
+    })?;
+    let sum = next("the sum")?;
+    let sum = Sum::parse(sum).ok_or_else(|| {
+        // Not shown: it may be the token itself.
+        "the third word is `sha256:` and 64 hexadecimal digits; `apportion token new` prints it"
+            .to_owned()
+    })?;
+    let (mut nodes, mut until) = (None, None);
+    for word in words {
+        match word.split_once('=') {
+            Some(("nodes", list)) if nodes.is_none() => nodes = Some(node_set(list)?),
+            Some(("until", time)) if until.is_none() => {
+                let time: Timestamp = time.parse().map_err(|_| {
+                    format!("`{}` is no time; write 2027-01-31T12:00:00Z", shown(time))
+                })?;
+                until = Some(time);
+            }
+            _ => return Err(format!("`{}` is not understood, or there twice", shown(word))),
+        }
+    }
+    let nodes = match (role, nodes) {
+        (Role::Agent, Some(nodes)) => Nodes::Only(Arc::new(nodes)),
+        (Role::Agent, None) => return Err("an agent speaks for nodes; add nodes=…".to_owned()),
+        (_, Some(_)) => return Err(format!("only agents speak for nodes, and this is a {role}")),
+        (_, None) => Nodes::none(),
+    };
+    Ok(TokenEntry { name, role, sum, nodes, until })
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+    if name.chars().all(is_legal) && (1..=64).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(format!("`{}` is no name: 1 to 64 ASCII letters, digits and `._-@`", shown(name)))
+}
+
+fn node_set(list: &str) -> Result<BTreeSet<String>, String> {
+    let names = expand_hostlist(list)
+        .map_err(|error| format!("`{}` is no host list: {error}", shown(list)))?;
+    Ok(names.into_iter().collect())
+}
+
+fn shown(word: &str) -> String {
+    word.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// The line for a new token.
+///
+/// # Errors
+///
+/// With what is wrong with the name or the nodes.
+pub fn new_line(
+    secret: &Secret,
+    name: &str,
+    role: Role,
+    nodes: Option<&str>,
+    until: Option<Timestamp>,
+) -> Result<String, String> {
+    let nodes = nodes.map(|nodes| format!(" nodes={nodes}")).unwrap_or_default();
+    let until = until.map(|until| format!(" until={until}")).unwrap_or_default();
+    let line = format!("{name} {role} {}{nodes}{until}", secret.sum());
+    entry(&line).map(|_| line)
+}
+
+/// What is in a file that only its owner may read or write, who is root or ourselves. The file that
+/// is looked at is the one that is read.
+pub(super) fn read_private(path: &Path) -> Result<String, TokenFileError> {
+    let unreadable = |source| TokenFileError::Unreadable { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let facts = file.metadata().map_err(unreadable)?;
+    let mode = facts.mode() & 0o777;
+    let what = match (mode & 0o022, mode & 0o044) {
+        (0, 0) => None,
+        (0, _) => Some("read"),
+        _ => Some("written"),
+    };
+    if let Some(what) = what {
+        return Err(TokenFileError::Exposed { path: path.to_owned(), mode, what });
+    }
+    if ![0, rustix::process::geteuid().as_raw()].contains(&facts.uid()) {
+        return Err(TokenFileError::Owner { path: path.to_owned(), owner: facts.uid() });
+    }
+    let mut text = String::new();
+    file.take(LARGEST_FILE).read_to_string(&mut text).map_err(unreadable)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const SUM_1: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000001";
+    const SUM_2: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000002";
+    const SUM_3: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000003";
+
+    #[test]
+    fn a_new_token_is_found_by_its_secret_and_by_nothing_else() {
+        let (secret, other) = (Secret::new().unwrap(), Secret::new().unwrap());
+        assert_ne!(secret, other);
+        assert_eq!((secret.reveal().len(), format!("{secret:?}").as_str()), (68, "Secret(…)"));
+        let line = new_line(&secret, "batch", Role::Agent, Some("node[01-03],x"), None).unwrap();
+        assert!(!line.contains(&secret.reveal()[4..]), "{line}");
+        let file = TokenFile::parse(&line).unwrap();
+        let found = file.find_sum(&Sum::of(secret.reveal())).unwrap();
+        assert_eq!((found.name.as_str(), found.role), ("batch", Role::Agent));
+        for (node, is_its) in
+            [("node02", true), ("x", true), ("node04", false), ("Node02", false), ("x.", false)]
+        {
+            assert_eq!(found.nodes.contain(node), is_its, "{node}");
+        }
+        assert_eq!(file.find_sum(&Sum::of(other.reveal())), None);
+        assert_eq!(file.find_sum(&Sum::of(&line)), None);
+    }
+
+    #[test]
+    fn mistakes_are_named_by_their_line_and_no_secret_is_shown() {
+        let cases = [
+            (format!("a reader {SUM_1}\na reader {SUM_2} # both hold"), ""),
+            (format!("a reader {SUM_1}\n\n\na reader {SUM_1}"), "4: this sum is there already"),
+            (
+                format!("a reader {SUM_1}\na reader {SUM_2}\na operator {SUM_3}"),
+                "3: `a` has 2 tokens already",
+            ),
+            ("a".to_owned(), "1: the role is missing"),
+            (format!("a admin {SUM_1}"), "1: `admin` is no role; roles are reader, agent"),
+            ("a reader apn_secret".to_owned(), "1: the third word is `sha256:` and 64"),
+            (format!("a reader {SUM_1}0"), "1: the third word"),
+            (format!("a agent {SUM_1}"), "1: an agent speaks for nodes"),
+            (format!("a reader {SUM_1} nodes=n1"), "1: only agents speak for nodes"),
+            (format!("a agent {SUM_1} nodes=n[2-1]"), "1: `n[2-1]` is no host list"),
+            (format!("a reader {SUM_1} until=tomorrow"), "1: `tomorrow` is no time"),
+            (format!("a reader {SUM_1} admin"), "1: `admin` is not understood"),
+            (format!("ä reader {SUM_1}"), "1: `ä` is no name"),
+        ];
+        for (text, expected) in cases {
+            let said = TokenFile::parse(&text).err();
+            let said = said.map(|(line, what)| format!("{line}: {what}")).unwrap_or_default();
+            assert!(said.starts_with(expected), "{text}: {said}");
+            assert!(!said.contains("apn_"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_or_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, format!("a reader {SUM_1}\n")).unwrap();
+        for (mode, expected) in [
+            (0o600, ""),
+            (0o400, ""),
+            (0o640, "can be read by others (mode 640)"),
+            (0o604, "can be read by others"),
+            (0o620, "can be written by others"),
+            (0o602, "can be written by others"),
+        ] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let said = TokenFile::read(&path).err().map(|error| error.to_string());
+            let said = said.unwrap_or_default();
+            assert!(said.contains(expected), "{mode:o}: {said}");
+            assert_eq!(said.is_empty(), expected.is_empty(), "{mode:o}: {said}");
+        }
+    }
+}

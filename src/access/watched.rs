@@ -1,0 +1,180 @@
+//! A connection that ends when the other side takes too long: to finish the head of a request it has
+//! begun, or to take what it is sent.
+//!
+//! hyper has one time-out for idling and for heads; agents idle for half a minute between heartbeats,
+//! and nobody needs that long for a head.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// A head, from its first byte on.
+    pub(super) head: Duration,
+    /// The other side, until it takes something of what it is sent.
+    pub(super) write: Duration,
+}
+
+/// How often a request began or ended to be answered: odd while one is. Counted where requests arrive.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Busy(Arc<AtomicU64>);
+
+impl Busy {
+    pub(super) fn begin_or_end(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Watched<T> {
+    stream: T,
+    busy: Busy,
+    patience: Patience,
+    /// After which count of requests a head has begun, and until when it has to be here.
+    head: Option<(u64, Pin<Box<Sleep>>)>,
+    /// Until when something has to be taken.
+    write: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Watched<T> {
+    pub(super) fn new(stream: T, busy: Busy, patience: Patience) -> Watched<T> {
+        Watched { stream, busy, patience, head: None, write: None }
+    }
+
+    /// What came of a write, or that nothing did for too long.
+    fn in_time<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        if written.is_ready() {
+            self.write = None;
+            return written;
+        }
+        let patience = self.patience.write;
+        let write = self.write.get_or_insert_with(|| Box::pin(sleep(patience)));
+        ready!(write.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = self.busy.get();
+        match &mut self.head {
+            Some((began, end)) if *began == count => {
+                if end.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+            }
+            // That head is here, and perhaps answered already.
+            _ => self.head = None,
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let is_idle = count.is_multiple_of(2) && self.head.is_none();
+        if before < buffer.filled().len() && is_idle {
+            self.head = Some((count, Box::pin(sleep(self.patience.head))));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.in_time(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.in_time(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.in_time(cx, shut)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.in_time(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    const PATIENCE: Patience =
+        Patience { head: Duration::from_millis(50), write: Duration::from_millis(50) };
+
+    #[tokio::test]
+    async fn a_head_that_has_begun_has_to_end_and_idling_may_go_on() {
+        let (mut client, server) = duplex(64);
+        let busy = Busy::default();
+        let mut server = Watched::new(server, busy.clone(), PATIENCE);
+        let mut byte = [0];
+
+        let wait = tokio::time::timeout(4 * PATIENCE.head, server.read(&mut byte));
+        assert!(wait.await.is_err(), "nobody began anything");
+
+        client.write_all(b"G").await.unwrap();
+        server.read_exact(&mut byte).await.unwrap();
+        busy.begin_or_end();
+        sleep(2 * PATIENCE.head).await;
+        client.write_all(b"x").await.unwrap();
+        server.read_exact(&mut byte).await.expect("a body has its own limits");
+        busy.begin_or_end();
+
+        client.write_all(b"G").await.unwrap();
+        server.read_exact(&mut byte).await.unwrap();
+        busy.begin_or_end();
+        busy.begin_or_end();
+        let wait = tokio::time::timeout(4 * PATIENCE.head, server.read(&mut byte));
+        assert!(wait.await.is_err(), "it was answered before anybody looked again");
+
+        client.write_all(b"G").await.unwrap();
+        server.read_exact(&mut byte).await.unwrap();
+        let refused = server.read(&mut byte).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn whoever_takes_nothing_of_an_answer_is_left() {
+        let (_client, server) = duplex(4);
+        let mut server = Watched::new(server, Busy::default(), PATIENCE);
+        let refused = server.write_all(b"more than four bytes").await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,230 @@
+//! The gate that every request goes through: who is it, may they, and is it their own will?
+//!
+//! Whoever is refused learns that and nothing else; why stands in the log and in the audit log.
+
+use std::time::Instant;
+
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use reqwest::Url;
+
+use super::error::{ApiError, Code};
+use super::json::shortened;
+use super::login::{login_address, session_of};
+use super::state::{ApiState, AuditNote};
+use crate::access::{Actor, Credential, Identity, Peer, READ, Refusal, Rule, rule};
+
+/// Who makes this request.
+#[derive(Clone, Debug)]
+pub struct Caller(pub Identity);
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, ApiError> {
+        // Nobody gets to a handler past the gate; without it nothing is done.
+        let identity = parts.extensions.get::<Identity>().cloned();
+        identity.map(Caller).ok_or_else(|| ApiError::new(Code::NotKnown, NOT_KNOWN))
+    }
+}
+
+const NOT_KNOWN: &str = "say who you are: with a token, or at the unix socket";
+pub(super) const NOT_ALLOWED: &str = "this is for others";
+
+/// Lets pass who may.
+pub async fn gate(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
+        return ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();
+    };
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let rule = rule(request.method().as_str(), route);
+    let asks_for_more = rule == Rule::Terse && request.uri().query().is_some();
+    let rule = if asks_for_more { READ } else { rule };
+    let credential = credential(request.headers());
+    let identity = state.gatekeeper.identify(peer, credential);
+    if matches!(rule, Rule::Open | Rule::Terse) {
+        if let Ok(identity) = identity {
+            request.extensions_mut().insert(identity);
+        }
+        return next.run(request).await;
+    }
+    let (by, refusal) = match identity {
+        Ok(identity) => {
+            let is_theirs = is_own_will(&request, &identity, credential);
+            match state.gatekeeper.admit(&identity, rule) {
+                Ok(()) if is_theirs => {
+                    request.extensions_mut().insert(identity);
+                    return next.run(request).await;
+                }
+                Ok(()) => (identity.actor(), Refusal::NotAllowed),
+                Err(refusal) => (identity.actor(), refusal),
+            }
+        }
+        Err(refusal) => (stranger(&refusal, peer), refusal),
+    };
+    refused(&state, &request, by, &refusal)
+}
+
+/// How somebody who is not let in stands on record.
+pub(super) fn stranger(refusal: &Refusal, peer: Peer) -> Actor {
+    let who = match refusal {
+        Refusal::Unknown(_, Some(name)) => name.clone(),
+        Refusal::Unknown(_, None) | Refusal::NotAllowed | Refusal::TooOften(_) => "-".to_owned(),
+    };
+    Actor { who, origin: peer.to_string() }
+}
+
+/// Puts a refusal on record, and says no more than that it is one.
+fn refused(state: &ApiState, request: &Request, by: Actor, refusal: &Refusal) -> Response {
+    record(state, request.method(), request.uri(), by, refusal);
+    let is_page = *request.method() == Method::GET && wants_page(request.headers());
+    match refusal {
+        Refusal::Unknown(..) if is_page => see(&login_address(request.uri())),
+        Refusal::Unknown(..) => ApiError::new(Code::NotKnown, NOT_KNOWN).into_response(),
+        Refusal::NotAllowed => ApiError::new(Code::NotAllowed, NOT_ALLOWED).into_response(),
+        Refusal::TooOften(wait) => {
+            let wait = wait.as_secs().saturating_add(1);
+            let detail = "more requests than this role is allowed; the header `retry-after` says when to go on";
+            let mut response = ApiError::new(Code::TooOften, detail).into_response();
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait));
+            response
+        }
+    }
+}
+
+/// Puts a refusal into the audit log, unless there were too many lately.
+pub(super) fn record(state: &ApiState, method: &Method, uri: &Uri, by: Actor, refusal: &Refusal) {
+    let why = match refusal {
+        Refusal::Unknown(why, _) => *why,
+        Refusal::NotAllowed => "not allowed",
+        Refusal::TooOften(_) => "too often",
+    };
+    let what = format!("{method} {}", shortened(uri.path()));
+    note_refusal(state, by, "request", &what, why);
+}
+
+/// The same for anything else that is refused to `by`.
+pub(super) fn note_refusal(state: &ApiState, by: Actor, act: &str, detail: &str, why: &str) {
+    let Actor { who, origin } = &by;
+    let Some(dropped) = state.gatekeeper.may_record_refusal(Instant::now()) else {
+        tracing::debug!(who, origin, act, detail, why, "refused");
+        return;
+    };
+    tracing::warn!(who, origin, act, detail, why, "refused");
+    let before = match dropped {
+        0 => String::new(),
+        dropped => format!("; {dropped} others before it are not here"),
+    };
+    state.note(AuditNote {
+        by,
+        act: act.to_owned(),
+        detail: detail.to_owned(),
+        outcome: format!("refused: {why}{before}"),
+    });
+}
+
+/// What the headers show. A token goes before a session.
+fn credential(headers: &HeaderMap) -> Credential<'_> {
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let value = value.to_str().unwrap_or_default();
+        return match value.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+                Credential::Token(token.trim())
+            }
+            _ => Credential::Unreadable,
+        };
+    }
+    session_of(headers).map_or(Credential::Nothing, Credential::Session)
+}
+
+/// Whether a change is what its sender wants: a page elsewhere can make a browser send things, with
+/// the session in it, or from this very machine. A token has to be put there on purpose.
+fn is_own_will(request: &Request, identity: &Identity, credential: Credential<'_>) -> bool {
+    let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    let needs_none = identity.role.is_none();
+    let is_session = matches!(credential, Credential::Session(_));
+    is_safe || !(needs_none || is_session) || is_same_site(request.headers(), needs_none)
+}
+
+/// Whether a browser says that one of our own pages made it send this, or it is no browser that
+/// sends. Where nobody needs to log in, our own address has to be one of this machine: any name could
+/// be made to lead here.
+pub(super) fn is_same_site(headers: &HeaderMap, needs_none: bool) -> bool {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
+    if text(header::HeaderName::from_static("sec-fetch-site"))
+        .is_some_and(|site| !["same-origin", "none"].contains(&site))
+    {
+        return false;
+    }
+    let Some(origin) = text(header::ORIGIN) else { return true };
+    let host = text(header::HOST).unwrap_or_default();
+    let Ok(origin) = origin.parse::<Url>() else { return false };
+    let is_here = origin.authority() == host;
+    is_here && (!needs_none || is_this_machine(&origin))
+}
+
+fn is_this_machine(origin: &Url) -> bool {
+    let host = origin.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    host == "localhost" || is_loopback
+}
+
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// Sends a browser elsewhere.
+pub(super) fn see(address: &str) -> Response {
+    let address = HeaderValue::from_str(address).unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, address)]).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_elsewhere_cannot_make_a_browser_change_anything() {
+        let cases = [
+            ("", "head:7070", "", true, "no browser"),
+            ("http://head:7070", "head:7070", "same-origin", true, "our own page"),
+            ("https://head:7070", "head:7070", "", true, "our own page, by TLS"),
+            ("https://evil.example", "head:7070", "cross-site", false, "another page"),
+            ("https://evil.example", "head:7070", "", false, "another page, old browser"),
+            ("", "head:7070", "cross-site", false, "a form elsewhere"),
+            ("", "head:7070", "same-site", false, "another service of the site"),
+            ("null", "head:7070", "", false, "a page from nowhere"),
+            ("http://head:7071", "head:7070", "", false, "another port"),
+        ];
+        for (origin, host, fetch, expected, what) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [("origin", origin), ("host", host), ("sec-fetch-site", fetch)] {
+                if !value.is_empty() {
+                    headers.insert(name, HeaderValue::from_static(value));
+                }
+            }
+            assert_eq!(is_same_site(&headers, false), expected, "{what}");
+        }
+    }
+
+    /// A name that was ours a moment ago, or will be, leads to this machine as well.
+    #[test]
+    fn where_nobody_logs_in_only_this_machine_s_own_names_count() {
+        for (host, expected) in [
+            ("127.0.0.1:7070", true),
+            ("localhost:7070", true),
+            ("[::1]:7070", true),
+            ("rebound.example:7070", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            let origin = format!("http://{host}");
+            headers.insert("origin", HeaderValue::from_str(&origin).unwrap());
+            headers.insert("host", HeaderValue::from_static(host));
+            assert_eq!(is_same_site(&headers, true), expected, "{host}");
+        }
+    }
+}

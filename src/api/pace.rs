@@ -1,0 +1,118 @@
+//! Bodies that come too slowly are given up: whoever sends a byte now and then would hold what has come
+//! so far for as long as they like.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body::{Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+
+/// Over which time the pace is measured.
+const WINDOW: Duration = Duration::from_secs(5);
+/// What has to come in that time: 1 KB a second.
+const LEAST: usize = 5 << 10;
+
+/// A body came too slowly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooSlow;
+
+impl fmt::Display for TooSlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, window) = (LEAST, WINDOW.as_secs());
+        write!(f, "the body came with less than {least} bytes in {window} s; nothing was changed")
+    }
+}
+
+impl std::error::Error for TooSlow {}
+
+/// Has the body of `request` come at a pace, or be given up.
+pub async fn in_pace(request: Request, next: Next) -> Response {
+    let paced = |body: Body| {
+        if body.is_end_stream() { body } else { Body::new(Paced::new(body, WINDOW, LEAST)) }
+    };
+    let request = request.map(paced);
+    next.run(request).await
+}
+
+/// A body that is given up where less than `least` bytes come in a `window`.
+#[derive(Debug)]
+struct Paced {
+    body: Body,
+    window: Duration,
+    least: usize,
+    /// When the window ends, once somebody waits for the body.
+    end: Option<Pin<Box<Sleep>>>,
+    came: usize,
+}
+
+impl Paced {
+    fn new(body: Body, window: Duration, least: usize) -> Paced {
+        Paced { body, window, least, end: None, came: 0 }
+    }
+}
+
+impl HttpBody for Paced {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            if let Some(Ok(frame)) = &frame {
+                self.came += frame.data_ref().map_or(0, Bytes::len);
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        loop {
+            let window = self.window;
+            let end = self.end.get_or_insert_with(|| Box::pin(sleep(window)));
+            ready!(end.as_mut().poll(cx));
+            if self.came < self.least {
+                return Poll::Ready(Some(Err(TooSlow.into())));
+            }
+            self.came = 0;
+            self.end = None;
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use futures_util::stream;
+
+    use super::*;
+
+    /// A body of ten parts of so many bytes, 20 ms apart, of which 10 bytes have to come in 50 ms.
+    async fn arrives(bytes: usize) -> bool {
+        let part = move |count: u8| async move {
+            sleep(Duration::from_millis(20)).await;
+            (count < 10).then(|| (Ok::<_, TooSlow>(Bytes::from(vec![b'x'; bytes])), count + 1))
+        };
+        let body = Body::from_stream(stream::unfold(0, part));
+        let paced = Paced::new(body, Duration::from_millis(50), 10);
+        to_bytes(Body::new(paced), usize::MAX).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn what_trickles_is_given_up_and_what_flows_is_not() {
+        assert!(!arrives(1).await);
+        assert!(arrives(100).await);
+    }
+}

@@ -1,0 +1,153 @@
+//! Tokens, made where nobody needs to be trusted with them: the secret is shown once, and what the
+//! daemon is to know of it is a line for its file.
+
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::{Span, SpanRelativeTo, Timestamp};
+use serde::Serialize;
+
+use super::failure::{Exit, Failure};
+use super::output::show;
+use crate::access::{Role, Secret, new_line};
+
+/// What to do with tokens.
+#[derive(Debug, Subcommand)]
+pub enum TokenAction {
+    /// Make a token: the secret, shown once, and the line for the daemon's file of tokens
+    #[command(after_help = EXAMPLES)]
+    New(New),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  apportion token new --role agent --node node01 --valid 90d
+  apportion token new --role agent --node 'node[01-40]' --name rack1
+  apportion token new --role operator --name ann
+
+Put the line into the file that `daemon.access.tokens` names, and have the daemon read it again: SIGHUP,
+or `apportion config apply`. Put the token into a file that only its owner may read, and name that with
+--token-file or APPORTION_TOKEN_FILE. To renew a token, add a second line of the same name; to revoke
+one, delete its line.";
+
+/// A new token.
+#[derive(Debug, Args)]
+pub struct New {
+    /// What it is good for
+    #[arg(long, value_enum)]
+    pub role: RoleName,
+    /// The nodes that an agent speaks for, as host lists
+    #[arg(long = "node", value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Whose it is, for the audit log; without it the agent's node
+    #[arg(long)]
+    pub name: Option<String>,
+    /// How long it is valid, such as 90d or 12h; without it until it is revoked
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    pub valid: Option<Span>,
+    /// Show both in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A role, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    /// Looks at everything, changes nothing.
+    Reader,
+    /// Reports its nodes, and no others.
+    Agent,
+    /// Publishes work and follows the schedule.
+    Orchestrator,
+    /// Takes nodes out and puts them back; changes the configuration.
+    Operator,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Role {
+        match name {
+            RoleName::Reader => Role::Reader,
+            RoleName::Agent => Role::Agent,
+            RoleName::Orchestrator => Role::Orchestrator,
+            RoleName::Operator => Role::Operator,
+        }
+    }
+}
+
+fn parse_span(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|_| "write a span of time: 90d, 12h".to_owned())?;
+    if span.is_positive() { Ok(span) } else { Err("this has passed already".to_owned()) }
+}
+
+/// A token and its line.
+#[derive(Serialize)]
+struct Made {
+    token: String,
+    line: String,
+}
+
+/// Does what was asked.
+///
+/// # Errors
+///
+/// If the name or the nodes are wrong, or the system has no secrets to give.
+pub fn run(action: &TokenAction) -> Result<(), Failure> {
+    let TokenAction::New(args) = action;
+    let secret = Secret::new()?;
+    let line = line(args, &secret).map_err(|what| Failure::new(Exit::Refused, what))?;
+    let made = Made { token: secret.reveal().to_owned(), line };
+    Ok(show(&made, args.json, render)?)
+}
+
+fn line(args: &New, secret: &Secret) -> Result<String, String> {
+    let nodes = (!args.nodes.is_empty()).then(|| args.nodes.join(","));
+    let name = args.name.as_deref().or(nodes.as_deref()).ok_or("say whose it is, with --name")?;
+    let is_list = |name: &str| name.contains(['[', ',']);
+    if args.name.is_none() && is_list(name) {
+        return Err("it is for several nodes; give it a name, with --name".to_owned());
+    }
+    let until = args.valid.map(expiry).transpose()?;
+    new_line(secret, name, args.role.into(), nodes.as_deref(), until)
+}
+
+/// Days are of 24 hours here. To the second: nobody wants to read more.
+fn expiry(valid: Span) -> Result<Timestamp, String> {
+    let far = |_| "that is further away than there are dates".to_owned();
+    let duration = valid.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(far)?;
+    let until = Timestamp::now().checked_add(duration).map_err(far)?;
+    Timestamp::from_second(until.as_second()).map_err(far)
+}
+
+fn render(made: &Made) -> String {
+    let Made { token, line } = made;
+    format!("token, shown only now:\n  {token}\nline for the daemon's file of tokens:\n  {line}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(role: RoleName, nodes: &[&str], name: Option<&str>) -> Result<String, String> {
+        let nodes = nodes.iter().map(ToString::to_string).collect();
+        let name = name.map(str::to_owned);
+        let valid = Some(parse_span("90d").unwrap());
+        line(&New { role, nodes, name, valid, json: false }, &Secret::new().unwrap())
+    }
+
+    #[test]
+    fn an_agent_is_called_as_its_node_and_others_have_a_name() {
+        let line = made(RoleName::Agent, &["node01"], None).unwrap();
+        assert!(line.starts_with("node01 agent sha256:"), "{line}");
+        assert!(line.contains(" nodes=node01 until=2") && line.ends_with('Z'), "{line}");
+        for (role, nodes, name, expected) in [
+            (RoleName::Agent, &["node[01-02]"][..], None, "give it a name"),
+            (RoleName::Agent, &["n1", "n2"], None, "give it a name"),
+            (RoleName::Agent, &[], Some("a"), "add nodes="),
+            (RoleName::Reader, &["n1"], Some("a"), "only agents speak for nodes"),
+            (RoleName::Operator, &[], None, "--name"),
+            (RoleName::Operator, &[], Some("a b"), "is no role"),
+        ] {
+            let said = made(role, nodes, name).unwrap_err();
+            assert!(said.contains(expected), "{said}");
+        }
+        assert!(parse_span("0s").is_err() && parse_span("soon").is_err());
+    }
+}

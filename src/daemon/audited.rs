@@ -1,0 +1,80 @@
+//! What the audit log says of what was done.
+
+use super::live::Live;
+use super::owner::now_ms;
+use crate::access::Actor;
+use crate::api::AuditNote;
+use crate::api::wire::ConfigRequest;
+use crate::model::fold_hostlist;
+use crate::scheduler::Command;
+use crate::store::{AdminRow, AuditRow};
+
+/// So much of a list of nodes is kept; the events have all of it.
+const NODES_MAX: usize = 2000;
+
+/// Something that `by` asked for, and what came of it.
+pub fn of(by: &Actor, act: &str, detail: String, outcome: &str) -> AuditRow {
+    AuditRow {
+        at_ms: now_ms(),
+        who: by.who.clone(),
+        origin: by.origin.clone(),
+        act: act.to_owned(),
+        detail,
+        outcome: outcome.to_owned(),
+    }
+}
+
+/// That the daemon was started, and on which configuration.
+pub fn start(live: &Live) -> AuditRow {
+    let (name, generation) = (&live.config.file.name, live.generation);
+    let detail = format!("version {}, {name}, generation {generation}", env!("CARGO_PKG_VERSION"));
+    of(&Actor::daemon("here"), "start", detail, "done")
+}
+
+/// An act that `by` did.
+pub fn done(by: &Actor, act: &AdminRow) -> AuditRow {
+    let reason = act.reason.as_deref();
+    AuditRow { at_ms: act.at_ms, ..of(by, &act.action, detail(&act.nodes, reason), "done") }
+}
+
+/// What others put on record.
+pub fn note(note: AuditNote) -> AuditRow {
+    of(&note.by, &note.act, note.detail, &note.outcome)
+}
+
+/// What a command is about.
+pub fn asked(command: &Command) -> String {
+    match command {
+        Command::VaryOff { nodes, reason } => detail(nodes, Some(reason)),
+        Command::VaryOn { nodes } => detail(nodes, None),
+        Command::Reconfigure(_) => String::new(),
+    }
+}
+
+/// Which configuration is meant.
+pub fn configuration(request: &ConfigRequest) -> String {
+    let which = match (&request.generation, &request.name, &request.text) {
+        (Some(generation), ..) => format!("generation {generation}"),
+        (None, Some(name), _) => name.clone(),
+        (None, None, Some(_)) => "a text that was sent".to_owned(),
+        (None, None, None) => "the daemon's own file".to_owned(),
+    };
+    with_reason(which, request.reason.as_deref())
+}
+
+fn detail(nodes: &[String], reason: Option<&str>) -> String {
+    let mut folded = fold_hostlist(nodes.iter().map(String::as_str));
+    if NODES_MAX < folded.len() {
+        let end = folded.floor_char_boundary(NODES_MAX);
+        folded.truncate(end);
+        folded.push('…');
+    }
+    with_reason(folded, reason)
+}
+
+fn with_reason(what: String, reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("{what}: {reason}"),
+        None => what,
+    }
+}
