@@ -5,16 +5,35 @@ use std::collections::BTreeSet;
 
 use super::DaemonError;
 use super::live::complete;
+use super::notify;
 use super::owner::{Owner, now_ms};
 use super::refused::Refused;
-use crate::api::ConfigAsk;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
+use crate::api::{ConfigAsk, Reread};
 use crate::config::Config;
 use crate::scheduler::{Command, Impact};
 use crate::store::{AdminRow, ConfigurationRow};
 
 /// A configuration that is right, and how it came.
 type Wanted = Result<(Config, &'static str), Refused>;
+
+/// Says what came of reading the configuration again.
+fn reread(outcome: Result<ConfigPlan, Refused>) -> Reread {
+    match outcome {
+        Ok(plan) if plan.applied => Reread::Applied,
+        Ok(plan) => {
+            tracing::info!(
+                generation = plan.generation,
+                "the configuration was read again; nothing has changed"
+            );
+            Reread::Unchanged
+        }
+        Err(refused) => {
+            refused.log();
+            Reread::Refused
+        }
+    }
+}
 
 impl Owner {
     /// Answers, and puts another configuration into effect if that is asked for.
@@ -60,14 +79,12 @@ impl Owner {
                 let outcome = self.apply(request).await?;
                 drop(reply.send(outcome.map_err(Into::into)));
             }
-            ConfigAsk::Reread => match self.apply(ConfigRequest::default()).await? {
-                Ok(plan) if plan.applied => {}
-                Ok(plan) => tracing::info!(
-                    generation = plan.generation,
-                    "the configuration was read again; nothing has changed"
-                ),
-                Err(refused) => refused.log(),
-            },
+            ConfigAsk::Reread => {
+                notify::reloading();
+                let outcome = self.apply(ConfigRequest::default()).await?;
+                self.board.meters().reread(reread(outcome));
+                notify::ready();
+            }
         }
         Ok(())
     }

@@ -13,8 +13,10 @@
 
 mod books;
 mod configure;
+mod decisions;
 mod feed;
 mod live;
+mod notify;
 mod owner;
 mod pulse;
 mod record;
@@ -129,12 +131,14 @@ pub async fn serve_from(
     let server = axum::serve(listener, api::router(state))
         .with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut serving = tokio::spawn(server.into_future());
+    notify::ready();
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {
         outcome = &mut owner.done => Some(outcome),
         () = stop.cancelled() => None,
     };
     stop.cancel();
+    notify::stopping();
     let served = drain(&mut serving).await;
     drained.cancel();
     let outcome = match failed_early {

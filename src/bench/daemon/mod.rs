@@ -212,6 +212,7 @@ fn heartbeat(report: &NodeReport) -> wire::Heartbeat {
         boot_id: None,
         sequence: None,
         sent_ms: None,
+        available_mb: None,
     }
 }
 
