@@ -76,6 +76,7 @@ const PURE: &[&str] = &[
 /// Who may read the clock on the wall, and what for: nothing is decided by it, so that it may jump.
 const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/daemon/owner.rs", "when a cycle went on record"),
+    ("src/agent/mod.rs", "when a heartbeat was sent, so that a clock that is off is noticed"),
     ("src/api/heartbeats.rs", "how far a node's clock is off, to say so"),
     ("src/cli/queue.rs", "how long ago work was submitted"),
     ("src/demo/play.rs", "when the work of the demo was submitted"),
