@@ -54,8 +54,8 @@ pub enum AgentError {
     Token(#[from] TokenError),
     #[error("cannot set up HTTP")]
     Http(#[source] reqwest::Error),
-    #[error("cannot reach a daemon at {url}; is it running, and is that where it listens?")]
-    Unreachable { url: Url, source: reqwest::Error },
+    #[error("cannot reach a daemon at {url} ({why}); is it running, and is that where it listens?")]
+    Unreachable { url: Url, why: String },
     #[error("{0}")]
     Unauthorised(String),
     #[error("{0}")]
@@ -130,8 +130,10 @@ impl Agent {
         if let Some(file) = &self.options.token_file {
             request = request.bearer_auth(token::read(file)?);
         }
-        let unreachable =
-            |source| AgentError::Unreachable { url: self.options.url.clone(), source };
+        let unreachable = |error| AgentError::Unreachable {
+            url: self.options.url.clone(),
+            why: innermost(&error),
+        };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let body = response.bytes().await.map_err(unreachable)?;
@@ -140,6 +142,15 @@ impl Agent {
         }
         Err(refusal(status, &body, self.options.token_file.is_some()))
     }
+}
+
+/// The cause behind the causes: "Connection refused" rather than "error sending request".
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
 }
 
 /// What to make of an answer that is none.

@@ -131,7 +131,7 @@ pub async fn serve_from(
     let server = axum::serve(listener, api::router(state))
         .with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut serving = tokio::spawn(server.into_future());
-    notify::ready();
+    notify::started();
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {
         outcome = &mut owner.done => Some(outcome),

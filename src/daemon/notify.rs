@@ -27,7 +27,12 @@ pub fn alive() {
     tell(&[NotifyState::Watchdog]);
 }
 
-/// Requests are answered, with the configuration that is in effect.
+/// Requests are answered from now on.
+pub fn started() {
+    tell(&[NotifyState::Ready, NotifyState::Status("no cycle yet")]);
+}
+
+/// The configuration that is in effect is the one that was read again, or stays.
 pub fn ready() {
     tell(&[NotifyState::Ready]);
 }
