@@ -177,11 +177,13 @@ async fn alerts_and_dashboard_ask_for_what_there_is() {
     let schedule = daemon.get("/v1/schedule").await;
     daemon.publish(2, json!([running(job(1, "ann"), &schedule)])).await;
     daemon.get_until("/v1/schedule", |one| http::held(one, 1) == 12).await;
-    let samples = parse(&scrape(&daemon, OPEN).await.1);
+    let text = scrape(&daemon, OPEN).await.1;
+    let samples = parse(&text);
+    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let there: BTreeSet<&str> =
-        samples.keys().filter_map(|series| series.split('{').next()).collect();
+        samples.keys().filter_map(|series| series.split('{').next()).chain(families).collect();
     let mut seen = 0;
-    for file in ["config/alerts.yml", "config/grafana-dashboard.json"] {
+    for file in ["config/alerts.yml", "config/grafana-dashboard.json", "docs/operations.md"] {
         for name in names_in(file) {
             assert!(there.contains(name.as_str()), "{file} asks for {name}, which is not there");
             seen += 1;
@@ -228,13 +230,17 @@ async fn promtool_has_nothing_to_say_about_the_metrics() {
 }
 
 #[test]
-fn every_alert_fires_in_a_test() {
+fn every_alert_fires_in_a_test_and_is_in_the_guide() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/alerts/rules_test.yml");
     let tests = std::fs::read_to_string(file).unwrap();
     let rules =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/alerts.yml")).unwrap();
     let rules = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
     for alert in rules {
+        let row = format!("\n| `{alert}` |");
+        assert!(guide.contains(&row), "docs/operations.md does not say what to do for {alert}");
         let fires = format!("alertname: {alert}\n        exp_alerts:\n          - ");
         assert!(tests.contains(&fires), "no test makes {alert} fire");
     }
