@@ -1,6 +1,7 @@
 //! What a Prometheus gets to see: well-formed, true, and all that alerts and dashboard ask for.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+#![expect(clippy::print_stdout, reason = "what was not checked is said")]
 
 #[path = "support/http.rs"]
 mod http;
@@ -27,7 +28,7 @@ async fn scrape(daemon: &Daemon, accept: &str) -> (String, String) {
     (kind, answer.text().await.unwrap())
 }
 
-/// Reads OpenMetrics as strictly as its specification is: every sample belongs to the family
+/// Reads `OpenMetrics` as strictly as its specification is: every sample belongs to the family
 /// declared right before it, no family and no sample comes twice, and the end is told.
 fn parse(text: &str) -> Samples {
     let body = text.strip_suffix("# EOF\n").expect("the end is told");
@@ -152,13 +153,14 @@ async fn what_is_taken_back_is_counted() {
     daemon.publish(3, json!([ann, job(2, "bob")])).await;
     daemon.get_until("/v1/schedule", |one| http::held(one, 2) == 2).await;
     let samples = parse(&scrape(&daemon, OPEN).await.1);
-    let sum = |name: &str| -> f64 {
-        samples.iter().filter(|(series, _)| series.starts_with(name)).map(|(_, value)| value).sum()
+    let sum = |name: &str| {
+        let series = samples.iter().filter(|(series, _)| series.starts_with(name));
+        series.map(|(_, value)| value).sum::<f64>().to_string()
     };
-    assert_eq!(sum("apportion_preemptions_total"), 2.0);
-    assert_eq!(sum("apportion_preempted_work_seconds_total"), 120.0);
-    assert_eq!(sum("apportion_eviction_latency_seconds_count"), 2.0);
-    assert_eq!(sum("apportion_evictions_total"), 0.0);
+    assert_eq!(sum("apportion_preemptions_total"), "2");
+    assert_eq!(sum("apportion_preempted_work_seconds_total"), "120");
+    assert_eq!(sum("apportion_eviction_latency_seconds_count"), "2");
+    assert_eq!(sum("apportion_evictions_total"), "0");
     daemon.stop().await;
 }
 

@@ -1,6 +1,7 @@
 //! As a service: what systemd is told, when its watchdog is fed, and how little the units may do.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+#![expect(clippy::print_stdout, reason = "what was not checked is said")]
 
 #[path = "support/daemon.rs"]
 mod daemon;

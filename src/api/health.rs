@@ -13,7 +13,7 @@ use super::wire;
 
 /// A scheduler that was not seen to live for so long is of no use: cycles take less, and between
 /// them it shows itself every second.
-const SILENT_MAX: Duration = Duration::from_secs(60);
+const SILENT_MAX: Duration = Duration::from_mins(1);
 
 /// Whether the daemon answers at all.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = String)))]

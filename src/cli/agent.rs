@@ -42,7 +42,7 @@ pub struct AgentArgs {
     /// What the node is called; without it, its host name up to the first dot
     #[arg(long, value_name = "NAME", env = "APPORTION_NODE")]
     pub node: Option<String>,
-    /// How often to report; the daemon's heartbeat_interval should be no shorter
+    /// How often to report; the daemon counts by its own interval, which should be no shorter
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_interval)]
     pub interval: Duration,
     /// Offer this much memory instead of all there is

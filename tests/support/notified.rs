@@ -35,7 +35,7 @@ impl Notified {
     pub fn until(&self, text: &str) -> String {
         let began = Instant::now();
         let mut last = String::new();
-        while began.elapsed() < Duration::from_secs(60) {
+        while began.elapsed() < Duration::from_mins(1) {
             last = self.next();
             if last.contains(text) {
                 return last;

@@ -23,6 +23,7 @@ use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
 use self::cluster::Cluster;
+use self::meters::Route;
 use super::error::{ApiError, Code};
 use super::state::ApiState;
 
@@ -76,8 +77,7 @@ pub async fn counted(
     let method = method_name(request.method());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let response = next.run(request).await;
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    state.board.meters().request(route, method, response.status(), began.elapsed());
+    state.board.meters().request(Route(route), method, response.status(), began.elapsed());
     response
 }
 
