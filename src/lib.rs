@@ -10,6 +10,7 @@
 //!  journal ─► scheduler, engine
 //!  sim ─► converter, scheduler, engine      (as the daemon does, without HTTP, store or clock)
 //!  bench ─► the same, timed; and the daemon, from outside
+//!  agent ─► api::wire                       (on every node: says that it lives)
 //! ```
 //!
 //! # Invariants, most of them absences
@@ -20,7 +21,7 @@
 //! 3. Equal snapshots give equal schedules. No hashing collection is iterated, no float compared,
 //!    every order has an identifier as its last word.
 //! 4. Only `scheduler` holds books, and only one thread holds the scheduler.
-//! 5. `async` appears only in `access`, `api`, `store`, `daemon`, `demo`, `bench` and `cli`.
+//! 5. `async` appears only in `access`, `agent`, `api`, `store`, `daemon`, `demo`, `bench` and `cli`.
 //! 6. Types that cross a wire live in `api::wire`, rows in `store`, files in `config`, events and
 //!    books as text in `journal`. `model` types are not serializable, so that renaming one breaks
 //!    no one.
@@ -32,6 +33,7 @@
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
 pub mod access;
+pub mod agent;
 pub mod api;
 pub mod bench;
 pub mod cli;

@@ -571,7 +571,9 @@ async fn the_document_lists_every_route() {
     let document = daemon.get("/openapi.json").await;
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
     let expected = [
+        "/healthz",
         "/livez",
+        "/metrics",
         "/readyz",
         "/v1/classes",
         "/v1/config",

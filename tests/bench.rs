@@ -116,3 +116,26 @@ fn the_daemon_is_timed_from_the_publication_to_the_schedule() {
         }
     }
 }
+
+/// The daemon and the bare server beside it answer everything they are asked, and are gone then.
+#[test]
+fn load_reports_both_sides_of_everything() {
+    let figures = figures("load --nodes 64 --jobs 8 --seconds 1");
+    assert_eq!((number(&figures, "nodes"), number(&figures, "jobs")), (64, 8));
+    for what in ["single_heartbeats", "batches", "unchanged_polls", "whole_polls"] {
+        let compared = &figures[what];
+        for key in ["daemon_per_s", "bare_per_s", "ratio"] {
+            assert!(compared[key].as_f64().is_some_and(|value| 0.0 < value), "{what}: {compared}");
+        }
+        for side in ["daemon_ms", "bare_ms"] {
+            assert!(compared[side]["median"].is_number(), "{what}: {compared}");
+        }
+    }
+    assert!(0 < number(&figures, "schedule_bytes"), "{figures}");
+    for (what, key) in [("agents", "sent_per_s"), ("readers", "ratio"), ("readers", "reads_per_s")]
+    {
+        assert!(figures[what][key].as_f64().is_some_and(|value| 0.0 < value), "{figures}");
+    }
+    let is_known = figures["agents"]["core_percent"].is_number();
+    assert!(is_known || !cfg!(target_os = "linux"), "{figures}");
+}

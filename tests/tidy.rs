@@ -82,6 +82,7 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/daemon/owner.rs", "when a cycle went on record"),
     ("src/access/gatekeeper.rs", "whether a token has expired"),
     ("src/cli/token.rs", "when a new token expires"),
+    ("src/agent/mod.rs", "when a heartbeat was sent, so that a clock that is off is noticed"),
     ("src/api/heartbeats.rs", "how far a node's clock is off, to say so"),
     ("src/cli/queue.rs", "how long ago work was submitted"),
     ("src/demo/play.rs", "when the work of the demo was submitted"),

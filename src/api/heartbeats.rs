@@ -1,6 +1,7 @@
 //! Signs of life: what makes one count, and what was heard last of every node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -38,7 +39,15 @@ struct Node {
     agent: Agent,
     /// How far its clock is ahead of ours, in milliseconds, as far as its agent says.
     clock_ahead: i64,
+    /// When it last gave a sign of life.
+    heard: Instant,
+    /// Memory that nobody used then, in MiB, as far as its agent says.
+    available_mb: Option<u64>,
 }
+
+/// What is known of every node by its heartbeats alone: how long ago it was last heard, and how
+/// many MiB of its memory nobody used then.
+pub type HeardAgo = HashMap<String, (Duration, Option<u64>)>;
 
 impl HeartbeatLog {
     /// Nothing heard yet; to so many nodes will be listened as `limits` says.
@@ -55,6 +64,7 @@ impl HeartbeatLog {
         is_listed: impl FnOnce(&str) -> bool,
     ) -> Result<bool, Fault> {
         let clock_ahead = beat.sent_ms.map_or(0, |sent| sent.saturating_sub(now));
+        let available_mb = beat.available_mb;
         let (boot_id, sequence) = (beat.boot_id.as_deref(), beat.sequence);
         let Some(node) = self.nodes.get_mut(&beat.node) else {
             let limit = self.limits.nodes;
@@ -64,16 +74,30 @@ impl HeartbeatLog {
                 );
                 return Err(Fault::new(Code::TooManyNodes, "/node", detail));
             }
-            let node = Node { agent: Agent::new(boot_id, sequence), clock_ahead };
+            let agent = Agent::new(boot_id, sequence);
+            let node = Node { agent, clock_ahead, heard: Instant::now(), available_mb };
             self.nodes.insert(beat.node.clone(), node);
             return Ok(false);
         };
         let heard = node.agent.hear(boot_id, sequence);
         if heard == Heard::Alive {
             node.clock_ahead = clock_ahead;
+            node.heard = Instant::now();
+            node.available_mb = available_mb;
             return Ok(node.agent.is_contested());
         }
         Err(no_sign_of_life(&beat.node, heard, &node.agent))
+    }
+
+    /// How long before `now` every node was last heard, and what it said of its memory.
+    pub fn heard_ago(&self, now: Instant) -> HeardAgo {
+        let nodes = self.nodes.iter();
+        nodes
+            .map(|(name, node)| {
+                let age = now.saturating_duration_since(node.heard);
+                (name.clone(), (age, node.available_mb))
+            })
+            .collect()
     }
 
     /// What an administrator should know of a node's agent.
@@ -169,6 +193,7 @@ pub async fn post_heartbeats(
         }
     }
     let accepted = u64::try_from(events.len()).expect("a count fits in 64 bits");
+    state.board.meters().heartbeats(accepted, count(&faults));
     if !events.is_empty() {
         room.send(Request::Heartbeats(events));
     }
@@ -281,6 +306,7 @@ mod tests {
             boot_id: Some(boot_id.to_owned()),
             sequence: Some(sequence),
             sent_ms: None,
+            available_mb: None,
         }
     }
 

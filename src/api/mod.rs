@@ -20,6 +20,8 @@ mod intake;
 mod json;
 mod lives;
 mod login;
+#[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
+mod metrics;
 mod names;
 mod pace;
 mod publications;
@@ -36,6 +38,7 @@ pub use error::{ApiError, Code};
 pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use feed::happenings;
 pub use gate::Caller;
+pub use metrics::{Meters, Reread};
 pub use state::{ApiState, AuditNote, Board, ConfigAsk, Limits, Published, Request, ScheduleText};
 pub use why::why;
 
@@ -87,6 +90,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(middleware::from_fn_with_state(state.clone(), gate::gate))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(in_one_way))
+        .layer(middleware::from_fn_with_state(state.clone(), metrics::counted))
         .with_state(state)
 }
 
@@ -112,7 +116,11 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_occupancy))
         .routes(routes!(queries::get_status));
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), when_resumed));
-    let brief = brief.routes(routes!(health::get_livez)).routes(routes!(health::get_readyz));
+    let brief = brief
+        .routes(routes!(health::get_livez))
+        .routes(routes!(health::get_readyz))
+        .routes(routes!(health::get_healthz))
+        .routes(routes!(metrics::get_metrics));
     // Only long polls and streams may take longer than others.
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), in_time));
     brief.routes(routes!(publications::get_schedule)).routes(routes!(events::get_events))

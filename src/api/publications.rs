@@ -103,7 +103,12 @@ pub async fn get_schedule(
     headers: HeaderMap,
     Params(params): Params<ScheduleParams>,
 ) -> Result<Response, ApiError> {
-    let deadline = Instant::now() + params.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
+    let wait = params.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
+    let latest = state.latest();
+    if wait.is_zero() && latest.is_ready && is_known(&headers, &latest.schedule) {
+        return Ok(unchanged(&latest));
+    }
+    let deadline = Instant::now() + wait;
     let mut changes = state.board.changes();
     loop {
         let latest = state.latest();
@@ -115,8 +120,7 @@ pub async fn get_schedule(
             () = state.stop.cancelled() => true,
         };
         if is_over && latest.is_ready {
-            let headers = [(header::ETAG, etag(&latest.schedule)), sequence(&latest)];
-            return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
+            return Ok(unchanged(&latest));
         }
         if is_over {
             let detail = "the first cycle follows the first publication since the start; `?wait=30s` waits for it";
@@ -148,6 +152,11 @@ fn is_known(headers: &HeaderMap, schedule: &ScheduleText) -> bool {
     let known =
         headers.get_all(header::IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
     known.flat_map(|value| value.split(',')).any(|tag| tag.trim() == "*" || etag == tag.trim())
+}
+
+fn unchanged(latest: &Published) -> Response {
+    let headers = [(header::ETAG, etag(&latest.schedule)), sequence(latest)];
+    (StatusCode::NOT_MODIFIED, headers).into_response()
 }
 
 fn schedule_response(latest: &Published) -> Response {

@@ -3,8 +3,9 @@
 //! No handler waits for a cycle to read, and no reader holds up the scheduler.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use axum::body::Bytes;
@@ -16,6 +17,7 @@ use super::error::{ApiError, Code};
 use super::events::PastEvents;
 use super::heartbeats::HeartbeatLog;
 use super::intake::Intake;
+use super::metrics::Meters;
 use super::show::schedule_json;
 use super::wire;
 use crate::access::{Actor, Gatekeeper, Reread};
@@ -118,8 +120,12 @@ pub struct Published {
     pub taken_over: Option<Arc<Publication>>,
     /// The number of the last event that those who follow can have.
     pub last_event: u64,
+    /// The number of the configuration in effect; 0 while none is.
+    pub generation: u64,
     /// How long planning took.
     pub planned_in: Duration,
+    /// How long it took to prepare what goes on record, the audit included.
+    pub prepared_in: Duration,
     /// How long storing took.
     pub stored_in: Duration,
     /// The rules that the last audited cycle broke.
@@ -179,18 +185,48 @@ fn is_same_but_later(one: &JobUpdate, other: &JobUpdate) -> bool {
 pub struct Board {
     latest: ArcSwap<Published>,
     changes: watch::Sender<()>,
+    meters: Meters,
+    /// When the scheduler last had nothing due, as time since `began`, in milliseconds.
+    lived: AtomicU64,
+    began: Instant,
 }
 
 impl Board {
     /// A board that shows `first`.
     pub fn new(first: Published) -> Board {
-        Board { latest: ArcSwap::from_pointee(first), changes: watch::Sender::new(()) }
+        Board {
+            latest: ArcSwap::from_pointee(first),
+            changes: watch::Sender::new(()),
+            meters: Meters::default(),
+            lived: AtomicU64::new(0),
+            began: Instant::now(),
+        }
     }
 
     /// Shows `next` from now on, and wakes whoever waits for it.
     pub fn publish(&self, next: Published) {
-        self.latest.store(Arc::new(next));
+        let next = Arc::new(next);
+        let before = self.latest.swap(Arc::clone(&next));
         self.changes.send_replace(());
+        // Whoever waits has been told; the scheduler's thread may count.
+        self.meters.step(&before, &next);
+    }
+
+    /// What is counted.
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// The scheduler lives, and nothing is due.
+    pub fn note_life(&self) {
+        let lived = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.lived.store(lived, Ordering::Relaxed);
+    }
+
+    /// How long ago the scheduler was last seen to live.
+    pub fn silent_for(&self) -> Duration {
+        let lived = Duration::from_millis(self.lived.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(lived)
     }
 
     /// The latest picture.

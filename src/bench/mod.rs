@@ -13,6 +13,7 @@
 //! place     requests for one share each ─► one timed cycle ─► measure
 //! measure   parts of a cycle · bare: the pass below which nothing gets · audit, untimed
 //! daemon    the binary, on a store that goes with it ─► publication to committed schedule
+//! load      the same beside a bare server: heartbeats, polls, agents, readers
 //! ```
 
 mod bare;
@@ -20,6 +21,8 @@ pub mod cluster;
 pub mod cycle;
 pub mod daemon;
 pub mod drive;
+#[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
+pub mod load;
 pub mod measure;
 pub mod place;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]

@@ -8,6 +8,7 @@ use reqwest::Url;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 pub use super::audit::AuditAction;
+pub use super::agent::AgentArgs;
 pub use super::bench::args::Bench;
 pub use super::config::args::{ConfigAction, SetFlags};
 pub use super::token::TokenAction;
@@ -48,6 +49,9 @@ pub enum Command {
     /// Run the daemon until it is told to stop
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
+    /// Report this node to the daemon until told to stop: run it on every node
+    #[command(after_help = super::agent::EXAMPLES)]
+    Agent(AgentArgs),
     /// Check, show, translate and change the configuration
     Config {
         /// What to do with it.
@@ -129,7 +133,7 @@ pub struct Trust {
     pub ca: Option<PathBuf>,
 }
 
-fn parse_url(text: &str) -> Result<Url, String> {
+pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     const FORMS: &str = "write http://HOST:PORT, https://HOST:PORT or unix:///PATH/TO/SOCKET";
     let url: Url = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
     match url.scheme() {
@@ -184,7 +188,7 @@ fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-fn parse_levels(text: &str) -> Result<String, String> {
+pub(super) fn parse_levels(text: &str) -> Result<String, String> {
     // `Targets` alone would take a misspelt level for the name of a module, and log nothing else.
     let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
     if !text.trim().is_empty() && text.split(',').all(is_level) && text.parse::<Targets>().is_ok() {
@@ -374,7 +378,7 @@ Examples:
   apportion demo                                   until Ctrl-C; ask it with the other commands
   apportion demo --once --for 30s --report json    figures for a script; 1 if the audit objects";
 
-fn parse_span(text: &str) -> Result<std::time::Duration, String> {
+pub(super) fn parse_span(text: &str) -> Result<std::time::Duration, String> {
     let span: jiff::SignedDuration =
         text.parse().map_err(|_| "write a time such as 30s or 2m".to_owned())?;
     std::time::Duration::try_from(span).map_err(|_| "time does not run backwards".to_owned())

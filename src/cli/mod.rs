@@ -4,6 +4,7 @@
 //! same to scripts. What is shown to people is made by pure functions from the API's own types,
 //! and `--json` shows those: nothing here knows more than any other client could.
 
+pub mod agent;
 pub mod args;
 mod audit;
 pub mod bench;
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> ExitCode {
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => wait(Builder::new_multi_thread(), serve::run(&args)),
+        Command::Agent(args) => wait(Builder::new_current_thread(), agent::run(&args)),
         Command::Config { action } => config::run(&action),
         Command::Nodes(remote) => wait(Builder::new_current_thread(), nodes::list(&remote)),
         Command::Node { action } => wait(Builder::new_current_thread(), nodes::run(&action)),

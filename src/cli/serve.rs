@@ -111,7 +111,8 @@ impl Signals {
     }
 }
 
-fn log_format(format: LogFormat) -> telemetry::LogFormat {
+/// The same, as what writes the log knows it.
+pub(super) fn log_format(format: LogFormat) -> telemetry::LogFormat {
     match format {
         LogFormat::Human => telemetry::LogFormat::Human,
         LogFormat::Json => telemetry::LogFormat::Json,

@@ -259,9 +259,17 @@ pub fn parse(name: &str, text: &str) -> Result<Config, Problems> {
 ///
 /// With what is wrong with it, and what would be right.
 pub fn quantum(text: &str) -> Result<Quantum, String> {
-    let read = value::size(Mebibytes(1)..=LARGEST).read(Written::Text(text));
-    let memory = read.map_err(|fault| format!("{}; {}", fault.message, fault.remedy))?;
-    Quantum::new(memory).ok_or_else(|| "a quantum is not nothing".to_owned())
+    Quantum::new(size(text)?).ok_or_else(|| "a quantum is not nothing; write 15GB".to_owned())
+}
+
+/// A size as it is written on a command line: "15GB", as in a file.
+///
+/// # Errors
+///
+/// With what is wrong with it, and what would be right.
+pub fn size(text: &str) -> Result<Mebibytes, String> {
+    let read = value::size(Mebibytes(0)..=LARGEST).read(Written::Text(text));
+    read.map_err(|fault| format!("{}; {}", fault.message, fault.remedy))
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

@@ -6,17 +6,36 @@ use std::collections::BTreeSet;
 use super::DaemonError;
 use super::audited;
 use super::live::complete;
+use super::notify;
 use super::owner::{Owner, now_ms};
 use super::refused::Refused;
 use crate::access::Actor;
-use crate::api::ConfigAsk;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
+use crate::api::{ConfigAsk, Reread};
 use crate::config::Config;
 use crate::scheduler::{Command, Impact};
 use crate::store::{AdminRow, ConfigurationRow};
 
 /// A configuration that is right, and how it came.
 type Wanted = Result<(Config, &'static str), Refused>;
+
+/// Says what came of reading the configuration again.
+fn reread(outcome: Result<ConfigPlan, Refused>) -> Reread {
+    match outcome {
+        Ok(plan) if plan.applied => Reread::Applied,
+        Ok(plan) => {
+            tracing::info!(
+                generation = plan.generation,
+                "the configuration was read again; nothing has changed"
+            );
+            Reread::Unchanged
+        }
+        Err(refused) => {
+            refused.log();
+            Reread::Refused
+        }
+    }
+}
 
 impl Owner {
     /// Answers, and puts another configuration into effect if that is asked for.
@@ -62,14 +81,12 @@ impl Owner {
                 let outcome = self.apply(request, &by).await?;
                 drop(reply.send(outcome.map_err(Into::into)));
             }
-            ConfigAsk::Reread => match self.reread().await? {
-                Ok(plan) if plan.applied => {}
-                Ok(plan) => tracing::info!(
-                    generation = plan.generation,
-                    "the configuration was read again; nothing has changed"
-                ),
-                Err(refused) => refused.log(),
-            },
+            ConfigAsk::Reread => {
+                notify::reloading();
+                let outcome = self.reread().await?;
+                self.board.meters().reread(reread(outcome));
+                notify::ready();
+            }
         }
         Ok(())
     }

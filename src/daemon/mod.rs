@@ -14,8 +14,10 @@
 mod audited;
 mod books;
 mod configure;
+mod decisions;
 mod feed;
 mod live;
+mod notify;
 mod owner;
 mod pulse;
 mod record;
@@ -148,12 +150,14 @@ pub async fn serve_from(
     let doors = Doors { tcp: listener, local };
     let mut serving =
         tokio::spawn(access::serve(doors, api::router(state), gatekeeper, stop.clone()));
+    notify::started();
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {
         outcome = &mut owner.done => Some(outcome),
         () = stop.cancelled() => None,
     };
     stop.cancel();
+    notify::stopping();
     let served = drain(&mut serving).await;
     drained.cancel();
     let outcome = match failed_early {

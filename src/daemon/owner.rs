@@ -12,8 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::DaemonError;
 use super::audited;
 use super::books::BooksKeeper;
+use super::decisions;
 use super::feed;
 use super::live::Live;
+use super::notify;
 use super::pulse::{Ended, Pulse};
 use super::record;
 use super::resume::{Resumed, resume};
@@ -82,7 +84,9 @@ pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
         publication: recovered.sequence,
         taken_over: None,
         last_event: recovered.last_event,
+        generation: 0,
         planned_in: Duration::ZERO,
+        prepared_in: Duration::ZERO,
         stored_in: Duration::ZERO,
         findings: Vec::new(),
         findings_total: 0,
@@ -110,6 +114,7 @@ impl Owner {
             is_ready: before.is_ready && knows_work,
             is_resuming: false,
             taken_over,
+            generation: live.generation,
             ..Published::clone(&before)
         });
         Owner {
@@ -145,6 +150,7 @@ impl Owner {
     pub async fn run(mut self) -> Result<(), DaemonError> {
         let mut cycles = cycle_ticks(self.cycle_period);
         let mut pulse = Pulse::new(self.heartbeat_interval);
+        let mut signs = notify::signs();
         loop {
             // Requests come last, or a flood of them would keep everything else from happening.
             tokio::select! {
@@ -152,6 +158,8 @@ impl Owner {
                 () = self.stop.cancelled() => break,
                 ended = pulse.end() => self.end_interval(ended).await?,
                 _ = cycles.tick(), if self.is_stale => self.cycle(Vec::new()).await?,
+                // After what is due: a scheduler that does not get to its cycles shows no sign.
+                _ = signs.tick() => self.show_life(),
                 request = self.inbox.recv() => match request {
                     Some(request) => self.take(request).await?,
                     None => break,
@@ -164,6 +172,11 @@ impl Owner {
         }
         self.store.close().await?;
         Ok(())
+    }
+
+    fn show_life(&self) {
+        self.board.note_life();
+        notify::alive();
     }
 
     /// One heartbeat interval is over. If we could not listen for longer than that, nobody's
@@ -287,6 +300,7 @@ impl Owner {
         let started = Instant::now();
         let view = if is_planned { self.scheduler.schedule() } else { self.scheduler.view() };
         let planned_in = started.elapsed();
+        let started = Instant::now();
         let found = if is_planned { self.audited(&view) } else { None };
         self.watch.look(&view);
         let findings_total = before.findings_total + found.as_ref().map_or(0, count);
@@ -297,14 +311,16 @@ impl Owner {
         // A schedule from before the start may bear the same number as ours and say another thing.
         let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
 
-        let started = Instant::now();
         let record = self.record_of(&view, &schedule, is_planned, &admin);
         let configuration = self.live.take_new();
         let audit = std::mem::take(&mut self.audit);
         let record = CycleRecord { at_ms, admin, feed, last_event, configuration, audit, ..record };
+        let prepared_in = started.elapsed();
+        let started = Instant::now();
         self.store.commit(&record).await?;
         let stored_in = started.elapsed();
         tracing::debug!(cycle = view.cycle, ?planned_in, ?stored_in, "a cycle is on record");
+        decisions::log(&before.view, &view);
         self.board.publish(Published {
             view,
             schedule,
@@ -313,12 +329,16 @@ impl Owner {
             publication: self.publication.or(before.publication),
             taken_over: before.taken_over.clone().filter(|_| self.publication.is_none()),
             last_event,
+            generation: self.live.generation,
             planned_in,
+            prepared_in,
             stored_in,
             findings,
             findings_total,
         });
         self.is_stale = false;
+        let latest = self.board.latest();
+        notify::status(&latest.view, planned_in + prepared_in + stored_in);
         if is_planned {
             self.books.note(&self.scheduler, planned_in);
         }

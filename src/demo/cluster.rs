@@ -98,6 +98,7 @@ fn heartbeat(node: String, memory_gib: u64, sequence: u64, outages: &Outages) ->
         boot_id: Some(format!("life-{returns}")),
         sequence: Some(sequence),
         sent_ms: None,
+        available_mb: None,
     })
 }
 

@@ -42,9 +42,14 @@ pub struct Daemon {
 impl Daemon {
     /// Starts it on the state in `folder`, under `config`.
     pub fn start(folder: &Path, config: &str) -> Daemon {
+        Daemon::start_at(folder, config, "127.0.0.1:0")
+    }
+
+    /// The same, at an address.
+    pub fn start_at(folder: &Path, config: &str, address: &str) -> Daemon {
         std::fs::write(folder.join("apportion.toml"), config).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_apportion"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["serve", "--listen", address, "--log-format", "json"])
             .arg("--config")
             .arg(folder.join("apportion.toml"))
             .arg("--state")

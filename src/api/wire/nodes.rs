@@ -15,6 +15,9 @@ pub struct Heartbeat {
     pub node: String,
     /// Memory it offers, in MiB. At least 1.
     pub memory_mb: u64,
+    /// Memory that nobody uses at the moment, in MiB. For whoever watches; nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_mb: Option<u64>,
     /// Whether it wants no new work; what is there stays.
     #[serde(default, skip_serializing_if = "is_false")]
     pub quiesced: bool,

@@ -23,7 +23,7 @@ const OUR_VARIABLES: &str = "APPORTION";
 /// A daemon that runs. Dropping it stops it at once: its store goes too, so there is nothing to
 /// put in order first.
 #[derive(Debug)]
-pub(super) struct Child(std::process::Child);
+pub(in crate::bench) struct Child(std::process::Child);
 
 impl Child {
     /// The number of its process.
@@ -41,20 +41,36 @@ impl Drop for Child {
 }
 
 /// Starts this very program as a daemon that keeps all its files in `folder`; and its address.
-pub(super) async fn start(folder: &Path, config: &str) -> Result<(Child, String), BenchError> {
+pub(in crate::bench) async fn start(
+    folder: &Path,
+    config: &str,
+) -> Result<(Child, String), BenchError> {
     let file = folder.join("apportion.toml");
     fs::write(&file, config).map_err(BenchError::Scratch)?;
-    let program = std::env::current_exe().map_err(BenchError::Start)?;
-    let mut command = Command::new(program);
+    let mut command = this_program()?;
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--log", "info", "--log-format", "json"])
         .arg("--config")
         .arg(&file)
         .arg("--state")
-        .arg(folder.join(STATE))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+        .arg(folder.join(STATE));
+    listening(command).await
+}
+
+/// Starts this very program as the bare server that the daemon is compared with; and its address.
+pub(in crate::bench) async fn start_bare() -> Result<(Child, String), BenchError> {
+    let mut command = this_program()?;
+    command.args(["bench", "bare"]);
+    listening(command).await
+}
+
+fn this_program() -> Result<Command, BenchError> {
+    Ok(Command::new(std::env::current_exe().map_err(BenchError::Start)?))
+}
+
+/// Starts what says on standard error where it listens.
+async fn listening(mut command: Command) -> Result<(Child, String), BenchError> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     for (variable, _) in std::env::vars_os().filter(|(variable, _)| is_ours(variable)) {
         command.env_remove(variable);
     }

@@ -5,7 +5,7 @@
 //! a schedule that has every published job has been received, and nothing is served that is not
 //! committed. The daemon is stopped at the end, whatever the end is.
 
-mod child;
+pub(super) mod child;
 mod client;
 
 use std::io;
@@ -50,6 +50,8 @@ pub enum BenchError {
     Incomplete { action: &'static str, accepted: u64, sent: u64 },
     #[error("the daemon did not {action} within {} s", PATIENCE.as_secs())]
     TooLong { action: &'static str },
+    #[error("the daemon did not answer as it should under load")]
+    Load(#[source] io::Error),
     #[error("interrupted")]
     Interrupted,
 }
@@ -212,10 +214,12 @@ fn heartbeat(report: &NodeReport) -> wire::Heartbeat {
         boot_id: None,
         sequence: None,
         sent_ms: None,
+        available_mb: None,
     }
 }
 
-fn publication(shape: &Shape) -> wire::Publication {
+/// All jobs of a cluster of this shape.
+pub(super) fn publication(shape: &Shape) -> wire::Publication {
     let jobs = Jobs::of(shape).zip(0..shape.jobs);
     let work = jobs.map(|(spec, _)| work(&spec)).collect();
     wire::Publication { sequence: 1, full: false, work }
@@ -247,7 +251,7 @@ fn work(spec: &JobSpec) -> wire::Work {
 
 /// The same pool and classes as in [`cluster::topology`], and limits that nothing here reaches.
 /// Cycles follow each other as soon as there is news, and heartbeats are not missed meanwhile.
-fn config(shape: &Shape) -> String {
+pub(super) fn config(shape: &Shape) -> String {
     let Shape { nodes, jobs, quantum, .. } = shape;
     let quantum_mb = quantum.memory().0;
     let classes = cluster::WEIGHTS.map(|weight| {

@@ -31,6 +31,17 @@ pub enum Bench {
     /// /proc; elsewhere they are unknown: "-", or null in JSON.
     #[command(after_help = DAEMON_EXAMPLES)]
     Daemon(Daemon),
+    /// Ask the daemon as much as it answers, beside a bare server that reads the same
+    ///
+    /// Starts the daemon and the bare server, each as a process of its own that listens on loopback, and
+    /// stops them in the end: heartbeats singly and in batches, polls of the schedule with and without
+    /// change, the processor time that 10,000 agents cost which report every 10 s, and what 200 readers
+    /// do to cycles.
+    #[command(after_help = LOAD_EXAMPLES)]
+    Load(Load),
+    /// Be the bare server that the daemon is compared with
+    #[command(hide = true)]
+    Bare,
 }
 
 const CYCLE_EXAMPLES: &str = "\
@@ -49,6 +60,30 @@ Examples:
 const DAEMON_EXAMPLES: &str = "\
 Examples:
   apportion bench daemon --nodes 1000 --jobs 5000 --json";
+
+const LOAD_EXAMPLES: &str = "\
+Examples:
+  apportion bench load --json
+  apportion bench load --nodes 1000 --jobs 5000 --seconds 10
+
+Quote ratios: both servers share the computer with whoever asks, which makes both slower.";
+
+/// Asks the daemon as much as it answers.
+#[derive(Debug, Args)]
+pub struct Load {
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub nodes: u64,
+    /// Jobs
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub jobs: u64,
+    /// For how many seconds each of six things is measured
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
+    /// Show the figures in JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// How large the cluster is.
 #[derive(Clone, Copy, Debug, Args)]

@@ -2,22 +2,25 @@
 
 pub mod args;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 
-use self::args::{Bench, Cycle, Daemon, Place, Regime, Size};
+use self::args::{Bench, Cycle, Daemon, Load, Place, Regime, Size};
 use super::failure::{Exit, Failure};
 use super::output::{complain, show};
 use super::table::{Column, table};
 use super::wait;
 use crate::bench::cluster::Shape;
-use crate::bench::{Measured, Parts, Spread, cycle, daemon, place};
+use crate::bench::{Measured, Parts, Spread, cycle, daemon, load, place};
+use crate::model::{Mebibytes, Quantum};
 
 /// How many cycles are timed where each is one of many.
 const CYCLES: u64 = 20;
 /// How many where each is the whole of the work.
 const FEW_CYCLES: u64 = 5;
+/// The smallest allocation of the cluster under load.
+const QUANTUM: Mebibytes = Mebibytes(15 << 10);
 /// So many jobs have one user.
 const JOBS_A_USER: u64 = 10;
 
@@ -31,6 +34,11 @@ pub fn run(action: &Bench) -> Result<(), Failure> {
         Bench::Cycle(args) => run_cycle(args),
         Bench::Place(args) => run_place(args),
         Bench::Daemon(args) => wait(Builder::new_multi_thread(), run_daemon(args)),
+        Bench::Load(args) => wait(Builder::new_multi_thread(), run_load(args)),
+        Bench::Bare => wait(Builder::new_multi_thread(), async {
+            let listening = |address| complain(&format!("listening at {address}"));
+            Ok(load::serve_bare(listening).await?)
+        }),
     }
 }
 
@@ -73,6 +81,16 @@ fn run_place(args: &Place) -> Result<(), Failure> {
 async fn run_daemon(args: &Daemon) -> Result<(), Failure> {
     let figures = daemon::run(&shape(args.size, args.seed)).await?;
     Ok(show(&figures, args.size.json, served)?)
+}
+
+async fn run_load(args: &Load) -> Result<(), Failure> {
+    let Load { nodes, jobs, seconds, json } = *args;
+    let users = jobs.div_ceil(JOBS_A_USER);
+    let shape =
+        Shape { nodes, jobs, users, quantum: Quantum::new(QUANTUM).expect("not nothing"), seed: 1 };
+    let options = load::Options { shape, time: Duration::from_secs(seconds) };
+    let figures = load::run(&options).await?;
+    Ok(show(&figures, json, loaded)?)
 }
 
 fn shape(size: Size, seed: u64) -> Shape {
@@ -147,6 +165,44 @@ fn served(figures: &daemon::Figures) -> String {
         ("written to disks", megabytes(figures.written_bytes)),
         ("size of the store", megabytes(figures.store_bytes)),
     ])
+}
+
+/// Figures of the daemon under load.
+fn loaded(figures: &load::Figures) -> String {
+    let compared = |name, compared: &load::Compared| {
+        let load::Compared { daemon_per_s, bare_per_s, ratio, daemon_ms, bare_ms } = compared;
+        [
+            (name, format!("{daemon_per_s:.0} a second")),
+            ("  a bare handler", format!("{bare_per_s:.0} a second")),
+            ("  ratio of the two", format!("{ratio:.2}")),
+            ("  time of one, median", milliseconds(daemon_ms.median)),
+            ("  of a bare one", milliseconds(bare_ms.median)),
+            ("  time of one, 99 of 100", milliseconds(daemon_ms.p99)),
+        ]
+    };
+    let percent = |value: Option<f64>| known(value.map(|value| format!("{value:.1}")), "%");
+    let load::Readers { alone_ms, with_readers_ms, ratio, reads_per_s } = &figures.readers;
+    let rows = vec![
+        ("nodes", figures.nodes.to_string()),
+        ("jobs", figures.jobs.to_string()),
+        ("size of the schedule", format!("{} bytes", figures.schedule_bytes)),
+    ];
+    let rows = rows
+        .into_iter()
+        .chain(compared("single heartbeats", &figures.single_heartbeats))
+        .chain(compared("batches of 1,000", &figures.batches))
+        .chain(compared("polls, unchanged", &figures.unchanged_polls))
+        .chain(compared("polls, whole schedule", &figures.whole_polls))
+        .chain([
+            ("10,000 agents at 10 s, of a core", percent(figures.agents.core_percent)),
+            ("  without them", percent(figures.agents.idle_core_percent)),
+            ("  heartbeats sent", format!("{:.0} a second", figures.agents.sent_per_s)),
+            ("cycle and commit, median", milliseconds(alone_ms.median)),
+            ("  with 200 readers at 1 s", milliseconds(with_readers_ms.median)),
+            ("  ratio of the two", format!("{ratio:.2}")),
+            ("  reads", format!("{reads_per_s:.0} a second")),
+        ]);
+    render(rows)
 }
 
 fn measured(measured: &Measured) -> Vec<Row> {

@@ -1,0 +1,125 @@
+//! What this system says about itself: its name, its memory, and since when it runs.
+
+use crate::model::Mebibytes;
+
+/// Why there is nothing to report.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum FactsError {
+    #[cfg(target_os = "linux")]
+    #[error("cannot read {what} from /proc")]
+    Unreadable { what: &'static str, source: procfs::ProcError },
+    #[cfg(not(target_os = "linux"))]
+    #[error("the agent runs on Linux only: it reads /proc")]
+    NotLinux,
+    #[error("the system has no name of its own; give one with --node")]
+    Nameless,
+    #[error(
+        "of {memory} MB nothing is left if {reserved} MB are reserved; use a smaller --reserve"
+    )]
+    NothingLeft { memory: u64, reserved: u64 },
+}
+
+/// What is reported of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Memory it offers.
+    pub memory: Mebibytes,
+    /// Memory that nobody uses at the moment.
+    pub available: Mebibytes,
+}
+
+/// The node as it is now, under `name` if there is one, with `memory` if that is given, less what
+/// is reserved.
+pub(super) fn node(
+    name: Option<&str>,
+    memory: Option<Mebibytes>,
+    reserved: Mebibytes,
+) -> Result<Node, FactsError> {
+    let (total, available) = memory_bytes()?;
+    let mebibytes = |bytes: u64| Mebibytes(bytes >> 20);
+    let total = memory.unwrap_or(mebibytes(total));
+    let memory = Mebibytes(total.0.saturating_sub(reserved.0));
+    if memory.0 == 0 {
+        return Err(FactsError::NothingLeft { memory: total.0, reserved: reserved.0 });
+    }
+    let name = name.map_or_else(own_name, |name| Ok(name.to_owned()))?;
+    Ok(Node { name, memory, available: mebibytes(available) })
+}
+
+/// The name up to the first dot: nodepools list nodes by their short names.
+fn own_name() -> Result<String, FactsError> {
+    let name = host_name()?;
+    let short = name.split('.').next().unwrap_or_default();
+    if short.is_empty() || short == "(none)" || short == "localhost" {
+        return Err(FactsError::Nameless);
+    }
+    Ok(short.to_owned())
+}
+
+/// Another one for every start of an agent: which start of the system it is, and how long after it.
+#[cfg(target_os = "linux")]
+pub(super) fn life() -> Result<String, FactsError> {
+    use procfs::{Current, Uptime};
+
+    let system = procfs::sys::kernel::random::boot_id();
+    let system = system.map_err(|source| FactsError::Unreadable { what: "the boot id", source })?;
+    let uptime = Uptime::current();
+    let uptime = uptime.map_err(|source| FactsError::Unreadable { what: "the uptime", source })?;
+    let process = std::process::id();
+    Ok(format!("{}-{}-{process}", system.trim(), uptime.uptime_duration().as_millis()))
+}
+
+/// All memory, and what is available of it.
+#[cfg(target_os = "linux")]
+fn memory_bytes() -> Result<(u64, u64), FactsError> {
+    use procfs::{Current, Meminfo};
+
+    let memory = Meminfo::current();
+    let memory = memory.map_err(|source| FactsError::Unreadable { what: "the memory", source })?;
+    Ok((memory.mem_total, memory.mem_available.unwrap_or(memory.mem_free)))
+}
+
+#[cfg(target_os = "linux")]
+fn host_name() -> Result<String, FactsError> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let name = name.map_err(|error| FactsError::Unreadable {
+        what: "the host's name",
+        source: error.into(),
+    })?;
+    Ok(name.trim().to_owned())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn life() -> Result<String, FactsError> {
+    Err(FactsError::NotLinux)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn memory_bytes() -> Result<(u64, u64), FactsError> {
+    Err(FactsError::NotLinux)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn host_name() -> Result<String, FactsError> {
+    Err(FactsError::NotLinux)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_says_what_it_has() {
+        let found = node(Some("n1"), None, Mebibytes(1)).unwrap();
+        assert_eq!(found.name, "n1");
+        assert!(0 < found.available.0 && found.available.0 <= found.memory.0 + 1, "{found:?}");
+        let given = node(Some("n1"), Some(Mebibytes(5)), Mebibytes(2)).unwrap();
+        assert_eq!(given.memory, Mebibytes(3));
+        let none = node(Some("n1"), Some(Mebibytes(5)), Mebibytes(5)).unwrap_err();
+        assert!(none.to_string().contains("--reserve"), "{none}");
+        assert!(life().unwrap().len() > 36);
+    }
+}

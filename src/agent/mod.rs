@@ -1,0 +1,171 @@
+//! The agent: tells the daemon, every few seconds, that this node lives and how much memory it has.
+//!
+//! It decides nothing and runs nothing. What it says it reads anew for every heartbeat, the token
+//! included, so that memory that comes or goes, and a token that is replaced, need no restart. When
+//! the daemon does not answer it tries again soon, then ever less often, but never less often than
+//! without a failure: a daemon that comes back hears of all its nodes within one interval, and not
+//! of all at once.
+
+mod facts;
+mod pace;
+mod token;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use reqwest::{StatusCode, Url};
+use sha2::{Digest, Sha256};
+
+pub use self::facts::{FactsError, Node};
+pub use self::pace::Pace;
+pub use self::token::TokenError;
+use crate::api::wire::{Heartbeat, HeartbeatAnswer, Problem};
+use crate::model::Mebibytes;
+
+/// How long the daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How an agent is to report.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the daemon listens.
+    pub url: Url,
+    /// What the node is called; `None`: what it calls itself.
+    pub name: Option<String>,
+    /// How much memory to offer; `None`: all there is.
+    pub memory: Option<Mebibytes>,
+    /// How much of it to keep for what is no work.
+    pub reserved: Mebibytes,
+    /// While there is a file of this name, the node wants no new work.
+    pub quiesce_file: Option<PathBuf>,
+    /// The file with the token that says who we are.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Why a heartbeat did not count.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum AgentError {
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("cannot set up HTTP")]
+    Http(#[source] reqwest::Error),
+    #[error("cannot reach a daemon at {url} ({why}); is it running, and is that where it listens?")]
+    Unreachable { url: Url, why: String },
+    #[error("{0}")]
+    Unauthorised(String),
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Reports for one node.
+#[derive(Debug)]
+pub struct Agent {
+    options: Options,
+    http: reqwest::Client,
+    heartbeats: Url,
+    /// Names this life of the agent.
+    boot_id: String,
+    /// How many heartbeats were made in it.
+    sequence: u64,
+}
+
+impl Agent {
+    /// An agent that has not said anything yet.
+    ///
+    /// # Errors
+    ///
+    /// If this system does not say what is to be reported, or HTTP cannot be set up.
+    pub fn new(options: Options) -> Result<Agent, AgentError> {
+        let http = reqwest::Client::builder().timeout(PATIENCE).no_proxy().build();
+        let http = http.map_err(AgentError::Http)?;
+        let mut heartbeats = options.url.clone();
+        if let Ok(mut segments) = heartbeats.path_segments_mut() {
+            segments.pop_if_empty().extend(["v1", "heartbeats"]);
+        }
+        let boot_id = facts::life()?;
+        let agent = Agent { options, http, heartbeats, boot_id, sequence: 0 };
+        // What cannot be read now will not be there later either, but for the token.
+        agent.node()?;
+        Ok(agent)
+    }
+
+    /// Lots for [`Pace`], others for every agent.
+    pub fn lots(&self) -> ChaCha8Rng {
+        ChaCha8Rng::from_seed(Sha256::digest(&self.boot_id).into())
+    }
+
+    /// What is to be said of the node.
+    ///
+    /// # Errors
+    ///
+    /// If this system does not say.
+    pub fn node(&self) -> Result<Node, AgentError> {
+        let Options { name, memory, reserved, .. } = &self.options;
+        Ok(facts::node(name.as_deref(), *memory, *reserved)?)
+    }
+
+    /// Says once that the node lives, and what was said.
+    ///
+    /// # Errors
+    ///
+    /// If that could not be said, or does not count.
+    pub async fn beat(&mut self) -> Result<Heartbeat, AgentError> {
+        let node = self.node()?;
+        self.sequence += 1;
+        let beat = Heartbeat {
+            node: node.name,
+            memory_mb: node.memory.0,
+            available_mb: Some(node.available.0),
+            quiesced: self.options.quiesce_file.as_ref().is_some_and(|file| file.exists()),
+            boot_id: Some(self.boot_id.clone()),
+            sequence: Some(self.sequence),
+            sent_ms: Some(jiff::Timestamp::now().as_millisecond()),
+        };
+        let mut request = self.http.post(self.heartbeats.clone()).json(&beat);
+        if let Some(file) = &self.options.token_file {
+            request = request.bearer_auth(token::read(file)?);
+        }
+        let unreachable = |error| AgentError::Unreachable {
+            url: self.options.url.clone(),
+            why: innermost(&error),
+        };
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(unreachable)?;
+        if status.is_success() && serde_json::from_slice::<HeartbeatAnswer>(&body).is_ok() {
+            return Ok(beat);
+        }
+        Err(refusal(status, &body, self.options.token_file.is_some()))
+    }
+}
+
+/// The cause behind the causes: "Connection refused" rather than "error sending request".
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// What to make of an answer that is none.
+fn refusal(status: StatusCode, body: &[u8], has_token: bool) -> AgentError {
+    let says = serde_json::from_slice::<Problem>(body).map_or_else(
+        |_| format!("what listens there answers {status}, but not as an apportion does"),
+        |problem| format!("{} ({})", problem.detail, problem.code),
+    );
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if has_token => {
+            AgentError::Unauthorised(format!("{says}; the token may be another node's, or old"))
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            AgentError::Unauthorised(format!("{says}; name the node's token with --token-file"))
+        }
+        _ => AgentError::Refused(says),
+    }
+}

@@ -1,0 +1,71 @@
+//! When the next heartbeat is due.
+
+use std::time::Duration;
+
+use rand::RngExt;
+
+/// The first attempt after a failure comes after so long at most.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// Says how long to wait. With lots drawn, so that nodes that were started together, or lost the
+/// daemon together, do not all speak at once.
+#[derive(Debug)]
+pub struct Pace {
+    interval: Duration,
+    /// Failures in a row.
+    failures: u32,
+}
+
+impl Pace {
+    /// A heartbeat every `interval` while all goes well.
+    pub fn new(interval: Duration) -> Pace {
+        Pace { interval, failures: 0 }
+    }
+
+    /// How long to wait after a heartbeat that counts: the interval, a tenth more or less.
+    pub fn after_success(&mut self, lots: &mut impl rand::Rng) -> Duration {
+        self.failures = 0;
+        let spread = self.interval.div_f64(10.0);
+        between(self.interval.saturating_sub(spread), self.interval + spread, lots)
+    }
+
+    /// How long to wait after one that failed: a second at most, then twice that, up to the
+    /// interval; at least half of each.
+    pub fn after_failure(&mut self, lots: &mut impl rand::Rng) -> Duration {
+        let doubled = FIRST.saturating_mul(2_u32.saturating_pow(self.failures));
+        self.failures = self.failures.saturating_add(1);
+        let most = doubled.min(self.interval);
+        between(most.div_f64(2.0), most, lots)
+    }
+}
+
+fn between(least: Duration, most: Duration, lots: &mut impl rand::Rng) -> Duration {
+    if least < most { lots.random_range(least..most) } else { least }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn failures_make_it_wait_longer_and_never_longer_than_otherwise() {
+        let mut lots = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+        let second = Duration::from_secs(1);
+        let mut pace = Pace::new(10 * second);
+        for most in [1, 2, 4, 8, 10, 10] {
+            let wait = pace.after_failure(&mut lots);
+            assert!(most * second / 2 <= wait && wait <= most * second, "{wait:?} of {most} s");
+        }
+        for _ in 0..1_000 {
+            let wait = pace.after_success(&mut lots);
+            assert!(9 * second <= wait && wait <= 11 * second, "{wait:?}");
+        }
+        assert!(pace.after_failure(&mut lots) <= second, "as if it were the first");
+        let mut hasty = Pace::new(second / 100);
+        assert!(hasty.after_failure(&mut lots) <= second / 100);
+        let waits: Vec<Duration> = (0..9).map(|_| pace.after_success(&mut lots)).collect();
+        assert!(waits.iter().any(|wait| *wait != waits[0]), "lots are drawn");
+    }
+}

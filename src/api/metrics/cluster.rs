@@ -1,0 +1,333 @@
+//! The cluster as gauges, made from one published picture.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::super::heartbeats::HeardAgo;
+use crate::api::Published;
+use crate::converter::explain;
+use crate::model::{MachineState, QShares, ShareState, floor_div};
+use crate::scheduler::{JobView, NodeView, View};
+
+/// What is scraped.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub published: Arc<Published>,
+    pub heard: HeardAgo,
+}
+
+/// Labels and a value.
+type Sample<const N: usize, V> = ([(&'static str, String); N], V);
+
+impl Collector for Cluster {
+    fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
+        let published = &self.published;
+        let view = &published.view;
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        let build = "What is running";
+        to.encode_descriptor("build", build, None, MetricType::Info)?.encode_info(&version)?;
+        one(&mut to, READY, u64::from(published.is_ready))?;
+        one(&mut to, SNAPSHOT, view.cycle)?;
+        one(&mut to, CONFIG, published.generation)?;
+        let (name, help) = VIOLATIONS;
+        let violations = ConstCounter::new(published.findings_total);
+        violations.encode(to.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        // Before the books are there, nothing is known; that there were no nodes would be a lie.
+        if published.is_resuming {
+            return Ok(());
+        }
+        one(&mut to, STRIKES, view.net_strikes())?;
+        let silent = u64::try_from(view.lost_held_back.len()).unwrap_or(u64::MAX);
+        one(&mut to, SILENT, silent)?;
+        all(&mut to, NODES, nodes(view))?;
+        all(&mut to, HEARD, self.heartbeat_ages())?;
+        all(&mut to, AVAILABLE, self.available())?;
+        all(&mut to, QUANTA, quanta(view))?;
+        all(&mut to, QUANTUM, quantum_bytes(view))?;
+        all(&mut to, FRAGMENTATION, fragmentation(view))?;
+        all(&mut to, JOBS, jobs(view))?;
+        all(&mut to, PENDING, pending(view))?;
+        let accounts = |amount: fn(&crate::scheduler::Account) -> QShares| {
+            let classes = view.classes.iter();
+            classes
+                .map(move |class| ([("class", class.name.to_string())], amount(&class.account).0))
+        };
+        all(&mut to, ENTITLEMENT, accounts(|account| account.deserved))?;
+        all(&mut to, HELD, accounts(|account| account.held))?;
+        all(&mut to, WANTED, accounts(|account| account.wanted))?;
+        all(&mut to, COUNTED, accounts(|account| account.given))?;
+        all(&mut to, FAIRNESS, fairness(view))
+    }
+}
+
+/// A name and what it means.
+type Gauge = (&'static str, &'static str);
+
+const READY: Gauge = ("ready", "Whether there is a schedule to be had");
+const SNAPSHOT: Gauge = ("snapshot_generation", "The last cycle; grows while the scheduler lives");
+const CONFIG: Gauge = ("config_generation", "The configuration in effect");
+const VIOLATIONS: Gauge = (
+    "invariant_violations",
+    "Rules that finished schedules broke, as the audit sees it; should stay 0",
+);
+const STRIKES: Gauge =
+    ("net_strikes", "Jobs that the safety net against endless rearranging holds back; should be 0");
+const SILENT: Gauge = (
+    "nodes_silent_together",
+    "Nodes that fell silent together, so many that none is given up; should be 0",
+);
+const NODES: Gauge = ("nodes", "Nodes by what keeps work from them; every node counts once");
+const HEARD: Gauge = (
+    "heartbeat_age_seconds",
+    "Time since nodes that get work were last heard: the one heard longest ago, and the one heard last",
+);
+const AVAILABLE: Gauge = (
+    "available_bytes",
+    "Memory that nobody uses at the moment, as agents say that tell it; on nodes that get work",
+);
+const QUANTA: Gauge = (
+    "quanta",
+    "Memory of all nodes in quanta: in use, on its way out, free, free but on nodes that get no work",
+);
+const QUANTUM: Gauge = ("quantum_bytes", "What one quantum is");
+const FRAGMENTATION: Gauge = (
+    "fragmentation_ratio",
+    "Part of the free memory that is in pieces too small for processes of so many quanta",
+);
+const JOBS: Gauge = (
+    "jobs",
+    "Work by what it has: all it can use (satisfied), some of it (partial), nothing (waiting); or not considered \
+     (refused)",
+);
+const PENDING: Gauge = ("pending_jobs", "Work that has less than it wants, by the reason");
+const ENTITLEMENT: Gauge =
+    ("entitlement_quanta", "What a class would have if everybody could use their part");
+const HELD: Gauge = ("held_quanta", "What a class holds, without what is on its way out");
+const WANTED: Gauge = ("wanted_quanta", "What a class could use now");
+const COUNTED: Gauge = ("counted_quanta", "What was counted for a class in the last cycle");
+const FAIRNESS: Gauge = (
+    "fairness_deviation_ratio",
+    "Part of what is deserved that those who deserve it do not hold, among classes, users and jobs",
+);
+
+fn one(to: &mut DescriptorEncoder<'_>, (name, help): Gauge, value: u64) -> fmt::Result {
+    ConstGauge::new(value).encode(to.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+fn all<const N: usize, V: EncodeGaugeValue>(
+    to: &mut DescriptorEncoder<'_>,
+    (name, help): Gauge,
+    samples: impl IntoIterator<Item = Sample<N, V>>,
+) -> fmt::Result {
+    let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in samples {
+        ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+impl Cluster {
+    fn available(&self) -> BTreeMap<[(&'static str, String); 1], u64> {
+        let mut pools: BTreeMap<[(&'static str, String); 1], u64> = BTreeMap::new();
+        let nodes = self.published.view.nodes.iter();
+        for node in nodes.filter(|node| node.state.is_schedulable()) {
+            if let Some((_, Some(mebibytes))) = self.heard.get(node.name.as_str()) {
+                let pool = pools.entry([("pool", node.pool.to_string())]).or_default();
+                *pool = pool.saturating_add(mebibytes.saturating_mul(1 << 20));
+            }
+        }
+        pools
+    }
+
+    fn heartbeat_ages(&self) -> Vec<Sample<1, f64>> {
+        let nodes = self.published.view.nodes.iter();
+        let up = nodes.filter(|node| node.state.is_schedulable());
+        let ages: Vec<Duration> =
+            up.filter_map(|node| self.heard.get(node.name.as_str())).map(|(age, _)| *age).collect();
+        let ends = [("longest_ago", ages.iter().max()), ("last", ages.iter().min())];
+        let known = ends.into_iter().filter_map(|(of, age)| Some((of, age?)));
+        known.map(|(of, age)| ([("heard", of.to_owned())], age.as_secs_f64())).collect()
+    }
+}
+
+/// What keeps work from a node, the graver first.
+fn node_state(state: MachineState) -> &'static str {
+    let states = [
+        (state.is_dead, "dead"),
+        (state.is_awaited, "awaited"),
+        (state.is_varied_off, "varied_off"),
+        (state.is_blacklisted, "blacklisted"),
+        (state.is_quiesced, "quiesced"),
+    ];
+    states.into_iter().find(|(holds, _)| *holds).map_or("up", |(_, word)| word)
+}
+
+const NODE_STATES: [&str; 6] = ["up", "awaited", "dead", "varied_off", "blacklisted", "quiesced"];
+
+/// A number for each pool and each of these values of another label, 0 where there is none.
+fn table(view: &View, states: &[&'static str]) -> BTreeMap<(String, &'static str), u64> {
+    let pools = view.topology.pools.iter();
+    pools.flat_map(|pool| states.iter().map(|state| ((pool.name.to_string(), *state), 0))).collect()
+}
+
+fn nodes(view: &View) -> impl Iterator<Item = Sample<2, u64>> {
+    let mut counts = table(view, &NODE_STATES);
+    for node in view.nodes.iter() {
+        *counts.entry((node.pool.to_string(), node_state(node.state))).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .map(|((pool, state), count)| ([("pool", pool), ("state", state.to_owned())], count))
+}
+
+fn free(node: &NodeView) -> u64 {
+    node.order.saturating_sub(node.used).0
+}
+
+fn quanta(view: &View) -> impl Iterator<Item = Sample<2, u64>> {
+    let mut counts = table(view, &["held", "leaving", "other", "free", "unavailable"]);
+    for node in view.nodes.iter() {
+        let amount = |wanted: ShareState| -> u64 {
+            let shares = node.shares.iter().filter(|(.., state)| *state == wanted);
+            shares.map(|(_, _, order, _)| order.qshares().0).sum()
+        };
+        let (held, leaving) = (amount(ShareState::Held), amount(ShareState::Leaving));
+        let rest = if node.state.is_schedulable() { "free" } else { "unavailable" };
+        let amounts = [
+            ("held", held),
+            ("leaving", leaving),
+            ("other", node.used.0.saturating_sub(held + leaving)),
+            (rest, free(node)),
+        ];
+        for (state, amount) in amounts {
+            *counts.entry((node.pool.to_string(), state)).or_default() += amount;
+        }
+    }
+    counts
+        .into_iter()
+        .map(|((pool, state), count)| ([("pool", pool), ("state", state.to_owned())], count))
+}
+
+fn quantum_bytes(view: &View) -> impl Iterator<Item = Sample<1, u64>> {
+    let pools = view.topology.pools.iter();
+    pools.map(|pool| {
+        let bytes = pool.quantum.memory().0.saturating_mul(1 << 20);
+        ([("pool", pool.name.to_string())], bytes)
+    })
+}
+
+/// For orders 1, 2, 4 and so on, up to the largest machine of a pool.
+fn fragmentation(view: &View) -> Vec<Sample<2, f64>> {
+    let mut samples = Vec::new();
+    for pool in &view.topology.pools {
+        let nodes = || view.nodes.iter().filter(|node| node.pool == pool.name);
+        let largest = nodes().map(|node| node.order.0).max().unwrap_or_default();
+        let rooms: Vec<u64> =
+            nodes().filter(|node| node.state.is_schedulable()).map(free).collect();
+        let all: u64 = rooms.iter().sum();
+        let orders = std::iter::successors(NonZeroU64::new(1), |order| order.checked_mul(TWO));
+        for order in orders.take_while(|order| order.get() <= largest) {
+            let usable: u64 = rooms.iter().map(|room| floor_div(*room, order) * order.get()).sum();
+            let labels = [("pool", pool.name.to_string()), ("order", order.to_string())];
+            samples.push((labels, ratio(all - usable, all)));
+        }
+    }
+    samples
+}
+
+const TWO: NonZeroU64 = NonZeroU64::new(2).expect("not zero");
+
+fn job_state(job: &JobView) -> &'static str {
+    if job.order.is_none() {
+        "refused"
+    } else if job.reason.is_none() {
+        "satisfied"
+    } else if job.shares.is_empty() {
+        "waiting"
+    } else {
+        "partial"
+    }
+}
+
+const JOB_STATES: [&str; 4] = ["satisfied", "partial", "waiting", "refused"];
+
+/// The class of work as a label. What asks for a class that there is not could name anything.
+fn class_label<'a>(view: &View, job: &'a JobView) -> &'a str {
+    if view.topology.class_named(&job.class).is_some() { job.class.as_str() } else { "unknown" }
+}
+
+fn jobs(view: &View) -> Vec<Sample<2, u64>> {
+    let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
+    for job in view.jobs.iter() {
+        *counts.entry((class_label(view, job), job_state(job))).or_default() += 1;
+    }
+    let classes = view.classes.iter().map(|class| class.name.as_str()).chain(["unknown"]);
+    let labels = classes.flat_map(|class| JOB_STATES.map(|state| (class, state)));
+    let sample = |(class, state): (&str, &str)| {
+        let count = counts.get(&(class, state)).copied().unwrap_or_default();
+        ([("class", class.to_owned()), ("state", state.to_owned())], count)
+    };
+    labels.map(sample).collect()
+}
+
+fn pending(view: &View) -> impl Iterator<Item = Sample<2, u64>> {
+    let mut counts: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
+    for job in view.jobs.iter() {
+        if let Some(reason) = &job.reason {
+            let labels = (class_label(view, job).to_owned(), explain(reason).code);
+            *counts.entry(labels).or_default() += 1;
+        }
+    }
+    counts
+        .into_iter()
+        .map(|((class, reason), count)| ([("class", class), ("reason", reason.to_owned())], count))
+}
+
+/// Shortfalls over what is deserved, at every level at which memory is divided.
+fn fairness(view: &View) -> [Sample<1, f64>; 3] {
+    let fair = || view.classes.iter().filter(|class| !class.users.is_empty());
+    let classes = fair().map(|class| (class.account.deserved.0, class.account.held.0));
+    let users = fair().flat_map(|class| &class.users);
+    let users = users.map(|(_, account)| (account.deserved.0, account.held.0));
+    let jobs = view.jobs.iter().filter_map(|job| {
+        let held = job.order.map(|order| job.held().of_order(order))?;
+        Some((job.pure_fair_share.0, held.0))
+    });
+    let level = |name: &str, deviation| ([("level", name.to_owned())], deviation);
+    [
+        level("class", deviation(classes)),
+        level("user", deviation(users)),
+        level("job", deviation(jobs)),
+    ]
+}
+
+/// Of what is deserved and what is held.
+fn deviation(sides: impl Iterator<Item = (u64, u64)>) -> f64 {
+    let (mut missing, mut all) = (0, 0);
+    for (deserved, held) in sides {
+        missing += deserved.saturating_sub(held);
+        all += deserved;
+    }
+    ratio(missing, all)
+}
+
+/// One over the other; nothing is none of nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { float(part) / float(whole) }
+}
+
+fn float(value: u64) -> f64 {
+    // Quanta and qshares of a real cluster fit; where they do not, a ratio of large halves will do.
+    let halved = value >> 16;
+    u32::try_from(value)
+        .map_or_else(|_| f64::from(u32::try_from(halved).unwrap_or(u32::MAX)) * 65_536.0, f64::from)
+}

@@ -1,0 +1,298 @@
+//! What adds up while the daemon runs: counters and histograms, counted where things happen.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::MatchedPath;
+use axum::http::StatusCode;
+use prometheus_client::encoding::text::encode_registry;
+use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::PREFIX;
+use super::past::{Past, Step};
+use crate::api::Published;
+
+/// A label whose values are in the code.
+type Known = [(&'static str, &'static str); 1];
+/// A label whose values are in the configuration.
+type Named = [(&'static str, String); 1];
+/// Of a request. Made for every one, so making them must cost nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct RequestLabels {
+    route: Route,
+    method: &'static str,
+    status: StatusCode,
+}
+
+/// A route as it was written, `/v1/jobs/{id}`; none for a path that there is not.
+#[derive(Clone, Debug)]
+pub struct Route(pub Option<MatchedPath>);
+
+impl Route {
+    fn as_str(&self) -> &str {
+        self.0.as_ref().map_or("none", MatchedPath::as_str)
+    }
+}
+
+impl PartialEq for Route {
+    fn eq(&self, other: &Route) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Route {}
+
+impl Hash for Route {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl EncodeLabelSet for Route {
+    fn encode(&self, to: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        ("route", self.as_str()).encode(to.encode_label())
+    }
+}
+
+impl EncodeLabelSet for RequestLabels {
+    fn encode(&self, to: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        EncodeLabelSet::encode(&self.route, to)?;
+        ("method", self.method).encode(to.encode_label())?;
+        ("status", self.status.as_str()).encode(to.encode_label())
+    }
+}
+
+/// Bounds for what takes from a thousandth of a second to a minute.
+const SHORT: [f64; 15] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// Bounds for requests.
+const QUICK: [f64; 11] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 1.0, 10.0];
+/// Bounds for what takes from a second to a day.
+const LONG: [f64; 13] = [
+    1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 10_800.0, 43_200.0, 86_400.0,
+];
+
+/// The routes that wait for news: how long they take says nothing.
+const LONG_POLLS: [&str; 2] = ["/v1/schedule", "/v1/events"];
+
+/// What came of reading the configuration again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reread {
+    /// It is in effect.
+    Applied,
+    /// It says what is in effect already.
+    Unchanged,
+    /// It is wrong; the one before stays in effect.
+    Refused,
+}
+
+/// A histogram for each value of a label.
+type Times<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// All counters.
+pub struct Meters {
+    registry: Registry,
+    cycles: Family<Known, Counter>,
+    phases: Times<Known>,
+    commits: Histogram,
+    waits: Times<Named>,
+    preemptions: Family<Known, Counter>,
+    lost_work: Family<Known, Counter<f64, AtomicU64>>,
+    evictions: Family<Known, Counter>,
+    exits: Histogram,
+    heartbeats: Family<Known, Counter>,
+    rereads: Family<Known, Counter>,
+    requests: Family<RequestLabels, Counter>,
+    request_times: Times<Route>,
+    past: Mutex<Past>,
+}
+
+impl Default for Meters {
+    fn default() -> Meters {
+        let short = || Histogram::new(SHORT);
+        let long = || Histogram::new(LONG);
+        let quick = || Histogram::new(QUICK);
+        let mut meters = Meters {
+            registry: Registry::with_prefix(PREFIX),
+            cycles: Family::default(),
+            phases: Family::new_with_constructor(short),
+            commits: short(),
+            waits: Family::new_with_constructor(long),
+            preemptions: Family::default(),
+            lost_work: Family::default(),
+            evictions: Family::default(),
+            exits: long(),
+            heartbeats: Family::default(),
+            rereads: Family::default(),
+            requests: Family::default(),
+            request_times: Family::new_with_constructor(quick),
+            past: Mutex::default(),
+        };
+        meters.begin_at_zero();
+        meters.register();
+        meters
+    }
+}
+
+impl Meters {
+    /// What has not happened yet has happened 0 times: an alert on a rate sees the first time.
+    fn begin_at_zero(&self) {
+        for result in ["changed", "unchanged", "not_planned"] {
+            drop(self.cycles.get_or_create(&[("result", result)]));
+        }
+        for reason in Step::RULES {
+            drop(self.preemptions.get_or_create(&[("reason", reason)]));
+            drop(self.lost_work.get_or_create(&[("reason", reason)]));
+        }
+        for reason in Step::EVICTIONS {
+            drop(self.evictions.get_or_create(&[("reason", reason)]));
+        }
+        for result in ["accepted", "refused"] {
+            drop(self.heartbeats.get_or_create(&[("result", result)]));
+        }
+        for result in ["applied", "unchanged", "refused"] {
+            drop(self.rereads.get_or_create(&[("result", result)]));
+        }
+    }
+
+    fn register(&mut self) {
+        let seconds = || Unit::Seconds;
+        let to = &mut self.registry;
+        to.register("cycles", "Cycles by what they changed", self.cycles.clone());
+        to.register_with_unit(
+            "cycle_duration",
+            "Time a cycle takes: to plan it, to prepare what goes on record (audit, events), and to store it",
+            seconds(),
+            self.phases.clone(),
+        );
+        to.register_with_unit(
+            "db_commit",
+            "Time a transaction takes; what is not on record is not published",
+            seconds(),
+            self.commits.clone(),
+        );
+        to.register_with_unit(
+            "wait",
+            "Time for which work held nothing before it got its first process, as far as this daemon saw it",
+            seconds(),
+            self.waits.clone(),
+        );
+        to.register(
+            "preemptions",
+            "Processes taken back, by the rule that allowed it",
+            self.preemptions.clone(),
+        );
+        to.register_with_unit(
+            "preempted_work",
+            "Work lost with processes that were taken back: invested time and initialization",
+            seconds(),
+            self.lost_work.clone(),
+        );
+        to.register(
+            "evictions",
+            "Processes lost otherwise: with a node, or because an administrator wanted it so",
+            self.evictions.clone(),
+        );
+        to.register_with_unit(
+            "eviction_latency",
+            "Time from telling the orchestrator that a process has to go until it confirms that it has gone",
+            seconds(),
+            self.exits.clone(),
+        );
+        to.register("heartbeats", "Heartbeats by whether they count", self.heartbeats.clone());
+        to.register(
+            "config_reloads",
+            "How often the configuration was read again because of a signal",
+            self.rereads.clone(),
+        );
+        to.register("requests", "Requests by route and answer", self.requests.clone());
+        to.register_with_unit(
+            "request_duration",
+            "Time a request takes; those that wait for news are left out",
+            seconds(),
+            self.request_times.clone(),
+        );
+    }
+
+    /// Writes all of them to `text`.
+    ///
+    /// # Errors
+    ///
+    /// If `text` takes no more.
+    pub fn encode(&self, text: &mut String) -> fmt::Result {
+        encode_registry(text, &self.registry)
+    }
+
+    /// Counts what is different in `now`, the picture published after `before`.
+    pub fn step(&self, before: &Published, now: &Published) {
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = past.step(before, now, Instant::now());
+        drop(past);
+        // Books that come from the record are no cycle.
+        if before.is_resuming {
+            return;
+        }
+        if let Some(result) = step.result {
+            self.cycles.get_or_create(&[("result", result)]).inc();
+            let phases =
+                [("plan", now.planned_in), ("prepare", now.prepared_in), ("store", now.stored_in)];
+            let phases =
+                phases.iter().filter(|(phase, _)| *phase != "plan" || result != "not_planned");
+            for (phase, time) in phases {
+                self.phases.get_or_create(&[("phase", phase)]).observe(time.as_secs_f64());
+            }
+            self.commits.observe(now.stored_in.as_secs_f64());
+        }
+        for (reason, lost) in step.preempted {
+            self.preemptions.get_or_create(&[("reason", reason)]).inc();
+            self.lost_work.get_or_create(&[("reason", reason)]).inc_by(lost.as_secs_f64());
+        }
+        for reason in step.evicted {
+            self.evictions.get_or_create(&[("reason", reason)]).inc();
+        }
+        for latency in step.exited {
+            self.exits.observe(latency.as_secs_f64());
+        }
+        for (class, wait) in step.waited {
+            self.waits.get_or_create(&[("class", class.to_string())]).observe(wait.as_secs_f64());
+        }
+    }
+
+    /// Heartbeats came.
+    pub fn heartbeats(&self, accepted: u64, refused: u64) {
+        self.heartbeats.get_or_create(&[("result", "accepted")]).inc_by(accepted);
+        self.heartbeats.get_or_create(&[("result", "refused")]).inc_by(refused);
+    }
+
+    /// The configuration was read again.
+    pub fn reread(&self, outcome: Reread) {
+        let result = match outcome {
+            Reread::Applied => "applied",
+            Reread::Unchanged => "unchanged",
+            Reread::Refused => "refused",
+        };
+        self.rereads.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// A request was answered.
+    pub fn request(&self, route: Route, method: &'static str, status: StatusCode, took: Duration) {
+        if !LONG_POLLS.contains(&route.as_str()) {
+            self.request_times.get_or_create(&route).observe(took.as_secs_f64());
+        }
+        self.requests.get_or_create(&RequestLabels { route, method, status }).inc();
+    }
+}
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meters").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! What a Prometheus scrapes.
+//!
+//! Gauges are made from the latest published picture at every scrape ([`cluster`]): nothing is
+//! booked twice, and what is gone from the cluster is gone from the metrics. What adds up over time
+//! is counted where it happens ([`meters`]). No label has more values than the configuration has
+//! names: neither users nor jobs nor nodes are labels.
+
+mod classic;
+mod cluster;
+mod meters;
+mod past;
+
+pub use meters::{Meters, Reread};
+
+use std::fmt;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::registry::Registry;
+
+use self::cluster::Cluster;
+use self::meters::Route;
+use super::error::{ApiError, Code};
+use super::state::ApiState;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All metrics: in `OpenMetrics` for those that accept it, else in Prometheus' older text format.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
+pub async fn get_metrics(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let is_open = headers
+        .get_all(header::ACCEPT)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("application/openmetrics-text"));
+    // With a hundred thousand jobs it takes long enough to hold up others.
+    let made = tokio::task::spawn_blocking(move || open_metrics(&state)).await;
+    let text = made.ok().and_then(Result::ok).ok_or_else(|| {
+        ApiError::new(Code::Internal, "the metrics could not be made, for a fault of ours")
+    })?;
+    let (kind, text) =
+        if is_open { (OPEN_METRICS, text) } else { (CLASSIC, classic::classic(&text)) };
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+fn open_metrics(state: &ApiState) -> Result<String, fmt::Error> {
+    let mut picture = Registry::with_prefix(PREFIX);
+    picture.register_collector(Box::new(Cluster {
+        published: state.latest(),
+        heard: state.heartbeats().heard_ago(Instant::now()),
+    }));
+    let mut text = String::new();
+    encode_registry(&mut text, &picture)?;
+    state.board.meters().encode(&mut text)?;
+    encode_eof(&mut text)?;
+    Ok(text)
+}
+
+/// What every name begins with.
+const PREFIX: &str = "apportion";
+
+/// Counts and times every request by its route: `/v1/jobs/{id}`, not `/v1/jobs/7`.
+pub async fn counted(
+    State(state): State<ApiState>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let began = Instant::now();
+    let method = method_name(request.method());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = next.run(request).await;
+    state.board.meters().request(Route(route), method, response.status(), began.elapsed());
+    response
+}
+
+/// Anybody can make up methods.
+fn method_name(method: &Method) -> &'static str {
+    let known = [Method::GET, Method::PUT, Method::POST, Method::DELETE, Method::HEAD];
+    let names = ["GET", "PUT", "POST", "DELETE", "HEAD"];
+    known.iter().zip(names).find(|(one, _)| *one == method).map_or("other", |(_, name)| name)
+}

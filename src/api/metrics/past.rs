@@ -1,0 +1,128 @@
+//! What happened from one published picture to the next, as far as it is counted.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::api::Published;
+use crate::model::{JobId, Name, ShareId, ShareState};
+use crate::scheduler::{JobView, Removal, View};
+
+/// Since when things are as they are.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    /// Processes that were told to go and have not gone.
+    leaving: HashMap<ShareId, Instant>,
+    /// Processes that died with their node, until the orchestrator has seen it.
+    purged: HashSet<ShareId>,
+    /// All work, and since when it holds nothing, if it does.
+    work: HashMap<JobId, Option<Instant>>,
+}
+
+/// What there is to count.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Step {
+    /// What came of the cycle; `None` if there was none.
+    pub result: Option<&'static str>,
+    /// A rule and the work lost, for every process taken back.
+    pub preempted: Vec<(&'static str, Duration)>,
+    /// Why, for every process lost otherwise.
+    pub evicted: Vec<&'static str>,
+    /// How long those took to go that have gone.
+    pub exited: Vec<Duration>,
+    /// How long those waited that got their first process, and their class.
+    pub waited: Vec<(Name, Duration)>,
+}
+
+impl Step {
+    /// Every rule that a process can be taken back by.
+    pub const RULES: [&'static str; 7] = [
+        "no_longer_allowed",
+        "priority",
+        "fair_share",
+        "defragmentation",
+        "first_share",
+        "envy",
+        "relocation",
+    ];
+    /// Every reason for which one can be lost otherwise.
+    pub const EVICTIONS: [&'static str; 3] = ["varied_off", "blacklisted", "node_died"];
+}
+
+impl Past {
+    /// What happened up to `at`, when `now` was published after `before`.
+    pub fn step(&mut self, before: &Published, now: &Published, at: Instant) -> Step {
+        let mut step = Step::default();
+        let (before, now) = (&before.view, &now.view);
+        let is_planned = before.cycle < now.cycle;
+        let schedule = now.planned.as_ref().filter(|_| is_planned).map(|planned| &planned.schedule);
+        step.result = Some(match schedule {
+            None => "not_planned",
+            Some(schedule) if schedule.expansions.is_empty() && schedule.preemptions.is_empty() => {
+                "unchanged"
+            }
+            Some(_) => "changed",
+        });
+        step.preempted = schedule.map_or_else(Vec::new, |schedule| {
+            let taken = schedule.preemptions.iter();
+            taken.map(|one| (one.rule.code(), Duration::from_millis(one.loss))).collect()
+        });
+        if !Arc::ptr_eq(&before.jobs, &now.jobs) {
+            self.look_at_exits(now, at, &mut step);
+            self.look_at_waits(now, at, &mut step);
+        }
+        step
+    }
+
+    fn look_at_exits(&mut self, now: &View, at: Instant, step: &mut Step) {
+        let mut leaving = HashMap::new();
+        let shares = now.jobs.iter().flat_map(|job| &job.shares);
+        for share in shares.filter(|share| share.state == ShareState::Leaving) {
+            let since = self.leaving.remove(&share.id).unwrap_or_else(|| {
+                step.evicted.extend(share.removal.and_then(eviction));
+                at
+            });
+            leaving.insert(share.id, since);
+        }
+        let gone = std::mem::replace(&mut self.leaving, leaving);
+        step.exited = gone.into_values().map(|since| at.saturating_duration_since(since)).collect();
+        let purged = now.jobs.iter().flat_map(|job| &job.purged).map(|share| share.id);
+        let purged: HashSet<ShareId> = purged.collect();
+        let new = purged.difference(&self.purged).map(|_| "node_died");
+        step.evicted.extend(new);
+        self.purged = purged;
+    }
+
+    fn look_at_waits(&mut self, now: &View, at: Instant, step: &mut Step) {
+        let mut work = HashMap::with_capacity(now.jobs.len());
+        for job in now.jobs.iter().filter(|job| job.order.is_some()) {
+            let before = self.work.remove(&job.id);
+            let since = is_waiting(job).then(|| before.flatten().unwrap_or(at));
+            work.insert(job.id, since);
+            let began = match before {
+                Some(since) => since,
+                // What runs already when it is first heard of did not wait for us.
+                None => (!job.shares.iter().any(|share| share.is_seen)).then_some(at),
+            };
+            if let (false, Some(began)) = (job.shares.is_empty(), began) {
+                let class = now.topology.class_named(&job.class).map(|_| job.class.clone());
+                let wait = at.saturating_duration_since(began);
+                step.waited.extend(class.map(|class| (class, wait)));
+            }
+        }
+        self.work = work;
+    }
+}
+
+fn is_waiting(job: &JobView) -> bool {
+    job.shares.is_empty() && job.reason.is_some()
+}
+
+/// Preemptions are counted by their rule, and what died with its node when it is purged.
+fn eviction(removal: Removal) -> Option<&'static str> {
+    match removal {
+        Removal::VariedOff => Some("varied_off"),
+        Removal::Blacklisted => Some("blacklisted"),
+        Removal::Preempted | Removal::NodeDied => None,
+    }
+}

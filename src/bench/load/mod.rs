@@ -1,0 +1,433 @@
+//! The daemon under load, beside the least that its libraries could do.
+//!
+//! The real binary and a bare server, each a process of its own, are asked in turn, slice by slice,
+//! over connections that are kept; so whatever else the computer does meets both. What counts is the
+//! ratio. Who asks shares the computer too, which makes both slower.
+
+mod bare;
+mod wire;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+pub use self::bare::serve as serve_bare;
+use self::wire::{Connection, get, send};
+use super::Spread;
+use super::cluster::Shape;
+use super::daemon::child::{self, Child};
+use super::daemon::{BenchError, publication};
+use super::process::Process;
+use crate::api::wire as api;
+
+/// So many ask at a time where as much as possible is asked.
+const CONNECTIONS: u64 = 8;
+/// Each of both is asked so often, in turn.
+const SLICES: u32 = 4;
+/// Heartbeats in one batch.
+const BATCH: u64 = 1_000;
+/// Agents that report by themselves, and how often each does.
+const AGENTS: u64 = 10_000;
+const AGENTS_EVERY: Duration = Duration::from_secs(10);
+/// Connections over which they do: a real agent keeps one of its own.
+const AGENT_CONNECTIONS: u64 = 100;
+/// Those who look at the cluster, and how often each does.
+const READERS: u64 = 200;
+const READERS_EVERY: Duration = Duration::from_secs(1);
+/// What they look at.
+const PAGES: [&str; 5] =
+    ["/v1/status", "/v1/nodes", "/v1/jobs?limit=100", "/v1/classes", "/v1/load"];
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The cluster.
+    pub shape: Shape,
+    /// How long each thing is measured.
+    pub time: Duration,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Nodes of the cluster.
+    pub nodes: u64,
+    /// Its jobs.
+    pub jobs: u64,
+    /// Heartbeats, one in a request; beside a handler that reads the same.
+    pub single_heartbeats: Compared,
+    /// Requests with 1,000 heartbeats; beside a handler that reads the same.
+    pub batches: Compared,
+    /// Polls of a schedule that is known; beside a bare `GET` that answers 304.
+    pub unchanged_polls: Compared,
+    /// Polls that get the whole schedule; beside a `GET` that answers with the same text.
+    pub whole_polls: Compared,
+    /// How long that schedule is.
+    pub schedule_bytes: u64,
+    /// 10,000 agents that report every 10 s.
+    pub agents: Agents,
+    /// 200 that look at the cluster once a second.
+    pub readers: Readers,
+}
+
+/// Requests in a second, and how long one takes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// Of the daemon.
+    pub daemon_per_s: f64,
+    /// Of the bare handler.
+    pub bare_per_s: f64,
+    /// The first over the second.
+    pub ratio: f64,
+    /// Of the daemon.
+    pub daemon_ms: Spread,
+    /// Of the bare handler.
+    pub bare_ms: Spread,
+}
+
+/// What agents cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Agents {
+    /// Heartbeats that were sent in a second, one in a request.
+    pub sent_per_s: f64,
+    /// Processor time of the daemon meanwhile, of one core. `None`: this system does not tell.
+    pub core_percent: Option<f64>,
+    /// The same before they began.
+    pub idle_core_percent: Option<f64>,
+}
+
+/// What readers do to cycles that all have something to plan: planned and put on record.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Readers {
+    /// Without readers.
+    pub alone_ms: Spread,
+    /// With them.
+    pub with_readers_ms: Spread,
+    /// The median with them over that without.
+    pub ratio: f64,
+    /// How often they looked in a second.
+    pub reads_per_s: f64,
+}
+
+/// Measures.
+///
+/// # Errors
+///
+/// If there is no daemon to be had, or it does not do what it is asked.
+pub async fn run(options: &Options) -> Result<Figures, BenchError> {
+    let scratch = crate::scratch::Scratch::create("load").map_err(BenchError::Scratch)?;
+    let (child, daemon) = child::start(scratch.path(), &config(&options.shape)).await?;
+    let (_bare, bare) = child::start_bare().await?;
+    let bench = Bench {
+        options,
+        daemon,
+        bare,
+        process: Process::of(child.id()),
+        turns: Arc::new(AtomicU64::new(1)),
+    };
+    let figures = bench.measure().await;
+    stop(child);
+    figures.map_err(BenchError::Load)
+}
+
+/// The daemon has to be gone before its folder is.
+fn stop(child: Child) {
+    drop(child);
+}
+
+fn config(shape: &Shape) -> String {
+    // The batches of all connections are of nodes of their own, whatever the cluster has.
+    let nodes = shape.nodes.max(CONNECTIONS * BATCH);
+    super::daemon::config(&Shape { nodes, ..*shape })
+}
+
+struct Bench<'o> {
+    options: &'o Options,
+    daemon: String,
+    bare: String,
+    process: Process,
+    /// Every request is another one, or it would be a heartbeat that was heard before.
+    turns: Arc<AtomicU64>,
+}
+
+impl Bench<'_> {
+    async fn measure(&self) -> io::Result<Figures> {
+        let Shape { nodes, jobs, .. } = self.options.shape;
+        let mut publisher = Publisher::new(&self.options.shape, &self.daemon).await?;
+        for batch in 0..nodes.max(CONNECTIONS * BATCH).div_ceil(BATCH) {
+            publisher.expect(202, &batch_request("/v1/heartbeats", batch, 0)).await?;
+        }
+        publisher.publish().await?;
+
+        let single_heartbeats = self
+            .compare(
+                move |client, turn| single_request("/v1/heartbeats", client, turn, nodes),
+                move |client, turn| single_request(bare::SINGLE, client, turn, nodes),
+                202,
+            )
+            .await?;
+        let batches = self
+            .compare(
+                |client, turn| batch_request("/v1/heartbeats", client, turn),
+                |client, turn| batch_request(bare::BATCH, client, turn),
+                202,
+            )
+            .await?;
+        let schedule = publisher.connection.ask(&get("/v1/schedule", "")).await?;
+        let known = format!("if-none-match: {}\r\n", schedule.etag.unwrap_or_default());
+        let unchanged_polls = self
+            .compare(
+                move |_, _| get("/v1/schedule", &known),
+                |_, _| get(bare::UNCHANGED, "if-none-match: W/\"1\"\r\n"),
+                304,
+            )
+            .await?;
+        let text = send("PUT", bare::TEXT, &schedule.body);
+        Connection::open(&self.bare).await?.ask(&text).await?;
+        let whole_polls =
+            self.compare(|_, _| get("/v1/schedule", ""), |_, _| get(bare::TEXT, ""), 200).await?;
+        Ok(Figures {
+            nodes,
+            jobs,
+            single_heartbeats,
+            batches,
+            unchanged_polls,
+            whole_polls,
+            schedule_bytes: u64::try_from(schedule.body.len()).unwrap_or(u64::MAX),
+            agents: self.agents().await?,
+            readers: self.readers(&mut publisher).await?,
+        })
+    }
+
+    /// Asks both as often as they answer, in turn.
+    async fn compare(
+        &self,
+        daemon: impl Fn(u64, u64) -> Vec<u8> + Send + Sync + 'static,
+        bare: impl Fn(u64, u64) -> Vec<u8> + Send + Sync + 'static,
+        status: u16,
+    ) -> io::Result<Compared> {
+        let slice = self.options.time / (2 * SLICES);
+        let (daemon, bare) = (Arc::new(daemon), Arc::new(bare));
+        let (mut times, mut bare_times) = (Vec::new(), Vec::new());
+        for _ in 0..SLICES {
+            times.extend(flood(&self.daemon, &daemon, &self.turns, slice, status).await?);
+            bare_times.extend(flood(&self.bare, &bare, &self.turns, slice, status).await?);
+        }
+        let spent = slice.as_secs_f64() * f64::from(SLICES);
+        let rate = |times: &[Duration]| number(times.len()) / spent;
+        let (daemon_per_s, bare_per_s) = (rate(&times), rate(&bare_times));
+        Ok(Compared {
+            daemon_per_s,
+            bare_per_s,
+            ratio: daemon_per_s / bare_per_s,
+            daemon_ms: Spread::of(times),
+            bare_ms: Spread::of(bare_times),
+        })
+    }
+
+    /// Lets agents report at their own pace.
+    async fn agents(&self) -> io::Result<Agents> {
+        let idle_core_percent = self.core_percent(sleep(self.options.time)).await.1;
+        let every = AGENTS_EVERY.div_f64(number(AGENTS) / number(AGENT_CONNECTIONS));
+        let (turns, nodes) = (Arc::clone(&self.turns), self.options.shape.nodes);
+        let request =
+            move |turn| send("POST", "/v1/heartbeats", heartbeat(turn % nodes, turn).as_bytes());
+        let work =
+            paced(&self.daemon, AGENT_CONNECTIONS, every, self.options.time, 202, move || {
+                request(turns.fetch_add(1, Ordering::Relaxed))
+            });
+        let (sent, core_percent) = self.core_percent(work).await;
+        let sent_per_s = number(sent?) / self.options.time.as_secs_f64();
+        Ok(Agents { sent_per_s, core_percent, idle_core_percent })
+    }
+
+    /// What `work` comes to, and the part of one core that the daemon has meanwhile.
+    async fn core_percent<T>(&self, work: impl Future<Output = T>) -> (T, Option<f64>) {
+        let (begun, before) = (Instant::now(), self.process.cpu_s());
+        let outcome = work.await;
+        let spent = begun.elapsed().as_secs_f64();
+        let used = before.zip(self.process.cpu_s()).map(|(before, after)| after - before);
+        (outcome, used.map(|used| used / spent * 100.0))
+    }
+
+    async fn readers(&self, publisher: &mut Publisher) -> io::Result<Readers> {
+        let alone = publisher.cycles(self.options.time).await?;
+        let turns = AtomicU64::new(0);
+        let pages = PAGES.map(|page| get(page, ""));
+        let look = move || {
+            let turn = turns.fetch_add(1, Ordering::Relaxed);
+            pages[usize::try_from(turn).unwrap_or(0) % PAGES.len()].clone()
+        };
+        let time = self.options.time;
+        let reading = paced(&self.daemon, READERS, READERS_EVERY, time, 200, look);
+        let (cycles, reads) = tokio::try_join!(publisher.cycles(time), reading)?;
+        let (alone_ms, with_readers_ms) = (Spread::of(alone), Spread::of(cycles));
+        Ok(Readers {
+            alone_ms,
+            with_readers_ms,
+            ratio: with_readers_ms.median / alone_ms.median,
+            reads_per_s: number(reads) / time.as_secs_f64(),
+        })
+    }
+}
+
+fn number(count: impl TryInto<u32>) -> f64 {
+    f64::from(count.try_into().unwrap_or(u32::MAX))
+}
+
+/// Asks over some connections at a time as often as there are answers, and says how long each took.
+async fn flood(
+    address: &str,
+    request: &Arc<impl Fn(u64, u64) -> Vec<u8> + Send + Sync + 'static>,
+    turns: &Arc<AtomicU64>,
+    time: Duration,
+    status: u16,
+) -> io::Result<Vec<Duration>> {
+    let mut clients = JoinSet::new();
+    for client in 0..CONNECTIONS {
+        let mut connection = Connection::open(address).await?;
+        let (request, turns) = (Arc::clone(request), Arc::clone(turns));
+        clients.spawn(async move {
+            let end = Instant::now() + time;
+            let mut times = Vec::new();
+            while Instant::now() < end {
+                let bytes = request(client, turns.fetch_add(1, Ordering::Relaxed));
+                let begun = Instant::now();
+                check(connection.ask(&bytes).await?, status)?;
+                times.push(begun.elapsed());
+            }
+            Ok(times)
+        });
+    }
+    gather(clients).await.map(|times| times.concat())
+}
+
+/// Asks over each of so many connections once in a while, and says how often in all.
+async fn paced(
+    address: &str,
+    connections: u64,
+    every: Duration,
+    time: Duration,
+    status: u16,
+    request: impl Fn() -> Vec<u8> + Send + Sync + 'static,
+) -> io::Result<u64> {
+    let request = Arc::new(request);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for client in 0..connections {
+        let mut connection = Connection::open(address).await?;
+        let (request, is_over) = (Arc::clone(&request), Arc::clone(&is_over));
+        // Spread over the time between two, as those are that began whenever they did.
+        let begin = every.mul_f64(number(client) / number(connections));
+        clients.spawn(async move {
+            sleep(begin).await;
+            let mut ticks = interval(every);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut asked = 0;
+            loop {
+                ticks.tick().await;
+                if is_over.load(Ordering::Relaxed) {
+                    return Ok(asked);
+                }
+                check(connection.ask(&request()).await?, status)?;
+                asked += 1;
+            }
+        });
+    }
+    sleep(time).await;
+    is_over.store(true, Ordering::Relaxed);
+    gather(clients).await.map(|asked: Vec<u64>| asked.into_iter().sum())
+}
+
+async fn gather<T: 'static>(mut clients: JoinSet<io::Result<T>>) -> io::Result<Vec<T>> {
+    let mut all = Vec::new();
+    while let Some(one) = clients.join_next().await {
+        all.push(one.map_err(io::Error::other)??);
+    }
+    Ok(all)
+}
+
+fn check(answer: wire::Answer, status: u16) -> io::Result<wire::Answer> {
+    if answer.status == status {
+        return Ok(answer);
+    }
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    Err(io::Error::other(format!("answered {} instead of {status}: {text}", answer.status)))
+}
+
+/// One heartbeat of one of `nodes` nodes, with all that an agent says. No two clients speak for the
+/// same node, or one could overtake the other.
+fn single_request(path: &str, client: u64, turn: u64, nodes: u64) -> Vec<u8> {
+    let nodes = nodes.next_multiple_of(CONNECTIONS);
+    let node = (turn.wrapping_mul(CONNECTIONS) + client) % nodes;
+    send("POST", path, heartbeat(node, turn).as_bytes())
+}
+
+/// The heartbeats of 1,000 nodes, others for every client.
+fn batch_request(path: &str, client: u64, turn: u64) -> Vec<u8> {
+    let nodes = client * BATCH..(client + 1) * BATCH;
+    let beats: Vec<String> = nodes.map(|node| heartbeat(node, turn)).collect();
+    send("POST", path, format!("{{\"nodes\":[{}]}}", beats.join(",")).as_bytes())
+}
+
+fn heartbeat(node: u64, turn: u64) -> String {
+    format!(
+        "{{\"node\":\"node{node:05}\",\"memory_mb\":131072,\"available_mb\":65536,\"boot_id\":\"5f0c8a52-1dd9-4c53-9d3f-0a6f5b1e7a11-{node}\",\"sequence\":{turn}}}"
+    )
+}
+
+/// Publishes, each time with one job more or less than before, so that every cycle has to plan.
+struct Publisher {
+    connection: Connection,
+    publication: api::Publication,
+    spare: Option<api::Work>,
+}
+
+impl Publisher {
+    async fn new(shape: &Shape, address: &str) -> io::Result<Publisher> {
+        let connection = Connection::open(address).await?;
+        let publication = publication(shape);
+        Ok(Publisher { connection, publication, spare: None })
+    }
+
+    async fn expect(&mut self, status: u16, request: &[u8]) -> io::Result<wire::Answer> {
+        check(self.connection.ask(request).await?, status)
+    }
+
+    /// Publishes, waits until it is planned and on record, and says how long that took the daemon.
+    async fn publish(&mut self) -> io::Result<Duration> {
+        match self.spare.take() {
+            Some(work) => self.publication.work.push(work),
+            None => self.spare = self.publication.work.pop(),
+        }
+        self.publication.sequence += 1;
+        let body = serde_json::to_vec(&self.publication).expect("plain structs become JSON");
+        self.expect(202, &send("PUT", "/v1/publication", &body)).await?;
+        let ask = get("/v1/status", "");
+        loop {
+            let answer = self.expect(200, &ask).await?;
+            let status: api::Status =
+                serde_json::from_slice(&answer.body).map_err(io::Error::other)?;
+            if status.ready && status.publication == Some(self.publication.sequence) {
+                let micros = status.planned_in_us + status.stored_in_us;
+                return Ok(Duration::from_micros(micros));
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// The cycles of some time.
+    async fn cycles(&mut self, time: Duration) -> io::Result<Vec<Duration>> {
+        let end = Instant::now() + time;
+        let mut times = Vec::new();
+        while Instant::now() < end {
+            times.push(self.publish().await?);
+        }
+        Ok(times)
+    }
+}

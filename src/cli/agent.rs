@@ -1,0 +1,178 @@
+//! The agent, as the shell or systemd starts and stops it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use reqwest::Url;
+use sd_notify::NotifyState;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::args::{LogFormat, parse_levels, parse_span, parse_url};
+use super::failure::{Exit, Failure};
+use super::output::show;
+use super::serve::log_format;
+use crate::agent::{Agent, AgentError, Options, Pace};
+use crate::api::wire::Heartbeat;
+use crate::config;
+use crate::model::Mebibytes;
+use crate::telemetry;
+
+/// What the help ends with.
+pub const EXAMPLES: &str = "\
+Examples:
+  apportion agent --url http://head:7070
+  apportion agent --node node01 --reserve 4GB --token-file /etc/apportion/agent.token
+  apportion agent --once --json                    one heartbeat, and what was said in it
+
+Exit status with --once: 0 heard   1 refused   3 no daemon reached   4 not authorised
+Not beside an agent that runs: the daemon would see two.";
+
+/// Reports this node.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// Where the daemon listens
+    #[arg(
+        long,
+        env = "APPORTION_URL",
+        default_value = "http://127.0.0.1:7070",
+        value_parser = parse_url
+    )]
+    pub url: Url,
+    /// What the node is called; without it, its host name up to the first dot
+    #[arg(long, value_name = "NAME", env = "APPORTION_NODE")]
+    pub node: Option<String>,
+    /// How often to report; the daemon counts by its own interval, which should be no shorter
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_interval)]
+    pub interval: Duration,
+    /// Offer this much memory instead of all there is
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<Mebibytes>,
+    /// Offer so much less, for the system itself
+    #[arg(long, value_name = "SIZE", default_value = "0MB", value_parser = parse_size)]
+    pub reserve: Mebibytes,
+    /// While this file exists, ask for no new work; what is there stays
+    #[arg(long, value_name = "FILE")]
+    pub quiesce_file: Option<PathBuf>,
+    /// The file with the node's token; read anew for every heartbeat
+    #[arg(long, value_name = "FILE", env = "APPORTION_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Report once and end
+    #[arg(long)]
+    pub once: bool,
+    /// With --once, show what was said in JSON
+    #[arg(long, requires = "once")]
+    pub json: bool,
+    /// How the log on standard error is written
+    #[arg(long, value_enum, default_value_t = LogFormat::Human)]
+    pub log_format: LogFormat,
+    /// What is logged: error, warn, info, debug or trace
+    #[arg(
+        long,
+        value_name = "LEVELS",
+        env = "APPORTION_LOG",
+        default_value = "info",
+        value_parser = parse_levels
+    )]
+    pub log: String,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_span(text)?;
+    let allowed = Duration::from_millis(10)..=Duration::from_hours(1);
+    if allowed.contains(&interval) { Ok(interval) } else { Err("10ms to 1h".to_owned()) }
+}
+
+fn parse_size(text: &str) -> Result<Mebibytes, String> {
+    config::size(text)
+}
+
+/// Reports until it is told to stop, or once.
+///
+/// # Errors
+///
+/// If this system does not say what is to be reported; with `--once`, also if that does not count.
+pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
+    telemetry::init(&args.log, log_format(args.log_format))?;
+    let options = Options {
+        url: args.url.clone(),
+        name: args.node.clone(),
+        memory: args.memory,
+        reserved: args.reserve,
+        quiesce_file: args.quiesce_file.clone(),
+        token_file: args.token_file.clone(),
+    };
+    let mut agent = Agent::new(options)?;
+    if args.once {
+        let said = agent.beat().await.map_err(failure)?;
+        return Ok(show(&said, args.json, told)?);
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    tell(&[NotifyState::Ready]);
+    tokio::select! {
+        () = report(&mut agent, args.interval) => {}
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    tell(&[NotifyState::Stopping]);
+    Ok(())
+}
+
+/// Heartbeats for ever. What goes wrong is said when it begins and when it is over.
+async fn report(agent: &mut Agent, interval: Duration) {
+    let mut lots = agent.lots();
+    let mut pace = Pace::new(interval);
+    let mut is_heard = false;
+    let mut problem = None;
+    loop {
+        let wait = match agent.beat().await {
+            Ok(beat) => {
+                if !std::mem::replace(&mut is_heard, true) {
+                    let Heartbeat { node, memory_mb, .. } = &beat;
+                    tracing::info!(node, memory_mb, "the daemon hears this node");
+                }
+                problem = None;
+                tell(&[NotifyState::Watchdog, NotifyState::Status(&told(&beat))]);
+                pace.after_success(&mut lots)
+            }
+            Err(error) => {
+                is_heard = false;
+                let says = format!("{:#}", anyhow::Error::new(error));
+                let status = format!("not heard: {says}");
+                tell(&[NotifyState::Watchdog, NotifyState::Status(&status)]);
+                if problem.as_ref() != Some(&says) {
+                    tracing::warn!(problem = says, "this node is not heard; trying on");
+                    problem = Some(says);
+                }
+                pace.after_failure(&mut lots)
+            }
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// What was said, for people.
+fn told(beat: &Heartbeat) -> String {
+    let Heartbeat { node, memory_mb, .. } = beat;
+    let available =
+        beat.available_mb.map_or(String::new(), |mb| format!(", {mb} MB available now"));
+    let wish = if beat.quiesced { "; wants no new work" } else { "" };
+    format!("{node}: offers {memory_mb} MB{available}{wish}\n")
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    // Where systemd did not start us nobody listens, and nobody minds.
+    let _ = sd_notify::notify(states);
+}
+
+fn failure(error: AgentError) -> Failure {
+    let exit = match &error {
+        AgentError::Unreachable { .. } => Exit::Unreachable,
+        AgentError::Unauthorised(_) => Exit::Unauthorised,
+        AgentError::Facts(_)
+        | AgentError::Token(_)
+        | AgentError::Http(_)
+        | AgentError::Refused(_) => Exit::Refused,
+    };
+    Failure::new(exit, format!("{:#}", anyhow::Error::new(error)))
+}

@@ -1,0 +1,78 @@
+//! What systemd is told, where it started us: `Type=notify`, the watchdog, a line of status.
+//!
+//! Elsewhere nobody listens and nothing is sent. The watchdog is fed by the scheduler's own thread,
+//! between its cycles and when none is due: HTTP may answer for as long as it likes, a scheduler that
+//! hangs is started again.
+
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::scheduler::View;
+
+/// The scheduler shows itself so often where no watchdog asks for more.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// When to show a sign of life: at least twice in the time that the watchdog waits.
+pub fn signs() -> Interval {
+    let every = sd_notify::watchdog_enabled().map_or(EVERY, |patience| (patience / 3).min(EVERY));
+    let mut signs = interval(every.max(Duration::from_millis(1)));
+    signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    signs
+}
+
+/// The scheduler lives, and no cycle is due.
+pub fn alive() {
+    tell(&[NotifyState::Watchdog]);
+}
+
+/// Requests are answered from now on.
+pub fn started() {
+    tell(&[NotifyState::Ready, NotifyState::Status("no cycle yet")]);
+}
+
+/// The configuration that is in effect is the one that was read again, or stays.
+pub fn ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+/// The configuration is being read again.
+pub fn reloading() {
+    // Both in one message, or systemd takes it for a mistake.
+    if let Ok(now) = NotifyState::monotonic_usec_now() {
+        tell(&[NotifyState::Reloading, now]);
+    }
+}
+
+/// No more requests are taken in.
+pub fn stopping() {
+    tell(&[NotifyState::Stopping, NotifyState::Status("lets open requests end")]);
+}
+
+/// What `systemctl status` shows.
+pub fn status(view: &View, took: Duration) {
+    tell(&[NotifyState::Status(&status_line(view, took))]);
+}
+
+fn status_line(view: &View, took: Duration) -> String {
+    let up = view.nodes.iter().filter(|node| node.state.is_schedulable());
+    let (mut nodes, mut used, mut all) = (0, 0, 0);
+    for node in up {
+        nodes += 1;
+        used += node.used.0;
+        all += node.order.0;
+    }
+    let (cycle, known, jobs) = (view.cycle, view.nodes.len(), view.jobs.len());
+    format!(
+        "cycle {cycle} took {} ms: {nodes} of {known} nodes up, {used} of {all} quanta in use, {jobs} jobs",
+        took.as_millis()
+    )
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    // Whoever does not listen any more will find out without us.
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd was not told");
+    }
+}
