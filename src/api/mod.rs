@@ -17,6 +17,7 @@ mod heartbeats;
 mod intake;
 mod json;
 mod lives;
+mod load;
 mod names;
 mod publications;
 mod queries;
@@ -24,6 +25,8 @@ mod receipts;
 mod salvage;
 mod show;
 mod state;
+mod unblock;
+mod verdicts;
 mod why;
 pub mod wire;
 
@@ -31,8 +34,8 @@ pub use config::ConfigRefusal;
 pub use error::{ApiError, Code};
 pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use feed::happenings;
-pub use state::{ApiState, Board, ConfigAsk, Limits, Published, Request, ScheduleText};
-pub use why::why;
+pub use state::{ApiState, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText};
+pub use why::{why, why_by_node};
 
 use std::any::Any;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use super::pulse::{Ended, Pulse};
 use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
-use crate::api::{Board, Published, Request, ScheduleText};
+use crate::api::{Board, CycleTimes, Published, Request, ScheduleText};
 use crate::config::Config;
 use crate::engine;
 use crate::journal::{Clerk, open};
@@ -82,6 +82,7 @@ pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
         stored_in: Duration::ZERO,
         findings: Vec::new(),
         findings_total: 0,
+        times: CycleTimes::default(),
     }
 }
 
@@ -288,6 +289,7 @@ impl Owner {
             stored_in,
             findings,
             findings_total,
+            times: if is_planned { before.times.and(planned_in, stored_in) } else { before.times },
         });
         self.is_stale = false;
         if is_planned {
