@@ -152,7 +152,7 @@ async fn events_are_told_from_where_one_asks() {
         lines.lines().map(|line| number(line).unwrap()).collect()
     };
     let events = numbers(&ask(&daemon, "events --since 0 --json"));
-    assert_eq!(events, (1..=events.len() as u64).collect::<Vec<_>>());
+    assert_eq!(events, (1..=u64::try_from(events.len()).unwrap()).collect::<Vec<_>>());
     assert_eq!(numbers(&ask(&daemon, "events --since 2 -o jsonl")), events[2..]);
 }
 

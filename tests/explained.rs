@@ -118,7 +118,7 @@ fn a_cap_is_told_by_its_rule_and_when_it_gives() {
     cluster.nodes("m1=8").arrive(fresh).arrive(limited).cycle();
     let why = explained(&cluster, 1);
     assert_eq!(why.sums.bound.by, BoundBy::Cap);
-    says(&why.unblock.unwrap().sentence, &["2 processes", "initializing"]);
+    says(&why.unblock.unwrap().sentence, &["2 processes", "initialized"]);
     says(&explained(&cluster, 1).sums.bound.sentence, &["2 processes for now"]);
 }
 

@@ -31,7 +31,7 @@ pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) 
         Reason::OverAllotment { allotment, held, asks } => {
             over_allotment(view, job, (held + asks).saturating_sub(allotment))
         }
-        Reason::Capped { bound, cap } => capped(job, bound, cap),
+        Reason::Capped { bound, .. } => capped(job, bound),
         Reason::NothingLeft { .. } | Reason::FairShareUsed { .. } => others(job, holders),
         Reason::WaitingForExits { .. } => exits(view, job, eyes),
         Reason::HeldBack(held_back) => held_back_by(view, job, held_back),
@@ -67,21 +67,14 @@ fn impossible(job: &JobView, eyes: &Eyes<'_>, asks: Order) -> Unblock {
 
 fn no_machine_up(eyes: &Eyes<'_>) -> Unblock {
     let out = [
-        Verdict::Awaited,
-        Verdict::Dead,
-        Verdict::VariedOff,
-        Verdict::Quiesced,
-        Verdict::Blacklisted,
+        (Verdict::Awaited, "awaited"),
+        (Verdict::Dead, "dead"),
+        (Verdict::VariedOff, "varied off"),
+        (Verdict::Quiesced, "quiesced"),
+        (Verdict::Blacklisted, "blacklisted"),
     ];
-    let named = out.iter().filter_map(|&verdict| {
+    let named = out.iter().filter_map(|&(verdict, what)| {
         let names: Vec<&str> = eyes.nodes(&[verdict]).map(|node| node.name.as_str()).collect();
-        let what = match verdict {
-            Verdict::Awaited => "awaited",
-            Verdict::Dead => "dead",
-            Verdict::VariedOff => "varied off",
-            Verdict::Quiesced => "quiesced",
-            _ => "blacklisted",
-        };
         (!names.is_empty()).then(|| format!("{} ({what})", fold_hostlist(names)))
     });
     let named: Vec<String> = named.collect();
@@ -111,16 +104,13 @@ fn over_allotment(view: &View, job: &JobView, too_much: QShares) -> Unblock {
     ))
 }
 
-fn capped(job: &JobView, bound: CapBound, cap: NShares) -> Unblock {
+fn capped(job: &JobView, bound: CapBound) -> Unblock {
     let held = job.held();
     match bound {
-        CapBound::Initialization => by_itself(
-            match held {
-                NShares(0) => format!("it may have {cap} until one of them has initialized"),
-                held => format!("one of the {held} processes it has is done initializing"),
-            },
-            None,
-        ),
+        CapBound::Initialization => {
+            let processes = if held == NShares(1) { "process" } else { "processes" };
+            by_itself(format!("one of the {held} {processes} it has has initialized"), None)
+        }
         CapBound::Doubling => {
             by_itself("the next cycles: it doubles in each".to_owned(), Some(next_cycle()))
         }

@@ -63,13 +63,21 @@ fn sentence(job: &JobView, sums: &JobSums, reason: Option<&Reason>) -> String {
         1 => " and has been behind for 1 cycle".to_owned(),
         cycles => format!(" and has been behind for {cycles} cycles"),
     };
+    let processes = |count: u64| if count == 1 { "process" } else { "processes" };
     match reason {
         Some(reason) if job.order.is_none() => format!("work {id} is refused: {}", reason.sentence),
         Some(reason) => format!(
-            "work {id} holds {held} of the {wanted} processes it could use{behind}: {}",
+            "work {id} holds {held} of the {wanted} {} it could use{behind}: {}",
+            processes(wanted),
             reason.sentence
         ),
-        None => format!("work {id} has what it wants: {held} of {wanted} processes"),
+        None if wanted < held => format!(
+            "work {id} has what it wants: {held} {}, of which it needs {wanted} to the end",
+            processes(held)
+        ),
+        None => {
+            format!("work {id} has what it wants: {held} of {wanted} {}", processes(wanted))
+        }
     }
 }
 

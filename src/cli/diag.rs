@@ -24,70 +24,7 @@ impl Answer for Status {
     }
 
     fn render(&self, _: Look) -> String {
-        let (times, nodes, jobs, shares) =
-            (&self.cycle_times, &self.nodes, &self.jobs, &self.shares);
-        let ready = if self.ready { "ready" } else { "not ready: nothing was planned yet" };
-        let publication = self
-            .publication
-            .map_or_else(|| "none yet".to_owned(), |number| format!("the last was {number}"));
-        let out = [
-            (nodes.awaited, "awaited"),
-            (nodes.dead, "dead"),
-            (nodes.varied_off, "varied off"),
-            (nodes.quiesced, "quiesced"),
-            (nodes.blacklisted, "blacklisted"),
-        ];
-        let out = out.iter().filter(|(count, _)| 0 < *count);
-        let out: String = out.map(|(count, what)| format!(", {count} {what}")).collect();
-        let mut lines = vec![
-            format!("daemon:       {} {ready}, cycle {}", plain(&self.version), self.cycle),
-            format!("cycles:       {} planned since the start", times.cycles),
-            format!(
-                "  planning:   last {}, mean {}, max {}",
-                millis(self.planned_in_us),
-                millis(times.planned_mean_us),
-                millis(times.planned_max_us)
-            ),
-            format!(
-                "  storing:    last {}, mean {}, max {}",
-                millis(self.stored_in_us),
-                millis(times.stored_mean_us),
-                millis(times.stored_max_us)
-            ),
-            format!(
-                "calm:         {} without a change of demand or supply, {} without any news",
-                counted(self.calm.quiet_cycles, "cycle"),
-                counted(self.calm.rest_cycles, "cycle")
-            ),
-            format!("nodes:        {} of {} up{out}", nodes.up, nodes.total),
-            format!(
-                "memory:       {} of {} taken ({} %)",
-                memory(shares.used_mb),
-                memory(shares.schedulable_mb),
-                percent(shares.used_mb, shares.schedulable_mb)
-            ),
-            format!(
-                "queue:        {} requests for work, {} of them wait, {} are refused",
-                jobs.total, jobs.waiting, jobs.refused
-            ),
-            format!("shares:       {} held, {} leaving", shares.held, shares.leaving),
-            format!("publications: {publication}"),
-            format!("record:       up to event {}", self.last_event),
-            format!(
-                "safety net:   {}",
-                match self.net_strikes {
-                    0 => "did not strike".to_owned(),
-                    strikes => format!("held back {} in the last cycle", counted(strikes, "job")),
-                }
-            ),
-            format!(
-                "audit:        {}",
-                match self.audit_findings_total {
-                    0 => "no rule was broken since the start".to_owned(),
-                    total => format!("rules were broken {total} times since the start"),
-                }
-            ),
-        ];
+        let mut lines = [daemon(self), cluster(self), judgement(self)].concat();
         lines.extend(self.audit_findings.iter().map(|finding| format!("  {}", plain(finding))));
         if !self.silent_together.is_empty() {
             let names = fold_hostlist(self.silent_together.iter().map(String::as_str));
@@ -98,6 +35,79 @@ impl Answer for Status {
         }
         lines.join("\n")
     }
+}
+
+fn daemon(status: &Status) -> Vec<String> {
+    let times = &status.cycle_times;
+    let ready = if status.ready { "ready" } else { "not ready: nothing was planned yet" };
+    let publication = status
+        .publication
+        .map_or_else(|| "none yet".to_owned(), |number| format!("the last was {number}"));
+    let figures = |last, mean, max| {
+        format!("last {}, mean {}, max {}", millis(last), millis(mean), millis(max))
+    };
+    vec![
+        format!("daemon:       {} {ready}, cycle {}", plain(&status.version), status.cycle),
+        format!("cycles:       {} planned since the start", times.cycles),
+        format!(
+            "  planning:   {}",
+            figures(status.planned_in_us, times.planned_mean_us, times.planned_max_us)
+        ),
+        format!(
+            "  storing:    {}",
+            figures(status.stored_in_us, times.stored_mean_us, times.stored_max_us)
+        ),
+        format!("publications: {publication}"),
+        format!("record:       up to event {}", status.last_event),
+    ]
+}
+
+fn cluster(status: &Status) -> Vec<String> {
+    let Status { nodes, jobs, shares, .. } = status;
+    let out = [
+        (nodes.awaited, "awaited"),
+        (nodes.dead, "dead"),
+        (nodes.varied_off, "varied off"),
+        (nodes.quiesced, "quiesced"),
+        (nodes.blacklisted, "blacklisted"),
+    ];
+    let out = out.iter().filter(|(count, _)| 0 < *count);
+    let out: String = out.map(|(count, what)| format!(", {count} {what}")).collect();
+    vec![
+        format!("nodes:        {} of {} up{out}", nodes.up, nodes.total),
+        format!(
+            "memory:       {} of {} taken ({} %)",
+            memory(shares.used_mb),
+            memory(shares.schedulable_mb),
+            percent(shares.used_mb, shares.schedulable_mb)
+        ),
+        format!(
+            "queue:        {} requests for work, {} of them wait, {} are refused",
+            jobs.total, jobs.waiting, jobs.refused
+        ),
+        format!("shares:       {} held, {} leaving", shares.held, shares.leaving),
+    ]
+}
+
+/// Whether all is as it should be.
+fn judgement(status: &Status) -> Vec<String> {
+    let net = match status.net_strikes {
+        0 => "did not strike".to_owned(),
+        strikes => format!("held back {} in the last cycle", counted(strikes, "job")),
+    };
+    let audit = match status.audit_findings_total {
+        0 => "no rule was broken since the start".to_owned(),
+        total => format!("rules were broken {} since the start", counted(total, "time")),
+    };
+    vec![
+        format!(
+            "calm:         {} without a change of demand or supply, {} without any news",
+            counted(status.calm.quiet_cycles, "cycle"),
+            counted(status.calm.rest_cycles, "cycle")
+        ),
+        format!("safety net:   {net}"),
+        format!("audit:        {audit}"),
+    ]
 }
 
 /// Microseconds as milliseconds: "1.2 ms".

@@ -426,7 +426,7 @@ pub(super) const TOP_EXAMPLES: &str = "\
 Examples:
   apportion top
 
-Keys: 1 to 4 or Tab for classes, users, queue, nodes; arrows, Page Up and Page Down to scroll; w for
+Keys: 1 to 4 or Tab for overview, users, queue, nodes; arrows, Page Up and Page Down to scroll; w for
 only what waits; q or Ctrl-C to end. Colours are left out where NO_COLOR is set.";
 
 /// Watches the cluster.

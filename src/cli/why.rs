@@ -109,7 +109,17 @@ pub(super) fn render(why: &Why) -> String {
         }
     }
     parts.push(format!("nodes:   {}", tally(&why.nodes)));
-    if !why.holders.is_empty() {
+    // Who is held by its own cap would get no more if they had less.
+    let is_others = matches!(
+        bound.by,
+        BoundBy::Priority
+            | BoundBy::ClassShare
+            | BoundBy::UserShare
+            | BoundBy::JobShare
+            | BoundBy::Price
+            | BoundBy::Room
+    );
+    if is_others && !why.holders.is_empty() {
         parts.push(format!("theirs:  {}", holders(&why.holders)));
     }
     parts.push(String::new());

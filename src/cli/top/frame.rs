@@ -33,7 +33,7 @@ pub(super) enum Paint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pane {
     #[default]
-    Classes,
+    Overview,
     Users,
     Queue,
     Nodes,
@@ -53,6 +53,7 @@ pub(super) struct Stand {
 
 impl Stand {
     /// Goes where `key` says.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other keys mean nothing")]
     pub fn take(&mut self, key: KeyCode) {
         let places = PANES.iter().map(|(_, pane, _)| *pane).collect::<Vec<_>>();
         let at = places.iter().position(|pane| *pane == self.pane).unwrap_or(0);
@@ -184,7 +185,11 @@ fn tabs(picture: &Picture, stand: &Stand) -> Line {
     for (digit, pane, name) in PANES {
         let paint = if pane == stand.pane { Paint::Inverse } else { Paint::Plain };
         let count = match pane {
-            Pane::Classes => picture.load.classes.len(),
+            Pane::Overview => {
+                line.push((paint, format!(" {digit} {name} ")));
+                line.push((Paint::Plain, " ".to_owned()));
+                continue;
+            }
             Pane::Users => picture.users.users.len(),
             Pane::Queue => picture.jobs.jobs.len(),
             Pane::Nodes => picture.nodes.nodes.len(),
@@ -200,45 +205,86 @@ fn tabs(picture: &Picture, stand: &Stand) -> Line {
 /// The heading and the lines of what is looked at.
 fn pane(picture: &Picture, stand: &Stand, width: usize) -> (Line, Vec<Line>) {
     match stand.pane {
-        Pane::Classes => {
-            let classes = picture.load.classes.iter();
-            let rows = classes.map(|class| {
-                (class.class.clone(), class.jobs, class.account.clone(), class.quantum_mb)
-            });
-            accounts("CLASS", &rows.collect::<Vec<_>>(), width)
-        }
+        Pane::Overview => overview(picture, width),
         Pane::Users => {
             let quantum = picture.load.classes.first().map_or(0, |class| class.quantum_mb);
-            let users = picture.users.users.iter();
-            let rows = users.map(|user| (user.user.clone(), user.jobs, sum(user), quantum));
+            let rows = picture.users.users.iter().map(|user| Row {
+                name: plain(&user.user),
+                jobs: Some(user.jobs),
+                account: sum(user),
+                quantum,
+            });
             accounts("USER", &rows.collect::<Vec<_>>(), width)
         }
-        Pane::Queue => queue(picture),
+        Pane::Queue => queue(picture, width),
         Pane::Nodes => nodes(picture, width),
     }
 }
 
+/// Classes with their users, and the queue below.
+fn overview(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
+    // A class that has no work and deserves none takes no room.
+    let classes = picture.load.classes.iter().filter(|class| 0 < class.jobs);
+    let rows = classes.flat_map(|class| {
+        let row = |name: String, jobs, account: &Account| Row {
+            name,
+            jobs,
+            account: account.clone(),
+            quantum: class.quantum_mb,
+        };
+        let own = row(plain(&class.class), Some(class.jobs), &class.account);
+        let users = class.users.iter();
+        let users = users.map(|user| row(format!("  {}", plain(&user.user)), None, &user.account));
+        [own].into_iter().chain(users).collect::<Vec<_>>()
+    });
+    let (heading, mut lines) = accounts("CLASS, USER", &rows.collect::<Vec<_>>(), width);
+    let (below, jobs) = queue(picture, width);
+    lines.push(below);
+    lines.extend(jobs);
+    (heading, lines)
+}
+
+/// Somebody who deserves and holds something.
+struct Row {
+    name: String,
+    /// How many requests for work; `None` where it is not counted.
+    jobs: Option<u64>,
+    account: Account,
+    /// One qshare, in MiB.
+    quantum: u64,
+}
+
 /// What each deserves and holds, as bars that can be compared.
-fn accounts(what: &str, rows: &[(String, u64, Account, u64)], width: usize) -> (Line, Vec<Line>) {
-    let scale = rows.iter().map(|(_, _, account, _)| account.deserved.max(account.held)).max();
-    let scale = scale.unwrap_or(0).max(1);
-    let room = width.saturating_sub(56).clamp(10, 60);
-    let heading = format!(
-        "{what:<14} {:>5} {:>8} {:>9} {:>7} {:>9}  HELD, AND | WHAT IS DESERVED",
-        "JOBS", "COULD", "DESERVED", "HELD", "MEMORY"
-    );
-    let lines = rows.iter().map(|(name, jobs, account, quantum)| {
-        let held_memory = memory(account.held.saturating_mul(*quantum));
-        let Account { wanted, deserved, held, .. } = account;
-        let name = shortened(&plain(name), 14);
-        let text =
-            format!("{name:<14} {jobs:>5} {wanted:>8} {deserved:>9} {held:>7} {held_memory:>9}  ");
-        let mut line = vec![(Paint::Plain, text)];
-        line.extend(bar(*held, Some(*deserved), scale, room));
+fn accounts(what: &str, rows: &[Row], width: usize) -> (Line, Vec<Line>) {
+    let most = |row: &Row| row.account.deserved.max(row.account.held);
+    let scale = rows.iter().map(most).max().unwrap_or(0).max(1);
+    let is_wide = WIDE <= width;
+    let columns =
+        |name: &str, jobs: &str, wanted: &str, deserved: &str, held: &str, memory: &str| {
+            if is_wide {
+                format!("{name:<14} {jobs:>5} {wanted:>8} {deserved:>9} {held:>7} {memory:>9}  ")
+            } else {
+                format!("{name:<14} {jobs:>5} {deserved:>8} {held:>6}  ")
+            }
+        };
+    let heading = columns(what, "JOBS", "COULD", "DESERVED", "HELD", "MEMORY");
+    let room = width.saturating_sub(heading.chars().count() + 1).clamp(10, 80);
+    let lines = rows.iter().map(|row| {
+        let Account { wanted, deserved, held, .. } = row.account;
+        let jobs = row.jobs.map(|jobs| jobs.to_string()).unwrap_or_default();
+        let name = shortened(&row.name, 14);
+        let [wanted, due, has] = [wanted, deserved, held].map(|amount| amount.to_string());
+        let in_memory = memory(held.saturating_mul(row.quantum));
+        let mut line = vec![(Paint::Plain, columns(&name, &jobs, &wanted, &due, &has, &in_memory))];
+        line.extend(bar(held, Some(deserved), scale, room));
         line
     });
+    let heading = format!("{heading}█ HELD   | DESERVED");
     (vec![(Paint::Strong, heading)], lines.collect())
 }
+
+/// From this width on there is room for everything.
+const WIDE: usize = 110;
 
 /// `part` of `whole` as a bar of `width`, with a mark where `mark` of it is.
 fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> Line {
@@ -268,27 +314,34 @@ fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> Line {
     line
 }
 
-fn queue(picture: &Picture) -> (Line, Vec<Line>) {
-    let heading = format!(
-        "{:>8} {:<10} {:<10} {:>8} {:>6} {:>6} {:<9} {:>7}  REASON",
-        "JOB", "USER", "CLASS", "MEMORY", "WANTS", "HOLDS", "STATE", "AGE"
-    );
+/// Work in lines; the reason in a word where there is no room for a sentence.
+fn queue(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
+    let is_wide = WIDE <= width;
+    let columns =
+        |job: &str, user: &str, class: &str, memory: &str, has: &str, state: &str, age: &str| {
+            let memory = if is_wide { format!("{memory:>8} ") } else { String::new() };
+            format!("{job:>7} {user:<10} {class:<10} {memory}{has:>8} {state:<9} {age:>7}  ")
+        };
+    let heading = columns("JOB", "USER", "CLASS", "MEMORY", "HAS", "STATE", "AGE");
     let lines = picture.jobs.jobs.iter().map(|job| {
         let [user, class] = [&job.user, &job.class].map(|name| shortened(&plain(name), 10));
-        let text = format!(
-            "{:>8} {user:<10} {class:<10} {:>8} {:>6} {:>6} {:<9} {:>7}  ",
-            job.id,
-            memory(job.memory_mb),
-            job.sums.wanted,
-            job.sums.held,
+        let text = columns(
+            &job.id.to_string(),
+            &user,
+            &class,
+            &memory(job.memory_mb),
+            &format!("{}/{}", job.sums.held, job.sums.wanted),
             state(job),
-            span(picture.now_ms.saturating_sub(job.submitted_ms)),
+            &span(picture.now_ms.saturating_sub(job.submitted_ms)),
         );
-        let reason = job.reason.as_ref().map(|reason| plain(&reason.sentence)).unwrap_or_default();
+        let reason = job
+            .reason
+            .as_ref()
+            .map(|reason| plain(if is_wide { &reason.sentence } else { &reason.code }));
         let paint = if job.sums.held == 0 { Paint::Notable } else { Paint::Plain };
-        vec![(paint, text), (Paint::Faint, reason)]
+        vec![(paint, text), (Paint::Faint, reason.unwrap_or_default())]
     });
-    (vec![(Paint::Strong, heading)], lines.collect())
+    (vec![(Paint::Strong, format!("{heading}REASON"))], lines.collect())
 }
 
 fn nodes(picture: &Picture, width: usize) -> (Line, Vec<Line>) {

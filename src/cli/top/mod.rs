@@ -108,7 +108,7 @@ fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, Pictures)
 
 /// What shows where one is: the keys, in the order of the panes.
 const PANES: [(char, Pane, &str); 4] = [
-    ('1', Pane::Classes, "classes"),
+    ('1', Pane::Overview, "overview"),
     ('2', Pane::Users, "users"),
     ('3', Pane::Queue, "queue"),
     ('4', Pane::Nodes, "nodes"),

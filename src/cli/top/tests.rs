@@ -7,7 +7,7 @@ use super::frame::{Line, Stand, frame};
 use super::picture::Picture;
 use crate::api::wire::{
     Account, ClassLoad, Load, NodeInfo, NodeList, NodeState, Policy, Status, UserClass, UserInfo,
-    UserList,
+    UserList, UserLoad,
 };
 use crossterm::event::KeyCode;
 
@@ -20,10 +20,13 @@ fn class(name: &str, deserved: u64, held: u64) -> ClassLoad {
     ClassLoad {
         class: name.to_owned(),
         policy: Policy::FairShare,
-        jobs: 7,
+        jobs: deserved.min(7),
         quantum_mb: 15_360,
         account: Account { wanted: 120, deserved, given: deserved, held },
-        users: Vec::new(),
+        users: vec![UserLoad {
+            user: "ann".to_owned(),
+            account: Account { wanted: 60, deserved: 44, given: 44, held: 20 },
+        }],
     }
 }
 
@@ -132,8 +135,10 @@ fn every_pane_is_reached_and_shows_what_it_is_of() {
     let mut shown = Vec::new();
     for key in [KeyCode::Char('1'), KeyCode::Tab, KeyCode::Char('w'), KeyCode::Char('4')] {
         stand.take(key);
-        shown.push(text(&frame(&picture, &mut stand, (100, 24))));
+        shown.push(text(&frame(&picture, &mut stand, (80, 24))));
     }
+    stand.take(KeyCode::Char('1'));
+    shown.push(text(&frame(&picture, &mut stand, (140, 30))));
     assert_snapshot!(shown.join("\n----\n"));
 }
 
