@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
-mod support;
+#[path = "support/daemon.rs"]
+mod daemon;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
@@ -11,8 +12,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use apportion::cli::args::Cli;
 use clap::CommandFactory;
+use daemon::{CONFIG, Daemon, apportion, job};
 use serde_json::Value;
-use support::daemon::{CONFIG, Daemon, apportion, job};
 use tempfile::TempDir;
 
 /// Exit status, standard output, standard error.
@@ -28,7 +29,7 @@ async fn shared(folder: &TempDir) -> Daemon {
     let mut huge = job(3, "cid", &[]);
     huge["memory_mb"] = (64 * 1024).into();
     daemon.publish(1, &[job(1, "ann", &[]), job(2, "bob", &[]), huge]).await;
-    let held = |schedule: &Value, id| support::daemon::shares(schedule, id, "shares").len();
+    let held = |schedule: &Value, id| daemon::shares(schedule, id, "shares").len();
     daemon.schedule_when(|schedule| held(schedule, 1) == 4 && held(schedule, 2) == 4).await;
     daemon
 }

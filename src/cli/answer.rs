@@ -37,7 +37,12 @@ pub(super) struct Look {
     pub is_wide: bool,
     /// No headings.
     pub no_header: bool,
+    /// On a terminal too narrow for sentences in columns.
+    pub is_narrow: bool,
 }
+
+/// A narrower terminal is too narrow for sentences in columns.
+const SENTENCES: usize = 110;
 
 /// Asks with `ask`, shows the answer, and with `--watch` does so again whenever something has come
 /// about.
@@ -101,30 +106,32 @@ fn is_for_programs(format: Format) -> bool {
 
 /// Shows `answer` once.
 fn show<A: Answer>(answer: &A, asking: &Asking) -> io::Result<Reader> {
-    let look = Look { is_wide: false, no_header: asking.no_header };
+    let width = width();
+    let is_narrow = width.is_some_and(|width| width < SENTENCES);
+    let look = Look { is_wide: false, no_header: asking.no_header, is_narrow };
     let text = match asking.format() {
         Format::Json => serde_json::to_string_pretty(answer)?,
         Format::Jsonl => {
             let lines = answer.entries().iter().map(serde_json::to_string);
             lines.collect::<Result<Vec<_>, _>>()?.join("\n")
         }
-        Format::Wide => answer.render(Look { is_wide: true, ..look }),
-        Format::Table => cut(&answer.render(look)),
+        Format::Wide => answer.render(Look { is_wide: true, is_narrow: false, ..look }),
+        Format::Table => match width {
+            Some(width) => narrowed(&answer.render(look), width),
+            None => answer.render(look),
+        },
     };
     let text = text.trim_end();
     if text.is_empty() { Ok(Reader::There) } else { say(&format!("{text}\n")) }
 }
 
-/// `text` with no line wider than the terminal, so that columns stay columns. All of it where nobody
-/// sits at one.
-fn cut(text: &str) -> String {
+/// How wide the terminal is. `None` where nobody sits at one, who could see less than all.
+fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
-        return text.to_owned();
+        return None;
     }
-    match crossterm::terminal::size() {
-        Ok((width, _)) if 20 <= width => narrowed(text, usize::from(width)),
-        _ => text.to_owned(),
-    }
+    let (width, _) = crossterm::terminal::size().ok()?;
+    Some(usize::from(width)).filter(|width| 20 <= *width)
 }
 
 /// `text` in lines of at most `width` characters.

@@ -76,6 +76,9 @@ fn render(page: &JobPage, now_ms: u64, selects: bool, look: Look) -> String {
             "No work. The orchestrator brings it with PUT /v1/publication.".to_owned()
         };
     }
+    if look.is_narrow {
+        return render_narrow(page, now_ms, look);
+    }
     let columns = [
         Right("JOB"),
         Left("USER"),
@@ -89,6 +92,27 @@ fn render(page: &JobPage, now_ms: u64, selects: bool, look: Look) -> String {
         Left("REASON"),
     ];
     headed(columns, page.jobs.iter().map(|job| row(job, now_ms)), !look.no_header)
+}
+
+/// The reason in a word.
+fn render_narrow(page: &JobPage, now_ms: u64, look: Look) -> String {
+    let columns = [
+        Right("JOB"),
+        Left("USER"),
+        Left("CLASS"),
+        Right("MEMORY"),
+        Right("WANTS"),
+        Right("HOLDS"),
+        Left("STATE"),
+        Right("AGE"),
+        Left("REASON"),
+    ];
+    let rows = page.jobs.iter().map(|job| {
+        let [id, user, class, _, memory, wants, holds, state, age, _] = row(job, now_ms);
+        let code = job.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default();
+        [id, user, class, memory, wants, holds, state, age, code]
+    });
+    headed(columns, rows, !look.no_header)
 }
 
 /// The arithmetic too.
@@ -226,6 +250,8 @@ mod tests {
         let page = JobPage { cycle: 3, jobs, next: None };
         assert_snapshot!(render(&page, 7_501_000, false, Look::default()));
         assert_snapshot!(render_wide(&page, 7_501_000, Look::default()));
+        let narrow = Look { is_narrow: true, ..Look::default() };
+        assert_snapshot!(render(&page, 7_501_000, false, narrow));
     }
 
     #[test]

@@ -466,6 +466,9 @@ mod tests {
             nodes.to_owned()
         };
         assert_snapshot!(shown(Look::default()));
-        assert_eq!(shown(Look { is_wide: true, no_header: true }).lines().count(), 4);
+        assert_eq!(
+            shown(Look { is_wide: true, no_header: true, ..Look::default() }).lines().count(),
+            4
+        );
     }
 }
