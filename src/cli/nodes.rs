@@ -67,7 +67,7 @@ fn state_of(state: StateFilter) -> &'static str {
         StateFilter::Up => "up",
         StateFilter::Awaited => "awaited",
         StateFilter::Dead => "dead",
-        StateFilter::VariedOff => "varied_off",
+        StateFilter::VariedOff => "varied-off",
         StateFilter::Quiesced => "quiesced",
         StateFilter::Blacklisted => "blacklisted",
     }
