@@ -49,7 +49,7 @@ impl<'a> Eyes<'a> {
             let promised = eyes.promised.entry(name(promise.machine)).or_default();
             let mine = promise.job == job.id;
             let sum = if mine { &mut promised.to_it } else { &mut promised.to_others };
-            *sum = *sum + promise.order.qshares();
+            *sum += promise.order.qshares();
         }
         eyes
     }
@@ -134,7 +134,7 @@ impl<'a> Eyes<'a> {
         for (job, _, order, _) in self.in_use().flat_map(|node| &node.shares) {
             let (processes, amount) = sums.entry(*job).or_default();
             *processes += 1;
-            *amount = *amount + order.qshares();
+            *amount += order.qshares();
         }
         let jobs = self.view.jobs.iter().filter(|job| job.id != self.job.id);
         let holders = jobs.filter_map(|job| {

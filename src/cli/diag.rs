@@ -72,7 +72,8 @@ fn cluster(status: &Status) -> Vec<String> {
         (nodes.blacklisted, "blacklisted"),
     ];
     let out = out.iter().filter(|(count, _)| 0 < *count);
-    let out: String = out.map(|(count, what)| format!(", {count} {what}")).collect();
+    let out: Vec<String> = out.map(|(count, what)| format!(", {count} {what}")).collect();
+    let out = out.concat();
     vec![
         format!("nodes:        {} of {} up{out}", nodes.up, nodes.total),
         format!(

@@ -112,7 +112,7 @@ fn tell(event: &Event, args: &Args) -> Result<Reader, Failure> {
         Some(Format::Json | Format::Jsonl) => say(&format!("{}\n", serde_json::to_string(event)?))?,
         Some(Format::Table | Format::Wide) | None => {
             let is_wide = format == Some(Format::Wide);
-            say(&lines(event, is_wide).iter().map(|line| format!("{line}\n")).collect::<String>())?
+            say(&format!("{}\n", lines(event, is_wide).join("\n")))?
         }
     })
 }

@@ -54,18 +54,17 @@ pub async fn vary(args: &ShimVary, way: Way) -> Result<(), Failure> {
         let names = expand_hostlist(list)
             .map_err(|error| Failure::new(Exit::Refused, format!("`{}`: {error}", plain(list))))?;
         for name in names {
-            let line = match full_name(&known, &name) {
-                Some(name) => match vary_one(&client, name, args, way).await {
+            let line = if let Some(name) = full_name(&known, &name) {
+                match vary_one(&client, name, args, way).await {
                     Err(failure) if failure.exit != Exit::Unreachable => {
                         has_failed = true;
                         failure.error.map(|error| format!("{name}: {error}")).unwrap_or_default()
                     }
                     line => line?,
-                },
-                None => {
-                    has_failed = true;
-                    format!("{}: no such node", plain(&name))
                 }
+            } else {
+                has_failed = true;
+                format!("{}: no such node", plain(&name))
             };
             print(&line)?;
         }
@@ -110,8 +109,9 @@ async fn vary_one(
         0 => String::new(),
         shares => format!("; {} evicted", counted(shares, "share")),
     };
-    let notes: String = answer.notes.iter().map(|note| format!("; {}", plain(note))).collect();
-    Ok(format!("{}: {done} {word}{evicted}{notes}", plain(name)))
+    let done = format!("{}: {done} {word}{evicted}", plain(name));
+    let notes = answer.notes.iter().map(|note| plain(note));
+    Ok([done].into_iter().chain(notes).collect::<Vec<_>>().join("; "))
 }
 
 /// What is wanted and what there is.

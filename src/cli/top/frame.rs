@@ -163,9 +163,13 @@ fn head(picture: &Picture, width: usize) -> Vec<Line> {
     second.push(plain_text(figures));
     let mut third = vec![plain_text(format!("nodes   {} of {} up", nodes.up, nodes.total))];
     third.extend(out);
+    let refused = match jobs.refused {
+        0 => String::new(),
+        refused => format!(", {refused} refused"),
+    };
     third.push(plain_text(format!(
-        "   work {}: {} wait, {} refused   shares {} held, {} leaving",
-        jobs.total, jobs.waiting, jobs.refused, shares.held, shares.leaving
+        "   work {}, {} wait{refused}   shares {}, {} leaving",
+        jobs.total, jobs.waiting, shares.held, shares.leaving
     )));
     let fourth = vec![plain_text(format!(
         "cycle   plan {} + store {}   quiet for {} cycles",

@@ -68,7 +68,7 @@ fn picture() -> Picture {
     let status: Status = serde_json::from_value(json!({
         "version": "0.1.0", "ready": true, "cycle": 431, "nodes": counts,
         "jobs": { "total": 21, "waiting": 14, "refused": 0 },
-        "shares": { "held": 104, "leaving": 3, "used_mb": 1_905_000, "schedulable_mb": 2_119_680 },
+        "shares": { "held": 104, "leaving": 3, "used_mb": 1_905_664, "schedulable_mb": 2_119_680 },
         "calm": { "quiet_cycles": 4, "rest_cycles": 0 }, "silent_together": [], "net_strikes": 0,
         "cycle_times": { "cycles": 430, "planned_mean_us": 1, "planned_max_us": 1, "stored_mean_us": 1, "stored_max_us": 1 },
         "last_event": 9, "planned_in_us": 1210, "stored_in_us": 3090, "audit_findings": [], "audit_findings_total": 0,
@@ -77,7 +77,7 @@ fn picture() -> Picture {
     let job = |id: u64, held: u64| {
         json!({
             "id": id, "user": "ann", "class": "normal", "kind": "job", "memory_mb": 28_672, "order": 2, "threads": 4,
-            "submitted_ms": 1000, "remaining": 3000, "running": true, "completing": false,
+            "submitted_ms": 1_795_363_271_000_u64, "remaining": 3000, "running": true, "completing": false,
             "disposition": if held == 0 { "dormant" } else { "stable" },
             "sums": { "wanted": 90, "deserved": 22, "given": 11, "held": held, "promised": 0, "behind_cycles": 0 },
             "reason": { "code": "fair_share_used", "sentence": "fair share used: counted 11 of the 90 it could use" },
