@@ -59,7 +59,7 @@ async fn every_question_has_an_answer_in_every_form() {
         ("job show 1", "job 1 of ann in class normal: ", 1),
         ("job explain 3", "a larger node joins", 1),
         ("why 3 --sentence", "needs:   impossible as things are", 1),
-        ("class show normal", "deserved: 8 qshares (8 GB)", 1),
+        ("class show normal", "held:     8 qshares (8 GB)", 1),
         ("users", "cid", 3),
         ("user show bob", "user bob: 1 requests for work", 1),
         ("load", "no: no node is so large", 1),
