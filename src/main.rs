@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    apportion::cli::run(apportion::cli::args::Cli::parse())
+    apportion::cli::run(std::env::args_os())
 }

@@ -19,6 +19,7 @@ mod heartbeats;
 mod intake;
 mod json;
 mod lives;
+mod load;
 mod login;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 mod metrics;
@@ -30,6 +31,8 @@ mod receipts;
 mod salvage;
 mod show;
 mod state;
+mod unblock;
+mod verdicts;
 mod why;
 pub mod wire;
 
@@ -39,8 +42,10 @@ pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use feed::happenings;
 pub use gate::Caller;
 pub use metrics::{Meters, Reread};
-pub use state::{ApiState, AuditNote, Board, ConfigAsk, Limits, Published, Request, ScheduleText};
-pub use why::why;
+pub use state::{
+    ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,
+};
+pub use why::{why, why_by_node};
 
 use std::any::Any;
 use std::sync::Arc;

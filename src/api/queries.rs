@@ -7,9 +7,10 @@ use serde::Deserialize;
 use super::error::{ApiError, Code};
 use super::extract::{Params, PathPart};
 use super::heartbeats::HeartbeatLog;
+use super::load;
 use super::show;
 use super::state::{ApiState, Published};
-use super::why::why;
+use super::why::{brief, why, why_by_node};
 use super::wire;
 use crate::model::{Mebibytes, ShareState};
 use crate::scheduler::{JobView, NodeView, View};
@@ -147,16 +148,34 @@ pub async fn get_job(
     Ok(Json(wire::JobInfo::of(job_of(&published, id)?, published.view.cycle)))
 }
 
-/// Why a request for work has what it has.
+/// How deep to explain.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct WhyParams {
+    /// `sentence`; `reasons`, which is usual: the arithmetic and counts of nodes too; `nodes`: every
+    /// node too.
+    depth: Option<wire::WhyDepth>,
+}
+
+/// Why a request for work has what it has, and what would give it more.
 #[utoipa::path(get, path = "/v1/jobs/{id}/why", tag = "queries",
-    params(("id" = u64, Path, description = "its number")),
-    responses((status = 200, body = wire::Why), (status = 404, body = wire::Problem)))]
+    params(("id" = u64, Path, description = "its number"), WhyParams),
+    responses((status = 200, body = wire::WhyAnswer), (status = 400, body = wire::Problem),
+        (status = 404, body = wire::Problem)))]
 pub async fn get_why(
     State(state): State<ApiState>,
     PathPart(id): PathPart<u64>,
-) -> Result<Json<wire::Why>, ApiError> {
+    Params(params): Params<WhyParams>,
+) -> Result<Json<wire::WhyAnswer>, ApiError> {
     let published = state.latest();
-    Ok(Json(why(&published.view, job_of(&published, id)?)))
+    let job = job_of(&published, id)?;
+    let view = &published.view;
+    Ok(Json(match params.depth.unwrap_or_default() {
+        wire::WhyDepth::Sentence => wire::WhyAnswer::Brief(brief(view, job)),
+        wire::WhyDepth::Reasons => wire::WhyAnswer::Whole(Box::new(why(view, job))),
+        wire::WhyDepth::Nodes => wire::WhyAnswer::Whole(Box::new(why_by_node(view, job))),
+    }))
 }
 
 fn job_of(published: &Published, id: u64) -> Result<&JobView, ApiError> {
@@ -187,13 +206,18 @@ pub async fn get_users(State(state): State<ApiState>) -> Json<wire::UserList> {
     Json(wire::UserList { cycle: published.view.cycle, users: show::users(&published.view) })
 }
 
-/// Demand against what is held, by class and user.
+/// Demand against what is held, by class and user; nodepools by size; and what is still asked for.
 #[utoipa::path(get, path = "/v1/load", tag = "queries", responses((status = 200, body = wire::Load)))]
 pub async fn get_load(State(state): State<ApiState>) -> Json<wire::Load> {
     let published = state.latest();
     let view = &published.view;
     let classes = view.classes.iter().filter_map(|class| show::class_load(view, class)).collect();
-    Json(wire::Load { cycle: view.cycle, classes })
+    Json(wire::Load {
+        cycle: view.cycle,
+        classes,
+        pools: load::pools(view),
+        unmet: load::unmet(view),
+    })
 }
 
 /// Who is where, node by node.
@@ -215,12 +239,14 @@ pub async fn get_status(State(state): State<ApiState>) -> Json<wire::Status> {
         ready: published.is_ready,
         cycle: published.view.cycle,
         publication: published.publication,
-        nodes: node_counts(&published.view),
+        nodes: load::node_counts(published.view.nodes.iter()),
         jobs: job_counts(&published.view),
         shares: share_counts(&published.view),
         calm: calm(&published.view),
         silent_together: published.view.lost_held_back.iter().map(ToString::to_string).collect(),
         net_strikes: published.view.net_strikes(),
+        cycle_times: (&published.times).into(),
+        last_event: published.last_event,
         planned_in_us: micros(published.planned_in),
         stored_in_us: micros(published.stored_in),
         audit_findings: published.findings.clone(),
@@ -234,20 +260,6 @@ fn calm(view: &View) -> wire::Calm {
         quiet_cycles: calm.quiet_cycles,
         rest_cycles: calm.rest_cycles,
     })
-}
-
-fn node_counts(view: &View) -> wire::NodeCounts {
-    let mut counts = wire::NodeCounts::default();
-    for node in view.nodes.iter() {
-        counts.total += 1;
-        counts.up += u64::from(node.state.is_schedulable());
-        counts.awaited += u64::from(node.state.is_awaited);
-        counts.dead += u64::from(node.state.is_dead);
-        counts.varied_off += u64::from(node.state.is_varied_off);
-        counts.quiesced += u64::from(node.state.is_quiesced);
-        counts.blacklisted += u64::from(node.state.is_blacklisted);
-    }
-    counts
 }
 
 fn job_counts(view: &View) -> wire::JobCounts {

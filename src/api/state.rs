@@ -132,6 +132,37 @@ pub struct Published {
     pub findings: Vec<String>,
     /// How often a rule was broken since the start.
     pub findings_total: u64,
+    /// What cycles have taken since the start.
+    pub times: CycleTimes,
+}
+
+/// What planned cycles have taken: for whoever asks how the daemon is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CycleTimes {
+    /// How many there were.
+    pub cycles: u64,
+    /// Planning, all of them together.
+    pub planned: Duration,
+    /// Planning, the longest.
+    pub planned_max: Duration,
+    /// Storing, all of them together.
+    pub stored: Duration,
+    /// Storing, the longest.
+    pub stored_max: Duration,
+}
+
+impl CycleTimes {
+    /// These and one more cycle.
+    #[must_use]
+    pub fn and(self, planned_in: Duration, stored_in: Duration) -> CycleTimes {
+        CycleTimes {
+            cycles: self.cycles + 1,
+            planned: self.planned.saturating_add(planned_in),
+            planned_max: self.planned_max.max(planned_in),
+            stored: self.stored.saturating_add(stored_in),
+            stored_max: self.stored_max.max(stored_in),
+        }
+    }
 }
 
 /// The update for the orchestrator, ready to be sent.

@@ -2,111 +2,191 @@
 
 use super::receipts::preemption;
 use super::show::reason_of;
-use super::wire::{JobSums, NodeTally, Why, WhySums};
-use crate::model::{MachineState, Order, Policy, QShares, ResourceClass, Topology};
-use crate::scheduler::{JobView, NodeView, View};
+use super::unblock::unblock;
+use super::verdicts::Eyes;
+use super::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
+use crate::engine::{CapBound, Reason as Cause};
+use crate::model::{Order, Policy, QShares};
+use crate::scheduler::{JobView, View, Waiting};
 
-/// The whole answer for one request for work.
+/// The answer for one request for work in a sentence.
+pub fn brief(view: &View, job: &JobView) -> WhyBrief {
+    let reason = reason_of(job);
+    let eyes = Eyes::of(view, job);
+    WhyBrief {
+        job: job.id.0,
+        cycle: view.cycle,
+        sentence: sentence(job, &JobSums::of(job, view.cycle), reason.as_ref()),
+        unblock: unblock(view, job, &eyes, &eyes.holders()),
+        reason,
+    }
+}
+
+/// The whole answer for one request for work, with every node.
+pub fn why_by_node(view: &View, job: &JobView) -> Why {
+    Why { verdicts: Some(Eyes::of(view, job).verdicts()), ..why(view, job) }
+}
+
+/// The answer for one request for work, with its nodes counted.
 pub fn why(view: &View, job: &JobView) -> Why {
     let reason = reason_of(job);
     let sums = JobSums::of(job, view.cycle);
-    let (id, held, wanted) = (job.id, sums.held, sums.wanted);
-    let behind = match sums.behind_cycles {
-        0 => String::new(),
-        1 => " and has been behind for 1 cycle".to_owned(),
-        cycles => format!(" and has been behind for {cycles} cycles"),
-    };
-    let sentence = match &reason {
-        Some(reason) => format!(
-            "work {id} holds {held} of the {wanted} processes it could use{behind}: {}",
-            reason.sentence
-        ),
-        None => format!("work {id} has what it wants: {held} of {wanted} processes"),
-    };
+    let eyes = Eyes::of(view, job);
+    let holders = if reason.is_some() { eyes.holders() } else { Vec::new() };
     let victims = view
         .jobs
         .iter()
         .flat_map(|victim| victim.preemptions.iter().map(move |taken| (victim, taken)));
     Why {
-        job: id.0,
+        job: job.id.0,
         cycle: view.cycle,
-        sentence,
+        sentence: sentence(job, &sums, reason.as_ref()),
         reason,
+        unblock: unblock(view, job, &eyes, &holders),
         held_back: job.held_back.map(Into::into),
         sums: why_sums(view, job, sums),
-        nodes: tally(view, job),
+        nodes: eyes.tally(),
+        verdicts: None,
+        holders,
         taken_for_it: victims
-            .filter(|(_, taken)| taken.beneficiary == Some(id))
+            .filter(|(_, taken)| taken.beneficiary == Some(job.id))
             .map(|(victim, taken)| preemption(view, victim, taken))
             .collect(),
         taken_from_it: job.preemptions.iter().map(|taken| preemption(view, job, taken)).collect(),
     }
 }
 
+fn sentence(job: &JobView, sums: &JobSums, reason: Option<&Reason>) -> String {
+    let (id, held, wanted) = (job.id, sums.held, sums.wanted);
+    let behind = match sums.behind_cycles {
+        0 => String::new(),
+        1 => " and has been behind for 1 cycle".to_owned(),
+        cycles => format!(" and has been behind for {cycles} cycles"),
+    };
+    let processes = |count: u64| if count == 1 { "process" } else { "processes" };
+    match reason {
+        Some(reason) if job.order.is_none() => format!("work {id} is refused: {}", reason.sentence),
+        Some(reason) => format!(
+            "work {id} holds {held} of the {wanted} {} it could use{behind}: {}",
+            processes(wanted),
+            reason.sentence
+        ),
+        None if wanted < held => format!(
+            "work {id} has what it wants: {held} {}, of which it needs {wanted} to the end",
+            processes(held)
+        ),
+        None => {
+            format!("work {id} has what it wants: {held} of {wanted} {}", processes(wanted))
+        }
+    }
+}
+
 fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
+    let topology = &view.topology;
+    let configured = topology.class_named(&job.class).map(|class| &topology.classes[class.0]);
     let class = view.classes.iter().find(|class| class.name == job.class);
     let user = class.and_then(|class| class.users.iter().find(|(user, _)| *user == job.user));
+    let class_account: Option<Account> = class.map(|class| (&class.account).into());
+    let user_account: Option<Account> = user.map(|(_, account)| account.into());
+    let bound = bound(job, class_account.as_ref(), user_account.as_ref());
+    let is_fair = |policy: &Policy| policy.is_preemptable();
+    let weight = configured.filter(|class| is_fair(&class.policy));
     WhySums {
         class: job.class.to_string(),
-        class_account: class.map(|class| (&class.account).into()),
+        policy: configured.map(|class| (&class.policy).into()),
+        priority: configured.map(|class| class.priority),
+        weight: weight.map(|class| class.policy.weight()),
+        quantum_mb: job.quantum.map(|quantum| quantum.memory().0),
+        order: job.order.map(|order| order.qshares().0),
+        class_account,
         user: job.user.to_string(),
-        user_account: user.map(|(_, account)| account.into()),
+        user_account,
         job: sums,
+        bound,
     }
 }
 
-/// Puts every node under the first thing that keeps it from taking one more process of `job`.
-fn tally(view: &View, job: &JobView) -> NodeTally {
-    let topology = &view.topology;
-    let class = topology.class_named(&job.class).map(|class| &topology.classes[class.0]);
-    let mut tally = NodeTally::default();
-    for node in view.nodes.iter() {
-        tally.total += 1;
-        *obstacle(&mut tally, topology, class, job, node) += 1;
-    }
-    tally
-}
-
-fn obstacle<'a>(
-    tally: &'a mut NodeTally,
-    topology: &Topology,
-    class: Option<&ResourceClass>,
-    job: &JobView,
-    node: &NodeView,
-) -> &'a mut u64 {
-    let MachineState { is_awaited, is_dead, is_varied_off, is_quiesced, is_blacklisted } =
-        node.state;
-    let needs = job.order.map_or(QShares(u64::MAX), Order::qshares);
-    let is_whole_machine = class.is_some_and(|class| class.policy == Policy::Reserve);
-    let is_full = if is_whole_machine {
-        node.used > QShares(0)
-    } else {
-        node.order.saturating_sub(node.used) < needs
+/// The one bound that has to give before it gets more.
+fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Bound {
+    let told = |by, sentence: String| Bound { by, sentence };
+    let cause = match &job.reason {
+        None => return told(BoundBy::Nothing, "it has what it wants".to_owned()),
+        Some(Waiting::Refused(refusal)) => return told(BoundBy::Refused, refusal.to_string()),
+        Some(Waiting::Engine(cause)) => cause,
     };
-    match () {
-        () if !class.is_some_and(|class| may_use(topology, class, &node.pool)) => {
-            &mut tally.other_pool
+    match cause {
+        Cause::Impossible { asks, largest } => told(
+            BoundBy::Nodes,
+            format!("a process needs {asks} qshares, the largest node has {largest}"),
+        ),
+        Cause::NoMachineUp { suitable, .. } => {
+            told(BoundBy::Nodes, format!("{suitable} nodes would do, and none of them is up"))
         }
-        () if is_awaited => &mut tally.awaited,
-        () if node.order < needs => &mut tally.too_small,
-        () if is_dead => &mut tally.dead,
-        () if is_varied_off => &mut tally.varied_off,
-        () if is_quiesced => &mut tally.quiesced,
-        () if is_blacklisted => &mut tally.blacklisted,
-        () if is_full => &mut tally.full,
-        () => &mut tally.has_room,
+        Cause::OverAllotment { allotment, held, asks } => told(
+            BoundBy::Allotment,
+            format!("{held} held and {asks} asked for are more than the {allotment} allotted"),
+        ),
+        Cause::Capped { bound, cap } => told(BoundBy::Cap, capped(*bound, cap.0)),
+        Cause::NothingLeft { left, asks } => {
+            told(BoundBy::Priority, format!("{left} qshares are left, a process needs {asks}"))
+        }
+        Cause::FairShareUsed { .. } => share(job, class, user),
+        Cause::HeldBack(held_back) => {
+            told(BoundBy::Price, format!("it leaves others theirs ({})", held_back.code()))
+        }
+        Cause::WaitingForExits { promised } => {
+            told(BoundBy::Room, format!("room for {promised} is being made"))
+        }
+        Cause::Fragmented { free, largest_hole, asks, .. } => told(
+            BoundBy::Room,
+            format!(
+                "{free} qshares are free, {largest_hole} in one piece, and a process needs {asks}"
+            ),
+        ),
     }
 }
 
-/// Whether work of `class` may go to the pool: its own, and for fair-share work what lies in it.
-fn may_use(topology: &Topology, class: &ResourceClass, pool: &str) -> bool {
-    let pools = topology.pools.iter().enumerate();
-    let place = pools
-        .filter(|(_, candidate)| candidate.name == pool)
-        .map(|(ix, _)| crate::model::PoolIx(ix))
-        .next();
-    place.is_some_and(|place| {
-        place == class.pool
-            || (class.policy.is_preemptable() && topology.is_within(place, class.pool))
-    })
+fn capped(bound: CapBound, cap: u64) -> String {
+    let processes = if cap == 1 { "process" } else { "processes" };
+    format!("{cap} {processes} for now: {bound}")
+}
+
+/// At which level somebody else wants what it wants: beside it, beside its user, or beside its class.
+fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Bound {
+    let order = job.order.map_or(QShares(0), Order::qshares).0;
+    let in_qshares = |nshares: u64| nshares.saturating_mul(order);
+    let given = in_qshares(job.given.0);
+    let own = in_qshares(job.cap.map_or(0, |cap| cap.nshares.0)).saturating_sub(given);
+    let unmet = |account: &Account| account.wanted.saturating_sub(account.given);
+    let of = |account: &Account| {
+        format!("counted {} of the {} qshares it could use", account.given, account.wanted)
+    };
+    match (class, user) {
+        (_, Some(user)) if own < unmet(user) => Bound {
+            by: BoundBy::JobShare,
+            sentence: format!(
+                "user {} is {}, this job {given} of them, and other jobs of the user want more too",
+                job.user,
+                of(user)
+            ),
+        },
+        (Some(class), Some(user)) if unmet(user) < unmet(class) => Bound {
+            by: BoundBy::UserShare,
+            sentence: format!(
+                "class {} is {}, user {} {} of them, and other users want more too",
+                job.class,
+                of(class),
+                job.user,
+                user.given
+            ),
+        },
+        (Some(class), _) => Bound {
+            by: BoundBy::ClassShare,
+            sentence: format!("class {} is {}; other classes have the rest", job.class, of(class)),
+        },
+        (None, _) => Bound {
+            by: BoundBy::ClassShare,
+            sentence: format!("it is counted {given} qshares, and others have the rest"),
+        },
+    }
 }

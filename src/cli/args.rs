@@ -12,6 +12,7 @@ pub use super::agent::AgentArgs;
 pub use super::bench::args::Bench;
 pub use super::config::args::{ConfigAction, SetFlags};
 pub use super::token::TokenAction;
+pub use super::questions::*;
 use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
 
 const SIMULATE_EXAMPLES: &str = "Examples:
@@ -35,13 +36,18 @@ Examples:
   apportion config check apportion.toml       is this configuration right?
   apportion serve --config apportion.toml     run the daemon
   apportion nodes                             what is there, and who is on it?
-  apportion queue --waiting                   who waits, and why?
+  apportion queue --summary                   who waits, for which reasons?
   apportion why 1007                          why does job 1007 have what it has?
+  apportion users                             who deserves what, and has it?
+  apportion top                               all of it, live
   apportion replay apportion.db --cycle 4711  what was decided then?
 
 Exit status:
   0 done   1 refused, or a check failed   2 used wrongly   3 no daemon reached
-  4 not authorised   5 no such thing   6 conflict   78 the daemon's configuration is wrong";
+  4 not authorised   5 no such thing   6 conflict   78 the daemon's configuration is wrong
+
+Whoever comes from UIMA-DUCC may call this binary vary_off, vary_on, rm_qload, rm_qoccupancy or
+rm_reconfigure, by a link: it then takes and answers what those did.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -59,8 +65,9 @@ pub enum Command {
         action: ConfigAction,
     },
     /// List nodes: their size, their state and the work on them
-    Nodes(Remote),
-    /// List nodes, take them out of scheduling, put them back
+    #[command(after_help = NODES_EXAMPLES)]
+    Nodes(NodeList),
+    /// List and show nodes, take them out of scheduling, put them back
     Node {
         /// What to do with them.
         #[command(subcommand)]
@@ -69,11 +76,48 @@ pub enum Command {
     /// List work: what it wants, what it holds, and why it has no more
     #[command(after_help = QUEUE_EXAMPLES)]
     Queue(Queue),
+    /// Show one request for work, and explain why it has what it has
+    Job {
+        /// What to do with it.
+        #[command(subcommand)]
+        action: JobAction,
+    },
     /// Explain why a job has what it has
     #[command(after_help = WHY_EXAMPLES)]
     Why(Why),
     /// List resource classes: their rules, and what they want and hold
-    Classes(Remote),
+    #[command(after_help = CLASSES_EXAMPLES)]
+    Classes(ClassList),
+    /// List and show resource classes
+    Class {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: ClassAction,
+    },
+    /// List users: what they deserve and hold, and what they may hold
+    #[command(after_help = USERS_EXAMPLES)]
+    Users(UserList),
+    /// List and show users
+    User {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: UserAction,
+    },
+    /// Show demand against supply: classes, users, nodepools by size, and what is missing
+    #[command(after_help = LOAD_EXAMPLES)]
+    Load(Load),
+    /// Show who is where: every node, every share
+    #[command(after_help = OCCUPANCY_EXAMPLES)]
+    Occupancy(Occupancy),
+    /// Tell what came about: shares given and taken, nodes, what administrators did
+    #[command(after_help = EVENTS_EXAMPLES)]
+    Events(Events),
+    /// Tell how the daemon is: cycles, queue, record, audit
+    #[command(after_help = DIAG_EXAMPLES)]
+    Diag(Diag),
+    /// Watch the cluster in the terminal, live
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(Top),
     /// Play a simulated cluster against the real daemon, and tell what happens
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
@@ -101,6 +145,27 @@ pub enum Command {
         #[command(subcommand)]
         action: Bench,
     },
+    /// Print what makes a shell complete these commands
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(Completions),
+    /// Print the manual page, or write those of all commands into a folder
+    #[command(after_help = MAN_EXAMPLES)]
+    Man(Man),
+    /// UIMA-DUCC's command: take nodes out of scheduling
+    #[command(name = "vary_off", hide = true)]
+    ShimVaryOff(ShimVary),
+    /// UIMA-DUCC's command: put nodes back into scheduling
+    #[command(name = "vary_on", hide = true)]
+    ShimVaryOn(ShimVary),
+    /// UIMA-DUCC's command: what is wanted and what there is
+    #[command(name = "rm_qload", hide = true)]
+    ShimLoad(Remote),
+    /// UIMA-DUCC's command: who is where
+    #[command(name = "rm_qoccupancy", hide = true)]
+    ShimOccupancy(Remote),
+    /// UIMA-DUCC's command: read the configuration again
+    #[command(name = "rm_reconfigure", hide = true)]
+    ShimReconfigure(Remote),
 }
 
 /// The daemon to talk to, and how to show its answer.
@@ -216,103 +281,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// What to do with nodes.
-#[derive(Debug, Subcommand)]
-pub enum NodeAction {
-    /// List nodes: the same as `apportion nodes`
-    List(Remote),
-    /// Take nodes out of scheduling; fair-share work on them is evicted, other work stays
-    #[command(after_help = VARY_OFF_EXAMPLES)]
-    VaryOff(VaryOff),
-    /// Put nodes back into scheduling
-    VaryOn(VaryOn),
-}
-
-/// Takes nodes out of scheduling.
-#[derive(Debug, Args)]
-pub struct VaryOff {
-    /// Names or host lists, such as node[01-08,12]
-    #[arg(required = true, value_name = "HOSTLIST")]
-    pub nodes: Vec<String>,
-    /// Why, for whoever looks at the nodes next
-    #[arg(long, short)]
-    pub reason: String,
-    /// Only say what would come of it
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not ask before work is evicted
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Yes, every node there is
-    #[arg(long)]
-    pub all: bool,
-    /// The daemon to ask.
-    #[command(flatten)]
-    pub remote: Remote,
-}
-
-const VARY_OFF_EXAMPLES: &str = "\
-Examples:
-  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --dry-run
-  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --yes
-
-Quote host lists: the shell has its own idea of brackets.";
-
-/// Puts nodes back into scheduling.
-#[derive(Debug, Args)]
-pub struct VaryOn {
-    /// Names or host lists, such as node[01-08,12]
-    #[arg(required = true, value_name = "HOSTLIST")]
-    pub nodes: Vec<String>,
-    /// Only say what would come of it
-    #[arg(long)]
-    pub dry_run: bool,
-    /// The daemon to ask.
-    #[command(flatten)]
-    pub remote: Remote,
-}
-
-/// Lists work.
-#[derive(Debug, Args)]
-pub struct Queue {
-    /// Only this user's
-    #[arg(long, short)]
-    pub user: Option<String>,
-    /// Only in this class
-    #[arg(long, short)]
-    pub class: Option<String>,
-    /// Only what has less than it wants
-    #[arg(long, short)]
-    pub waiting: bool,
-    /// The daemon to ask.
-    #[command(flatten)]
-    pub remote: Remote,
-}
-
-const QUEUE_EXAMPLES: &str = "\
-Examples:
-  apportion queue --waiting --user alice
-  apportion queue --json | jq '.jobs[] | select(.sums.held == 0) | .id'";
-
-/// Explains a job.
-#[derive(Debug, Args)]
-pub struct Why {
-    /// The job's number
-    #[arg(value_name = "JOB", value_parser = parse_job)]
-    pub job: u64,
-    /// The daemon to ask.
-    #[command(flatten)]
-    pub remote: Remote,
-}
-
-fn parse_job(text: &str) -> Result<u64, String> {
+pub(super) fn parse_job(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a job has a number; `apportion queue` shows it".to_owned())
 }
-
-const WHY_EXAMPLES: &str = "\
-Examples:
-  apportion why 1007
-  apportion why 1007 --json | jq .nodes";
 
 /// Computes past cycles again.
 #[derive(Debug, Args)]

@@ -1,42 +1,148 @@
-//! Resource classes: their rules, and what they want and hold.
+//! Resource classes: their rules, and what they want and hold; one of them with its users.
 
-use super::args::Remote;
+use serde::Serialize;
+
+use super::answer::{Answer, Look, answer};
+use super::args::ClassAction;
 use super::client::Client;
-use super::failure::Failure;
-use super::output::show;
+use super::failure::{Exit, Failure};
+use super::questions;
 use super::table::Column::{Left, Right};
-use super::table::{memory, table};
-use crate::api::wire::{ClassInfo, ClassList, Policy};
+use super::table::{headed, memory, plain};
+use crate::api::wire::{Account, ClassInfo, ClassList, ClassLoad, Load, Policy};
+use crate::model::nearest;
+
+/// Does what was asked.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached, or has no such class.
+pub async fn run(action: &ClassAction) -> Result<(), Failure> {
+    match action {
+        ClassAction::List(args) => list(args).await,
+        ClassAction::Show(args) => {
+            answer(&args.asking, async |client| one(client, &args.class).await).await
+        }
+    }
+}
 
 /// Lists the classes.
 ///
 /// # Errors
 ///
 /// If the daemon cannot be reached.
-pub async fn run(remote: &Remote) -> Result<(), Failure> {
-    let classes: ClassList = Client::new(remote)?.get(&["v1", "classes"], &[]).await?;
-    Ok(show(&classes, remote.json, render)?)
+pub async fn list(args: &questions::ClassList) -> Result<(), Failure> {
+    answer(&args.asking, async |client| client.get::<ClassList>(&["v1", "classes"], &[]).await)
+        .await
 }
 
-fn render(list: &ClassList) -> String {
-    if list.classes.is_empty() {
-        return "No class is configured. Add one to the configuration, under [class.NAME]."
-            .to_owned();
+/// A class with its users.
+#[derive(Debug, Serialize)]
+struct ClassCard {
+    cycle: u64,
+    class: ClassInfo,
+    load: ClassLoad,
+}
+
+async fn one(client: &Client, name: &str) -> Result<ClassCard, Failure> {
+    let list: ClassList = client.get(&["v1", "classes"], &[]).await?;
+    let load: Load = client.get(&["v1", "load"], &[]).await?;
+    let class = list.classes.iter().find(|class| class.name == name).cloned();
+    let load = load.classes.into_iter().find(|class| class.class == name);
+    let Some((class, load)) = class.zip(load) else {
+        let names = list.classes.iter().map(|class| class.name.as_str());
+        let hint = nearest(name, names).map(|near| format!(", did you mean `{near}`?"));
+        let hint = hint.unwrap_or_default();
+        let message = format!(
+            "no class `{}` is configured{hint}; `apportion classes` lists those there are",
+            plain(name)
+        );
+        return Err(Failure::new(Exit::NotFound, message));
+    };
+    Ok(ClassCard { cycle: list.cycle, class, load })
+}
+
+impl Answer for ClassCard {
+    type Entry = ClassCard;
+
+    fn entries(&self) -> &[ClassCard] {
+        std::slice::from_ref(self)
     }
-    let columns = [
-        Left("CLASS"),
-        Left("POLICY"),
-        Right("PRIORITY"),
-        Right("WEIGHT"),
-        Left("POOL"),
-        Right("JOBS"),
-        Right("WANTED"),
-        Right("DESERVED"),
-        Right("GIVEN"),
-        Right("HELD"),
-        Right("QSHARE"),
-    ];
-    table(columns, list.classes.iter().map(row))
+
+    fn render(&self, look: Look) -> String {
+        let class = &self.class;
+        let weight = class.weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
+        let default = if class.is_default { "; work that names no class goes here" } else { "" };
+        let may = match &class.users {
+            None => "everybody".to_owned(),
+            Some(users) => users.join(", "),
+        };
+        let in_memory = |amount: u64| memory(amount.saturating_mul(class.quantum_mb));
+        let Account { wanted, deserved, given, held } = &class.account;
+        let mut lines = vec![
+            format!(
+                "class {}: {}, priority {}{weight}, pool {}{default}",
+                class.name,
+                policy(class.policy),
+                class.priority,
+                class.pool
+            ),
+            format!("for:      {may}"),
+            format!("work:     {}", class.jobs),
+            format!("wanted:   {wanted} qshares ({})", in_memory(*wanted)),
+            format!("deserved: {deserved} qshares ({})", in_memory(*deserved)),
+            format!("given:    {given} qshares ({})", in_memory(*given)),
+            format!("held:     {held} qshares ({})", in_memory(*held)),
+        ];
+        if !self.load.users.is_empty() {
+            let columns = [
+                Left("USER"),
+                Right("WANTED"),
+                Right("DESERVED"),
+                Right("GIVEN"),
+                Right("HELD"),
+                Right("MEMORY"),
+            ];
+            let rows = self.load.users.iter().map(|user| {
+                let Account { wanted, deserved, given, held } = &user.account;
+                let [wanted, deserved, given, in_qshares] =
+                    [wanted, deserved, given, held].map(u64::to_string);
+                [user.user.clone(), wanted, deserved, given, in_qshares, in_memory(*held)]
+            });
+            lines.push(String::new());
+            lines.push(headed(columns, rows, !look.no_header));
+        }
+        lines.iter().map(|line| super::table::plain_lines(line)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Answer for ClassList {
+    type Entry = ClassInfo;
+
+    fn entries(&self) -> &[ClassInfo] {
+        &self.classes
+    }
+
+    fn render(&self, look: Look) -> String {
+        if self.classes.is_empty() {
+            return "No class is configured. Add one to the configuration, under [class.NAME]."
+                .to_owned();
+        }
+        let columns = [
+            Left("CLASS"),
+            Left("POLICY"),
+            Right("PRIORITY"),
+            Right("WEIGHT"),
+            Left("POOL"),
+            Right("JOBS"),
+            Right("WANTED"),
+            Right("DESERVED"),
+            Right("GIVEN"),
+            Right("HELD"),
+            Right("QSHARE"),
+        ];
+        headed(columns, self.classes.iter().map(row), !look.no_header)
+    }
 }
 
 fn row(class: &ClassInfo) -> [String; 11] {
@@ -58,7 +164,7 @@ fn row(class: &ClassInfo) -> [String; 11] {
 }
 
 /// As the configuration spells it.
-fn policy(policy: Policy) -> &'static str {
+pub(super) fn policy(policy: Policy) -> &'static str {
     match policy {
         Policy::FairShare => "fair-share",
         Policy::FixedShare => "fixed-share",
@@ -71,7 +177,6 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::api::wire::Account;
 
     #[test]
     fn classes_show_what_they_want_and_hold() {
@@ -97,6 +202,7 @@ mod tests {
             account: Account::default(),
             ..normal.clone()
         };
-        assert_snapshot!(render(&ClassList { cycle: 3, classes: vec![normal, whole] }));
+        let list = ClassList { cycle: 3, classes: vec![normal, whole] };
+        assert_snapshot!(list.render(Look::default()));
     }
 }

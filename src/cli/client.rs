@@ -234,6 +234,7 @@ fn exit_of(status: StatusCode) -> Exit {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Unauthorised,
         StatusCode::NOT_FOUND => Exit::NotFound,
+        StatusCode::GONE => Exit::Gone,
         StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => Exit::Conflict,
         _ => Exit::Refused,
     }

@@ -17,6 +17,8 @@ pub enum Exit {
     NotFound,
     /// Something else came first.
     Conflict,
+    /// It is not kept any more.
+    Gone,
     /// The daemon's configuration is wrong. The number tells systemd not to start it again.
     Configuration,
 }
@@ -24,7 +26,7 @@ pub enum Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(match exit {
-            Exit::Refused => 1,
+            Exit::Refused | Exit::Gone => 1,
             Exit::Unreachable => 3,
             Exit::Unauthorised => 4,
             Exit::NotFound => 5,
@@ -47,6 +49,11 @@ impl Failure {
     /// A failure that ends with `exit` and says `message`.
     pub fn new(exit: Exit, message: impl fmt::Display) -> Failure {
         Failure { exit, error: Some(anyhow::anyhow!("{message}")) }
+    }
+
+    /// Whether what was asked for is not kept any more.
+    pub fn is_gone(&self) -> bool {
+        self.exit == Exit::Gone
     }
 
     /// A failure that ends with `exit`, after output that says it all.

@@ -5,6 +5,7 @@
 //! and `--json` shows those: nothing here knows more than any other client could.
 
 pub mod agent;
+mod answer;
 pub mod args;
 mod audit;
 pub mod bench;
@@ -13,27 +14,51 @@ mod client;
 mod config;
 mod consent;
 mod demo;
+mod diag;
+mod events;
 mod failure;
+mod jobs;
+mod load;
 mod nodes;
+mod occupancy;
 mod output;
+mod pages;
+mod questions;
 mod queue;
+mod reasons;
 mod replay;
 mod serve;
 mod settings;
+mod shims;
 mod simulate;
 mod table;
 mod token;
+mod top;
+mod users;
 mod why;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::Parser;
 use tokio::runtime::{Builder, Runtime};
 
 use args::{Cli, Command};
 use failure::Failure;
 
-/// Does what the command line asks, and says how the process is to end.
-pub fn run(cli: Cli) -> ExitCode {
+/// Does what `arguments` ask, and says how the process is to end. The first of them is the name
+/// that this binary was called by.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let (arguments, is_shim) = shims::meant(arguments);
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        // Those commands know success and failure, and no more.
+        Err(error) if is_shim && error.use_stderr() => {
+            let _ = error.print();
+            return ExitCode::FAILURE;
+        }
+        Err(error) => error.exit(),
+    };
     let failure = match dispatch(cli.command) {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,
@@ -41,26 +66,48 @@ pub fn run(cli: Cli) -> ExitCode {
     if let Some(error) = &failure.error {
         output::complain(&format!("error: {error:#}"));
     }
-    failure.exit.into()
+    if is_shim { ExitCode::FAILURE } else { failure.exit.into() }
 }
 
 fn dispatch(command: Command) -> Result<(), Failure> {
+    let many = Builder::new_multi_thread;
     match command {
-        Command::Serve(args) => wait(Builder::new_multi_thread(), serve::run(&args)),
-        Command::Agent(args) => wait(Builder::new_current_thread(), agent::run(&args)),
+        Command::Agent(args) => ask(agent::run(&args)),
+        Command::Serve(args) => wait(many(), serve::run(&args)),
+        Command::Demo(args) => wait(many(), demo::run(&args)),
         Command::Config { action } => config::run(&action),
-        Command::Nodes(remote) => wait(Builder::new_current_thread(), nodes::list(&remote)),
-        Command::Node { action } => wait(Builder::new_current_thread(), nodes::run(&action)),
-        Command::Queue(args) => wait(Builder::new_current_thread(), queue::run(&args)),
-        Command::Why(args) => wait(Builder::new_current_thread(), why::run(&args)),
-        Command::Demo(args) => wait(Builder::new_multi_thread(), demo::run(&args)),
+        Command::Nodes(args) => ask(nodes::list(&args)),
+        Command::Node { action } => ask(nodes::run(&action)),
+        Command::Queue(args) => ask(queue::run(&args)),
+        Command::Job { action } => ask(jobs::run(&action)),
+        Command::Why(args) => ask(why::run(&args)),
+        Command::Classes(args) => ask(classes::list(&args)),
+        Command::Class { action } => ask(classes::run(&action)),
+        Command::Users(args) => ask(users::list(&args)),
+        Command::User { action } => ask(users::run(&action)),
+        Command::Load(args) => ask(load::run(&args)),
+        Command::Occupancy(args) => ask(occupancy::run(&args)),
+        Command::Events(args) => ask(events::run(&args)),
+        Command::Diag(args) => ask(diag::run(&args)),
+        Command::Top(args) => ask(top::run(&args)),
         Command::Simulate(args) => simulate::run(&args),
-        Command::Replay(args) => wait(Builder::new_current_thread(), replay::run(&args)),
+        Command::Replay(args) => ask(replay::run(&args)),
         Command::Token { action } => token::run(&action),
-        Command::Audit { action } => wait(Builder::new_current_thread(), audit::run(&action)),
+        Command::Audit { action } => ask(audit::run(&action)),
         Command::Bench { action } => bench::run(&action),
-        Command::Classes(remote) => wait(Builder::new_current_thread(), classes::run(&remote)),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
+        Command::ShimVaryOff(args) => ask(shims::vary(&args, shims::Way::Off)),
+        Command::ShimVaryOn(args) => ask(shims::vary(&args, shims::Way::On)),
+        Command::ShimLoad(remote) => ask(shims::load(&remote)),
+        Command::ShimOccupancy(remote) => ask(shims::occupancy(&remote)),
+        Command::ShimReconfigure(remote) => ask(shims::reconfigure(&remote)),
     }
+}
+
+/// Runs `work`, for which one thread is enough, to its end.
+fn ask(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    wait(Builder::new_current_thread(), work)
 }
 
 /// Runs `work` to its end. What is still blocked then, after a second signal, is left behind.

@@ -1,14 +1,20 @@
-//! Nodes: the list, and taking them out of scheduling and back.
+//! Nodes: the list, each in full, and taking them out of scheduling and back.
 
-use super::args::{NodeAction, Remote, VaryOff, VaryOn};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::answer::{Answer, Look, answer};
+use super::args::{NodeAction, NodeShow, StateFilter, VaryOff, VaryOn};
 use super::client::Client;
 use super::consent;
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 use super::output::show;
+use super::questions;
 use super::table::Column::{Left, Right};
-use super::table::{counted, memory, plain, table};
-use crate::api::wire::{self, NodeInfo, NodeList, NodeState, VaryAnswer};
-use crate::model::fold_hostlist;
+use super::table::{counted, headed, memory, plain};
+use crate::api::wire::{self, NodeInfo, NodeList, NodeState, ShareState, VaryAnswer};
+use crate::model::{expand_hostlist, fold_hostlist, nearest};
 
 /// So many jobs of a node are named; the rest are counted.
 const JOBS_SHOWN: usize = 6;
@@ -20,20 +26,179 @@ const JOBS_SHOWN: usize = 6;
 /// If the daemon cannot be reached or refuses, or work would be evicted and nobody agreed to that.
 pub async fn run(action: &NodeAction) -> Result<(), Failure> {
     match action {
-        NodeAction::List(remote) => list(remote).await,
+        NodeAction::List(args) => list(args).await,
+        NodeAction::Show(args) => show_all(args).await,
         NodeAction::VaryOff(args) => vary_off(args).await,
         NodeAction::VaryOn(args) => vary_on(args).await,
     }
 }
 
-/// Lists the nodes.
+/// Lists nodes.
 ///
 /// # Errors
 ///
-/// If the daemon cannot be reached.
-pub async fn list(remote: &Remote) -> Result<(), Failure> {
-    let nodes: NodeList = Client::new(remote)?.get(&["v1", "nodes"], &[]).await?;
-    Ok(show(&nodes, remote.json, render)?)
+/// If the daemon cannot be reached, or does not know one that was named.
+pub async fn list(args: &questions::NodeList) -> Result<(), Failure> {
+    let state = args.state.map(state_of);
+    let mut query: Vec<(&str, &str)> = Vec::new();
+    query.extend(state.map(|state| ("state", state)));
+    query.extend(args.pool.as_deref().map(|pool| ("pool", pool)));
+    answer(&args.asking, async |client| {
+        // Who names nodes is told of one that is unknown, whatever else is asked of it.
+        let all: NodeList = client.get(&["v1", "nodes"], &query).await?;
+        let named =
+            if query.is_empty() { selected(all, &args.nodes)? } else { among(all, &args.nodes)? };
+        Ok(NodeTable { list: named, selects: !query.is_empty() || !args.nodes.is_empty() })
+    })
+    .await
+}
+
+async fn show_all(args: &NodeShow) -> Result<(), Failure> {
+    answer(&args.asking, async |client| {
+        let all: NodeList = client.get(&["v1", "nodes"], &[]).await?;
+        Ok(NodeCards { list: selected(all, &args.nodes)? })
+    })
+    .await
+}
+
+/// As the API spells it.
+fn state_of(state: StateFilter) -> &'static str {
+    match state {
+        StateFilter::Up => "up",
+        StateFilter::Awaited => "awaited",
+        StateFilter::Dead => "dead",
+        StateFilter::VariedOff => "varied-off",
+        StateFilter::Quiesced => "quiesced",
+        StateFilter::Blacklisted => "blacklisted",
+    }
+}
+
+/// The names that `lists` stands for.
+fn names_in(lists: &[String]) -> Result<BTreeSet<String>, Failure> {
+    let mut names = BTreeSet::new();
+    for list in lists {
+        let expanded = expand_hostlist(list).map_err(|error| {
+            Failure::new(Exit::Refused, format!("`{}` is no host list: {error}", plain(list)))
+        })?;
+        names.extend(expanded);
+    }
+    Ok(names)
+}
+
+/// Those of `all` that `lists` names; all, if it names none.
+fn among(all: NodeList, lists: &[String]) -> Result<NodeList, Failure> {
+    let names = names_in(lists)?;
+    let is_wanted = |node: &NodeInfo| names.is_empty() || names.contains(&node.name);
+    Ok(NodeList { nodes: all.nodes.into_iter().filter(is_wanted).collect(), ..all })
+}
+
+/// As [`among`]; names that no node has are refused, all of them at once.
+pub(super) fn selected(all: NodeList, lists: &[String]) -> Result<NodeList, Failure> {
+    let known: BTreeSet<&str> = all.nodes.iter().map(|node| node.name.as_str()).collect();
+    let names = names_in(lists)?;
+    let unknown: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
+    if let Some(first) = unknown.first() {
+        let hint = nearest(first, known.iter().copied());
+        let hint = hint.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
+        let folded = fold_hostlist(unknown.iter().copied());
+        let message = format!(
+            "no node {} has reported{hint}; `apportion nodes` lists those there are",
+            plain(&folded)
+        );
+        return Err(Failure::new(Exit::NotFound, message));
+    }
+    among(all, lists)
+}
+
+/// Nodes in lines.
+#[derive(Debug, Serialize)]
+struct NodeTable {
+    #[serde(flatten)]
+    list: NodeList,
+    #[serde(skip)]
+    selects: bool,
+}
+
+impl Answer for NodeTable {
+    type Entry = NodeInfo;
+
+    fn entries(&self) -> &[NodeInfo] {
+        &self.list.nodes
+    }
+
+    fn render(&self, look: Look) -> String {
+        match (self.list.nodes.is_empty(), self.selects) {
+            (true, true) => "No such node. `apportion nodes` lists all there are.".to_owned(),
+            (true, false) => "No node has reported yet. Start an agent on each; it reports to \
+                 POST /v1/heartbeats."
+                .to_owned(),
+            (false, _) if look.is_wide => render_wide(&self.list, look),
+            (false, _) => render(&self.list, look),
+        }
+    }
+}
+
+/// Nodes in full.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct NodeCards {
+    list: NodeList,
+}
+
+impl Answer for NodeCards {
+    type Entry = NodeInfo;
+
+    fn entries(&self) -> &[NodeInfo] {
+        &self.list.nodes
+    }
+
+    fn render(&self, look: Look) -> String {
+        let cards = self.list.nodes.iter().map(|node| card(node, look));
+        cards.collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+fn card(node: &NodeInfo, look: Look) -> String {
+    let in_memory = |amount: u64| memory(amount.saturating_mul(node.quantum_mb));
+    let mut lines = vec![
+        format!("{} in pool {}: {}", plain(&node.name), plain(&node.pool), states(node)),
+        format!(
+            "memory:   {}, scheduled as {} qshares of {}",
+            memory(node.memory_mb),
+            node.order,
+            memory(node.quantum_mb)
+        ),
+        format!("taken:    {} qshares ({})", node.used, in_memory(node.used)),
+        format!("free:     {} qshares ({})", node.free, in_memory(node.free)),
+    ];
+    let note = plain(&notes(node));
+    if !note.is_empty() {
+        lines.push(format!("note:     {note}"));
+    }
+    if !node.shares.is_empty() {
+        let columns =
+            [Right("SHARE"), Right("JOB"), Right("QSHARES"), Right("MEMORY"), Left("STATE")];
+        let rows = node.shares.iter().map(|share| {
+            [
+                share.share.to_string(),
+                share.job.to_string(),
+                share.order.to_string(),
+                memory(share.memory_mb),
+                share_state(share.state).to_owned(),
+            ]
+        });
+        lines.push(String::new());
+        lines.push(headed(columns, rows, !look.no_header));
+    }
+    lines.join("\n")
+}
+
+pub(super) fn share_state(state: ShareState) -> &'static str {
+    match state {
+        ShareState::Held => "held",
+        ShareState::Leaving => "leaving",
+    }
 }
 
 async fn vary_off(args: &VaryOff) -> Result<(), Failure> {
@@ -69,12 +234,7 @@ enum Way {
     On,
 }
 
-fn render(list: &NodeList) -> String {
-    if list.nodes.is_empty() {
-        return "No node has reported yet. Start an agent on each; it reports to \
-                POST /v1/heartbeats."
-            .to_owned();
-    }
+fn render(list: &NodeList, look: Look) -> String {
     let columns = [
         Left("NODE"),
         Left("POOL"),
@@ -89,12 +249,54 @@ fn render(list: &NodeList) -> String {
         let [pool, state, memory, order, free, work, note] = row;
         [fold_hostlist(names), pool, state, memory, order, free, work, note]
     });
-    table(columns, rows)
+    headed(columns, rows, !look.no_header)
+}
+
+/// A line for each node, and all its work.
+fn render_wide(list: &NodeList, look: Look) -> String {
+    let columns = [
+        Left("NODE"),
+        Left("POOL"),
+        Left("STATE"),
+        Right("MEMORY"),
+        Right("QSHARE"),
+        Right("QSHARES"),
+        Right("USED"),
+        Right("FREE"),
+        Right("SHARES"),
+        Left("WORK"),
+        Left("NOTE"),
+    ];
+    let rows = list.nodes.iter().map(|node| {
+        let mut jobs: BTreeMap<u64, u64> = BTreeMap::new();
+        for share in &node.shares {
+            *jobs.entry(share.job).or_default() += 1;
+        }
+        let jobs = jobs.iter().map(|(job, shares)| format!("{job}:{shares}"));
+        [
+            node.name.clone(),
+            node.pool.clone(),
+            states(node),
+            memory(node.memory_mb),
+            memory(node.quantum_mb),
+            node.order.to_string(),
+            node.used.to_string(),
+            node.free.to_string(),
+            node.shares.len().to_string(),
+            jobs.collect::<Vec<_>>().join(" "),
+            notes(node),
+        ]
+    });
+    headed(columns, rows, !look.no_header)
+}
+
+pub(super) fn states(node: &NodeInfo) -> String {
+    node.states.iter().map(|state| word(*state)).collect::<Vec<_>>().join(",")
 }
 
 /// Nodes with the same row, together, where the first of them is.
 fn folded(nodes: &[NodeInfo]) -> Vec<(Vec<&str>, [String; 7])> {
-    let mut places = std::collections::BTreeMap::new();
+    let mut places = BTreeMap::new();
     let mut groups: Vec<(Vec<&str>, [String; 7])> = Vec::new();
     for node in nodes {
         let row = row(node);
@@ -111,7 +313,7 @@ fn folded(nodes: &[NodeInfo]) -> Vec<(Vec<&str>, [String; 7])> {
 fn row(node: &NodeInfo) -> [String; 7] {
     [
         node.pool.clone(),
-        node.states.iter().map(|state| word(*state)).collect::<Vec<_>>().join(","),
+        states(node),
         memory(node.memory_mb),
         node.order.to_string(),
         node.free.to_string(),
@@ -130,14 +332,14 @@ fn work(node: &NodeInfo) -> String {
     shown.chain(more).collect::<Vec<_>>().join(" ")
 }
 
-fn notes(node: &NodeInfo) -> String {
+pub(super) fn notes(node: &NodeInfo) -> String {
     let missed = u64::from(node.missed_heartbeats);
     let missed = (0 < missed).then(|| format!("missed {}", counted(missed, "heartbeat")));
     let reason = node.vary_off_reason.as_ref().map(|reason| format!("off: {reason}"));
     reason.into_iter().chain(missed).chain(node.notes.clone()).collect::<Vec<_>>().join("; ")
 }
 
-fn word(state: NodeState) -> &'static str {
+pub(super) fn word(state: NodeState) -> &'static str {
     match state {
         NodeState::Up => "up",
         NodeState::Awaited => "awaited",
@@ -248,12 +450,33 @@ mod tests {
             off("node05"),
             off("node06"),
         ];
-        assert_snapshot!(render(&NodeList { cycle: 7, nodes }));
+        let list = NodeList { cycle: 7, nodes };
+        assert_snapshot!(render(&list, Look::default()));
+        assert_snapshot!(render_wide(&list, Look::default()));
+        let cards = NodeCards { list: selected(list, &["node[05,01]".to_owned()]).unwrap() };
+        assert_snapshot!(cards.render(Look::default()));
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_named_with_the_nearest_that_is() {
+        let list = |nodes: &[&str]| NodeList {
+            cycle: 7,
+            nodes: nodes.iter().map(|name| node(name, &[])).collect(),
+        };
+        let refusal = selected(list(&["node01", "node02"]), &["node[02-04]".to_owned()]);
+        let failure = refusal.unwrap_err();
+        assert_eq!(failure.exit, Exit::NotFound);
+        let told = failure.error.unwrap().to_string();
+        assert!(
+            told.starts_with("no node node[03-04] has reported, did you mean `node0"),
+            "{told}"
+        );
     }
 
     #[test]
     fn no_nodes_is_a_reason_to_start_agents() {
-        let text = render(&NodeList { cycle: 0, nodes: Vec::new() });
+        let list = NodeList { cycle: 0, nodes: Vec::new() };
+        let text = NodeTable { list, selects: false }.render(Look::default());
         assert!(text.contains("POST /v1/heartbeats"), "{text}");
     }
 

@@ -4,18 +4,36 @@ use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
 
-/// Prints `text`, on a line of its own. A reader that has seen enough (`apportion nodes | head`)
-/// is no failure.
+/// Whether anybody still reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// As far as one can tell.
+    There,
+    /// Has seen enough (`apportion nodes | head`), which is no failure.
+    Gone,
+}
+
+/// Prints `text` as it is, at once.
+///
+/// # Errors
+///
+/// If standard output cannot be written, but for a reader that is gone.
+pub fn say(text: &str) -> io::Result<Reader> {
+    let mut out = io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(error),
+        Ok(()) => Ok(Reader::There),
+    }
+}
+
+/// Prints `text`, on a line of its own. A reader that has seen enough is no failure.
 ///
 /// # Errors
 ///
 /// If standard output cannot be written for another reason.
 pub fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
+    say(&format!("{}\n", text.trim_end())).map(|_| ())
 }
 
 /// Prints `answer`: as JSON, or as `render` shows it to people.

@@ -1,13 +1,16 @@
-//! The queue: all work, what it wants and holds, and why it has no more.
+//! The queue: all work, what it wants and holds, and why it has no more; or those reasons, counted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
+
+use super::answer::{Answer, Look, answer};
 use super::args::Queue;
 use super::client::Client;
 use super::failure::Failure;
-use super::output::show;
+use super::reasons::Summary;
 use super::table::Column::{Left, Right};
-use super::table::{memory, table};
+use super::table::{headed, memory};
 use crate::api::wire::{Disposition, JobInfo, JobPage, WorkKind};
 use crate::model::span;
 
@@ -20,24 +23,61 @@ pub async fn run(args: &Queue) -> Result<(), Failure> {
     let mut query: Vec<(&str, &str)> = Vec::new();
     query.extend(args.user.as_deref().map(|user| ("user", user)));
     query.extend(args.class.as_deref().map(|class| ("class", class)));
-    query.extend(args.waiting.then_some(("waiting", "true")));
-    let jobs = Client::new(&args.remote)?.jobs(&query).await?;
+    query.extend((args.waiting || args.summary).then_some(("waiting", "true")));
     let selects = !query.is_empty();
-    Ok(show(&jobs, args.remote.json, |jobs| render(jobs, now_ms(), selects))?)
+    let jobs = async |client: &Client| client.jobs(&query).await;
+    if args.summary {
+        let summary = async |client: &Client| Ok(Summary::of(&jobs(client).await?, now_ms()));
+        return answer(&args.asking, summary).await;
+    }
+    let listing = async |client: &Client| {
+        Ok(Listing { page: jobs(client).await?, now_ms: now_ms(), selects })
+    };
+    answer(&args.asking, listing).await
 }
 
-fn now_ms() -> u64 {
+/// The time on the wall, in milliseconds since the epoch.
+pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn render(page: &JobPage, now_ms: u64, selects: bool) -> String {
+/// Work in lines.
+#[derive(Debug, Serialize)]
+struct Listing {
+    #[serde(flatten)]
+    page: JobPage,
+    #[serde(skip)]
+    now_ms: u64,
+    #[serde(skip)]
+    selects: bool,
+}
+
+impl Answer for Listing {
+    type Entry = JobInfo;
+
+    fn entries(&self) -> &[JobInfo] {
+        &self.page.jobs
+    }
+
+    fn render(&self, look: Look) -> String {
+        if look.is_wide && !self.page.jobs.is_empty() {
+            return render_wide(&self.page, self.now_ms, look);
+        }
+        render(&self.page, self.now_ms, self.selects, look)
+    }
+}
+
+fn render(page: &JobPage, now_ms: u64, selects: bool, look: Look) -> String {
     if page.jobs.is_empty() {
         return if selects {
             "No such work. `apportion queue` lists all there is.".to_owned()
         } else {
             "No work. The orchestrator brings it with PUT /v1/publication.".to_owned()
         };
+    }
+    if look.is_narrow {
+        return render_narrow(page, now_ms, look);
     }
     let columns = [
         Right("JOB"),
@@ -51,7 +91,71 @@ fn render(page: &JobPage, now_ms: u64, selects: bool) -> String {
         Right("AGE"),
         Left("REASON"),
     ];
-    table(columns, page.jobs.iter().map(|job| row(job, now_ms)))
+    headed(columns, page.jobs.iter().map(|job| row(job, now_ms)), !look.no_header)
+}
+
+/// The reason in a word.
+fn render_narrow(page: &JobPage, now_ms: u64, look: Look) -> String {
+    let columns = [
+        Right("JOB"),
+        Left("USER"),
+        Left("CLASS"),
+        Right("MEMORY"),
+        Right("WANTS"),
+        Right("HOLDS"),
+        Left("STATE"),
+        Right("AGE"),
+        Left("REASON"),
+    ];
+    let rows = page.jobs.iter().map(|job| {
+        let [id, user, class, _, memory, wants, holds, state, age, _] = row(job, now_ms);
+        let code = job.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default();
+        [id, user, class, memory, wants, holds, state, age, code]
+    });
+    headed(columns, rows, !look.no_header)
+}
+
+/// The arithmetic too.
+fn render_wide(page: &JobPage, now_ms: u64, look: Look) -> String {
+    let columns = [
+        Right("JOB"),
+        Left("USER"),
+        Left("CLASS"),
+        Left("KIND"),
+        Right("MEMORY"),
+        Right("QSHARES"),
+        Right("ITEMS"),
+        Right("WANTS"),
+        Right("CAP"),
+        Right("DESERVES"),
+        Right("GIVEN"),
+        Right("HOLDS"),
+        Right("PROMISED"),
+        Right("BEHIND"),
+        Left("STATE"),
+        Right("AGE"),
+        Left("CODE"),
+        Left("REASON"),
+    ];
+    let rows = page.jobs.iter().map(|job| {
+        let [id, user, class, kind, memory, wants, holds, state, age, reason] = row(job, now_ms);
+        let order = job.order.map(|order| order.to_string()).unwrap_or_default();
+        let cap = job.sums.cap.map(|cap| cap.to_string()).unwrap_or_default();
+        let code = job.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default();
+        let [items, deserves, given, promised, behind] = [
+            job.remaining,
+            job.sums.deserved,
+            job.sums.given,
+            job.sums.promised,
+            job.sums.behind_cycles,
+        ]
+        .map(|number| number.to_string());
+        [
+            id, user, class, kind, memory, order, items, wants, cap, deserves, given, holds,
+            promised, behind, state, age, code, reason,
+        ]
+    });
+    headed(columns, rows, !look.no_header)
 }
 
 fn row(job: &JobInfo, now_ms: u64) -> [String; 10] {
@@ -69,7 +173,7 @@ fn row(job: &JobInfo, now_ms: u64) -> [String; 10] {
     ]
 }
 
-fn kind(kind: WorkKind) -> &'static str {
+pub(super) fn kind(kind: WorkKind) -> &'static str {
     match kind {
         WorkKind::Job => "job",
         WorkKind::Service => "service",
@@ -79,7 +183,7 @@ fn kind(kind: WorkKind) -> &'static str {
 }
 
 /// What a person would call the state that the last cycle left it in.
-fn state(job: &JobInfo) -> &'static str {
+pub(super) fn state(job: &JobInfo) -> &'static str {
     if job.completing {
         return "ending";
     }
@@ -144,13 +248,16 @@ mod tests {
             JobInfo { completing: true, kind: WorkKind::Service, ..job(1011, "bob", 1, 1) },
         ];
         let page = JobPage { cycle: 3, jobs, next: None };
-        assert_snapshot!(render(&page, 7_501_000, false));
+        assert_snapshot!(render(&page, 7_501_000, false, Look::default()));
+        assert_snapshot!(render_wide(&page, 7_501_000, Look::default()));
+        let narrow = Look { is_narrow: true, ..Look::default() };
+        assert_snapshot!(render(&page, 7_501_000, false, narrow));
     }
 
     #[test]
     fn an_empty_queue_says_where_work_comes_from() {
         let page = JobPage { cycle: 3, jobs: Vec::new(), next: None };
-        assert!(render(&page, 0, false).contains("PUT /v1/publication"));
-        assert!(render(&page, 0, true).contains("`apportion queue` lists all"));
+        assert!(render(&page, 0, false, Look::default()).contains("PUT /v1/publication"));
+        assert!(render(&page, 0, true, Look::default()).contains("`apportion queue` lists all"));
     }
 }

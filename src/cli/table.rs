@@ -16,8 +16,18 @@ pub(super) fn table<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
+    headed(columns, rows, true)
+}
+
+/// As [`table`], with headings if `has_header`.
+pub(super) fn headed<const N: usize>(
+    columns: [Column; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    has_header: bool,
+) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
+    // Set even if it is not shown: columns have no shape without one.
     table.set_header(columns.map(|column| match column {
         Column::Left(heading) | Column::Right(heading) => Cell::new(heading),
     }));
@@ -30,12 +40,22 @@ pub(super) fn table<const N: usize>(
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table.trim_fmt()
+    let text = table.trim_fmt();
+    if has_header {
+        text
+    } else {
+        text.split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default()
+    }
 }
 
 /// `text` without anything that a terminal would obey. Names and reasons come from strangers.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// [`plain`], line by line.
+pub(super) fn plain_lines(text: &str) -> String {
+    text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
 
 /// Memory as people write it: "15 GB".

@@ -1,13 +1,19 @@
-//! Why a job has what it has: the sentence, then the arithmetic that led there.
+//! Why a job has what it has: the sentence and what would help, the arithmetic that led there, and
+//! every node.
 
+use std::collections::BTreeMap;
+
+use super::answer::{Answer, Look, answer};
 use super::args::Why as Args;
 use super::client::Client;
 use super::failure::Failure;
-use super::output::show;
 use super::table::Column::{Left, Right};
-use super::table::{plain, table};
-use crate::api::wire::{Account, NodeTally, PreemptionInfo, Why, WhySums};
-use crate::model::span;
+use super::table::{headed, memory, plain, table};
+use crate::api::wire::{
+    Account, BoundBy, Holder, NodeTally, NodeVerdict, PreemptionInfo, Unblock, Verdict, Why,
+    WhyBrief, WhySums,
+};
+use crate::model::{fold_hostlist, span};
 
 /// So many preemptions are shown; the rest are counted.
 const PREEMPTIONS_SHOWN: usize = 10;
@@ -19,27 +25,103 @@ const PREEMPTIONS_SHOWN: usize = 10;
 /// If there is no such job, or the daemon cannot be reached.
 pub async fn run(args: &Args) -> Result<(), Failure> {
     let job = args.job.to_string();
-    let why: Why = Client::new(&args.remote)?.get(&["v1", "jobs", &job, "why"], &[]).await?;
-    Ok(show(&why, args.remote.json, render)?)
+    let path = ["v1", "jobs", job.as_str(), "why"];
+    if args.sentence {
+        let query = [("depth", "sentence")];
+        let ask = async |client: &Client| client.get::<WhyBrief>(&path, &query).await;
+        return answer(&args.asking, ask).await;
+    }
+    let depth = args.nodes.then_some(("depth", "nodes"));
+    let ask = async |client: &Client| client.get::<Why>(&path, depth.as_slice()).await;
+    answer(&args.asking, ask).await
+}
+
+impl Answer for WhyBrief {
+    type Entry = WhyBrief;
+
+    fn entries(&self) -> &[WhyBrief] {
+        std::slice::from_ref(self)
+    }
+
+    fn render(&self, _: Look) -> String {
+        let mut parts = vec![headline(&self.sentence, self.reason.as_ref().map(|r| &*r.code))];
+        parts.extend(self.unblock.as_ref().map(helps).unwrap_or_default());
+        parts.join("\n")
+    }
+}
+
+impl Answer for Why {
+    type Entry = Why;
+
+    fn entries(&self) -> &[Why] {
+        std::slice::from_ref(self)
+    }
+
+    fn render(&self, look: Look) -> String {
+        let mut text = render(self);
+        if let Some(verdicts) = &self.verdicts {
+            text.push_str("\n\n");
+            text.push_str(&nodes(verdicts, look));
+        }
+        text
+    }
+}
+
+fn headline(sentence: &str, code: Option<&str>) -> String {
+    let code = code.map(|code| format!(" ({})", plain(code))).unwrap_or_default();
+    format!("{}{code}", plain(sentence))
+}
+
+/// What would help, and when.
+fn helps(unblock: &Unblock) -> Vec<String> {
+    let label = if unblock.needs_a_change { "needs: " } else { "until: " };
+    let mut lines = vec![format!("{label}  {}", plain(&unblock.sentence))];
+    if let Some(estimate) = &unblock.estimate {
+        let basis = plain(&estimate.basis);
+        lines.push(match estimate.in_ms {
+            0 => format!("when:    {basis}"),
+            in_ms => format!("when:    in about {} ({basis})", span(in_ms)),
+        });
+    }
+    lines
 }
 
 /// The explanation, for people.
 pub(super) fn render(why: &Why) -> String {
-    let code = why.reason.as_ref().map(|reason| format!(" ({})", plain(&reason.code)));
-    let mut parts = vec![format!("{}{}", plain(&why.sentence), code.unwrap_or_default())];
-    let job = &why.sums.job;
-    if let (Some(cap), Some(bound)) = (job.cap, &job.cap_bound) {
-        parts.push(format!("cap:    {cap}: {} ({})", plain(&bound.sentence), plain(&bound.code)));
+    let mut parts = vec![headline(&why.sentence, why.reason.as_ref().map(|r| &*r.code))];
+    parts.extend(why.unblock.as_ref().map(helps).unwrap_or_default());
+    let (job, bound) = (&why.sums.job, &why.sums.bound);
+    let has_bound = !matches!(bound.by, BoundBy::Nothing | BoundBy::Refused);
+    if has_bound {
+        parts.push(format!("bound:   {}: {}", bound_word(bound.by), plain(&bound.sentence)));
+    }
+    if let (Some(cap), Some(cap_bound), true) = (job.cap, &job.cap_bound, bound.by != BoundBy::Cap)
+    {
+        let (sentence, code) = (plain(&cap_bound.sentence), plain(&cap_bound.code));
+        parts.push(format!("cap:     {cap}: {sentence} ({code})"));
     }
     // Where it is the reason, it is in the sentence.
     if let Some(held_back) = &why.held_back {
         let is_reason =
             why.reason.as_ref().is_some_and(|reason| reason.sentence == held_back.sentence);
         if !is_reason {
-            parts.push(format!("more:   {}", plain(&held_back.sentence)));
+            parts.push(format!("more:    {}", plain(&held_back.sentence)));
         }
     }
-    parts.push(format!("nodes:  {}", tally(&why.nodes)));
+    parts.push(format!("nodes:   {}", tally(&why.nodes)));
+    // Who is held by its own cap would get no more if they had less.
+    let is_others = matches!(
+        bound.by,
+        BoundBy::Priority
+            | BoundBy::ClassShare
+            | BoundBy::UserShare
+            | BoundBy::JobShare
+            | BoundBy::Price
+            | BoundBy::Room
+    );
+    if is_others && !why.holders.is_empty() {
+        parts.push(format!("theirs:  {}", holders(&why.holders)));
+    }
     parts.push(String::new());
     parts.push(accounts(why.job, &why.sums));
     for (title, taken) in [
@@ -53,62 +135,147 @@ pub(super) fn render(why: &Why) -> String {
     parts.join("\n")
 }
 
-/// Class, user and job, each in the measure it is counted in.
+fn bound_word(by: BoundBy) -> &'static str {
+    match by {
+        BoundBy::Nothing => "nothing",
+        BoundBy::Refused => "refused",
+        BoundBy::Nodes => "the nodes there are",
+        BoundBy::Allotment => "allotment",
+        BoundBy::Cap => "its cap",
+        BoundBy::Priority => "priority",
+        BoundBy::ClassShare => "its class's fair share",
+        BoundBy::UserShare => "its user's fair share",
+        BoundBy::JobShare => "its fair share beside the user's other jobs",
+        BoundBy::Price => "price",
+        BoundBy::Room => "room",
+    }
+}
+
+/// Who has the room that it could use.
+fn holders(holders: &[Holder]) -> String {
+    let told = holders.iter().map(|holder| {
+        let (user, class) = (plain(&holder.user), plain(&holder.class));
+        let done = holder.done_in_ms.map(|ms| format!(", done in {}", span(ms)));
+        let (qshares, done) = (holder.qshares, done.unwrap_or_default());
+        format!("job {} of {user} ({class}) {qshares} qshares{done}", holder.job)
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// Class, user and job, all in qshares, from the whole down; then the job's in processes.
 fn accounts(job: u64, sums: &WhySums) -> String {
     let columns = [
-        Left("IN"),
+        Left("IN QSHARES"),
+        Right("WEIGHT"),
         Right("WANTED"),
         Right("CAP"),
         Right("DESERVED"),
         Right("GIVEN"),
         Right("HELD"),
-        Left("COUNTED IN"),
     ];
-    let line = |name: String, account: &Account| {
-        [
-            name,
-            account.wanted.to_string(),
-            String::new(),
-            account.deserved.to_string(),
-            account.given.to_string(),
-            account.held.to_string(),
-            "qshares".to_owned(),
-        ]
+    let line = |name: String, weight: &str, wanted: u64, cap: Option<u64>, rest: [u64; 3]| {
+        let [deserved, given, held] = rest.map(|number| number.to_string());
+        let cap = cap.map(|cap| cap.to_string()).unwrap_or_default();
+        [name, weight.to_owned(), wanted.to_string(), cap, deserved, given, held]
     };
-    let class = sums.class_account.as_ref().map(|sum| line(format!("class {}", sums.class), sum));
-    let user = sums.user_account.as_ref().map(|sum| line(format!("user {}", sums.user), sum));
+    // What is wanted here is what jobs could use now: the sum of their caps.
+    let of = |name: String, weight: &str, account: &Account| {
+        let Account { wanted, deserved, given, held } = *account;
+        line(name, weight, wanted, Some(wanted), [deserved, given, held])
+    };
+    let weight = sums.weight.map(|weight| weight.to_string()).unwrap_or_default();
+    let equal = if sums.weight.is_some() { "equal" } else { "" };
+    let class =
+        sums.class_account.as_ref().map(|sum| of(format!("class {}", sums.class), &weight, sum));
+    let user = sums.user_account.as_ref().map(|sum| of(format!("user {}", sums.user), equal, sum));
     let own = &sums.job;
-    let own = [
-        format!("job {job}"),
-        own.wanted.to_string(),
-        own.cap.map(|cap| cap.to_string()).unwrap_or_default(),
-        own.deserved.to_string(),
-        own.given.to_string(),
-        own.held.to_string(),
-        "processes (deserved: qshares)".to_owned(),
-    ];
-    table(columns, class.into_iter().chain(user).chain([own]))
+    let in_qshares = |processes: u64| processes.saturating_mul(sums.order.unwrap_or(0));
+    let in_processes = sums.order.map(|_| {
+        let cap = own.cap.map(in_qshares);
+        let rest = [own.deserved, in_qshares(own.given), in_qshares(own.held)];
+        line(format!("job {job}"), equal, in_qshares(own.wanted), cap, rest)
+    });
+    let rows = class.into_iter().chain(user).chain(in_processes).map(|mut row| {
+        // The whole work of a class or a user, paced or not, is nowhere counted.
+        if !row[0].starts_with("job ") {
+            row[2] = String::new();
+        }
+        row
+    });
+    let cap = own.cap.map(|cap| format!(", may have {cap} now")).unwrap_or_default();
+    let size = match (sums.order, sums.quantum_mb) {
+        (Some(order), Some(quantum)) => {
+            let (qshares, memory) =
+                (if order == 1 { "qshare" } else { "qshares" }, memory(order * quantum));
+            format!("one process is {order} {qshares}, {memory}: ")
+        }
+        _ => "in processes: ".to_owned(),
+    };
+    format!(
+        "{}\n{size}it wants {}{cap}, was given {}, holds {}",
+        table(columns, rows),
+        own.wanted,
+        own.given,
+        own.held
+    )
 }
 
 /// Which nodes would do, and what is wrong with the others.
 fn tally(nodes: &NodeTally) -> String {
     let counts = [
-        (nodes.has_room, "with room"),
-        (nodes.full, "full"),
-        (nodes.too_small, "too small"),
-        (nodes.other_pool, "in other pools"),
-        (nodes.awaited, "awaited"),
-        (nodes.dead, "dead"),
-        (nodes.varied_off, "varied off"),
-        (nodes.quiesced, "quiesced"),
-        (nodes.blacklisted, "blacklisted"),
+        (nodes.has_room, Verdict::HasRoom),
+        (nodes.being_cleared, Verdict::BeingCleared),
+        (nodes.promised, Verdict::Promised),
+        (nodes.full, Verdict::Full),
+        (nodes.too_small, Verdict::TooSmall),
+        (nodes.other_pool, Verdict::OtherPool),
+        (nodes.not_asked_for, Verdict::NotAskedFor),
+        (nodes.awaited, Verdict::Awaited),
+        (nodes.dead, Verdict::Dead),
+        (nodes.varied_off, Verdict::VariedOff),
+        (nodes.quiesced, Verdict::Quiesced),
+        (nodes.blacklisted, Verdict::Blacklisted),
     ];
     let counts = counts.into_iter().filter(|(count, _)| 0 < *count);
-    let words: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    let words: Vec<String> =
+        counts.map(|(count, verdict)| format!("{count} {}", verdict_word(verdict))).collect();
     match words.as_slice() {
         [] => "there are none".to_owned(),
         words => format!("{} in all: {}", nodes.total, words.join(", ")),
     }
+}
+
+fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::OtherPool => "in other pools",
+        Verdict::NotAskedFor => "not asked for",
+        Verdict::Awaited => "awaited",
+        Verdict::TooSmall => "too small",
+        Verdict::Dead => "dead",
+        Verdict::VariedOff => "varied off",
+        Verdict::Quiesced => "quiesced",
+        Verdict::Blacklisted => "blacklisted",
+        Verdict::BeingCleared => "being cleared for it",
+        Verdict::Full => "full",
+        Verdict::Promised => "kept for others",
+        Verdict::HasRoom => "with room",
+    }
+}
+
+/// Every node with its reason; alike ones in one line unless each is asked for.
+fn nodes(verdicts: &[NodeVerdict], look: Look) -> String {
+    let mut groups: BTreeMap<(Verdict, &str, usize), Vec<&str>> = BTreeMap::new();
+    for (place, verdict) in verdicts.iter().enumerate() {
+        let apart = if look.is_wide { place } else { 0 };
+        let key = (verdict.verdict, verdict.sentence.as_str(), apart);
+        groups.entry(key).or_default().push(&verdict.node);
+    }
+    let columns = [Left("NODE"), Left("VERDICT"), Left("BECAUSE")];
+    // What would do comes first.
+    let rows = groups.into_iter().rev().map(|((verdict, sentence, _), names)| {
+        [fold_hostlist(names), verdict_word(verdict).to_owned(), sentence.to_owned()]
+    });
+    headed(columns, rows, !look.no_header)
 }
 
 fn preemptions(taken: &[PreemptionInfo]) -> String {
@@ -162,7 +329,9 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::api::wire::{HeldBack, HeldBackCode, JobSums, PreemptionRule, Reason};
+    use crate::api::wire::{
+        Bound, Estimate, HeldBack, HeldBackCode, JobSums, Policy, PreemptionRule, Reason,
+    };
 
     fn reason(code: &str, sentence: &str) -> Reason {
         Reason { code: code.to_owned(), sentence: sentence.to_owned() }
@@ -199,6 +368,14 @@ mod tests {
             cycle: 31,
             sentence: "work 1007 waits: 22 qshares are free, but no node has 2 together".to_owned(),
             reason: Some(reason("fragmented", "22 qshares are free, but no node has 2 together")),
+            unblock: Some(Unblock {
+                sentence: "processes end on one node; node07 is nearest".to_owned(),
+                needs_a_change: false,
+                estimate: Some(Estimate {
+                    in_ms: 250_000,
+                    basis: "job 1003 of bob is done then, at its present rate".to_owned(),
+                }),
+            }),
             held_back: Some(HeldBack {
                 code: HeldBackCode::TooLate,
                 sentence: "too late: its work is nearly done".to_owned(),
@@ -208,11 +385,29 @@ mod tests {
             }),
             sums: WhySums {
                 class: "normal".to_owned(),
+                policy: Some(Policy::FairShare),
+                priority: Some(10),
+                weight: Some(100),
+                quantum_mb: Some(15_360),
+                order: Some(2),
                 class_account: account(320, 160),
                 user: "carol".to_owned(),
                 user_account: account(16, 0),
                 job,
+                bound: Bound {
+                    by: BoundBy::Room,
+                    sentence: "22 qshares are free, 1 in one piece".to_owned(),
+                },
             },
+            verdicts: None,
+            holders: vec![Holder {
+                job: 1003,
+                user: "bob".to_owned(),
+                class: "normal".to_owned(),
+                processes: 20,
+                qshares: 40,
+                done_in_ms: Some(250_000),
+            }],
             nodes: NodeTally {
                 total: 48,
                 other_pool: 12,
@@ -236,11 +431,44 @@ mod tests {
     fn a_job_that_has_all_it_wants_takes_few_words() {
         let mut why = waiting();
         why.sentence = "work 1007 has all it wants".to_owned();
-        (why.reason, why.held_back) = (None, None);
+        (why.reason, why.held_back, why.unblock) = (None, None, None);
+        why.holders = Vec::new();
+        why.sums.bound = Bound { by: BoundBy::Nothing, sentence: "it has it".to_owned() };
         why.sums.job.cap_bound = None;
         why.sums.user_account = None;
         why.nodes = NodeTally::default();
         (why.taken_for_it, why.taken_from_it) = (Vec::new(), Vec::new());
         assert_snapshot!(render(&why));
+    }
+
+    #[test]
+    fn every_node_has_its_line_and_alike_ones_share_it() {
+        let verdict = |node: &str, verdict, sentence: &str| NodeVerdict {
+            node: node.to_owned(),
+            verdict,
+            sentence: sentence.to_owned(),
+            free: 1,
+            order: 8,
+        };
+        let full = "1 of 8 qshares free, one process needs 2";
+        let why = Why {
+            verdicts: Some(vec![
+                verdict("node01", Verdict::Full, full),
+                verdict("node02", Verdict::Dead, "silent for 6 heartbeats"),
+                verdict("node03", Verdict::Full, full),
+                verdict("node04", Verdict::BeingCleared, "2 qshares are kept for it"),
+            ]),
+            ..waiting()
+        };
+        let shown = |look| {
+            let text = Answer::render(&why, look);
+            let (_, nodes) = text.rsplit_once("\n\n").unwrap();
+            nodes.to_owned()
+        };
+        assert_snapshot!(shown(Look::default()));
+        assert_eq!(
+            shown(Look { is_wide: true, no_header: true, ..Look::default() }).lines().count(),
+            4
+        );
     }
 }

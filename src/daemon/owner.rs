@@ -21,7 +21,7 @@ use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
 use crate::access::Actor;
-use crate::api::{Board, Published, Request, ScheduleText};
+use crate::api::{Board, CycleTimes, Published, Request, ScheduleText};
 use crate::config::Config;
 use crate::engine;
 use crate::journal::{Clerk, open};
@@ -90,6 +90,7 @@ pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
         stored_in: Duration::ZERO,
         findings: Vec::new(),
         findings_total: 0,
+        times: CycleTimes::default(),
     }
 }
 
@@ -335,6 +336,7 @@ impl Owner {
             stored_in,
             findings,
             findings_total,
+            times: if is_planned { before.times.and(planned_in, stored_in) } else { before.times },
         });
         self.is_stale = false;
         let latest = self.board.latest();

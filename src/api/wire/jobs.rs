@@ -1,9 +1,9 @@
-//! Work as we show it, and why it has what it has.
+//! Work as we show it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Account, HeldBack, PreemptionInfo, RemovalReason, WorkKind};
+use super::{HeldBack, RemovalReason, WorkKind};
 
 /// Why work has less than it wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -142,73 +142,4 @@ pub struct JobPage {
     /// Ask for this `cursor` to go on. Absent: this was the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-}
-
-/// Why a request for work has what it has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Why {
-    /// Which work.
-    pub job: u64,
-    /// The cycle this is from.
-    pub cycle: u64,
-    /// The answer in one sentence.
-    pub sentence: String,
-    /// Why it has less than it wants. Absent: it has all it wants.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// Why it takes no room from others that it has a right to. Absent: there is none, or it took
-    /// it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_back: Option<HeldBack>,
-    /// The arithmetic that led there.
-    pub sums: WhySums,
-    /// What stands in the way, node by node, in counts.
-    pub nodes: NodeTally,
-    /// What the last cycle took from others for it.
-    pub taken_for_it: Vec<PreemptionInfo>,
-    /// What the last cycle took from it for others.
-    pub taken_from_it: Vec<PreemptionInfo>,
-}
-
-/// A job's arithmetic, from its class down.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct WhySums {
-    /// The class's name.
-    pub class: String,
-    /// The class's account. Absent: no such class.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class_account: Option<Account>,
-    /// The user's name.
-    pub user: String,
-    /// The user's account in this class. Absent: not fair-share work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user_account: Option<Account>,
-    /// The job's own.
-    pub job: JobSums,
-}
-
-/// For how many nodes what is true. Each node counts once, under the first that applies, in this
-/// order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct NodeTally {
-    /// All nodes.
-    pub total: u64,
-    /// In a pool this class may not use.
-    pub other_pool: u64,
-    /// Smaller than one process of it.
-    pub too_small: u64,
-    /// Not heard of since the daemon started.
-    pub awaited: u64,
-    /// Silent.
-    pub dead: u64,
-    /// Taken out by an administrator.
-    pub varied_off: u64,
-    /// Wants no new work.
-    pub quiesced: u64,
-    /// Holds shares that configuration no longer allows.
-    pub blacklisted: u64,
-    /// Too little room left.
-    pub full: u64,
-    /// Has room for one process or more.
-    pub has_room: u64,
 }

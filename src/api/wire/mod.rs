@@ -14,6 +14,7 @@ mod publication;
 mod receipts;
 mod schedule;
 mod totals;
+mod why;
 
 pub use admin::{Impact, VaryAnswer, VaryOff, VaryOn};
 pub use config::{
@@ -21,9 +22,7 @@ pub use config::{
     ConfigRequest, ConfigSetting, JobEviction, JobParked, JobRefused, NodeMove,
 };
 pub use events::{AddedShare, ChangedNode, Event, EventPage, Happening, RefusedWork, RemovedShare};
-pub use jobs::{
-    Disposition, JobInfo, JobPage, JobSums, NodeTally, Reason, ShareInfo, ShareState, Why, WhySums,
-};
+pub use jobs::{Disposition, JobInfo, JobPage, JobSums, Reason, ShareInfo, ShareState};
 pub use nodes::{
     Heartbeat, HeartbeatAnswer, HeartbeatBatch, HeartbeatEnvelope, HeartbeatProbe, NodeInfo,
     NodeList, NodeShare, NodeState, Occupancy, OccupancyLine,
@@ -36,8 +35,14 @@ pub use publication::{
 pub use receipts::{Considered, HeldBack, HeldBackCode, PreemptionInfo, PreemptionRule, RunnerUp};
 pub use schedule::{Assigned, RemovalReason, Removed, Schedule, ScheduledJob};
 pub use totals::{
-    Account, Calm, ClassInfo, ClassList, ClassLoad, JobCounts, Load, NodeCounts, Policy,
-    ShareCounts, Status, UserClass, UserInfo, UserList, UserLoad,
+    Account, Calm, ClassInfo, ClassList, ClassLoad, CycleTimes, JobCounts, Load, NodeCounts,
+    Policy, PoolLoad, ShareCounts, SizeLoad, Status, Unmet, UserClass, UserInfo, UserList,
+    UserLoad,
+};
+
+pub use why::{
+    Bound, BoundBy, Estimate, Holder, NodeTally, NodeVerdict, Unblock, Verdict, Why, WhyAnswer,
+    WhyBrief, WhyDepth, WhySums,
 };
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

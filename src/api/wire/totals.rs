@@ -111,6 +111,67 @@ pub struct Load {
     pub cycle: u64,
     /// One entry a class, in order of configuration.
     pub classes: Vec<ClassLoad>,
+    /// One entry a nodepool, parents before what is in them.
+    #[serde(default)]
+    pub pools: Vec<PoolLoad>,
+    /// What work could use now and has not got, by pool and size; for whoever can add nodes.
+    #[serde(default)]
+    pub unmet: Vec<Unmet>,
+}
+
+/// A nodepool's room. What lies in it counts there and not here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolLoad {
+    /// Its name.
+    pub pool: String,
+    /// The pool that it lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// One qshare here.
+    pub quantum_mb: u64,
+    /// Its nodes by state; one that is in several counts in each.
+    pub nodes: NodeCounts,
+    /// Qshares of the nodes that get work.
+    pub qshares: u64,
+    /// Qshares taken on them.
+    pub used: u64,
+    /// Qshares free on them.
+    pub free: u64,
+    /// The same by size, in qshares, smallest first.
+    pub sizes: Vec<SizeLoad>,
+}
+
+/// A nodepool's nodes and holes of one size. What is left of a node that has work is a hole of its
+/// own size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SizeLoad {
+    /// The size, in qshares.
+    pub order: u64,
+    /// Nodes of this size, whatever their state.
+    pub nodes: u64,
+    /// Those that get work.
+    pub up: u64,
+    /// Those that get work and have none.
+    pub whole: u64,
+    /// Nodes of a larger size that get work and have just this much left.
+    pub partial: u64,
+}
+
+/// Processes that work could use now and has not got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Unmet {
+    /// The pool that their class uses.
+    pub pool: String,
+    /// The size of one, in qshares.
+    pub order: u64,
+    /// The same in memory.
+    pub memory_mb: u64,
+    /// How many.
+    pub processes: u64,
+    /// Of how many requests for work.
+    pub jobs: u64,
+    /// Whether a node of the pool is large enough for one at all.
+    pub feasible: bool,
 }
 
 /// One class's load.
@@ -165,6 +226,10 @@ pub struct Status {
     /// How many requests for work the safety net, `quiet_stop`, held back in the last cycle. Should
     /// be 0.
     pub net_strikes: u64,
+    /// What cycles have taken since the daemon started.
+    pub cycle_times: CycleTimes,
+    /// The number of the last event of the feed.
+    pub last_event: u64,
     /// How long the last cycle took to plan, in microseconds.
     pub planned_in_us: u64,
     /// How long it took to store, in microseconds.
@@ -173,6 +238,21 @@ pub struct Status {
     pub audit_findings: Vec<String>,
     /// How often cycles broke a rule since the daemon started. Should be 0.
     pub audit_findings_total: u64,
+}
+
+/// What planned cycles have taken, in microseconds; all 0 before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CycleTimes {
+    /// How many there were.
+    pub cycles: u64,
+    /// Planning, on average.
+    pub planned_mean_us: u64,
+    /// Planning, the longest.
+    pub planned_max_us: u64,
+    /// Storing, on average.
+    pub stored_mean_us: u64,
+    /// Storing, the longest.
+    pub stored_max_us: u64,
 }
 
 /// For how many cycles nothing has changed; both 0 before the first. The calmer, the fewer

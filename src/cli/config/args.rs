@@ -64,6 +64,9 @@ pub struct Apply {
     /// Why, for whoever looks at the history
     #[arg(long, short)]
     pub reason: Option<String>,
+    /// Only say what would come of it: the same as `config plan`
+    #[arg(long)]
+    pub dry_run: bool,
     /// Do not ask before work is evicted, refused or left where it may not be
     #[arg(long, short)]
     pub yes: bool,

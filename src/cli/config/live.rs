@@ -44,6 +44,10 @@ pub async fn plan(args: &Plan) -> Result<(), Failure> {
 pub async fn apply(args: &Apply) -> Result<(), Failure> {
     let request = request(&args.which, args.reason.clone())?;
     let client = Client::new(&args.remote)?;
+    if args.dry_run {
+        let plan: ConfigPlan = client.post(&["v1", "config", "plan"], &request).await?;
+        return Ok(show(&plan, args.remote.json, render)?);
+    }
     if !args.yes {
         let plan: ConfigPlan = client.post(&["v1", "config", "plan"], &request).await?;
         if plan.impact.as_ref().is_some_and(is_harmful) {

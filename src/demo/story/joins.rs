@@ -133,7 +133,7 @@ mod tests {
             account: account(users.iter().map(|(_, held, _)| held).sum(), 0),
             users: users.iter().map(user).collect(),
         };
-        Load { cycle: 1, classes: vec![class] }
+        Load { cycle: 1, classes: vec![class], pools: Vec::new(), unmet: Vec::new() }
     }
 
     #[test]

@@ -1,0 +1,241 @@
+//! What would give work more than it has, and when, where that can be told.
+//!
+//! Nothing is decided here, and nothing promised: an estimate says how things go on if they go on as
+//! they do now.
+
+use std::collections::BTreeMap;
+
+use super::verdicts::{Eyes, done_in, free, leaving, memory};
+use super::wire::{Estimate, Holder, Unblock, Verdict};
+use crate::engine::{CapBound, Reason};
+use crate::model::{
+    JobId, NShares, Order, QShares, ResourceClass, ShareState, WorkKind, ceil_div, fold_hostlist,
+    span,
+};
+use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
+
+/// So many things of a kind are named.
+const NAMED: usize = 3;
+
+/// What would unblock `job`; `None` where it has what it wants.
+pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) -> Option<Unblock> {
+    let reason = match job.reason.as_ref()? {
+        Waiting::Refused(_) => {
+            return Some(change("it is submitted with what this configuration allows".to_owned()));
+        }
+        Waiting::Engine(reason) => reason,
+    };
+    Some(match *reason {
+        Reason::Impossible { asks, .. } => impossible(job, eyes, asks),
+        Reason::NoMachineUp { .. } => no_machine_up(eyes),
+        Reason::OverAllotment { allotment, held, asks } => {
+            over_allotment(view, job, (held + asks).saturating_sub(allotment))
+        }
+        Reason::Capped { bound, .. } => capped(job, bound),
+        Reason::NothingLeft { .. } | Reason::FairShareUsed { .. } => others(job, holders),
+        Reason::WaitingForExits { .. } => exits(view, job, eyes),
+        Reason::HeldBack(held_back) => held_back_by(view, job, held_back),
+        Reason::Fragmented { asks, .. } => in_pieces(eyes, asks, holders),
+    })
+}
+
+/// It comes about by itself, if at all.
+fn by_itself(sentence: String, estimate: Option<Estimate>) -> Unblock {
+    Unblock { sentence, needs_a_change: false, estimate }
+}
+
+/// Somebody has to change something.
+fn change(sentence: String) -> Unblock {
+    Unblock { sentence, needs_a_change: true, estimate: None }
+}
+
+fn impossible(job: &JobView, eyes: &Eyes<'_>, asks: Order) -> Unblock {
+    let needs = memory(job.quantum, asks.qshares());
+    let has = |node: &NodeView| {
+        let has = memory(Some(node.quantum), node.order);
+        format!("the largest node it may use, {}, has {has}", node.name)
+    };
+    let has = eyes.largest().map_or("there is no node that it may use".to_owned(), has);
+    let is_larger = eyes.largest().is_some_and(|node| asks.qshares() <= node.order);
+    let remedy = if is_larger {
+        "it starts when a node of just that size joins, or it asks for the size of one there is"
+    } else {
+        "it starts when a larger node joins, or it asks for less"
+    };
+    change(format!("impossible as things are: it asks for {needs}, {has}; {remedy}"))
+}
+
+fn no_machine_up(eyes: &Eyes<'_>) -> Unblock {
+    let out = [
+        (Verdict::Awaited, "awaited"),
+        (Verdict::Dead, "dead"),
+        (Verdict::VariedOff, "varied off"),
+        (Verdict::Quiesced, "quiesced"),
+        (Verdict::Blacklisted, "blacklisted"),
+    ];
+    let named = out.iter().filter_map(|&(verdict, what)| {
+        let names: Vec<&str> = eyes.nodes(&[verdict]).map(|node| node.name.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{} ({what})", fold_hostlist(names)))
+    });
+    let named: Vec<String> = named.collect();
+    change(format!("one of {} gets work again", named.join(", ")))
+}
+
+fn over_allotment(view: &View, job: &JobView, too_much: QShares) -> Unblock {
+    let is_fixed = |class: &ResourceClass| !class.policy.is_preemptable();
+    let is_counted = |other: &&JobView| {
+        let class = view.topology.class_named(&other.class);
+        other.user == job.user
+            && other.held() != NShares(0)
+            && class.is_some_and(|class| is_fixed(&view.topology.classes[class.0]))
+    };
+    let mut ids = view.jobs.iter().filter(is_counted).map(|other| other.id.to_string());
+    let named: Vec<String> = ids.by_ref().take(NAMED).collect();
+    let more = if ids.next().is_some() { " and others" } else { "" };
+    let of = if named.is_empty() {
+        String::new()
+    } else {
+        format!(" (it has work {}{more})", named.join(", "))
+    };
+    change(format!(
+        "{} ends {} of work that cannot be preempted{of}, or the allotment is raised by as much",
+        job.user,
+        memory(job.quantum, too_much)
+    ))
+}
+
+fn capped(job: &JobView, bound: CapBound) -> Unblock {
+    let held = job.held();
+    match bound {
+        CapBound::Initialization => {
+            let processes = if held == NShares(1) { "process" } else { "processes" };
+            by_itself(format!("one of the {held} {processes} it has has initialized"), None)
+        }
+        CapBound::Doubling => {
+            by_itself("the next cycles: it doubles in each".to_owned(), Some(next_cycle()))
+        }
+        CapBound::Prediction => {
+            let end = done_in(job).map(|in_ms| format!(" in about {}", span(in_ms)));
+            let end = end.unwrap_or_default();
+            by_itself(
+                format!(
+                    "nothing, while its work goes as fast as now: it is done{end}, before more would help"
+                ),
+                None,
+            )
+        }
+        CapBound::Maximum => change("its declared maximum is raised".to_owned()),
+        CapBound::Frozen => {
+            change("its owner lets it grow again, which stopped it after failures".to_owned())
+        }
+        CapBound::Completing => change("nothing: it is ending".to_owned()),
+        CapBound::Spent => {
+            change("it is submitted anew: its one process ended, and is not replaced".to_owned())
+        }
+        CapBound::WorkLeft => by_itself("it gets more work items".to_owned(), None),
+    }
+}
+
+fn next_cycle() -> Estimate {
+    Estimate { in_ms: 0, basis: "the next cycle".to_owned() }
+}
+
+/// Who has it, and has to want less.
+fn others(job: &JobView, holders: &[Holder]) -> Unblock {
+    if holders.is_empty() {
+        return by_itself("others, who have priority, want less".to_owned(), None);
+    }
+    let named: Vec<String> = holders
+        .iter()
+        .take(NAMED)
+        .map(|holder| format!("job {} of {} ({} qshares)", holder.job, holder.user, holder.qshares))
+        .collect();
+    let instead = if job.kind == WorkKind::Job { "need less" } else { "end" };
+    by_itself(format!("others {instead}; the most is with {}", named.join(", ")), soonest(holders))
+}
+
+/// When the first of them is done.
+fn soonest(holders: &[Holder]) -> Option<Estimate> {
+    let known = holders.iter().filter_map(|holder| Some((holder.done_in_ms?, holder)));
+    let (in_ms, holder) = known.min_by_key(|(in_ms, holder)| (*in_ms, holder.job))?;
+    let basis = format!("job {} of {} is done then, at its present rate", holder.job, holder.user);
+    Some(Estimate { in_ms, basis })
+}
+
+/// Which exits have to be confirmed, and where.
+fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
+    let mut awaited: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut whose: Vec<JobId> = Vec::new();
+    for node in eyes.nodes(&[Verdict::BeingCleared]) {
+        for (of, _, _, state) in &node.shares {
+            if *state == ShareState::Leaving {
+                *awaited.entry(&node.name).or_default() += 1;
+                whose.push(*of);
+            }
+        }
+    }
+    let count: u64 = awaited.values().sum();
+    if count == 0 {
+        return by_itself("the next cycle: its room is free".to_owned(), Some(next_cycle()));
+    }
+    whose.sort_unstable();
+    whose.dedup();
+    let nodes = fold_hostlist(awaited.keys().copied());
+    let (evictions, are) = if count == 1 { ("eviction", "is") } else { ("evictions", "are") };
+    let from =
+        whose.iter().take(NAMED).map(|id| match view.jobs.iter().find(|job| job.id == *id) {
+            Some(other) => format!("job {id} of {}", other.user),
+            None => format!("job {id}"),
+        });
+    let from: Vec<String> = from.collect();
+    let more = if NAMED < whose.len() { " and others" } else { "" };
+    let starts = if job.held() == NShares(0) { "it starts" } else { "it gets more" };
+    by_itself(
+        format!(
+            "{starts} when {count} {evictions} on {nodes} {are} confirmed by the orchestrator: from {}{more}",
+            from.join(", ")
+        ),
+        None,
+    )
+}
+
+fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
+    match held_back {
+        HeldBack::TooDear { loss, limit } => {
+            let period = view.topology.settings.publication_period;
+            let a_cycle = period.saturating_mul(job.threads);
+            let cycles = std::num::NonZeroU64::new(a_cycle)
+                .map(|a_cycle| ceil_div(loss.saturating_sub(limit), a_cycle));
+            let estimate = cycles.map(|cycles| Estimate {
+                in_ms: cycles.saturating_mul(period),
+                basis: format!("{cycles} more cycles of waiting pay for what would be destroyed"),
+            });
+            by_itself("room that is free, or waiting until it is worth it".to_owned(), estimate)
+        }
+        HeldBack::TooLate => {
+            by_itself("room that is free; it takes nothing from others".to_owned(), None)
+        }
+        HeldBack::Quiet { .. } => {
+            by_itself("something changes: work or a node comes or goes".to_owned(), None)
+        }
+    }
+}
+
+/// What is missing on the node that lacks least.
+fn in_pieces(eyes: &Eyes<'_>, asks: Order, holders: &[Holder]) -> Unblock {
+    let needs = asks.qshares();
+    let coming = |node: &NodeView| free(node) + leaving(node);
+    let nearest = eyes.in_use().max_by_key(|node| (coming(node), std::cmp::Reverse(&node.name)));
+    let sentence = match nearest {
+        None => "a node gets work again that is large enough".to_owned(),
+        Some(node) => {
+            let (coming, lacks) = (coming(node), needs.saturating_sub(coming(node)));
+            format!(
+                "processes end on one node; {} is nearest, with {coming} of the {needs} qshares one process \
+                 needs: {lacks} more have to go there",
+                node.name
+            )
+        }
+    };
+    by_itself(sentence, soonest(holders))
+}

@@ -1,0 +1,267 @@
+//! Node by node, what keeps it from taking one more process of some work; and who is there instead.
+
+use std::collections::BTreeMap;
+
+use super::wire::{Holder, NodeTally, NodeVerdict, Verdict};
+use crate::model::{
+    JobId, MachineState, Mebibytes, Name, Order, Policy, QShares, Quantum, ResourceClass,
+    ShareState, Topology, WorkKind, floor_div,
+};
+use crate::scheduler::{JobView, NodeView, View};
+
+/// So many of those who have what a job could use are named.
+const HOLDERS: usize = 5;
+
+/// What some work may use and what is promised, looked up once.
+pub struct Eyes<'a> {
+    view: &'a View,
+    job: &'a JobView,
+    class: Option<&'a ResourceClass>,
+    /// The only nodes it may use, in order. `None`: any.
+    asked_for: Option<Vec<&'a str>>,
+    /// What is promised on each node that something is promised on.
+    promised: BTreeMap<&'a str, Promised>,
+}
+
+/// What is promised on one node, in qshares.
+#[derive(Clone, Copy, Debug, Default)]
+struct Promised {
+    to_it: QShares,
+    to_others: QShares,
+}
+
+impl<'a> Eyes<'a> {
+    /// To look at all nodes for `job`.
+    pub fn of(view: &'a View, job: &'a JobView) -> Eyes<'a> {
+        let topology = &view.topology;
+        let class = topology.class_named(&job.class).map(|class| &topology.classes[class.0]);
+        let mut eyes = Eyes { view, job, class, asked_for: None, promised: BTreeMap::new() };
+        let Some(planned) = view.planned.as_deref() else { return eyes };
+        let name = |ix| planned.snapshot.machine(ix).name.as_str();
+        let seen = planned.snapshot.jobs.iter().find(|seen| seen.id == job.id);
+        let machines = seen.and_then(|seen| seen.machines.as_ref());
+        eyes.asked_for = machines.map(|machines| {
+            let mut names: Vec<&str> = machines.iter().map(|&ix| name(ix)).collect();
+            names.sort_unstable();
+            names
+        });
+        for promise in &planned.schedule.promises {
+            let promised = eyes.promised.entry(name(promise.machine)).or_default();
+            let mine = promise.job == job.id;
+            let sum = if mine { &mut promised.to_it } else { &mut promised.to_others };
+            *sum += promise.order.qshares();
+        }
+        eyes
+    }
+
+    /// The first thing that keeps `node` from taking one more process.
+    pub fn verdict(&self, node: &NodeView) -> Verdict {
+        let MachineState { is_awaited, is_dead, is_varied_off, is_quiesced, is_blacklisted } =
+            node.state;
+        let needs = self.needs();
+        let promised = self.promised.get(node.name.as_str()).copied().unwrap_or_default();
+        let free = free(node);
+        match () {
+            () if !self.may_use_pool(&node.pool) => Verdict::OtherPool,
+            () if !self.asks_for(&node.name) => Verdict::NotAskedFor,
+            () if is_awaited => Verdict::Awaited,
+            () if !self.has_size(node) => Verdict::TooSmall,
+            () if is_dead => Verdict::Dead,
+            () if is_varied_off => Verdict::VariedOff,
+            () if is_quiesced => Verdict::Quiesced,
+            () if is_blacklisted => Verdict::Blacklisted,
+            () if QShares(0) < promised.to_it => Verdict::BeingCleared,
+            () if self.is_for_whole_machine() && QShares(0) < node.used => Verdict::Full,
+            () if free < needs => Verdict::Full,
+            () if (free + leaving(node)).saturating_sub(promised.to_others) < needs => {
+                Verdict::Promised
+            }
+            () => Verdict::HasRoom,
+        }
+    }
+
+    /// The verdict on every node, by name.
+    pub fn verdicts(&self) -> Vec<NodeVerdict> {
+        let told = |node: &NodeView| {
+            let verdict = self.verdict(node);
+            NodeVerdict {
+                node: node.name.to_string(),
+                verdict,
+                sentence: self.sentence(node, verdict),
+                free: free(node).0,
+                order: node.order.0,
+            }
+        };
+        self.view.nodes.iter().map(told).collect()
+    }
+
+    /// For how many nodes what is true.
+    pub fn tally(&self) -> NodeTally {
+        let mut tally = NodeTally::default();
+        for node in self.view.nodes.iter() {
+            tally.total += 1;
+            *tally.count_of(self.verdict(node)) += 1;
+        }
+        tally
+    }
+
+    /// The nodes on which the verdict is one of these.
+    pub fn nodes(&self, verdicts: &[Verdict]) -> impl Iterator<Item = &'a NodeView> {
+        self.view.nodes.iter().filter(|node| verdicts.contains(&self.verdict(node)))
+    }
+
+    /// The nodes that are large enough and get work, whoever has them.
+    pub fn in_use(&self) -> impl Iterator<Item = &'a NodeView> {
+        self.nodes(&[Verdict::BeingCleared, Verdict::Full, Verdict::Promised, Verdict::HasRoom])
+    }
+
+    /// The largest node in a pool that it may use, up or not.
+    pub fn largest(&self) -> Option<&'a NodeView> {
+        let usable = self.view.nodes.iter().filter(|node| {
+            self.may_use_pool(&node.pool) && self.asks_for(&node.name) && !node.state.is_awaited
+        });
+        usable.max_by_key(|node| node.order)
+    }
+
+    /// One process, in qshares.
+    pub fn needs(&self) -> QShares {
+        self.job.order.map_or(QShares(u64::MAX), Order::qshares)
+    }
+
+    /// Who has the most on the nodes that it could use.
+    pub fn holders(&self) -> Vec<Holder> {
+        let mut sums: BTreeMap<JobId, (u64, QShares)> = BTreeMap::new();
+        for (job, _, order, _) in self.in_use().flat_map(|node| &node.shares) {
+            let (processes, amount) = sums.entry(*job).or_default();
+            *processes += 1;
+            *amount += order.qshares();
+        }
+        let jobs = self.view.jobs.iter().filter(|job| job.id != self.job.id);
+        let holders = jobs.filter_map(|job| {
+            let &(processes, QShares(qshares)) = sums.get(&job.id)?;
+            Some(Holder {
+                job: job.id.0,
+                user: job.user.to_string(),
+                class: job.class.to_string(),
+                processes,
+                qshares,
+                done_in_ms: done_in(job),
+            })
+        });
+        let mut holders: Vec<Holder> = holders.collect();
+        holders.sort_by_key(|holder| (u64::MAX - holder.qshares, holder.job));
+        holders.truncate(HOLDERS);
+        holders
+    }
+
+    /// Its own pool, and for fair-share work what lies in it.
+    fn may_use_pool(&self, pool: &str) -> bool {
+        let topology: &Topology = &self.view.topology;
+        let place = topology.pools.iter().position(|candidate| candidate.name == pool);
+        let place = place.map(crate::model::PoolIx);
+        self.class.zip(place).is_some_and(|(class, place)| {
+            place == class.pool
+                || (class.policy.is_preemptable() && topology.is_within(place, class.pool))
+        })
+    }
+
+    fn asks_for(&self, node: &Name) -> bool {
+        let asked_for = self.asked_for.as_ref();
+        asked_for.is_none_or(|names| names.binary_search(&node.as_str()).is_ok())
+    }
+
+    fn is_for_whole_machine(&self) -> bool {
+        self.class.is_some_and(|class| class.policy == Policy::Reserve)
+    }
+
+    /// Large enough; for whole machines neither larger than asked for, but for what a reservation may
+    /// get on top.
+    fn has_size(&self, node: &NodeView) -> bool {
+        let needs = self.needs();
+        if !self.is_for_whole_machine() {
+            return needs <= node.order;
+        }
+        let overage = match self.job.kind {
+            WorkKind::Reservation => {
+                node.quantum.order_of_machine(self.view.topology.settings.reserve_overage)
+            }
+            WorkKind::Job | WorkKind::Service | WorkKind::ArbitraryProcess => QShares(0),
+        };
+        needs <= node.order && node.order.saturating_sub(needs) <= overage
+    }
+
+    fn sentence(&self, node: &NodeView, verdict: Verdict) -> String {
+        let (needs, free, order) = (self.needs(), free(node), node.order);
+        let leaving = match leaving(node) {
+            QShares(0) => String::new(),
+            leaving => format!(", {leaving} more are leaving"),
+        };
+        let promised = self.promised.get(node.name.as_str()).copied().unwrap_or_default();
+        match verdict {
+            Verdict::OtherPool => {
+                format!("in pool {}, which class {} does not use", node.pool, self.job.class)
+            }
+            Verdict::NotAskedFor => "not among the nodes that it asks for".to_owned(),
+            Verdict::Awaited => "not heard of since the daemon started".to_owned(),
+            Verdict::TooSmall if self.is_for_whole_machine() => {
+                format!("has {order} qshares; a whole machine of {needs} is asked for")
+            }
+            Verdict::TooSmall => format!("has {order} qshares, one process needs {needs}"),
+            Verdict::Dead => format!("silent for {} heartbeats", node.missed),
+            Verdict::VariedOff => match &node.vary_off_reason {
+                Some(reason) => format!("taken out by an administrator: {reason}"),
+                None => "taken out by an administrator".to_owned(),
+            },
+            Verdict::Quiesced => "wants no new work".to_owned(),
+            Verdict::Blacklisted => {
+                "holds shares that configuration no longer allows; it gets work when they are gone"
+                    .to_owned()
+            }
+            Verdict::BeingCleared => format!(
+                "{} qshares are kept for it; {free} of {order} are free{leaving}",
+                promised.to_it
+            ),
+            Verdict::Full if self.is_for_whole_machine() => {
+                format!("{free} of {order} qshares free{leaving}, all of them are asked for")
+            }
+            Verdict::Full => {
+                format!("{free} of {order} qshares free{leaving}, one process needs {needs}")
+            }
+            Verdict::Promised => {
+                format!("{free} of {order} qshares free, {} kept for others", promised.to_others)
+            }
+            Verdict::HasRoom => format!("{free} of {order} qshares free"),
+        }
+    }
+}
+
+/// What nobody has of it.
+pub fn free(node: &NodeView) -> QShares {
+    node.order.saturating_sub(node.used)
+}
+
+/// What becomes free when everything that is leaving is gone.
+pub fn leaving(node: &NodeView) -> QShares {
+    let leaving = node.shares.iter().filter(|(_, _, _, state)| *state == ShareState::Leaving);
+    leaving.map(|(_, _, order, _)| order.qshares()).sum()
+}
+
+/// When its work is done, at the rate of the processes it has now. `None` where that is not known:
+/// for what is no job, before an item was done, and while it has none.
+pub fn done_in(job: &JobView) -> Option<u64> {
+    let at_work = std::num::NonZeroU64::new(job.held().0.saturating_mul(job.threads))?;
+    let time_per_item = job.facts.time_per_item.filter(|time| 0 < *time)?;
+    let is_job = job.kind == WorkKind::Job && job.facts.is_running;
+    is_job.then(|| floor_div(job.facts.remaining.saturating_mul(time_per_item), at_work))
+}
+
+/// An amount of `quantum` as memory: "105 GB".
+pub fn memory(quantum: Option<Quantum>, amount: QShares) -> String {
+    match quantum {
+        Some(quantum) => {
+            let Mebibytes(memory) = quantum.memory_of(amount);
+            Mebibytes(memory).to_string()
+        }
+        None => format!("{amount} qshares"),
+    }
+}

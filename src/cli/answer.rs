@@ -1,0 +1,200 @@
+//! An answer of the daemon, shown as it was asked for: in columns, in JSON, or line by line; once, or
+//! again and again as things come about.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::client::Client;
+use super::failure::Failure;
+use super::output::{Reader, say};
+use super::questions::{Asking, Format};
+use crate::api::wire::EventPage;
+
+/// How long one question for events waits for them. Below what a client waits for an answer.
+const WAIT: &str = "25s";
+
+/// However fast things come about, people are not shown more than this.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Something that a daemon answers.
+pub(super) trait Answer: Serialize {
+    /// What `-o jsonl` has a line of.
+    type Entry: Serialize;
+
+    /// Those, in order.
+    fn entries(&self) -> &[Self::Entry];
+
+    /// For people.
+    fn render(&self, look: Look) -> String;
+}
+
+/// How people want it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Look {
+    /// More columns, and nothing folded.
+    pub is_wide: bool,
+    /// No headings.
+    pub no_header: bool,
+    /// On a terminal too narrow for sentences in columns.
+    pub is_narrow: bool,
+}
+
+/// A narrower terminal is too narrow for sentences in columns.
+const SENTENCES: usize = 110;
+
+/// Asks with `ask`, shows the answer, and with `--watch` does so again whenever something has come
+/// about.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached or refuses.
+pub(super) async fn answer<A: Answer>(
+    asking: &Asking,
+    ask: impl AsyncFn(&Client) -> Result<A, Failure>,
+) -> Result<(), Failure> {
+    let client = Client::new(&asking.remote)?;
+    if !asking.watch {
+        show(&ask(&client).await?, asking)?;
+        return Ok(());
+    }
+    // From before the answer, so that nothing falls between it and the first event.
+    let mut since = events(&client, &[]).await?;
+    let clears = io::stdout().is_terminal() && !is_for_programs(asking.format());
+    loop {
+        let answer = ask(&client).await?;
+        if clears {
+            say("\x1b[H\x1b[2J\x1b[3J")?;
+        }
+        if let Reader::Gone = show(&answer, asking)? {
+            return Ok(());
+        }
+        if !clears && !is_for_programs(asking.format()) {
+            say("\n")?;
+        }
+        tokio::time::sleep(PAUSE).await;
+        since = come_about(&client, since).await?;
+    }
+}
+
+/// Waits until something has come about after event `since`, or for a while; and says up to which
+/// event one is then.
+async fn come_about(client: &Client, since: u64) -> Result<u64, Failure> {
+    let number = since.to_string();
+    let last = events(client, &[("since", &number), ("wait", WAIT)]).await;
+    match last {
+        // Those in between are not kept any more: what is shown next has them in it.
+        Err(failure) if failure.is_gone() => events(client, &[]).await,
+        last => last,
+    }
+}
+
+/// Up to which event one is who has read what `query` gives, and all that is there after it.
+async fn events(client: &Client, query: &[(&str, &str)]) -> Result<u64, Failure> {
+    let page: EventPage = client.get(&["v1", "events"], query).await?;
+    if !page.more {
+        return Ok(page.sequence);
+    }
+    let newest: EventPage = client.get(&["v1", "events"], &[]).await?;
+    Ok(newest.sequence)
+}
+
+fn is_for_programs(format: Format) -> bool {
+    matches!(format, Format::Json | Format::Jsonl)
+}
+
+/// Shows `answer` once.
+fn show<A: Answer>(answer: &A, asking: &Asking) -> io::Result<Reader> {
+    let width = width();
+    let is_narrow = width.is_some_and(|width| width < SENTENCES);
+    let look = Look { is_wide: false, no_header: asking.no_header, is_narrow };
+    let text = match asking.format() {
+        Format::Json => serde_json::to_string_pretty(answer)?,
+        Format::Jsonl => {
+            let lines = answer.entries().iter().map(serde_json::to_string);
+            lines.collect::<Result<Vec<_>, _>>()?.join("\n")
+        }
+        Format::Wide => answer.render(Look { is_wide: true, is_narrow: false, ..look }),
+        Format::Table => match width {
+            Some(width) => narrowed(&answer.render(look), width),
+            None => answer.render(look),
+        },
+    };
+    let text = text.trim_end();
+    if text.is_empty() { Ok(Reader::There) } else { say(&format!("{text}\n")) }
+}
+
+/// How wide the terminal is. `None` where nobody sits at one, who could see less than all.
+fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let (width, _) = crossterm::terminal::size().ok()?;
+    Some(usize::from(width)).filter(|width| 20 <= *width)
+}
+
+/// `text` in lines of at most `width` characters.
+///
+/// Tables are cut; prose, which has no two blanks in a row, is wrapped.
+fn narrowed(text: &str, width: usize) -> String {
+    let lines = text.lines().map(|line| {
+        if line.chars().count() <= width {
+            return line.to_owned();
+        }
+        let is_prose = !line.trim_start().contains("  ")
+            || line.starts_with(|c: char| c == ' ' || c.is_lowercase());
+        if is_prose { wrapped(line, width) } else { shortened(line, width) }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn shortened(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// `line`, broken between words; what follows the first line is indented as its text is.
+pub(super) fn wrapped(line: &str, width: usize) -> String {
+    let hanging = " ".repeat(hanging(line));
+    let mut lines = vec![String::new()];
+    let mut at = 0;
+    for word in line.split_inclusive(' ') {
+        let length = word.trim_end().chars().count();
+        if width < at + length && hanging.len() < at {
+            lines.push(hanging.clone());
+            at = hanging.len();
+        }
+        if let Some(last) = lines.last_mut() {
+            last.push_str(word);
+        }
+        at += word.chars().count();
+    }
+    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+}
+
+/// Where the text of a line such as `cap:    4: …` begins.
+fn hanging(line: &str) -> usize {
+    let label = line.find(':').filter(|at| *at < 12).map_or(0, |at| at + 1);
+    let blanks = line[label..].chars().take_while(|c| *c == ' ').count();
+    if 1 < blanks || label == 0 { label + blanks } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_wrapped_under_its_label_and_tables_are_cut() {
+        let text = "unblock:  others need less than now\nNODE    POOL  STATE  MEMORY";
+        let expected =
+            "unblock:  others need\n          less than\n          now\nNODE    POOL  STATE…";
+        assert_eq!(narrowed(text, 21), expected);
+        assert_eq!(narrowed("short", 21), "short");
+        let long = "x".repeat(30);
+        assert_eq!(narrowed(&long, 21), long, "a word is never broken");
+    }
+}

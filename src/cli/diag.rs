@@ -1,0 +1,137 @@
+//! How the daemon is: its cycles, its queue, its record and what the audit says.
+
+use super::answer::{Answer, Look, answer};
+use super::args::Diag as Args;
+use super::failure::Failure;
+use super::table::{counted, memory, plain};
+use crate::api::wire::Status;
+use crate::model::{floor_div, fold_hostlist};
+
+/// Tells it.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached.
+pub async fn run(args: &Args) -> Result<(), Failure> {
+    answer(&args.asking, async |client| client.get::<Status>(&["v1", "status"], &[]).await).await
+}
+
+impl Answer for Status {
+    type Entry = Status;
+
+    fn entries(&self) -> &[Status] {
+        std::slice::from_ref(self)
+    }
+
+    fn render(&self, _: Look) -> String {
+        let mut lines = [daemon(self), cluster(self), judgement(self)].concat();
+        lines.extend(self.audit_findings.iter().map(|finding| format!("  {}", plain(finding))));
+        if !self.silent_together.is_empty() {
+            let names = fold_hostlist(self.silent_together.iter().map(String::as_str));
+            lines.push(format!(
+                "held back:    {} fell silent together; nothing of theirs is given up",
+                plain(&names)
+            ));
+        }
+        lines.join("\n")
+    }
+}
+
+fn daemon(status: &Status) -> Vec<String> {
+    let times = &status.cycle_times;
+    let ready = if status.ready { "ready" } else { "not ready: nothing was planned yet" };
+    let publication = status
+        .publication
+        .map_or_else(|| "none yet".to_owned(), |number| format!("the last was {number}"));
+    let figures = |last, mean, max| {
+        format!("last {}, mean {}, max {}", millis(last), millis(mean), millis(max))
+    };
+    vec![
+        format!("daemon:       {} {ready}, cycle {}", plain(&status.version), status.cycle),
+        format!("cycles:       {} planned since the start", times.cycles),
+        format!(
+            "  planning:   {}",
+            figures(status.planned_in_us, times.planned_mean_us, times.planned_max_us)
+        ),
+        format!(
+            "  storing:    {}",
+            figures(status.stored_in_us, times.stored_mean_us, times.stored_max_us)
+        ),
+        format!("publications: {publication}"),
+        format!("record:       up to event {}", status.last_event),
+    ]
+}
+
+fn cluster(status: &Status) -> Vec<String> {
+    let Status { nodes, jobs, shares, .. } = status;
+    let out = [
+        (nodes.awaited, "awaited"),
+        (nodes.dead, "dead"),
+        (nodes.varied_off, "varied off"),
+        (nodes.quiesced, "quiesced"),
+        (nodes.blacklisted, "blacklisted"),
+    ];
+    let out = out.iter().filter(|(count, _)| 0 < *count);
+    let out: Vec<String> = out.map(|(count, what)| format!(", {count} {what}")).collect();
+    let out = out.concat();
+    vec![
+        format!("nodes:        {} of {} up{out}", nodes.up, nodes.total),
+        format!(
+            "memory:       {} of {} taken ({} %)",
+            memory(shares.used_mb),
+            memory(shares.schedulable_mb),
+            percent(shares.used_mb, shares.schedulable_mb)
+        ),
+        format!(
+            "queue:        {} requests for work, {} of them wait, {} are refused",
+            jobs.total, jobs.waiting, jobs.refused
+        ),
+        format!("shares:       {} held, {} leaving", shares.held, shares.leaving),
+    ]
+}
+
+/// Whether all is as it should be.
+fn judgement(status: &Status) -> Vec<String> {
+    let net = match status.net_strikes {
+        0 => "did not strike".to_owned(),
+        strikes => format!("held back {} in the last cycle", counted(strikes, "job")),
+    };
+    let audit = match status.audit_findings_total {
+        0 => "no rule was broken since the start".to_owned(),
+        total => format!("rules were broken {} since the start", counted(total, "time")),
+    };
+    vec![
+        format!(
+            "calm:         {} without a change of demand or supply, {} without any news",
+            counted(status.calm.quiet_cycles, "cycle"),
+            counted(status.calm.rest_cycles, "cycle")
+        ),
+        format!("safety net:   {net}"),
+        format!("audit:        {audit}"),
+    ]
+}
+
+/// Microseconds as milliseconds: "1.2 ms".
+pub(super) fn millis(micros: u64) -> String {
+    let tenths = micros.saturating_add(50).div_euclid(100);
+    format!("{}.{} ms", tenths.div_euclid(10), tenths.rem_euclid(10))
+}
+
+/// How much of `whole` is `part`, in whole percent; 0 of nothing.
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
+    std::num::NonZeroU64::new(whole).map_or(0, |whole| floor_div(part.saturating_mul(100), whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_rounded_as_people_expect() {
+        assert_eq!(
+            [millis(0), millis(49), millis(1_250), millis(61_000)],
+            ["0.0 ms", "0.0 ms", "1.3 ms", "61.0 ms"]
+        );
+        assert_eq!([percent(1, 3), percent(0, 0), percent(7, 7)], [33, 0, 100]);
+    }
+}

@@ -1,0 +1,120 @@
+//! One request for work: what it asks for, what it wants and has, and every share of it.
+
+use super::answer::{Answer, Look, answer};
+use super::args::{JobAction, JobShow};
+use super::failure::Failure;
+use super::nodes::share_state;
+use super::queue::{kind, state};
+use super::table::Column::{Left, Right};
+use super::table::{headed, memory, plain};
+use super::{queue, why};
+use crate::api::wire::{JobInfo, RemovalReason};
+use crate::model::span;
+
+/// Does what was asked.
+///
+/// # Errors
+///
+/// If there is no such work, or the daemon cannot be reached.
+pub async fn run(action: &JobAction) -> Result<(), Failure> {
+    match action {
+        JobAction::List(args) => queue::run(args).await,
+        JobAction::Show(args) => show(args).await,
+        JobAction::Why(args) => why::run(args).await,
+    }
+}
+
+async fn show(args: &JobShow) -> Result<(), Failure> {
+    let job = args.job.to_string();
+    let path = ["v1", "jobs", job.as_str()];
+    answer(&args.asking, async |client| client.get::<JobInfo>(&path, &[]).await).await
+}
+
+impl Answer for JobInfo {
+    type Entry = JobInfo;
+
+    fn entries(&self) -> &[JobInfo] {
+        std::slice::from_ref(self)
+    }
+
+    fn render(&self, look: Look) -> String {
+        let sums = &self.sums;
+        let size = match self.order {
+            Some(order) => format!("{} a process ({order} qshares)", memory(self.memory_mb)),
+            None => format!("{} a process", memory(self.memory_mb)),
+        };
+        let threads = match self.threads {
+            1 => "1 item".to_owned(),
+            threads => format!("{threads} items"),
+        };
+        let mut lines = vec![
+            format!(
+                "{} {} of {} in class {}: {}",
+                kind(self.kind),
+                self.id,
+                plain(&self.user),
+                plain(&self.class),
+                state(self)
+            ),
+            format!("asks:     {size}, which works on {threads} at a time"),
+            format!("items:    {} to do", self.remaining),
+            format!("wants:    {} processes", sums.wanted),
+        ];
+        if let (Some(cap), Some(bound)) = (sums.cap, &sums.cap_bound) {
+            lines.push(format!("cap:      {cap}: {}", plain(&bound.sentence)));
+        }
+        lines.push(format!(
+            "has:      {} processes; deserves {} qshares, was given {} processes, {} are promised",
+            sums.held, sums.deserved, sums.given, sums.promised
+        ));
+        if let Some(reason) = &self.reason {
+            let id = self.id;
+            lines.push(format!("reason:   {}; see `apportion why {id}`", plain(&reason.sentence)));
+        }
+        if !self.shares.is_empty() {
+            lines.push(String::new());
+            lines.push(shares(self, look));
+        }
+        lines.join("\n")
+    }
+}
+
+fn shares(job: &JobInfo, look: Look) -> String {
+    let columns = [
+        Right("SHARE"),
+        Left("NODE"),
+        Right("QSHARES"),
+        Right("MEMORY"),
+        Left("STATE"),
+        Right("INIT"),
+        Right("INVESTED"),
+    ];
+    let rows = job.shares.iter().map(|share| {
+        let what = match (share.removal, share.seen, share.initialized) {
+            (Some(why), _, _) => format!("{} ({})", share_state(share.state), removal(why)),
+            (None, false, _) => "assigned".to_owned(),
+            (None, true, false) => "initializing".to_owned(),
+            (None, true, true) => "running".to_owned(),
+        };
+        [
+            share.share.to_string(),
+            share.node.clone(),
+            share.order.to_string(),
+            memory(share.memory_mb),
+            what,
+            span(share.initialization_ms),
+            span(share.investment_ms),
+        ]
+    });
+    headed(columns, rows, !look.no_header)
+}
+
+/// Why a share has to go.
+pub(super) fn removal(why: RemovalReason) -> &'static str {
+    match why {
+        RemovalReason::Preempted => "preempted",
+        RemovalReason::VariedOff => "varied off",
+        RemovalReason::Blacklisted => "blacklisted",
+        RemovalReason::NodeDied => "node died",
+    }
+}

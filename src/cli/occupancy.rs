@@ -1,0 +1,238 @@
+//! Who is where: every node with every share on it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::answer::{Answer, Look, answer};
+use super::args::Occupancy as Args;
+use super::client::Client;
+use super::failure::Failure;
+use super::nodes::{selected, share_state, states};
+use super::queue::kind;
+use super::table::Column::{Left, Right};
+use super::table::{headed, memory};
+use crate::api::wire::{ClassList, JobInfo, NodeInfo, NodeList, NodeState, Policy, WorkKind};
+use crate::model::span;
+
+/// Nodes, and the work that is on them.
+#[derive(Debug, Serialize)]
+pub(super) struct Occupied {
+    cycle: u64,
+    nodes: Vec<OccupiedNode>,
+}
+
+/// A node with its shares.
+#[derive(Debug, Serialize)]
+pub(super) struct OccupiedNode {
+    #[serde(flatten)]
+    node: NodeInfo,
+    /// Qshares of it that cannot be preempted.
+    fixed: u64,
+    /// The classes whose work may come here.
+    classes: Vec<String>,
+    tenants: Vec<Tenant>,
+}
+
+/// A share with its job.
+#[derive(Debug, Serialize)]
+struct Tenant {
+    share: u64,
+    job: u64,
+    user: String,
+    class: String,
+    kind: WorkKind,
+    qshares: u64,
+    fixed: bool,
+    state: &'static str,
+    initialization_ms: u64,
+    investment_ms: u64,
+    evicted: bool,
+}
+
+/// Shows it.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached, or does not know a node that was named.
+pub async fn run(args: &Args) -> Result<(), Failure> {
+    answer(&args.asking, async |client| ask(client, &args.nodes).await).await
+}
+
+/// What is on the nodes that `lists` names; on all, if it names none. Nodes and work may be of
+/// different cycles; a share that only one of them knows is shown with what there is.
+pub(super) async fn ask(client: &Client, lists: &[String]) -> Result<Occupied, Failure> {
+    let nodes: NodeList = client.get(&["v1", "nodes"], &[]).await?;
+    let nodes = selected(nodes, lists)?;
+    let classes: ClassList = client.get(&["v1", "classes"], &[]).await?;
+    let jobs = client.jobs(&[]).await?.jobs;
+    let jobs: BTreeMap<u64, JobInfo> = jobs.into_iter().map(|job| (job.id, job)).collect();
+    let occupied = nodes.nodes.into_iter().map(|node| occupied(node, &jobs, &classes)).collect();
+    Ok(Occupied { cycle: nodes.cycle, nodes: occupied })
+}
+
+fn occupied(node: NodeInfo, jobs: &BTreeMap<u64, JobInfo>, classes: &ClassList) -> OccupiedNode {
+    let policy = |class: &str| classes.classes.iter().find(|one| one.name == class);
+    let tenants = node.shares.iter().map(|share| {
+        let job = jobs.get(&share.job);
+        let known = job.and_then(|job| job.shares.iter().find(|known| known.share == share.share));
+        let class = job.map(|job| job.class.clone()).unwrap_or_default();
+        let is_fixed = policy(&class).is_some_and(|class| class.policy != Policy::FairShare);
+        Tenant {
+            share: share.share,
+            job: share.job,
+            user: job.map(|job| job.user.clone()).unwrap_or_default(),
+            class,
+            kind: job.map_or(WorkKind::Job, |job| job.kind),
+            qshares: share.order,
+            fixed: is_fixed,
+            state: match known.map(|known| (known.removal.is_some(), known.seen, known.initialized))
+            {
+                None => share_state(share.state),
+                Some((true, _, _)) => "leaving",
+                Some((_, false, _)) => "assigned",
+                Some((_, _, false)) => "initializing",
+                Some((_, _, true)) => "running",
+            },
+            initialization_ms: known.map_or(0, |known| known.initialization_ms),
+            investment_ms: known.map_or(0, |known| known.investment_ms),
+            evicted: known.is_some_and(|known| known.removal.is_some()),
+        }
+    });
+    let tenants: Vec<Tenant> = tenants.collect();
+    let may_come = classes.classes.iter().filter(|class| class.pool == node.pool);
+    OccupiedNode {
+        fixed: tenants.iter().filter(|tenant| tenant.fixed).map(|tenant| tenant.qshares).sum(),
+        classes: may_come.map(|class| class.name.clone()).collect(),
+        tenants,
+        node,
+    }
+}
+
+impl Answer for Occupied {
+    type Entry = OccupiedNode;
+
+    fn entries(&self) -> &[OccupiedNode] {
+        &self.nodes
+    }
+
+    /// A line a node; under each one a share.
+    fn render(&self, look: Look) -> String {
+        if look.is_wide {
+            return self.render_wide(look);
+        }
+        let columns = [
+            Left("NODE"),
+            Left("POOL"),
+            Left("STATE"),
+            Right("QSHARES"),
+            Right("FREE"),
+            Right("SHARE"),
+            Right("JOB"),
+            Left("USER"),
+            Left("KIND"),
+            Right("SIZE"),
+            Left("DOING"),
+            Right("INVESTED"),
+        ];
+        let rows = self.nodes.iter().flat_map(|OccupiedNode { node, tenants, .. }| {
+            let own = [
+                node.name.clone(),
+                node.pool.clone(),
+                states(node),
+                node.order.to_string(),
+                node.free.to_string(),
+            ];
+            let with = |[name, pool, state, order, free]: [String; 5], share: [String; 7]| {
+                let [id, job, user, kind, size, doing, invested] = share;
+                [name, pool, state, order, free, id, job, user, kind, size, doing, invested]
+            };
+            if tenants.is_empty() {
+                return vec![with(own, Default::default())];
+            }
+            // The node is told once, beside the first of its shares.
+            let tenants = tenants.iter().enumerate().map(|(place, tenant)| {
+                let own = if place == 0 { own.clone() } else { Default::default() };
+                let share = [
+                    tenant.share.to_string(),
+                    tenant.job.to_string(),
+                    tenant.user.clone(),
+                    kind(tenant.kind).to_owned(),
+                    tenant.qshares.to_string(),
+                    tenant.state.to_owned(),
+                    span(tenant.investment_ms),
+                ];
+                with(own, share)
+            });
+            tenants.collect()
+        });
+        headed(columns, rows, !look.no_header)
+    }
+}
+
+impl Occupied {
+    /// The columns of UIMA-DUCC's `rm_qoccupancy`, and under each node its shares.
+    pub(super) fn render_wide(&self, look: Look) -> String {
+        let columns = [
+            Left("NODE"),
+            Left("STATUS"),
+            Left("BLACKLISTED"),
+            Left("ONLINE"),
+            Left("RESPONSIVE"),
+            Left("NODEPOOL"),
+            Right("MEMORY"),
+            Right("ORDER"),
+            Right("FREE"),
+            Right("IN-USE"),
+            Right("NP-IN-USE"),
+            Right("QUANTUM"),
+            Left("RESERVABLE"),
+            Left("CLASSES"),
+        ];
+        let rows = self.nodes.iter().map(|occupied| {
+            let node = &occupied.node;
+            let is = |state| node.states.contains(&state);
+            let is_responsive = !is(NodeState::Dead) && !is(NodeState::Awaited);
+            let is_up = is_responsive && !is(NodeState::VariedOff) && !is(NodeState::Blacklisted);
+            [
+                node.name.clone(),
+                if is_up { "up" } else { "down" }.to_owned(),
+                is(NodeState::Blacklisted).to_string(),
+                (!is(NodeState::VariedOff)).to_string(),
+                is_responsive.to_string(),
+                node.pool.clone(),
+                memory(node.memory_mb),
+                node.order.to_string(),
+                node.free.to_string(),
+                node.shares.len().to_string(),
+                occupied.fixed.to_string(),
+                memory(node.quantum_mb),
+                (node.used == 0 && is(NodeState::Up)).to_string(),
+                occupied.classes.join(" "),
+            ]
+        });
+        let lines = headed(columns, rows, true);
+        let mut lines = lines.lines();
+        let heading = lines.next().filter(|_| !look.no_header).map(str::to_owned);
+        let with_shares = lines.zip(&self.nodes).flat_map(|(line, occupied)| {
+            let shares = occupied.tenants.iter().map(|tenant| {
+                format!(
+                    "    {} {} {} {}: share {}, order {}, init {}, invested {}, {}{}{}",
+                    kind(tenant.kind),
+                    tenant.job,
+                    super::table::plain(&tenant.user),
+                    super::table::plain(&tenant.class),
+                    tenant.share,
+                    tenant.qshares,
+                    span(tenant.initialization_ms),
+                    span(tenant.investment_ms),
+                    tenant.state,
+                    if tenant.fixed { ", fixed" } else { "" },
+                    if tenant.evicted { ", evicted" } else { "" },
+                )
+            });
+            [line.to_owned()].into_iter().chain(shares).collect::<Vec<_>>()
+        });
+        heading.into_iter().chain(with_shares).collect::<Vec<_>>().join("\n")
+    }
+}

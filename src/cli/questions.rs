@@ -1,0 +1,493 @@
+//! What the commands take that ask a daemon.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::args::{Remote, parse_job};
+
+/// A question to the daemon, and how to show its answer.
+#[derive(Clone, Debug, Args)]
+pub struct Asking {
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+    /// How to show the answer
+    #[arg(long, short, value_enum, value_name = "HOW", conflicts_with = "json")]
+    pub output: Option<Format>,
+    /// Leave the headings of columns out
+    #[arg(long)]
+    pub no_header: bool,
+    /// Stay, and show the answer anew when something has come about
+    #[arg(long)]
+    pub watch: bool,
+}
+
+impl Asking {
+    /// How to show the answer, whichever flag said so.
+    pub fn format(&self) -> Format {
+        match self.output {
+            Some(format) => format,
+            None if self.remote.json => Format::Json,
+            None => Format::Table,
+        }
+    }
+}
+
+/// How an answer is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// In columns; on a terminal cut to its width
+    Table,
+    /// In more columns, and nothing cut or folded
+    Wide,
+    /// In JSON, as the API gives it
+    Json,
+    /// In JSON, one entry a line
+    Jsonl,
+}
+
+pub(super) const NODES_EXAMPLES: &str = "\
+Examples:
+  apportion nodes                       alike ones in one line
+  apportion nodes 'node[01-20]' -o wide one line each, and more of each
+  apportion nodes --state dead --no-header
+  apportion nodes -o jsonl | jq 'select(.free == 0) | .name'
+  apportion nodes --watch               again whenever something has come about";
+
+/// Lists nodes.
+#[derive(Debug, Args)]
+pub struct NodeList {
+    /// Only these: names or host lists, such as node[01-08,12]
+    #[arg(value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Only those in this state
+    #[arg(long, short, value_enum)]
+    pub state: Option<StateFilter>,
+    /// Only those in this nodepool
+    #[arg(long, short)]
+    pub pool: Option<String>,
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// A state that nodes are asked for by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StateFilter {
+    /// Getting work.
+    Up,
+    /// Not heard of since the daemon started.
+    Awaited,
+    /// Silent.
+    Dead,
+    /// Taken out by an administrator.
+    VariedOff,
+    /// Wanting no new work.
+    Quiesced,
+    /// Holding shares that configuration no longer allows.
+    Blacklisted,
+}
+
+/// What to do with nodes.
+#[derive(Debug, Subcommand)]
+pub enum NodeAction {
+    /// List nodes: the same as `apportion nodes`
+    #[command(visible_alias = "ls", after_help = NODES_EXAMPLES)]
+    List(NodeList),
+    /// Show nodes in full: state, room, every share
+    #[command(after_help = NODE_SHOW_EXAMPLES)]
+    Show(NodeShow),
+    /// Take nodes out of scheduling; fair-share work on them is evicted, other work stays
+    #[command(after_help = VARY_OFF_EXAMPLES)]
+    VaryOff(VaryOff),
+    /// Put nodes back into scheduling
+    #[command(after_help = VARY_ON_EXAMPLES)]
+    VaryOn(VaryOn),
+}
+
+const NODE_SHOW_EXAMPLES: &str = "\
+Examples:
+  apportion node show node07
+  apportion node show 'node[07-09]' --json | jq '.nodes[].shares'";
+
+/// Shows nodes.
+#[derive(Debug, Args)]
+pub struct NodeShow {
+    /// Names or host lists, such as node[01-08,12]
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// Takes nodes out of scheduling.
+#[derive(Debug, Args)]
+pub struct VaryOff {
+    /// Names or host lists, such as node[01-08,12]
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Why, for whoever looks at the nodes next
+    #[arg(long, short)]
+    pub reason: String,
+    /// Only say what would come of it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before work is evicted
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Yes, every node there is
+    #[arg(long)]
+    pub all: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+const VARY_OFF_EXAMPLES: &str = "\
+Examples:
+  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --dry-run    what would go?
+  apportion node vary-off 'node[20-23]' --reason \"disk swap\"              asks before work goes
+  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --yes        for scripts
+
+Quote host lists: the shell has its own idea of brackets.";
+
+const VARY_ON_EXAMPLES: &str = "\
+Examples:
+  apportion node vary-on 'node[20-23]'
+  apportion node vary-on 'node[20-23]' --dry-run";
+
+/// Puts nodes back into scheduling.
+#[derive(Debug, Args)]
+pub struct VaryOn {
+    /// Names or host lists, such as node[01-08,12]
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Only say what would come of it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Lists work.
+#[derive(Debug, Args)]
+pub struct Queue {
+    /// Only this user's
+    #[arg(long, short)]
+    pub user: Option<String>,
+    /// Only in this class
+    #[arg(long, short)]
+    pub class: Option<String>,
+    /// Only what has less than it wants
+    #[arg(long, short)]
+    pub waiting: bool,
+    /// Count what waits by reason, instead of listing it
+    #[arg(long, short)]
+    pub summary: bool,
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+pub(super) const QUEUE_EXAMPLES: &str = "\
+Examples:
+  apportion queue                                everything, oldest first
+  apportion queue --waiting --user alice         what has less than it wants, and why
+  apportion queue --summary                      for which reasons, and what would help
+  apportion queue -o jsonl | jq 'select(.sums.held == 0) | .id'";
+
+/// What to do with a request for work.
+#[derive(Debug, Subcommand)]
+pub enum JobAction {
+    /// List work: the same as `apportion queue`
+    #[command(visible_alias = "ls", after_help = QUEUE_EXAMPLES)]
+    List(Queue),
+    /// Show one request for work: what it asks for, wants and has, share by share
+    #[command(after_help = JOB_SHOW_EXAMPLES)]
+    Show(JobShow),
+    /// Explain why it has what it has: the same as `apportion why`
+    #[command(visible_alias = "explain", after_help = WHY_EXAMPLES)]
+    Why(Why),
+}
+
+const JOB_SHOW_EXAMPLES: &str = "\
+Examples:
+  apportion job show 1007
+  apportion job show 1007 --json | jq '.shares[] | .node'";
+
+/// Shows a request for work.
+#[derive(Debug, Args)]
+pub struct JobShow {
+    /// The job's number
+    #[arg(value_name = "JOB", value_parser = parse_job)]
+    pub job: u64,
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// Explains a job.
+#[derive(Debug, Args)]
+pub struct Why {
+    /// The job's number
+    #[arg(value_name = "JOB", value_parser = parse_job)]
+    pub job: u64,
+    /// Only the sentence, and what would unblock it
+    #[arg(long, short, conflicts_with_all = ["reasons", "nodes"])]
+    pub sentence: bool,
+    /// The arithmetic of the fair share too, and nodes counted by reason; this is usual
+    #[arg(long, short)]
+    pub reasons: bool,
+    /// Every node too, each with its reason
+    #[arg(long, short)]
+    pub nodes: bool,
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+pub(super) const WHY_EXAMPLES: &str = "\
+Examples:
+  apportion why 1007               the sentence, what would help, and the arithmetic
+  apportion why 1007 --sentence    two lines
+  apportion why 1007 --nodes       and every node, with what is wrong with it
+  apportion why 1007 --watch
+  apportion why 1007 --json | jq .unblock";
+
+/// What to do with classes.
+#[derive(Debug, Subcommand)]
+pub enum ClassAction {
+    /// List classes: the same as `apportion classes`
+    #[command(visible_alias = "ls", after_help = CLASSES_EXAMPLES)]
+    List(ClassList),
+    /// Show one class: its rules, and its users with what they deserve and hold
+    #[command(after_help = CLASS_SHOW_EXAMPLES)]
+    Show(ClassShow),
+}
+
+pub(super) const CLASSES_EXAMPLES: &str = "\
+Examples:
+  apportion classes
+  apportion classes -o jsonl | jq '{name, deserved: .account.deserved, held: .account.held}'";
+
+const CLASS_SHOW_EXAMPLES: &str = "\
+Examples:
+  apportion class show normal";
+
+/// Lists classes.
+#[derive(Debug, Args)]
+pub struct ClassList {
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// Shows a class.
+#[derive(Debug, Args)]
+pub struct ClassShow {
+    /// The class's name
+    #[arg(value_name = "CLASS")]
+    pub class: String,
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// What to do with users.
+#[derive(Debug, Subcommand)]
+pub enum UserAction {
+    /// List users: the same as `apportion users`
+    #[command(visible_alias = "ls", after_help = USERS_EXAMPLES)]
+    List(UserList),
+    /// Show one user: wealth, allotment, accounts by class, and work
+    #[command(after_help = USER_SHOW_EXAMPLES)]
+    Show(UserShow),
+}
+
+pub(super) const USERS_EXAMPLES: &str = "\
+Examples:
+  apportion users
+  apportion users -o jsonl | jq 'select(.jobs_without_shares > 0) | .user'";
+
+const USER_SHOW_EXAMPLES: &str = "\
+Examples:
+  apportion user show alice";
+
+/// Lists users.
+#[derive(Debug, Args)]
+pub struct UserList {
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// Shows a user.
+#[derive(Debug, Args)]
+pub struct UserShow {
+    /// The user's name
+    #[arg(value_name = "USER")]
+    pub user: String,
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+pub(super) const LOAD_EXAMPLES: &str = "\
+Examples:
+  apportion load
+  apportion load --json | jq '.unmet[] | select(.feasible)'    what more nodes would be good for";
+
+/// Shows demand and supply.
+#[derive(Debug, Args)]
+pub struct Load {
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+pub(super) const OCCUPANCY_EXAMPLES: &str = "\
+Examples:
+  apportion occupancy
+  apportion occupancy 'node[01-04]' -o wide";
+
+/// Shows who is where.
+#[derive(Debug, Args)]
+pub struct Occupancy {
+    /// Only these: names or host lists, such as node[01-08,12]
+    #[arg(value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+pub(super) const EVENTS_EXAMPLES: &str = "\
+Examples:
+  apportion events                     the last ones
+  apportion events -f                  and those to come, until Ctrl-C
+  apportion events --since 10m         what came about in the last ten minutes
+  apportion events --since 4711 -o jsonl | jq 'select(.kind == \"removed\")'";
+
+/// Tells events.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Go on with those to come
+    #[arg(long, short)]
+    pub follow: bool,
+    /// From here on: after the event of this number, or for the last 30s, 10m, 2h. Without it, the
+    /// last 20
+    #[arg(long, short, value_name = "NUMBER|SPAN", value_parser = parse_since)]
+    pub since: Option<Since>,
+    /// How to show them; JSON is one event a line
+    #[arg(long, short, value_enum, value_name = "HOW", conflicts_with = "json")]
+    pub output: Option<Format>,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// From where on events are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// After this event.
+    Number(u64),
+    /// For so many milliseconds.
+    Span(i64),
+}
+
+fn parse_since(text: &str) -> Result<Since, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(Since::Number(number));
+    }
+    let span = text.parse::<jiff::SignedDuration>().ok().filter(|span| !span.is_negative());
+    let span = span.and_then(|span| i64::try_from(span.as_millis()).ok());
+    span.map(Since::Span).ok_or_else(|| {
+        "write the number of an event, or a span of time such as 30s or 10m".to_owned()
+    })
+}
+
+pub(super) const DIAG_EXAMPLES: &str = "\
+Examples:
+  apportion diag
+  apportion diag --json | jq .audit_findings";
+
+/// Tells how the daemon is.
+#[derive(Debug, Args)]
+pub struct Diag {
+    /// The question.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+pub(super) const TOP_EXAMPLES: &str = "\
+Examples:
+  apportion top
+
+Keys: 1 to 4 or Tab for overview, users, queue, nodes; arrows, Page Up and Page Down to scroll; w for
+only what waits; q or Ctrl-C to end. Colours are left out where NO_COLOR is set.";
+
+/// Watches the cluster.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+pub(super) const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  apportion completions bash > ~/.local/share/bash-completion/completions/apportion
+  apportion completions zsh > ~/.zfunc/_apportion
+  apportion completions fish > ~/.config/fish/completions/apportion.fish";
+
+/// Prints completions.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// For which shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+pub(super) const MAN_EXAMPLES: &str = "\
+Examples:
+  apportion man | man -l -
+  apportion man --out ~/.local/share/man/man1";
+
+/// Makes manual pages.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Write the page of every command into this folder, which is made if there is none
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// What `vary_off` and `vary_on` of UIMA-DUCC take.
+#[derive(Debug, Args)]
+pub struct ShimVary {
+    /// Names of nodes, in full or without their domain; host lists are taken too
+    #[arg(required = true, value_name = "NODE")]
+    pub nodes: Vec<String>,
+    /// Why, for whoever looks at the nodes next
+    #[arg(long, short, default_value = "by vary_off")]
+    pub reason: String,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_told_from_a_number_or_for_a_span() {
+        assert_eq!(parse_since("4711"), Ok(Since::Number(4711)));
+        assert_eq!(parse_since("10m"), Ok(Since::Span(600_000)));
+        for wrong in ["", "yesterday", "-5m", "-1"] {
+            assert!(parse_since(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Why work waits, counted: how much of it for which reason, since when, and what would help.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::answer::{Answer, Look};
+use super::table::Column::{Left, Right};
+use super::table::headed;
+use crate::api::wire::{JobInfo, JobPage};
+use crate::model::span;
+
+/// What waits, by reason, the most processes first.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    cycle: u64,
+    jobs: u64,
+    reasons: Vec<ReasonCount>,
+}
+
+/// What waits for one reason.
+#[derive(Debug, Serialize)]
+pub(super) struct ReasonCount {
+    reason: String,
+    jobs: u64,
+    /// Of those jobs, how many hold nothing.
+    without_shares: u64,
+    /// Processes that they could use and have not got.
+    processes: u64,
+    /// The same in qshares.
+    qshares: u64,
+    /// The oldest of them, and how long ago that was submitted.
+    oldest_job: u64,
+    oldest_ms: u64,
+    unblocked_by: &'static str,
+}
+
+impl Summary {
+    /// The reasons of those on `page` that wait.
+    pub(super) fn of(page: &JobPage, now_ms: u64) -> Summary {
+        let waiting = || page.jobs.iter().filter_map(|job| Some((job.reason.as_ref()?, job)));
+        let mut groups: BTreeMap<&str, Vec<&JobInfo>> = BTreeMap::new();
+        for (reason, job) in waiting() {
+            groups.entry(&reason.code).or_default().push(job);
+        }
+        let mut reasons: Vec<ReasonCount> =
+            groups.into_iter().map(|(code, jobs)| counted(code, &jobs, now_ms)).collect();
+        reasons.sort_by(|one, other| {
+            (other.processes, other.jobs, &one.reason).cmp(&(
+                one.processes,
+                one.jobs,
+                &other.reason,
+            ))
+        });
+        Summary { cycle: page.cycle, jobs: crate::model::count(waiting()), reasons }
+    }
+}
+
+fn counted(code: &str, jobs: &[&JobInfo], now_ms: u64) -> ReasonCount {
+    let lacks = |job: &JobInfo| job.sums.wanted.saturating_sub(job.sums.held);
+    let oldest = jobs.iter().min_by_key(|job| (job.submitted_ms, job.id));
+    ReasonCount {
+        reason: code.to_owned(),
+        jobs: crate::model::count(jobs.iter()),
+        without_shares: crate::model::count(jobs.iter().filter(|job| job.sums.held == 0)),
+        processes: jobs.iter().map(|job| lacks(job)).sum(),
+        qshares: jobs.iter().map(|job| lacks(job).saturating_mul(job.order.unwrap_or(0))).sum(),
+        oldest_job: oldest.map_or(0, |job| job.id),
+        oldest_ms: oldest.map_or(0, |job| now_ms.saturating_sub(job.submitted_ms)),
+        unblocked_by: unblocked_by(code),
+    }
+}
+
+/// What helps work that waits for such a reason; `apportion why` has it for each with its numbers.
+fn unblocked_by(code: &str) -> &'static str {
+    match code {
+        "impossible" => "a larger node, or asking for less",
+        "no_machine_up" => "a node that comes back",
+        "over_allotment" => "its user's other work ending, or a larger allotment",
+        "initialization_cap" => "its first processes, once initialized",
+        "doubling" => "the next cycles, in each of which it doubles",
+        "prediction" => "nothing: it is done before more would help",
+        "completing" | "spent" => "nothing: it is over",
+        "frozen" => "its owner, who stopped its growth",
+        "maximum" => "a larger declared maximum",
+        "fair_share_used" => "others needing less",
+        "nothing_left" => "better priorities and fixed work needing less",
+        "waiting_for_exits" => "evictions being confirmed by the orchestrator",
+        "too_dear" => "free room, or waiting longer",
+        "too_late" => "free room",
+        "quiet_stop" => "work or nodes coming or going",
+        "fragmented" => "processes ending on one node",
+        _ => "submitting it with what the configuration allows",
+    }
+}
+
+impl Answer for Summary {
+    type Entry = ReasonCount;
+
+    fn entries(&self) -> &[ReasonCount] {
+        &self.reasons
+    }
+
+    fn render(&self, look: Look) -> String {
+        if self.reasons.is_empty() {
+            return "Nothing waits.".to_owned();
+        }
+        let columns = [
+            Left("REASON"),
+            Right("JOBS"),
+            Right("WITHOUT"),
+            Right("PROCESSES"),
+            Right("QSHARES"),
+            Right("OLDEST"),
+            Right("JOB"),
+            Left("UNBLOCKED BY"),
+        ];
+        let rows = self.reasons.iter().map(|reason| {
+            [
+                reason.reason.clone(),
+                reason.jobs.to_string(),
+                reason.without_shares.to_string(),
+                reason.processes.to_string(),
+                reason.qshares.to_string(),
+                span(reason.oldest_ms),
+                reason.oldest_job.to_string(),
+                reason.unblocked_by.to_owned(),
+            ]
+        });
+        headed(columns, rows, !look.no_header)
+    }
+}

@@ -1,0 +1,173 @@
+//! The commands of UIMA-DUCC under their own names, for hands and scripts that know them.
+//!
+//! A link called `vary_off` to this binary is that command: it takes what that took, answers node by
+//! node, asks nothing, and ends with 0 if all went well and 1 otherwise.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::answer::{Answer, Look};
+use super::args::{Remote, ShimVary};
+use super::client::Client;
+use super::failure::{Exit, Failure};
+use super::occupancy;
+use super::output::print;
+use super::table::{counted, plain};
+use crate::api::wire::{self, ConfigPlan, ConfigRequest, Load, NodeList, VaryAnswer};
+use crate::model::expand_hostlist;
+
+/// The names that stand for a command of their own.
+const NAMES: [&str; 5] = ["vary_off", "vary_on", "rm_qload", "rm_qoccupancy", "rm_reconfigure"];
+
+/// Which way nodes are varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Out of scheduling.
+    Off,
+    /// Back into it.
+    On,
+}
+
+/// The command line that is meant where this binary was called by another command's name; whether it
+/// was.
+pub fn meant(arguments: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, bool) {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    let called = arguments.first().map(Path::new).and_then(Path::file_name);
+    let name = NAMES.into_iter().find(|name| called.is_some_and(|called| called == *name));
+    if let Some(name) = name {
+        arguments.splice(..1, [OsString::from("apportion"), OsString::from(name)]);
+    }
+    (arguments, name.is_some())
+}
+
+/// Takes nodes out of scheduling or puts them back, one after the other. One that is unknown keeps
+/// none of the others.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached, or a node was refused; then the others were done.
+pub async fn vary(args: &ShimVary, way: Way) -> Result<(), Failure> {
+    let client = Client::new(&args.remote)?;
+    let known: NodeList = client.get(&["v1", "nodes"], &[]).await?;
+    let mut has_failed = false;
+    for list in &args.nodes {
+        let names = expand_hostlist(list)
+            .map_err(|error| Failure::new(Exit::Refused, format!("`{}`: {error}", plain(list))))?;
+        for name in names {
+            let line = if let Some(name) = full_name(&known, &name) {
+                match vary_one(&client, name, args, way).await {
+                    Err(failure) if failure.exit != Exit::Unreachable => {
+                        has_failed = true;
+                        failure.error.map(|error| format!("{name}: {error}")).unwrap_or_default()
+                    }
+                    line => line?,
+                }
+            } else {
+                has_failed = true;
+                format!("{}: no such node", plain(&name))
+            };
+            print(&line)?;
+        }
+    }
+    if has_failed { Err(Failure::silent(Exit::Refused)) } else { Ok(()) }
+}
+
+/// The name a node reports under: as given, or the only one that is the same but for its domain.
+fn full_name<'a>(known: &'a NodeList, name: &str) -> Option<&'a str> {
+    let short = |name: &str| name.split('.').next().map(str::to_owned);
+    let names = || known.nodes.iter().map(|node| node.name.as_str());
+    if let Some(exact) = names().find(|known| *known == name) {
+        return Some(exact);
+    }
+    let mut alike = names()
+        .filter(|known| (known.contains('.') != name.contains('.')) && short(known) == short(name));
+    alike.next().filter(|_| alike.next().is_none())
+}
+
+async fn vary_one(
+    client: &Client,
+    name: &str,
+    args: &ShimVary,
+    way: Way,
+) -> Result<String, Failure> {
+    let nodes = vec![name.to_owned()];
+    let answer: VaryAnswer = match way {
+        Way::Off => {
+            let reason = args.reason.clone();
+            // The original knows no such question, be it the last node.
+            let request = wire::VaryOff { nodes, reason, dry_run: false, all: true };
+            client.post(&["v1", "nodes", "vary-off"], &request).await?
+        }
+        Way::On => {
+            let request = wire::VaryOn { nodes, dry_run: false };
+            client.post(&["v1", "nodes", "vary-on"], &request).await?
+        }
+    };
+    let word = if way == Way::Off { "off" } else { "on" };
+    let done = if answer.changed.is_empty() { "already varied" } else { "varied" };
+    let evicted = match answer.impact.shares_evicted {
+        0 => String::new(),
+        shares => format!("; {} evicted", counted(shares, "share")),
+    };
+    let done = format!("{}: {done} {word}{evicted}", plain(name));
+    let notes = answer.notes.iter().map(|note| plain(note));
+    Ok([done].into_iter().chain(notes).collect::<Vec<_>>().join("; "))
+}
+
+/// What is wanted and what there is.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached.
+pub async fn load(remote: &Remote) -> Result<(), Failure> {
+    let load: Load = Client::new(remote)?.get(&["v1", "load"], &[]).await?;
+    Ok(super::output::show(&load, remote.json, |load| load.render(Look::default()))?)
+}
+
+/// Who is where, in the columns of the original.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached.
+pub async fn occupancy(remote: &Remote) -> Result<(), Failure> {
+    let occupied = occupancy::ask(&Client::new(remote)?, &[]).await?;
+    Ok(super::output::show(&occupied, remote.json, |all| all.render_wide(Look::default()))?)
+}
+
+/// Has the daemon read its configuration again, all of it or nothing.
+///
+/// # Errors
+///
+/// If it is wrong, or the daemon cannot be reached.
+pub async fn reconfigure(remote: &Remote) -> Result<(), Failure> {
+    let client = Client::new(remote)?;
+    let request = ConfigRequest::default();
+    let answer: ConfigPlan = client.post(&["v1", "config", "apply"], &request).await?;
+    Ok(super::output::show(&answer, remote.json, |answer| {
+        format!("the configuration was read again; generation {} is in effect", answer.generation)
+    })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_the_command_it_is_called_by() {
+        let meant = |words: &str| {
+            let (line, is_shim) = meant(words.split(' ').map(OsString::from));
+            let line: Vec<String> =
+                line.into_iter().map(|word| word.into_string().unwrap()).collect();
+            (line.join(" "), is_shim)
+        };
+        let cases = [
+            ("/usr/bin/vary_off n1 n2", "apportion vary_off n1 n2", true),
+            ("rm_qload", "apportion rm_qload", true),
+            ("/usr/bin/apportion nodes", "/usr/bin/apportion nodes", false),
+            ("vary_offs n1", "vary_offs n1", false),
+        ];
+        for (called, line, is_shim) in cases {
+            assert_eq!(meant(called), (line.to_owned(), is_shim));
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! One screenful, as lines of painted text: made from a picture and where one stands, and nothing else.
+
+use crossterm::event::KeyCode;
+
+use super::PANES;
+use super::picture::Picture;
+use crate::api::wire::{Account, NodeState};
+use crate::cli::answer::shortened;
+use crate::cli::diag::{millis, percent};
+use crate::cli::events;
+use crate::cli::nodes::{notes, states};
+use crate::cli::queue::state;
+use crate::cli::table::{memory, plain};
+use crate::cli::users::sum;
+use crate::model::{floor_div, span};
+
+/// A line: pieces of text, each in one paint.
+pub(super) type Line = Vec<(Paint, String)>;
+
+/// How text is painted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paint {
+    Plain,
+    Strong,
+    Faint,
+    Inverse,
+    Good,
+    Bad,
+    Notable,
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pane {
+    #[default]
+    Overview,
+    Users,
+    Queue,
+    Nodes,
+}
+
+/// Where one stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stand {
+    pub pane: Pane,
+    /// How many lines of the pane are above the first that is shown.
+    pub scroll: usize,
+    /// How many lines it shows, as of the last frame.
+    page: usize,
+    /// Whether only what waits is in the queue.
+    pub waiting_only: bool,
+}
+
+impl Stand {
+    /// Goes where `key` says.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other keys mean nothing")]
+    pub fn take(&mut self, key: KeyCode) {
+        let places = PANES.iter().map(|(_, pane, _)| *pane).collect::<Vec<_>>();
+        let at = places.iter().position(|pane| *pane == self.pane).unwrap_or(0);
+        let to = |pane: Pane| Stand { pane, scroll: 0, ..self.clone() };
+        *self = match key {
+            KeyCode::Tab | KeyCode::Right => to(places[(at + 1) % places.len()]),
+            KeyCode::BackTab | KeyCode::Left => to(places[(at + places.len() - 1) % places.len()]),
+            KeyCode::Down | KeyCode::Char('j') => self.scrolled(1, true),
+            KeyCode::Up | KeyCode::Char('k') => self.scrolled(1, false),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.scrolled(self.page, true),
+            KeyCode::PageUp => self.scrolled(self.page, false),
+            KeyCode::Home => Stand { scroll: 0, ..self.clone() },
+            KeyCode::End => Stand { scroll: usize::MAX, ..self.clone() },
+            KeyCode::Char('w') => Stand {
+                pane: Pane::Queue,
+                scroll: 0,
+                waiting_only: !self.waiting_only,
+                page: self.page,
+            },
+            KeyCode::Char(typed) => match PANES.iter().find(|(digit, _, _)| *digit == typed) {
+                Some((_, pane, _)) => to(*pane),
+                None => return,
+            },
+            _ => return,
+        };
+    }
+
+    fn scrolled(&self, lines: usize, is_down: bool) -> Stand {
+        let scroll = if is_down {
+            self.scroll.saturating_add(lines)
+        } else {
+            self.scroll.saturating_sub(lines)
+        };
+        Stand { scroll, ..self.clone() }
+    }
+}
+
+/// The screenful for a terminal of `width` by `height`.
+pub(super) fn frame(
+    picture: &Picture,
+    stand: &mut Stand,
+    (width, height): (usize, usize),
+) -> Vec<Line> {
+    let mut lines = head(picture, width);
+    lines.push(tabs(picture, stand));
+    // A third of what is left is for events, and the last line for keys.
+    let left = height.saturating_sub(lines.len() + 1);
+    let tail = if left < 9 { 0 } else { floor_div(u64::try_from(left).unwrap_or(0), THIRD) };
+    let tail = usize::try_from(tail).unwrap_or(0);
+    let room = left.saturating_sub(tail);
+    let (heading, rows) = pane(picture, stand, width);
+    let page = room.saturating_sub(1);
+    stand.page = page.max(1);
+    stand.scroll = stand.scroll.min(rows.len().saturating_sub(page));
+    lines.push(heading);
+    let mut shown: Vec<Line> = rows.into_iter().skip(stand.scroll).take(page).collect();
+    shown.resize(page, Line::new());
+    lines.extend(shown);
+    lines.extend(happened(picture, tail));
+    lines.push(vec![(
+        Paint::Faint,
+        " q end  1-4 or Tab what to see  arrows scroll  w only what waits".to_owned(),
+    )]);
+    lines.into_iter().take(height).map(|line| fitted(line, width)).collect()
+}
+
+const THIRD: std::num::NonZeroU64 = std::num::NonZeroU64::new(3).expect("not zero");
+
+fn head(picture: &Picture, width: usize) -> Vec<Line> {
+    let status = &picture.status;
+    let (nodes, jobs, shares) = (&status.nodes, &status.jobs, &status.shares);
+    let readiness = match (&picture.trouble, status.ready) {
+        (Some(trouble), _) => (Paint::Bad, format!("not now: {}", plain(trouble))),
+        (None, true) => (Paint::Good, "ready".to_owned()),
+        (None, false) => (Paint::Notable, "not ready".to_owned()),
+    };
+    let time = jiff::Timestamp::from_millisecond(i64::try_from(picture.now_ms).unwrap_or(0));
+    let time = time.map(|time| format!("{time:.0}")).unwrap_or_default();
+    let mut out = Vec::new();
+    for (count, what) in [
+        (nodes.awaited, "awaited"),
+        (nodes.dead, "dead"),
+        (nodes.varied_off, "off"),
+        (nodes.quiesced, "quiesced"),
+        (nodes.blacklisted, "blacklisted"),
+    ] {
+        if 0 < count {
+            out.push((Paint::Notable, format!("  {count} {what}")));
+        }
+    }
+    let plain_text = |text: String| (Paint::Plain, text);
+    let first = vec![
+        (Paint::Strong, "apportion".to_owned()),
+        plain_text(format!("  cycle {}  ", status.cycle)),
+        readiness,
+        plain_text(format!("  {time}")),
+    ];
+    let figures = format!(
+        "  {} of {} ({} %)",
+        memory(shares.used_mb),
+        memory(shares.schedulable_mb),
+        percent(shares.used_mb, shares.schedulable_mb)
+    );
+    let room = width.saturating_sub(10 + figures.chars().count()).min(60);
+    let mut second = vec![plain_text("memory  ".to_owned())];
+    second.extend(bar(shares.used_mb, None, shares.schedulable_mb, room));
+    second.push(plain_text(figures));
+    let mut third = vec![plain_text(format!("nodes   {} of {} up", nodes.up, nodes.total))];
+    third.extend(out);
+    let refused = match jobs.refused {
+        0 => String::new(),
+        refused => format!(", {refused} refused"),
+    };
+    third.push(plain_text(format!(
+        "   work {}, {} wait{refused}   shares {}, {} leaving",
+        jobs.total, jobs.waiting, shares.held, shares.leaving
+    )));
+    let fourth = vec![plain_text(format!(
+        "cycle   plan {} + store {}   quiet for {} cycles",
+        millis(status.planned_in_us),
+        millis(status.stored_in_us),
+        status.calm.quiet_cycles
+    ))];
+    let mut audit = Vec::new();
+    if 0 < status.audit_findings_total {
+        audit.push((Paint::Bad, format!("   audit: {} broken rules", status.audit_findings_total)));
+    }
+    vec![first, second, third, fourth.into_iter().chain(audit).collect()]
+}
+
+fn tabs(picture: &Picture, stand: &Stand) -> Line {
+    let mut line = Line::new();
+    for (digit, pane, name) in PANES {
+        let paint = if pane == stand.pane { Paint::Inverse } else { Paint::Plain };
+        let count = match pane {
+            Pane::Overview => {
+                line.push((paint, format!(" {digit} {name} ")));
+                line.push((Paint::Plain, " ".to_owned()));
+                continue;
+            }
+            Pane::Users => picture.users.users.len(),
+            Pane::Queue => picture.jobs.jobs.len(),
+            Pane::Nodes => picture.nodes.nodes.len(),
+        };
+        let only = if pane == Pane::Queue && stand.waiting_only { " waiting" } else { "" };
+        let more = if pane == Pane::Queue && picture.jobs.next.is_some() { "+" } else { "" };
+        line.push((paint, format!(" {digit} {name}{only} {count}{more} ")));
+        line.push((Paint::Plain, " ".to_owned()));
+    }
+    line
+}
+
+/// The heading and the lines of what is looked at.
+fn pane(picture: &Picture, stand: &Stand, width: usize) -> (Line, Vec<Line>) {
+    match stand.pane {
+        Pane::Overview => overview(picture, width),
+        Pane::Users => {
+            let quantum = picture.load.classes.first().map_or(0, |class| class.quantum_mb);
+            let rows = picture.users.users.iter().map(|user| Row {
+                name: plain(&user.user),
+                jobs: Some(user.jobs),
+                account: sum(user),
+                quantum,
+            });
+            accounts("USER", &rows.collect::<Vec<_>>(), width)
+        }
+        Pane::Queue => queue(picture, width),
+        Pane::Nodes => nodes(picture, width),
+    }
+}
+
+/// Classes with their users, and the queue below.
+fn overview(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
+    // A class that has no work and deserves none takes no room.
+    let classes = picture.load.classes.iter().filter(|class| 0 < class.jobs);
+    let rows = classes.flat_map(|class| {
+        let row = |name: String, jobs, account: &Account| Row {
+            name,
+            jobs,
+            account: account.clone(),
+            quantum: class.quantum_mb,
+        };
+        let own = row(plain(&class.class), Some(class.jobs), &class.account);
+        let users = class.users.iter();
+        let users = users.map(|user| row(format!("  {}", plain(&user.user)), None, &user.account));
+        [own].into_iter().chain(users).collect::<Vec<_>>()
+    });
+    let (heading, mut lines) = accounts("CLASS, USER", &rows.collect::<Vec<_>>(), width);
+    let (below, jobs) = queue(picture, width);
+    lines.push(below);
+    lines.extend(jobs);
+    (heading, lines)
+}
+
+/// Somebody who deserves and holds something.
+struct Row {
+    name: String,
+    /// How many requests for work; `None` where it is not counted.
+    jobs: Option<u64>,
+    account: Account,
+    /// One qshare, in MiB.
+    quantum: u64,
+}
+
+/// What each deserves and holds, as bars that can be compared.
+fn accounts(what: &str, rows: &[Row], width: usize) -> (Line, Vec<Line>) {
+    let most = |row: &Row| row.account.deserved.max(row.account.held);
+    let scale = rows.iter().map(most).max().unwrap_or(0).max(1);
+    let is_wide = WIDE <= width;
+    let columns =
+        |name: &str, jobs: &str, wanted: &str, deserved: &str, held: &str, memory: &str| {
+            if is_wide {
+                format!("{name:<14} {jobs:>5} {wanted:>8} {deserved:>9} {held:>7} {memory:>9}  ")
+            } else {
+                format!("{name:<14} {jobs:>5} {deserved:>8} {held:>6}  ")
+            }
+        };
+    let heading = columns(what, "JOBS", "COULD", "DESERVED", "HELD", "MEMORY");
+    let room = width.saturating_sub(heading.chars().count() + 1).clamp(10, 80);
+    let lines = rows.iter().map(|row| {
+        let Account { wanted, deserved, held, .. } = row.account;
+        let jobs = row.jobs.map(|jobs| jobs.to_string()).unwrap_or_default();
+        let name = shortened(&row.name, 14);
+        let [wanted, due, has] = [wanted, deserved, held].map(|amount| amount.to_string());
+        let in_memory = memory(held.saturating_mul(row.quantum));
+        let mut line = vec![(Paint::Plain, columns(&name, &jobs, &wanted, &due, &has, &in_memory))];
+        line.extend(bar(held, Some(deserved), scale, room));
+        line
+    });
+    let heading = format!("{heading}█ HELD   | DESERVED");
+    (vec![(Paint::Strong, heading)], lines.collect())
+}
+
+/// From this width on there is room for everything.
+const WIDE: usize = 110;
+
+/// `part` of `whole` as a bar of `width`, with a mark where `mark` of it is.
+fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> Line {
+    let cells = |amount: u64| {
+        let width = u64::try_from(width).unwrap_or(0);
+        let whole = std::num::NonZeroU64::new(whole).unwrap_or(std::num::NonZeroU64::MIN);
+        // Something is never shown as nothing.
+        let cells = floor_div(amount.saturating_mul(width), whole).min(width);
+        usize::try_from(cells.max(u64::from(0 < amount && 0 < width))).unwrap_or(0)
+    };
+    let filled = cells(part);
+    let mark = mark.filter(|mark| 0 < *mark).map(|mark| cells(mark).saturating_sub(1));
+    let is_behind = mark.is_some_and(|mark| filled < mark);
+    let paint = if is_behind { Paint::Notable } else { Paint::Good };
+    let mut line = Line::new();
+    for at in 0..width {
+        let (paint, cell) = match (mark == Some(at), at < filled) {
+            (true, _) => (Paint::Strong, '|'),
+            (false, true) => (paint, '█'),
+            (false, false) => (Paint::Faint, '·'),
+        };
+        match line.last_mut() {
+            Some((last, text)) if *last == paint => text.push(cell),
+            _ => line.push((paint, cell.to_string())),
+        }
+    }
+    line
+}
+
+/// Work in lines; the reason in a word where there is no room for a sentence.
+fn queue(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
+    let is_wide = WIDE <= width;
+    let columns =
+        |job: &str, user: &str, class: &str, memory: &str, has: &str, state: &str, age: &str| {
+            let memory = if is_wide { format!("{memory:>8} ") } else { String::new() };
+            format!("{job:>7} {user:<10} {class:<10} {memory}{has:>8} {state:<9} {age:>7}  ")
+        };
+    let heading = columns("JOB", "USER", "CLASS", "MEMORY", "HAS", "STATE", "AGE");
+    let lines = picture.jobs.jobs.iter().map(|job| {
+        let [user, class] = [&job.user, &job.class].map(|name| shortened(&plain(name), 10));
+        let text = columns(
+            &job.id.to_string(),
+            &user,
+            &class,
+            &memory(job.memory_mb),
+            &format!("{}/{}", job.sums.held, job.sums.wanted),
+            state(job),
+            &span(picture.now_ms.saturating_sub(job.submitted_ms)),
+        );
+        let reason = job
+            .reason
+            .as_ref()
+            .map(|reason| plain(if is_wide { &reason.sentence } else { &reason.code }));
+        let paint = if job.sums.held == 0 { Paint::Notable } else { Paint::Plain };
+        vec![(paint, text), (Paint::Faint, reason.unwrap_or_default())]
+    });
+    (vec![(Paint::Strong, format!("{heading}REASON"))], lines.collect())
+}
+
+fn nodes(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
+    let room = width.saturating_sub(60).clamp(10, 40);
+    let heading = format!(
+        "{:<14} {:<12} {:>8} {:>5} {:>5}  {:<room$}  STATE",
+        "NODE", "POOL", "MEMORY", "USED", "FREE", "TAKEN"
+    );
+    let lines = picture.nodes.nodes.iter().map(|node| {
+        let [name, pool] = [(&node.name, 14), (&node.pool, 12)]
+            .map(|(name, width)| shortened(&plain(name), width));
+        let text = format!(
+            "{name:<14} {pool:<12} {:>8} {:>5} {:>5}  ",
+            memory(node.memory_mb),
+            node.used,
+            node.free
+        );
+        let is_up = node.states == [NodeState::Up];
+        let paint = if is_up { Paint::Plain } else { Paint::Bad };
+        let mut line = vec![(Paint::Plain, text)];
+        line.extend(bar(node.used, None, node.order, room));
+        let note = plain(&notes(node));
+        line.push((paint, format!("  {} {note}", states(node))));
+        line
+    });
+    (vec![(Paint::Strong, heading)], lines.collect())
+}
+
+/// The last of what came about, in so many lines, the newest last.
+fn happened(picture: &Picture, tail: usize) -> Vec<Line> {
+    if tail == 0 {
+        return Vec::new();
+    }
+    let told: Vec<String> =
+        picture.events.iter().flat_map(|event| events::lines(event, false)).collect();
+    let skipped = told.len().saturating_sub(tail - 1);
+    let heading = vec![(Paint::Strong, "EVENTS".to_owned())];
+    let told = told.into_iter().skip(skipped).map(|text| vec![(Paint::Plain, text)]);
+    let mut lines: Vec<Line> = [heading].into_iter().chain(told).collect();
+    lines.resize(tail, Line::new());
+    lines
+}
+
+/// `line`, cut to `width` characters.
+fn fitted(line: Line, width: usize) -> Line {
+    let mut left = width;
+    let pieces = line.into_iter().filter_map(|(paint, text)| {
+        if left == 0 {
+            return None;
+        }
+        let text = shortened(&text, left);
+        left -= text.chars().count().min(left);
+        Some((paint, text))
+    });
+    pieces.collect()
+}

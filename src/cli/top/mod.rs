@@ -1,0 +1,115 @@
+//! The cluster in the terminal, live: who deserves and holds what, what waits, what comes about.
+//!
+//! Looked at anew when something has come about, and not more often than once a second. What is
+//! shown is made by a pure function, [`frame()`], from what the API answered.
+
+mod frame;
+mod picture;
+mod screen;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::sync::mpsc;
+
+use super::args::Top as Args;
+use super::client::Client;
+use super::failure::{Exit, Failure};
+use frame::{Pane, Stand, frame};
+use picture::Picture;
+use screen::Screen;
+
+/// However fast things come about, nobody reads faster.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Shows the cluster until somebody has seen enough.
+///
+/// # Errors
+///
+/// If nobody sits there, or the daemon cannot be reached at the start. Later that is shown.
+pub async fn run(args: &Args) -> Result<(), Failure> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        let message = "top needs a terminal; `apportion diag`, `load` and `queue` answer programs";
+        return Err(Failure::new(Exit::Refused, message));
+    }
+    let client = Client::new(&args.remote)?;
+    let mut stand = Stand::default();
+    let mut picture = Picture::take(&client, &stand, None).await?;
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut screen = Screen::open()?;
+    let mut keys = screen::keys();
+    let (asked, mut pictures) = pictures(args)?;
+    loop {
+        screen.show(&frame(&picture, &mut stand, Screen::size()?))?;
+        tokio::select! {
+            event = keys.recv() => match event {
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                    if is_end(key) {
+                        return Ok(());
+                    }
+                    let waiting_only = stand.waiting_only;
+                    stand.take(key.code);
+                    if waiting_only != stand.waiting_only {
+                        asked.send_replace(stand.clone());
+                    }
+                }
+                // Its size may be another.
+                Some(_) => screen.forget(),
+                None => return Ok(()),
+            },
+            next = pictures.recv() => match next {
+                Some(Ok(next)) => picture = next,
+                Some(Err(failure)) => {
+                    picture.trouble = failure.error.map(|error| error.to_string());
+                }
+                None => return Ok(()),
+            },
+            _ = terminated.recv() => return Ok(()),
+        }
+    }
+}
+
+fn is_end(key: KeyEvent) -> bool {
+    let is_interrupt =
+        key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    is_interrupt || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc)
+}
+
+type Pictures = mpsc::Receiver<Result<Picture, Failure>>;
+
+/// Pictures as things come about, of what the sender says is looked at.
+fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, Pictures), Failure> {
+    let client = Client::new(&args.remote)?;
+    let (sender, receiver) = mpsc::channel(1);
+    let (asked, mut wanted) = tokio::sync::watch::channel(Stand::default());
+    tokio::spawn(async move {
+        let mut last: Option<Picture> = None;
+        loop {
+            let stand = wanted.borrow_and_update().clone();
+            let next = Picture::take(&client, &stand, last.as_ref()).await;
+            last = next.as_ref().ok().cloned();
+            if sender.send(next).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+            let Some(seen) = &last else { continue };
+            tokio::select! {
+                // Whether it failed is seen by the next picture.
+                _ = seen.wait_for_more(&client) => {}
+                changed = wanted.changed() => if changed.is_err() { return },
+            }
+        }
+    });
+    Ok((asked, receiver))
+}
+
+/// What shows where one is: the keys, in the order of the panes.
+const PANES: [(char, Pane, &str); 4] = [
+    ('1', Pane::Overview, "overview"),
+    ('2', Pane::Users, "users"),
+    ('3', Pane::Queue, "queue"),
+    ('4', Pane::Nodes, "nodes"),
+];

@@ -1,0 +1,79 @@
+//! What is shown, as the API answered.
+
+use std::collections::VecDeque;
+
+use super::frame::Stand;
+use crate::api::wire::{Event, EventPage, JobPage, Load, NodeList, Status, UserList};
+use crate::cli::client::Client;
+use crate::cli::failure::Failure;
+use crate::cli::queue::now_ms;
+
+/// So much of the queue can be looked at.
+const JOBS: &str = "500";
+
+/// So many events are kept to be shown.
+const EVENTS: usize = 60;
+
+/// One look at the cluster. Its parts may be of different cycles.
+#[derive(Clone, Debug)]
+pub(super) struct Picture {
+    pub status: Status,
+    pub load: Load,
+    pub users: UserList,
+    pub jobs: JobPage,
+    pub nodes: NodeList,
+    /// The last events, oldest first.
+    pub events: VecDeque<Event>,
+    /// Up to which event they go.
+    pub sequence: u64,
+    pub now_ms: u64,
+    /// Why this is not how it is now.
+    pub trouble: Option<String>,
+}
+
+impl Picture {
+    /// A look at the cluster after `last`.
+    pub async fn take(
+        client: &Client,
+        stand: &Stand,
+        last: Option<&Picture>,
+    ) -> Result<Picture, Failure> {
+        let waiting = stand.waiting_only.then_some(("waiting", "true"));
+        let query: Vec<(&str, &str)> = [("limit", JOBS)].into_iter().chain(waiting).collect();
+        let status: Status = client.get(&["v1", "status"], &[]).await?;
+        let (mut events, since) = match last {
+            Some(last) => (last.events.clone(), last.sequence),
+            None => (VecDeque::new(), status.last_event.saturating_sub(20)),
+        };
+        let number = since.to_string();
+        let page = match client.get(&["v1", "events"], &[("since", number.as_str())]).await {
+            Err(failure) if failure.is_gone() => {
+                EventPage { events: Vec::new(), sequence: status.last_event, more: false }
+            }
+            page => page?,
+        };
+        let sequence = page.sequence;
+        events.extend(page.events);
+        while EVENTS < events.len() {
+            events.pop_front();
+        }
+        Ok(Picture {
+            status,
+            load: client.get(&["v1", "load"], &[]).await?,
+            users: client.get(&["v1", "users"], &[]).await?,
+            jobs: client.get(&["v1", "jobs"], &query).await?,
+            nodes: client.get(&["v1", "nodes"], &[]).await?,
+            events,
+            sequence,
+            now_ms: now_ms(),
+            trouble: None,
+        })
+    }
+
+    /// Waits until there is an event that is not in this one, or for a while.
+    pub async fn wait_for_more(&self, client: &Client) -> Result<(), Failure> {
+        let number = self.sequence.to_string();
+        let query = [("since", number.as_str()), ("wait", "10s")];
+        client.get::<EventPage>(&["v1", "events"], &query).await.map(|_| ())
+    }
+}

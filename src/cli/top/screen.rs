@@ -1,0 +1,130 @@
+//! The terminal: taken over whole, and given back as it was, whatever happens.
+
+use std::io::{self, Write};
+use std::panic;
+use std::sync::Once;
+use std::time::Duration;
+
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event};
+use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{execute, queue};
+use tokio::sync::mpsc;
+
+use super::frame::{Line, Paint};
+
+/// The terminal while it is ours. Dropping it gives it back.
+pub(super) struct Screen {
+    shown: Vec<Line>,
+    has_colour: bool,
+}
+
+impl Screen {
+    /// Takes the terminal over.
+    pub fn open() -> io::Result<Screen> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = panic::take_hook();
+            panic::set_hook(Box::new(move |what| {
+                give_back();
+                before(what);
+            }));
+        });
+        enable_raw_mode()?;
+        let screen = Screen {
+            shown: Vec::new(),
+            has_colour: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        };
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(screen)
+    }
+
+    /// Its width and height.
+    pub fn size() -> io::Result<(usize, usize)> {
+        let (width, height) = crossterm::terminal::size()?;
+        Ok((usize::from(width), usize::from(height)))
+    }
+
+    /// What is there may be anything.
+    pub fn forget(&mut self) {
+        self.shown.clear();
+        // If that fails, so does showing what comes next.
+        let _ = queue!(io::stdout(), Clear(ClearType::All));
+    }
+
+    /// Shows `lines`, from the top. Writes only those that differ.
+    pub fn show(&mut self, lines: &[Line]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        for (at, line) in lines.iter().enumerate() {
+            if self.shown.get(at) == Some(line) {
+                continue;
+            }
+            queue!(out, MoveTo(0, u16::try_from(at).unwrap_or(u16::MAX)))?;
+            for (paint, text) in line {
+                self.paint(&mut out, *paint, text)?;
+            }
+            queue!(out, Clear(ClearType::UntilNewLine))?;
+        }
+        if lines.len() < self.shown.len() {
+            queue!(out, Clear(ClearType::FromCursorDown))?;
+        }
+        out.flush()?;
+        self.shown = lines.to_vec();
+        Ok(())
+    }
+
+    fn paint(&self, out: &mut impl Write, paint: Paint, text: &str) -> io::Result<()> {
+        let colour = match paint {
+            Paint::Plain | Paint::Strong | Paint::Inverse | Paint::Faint => None,
+            Paint::Good => Some(Color::Cyan),
+            Paint::Bad => Some(Color::Red),
+            Paint::Notable => Some(Color::Yellow),
+        };
+        match paint {
+            Paint::Strong => queue!(out, SetAttribute(Attribute::Bold))?,
+            Paint::Inverse => queue!(out, SetAttribute(Attribute::Reverse))?,
+            Paint::Faint => queue!(out, SetAttribute(Attribute::Dim))?,
+            Paint::Plain | Paint::Good | Paint::Bad | Paint::Notable => {}
+        }
+        if let Some(colour) = colour.filter(|_| self.has_colour) {
+            queue!(out, SetForegroundColor(colour))?;
+        }
+        queue!(out, Print(text), SetAttribute(Attribute::Reset))?;
+        if self.has_colour { queue!(out, ResetColor) } else { Ok(()) }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Makes the terminal what it was. If that fails there is nobody to tell.
+fn give_back() {
+    let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
+    let _ = disable_raw_mode();
+}
+
+/// What is typed, and changes of the terminal's size. Its thread ends with the process.
+pub(super) fn keys() -> mpsc::Receiver<Event> {
+    let (sender, receiver) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        loop {
+            match event::poll(Duration::from_millis(200)) {
+                Ok(true) => {}
+                Ok(false) if sender.is_closed() => return,
+                Ok(false) => continue,
+                Err(_) => return,
+            }
+            let Ok(event) = event::read() else { return };
+            if sender.blocking_send(event).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,242 @@
+//! Why work has what it has: every reason with what would cure it and when, and numbers that add up.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use apportion::api::wire::{BoundBy, NodeTally, Verdict, Why};
+use apportion::api::{why, why_by_node};
+use apportion::model::{CapRules, Mebibytes, Policy, ProcessLimit, WorkKind};
+use apportion::scheduler::View;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use support::history::History;
+use support::step::steps;
+use support::world::{SMALL, world};
+use support::{Cluster, UNPACED, class, fair, job, single};
+
+fn cluster() -> Cluster {
+    Cluster::with_classes(vec![
+        fair("normal", 100, UNPACED),
+        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", Policy::Reserve, 1, UNPACED),
+    ])
+}
+
+fn explained(cluster: &Cluster, id: u64) -> Why {
+    why_by_node(&cluster.view, cluster.job(id))
+}
+
+#[track_caller]
+fn says(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
+    }
+}
+
+fn verdict(why: &Why, node: &str) -> Verdict {
+    let verdicts = why.verdicts.as_ref().unwrap();
+    verdicts.iter().find(|verdict| verdict.node == node).unwrap().verdict
+}
+
+/// In the first cycle, in memory as it was asked for, with the node that comes nearest.
+#[test]
+fn what_is_impossible_is_said_at_once() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4 m2=5").arrive(job(1, "ann", "normal", 7)).cycle();
+    let why = explained(&cluster, 1);
+    assert_eq!(why.sums.bound.by, BoundBy::Nodes);
+    let unblock = why.unblock.unwrap();
+    assert!(unblock.needs_a_change);
+    says(&unblock.sentence, &["asks for 7 GB", "m2, has 5 GB", "a larger node joins"]);
+    assert_eq!(why.nodes, NodeTally { total: 2, too_small: 2, ..NodeTally::default() });
+}
+
+#[test]
+fn exits_that_are_waited_for_are_counted_where_they_are() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.confirms_exits = false;
+    cluster.arrive(job(2, "bob", "normal", 2)).cycles(2);
+    let why = explained(&cluster, 2);
+    assert_eq!(why.reason.unwrap().code, "waiting_for_exits");
+    says(
+        &why.unblock.unwrap().sentence,
+        &["it starts when 2 evictions on m1 are confirmed", "from job 1 of ann"],
+    );
+    assert_eq!(verdict(&explained(&cluster, 2), "m1"), Verdict::BeingCleared);
+    cluster.confirms_exits = true;
+    assert_eq!(cluster.cycle().held(2), 1);
+}
+
+#[test]
+fn room_that_is_kept_for_one_is_no_room_for_another() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.confirms_exits = false;
+    cluster.arrive(job(2, "bob", "normal", 2)).cycles(2);
+    // One of two exits is confirmed: the room waits for the other.
+    let leaving = cluster.job(1).shares.iter().find(|share| share.removal.is_some()).unwrap().id;
+    cluster.exit(1, leaving).arrive(single(3, "cid", "fixed", 1, WorkKind::Service)).cycle();
+    let kept = explained(&cluster, 1);
+    assert_eq!(verdict(&kept, "m1"), Verdict::Promised, "{}", cluster.picture());
+}
+
+#[test]
+fn nodes_that_are_out_are_named_where_nothing_else_would_do() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4 m2=4 m3=1").vary_off("m1").die("m2").arrive(job(1, "ann", "normal", 3));
+    let why = explained(cluster.cycle(), 1);
+    assert_eq!(why.reason.as_ref().unwrap().code, "no_machine_up");
+    says(&why.unblock.as_ref().unwrap().sentence, &["m2 (dead)", "m1 (varied off)"]);
+    let counted =
+        NodeTally { total: 3, dead: 1, varied_off: 1, too_small: 1, ..NodeTally::default() };
+    assert_eq!(why.nodes, counted);
+}
+
+#[test]
+fn an_allotment_says_what_is_too_much_and_whose_it_is() {
+    let mut cluster = cluster();
+    cluster.reconfigure(|topology| topology.settings.allotment = Some(Mebibytes::from_gib(5)));
+    cluster.nodes("m1=8 m2=8").arrive(single(1, "ann", "fixed", 4, WorkKind::Service)).cycle();
+    cluster.arrive(single(2, "ann", "fixed", 3, WorkKind::Service)).cycle();
+    let why = explained(&cluster, 2);
+    assert_eq!(why.sums.bound.by, BoundBy::Allotment);
+    says(&why.unblock.unwrap().sentence, &["ann ends 2 GB", "it has work 1)", "raised"]);
+}
+
+#[test]
+fn a_cap_is_told_by_its_rule_and_when_it_gives() {
+    let rules = CapRules { initialization_cap: 2, ..UNPACED };
+    let mut cluster = Cluster::with_classes(vec![fair("normal", 100, rules)]);
+    let mut fresh = job(1, "ann", "normal", 1);
+    fresh.facts.is_running = false;
+    let mut limited = job(2, "bob", "normal", 1);
+    (limited.facts.limit, limited.facts.is_running) = (ProcessLimit::Frozen, true);
+    cluster.nodes("m1=8").arrive(fresh).arrive(limited).cycle();
+    let why = explained(&cluster, 1);
+    assert_eq!(why.sums.bound.by, BoundBy::Cap);
+    says(&why.unblock.unwrap().sentence, &["2 processes", "initialized"]);
+    says(&explained(&cluster, 1).sums.bound.sentence, &["2 processes for now"]);
+}
+
+/// Who has more at which level: its user's other jobs, other users, other classes.
+#[test]
+fn a_fair_share_is_used_up_at_the_level_where_others_want_more_too() {
+    let crowd = |jobs: &[(u64, &str, &str)]| {
+        let mut cluster =
+            Cluster::with_classes(vec![fair("normal", 100, UNPACED), fair("other", 100, UNPACED)]);
+        cluster.nodes("m1=8");
+        for (id, user, class) in jobs {
+            cluster.arrive(job(*id, user, class, 1));
+        }
+        cluster.cycles(3);
+        explained(&cluster, 1)
+    };
+    let cases: [(&[_], BoundBy); 3] = [
+        (&[(1, "ann", "normal"), (2, "ann", "normal")], BoundBy::JobShare),
+        (&[(1, "ann", "normal"), (2, "bob", "normal")], BoundBy::UserShare),
+        (&[(1, "ann", "normal"), (2, "bob", "other")], BoundBy::ClassShare),
+    ];
+    for (jobs, by) in cases {
+        let why = crowd(jobs);
+        assert_eq!(why.reason.as_ref().unwrap().code, "fair_share_used");
+        assert_eq!(why.sums.bound.by, by, "{}", why.sums.bound.sentence);
+        let unblock = why.unblock.unwrap();
+        says(&unblock.sentence, &["job 2 of", "(4 qshares)"]);
+        // A million items of a second each, four at a time.
+        let estimate = unblock.estimate.unwrap();
+        assert_eq!(estimate.in_ms, 250_000_000);
+        says(&estimate.basis, &["job 2 of", "at its present rate"]);
+    }
+}
+
+/// What all deserve together is all there is, if all want more than there is.
+#[test]
+fn what_is_deserved_adds_up_to_the_cluster() {
+    let mut cluster =
+        Cluster::with_classes(vec![fair("normal", 100, UNPACED), fair("heavy", 200, UNPACED)]);
+    cluster.nodes("m1=8 m2=8 m3=8");
+    for (id, user, class) in
+        [(1, "ann", "normal"), (2, "bob", "normal"), (3, "ann", "heavy"), (4, "cid", "heavy")]
+    {
+        cluster.arrive(job(id, user, class, 1));
+    }
+    cluster.cycles(3);
+    let explained: Vec<Why> = (1..=4).map(|id| why(&cluster.view, cluster.job(id))).collect();
+    let deserved: u64 = explained.iter().map(|why| why.sums.job.deserved).sum();
+    assert_eq!(deserved, 24);
+    let mut classes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for why in &explained {
+        let (jobs, class) = classes.entry(&why.sums.class).or_default();
+        *jobs += why.sums.job.deserved;
+        *class = why.sums.class_account.as_ref().unwrap().deserved;
+        let user = why.sums.user_account.as_ref().unwrap();
+        assert_eq!(user.deserved, why.sums.job.deserved, "one job a user and class");
+        assert_eq!(why.sums.job.held * why.sums.order.unwrap(), user.held);
+    }
+    assert_eq!(classes, BTreeMap::from([("heavy", (16, 16)), ("normal", (8, 8))]));
+}
+
+/// Whatever is asked of whatever cluster: each node is in one count, and whoever has less than it
+/// wants is told why, what holds it and what would help.
+fn adds_up(view: &View) {
+    for job in view.jobs.iter() {
+        let why = why_by_node(view, job);
+        let NodeTally {
+            total,
+            other_pool,
+            not_asked_for,
+            awaited,
+            too_small,
+            dead,
+            varied_off,
+            quiesced,
+            blacklisted,
+            being_cleared,
+            full,
+            promised,
+            has_room,
+        } = why.nodes.clone();
+        let out = other_pool + not_asked_for + awaited + too_small + dead;
+        let off = varied_off + quiesced + blacklisted;
+        let in_use = being_cleared + full + promised + has_room;
+        assert_eq!(total, u64::try_from(view.nodes.len()).unwrap());
+        assert_eq!(total, out + off + in_use);
+        let mut counted = NodeTally { total, ..NodeTally::default() };
+        for verdict in why.verdicts.as_ref().unwrap() {
+            *counted.count_of(verdict.verdict) += 1;
+            assert_ne!(verdict.sentence, "");
+        }
+        assert_eq!(counted, why.nodes);
+        assert_eq!(why.reason.is_some(), why.unblock.is_some());
+        assert_eq!(why.reason.is_none(), why.sums.bound.by == BoundBy::Nothing);
+        assert!(why.unblock.is_none_or(|unblock| !unblock.sentence.is_empty()));
+        assert!(why.holders.iter().all(|holder| holder.job != why.job && 0 < holder.qshares));
+        if why.reason.is_some_and(|reason| reason.code == "impossible") {
+            assert_eq!(
+                being_cleared + full + promised + has_room + dead + varied_off,
+                0,
+                "{job:?}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn in_any_history_the_numbers_add_up((world, steps) in (world(SMALL), steps(SMALL, 40))) {
+        let mut history = History::new(world);
+        for step in &steps {
+            history.apply(step);
+        }
+        history.cycle();
+        adds_up(&history.cluster.view);
+    }
+}
