@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, ApiState, Board, ConfigAsk, Request};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
+use crate::dashboard::Dashboard;
 use crate::store::{Retention, Store, StoreError};
 
 use feed::Feed;
@@ -126,7 +127,9 @@ pub async fn serve_from(
     };
     let mut owner = OwnerThread::spawn(owner)?;
 
-    let server = axum::serve(listener, api::router(state))
+    let dashboard = Dashboard::new(state.clone());
+    tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
+    let server = axum::serve(listener, api::router(state, dashboard.routes()))
         .with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut serving = tokio::spawn(server.into_future());
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
