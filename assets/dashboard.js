@@ -117,6 +117,12 @@
   const plots = new Map();
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const memory = (gb) => gb === null || gb === undefined ? "–" : gb >= 100 ? `${Math.round(gb).toLocaleString("en")} GB` : `${Math.round(gb * 10) / 10} GB`;
+  const clock = (seconds, step) => {
+    const time = new Date(seconds * 1000);
+    const two = (number) => String(number).padStart(2, "0");
+    if (step >= 86400) return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
+    return `${two(time.getHours())}:${two(time.getMinutes())}` + (step < 60 ? `:${two(time.getSeconds())}` : "");
+  };
   const options = (element, labels) => {
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
     const looks = {
@@ -129,8 +135,8 @@
       width: element.clientWidth, height: element.clientHeight - 26,
       cursor: { points: { size: 6 }, drag: { x: true, y: false } },
       scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },
-      axes: [{ ...axis, space: 90 }, { ...axis, size: 58, values: (_, ticks) => ticks.map(memory) }],
-      series: [{ label: "at", value: "{HH}:{mm}:{ss}" }, ...labels.map((label) => ({ label, ...looks[label], points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }), value: (_, gb) => memory(gb) }))],
+      axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 68, values: (_, ticks) => ticks.map(memory) }],
+      series: [{ label: "at", value: (_, at) => at ? clock(at, 1) : "–" }, ...labels.map((label) => ({ label, ...looks[label], points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }), value: (_, gb) => memory(gb) }))],
     };
   };
   const draw = async (element) => {
@@ -148,6 +154,9 @@
       element.replaceChildren();
       plots.set(element, new uPlot(options(element, curves.map((curve) => curve.label)), data, element));
     }
+    // Where nobody points, the figures of now.
+    const shown = plots.get(element);
+    if (shown && shown.cursor.idx == null) shown.setLegend({ idx: at_ms.length - 1 }, false);
   };
   const redraw = () => { for (const [element, plot] of plots) { plot.destroy(); plots.delete(element); draw(element); } };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

@@ -133,21 +133,41 @@ pub(super) struct Path {
 
 /// Draws `spots`, by pool in the order of `pools`, the largest squares first.
 pub(super) fn groups(spots: Vec<Spot>, pools: &[Name]) -> Vec<Group> {
-    let total: u64 = spots.iter().map(|spot| spot.memory_mb).sum();
+    let scale = Scale::of(&spots);
     let place = |pool: &Name| pools.iter().position(|known| known == pool);
     let is_close = spots.len() <= CLOSE_MAX;
     let mut groups: BTreeMap<(Option<usize>, u64), Vec<Spot>> = BTreeMap::new();
     for spot in spots {
-        let side = side(spot.memory_mb, total);
+        let side = scale.side_of(spot.memory_mb);
         groups.entry((place(&spot.pool), u64::MAX - side)).or_default().push(spot);
     }
     groups.into_iter().map(|((_, key), spots)| group(u64::MAX - key, spots, is_close)).collect()
 }
 
-/// The side of a square for so much memory, if all squares together are for `total`.
-fn side(memory_mb: u64, total: u64) -> u64 {
-    let area = memory_mb.saturating_mul(AREA).checked_div(total).unwrap_or(0);
-    area.isqrt().clamp(SIDES.0, SIDES.1)
+/// The area, in units, that so much memory has.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    area: u64,
+    memory_mb: u64,
+}
+
+impl Scale {
+    /// As large as fits, and as the largest square may be.
+    fn of(spots: &[Spot]) -> Scale {
+        let total: u64 = spots.iter().map(|spot| spot.memory_mb).sum();
+        let most = spots.iter().map(|spot| spot.memory_mb).max().unwrap_or(0);
+        let (all, one) = (
+            Scale { area: AREA, memory_mb: total },
+            Scale { area: SIDES.1.pow(2), memory_mb: most },
+        );
+        if all.side_of(most) < SIDES.1 { all } else { one }
+    }
+
+    /// The side of a square for so much memory.
+    fn side_of(self, memory_mb: u64) -> u64 {
+        let area = memory_mb.saturating_mul(self.area).checked_div(self.memory_mb).unwrap_or(0);
+        area.isqrt().clamp(SIDES.0, SIDES.1)
+    }
 }
 
 /// In the order in which people count them, which is that of host lists; and that list.
@@ -299,8 +319,9 @@ mod tests {
 
     #[test]
     fn area_is_memory() {
-        let total = 100 * 65_536;
-        let (one, four) = (side(16_384, total), side(65_536, total));
+        let spots = [spot(1, 16_384, &[]), spot(2, 65_536, &[])];
+        let [one, four] = spots.each_ref().map(|spot| Scale::of(&spots).side_of(spot.memory_mb));
+        assert_eq!(four, SIDES.1, "the largest is as large as may be");
         assert!((2 * one).abs_diff(four) <= 2, "{one} {four}");
     }
 

@@ -8,7 +8,7 @@ use axum::response::Response;
 
 use super::Dashboard;
 use super::account;
-use super::frame::{Ask, Page, PageError};
+use super::frame::{Ask, Nothing, Page, PageError};
 use super::rows::Bar;
 use super::samples::Figures;
 use super::tell::Told;
@@ -21,10 +21,6 @@ const EVENTS: usize = 8;
 
 /// So many users are shown.
 const USERS: usize = 8;
-
-#[derive(Template)]
-#[template(path = "overview_head.html")]
-struct Head;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -112,7 +108,7 @@ pub(super) async fn page(
         has_jobs: status.jobs.total != 0,
     };
     drop(notes);
-    Page { title: "Overview", section: "/", head: Head, live }.answer(&ask)
+    Page { title: "Overview", section: "/", head: Nothing, live }.answer(&ask)
 }
 
 /// The amount that a whole bar stands for.

@@ -34,7 +34,9 @@ impl Bar {
             words::memory(deserved),
             words::memory(wanted)
         );
-        Bar { held: part(held), wanted: part(wanted), deserved: Some(part(deserved)), words }
+        // Whoever deserves nothing, as work outside fair share does, has no mark.
+        let mark = (deserved != 0).then(|| part(deserved));
+        Bar { held: part(held), wanted: part(wanted), deserved: mark, words }
     }
 
     /// `part` of `whole`, of things called `what`.
@@ -136,8 +138,8 @@ pub(super) struct JobRow {
     pub state: &'static str,
     pub submitted_ms: u64,
     pub submitted: String,
-    /// The code and the sentence; both empty if it has all it wants.
-    pub reason: (String, String),
+    /// Why it has no more; empty if it has all it wants.
+    pub reason: String,
 }
 
 /// Work, as lists show it, and nothing else.
@@ -167,7 +169,7 @@ impl JobRow {
             state: words::state(&info),
             submitted_ms: info.submitted_ms,
             submitted: words::time(i64::try_from(info.submitted_ms).unwrap_or(i64::MAX)),
-            reason: info.reason.map(|reason| (reason.code, reason.sentence)).unwrap_or_default(),
+            reason: info.reason.map(|reason| reason.sentence).unwrap_or_default(),
             user: info.user,
             class: info.class,
         }
