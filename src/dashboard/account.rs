@@ -40,7 +40,8 @@ pub(super) fn classes(view: &View) -> Vec<Class> {
 /// Users with fair-share work, by name, over all their classes.
 pub(super) fn users(view: &View) -> Vec<(Name, Figures)> {
     let mut users: BTreeMap<Name, Figures> = BTreeMap::new();
-    for class in classes(view) {
+    let is_fair = |class: &Class| class.load.policy == wire::Policy::FairShare;
+    for class in classes(view).into_iter().filter(is_fair) {
         for user in &class.load.users {
             let of_class = figures(&user.account, class.load.quantum_mb);
             let sum = users.entry(Name::from(user.user.as_str())).or_default();

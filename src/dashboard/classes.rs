@@ -8,7 +8,7 @@ use super::Dashboard;
 use super::account::{self, Class};
 use super::chart::{self, PastRow};
 use super::frame::{Ask, Page, PageError, link};
-use super::overview::{AccountRow, scale};
+use super::overview::{AccountRow, due, scale};
 use super::rows::{Bar, JobRow, JobTable, Spark};
 use super::samples::Whose;
 use super::words::{self, memory, number};
@@ -65,7 +65,7 @@ pub(super) async fn page(
             users: class.load.users.len(),
             is_default: info.is_default,
             wanted: memory(class.figures.wanted),
-            deserved: memory(class.figures.deserved),
+            deserved: due(class.figures),
             held: memory(class.figures.held),
             bar: Bar::of(class.figures, scale),
             spark: Spark::of(&notes, Whose::Class(&class.name)),
@@ -130,13 +130,8 @@ pub(super) async fn one(
     let mut users = Vec::new();
     for user in &class.load.users {
         let figures = account::figures(&user.account, quantum);
-        users.push(AccountRow {
-            name: user.user.clone(),
-            colour: Some(notes.colour(&user.user)),
-            held: memory(figures.held),
-            deserved: memory(figures.deserved),
-            bar: Bar::of(figures, user_scale),
-        });
+        let colour = Some(notes.colour(&user.user));
+        users.push(AccountRow::of(&user.user, figures, user_scale, colour));
     }
     let of_class = |job: &&JobView| job.class == name;
     let shown = view.jobs.iter().filter(of_class).take(LISTED);
@@ -177,7 +172,7 @@ fn facts(info: &wire::ClassInfo, class: &Class) -> Vec<(&'static str, String)> {
         ("Quantum", memory(info.quantum_mb)),
         ("Open to", users),
         ("Holds", memory(class.figures.held)),
-        ("Deserves", memory(class.figures.deserved)),
+        ("Deserves", due(class.figures)),
         ("Could use", memory(class.figures.wanted)),
     ]
 }

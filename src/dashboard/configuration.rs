@@ -97,7 +97,12 @@ pub(super) async fn page(
     Page { title: "Configuration", section: "/config", head, live }.answer(&ask)
 }
 
-/// "daemon.limits" of "daemon.limits.body_bytes".
+/// `body_bytes` of `daemon.limits.body_bytes`.
+pub(super) fn short(setting: &str) -> &str {
+    setting.rsplit_once('.').map_or(setting, |(_, key)| key)
+}
+
+/// `daemon.limits` of `daemon.limits.body_bytes`.
 fn section_of(setting: &str) -> &str {
     setting.rsplit_once('.').map_or("", |(section, _)| section)
 }

@@ -3,9 +3,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use askama::Template;
-use axum::extract::FromRequestParts;
+use axum::Extension;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
@@ -67,6 +69,8 @@ struct Frame<'a> {
     head: &'a str,
     /// As `head`.
     live: &'a str,
+    /// Whether it changes; what is not there does not.
+    is_live: bool,
 }
 
 /// A page, or the live part of it.
@@ -117,6 +121,20 @@ impl From<askama::Error> for PageError {
     }
 }
 
+/// What a problem says, without a frame, for whoever has the page open on which it came about.
+#[derive(Clone, Debug)]
+struct ProblemPart(String);
+
+/// Answers with the part of a page that was asked for, where a whole page says what is wrong: that
+/// what is shown there is gone is no failure of the page.
+pub(super) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<ProblemPart>() {
+        Some(ProblemPart(body)) if ask.is_fragment => Html(body).into_response(),
+        _ => response,
+    }
+}
+
 /// A problem, for people.
 #[derive(Template)]
 #[template(path = "problem.html")]
@@ -145,11 +163,14 @@ impl IntoResponse for PageError {
             }
         };
         let body = Problem { sentence: &sentence }.render();
-        let page = body.and_then(|body| framed(&title, "", "", &body));
-        page.map_or_else(
-            |error| PageError::Render(error).into_response(),
-            |page| (status, [(header::CACHE_CONTROL, "no-store")], Html(page)).into_response(),
-        )
+        let both = body.and_then(|body| Ok((framed(&title, "", "", &body, false)?, body)));
+        match both {
+            Err(error) => PageError::Render(error).into_response(),
+            Ok((page, body)) => {
+                let part = Extension(ProblemPart(body));
+                (status, part, [(header::CACHE_CONTROL, "no-store")], Html(page)).into_response()
+            }
+        }
     }
 }
 
@@ -158,9 +179,15 @@ pub(super) fn not_yet() -> PageError {
     PageError::NotYet
 }
 
-fn framed(title: &str, section: &str, head: &str, live: &str) -> askama::Result<String> {
+fn framed(
+    title: &str,
+    section: &str,
+    head: &str,
+    live: &str,
+    is_live: bool,
+) -> askama::Result<String> {
     let version = env!("CARGO_PKG_VERSION");
-    Frame { title, section, sections: SECTIONS, version, head, live }.render()
+    Frame { title, section, sections: SECTIONS, version, head, live, is_live }.render()
 }
 
 impl<H: Template, L: Template> Page<'_, H, L> {
@@ -174,7 +201,7 @@ impl<H: Template, L: Template> Page<'_, H, L> {
         let html = if ask.is_fragment {
             live
         } else {
-            framed(self.title, self.section, &self.head.render()?, &live)?
+            framed(self.title, self.section, &self.head.render()?, &live, true)?
         };
         let tag = tag_of(&html);
         let mut response = if is_known(&ask.headers, &tag) {

@@ -88,6 +88,7 @@ impl Dashboard {
             .route("/live", get(live::stream))
             .route("/assets/{name}", get(assets::asset))
             .layer(middleware::from_fn_with_state(self.clone(), when_resumed))
+            .layer(middleware::from_fn(frame::in_parts))
             .layer(middleware::from_fn(harmless))
             .with_state(self)
     }

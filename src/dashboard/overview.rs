@@ -62,6 +62,24 @@ pub(super) struct AccountRow {
     pub bar: Bar,
 }
 
+impl AccountRow {
+    /// The row of `name`, where `scale` is the whole width of the bar.
+    pub fn of(name: &str, figures: Figures, scale: u64, colour: Option<usize>) -> AccountRow {
+        AccountRow {
+            name: name.to_owned(),
+            colour,
+            held: memory(figures.held),
+            deserved: due(figures),
+            bar: Bar::of(figures, scale),
+        }
+    }
+}
+
+/// What is deserved; work outside fair share deserves nothing, and that is no zero.
+pub(super) fn due(figures: Figures) -> String {
+    if figures.deserved == 0 { "–".to_owned() } else { memory(figures.deserved) }
+}
+
 /// The page.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
@@ -76,19 +94,12 @@ pub(super) async fn page(
     let class_scale = scale(classes.iter().map(|class| class.figures));
     let user_scale = scale(figures());
     let mut notes = dashboard.past.notes();
-    let rows = |name: &str, figures: Figures, scale, colour| AccountRow {
-        name: name.to_owned(),
-        colour,
-        held: memory(figures.held),
-        deserved: memory(figures.deserved),
-        bar: Bar::of(figures, scale),
-    };
     let mut user_rows: Vec<(u64, AccountRow)> = users
         .iter()
         .filter(|(_, figures)| 0 < figures.held.max(figures.wanted))
         .map(|(name, figures)| {
             let colour = Some(notes.colour(name));
-            (figures.held.max(figures.deserved), rows(name, *figures, user_scale, colour))
+            (figures.held.max(figures.deserved), AccountRow::of(name, *figures, user_scale, colour))
         })
         .collect();
     user_rows.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
@@ -99,7 +110,7 @@ pub(super) async fn page(
         classes: classes
             .iter()
             .filter(|class| 0 < class.load.jobs)
-            .map(|class| rows(&class.name, class.figures, class_scale, None))
+            .map(|class| AccountRow::of(&class.name, class.figures, class_scale, None))
             .collect(),
         users_more: user_rows.len().saturating_sub(USERS),
         users: user_rows.into_iter().take(USERS).map(|(_, row)| row).collect(),

@@ -1,5 +1,7 @@
 //! What several pages show: bars, curves in a line, pages of long lists, and rows of work.
 
+use std::fmt::Write;
+
 use askama::Template;
 
 use super::frame::address_of;
@@ -77,7 +79,8 @@ impl Spark {
                 let across = ((at - first).unsigned_abs() * SPARK.0).div_euclid(length);
                 let up = (amount(figures) * (SPARK.1 - 2)).div_euclid(most);
                 d.push(if d.is_empty() { 'M' } else { 'L' });
-                d.push_str(&format!("{across} {}", SPARK.1 - 1 - up));
+                // Writing to a string cannot fail.
+                let _ = write!(d, "{across} {}", SPARK.1 - 1 - up);
             }
             d
         };

@@ -12,7 +12,7 @@ use super::account;
 use super::chart::{self, PastRow};
 use super::classes::{ChartHead, LISTED};
 use super::frame::{Ask, Asked, Nothing, Page, PageError, address_of};
-use super::overview::{AccountRow, scale};
+use super::overview::{AccountRow, due, scale};
 use super::rows::{Bar, JobRow, JobTable, Paging, Spark};
 use super::samples::{Figures, Whose};
 use super::words::{memory, number};
@@ -70,7 +70,7 @@ pub(super) async fn page(
             without: user.jobs_without_shares,
             shares: number(user.shares),
             wanted: memory(figures.wanted),
-            deserved: memory(figures.deserved),
+            deserved: due(figures),
             held: memory(figures.held),
             fixed: memory(user.fixed_memory_mb),
             allotment: user.allotment_mb.map_or_else(|| "no limit".to_owned(), memory),
@@ -122,16 +122,7 @@ pub(super) async fn one(
         account::figures(&class.account, quantum)
     };
     let widest = scale(user.classes.iter().map(figures));
-    let row = |class: &wire::UserClass| {
-        let figures = figures(class);
-        AccountRow {
-            name: class.class.clone(),
-            colour: None,
-            held: memory(figures.held),
-            deserved: memory(figures.deserved),
-            bar: Bar::of(figures, widest),
-        }
-    };
+    let row = |class: &wire::UserClass| AccountRow::of(&class.class, figures(class), widest, None);
     let mut notes = dashboard.past.notes();
     let mine = view.jobs.iter().filter(|job| job.user == name).take(LISTED);
     let rows = mine.map(|job| JobRow::of(job, view.cycle, &mut notes)).collect();

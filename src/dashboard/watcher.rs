@@ -24,7 +24,9 @@ pub(super) async fn watch(api: &ApiState, past: &Past) {
             let at_ms = jiff::Timestamp::now().as_millisecond();
             let told = events(api, &published, &mut last_event).await;
             let mut notes = past.notes();
-            told.into_iter().for_each(|told| notes.tell(told));
+            for told in told {
+                notes.tell(told);
+            }
             if notes.samples.is_due(at_ms) {
                 notes.samples.push(sample(&published, at_ms));
             }
