@@ -144,11 +144,12 @@ struct Problem<'a> {
 
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
+        let is_soon = matches!(self, PageError::NotYet);
         let (status, title, sentence) = match self {
             PageError::Missing { title, sentence } => (StatusCode::NOT_FOUND, title, sentence),
             PageError::NotYet => {
                 let sentence = "The daemon has only just started and computes its books again from the record. \
-                                This takes some seconds; load the page again.";
+                                This takes some seconds; then this page comes by itself.";
                 let title = "In a moment".to_owned();
                 (StatusCode::SERVICE_UNAVAILABLE, title, sentence.to_owned())
             }
@@ -168,7 +169,13 @@ impl IntoResponse for PageError {
             Err(error) => PageError::Render(error).into_response(),
             Ok((page, body)) => {
                 let part = Extension(ProblemPart(body));
-                (status, part, [(header::CACHE_CONTROL, "no-store")], Html(page)).into_response()
+                let mut response =
+                    (status, part, [(header::CACHE_CONTROL, "no-store")], Html(page))
+                        .into_response();
+                if is_soon {
+                    response.headers_mut().insert(header::REFRESH, HeaderValue::from_static("1"));
+                }
+                response
             }
         }
     }

@@ -11,7 +11,7 @@ use super::tell::Told;
 use crate::model::{JobId, Name};
 
 /// So many of the latest events are at hand; older ones are read from the record.
-pub(super) const EVENTS_MAX: usize = 200;
+pub(super) const EVENTS_MAX: usize = 120;
 
 /// Moments of one job: when what it holds or why changed.
 const MOMENTS_MAX: usize = 24;

@@ -4,6 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::account;
 use super::past::{Moment, Past};
@@ -13,11 +16,18 @@ use crate::api::{self, ApiState, Published, queries};
 use crate::model::JobId;
 use crate::scheduler::{JobView, View};
 
+/// When to look again at what came too soon after a sample.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Longer than any daemon runs.
+const NEVER: Duration = Duration::from_hours(24 * 365);
+
 /// Watches until the daemon stops.
 pub(super) async fn watch(api: &ApiState, past: &Past) {
     let mut changes = api.board.changes();
     let mut jobs_before: Arc<Vec<JobView>> = Arc::default();
     let mut last_event = None;
+    let mut is_sampled = true;
     loop {
         let published = api.latest();
         if !published.is_resuming {
@@ -27,14 +37,18 @@ pub(super) async fn watch(api: &ApiState, past: &Past) {
             for told in told {
                 notes.tell(told);
             }
-            if notes.samples.is_due(at_ms) {
+            is_sampled = notes.samples.is_due(at_ms);
+            if is_sampled {
                 notes.samples.push(sample(&published, at_ms));
             }
             drop(notes);
             note_jobs(past, &jobs_before, &published.view, at_ms);
             jobs_before = Arc::clone(&published.view.jobs);
         }
-        if changes.changed().await.is_err() {
+        // What came too soon after a sample is looked at again: in a quiet cluster nothing may come
+        // after it for long.
+        let patience = if is_sampled { NEVER } else { AGAIN };
+        if let Ok(Err(_)) = timeout(patience, changes.changed()).await {
             return;
         }
     }
