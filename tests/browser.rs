@@ -138,7 +138,7 @@ async fn filters(browser: &Browser, demo: &Demo) {
     browser.wait(users).await;
     let cycle = "return document.getElementById('pulse').textContent.match(/cycle ([\\d,]+)/)[1]";
     let before = browser.run(cycle).await;
-    browser.wait(&format!("{} !== {before}", cycle)).await;
+    browser.wait(&format!("{cycle} !== {before}")).await;
     browser.wait(users).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }

@@ -65,7 +65,7 @@ pub(super) async fn page(
             users: class.load.users.len(),
             is_default: info.is_default,
             wanted: memory(class.figures.wanted),
-            deserved: due(class.figures),
+            deserved: due(class.figures, class.load.policy),
             held: memory(class.figures.held),
             bar: Bar::of(class.figures, scale),
             spark: Spark::of(&notes, Whose::Class(&class.name)),
@@ -131,7 +131,8 @@ pub(super) async fn one(
     for user in &class.load.users {
         let figures = account::figures(&user.account, quantum);
         let colour = Some(notes.colour(&user.user));
-        users.push(AccountRow::of(&user.user, figures, user_scale, colour));
+        let row = AccountRow::of(&user.user, figures, user_scale, colour);
+        users.push(AccountRow { deserved: due(figures, class.load.policy), ..row });
     }
     let of_class = |job: &&JobView| job.class == name;
     let shown = view.jobs.iter().filter(of_class).take(LISTED);
@@ -172,7 +173,7 @@ fn facts(info: &wire::ClassInfo, class: &Class) -> Vec<(&'static str, String)> {
         ("Quantum", memory(info.quantum_mb)),
         ("Open to", users),
         ("Holds", memory(class.figures.held)),
-        ("Deserves", due(class.figures)),
+        ("Deserves", due(class.figures, class.load.policy)),
         ("Could use", memory(class.figures.wanted)),
     ]
 }

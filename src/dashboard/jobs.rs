@@ -12,6 +12,7 @@ use super::frame::{Ask, Asked, Page, PageError};
 use super::rows::{JobRow, JobTable, Paging};
 use super::words::{self, counted};
 use crate::api::wire::{JobInfo, WorkKind};
+use crate::converter::code_of;
 use crate::scheduler::{JobView, View};
 
 /// Which work to show.
@@ -94,7 +95,7 @@ fn head<'a>(params: &'a JobParams, view: &View) -> Head<'a> {
 }
 
 fn code(job: &JobView) -> Option<&'static str> {
-    job.reason.as_ref().map(|reason| crate::converter::explain(reason).code)
+    job.reason.as_ref().map(code_of)
 }
 
 impl JobParams {

@@ -14,7 +14,7 @@ use crate::model::{MachineState, Name, expand_hostlist, fold_hostlist};
 const WIDTH: u64 = 1_160;
 
 /// The area that all squares together should take.
-const AREA: u64 = 520_000;
+const AREA: u64 = 700_000;
 
 /// The side of a square, at least and at most.
 const SIDES: (u64, u64) = (7, 92);

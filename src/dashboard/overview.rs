@@ -14,6 +14,7 @@ use super::samples::Figures;
 use super::tell::Told;
 use super::words::{counted, memory, number, percent};
 use crate::api::{queries, show, wire};
+use crate::converter::code_of;
 use crate::scheduler::View;
 
 /// So many of the latest events are shown.
@@ -69,15 +70,18 @@ impl AccountRow {
             name: name.to_owned(),
             colour,
             held: memory(figures.held),
-            deserved: due(figures),
+            deserved: memory(figures.deserved),
             bar: Bar::of(figures, scale),
         }
     }
 }
 
-/// What is deserved; work outside fair share deserves nothing, and that is no zero.
-pub(super) fn due(figures: Figures) -> String {
-    if figures.deserved == 0 { "–".to_owned() } else { memory(figures.deserved) }
+/// What is deserved. Work outside fair share deserves nothing, which is not to be taken for zero.
+pub(super) fn due(figures: Figures, policy: wire::Policy) -> String {
+    match policy {
+        wire::Policy::FairShare => memory(figures.deserved),
+        wire::Policy::FixedShare | wire::Policy::Reserve => "–".to_owned(),
+    }
 }
 
 /// The page.
@@ -110,7 +114,10 @@ pub(super) async fn page(
         classes: classes
             .iter()
             .filter(|class| 0 < class.load.jobs)
-            .map(|class| AccountRow::of(&class.name, class.figures, class_scale, None))
+            .map(|class| AccountRow {
+                deserved: due(class.figures, class.load.policy),
+                ..AccountRow::of(&class.name, class.figures, class_scale, None)
+            })
             .collect(),
         users_more: user_rows.len().saturating_sub(USERS),
         users: user_rows.into_iter().take(USERS).map(|(_, row)| row).collect(),
@@ -174,7 +181,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
         (short + mine.saturating_sub(figures.held), due + mine)
     });
     let is_quiet = match status.calm.quiet_cycles {
-        0 => "demand or supply changed in the last cycle".to_owned(),
+        0 => "not quiet".to_owned(),
         cycles => format!("quiet for {}", counted(cycles, "cycle")),
     };
     vec![
@@ -236,9 +243,9 @@ fn waiting(view: &View) -> Vec<WaitingRow> {
     let mut rows: BTreeMap<&'static str, WaitingRow> = BTreeMap::new();
     for job in view.jobs.iter() {
         let Some(reason) = &job.reason else { continue };
-        let explained = crate::converter::explain(reason);
-        let row = rows.entry(explained.code).or_insert_with(|| WaitingRow {
-            code: explained.code.to_owned(),
+        let code = code_of(reason);
+        let row = rows.entry(code).or_insert_with(|| WaitingRow {
+            code: code.to_owned(),
             jobs: 0,
             missing: 0,
             first: job.id.0,

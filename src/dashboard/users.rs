@@ -12,7 +12,7 @@ use super::account;
 use super::chart::{self, PastRow};
 use super::classes::{ChartHead, LISTED};
 use super::frame::{Ask, Asked, Nothing, Page, PageError, address_of};
-use super::overview::{AccountRow, due, scale};
+use super::overview::{AccountRow, scale};
 use super::rows::{Bar, JobRow, JobTable, Paging, Spark};
 use super::samples::{Figures, Whose};
 use super::words::{memory, number};
@@ -70,7 +70,7 @@ pub(super) async fn page(
             without: user.jobs_without_shares,
             shares: number(user.shares),
             wanted: memory(figures.wanted),
-            deserved: due(figures),
+            deserved: memory(figures.deserved),
             held: memory(figures.held),
             fixed: memory(user.fixed_memory_mb),
             allotment: user.allotment_mb.map_or_else(|| "no limit".to_owned(), memory),

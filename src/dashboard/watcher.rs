@@ -13,6 +13,7 @@ use super::past::{Moment, Past};
 use super::samples::Sample;
 use super::tell::{Told, told};
 use crate::api::{self, ApiState, Published, queries};
+use crate::converter::code_of;
 use crate::model::JobId;
 use crate::scheduler::{JobView, View};
 
@@ -94,7 +95,7 @@ fn note_jobs(past: &Past, before: &Arc<Vec<JobView>>, view: &View, at_ms: i64) {
 }
 
 fn code(job: &JobView) -> &'static str {
-    job.reason.as_ref().map_or("", |reason| crate::converter::explain(reason).code)
+    job.reason.as_ref().map_or("", code_of)
 }
 
 fn moment(job: &JobView, cycle: u64, at_ms: i64) -> Moment {

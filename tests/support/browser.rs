@@ -17,7 +17,7 @@ pub struct Browser {
     client: Client,
     session: String,
     /// What the browser keeps; gone with it.
-    _profile: TempDir,
+    profile: TempDir,
 }
 
 impl Browser {
@@ -41,16 +41,12 @@ impl Browser {
         };
         let profile = tempfile::tempdir().unwrap();
         let client = Client::builder().no_proxy().build().unwrap();
-        let mut browser = Browser {
-            driver,
-            client,
-            session: format!("http://127.0.0.1:{port}"),
-            _profile: profile,
-        };
+        let mut browser =
+            Browser { driver, client, session: format!("http://127.0.0.1:{port}"), profile };
         while browser.client.get(format!("{}/status", browser.session)).send().await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let profile = browser._profile.path().display();
+        let profile = browser.profile.path().display();
         let args = [
             "--headless=new",
             "--no-sandbox",
