@@ -355,7 +355,7 @@ mod tests {
         let groups = groups(spots.collect(), &[Name::from("main")]);
         let [group] = groups.as_slice() else { panic!("{} groups", groups.len()) };
         assert!(group.cells.is_empty());
-        assert_eq!(group.paths.len(), 4, "squares, two fills, one hatch");
+        assert_eq!(group.paths.len(), 3, "squares, what one user has, a hatch over a part of it");
         let size: usize = group.paths.iter().map(|path| path.d.len()).sum();
         assert!(size < 500_000, "{size}");
         assert_eq!(group.names, "n[0-4999]");

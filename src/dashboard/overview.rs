@@ -162,20 +162,6 @@ fn alarms(status: &wire::Status) -> Vec<String> {
 
 fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Tile> {
     let (nodes, jobs, shares) = (&status.nodes, &status.jobs, &status.shares);
-    let mut out = Vec::new();
-    let states = [
-        (nodes.varied_off, "varied-off"),
-        (nodes.dead, "dead"),
-        (nodes.blacklisted, "blacklisted"),
-        (nodes.quiesced, "quiesced"),
-        (nodes.awaited, "awaited"),
-    ];
-    out.extend(
-        states
-            .iter()
-            .filter(|(count, _)| *count != 0)
-            .map(|(count, word)| format!("{} {word}", number(*count))),
-    );
     let short = users.fold((0, 0), |(short, due), figures| {
         let mine = figures.deserved.min(figures.wanted);
         (short + mine.saturating_sub(figures.held), due + mine)
@@ -198,7 +184,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             link: "/nodes",
             value: number(nodes.up),
             unit: format!("of {}", number(nodes.total)),
-            detail: if out.is_empty() { "all get work".to_owned() } else { out.join(", ") },
+            detail: out_of_scheduling(nodes),
             bar: Some(Bar::filled(nodes.up, nodes.total, "nodes")),
         },
         Tile {
@@ -230,6 +216,20 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             bar: None,
         },
     ]
+}
+
+/// Why some nodes are not up.
+fn out_of_scheduling(nodes: &wire::NodeCounts) -> String {
+    let states = [
+        (nodes.varied_off, "varied-off"),
+        (nodes.dead, "dead"),
+        (nodes.blacklisted, "blacklisted"),
+        (nodes.quiesced, "quiesced"),
+        (nodes.awaited, "awaited"),
+    ];
+    let out = states.iter().filter(|(count, _)| *count != 0);
+    let out: Vec<String> = out.map(|(count, word)| format!("{} {word}", number(*count))).collect();
+    if out.is_empty() { "all get work".to_owned() } else { out.join(", ") }
 }
 
 /// Microseconds in milliseconds.
