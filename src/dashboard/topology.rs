@@ -45,6 +45,8 @@ struct Live<'a> {
     summary: String,
     is_large: bool,
     has_nodes: bool,
+    /// Whether somebody is asked about who has nothing here.
+    has_none: bool,
 }
 
 struct LegendUser {
@@ -90,6 +92,7 @@ fn live<'a>(view: &View, past: &Past, params: &'a TopologyParams, pools: &[Name]
             }
         }
     }
+    let has_none = !params.user.is_empty() && !sums.contains_key(&Name::from(params.user.as_str()));
     let mut users: Vec<(&Name, u64)> = sums.into_iter().collect();
     // By name, so that the legend does not jump.
     let users_more = users.len().saturating_sub(LEGEND_MAX);
@@ -109,6 +112,7 @@ fn live<'a>(view: &View, past: &Past, params: &'a TopologyParams, pools: &[Name]
         summary: summary(&nodes),
         is_large: spots.len() > map::CLOSE_MAX,
         has_nodes: !spots.is_empty(),
+        has_none,
         users: users
             .into_iter()
             .map(|(name, memory)| LegendUser {

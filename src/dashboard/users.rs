@@ -115,13 +115,17 @@ pub(super) async fn one(
     let quanta: BTreeMap<&str, u64> = view
         .classes
         .iter()
-        .filter_map(|class| Some((class.name.as_str(), show::class_info(view, class)?.quantum_mb)))
+        .filter_map(|class| Some((class.name.as_str(), show::class_info(view, class)?)))
+        .filter(|(_, info)| info.policy == wire::Policy::FairShare)
+        .map(|(name, info)| (name, info.quantum_mb))
         .collect();
     let figures = |class: &wire::UserClass| {
         let quantum = quanta.get(class.class.as_str()).copied().unwrap_or(0);
         account::figures(&class.account, quantum)
     };
-    let widest = scale(user.classes.iter().map(figures));
+    let fair: Vec<&wire::UserClass> =
+        user.classes.iter().filter(|class| quanta.contains_key(class.class.as_str())).collect();
+    let widest = scale(fair.iter().map(|class| figures(class)));
     let row = |class: &wire::UserClass| AccountRow::of(&class.class, figures(class), widest, None);
     let mut notes = dashboard.past.notes();
     let mine = view.jobs.iter().filter(|job| job.user == name).take(LISTED);
@@ -129,7 +133,7 @@ pub(super) async fn one(
     let live = LiveOne {
         colour: notes.colour(&name),
         facts: facts(&user),
-        classes: user.classes.iter().map(row).collect(),
+        classes: fair.into_iter().map(row).collect(),
         past: chart::table(&notes, Whose::User(&name)),
         jobs: JobTable { rows, caption: "Work, oldest first".to_owned(), empty: "No work now." },
         jobs_link: address_of("/jobs", &[("user", &name)]),
