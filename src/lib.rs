@@ -6,6 +6,7 @@
 //! ```text
 //!  cli ─► daemon ─► api (access) ─► converter ─► scheduler ─► engine ─► model
 //!           ├────► store ───────────────────────────────────────►│
+//!           ├────► dashboard ─► api                               │
 //!           └────► config ──────────────────────────────────────►│
 //!  journal ─► scheduler, engine
 //!  sim ─► converter, scheduler, engine      (as the daemon does, without HTTP, store or clock)
@@ -21,7 +22,8 @@
 //! 3. Equal snapshots give equal schedules. No hashing collection is iterated, no float compared,
 //!    every order has an identifier as its last word.
 //! 4. Only `scheduler` holds books, and only one thread holds the scheduler.
-//! 5. `async` appears only in `access`, `agent`, `api`, `store`, `daemon`, `demo`, `bench` and `cli`.
+//! 5. `async` appears only in `access`, `agent`, `api`, `store`, `daemon`, `dashboard`, `demo`, `bench`
+//!    and `cli`.
 //! 6. Types that cross a wire live in `api::wire`, rows in `store`, files in `config`, events and
 //!    books as text in `journal`. `model` types are not serializable, so that renaming one breaks
 //!    no one.
@@ -40,6 +42,7 @@ pub mod cli;
 pub mod config;
 pub mod converter;
 pub mod daemon;
+pub mod dashboard;
 pub mod demo;
 pub mod engine;
 pub mod journal;

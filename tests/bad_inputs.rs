@@ -177,7 +177,7 @@ fn bad_addresses() -> Vec<Bad> {
         at("/v1/jobs?cursor=x", "400 T005", "next"),
         at("/v1/schedule?wait=soon", "400 T005", "a duration such as `30s`"),
         bad("70", (Method::DELETE, "/v1/publication"), "", "405 T002", "DELETE"),
-        bad("70", (Method::PUT, "/"), "", "404 T002", "nothing at `/`"),
+        bad("70", (Method::PUT, "/"), "", "405 T002", "has no method PUT"),
     ]
 }
 

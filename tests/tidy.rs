@@ -50,6 +50,11 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("src/api/", &["crate::engine::plan", "sqlx", "crate::store", "crate::cli"]),
     ("src/daemon/", &["crate::cli", "crate::demo"]),
+    // Pages are made from what the API tells.
+    (
+        "src/dashboard/",
+        &["crate::engine", "sqlx", "crate::store", "crate::cli", "crate::daemon", "crate::demo"],
+    ),
     // What measures sees what it measures from outside.
     ("src/bench/", &["crate::cli", "crate::store", "crate::daemon", "sqlx"]),
     ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),
@@ -85,6 +90,7 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/agent/mod.rs", "when a heartbeat was sent, so that a clock that is off is noticed"),
     ("src/api/heartbeats.rs", "how far a node's clock is off, to say so"),
     ("src/cli/queue.rs", "how long ago work was submitted"),
+    ("src/dashboard/watcher.rs", "when something was seen"),
     ("src/demo/play.rs", "when the work of the demo was submitted"),
     ("src/scratch.rs", "a name for a folder"),
 ];

@@ -65,6 +65,7 @@ const OPERATE: Rule = Rule::Only(&[Role::Operator]);
 const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/livez", Rule::Terse),
     ("GET", "/readyz", Rule::Terse),
+    ("GET", "/healthz", Rule::Terse),
     ("GET", "/login", Rule::Open),
     ("POST", "/login", Rule::Open),
     ("POST", "/logout", Rule::Open),
@@ -91,6 +92,7 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("POST", "/v1/config/apply", OPERATE),
     ("POST", "/v1/nodes/vary-off", OPERATE),
     ("POST", "/v1/nodes/vary-on", OPERATE),
+    ("POST", "/nodes/vary", OPERATE),
 ];
 
 /// Who may send `method` to the route `path`; `None` stands for a path that is no route.

@@ -271,6 +271,11 @@ impl ApiError {
         ApiError { code, detail: detail.into(), errors }
     }
 
+    /// The status it answers with.
+    pub fn status(&self) -> StatusCode {
+        self.code.facts().1
+    }
+
     /// What exactly is wrong, and what would be right.
     pub fn detail(&self) -> &str {
         &self.detail

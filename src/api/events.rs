@@ -119,7 +119,7 @@ pub async fn get_events(
 }
 
 /// Some events after number `since`; none if there are none yet.
-async fn read(state: &ApiState, since: u64) -> Result<Vec<Event>, ApiError> {
+pub async fn read(state: &ApiState, since: u64) -> Result<Vec<Event>, ApiError> {
     // Only what is published: whoever has an event may ask for those after it.
     let newest = state.latest().last_event;
     if since == newest {

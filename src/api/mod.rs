@@ -4,14 +4,14 @@
 //! published picture and never wait for a cycle; writers hand what they understood to whoever owns
 //! the scheduler. Every failure is an RFC 9457 problem with a stable code.
 
-mod admin;
+pub(crate) mod admin;
 mod alarms;
 mod check;
-mod config;
+pub(crate) mod config;
 mod document;
 mod error;
 mod events;
-mod extract;
+pub(crate) mod extract;
 mod feed;
 mod gate;
 mod health;
@@ -26,10 +26,10 @@ mod metrics;
 mod names;
 mod pace;
 mod publications;
-mod queries;
+pub(crate) mod queries;
 mod receipts;
 mod salvage;
-mod show;
+pub(crate) mod show;
 mod state;
 mod unblock;
 mod verdicts;
@@ -38,6 +38,7 @@ pub mod wire;
 
 pub use config::ConfigRefusal;
 pub use error::{ApiError, Code};
+pub(crate) use events::read as events_since;
 pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use feed::happenings;
 pub use gate::Caller;
@@ -79,14 +80,16 @@ use utoipa_axum::routes;
 )]
 struct Document;
 
-/// All routes, with their document at `/openapi.json`.
-pub fn router(state: ApiState) -> Router {
+/// All routes, with their document at `/openapi.json`, and `pages` beside them, for which the same
+/// checks hold.
+pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
     let document = Arc::new(document::completed(&document));
     routes
         .route("/openapi.json", get(move || async move { axum::Json(document) }))
         .route("/login", get(login::get_login).post(login::post_login))
         .route("/logout", post(login::post_logout))
+        .merge(pages)
         .method_not_allowed_fallback(no_such_method)
         .fallback(no_such_path)
         // Not tower-http's limit: it answers by itself, and not with a problem.

@@ -76,7 +76,7 @@ pub async fn get_node(
 }
 
 /// What is to be said of a node that its books do not say.
-fn notes_of(node: &wire::NodeInfo, view: &View, log: &HeartbeatLog) -> Vec<String> {
+pub fn notes_of(node: &wire::NodeInfo, view: &View, log: &HeartbeatLog) -> Vec<String> {
     let is_held_back =
         view.lost_held_back.binary_search_by(|name| name.as_str().cmp(&node.name)).is_ok();
     let held_back = "silent with too many others: its work is not given up".to_owned();
@@ -232,9 +232,13 @@ pub async fn get_occupancy(State(state): State<ApiState>) -> Json<wire::Occupanc
 /// How the daemon and the cluster are.
 #[utoipa::path(get, path = "/v1/status", tag = "queries", responses((status = 200, body = wire::Status)))]
 pub async fn get_status(State(state): State<ApiState>) -> Json<wire::Status> {
-    let published = state.latest();
+    Json(status_of(&state.latest()))
+}
+
+/// How the daemon and the cluster were when `published` came out.
+pub fn status_of(published: &Published) -> wire::Status {
     let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    Json(wire::Status {
+    wire::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ready: published.is_ready,
         cycle: published.view.cycle,
@@ -251,7 +255,7 @@ pub async fn get_status(State(state): State<ApiState>) -> Json<wire::Status> {
         stored_in_us: micros(published.stored_in),
         audit_findings: published.findings.clone(),
         audit_findings_total: published.findings_total,
-    })
+    }
 }
 
 fn calm(view: &View) -> wire::Calm {
@@ -272,7 +276,8 @@ fn job_counts(view: &View) -> wire::JobCounts {
     counts
 }
 
-fn share_counts(view: &View) -> wire::ShareCounts {
+/// Shares by state, and the room there is for them.
+pub fn share_counts(view: &View) -> wire::ShareCounts {
     let mut counts = wire::ShareCounts::default();
     for share in view.jobs.iter().flat_map(|job| &job.shares) {
         counts.held += u64::from(share.state == ShareState::Held);

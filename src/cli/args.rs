@@ -7,12 +7,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use reqwest::Url;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-pub use super::audit::AuditAction;
 pub use super::agent::AgentArgs;
+pub use super::audit::AuditAction;
 pub use super::bench::args::Bench;
 pub use super::config::args::{ConfigAction, SetFlags};
-pub use super::token::TokenAction;
 pub use super::questions::*;
+pub use super::token::TokenAction;
 use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
 
 const SIMULATE_EXAMPLES: &str = "Examples:

@@ -10,6 +10,6 @@ mod update;
 pub use difference::events_between;
 pub use publication::{LimboProcess, Process, Publication, Work, WorkState};
 pub use update::{
-    Assigned, Explanation, JobUpdate, Removed, Update, explain, explain_held_back, update_from,
-    update_of,
+    Assigned, Explanation, JobUpdate, Removed, Update, code_of, explain, explain_held_back,
+    update_from, update_of,
 };

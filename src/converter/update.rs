@@ -149,6 +149,14 @@ pub fn explain_held_back(held_back: HeldBack) -> Explanation {
     Explanation { code: held_back.code(), sentence }
 }
 
+/// The name alone, where many are counted.
+pub fn code_of(waiting: &Waiting) -> &'static str {
+    match waiting {
+        Waiting::Refused(refusal) => refusal_code(refusal),
+        Waiting::Engine(reason) => reason.code(),
+    }
+}
+
 fn refusal_code(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::UnknownClass { .. } => "unknown_class",

@@ -39,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{self, AccessError, Actor, Doors, Gatekeeper, LocalSocket, SocketError};
 use crate::api::{self, ApiState, Board, ConfigAsk, Request};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
+use crate::dashboard::Dashboard;
 use crate::store::{Retention, Store, StoreError};
 
 use feed::Feed;
@@ -147,9 +148,11 @@ pub async fn serve_from(
     };
     let mut owner = OwnerThread::spawn(owner)?;
 
+    let dashboard = Dashboard::new(state.clone());
+    tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let doors = Doors { tcp: listener, local };
-    let mut serving =
-        tokio::spawn(access::serve(doors, api::router(state), gatekeeper, stop.clone()));
+    let routes = api::router(state, dashboard.routes());
+    let mut serving = tokio::spawn(access::serve(doors, routes, gatekeeper, stop.clone()));
     notify::started();
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {

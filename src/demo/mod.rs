@@ -150,9 +150,10 @@ fn introduce(story: &mut Story, speed: NonZeroU64, seed: u64, address: SocketAdd
         ),
         "! demo mode: no authentication, loopback only".to_owned(),
         String::new(),
-        format!("  API   http://{address}/openapi.json"),
-        format!("  try   apportion nodes{url}"),
-        format!("        apportion why 7{url}"),
+        format!("  dashboard  http://{address}/"),
+        format!("  API        http://{address}/openapi.json"),
+        format!("  try        apportion nodes{url}"),
+        format!("             apportion why 7{url}"),
         String::new(),
     ];
     for line in lines {

@@ -6,8 +6,14 @@ use std::ops::Index;
 use std::sync::Arc;
 
 /// A list of immutable pictures.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pictures<T>(Vec<Arc<T>>);
+
+impl<T> Default for Pictures<T> {
+    fn default() -> Pictures<T> {
+        Pictures(Vec::new())
+    }
+}
 
 impl<T> Pictures<T> {
     /// All of them, in order.

@@ -1,0 +1,54 @@
+//! What classes and users deserve and hold, in memory: qshares of different pools cannot be added.
+
+use std::collections::BTreeMap;
+
+use super::samples::Figures;
+use crate::api::{show, wire};
+use crate::model::Name;
+use crate::scheduler::View;
+
+/// A class with its figures in MiB.
+#[derive(Clone, Debug)]
+pub(super) struct Class {
+    /// Its name.
+    pub name: Name,
+    /// What the API tells of it.
+    pub load: wire::ClassLoad,
+    /// Its account, in MiB.
+    pub figures: Figures,
+}
+
+/// `account` in MiB, of quanta of `quantum_mb`.
+pub(super) fn figures(account: &wire::Account, quantum_mb: u64) -> Figures {
+    Figures {
+        deserved: account.deserved.saturating_mul(quantum_mb),
+        held: account.held.saturating_mul(quantum_mb),
+        wanted: account.wanted.saturating_mul(quantum_mb),
+    }
+}
+
+/// All classes, in order of configuration.
+pub(super) fn classes(view: &View) -> Vec<Class> {
+    let class = |class| {
+        let load = show::class_load(view, class)?;
+        let figures = figures(&load.account, load.quantum_mb);
+        Some(Class { name: class.name.clone(), load, figures })
+    };
+    view.classes.iter().filter_map(class).collect()
+}
+
+/// Users with fair-share work, by name, over all their classes.
+pub(super) fn users(view: &View) -> Vec<(Name, Figures)> {
+    let mut users: BTreeMap<Name, Figures> = BTreeMap::new();
+    let is_fair = |class: &Class| class.load.policy == wire::Policy::FairShare;
+    for class in classes(view).into_iter().filter(is_fair) {
+        for user in &class.load.users {
+            let of_class = figures(&user.account, class.load.quantum_mb);
+            let sum = users.entry(Name::from(user.user.as_str())).or_default();
+            sum.deserved += of_class.deserved;
+            sum.held += of_class.held;
+            sum.wanted += of_class.wanted;
+        }
+    }
+    users.into_iter().collect()
+}

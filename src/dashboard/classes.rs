@@ -1,0 +1,184 @@
+//! Classes: what each deserves and holds, now and over time, and the users in it.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::Dashboard;
+use super::account::{self, Class};
+use super::chart::{self, PastRow};
+use super::frame::{Ask, Page, PageError, link};
+use super::overview::{AccountRow, due, scale};
+use super::rows::{Bar, JobRow, JobTable, Spark};
+use super::samples::Whose;
+use super::words::{self, memory, number};
+use crate::api::extract::PathPart;
+use crate::api::{show, wire};
+use crate::scheduler::{JobView, View};
+
+#[derive(Template)]
+#[template(path = "classes_head.html")]
+struct Head {
+    charts: Vec<(String, String)>,
+}
+
+#[derive(Template)]
+#[template(path = "classes.html")]
+struct Live {
+    rows: Vec<ClassRow>,
+}
+
+struct ClassRow {
+    name: String,
+    policy: &'static str,
+    weight: String,
+    priority: u32,
+    pool: String,
+    jobs: String,
+    users: usize,
+    is_default: bool,
+    wanted: String,
+    deserved: String,
+    held: String,
+    bar: Bar,
+    spark: Spark,
+}
+
+/// The page of all classes.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let classes = account::classes(view);
+    let scale = scale(classes.iter().map(|class| class.figures));
+    let notes = dashboard.past.notes();
+    let row = |class: &Class| {
+        let info = info(view, &class.name)?;
+        Some(ClassRow {
+            policy: words::policy(info.policy),
+            weight: info.weight.map_or_else(|| "–".to_owned(), |weight| weight.to_string()),
+            priority: info.priority,
+            pool: info.pool,
+            jobs: number(info.jobs),
+            users: class.load.users.len(),
+            is_default: info.is_default,
+            wanted: memory(class.figures.wanted),
+            deserved: due(class.figures, class.load.policy),
+            held: memory(class.figures.held),
+            bar: Bar::of(class.figures, scale),
+            spark: Spark::of(&notes, Whose::Class(&class.name)),
+            name: info.name,
+        })
+    };
+    let rows = classes.iter().filter_map(row).collect();
+    drop(notes);
+    let is_fair = |class: &&Class| class.load.policy == wire::Policy::FairShare;
+    let chart = |class: &Class| {
+        (class.name.to_string(), format!("/history?class={}", super::frame::encoded(&class.name)))
+    };
+    let head = Head { charts: classes.iter().filter(is_fair).take(CHARTS).map(chart).collect() };
+    Page { title: "Classes", section: "/classes", head, live: Live { rows } }.answer(&ask)
+}
+
+/// So many classes have a chart on the page of all.
+const CHARTS: usize = 12;
+
+fn info(view: &View, name: &str) -> Option<wire::ClassInfo> {
+    let class = view.classes.iter().find(|class| class.name == name)?;
+    show::class_info(view, class)
+}
+
+/// A chart above a live part.
+#[derive(Template)]
+#[template(path = "chart_head.html")]
+pub(super) struct ChartHead {
+    pub name: String,
+    pub address: String,
+}
+
+#[derive(Template)]
+#[template(path = "class.html")]
+struct LiveOne {
+    name: String,
+    facts: Vec<(&'static str, String)>,
+    bar: Bar,
+    users: Vec<AccountRow>,
+    past: Vec<PastRow>,
+    jobs: JobTable,
+    jobs_link: String,
+}
+
+/// The page of one class.
+pub(super) async fn one(
+    State(dashboard): State<Dashboard>,
+    PathPart(name): PathPart<String>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let class = account::classes(view).into_iter().find(|class| class.name == name);
+    let Some((class, info)) = class.zip(info(view, &name)) else {
+        let sentence = "No such class is configured.".to_owned();
+        return Err(PageError::Missing { title: format!("Class {name}"), sentence });
+    };
+    let mut notes = dashboard.past.notes();
+    let quantum = class.load.quantum_mb;
+    let figures = class.load.users.iter().map(|user| account::figures(&user.account, quantum));
+    let user_scale = scale(figures);
+    let mut users = Vec::new();
+    for user in &class.load.users {
+        let figures = account::figures(&user.account, quantum);
+        let colour = Some(notes.colour(&user.user));
+        let row = AccountRow::of(&user.user, figures, user_scale, colour);
+        users.push(AccountRow { deserved: due(figures, class.load.policy), ..row });
+    }
+    let of_class = |job: &&JobView| job.class == name;
+    let shown = view.jobs.iter().filter(of_class).take(LISTED);
+    let rows = shown.map(|job| JobRow::of(job, view.cycle, &mut notes)).collect();
+    let live = LiveOne {
+        facts: facts(&info, &class),
+        bar: Bar::of(class.figures, scale([class.figures].into_iter())),
+        users,
+        past: chart::table(&notes, Whose::Class(&name)),
+        jobs: JobTable {
+            rows,
+            caption: "Its work, oldest first".to_owned(),
+            empty: "It has no work now.",
+        },
+        jobs_link: super::frame::address_of("/jobs", &[("class", &name)]),
+        name: name.clone(),
+    };
+    drop(notes);
+    let address = super::frame::address_of("/history", &[("class", &name)]);
+    let head = ChartHead { name: name.clone(), address };
+    Page { title: &format!("Class {name}"), section: "/classes", head, live }.answer(&ask)
+}
+
+/// So much work is listed on the page of a class or a user.
+pub(super) const LISTED: usize = 25;
+
+fn facts(info: &wire::ClassInfo, class: &Class) -> Vec<(&'static str, String)> {
+    let users = info.users.as_ref().map_or_else(
+        || "everybody".to_owned(),
+        |users| users.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", "),
+    );
+    let weight = info.weight.map_or_else(|| "–".to_owned(), |weight| weight.to_string());
+    vec![
+        ("Policy", words::policy(info.policy).to_owned()),
+        ("Weight", weight),
+        ("Priority", format!("{} (the lowest goes first)", info.priority)),
+        ("Nodepool", info.pool.clone()),
+        ("Quantum", memory(info.quantum_mb)),
+        ("Open to", users),
+        ("Holds", memory(class.figures.held)),
+        ("Deserves", due(class.figures, class.load.policy)),
+        ("Could use", memory(class.figures.wanted)),
+    ]
+}
+
+/// The address of a user's page.
+pub(super) fn user_link(user: &str) -> String {
+    link("/users/", user)
+}

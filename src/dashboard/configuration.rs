@@ -1,0 +1,108 @@
+//! The configuration in effect, setting by setting, and those there were.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::Dashboard;
+use super::frame::{Ask, Asked, Page, PageError};
+use super::words;
+use crate::api::wire::{ConfigGeneration, ConfigSetting};
+use crate::api::{ApiError, Code, config};
+
+/// So many of the latest generations are shown.
+const GENERATIONS: usize = 50;
+
+/// Only whoever owns the scheduler knows what is in effect, and answers between two cycles. Nobody
+/// waits for longer than this.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Which settings to show.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ConfigParams {
+    /// `set`: only those that somebody set.
+    show: String,
+}
+
+#[derive(Template)]
+#[template(path = "config_head.html")]
+struct Head<'a> {
+    params: &'a ConfigParams,
+}
+
+#[derive(Template)]
+#[template(path = "config.html")]
+struct Live {
+    generation: u64,
+    file: String,
+    sections: Vec<Section>,
+    waiting: Vec<String>,
+    generations: Vec<GenerationRow>,
+}
+
+/// Settings whose keys begin alike.
+struct Section {
+    name: String,
+    settings: Vec<ConfigSetting>,
+}
+
+struct GenerationRow {
+    info: ConfigGeneration,
+    at: String,
+    is_in_effect: bool,
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    Asked(params): Asked<ConfigParams>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let api = || State(dashboard.api.clone());
+    let both = async {
+        Ok::<_, ApiError>((config::get_config(api()).await?, config::get_generations(api()).await?))
+    };
+    let answers = tokio::time::timeout(PATIENCE, both).await.unwrap_or_else(|_| {
+        Err(ApiError::new(Code::TimedOut, "the scheduler is busy; load the page again"))
+    });
+    let (axum::Json(info), axum::Json(history)) = answers?;
+    let is_shown = |setting: &ConfigSetting| params.show != "set" || setting.origin != "default";
+    let mut sections: Vec<Section> = Vec::new();
+    for setting in info.settings.into_iter().filter(is_shown) {
+        let name = section_of(&setting.setting).to_owned();
+        match sections.last_mut().filter(|section| section.name == name) {
+            Some(section) => section.settings.push(setting),
+            None => sections.push(Section { name, settings: vec![setting] }),
+        }
+    }
+    let generations = history.generations.into_iter().rev().take(GENERATIONS);
+    let live = Live {
+        generation: info.generation,
+        file: info.file.unwrap_or(info.name),
+        sections,
+        waiting: info.waiting_for_restart,
+        generations: generations
+            .map(|info| GenerationRow {
+                at: words::time(info.at_ms),
+                is_in_effect: info.generation == history.generation,
+                info,
+            })
+            .collect(),
+    };
+    let head = Head { params: &params };
+    Page { title: "Configuration", section: "/config", head, live }.answer(&ask)
+}
+
+/// `body_bytes` of `daemon.limits.body_bytes`.
+pub(super) fn short(setting: &str) -> &str {
+    setting.rsplit_once('.').map_or(setting, |(_, key)| key)
+}
+
+/// `daemon.limits` of `daemon.limits.body_bytes`.
+fn section_of(setting: &str) -> &str {
+    setting.rsplit_once('.').map_or("", |(section, _)| section)
+}

@@ -1,0 +1,71 @@
+//! What happened, the latest first; what is older is read from the record page by page.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::Dashboard;
+use super::frame::{Ask, Asked, Page, PageError, address_of};
+use super::tell::{KINDS, Told, told};
+use crate::api;
+
+/// So many events are on a page. As many as are read from the record at once.
+const SHOWN: u64 = 64;
+
+/// Which events to show.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct EventParams {
+    kind: String,
+    /// Only those before this one.
+    before: Option<u64>,
+}
+
+#[derive(Template)]
+#[template(path = "events_head.html")]
+struct Head<'a> {
+    params: &'a EventParams,
+    kinds: [&'static str; 5],
+}
+
+#[derive(Template)]
+#[template(path = "events.html")]
+struct Live {
+    events: Vec<Told>,
+    empty: String,
+    older: Option<String>,
+    is_latest: bool,
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    Asked(params): Asked<EventParams>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let last = dashboard.api.latest().last_event;
+    let mut events: Vec<Told> = match params.before {
+        Some(before) => {
+            let since = before.min(last + 1).saturating_sub(SHOWN + 1);
+            let page = api::events_since(&dashboard.api, since).await?;
+            page.iter().filter(|event| event.sequence < before).map(told).collect()
+        }
+        None => dashboard.past.notes().events.iter().cloned().collect(),
+    };
+    let oldest = events.first().map(|told| told.sequence);
+    events.reverse();
+    events.retain(|told| params.kind.is_empty() || told.kind == params.kind);
+    let empty = if oldest.is_none() {
+        "Nothing has happened yet. Events come when work starts, nodes report or administrators act."
+    } else {
+        "None of this kind among these; older ones may be."
+    };
+    let older = oldest.filter(|oldest| 1 < *oldest).map(|oldest| {
+        let before = oldest.to_string();
+        address_of("/events", &[("kind", &params.kind), ("before", &before)])
+    });
+    let live = Live { events, empty: empty.to_owned(), older, is_latest: params.before.is_none() };
+    let head = Head { params: &params, kinds: KINDS };
+    Page { title: "Events", section: "/events", head, live }.answer(&ask)
+}

@@ -1,0 +1,286 @@
+//! What all pages have in common: the frame around them, the part that is live, and `ETag`s.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use serde::de::DeserializeOwned;
+
+use crate::api::ApiError;
+use crate::api::extract::Params;
+
+/// What every page is asked for with.
+#[derive(Debug)]
+pub(super) struct Ask {
+    /// Whether only the live part is wanted.
+    is_fragment: bool,
+    headers: HeaderMap,
+}
+
+impl<S: Sync> FromRequestParts<S> for Ask {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Ask, Self::Rejection> {
+        let is_fragment = parts.headers.contains_key("hx-request")
+            && !parts.headers.contains_key("hx-history-restore-request");
+        Ok(Ask { is_fragment, headers: parts.headers.clone() })
+    }
+}
+
+/// What a page was asked for with, after the question mark.
+#[derive(Debug)]
+pub(super) struct Asked<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, PageError> {
+        let Params(params) = Params::from_request_parts(parts, state).await?;
+        Ok(Asked(params))
+    }
+}
+
+/// The sections of the navigation, in its order: title and address.
+const SECTIONS: [(&str, &str); 8] = [
+    ("Overview", "/"),
+    ("Topology", "/topology"),
+    ("Jobs", "/jobs"),
+    ("Classes", "/classes"),
+    ("Users", "/users"),
+    ("Nodes", "/nodes"),
+    ("Events", "/events"),
+    ("Configuration", "/config"),
+];
+
+/// The frame around a page.
+#[derive(Template)]
+#[template(path = "frame.html")]
+struct Frame<'a> {
+    title: &'a str,
+    section: &'a str,
+    sections: [(&'static str, &'static str); 8],
+    version: &'static str,
+    /// Already HTML: what a template below made of it.
+    head: &'a str,
+    /// As `head`.
+    live: &'a str,
+    /// Whether it changes; what is not there does not.
+    is_live: bool,
+}
+
+/// A page, or the live part of it.
+#[derive(Debug)]
+pub(super) struct Page<'a, H, L> {
+    /// What it is called.
+    pub title: &'a str,
+    /// The section it belongs to.
+    pub section: &'static str,
+    /// What is above: forms and charts, which are left alone while somebody uses them.
+    pub head: H,
+    /// What is asked for again.
+    pub live: L,
+}
+
+/// Nothing above the live part.
+#[derive(Debug, Template)]
+#[template(source = "", ext = "html")]
+pub(super) struct Nothing;
+
+/// Why there is no such page.
+#[derive(Debug)]
+pub(super) enum PageError {
+    /// There is no such thing.
+    Missing {
+        /// What was asked for.
+        title: String,
+        /// Why it is not there, and what to do.
+        sentence: String,
+    },
+    /// The daemon has only just started, and its books are on their way.
+    NotYet,
+    /// The API says so.
+    Api(ApiError),
+    /// It does not become HTML.
+    Render(askama::Error),
+}
+
+impl From<ApiError> for PageError {
+    fn from(error: ApiError) -> PageError {
+        PageError::Api(error)
+    }
+}
+
+impl From<askama::Error> for PageError {
+    fn from(error: askama::Error) -> PageError {
+        PageError::Render(error)
+    }
+}
+
+/// What a problem says, without a frame, for whoever has the page open on which it came about.
+#[derive(Clone, Debug)]
+struct ProblemPart(String);
+
+/// Answers with the part of a page that was asked for, where a whole page says what is wrong: that
+/// what is shown there is gone is no failure of the page.
+pub(super) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<ProblemPart>() {
+        Some(ProblemPart(body)) if ask.is_fragment => Html(body).into_response(),
+        _ => response,
+    }
+}
+
+/// A problem, for people.
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct Problem<'a> {
+    sentence: &'a str,
+}
+
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        let is_soon = matches!(self, PageError::NotYet);
+        let (status, title, sentence) = match self {
+            PageError::Missing { title, sentence } => (StatusCode::NOT_FOUND, title, sentence),
+            PageError::NotYet => {
+                let sentence = "The daemon has only just started and computes its books again from the record. \
+                                This takes some seconds; then this page comes by itself.";
+                let title = "In a moment".to_owned();
+                (StatusCode::SERVICE_UNAVAILABLE, title, sentence.to_owned())
+            }
+            PageError::Api(error) => {
+                let title = "That was refused".to_owned();
+                (error.status(), title, error.detail().to_owned())
+            }
+            PageError::Render(error) => {
+                tracing::error!(%error, "a page cannot be rendered");
+                return (StatusCode::INTERNAL_SERVER_ERROR, "a fault of ours; it is in the log\n")
+                    .into_response();
+            }
+        };
+        let body = Problem { sentence: &sentence }.render();
+        let both = body.and_then(|body| Ok((framed(&title, "", "", &body, false)?, body)));
+        match both {
+            Err(error) => PageError::Render(error).into_response(),
+            Ok((page, body)) => {
+                let part = Extension(ProblemPart(body));
+                let mut response =
+                    (status, part, [(header::CACHE_CONTROL, "no-store")], Html(page))
+                        .into_response();
+                if is_soon {
+                    response.headers_mut().insert(header::REFRESH, HeaderValue::from_static("1"));
+                }
+                response
+            }
+        }
+    }
+}
+
+/// That the daemon has only just started.
+pub(super) fn not_yet() -> PageError {
+    PageError::NotYet
+}
+
+fn framed(
+    title: &str,
+    section: &str,
+    head: &str,
+    live: &str,
+    is_live: bool,
+) -> askama::Result<String> {
+    let version = env!("CARGO_PKG_VERSION");
+    Frame { title, section, sections: SECTIONS, version, head, live, is_live }.render()
+}
+
+impl<H: Template, L: Template> Page<'_, H, L> {
+    /// The answer to `ask`: all of it, its live part, or that nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// If a template fails.
+    pub fn answer(&self, ask: &Ask) -> Result<Response, PageError> {
+        let live = self.live.render()?;
+        let html = if ask.is_fragment {
+            live
+        } else {
+            framed(self.title, self.section, &self.head.render()?, &live, true)?
+        };
+        let tag = tag_of(&html);
+        let mut response = if is_known(&ask.headers, &tag) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            Html(html).into_response()
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        // One address has two answers; a browser must not take one for the other.
+        headers.insert(header::VARY, HeaderValue::from_static("hx-request"));
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            headers.insert(header::ETAG, tag);
+        }
+        Ok(response)
+    }
+}
+
+/// The `ETag` of `content`.
+pub(super) fn tag_of(content: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    format!("W/\"{:016x}\"", hasher.finish())
+}
+
+/// Whether whoever asks has what `tag` names.
+pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let known = headers.get_all(header::IF_NONE_MATCH).iter();
+    let mut known = known.filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(','));
+    known.any(|known| known.trim() == tag)
+}
+
+/// The address with `page` set to another number; it has no other meaning here.
+pub(super) fn address_of(path: &str, params: &[(&str, &str)]) -> String {
+    let mut address = path.to_owned();
+    let set = params.iter().filter(|(_, value)| !value.is_empty());
+    for ((key, value), mark) in set.zip(std::iter::once('?').chain(std::iter::repeat('&'))) {
+        address.push(mark);
+        address.push_str(key);
+        address.push('=');
+        address.push_str(&encoded(value));
+    }
+    address
+}
+
+/// The address of what is called `name` below `path`.
+pub(super) fn link(path: &str, name: &str) -> String {
+    format!("{path}{}", encoded(name))
+}
+
+/// `text` as a part of an address.
+pub(super) fn encoded(text: &str) -> String {
+    askama::filters::urlencode_strict(text).map(|text| text.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_say_only_what_is_asked_and_escape_it() {
+        assert_eq!(address_of("/jobs", &[("user", ""), ("class", "")]), "/jobs");
+        let asked = address_of("/jobs", &[("user", "a&b=<"), ("class", ""), ("page", "2")]);
+        assert_eq!(asked, "/jobs?user=a%26b%3D%3C&page=2");
+    }
+
+    #[test]
+    fn what_is_known_is_not_sent_again() {
+        let tag = tag_of("x");
+        let mut headers = HeaderMap::new();
+        assert!(!is_known(&headers, &tag));
+        headers.insert(header::IF_NONE_MATCH, format!("W/\"1\", {tag}").parse().unwrap());
+        assert!(is_known(&headers, &tag) && !is_known(&headers, &tag_of("y")));
+    }
+}

@@ -1,0 +1,275 @@
+//! One request for work: why it has what it has, where its processes are, and how it came here.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::Dashboard;
+use super::frame::{Ask, Nothing, Page, PageError};
+use super::past::{Course, Moment};
+use super::words::{self, memory, number};
+use crate::api::extract::PathPart;
+use crate::api::wire::{self, JobInfo, PreemptionInfo, ShareInfo, ShareState, Why};
+use crate::model::{JobId, span};
+use crate::scheduler::JobView;
+
+/// So many shares and preemptions are shown one by one.
+const SHOWN: usize = 200;
+
+#[derive(Template)]
+#[template(path = "job.html")]
+struct Live {
+    id: u64,
+    colour: usize,
+    info: JobInfo,
+    why: Why,
+    facts: Vec<(&'static str, String)>,
+    accounts: Vec<AccountLine>,
+    tally: Vec<(u64, u64, &'static str)>,
+    held_back: Option<String>,
+    shares: Vec<ShareLine>,
+    shares_more: usize,
+    taken: Vec<(&'static str, Vec<TakenLine>)>,
+    moments: Vec<MomentLine>,
+}
+
+struct AccountLine {
+    what: &'static str,
+    name: String,
+    link: String,
+    wanted: String,
+    deserved: String,
+    given: String,
+    held: String,
+}
+
+struct ShareLine {
+    share: u64,
+    node: String,
+    memory: String,
+    state: String,
+    invested: String,
+}
+
+struct TakenLine {
+    share: u64,
+    job: u64,
+    node: String,
+    beneficiary: Option<u64>,
+    rule: String,
+    lost: String,
+    sentence: String,
+}
+
+/// A moment, and how many processes came or went with it.
+pub(super) struct MomentLine {
+    pub at_ms: i64,
+    pub at: String,
+    pub cycle: u64,
+    pub held: u64,
+    pub wanted: u64,
+    pub change: String,
+    pub reason: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "job_over.html")]
+struct Over {
+    id: u64,
+    user: String,
+    cycle: u64,
+    moments: Vec<MomentLine>,
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    PathPart(id): PathPart<String>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let number = id.parse().ok().map(JobId);
+    let job = view.jobs.iter().find(|job| Some(job.id) == number);
+    let (course, colour) = {
+        let mut notes = dashboard.past.notes();
+        let colour = job.map_or(0, |job| notes.colour(&job.user));
+        (number.and_then(|id| notes.course(id)).cloned(), colour)
+    };
+    let title = format!("Job {}", number.map_or_else(|| id.clone(), |id| id.to_string()));
+    let Some(job) = job else {
+        let Some((course, id)) = course.zip(number) else {
+            let sentence = format!(
+                "There is no such work as of cycle {}: it is over, or not published yet.",
+                view.cycle
+            );
+            return Err(PageError::Missing { title, sentence });
+        };
+        let live = Over {
+            id: id.0,
+            user: course.user.to_string(),
+            cycle: course.over_since.unwrap_or(view.cycle),
+            moments: moments(&course),
+        };
+        return Page { title: &title, section: "/jobs", head: Nothing, live }.answer(&ask);
+    };
+    let info = JobInfo::of(job, view.cycle);
+    let why = crate::api::why(view, job);
+    let live = live(job, info, why, colour, course.as_ref());
+    Page { title: &title, section: "/jobs", head: Nothing, live }.answer(&ask)
+}
+
+fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, course: Option<&Course>) -> Live {
+    let taken = |title, taken: &[PreemptionInfo]| {
+        (title, taken.iter().take(SHOWN).map(taken_line).collect())
+    };
+    Live {
+        id: job.id.0,
+        colour,
+        facts: facts(&info),
+        accounts: accounts(&why, job),
+        tally: tally(&why.nodes),
+        held_back: why.held_back.as_ref().map(|held_back| held_back.sentence.clone()),
+        shares: info.shares.iter().take(SHOWN).map(share_line).collect(),
+        shares_more: info.shares.len().saturating_sub(SHOWN),
+        taken: vec![
+            taken("Taken from others for it in the last cycle", &why.taken_for_it),
+            taken("Taken from it in the last cycle", &why.taken_from_it),
+        ],
+        moments: course.map(moments).unwrap_or_default(),
+        info,
+        why,
+    }
+}
+
+fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
+    let cap = match (info.sums.cap, &info.sums.cap_bound) {
+        (Some(cap), Some(bound)) => format!("{}: {}", number(cap), bound.sentence),
+        (Some(cap), None) => number(cap),
+        (None, _) => "not yet counted".to_owned(),
+    };
+    let order = info
+        .order
+        .map_or_else(String::new, |order| format!(" ({})", words::counted(order, "qshare")));
+    vec![
+        ("Kind", words::kind(info.kind).to_owned()),
+        ("State", words::state(info).to_owned()),
+        ("Memory of a process", format!("{}{order}", memory(info.memory_mb))),
+        ("Work items left", number(info.remaining)),
+        ("Threads of a process", number(info.threads)),
+        ("At most now", cap),
+        ("Room promised for", words::counted(info.sums.promised, "process")),
+        ("Behind what was counted", words::counted(info.sums.behind_cycles, "cycle")),
+    ]
+}
+
+/// The arithmetic from the class down. Classes and users count in qshares, the job in processes.
+fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
+    let order = job.order.map_or(1, |order| order.qshares().0);
+    let quantum = job.quantum.map_or(0, |quantum| quantum.memory().0);
+    let line = |what, name: &str, link, wanted: u64, deserved: u64, given: u64, held: u64| {
+        let [wanted, deserved, given, held] =
+            [wanted, deserved, given, held].map(|amount| memory(amount.saturating_mul(quantum)));
+        AccountLine { what, name: name.to_owned(), link, wanted, deserved, given, held }
+    };
+    let of = |what, name: &str, link, account: &wire::Account| {
+        line(what, name, link, account.wanted, account.deserved, account.given, account.held)
+    };
+    let sums = &why.sums;
+    let class = sums.class_account.as_ref().map(|account| {
+        of("class", &sums.class, super::frame::link("/classes/", &sums.class), account)
+    });
+    let user = sums
+        .user_account
+        .as_ref()
+        .map(|account| of("user", &sums.user, super::frame::link("/users/", &sums.user), account));
+    let mine = &sums.job;
+    let job = line(
+        "job",
+        &job.id.to_string(),
+        String::new(),
+        mine.wanted * order,
+        mine.deserved,
+        mine.given * order,
+        mine.held * order,
+    );
+    class.into_iter().chain(user).chain([job]).collect()
+}
+
+/// Nodes by what keeps them from taking one more process; with their part in percent.
+fn tally(nodes: &wire::NodeTally) -> Vec<(u64, u64, &'static str)> {
+    let lines = [
+        (nodes.has_room, "have room for a process"),
+        (nodes.full, "too little room left"),
+        (nodes.too_small, "smaller than one process"),
+        (nodes.other_pool, "in a pool its class may not use"),
+        (nodes.varied_off, "taken out by an administrator"),
+        (nodes.dead, "silent"),
+        (nodes.quiesced, "want no new work"),
+        (nodes.blacklisted, "hold what configuration forbids"),
+        (nodes.awaited, "not heard of since the start"),
+    ];
+    let lines = lines.into_iter().filter(|(count, _)| *count != 0);
+    lines.map(|(count, words)| (count, words::percent(count, nodes.total), words)).collect()
+}
+
+fn share_line(share: &ShareInfo) -> ShareLine {
+    let state = match (share.state, share.initialized, share.seen) {
+        (ShareState::Leaving, ..) => {
+            let why = share.removal.map(|removal| match removal {
+                wire::RemovalReason::Preempted => "preempted",
+                wire::RemovalReason::VariedOff => "its node was varied off",
+                wire::RemovalReason::Blacklisted => "no longer allowed there",
+                wire::RemovalReason::NodeDied => "its node died",
+            });
+            format!("leaving: {}", why.unwrap_or("told to go"))
+        }
+        (ShareState::Held, true, _) => "running".to_owned(),
+        (ShareState::Held, false, true) => "initializing".to_owned(),
+        (ShareState::Held, false, false) => "assigned".to_owned(),
+    };
+    ShareLine {
+        share: share.share,
+        node: share.node.clone(),
+        memory: memory(share.memory_mb),
+        state,
+        invested: span(share.investment_ms),
+    }
+}
+
+fn taken_line(taken: &PreemptionInfo) -> TakenLine {
+    TakenLine {
+        share: taken.share,
+        job: taken.job,
+        node: taken.node.clone(),
+        beneficiary: taken.beneficiary,
+        rule: taken.rule.code().replace('_', " "),
+        lost: span(taken.loss_ms),
+        sentence: taken.sentence.clone(),
+    }
+}
+
+/// The latest first.
+fn moments(course: &Course) -> Vec<MomentLine> {
+    let before = std::iter::once(None).chain(course.moments.iter().map(Some));
+    let line = |(moment, before): (&Moment, Option<&Moment>)| {
+        let held = before.map_or(0, |before| before.held);
+        let change = match held.cmp(&moment.held) {
+            std::cmp::Ordering::Less => format!("+{}", moment.held - held),
+            std::cmp::Ordering::Greater => format!("−{}", held - moment.held),
+            std::cmp::Ordering::Equal => String::new(),
+        };
+        MomentLine {
+            at_ms: moment.at_ms,
+            at: words::time(moment.at_ms),
+            cycle: moment.cycle,
+            held: moment.held,
+            wanted: moment.wanted,
+            change,
+            reason: moment.reason,
+        }
+    };
+    let mut lines: Vec<MomentLine> = course.moments.iter().zip(before).map(line).collect();
+    lines.reverse();
+    lines
+}

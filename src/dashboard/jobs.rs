@@ -1,0 +1,124 @@
+//! All work, filtered by what the address says, so that a list can be sent to somebody else.
+
+use std::collections::BTreeSet;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::Dashboard;
+use super::frame::{Ask, Asked, Page, PageError};
+use super::rows::{JobRow, JobTable, Paging};
+use super::words::{self, counted};
+use crate::api::wire::{JobInfo, WorkKind};
+use crate::converter::code_of;
+use crate::scheduler::{JobView, View};
+
+/// Which work to show.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct JobParams {
+    user: String,
+    class: String,
+    kind: String,
+    state: String,
+    reason: String,
+    page: Option<usize>,
+}
+
+/// Work with less than it wants, whatever state it is in.
+const SHORT: &str = "short";
+
+#[derive(Template)]
+#[template(path = "jobs_head.html")]
+struct Head<'a> {
+    params: &'a JobParams,
+    users: Vec<String>,
+    classes: Vec<String>,
+    kinds: Vec<&'static str>,
+    states: Vec<&'static str>,
+    reasons: Vec<&'static str>,
+}
+
+#[derive(Template)]
+#[template(path = "jobs.html")]
+struct Live {
+    words: String,
+    table: JobTable,
+    paging: Paging,
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    Asked(params): Asked<JobParams>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let jobs: Vec<&JobView> =
+        view.jobs.iter().filter(|job| params.is_wanted(job, view.cycle)).collect();
+    let (paging, range) = Paging::of(params.page, jobs.len(), "/jobs", &params.pairs());
+    let mut notes = dashboard.past.notes();
+    let rows = jobs[range].iter().map(|job| JobRow::of(job, view.cycle, &mut notes)).collect();
+    drop(notes);
+    let empty = if view.jobs.is_empty() {
+        "No work. The orchestrator brings it with PUT /v1/publication."
+    } else {
+        "No such work. Ask for less, or for all of it."
+    };
+    let found = crate::model::count(&jobs);
+    let all = crate::model::count(view.jobs.iter());
+    let live = Live {
+        words: format!("{} of {}", words::number(found), counted(all, "request")),
+        table: JobTable { rows, caption: "Work, oldest first".to_owned(), empty },
+        paging,
+    };
+    Page { title: "Jobs", section: "/jobs", head: head(&params, view), live }.answer(&ask)
+}
+
+/// So many users are offered to choose from; others can be typed.
+const CHOICES: usize = 500;
+
+fn head<'a>(params: &'a JobParams, view: &View) -> Head<'a> {
+    let names: BTreeSet<&str> = view.jobs.iter().map(|job| job.user.as_str()).collect();
+    let reasons: BTreeSet<&'static str> = view.jobs.iter().filter_map(code).collect();
+    Head {
+        params,
+        users: names.into_iter().take(CHOICES).map(str::to_owned).collect(),
+        classes: view.classes.iter().map(|class| class.name.to_string()).collect(),
+        kinds: words::KINDS.into_iter().map(words::kind).collect(),
+        states: words::STATES.to_vec(),
+        reasons: reasons.into_iter().collect(),
+    }
+}
+
+fn code(job: &JobView) -> Option<&'static str> {
+    job.reason.as_ref().map(code_of)
+}
+
+impl JobParams {
+    fn is_wanted(&self, job: &JobView, cycle: u64) -> bool {
+        let is = |wanted: &str, actual: &str| wanted.is_empty() || wanted == actual;
+        is(&self.user, &job.user)
+            && is(&self.class, &job.class)
+            && is(&self.kind, words::kind(WorkKind::from(job.kind)))
+            && (self.reason.is_empty() || code(job) == Some(self.reason.as_str()))
+            && match self.state.as_str() {
+                "" => true,
+                SHORT => job.reason.is_some(),
+                state => words::state(&JobInfo::of(job, cycle)) == state,
+            }
+    }
+
+    fn pairs(&self) -> [(&'static str, &str); 5] {
+        [
+            ("user", &self.user),
+            ("class", &self.class),
+            ("kind", &self.kind),
+            ("state", &self.state),
+            ("reason", &self.reason),
+        ]
+    }
+}

@@ -1,0 +1,379 @@
+//! The map of nodes: squares whose area is memory, filled from below by what is on them.
+//!
+//! Nodes whose squares have the same size to the pixel are drawn together, in rows. A small map has
+//! a link and a description for every node. In a large one all that looks alike is one path, so that
+//! its size stays within bounds, and whoever has JavaScript finds nodes by their place.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+use crate::api::wire::WorkKind;
+use crate::model::{MachineState, Name, expand_hostlist, fold_hostlist};
+
+/// The width of a map's page in its units, which are pixels on a large screen.
+const WIDTH: u64 = 1_160;
+
+/// The area that all squares together should take.
+const AREA: u64 = 700_000;
+
+/// The side of a square, at least and at most.
+const SIDES: (u64, u64) = (7, 92);
+
+/// Up to so many nodes each has a link and a description.
+pub(super) const CLOSE_MAX: usize = 400;
+
+/// Squares from this side on bear their node's name.
+const NAMED_SIDE: u64 = 40;
+
+/// Whose work of which kind something is, and whether it is on its way out; what has the same look
+/// is drawn as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Look {
+    /// The user's colour; none is for work that nobody is known to own.
+    pub colour: Option<usize>,
+    /// What kind of work.
+    pub kind: u8,
+    /// Whether it is leaving.
+    pub is_leaving: bool,
+    /// Whether somebody else was asked about.
+    pub is_pale: bool,
+}
+
+impl Look {
+    /// The classes of the style sheet for its fill.
+    pub fn class(self) -> String {
+        let colour = self.colour.map_or_else(|| "ux".to_owned(), |colour| format!("u{colour}"));
+        let pale = if self.is_pale { " pale" } else { "" };
+        let leaving = if self.is_leaving { " leaving" } else { "" };
+        format!("{colour}{pale}{leaving}")
+    }
+
+    /// The pattern that shows its kind; empty for jobs.
+    pub fn pattern(self) -> &'static str {
+        match self.kind {
+            1 => "h-service",
+            2 => "h-process",
+            3 => "h-reservation",
+            _ => "",
+        }
+    }
+}
+
+/// The number that stands for a kind of work here.
+pub(super) fn kind_number(kind: WorkKind) -> u8 {
+    match kind {
+        WorkKind::Job => 0,
+        WorkKind::Service => 1,
+        WorkKind::ArbitraryProcess => 2,
+        WorkKind::Reservation => 3,
+    }
+}
+
+/// A node to be drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    /// Its name.
+    pub name: Name,
+    /// Its pool.
+    pub pool: Name,
+    /// Its memory, in MiB.
+    pub memory_mb: u64,
+    /// Whether it gets work, and if not, why.
+    pub state: MachineState,
+    /// What is on it: how it looks, and how much memory it takes.
+    pub fills: Vec<(Look, u64)>,
+    /// All of it in words.
+    pub words: String,
+}
+
+/// Nodes of one pool and one size.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The pool.
+    pub pool: Name,
+    /// "29 nodes of 31 GB".
+    pub title: String,
+    /// Width and height of the drawing.
+    pub size: (u64, u64),
+    /// The distance from one square to the next, across and down.
+    pub step: (u64, u64),
+    /// Squares in a row.
+    pub columns: u64,
+    /// The nodes in it, as a host list.
+    pub names: String,
+    /// The nodes, one by one; none in a large map.
+    pub cells: Vec<Cell>,
+    /// What is drawn for all of them at once; nothing in a small map.
+    pub paths: Vec<Path>,
+}
+
+/// One node of a small map.
+#[derive(Debug)]
+pub(super) struct Cell {
+    /// Its name.
+    pub name: Name,
+    /// What is on it, in words.
+    pub words: String,
+    /// What is drawn.
+    pub paths: Vec<Path>,
+    /// Where its name goes, if there is room for it.
+    pub label: Option<(u64, u64)>,
+}
+
+/// A shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Path {
+    /// Its classes in the style sheet.
+    pub class: String,
+    /// The name of a pattern; empty if it has none.
+    pub pattern: &'static str,
+    /// What is drawn, in SVG's words.
+    pub d: String,
+}
+
+/// Draws `spots`, by pool in the order of `pools`, the largest squares first.
+pub(super) fn groups(spots: Vec<Spot>, pools: &[Name]) -> Vec<Group> {
+    let scale = Scale::of(&spots);
+    let place = |pool: &Name| pools.iter().position(|known| known == pool);
+    let is_close = spots.len() <= CLOSE_MAX;
+    let mut groups: BTreeMap<(Option<usize>, u64), Vec<Spot>> = BTreeMap::new();
+    for spot in spots {
+        let side = scale.side_of(spot.memory_mb);
+        groups.entry((place(&spot.pool), u64::MAX - side)).or_default().push(spot);
+    }
+    groups.into_iter().map(|((_, key), spots)| group(u64::MAX - key, spots, is_close)).collect()
+}
+
+/// The area, in units, that so much memory has.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    area: u64,
+    memory_mb: u64,
+}
+
+impl Scale {
+    /// As large as fits, and as the largest square may be.
+    fn of(spots: &[Spot]) -> Scale {
+        let total: u64 = spots.iter().map(|spot| spot.memory_mb).sum();
+        let most = spots.iter().map(|spot| spot.memory_mb).max().unwrap_or(0);
+        let (all, one) = (
+            Scale { area: AREA, memory_mb: total },
+            Scale { area: SIDES.1.pow(2), memory_mb: most },
+        );
+        if all.side_of(most) < SIDES.1 { all } else { one }
+    }
+
+    /// The side of a square for so much memory.
+    fn side_of(self, memory_mb: u64) -> u64 {
+        let area = memory_mb.saturating_mul(self.area).checked_div(self.memory_mb).unwrap_or(0);
+        area.isqrt().clamp(SIDES.0, SIDES.1)
+    }
+}
+
+/// In the order in which people count them, which is that of host lists; and that list.
+fn in_order(mut spots: Vec<Spot>) -> (Vec<Spot>, String) {
+    let names = fold_hostlist(spots.iter().map(|spot| spot.name.as_str()));
+    let order: HashMap<String, usize> =
+        expand_hostlist(&names).unwrap_or_default().into_iter().zip(0..).collect();
+    spots.sort_by_cached_key(|spot| (order.get(spot.name.as_str()).copied(), spot.name.clone()));
+    (spots, names)
+}
+
+fn group(side: u64, spots: Vec<Spot>, is_close: bool) -> Group {
+    let (spots, names) = in_order(spots);
+    let gap = if side < 20 { 2 } else { 6 };
+    let label = if NAMED_SIDE <= side && is_close { 15 } else { 0 };
+    let step = (side + gap, side + gap + label);
+    let count = crate::model::count(&spots);
+    let columns = WIDTH.checked_div(step.0).unwrap_or(1).clamp(1, count.max(1));
+    let rows = count.div_ceil(columns);
+    let mut cells = Vec::new();
+    let mut shared: BTreeMap<(u8, String, &'static str), String> = BTreeMap::new();
+    for (number, spot) in (0..).zip(&spots) {
+        let row = u64::checked_div(number, columns).unwrap_or(0);
+        let corner = ((number - row * columns) * step.0 + 1, row * step.1 + 1);
+        let paths = paths(spot, corner, side);
+        if is_close {
+            let place = (corner.0 + (side >> 1), corner.1 + side + 11);
+            let label = (0 < label).then_some(place);
+            let (name, words) = (spot.name.clone(), spot.words.clone());
+            let paths = paths.into_iter().map(|(_, path)| path).collect();
+            cells.push(Cell { name, words, paths, label });
+        } else {
+            for (layer, Path { class, pattern, d }) in paths {
+                shared.entry((layer, class, pattern)).or_default().push_str(&d);
+            }
+        }
+    }
+    let shared = shared.into_iter();
+    let pool = spots.first().map(|spot| spot.pool.clone()).unwrap_or_default();
+    Group {
+        pool,
+        title: title(&spots),
+        size: (columns * step.0, rows * step.1),
+        step,
+        columns,
+        names,
+        cells,
+        paths: shared.map(|((_, class, pattern), d)| Path { class, pattern, d }).collect(),
+    }
+}
+
+fn title(spots: &[Spot]) -> String {
+    let sizes = || spots.iter().map(|spot| spot.memory_mb >> 10);
+    let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+    let size = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    format!("{} of {size} GB", super::words::counted(crate::model::count(spots), "node"))
+}
+
+/// A node's shapes with their layers: the square, what fills it from below, and the mark of its
+/// state, which says without colour why it gets no work.
+fn paths(spot: &Spot, (x, y): (u64, u64), side: u64) -> Vec<(u8, Path)> {
+    let square = format!("M{x} {y}h{side}v{side}h-{side}z");
+    let class = format!("node {}", state_class(spot.state));
+    let mut paths = vec![(0, Path { class, pattern: "", d: square })];
+    let mut below = 0;
+    for (look, memory_mb) in &spot.fills {
+        let top = (below + memory_mb).min(spot.memory_mb.max(1));
+        let height =
+            |memory: u64| memory.saturating_mul(side).checked_div(spot.memory_mb).unwrap_or(0);
+        let (from, to) = (height(below), height(top).max(height(below) + 1).min(side));
+        below = top;
+        let (start, tall) = (y + side - to, to.saturating_sub(from));
+        if tall == 0 {
+            continue;
+        }
+        let d = format!("M{x} {start}h{side}v{tall}h-{side}z");
+        paths.push((1, Path { class: look.class(), pattern: "", d: d.clone() }));
+        let pattern = look.pattern();
+        if !pattern.is_empty() {
+            paths.push((2, Path { class: "hatch".to_owned(), pattern, d }));
+        }
+    }
+    let mark = mark(spot.state, (x, y), side);
+    if !mark.is_empty() {
+        paths.push((3, Path { class: "mark halo".to_owned(), pattern: "", d: mark.clone() }));
+        paths.push((4, Path { class: "mark".to_owned(), pattern: "", d: mark }));
+    }
+    paths
+}
+
+/// The worst that holds of a node.
+pub(super) fn state_class(state: MachineState) -> &'static str {
+    match state {
+        MachineState { is_dead: true, .. } => "dead",
+        MachineState { is_varied_off: true, .. } => "off",
+        MachineState { is_blacklisted: true, .. } => "blacklisted",
+        MachineState { is_quiesced: true, .. } => "quiesced",
+        MachineState { is_awaited: true, .. } => "awaited",
+        _ => "up",
+    }
+}
+
+/// The mark of a state: a cross for dead, a bar for off, a full square for blacklisted, two bars
+/// for quiesced, a ring for awaited.
+pub(super) fn mark(state: MachineState, (x, y): (u64, u64), side: u64) -> String {
+    let inset = (side >> 2).max(1);
+    let (left, top) = (x + inset, y + inset);
+    let long = side.saturating_sub(2 * inset);
+    let half = long >> 1;
+    let mut d = String::new();
+    // Writing to a string cannot fail.
+    let _ = match state_class(state) {
+        "dead" => write!(d, "M{left} {top}l{long} {long}m0 -{long}l-{long} {long}"),
+        "off" => write!(d, "M{left} {}h{long}", top + half),
+        "blacklisted" => write!(d, "M{left} {top}h{long}v{long}h-{long}zl{long} {long}"),
+        "quiesced" => {
+            let third = long.div_euclid(3).max(1);
+            write!(d, "M{} {top}v{long}m{third} 0v-{long}", left + third)
+        }
+        "awaited" => {
+            write!(
+                d,
+                "M{left} {}a{half} {half} 0 1 0 {long} 0a{half} {half} 0 1 0 -{long} 0",
+                top + half
+            )
+        }
+        _ => Ok(()),
+    };
+    d
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spot(number: u64, memory_mb: u64, fills: &[(u8, u64)]) -> Spot {
+        let fill = |&(kind, memory): &(u8, u64)| {
+            (Look { colour: Some(0), kind, is_leaving: false, is_pale: false }, memory)
+        };
+        Spot {
+            name: Name::from(format!("n{number}")),
+            pool: Name::from("main"),
+            memory_mb,
+            state: MachineState::default(),
+            fills: fills.iter().map(fill).collect(),
+            words: String::new(),
+        }
+    }
+
+    #[test]
+    fn area_is_memory() {
+        let spots = [spot(1, 16_384, &[]), spot(2, 65_536, &[])];
+        let [one, four] = spots.each_ref().map(|spot| Scale::of(&spots).side_of(spot.memory_mb));
+        assert_eq!(four, SIDES.1, "the largest is as large as may be");
+        assert!((2 * one).abs_diff(four) <= 2, "{one} {four}");
+    }
+
+    #[test]
+    fn what_fills_a_node_never_leaves_its_square() {
+        let full = spot(1, 1_000, &[(0, 400), (1, 400), (2, 900)]);
+        let shapes = paths(&full, (0, 0), 40);
+        let tall: Vec<u64> = shapes
+            .iter()
+            .filter(|(layer, _)| *layer == 1)
+            .map(|(_, path)| {
+                let (_, rest) = path.d.split_once("h40v").unwrap();
+                rest.split_once('h').unwrap().0.parse().unwrap()
+            })
+            .collect();
+        assert_eq!(tall.iter().sum::<u64>(), 40, "{tall:?}");
+        assert_eq!(shapes.iter().filter(|(layer, _)| *layer == 2).count(), 2, "two hatches");
+    }
+
+    #[test]
+    fn nodes_stand_in_the_order_people_count_them() {
+        let spots = [10, 9, 2].map(|number| spot(number, 1_024, &[])).to_vec();
+        let groups = groups(spots, &[Name::from("main")]);
+        let names: Vec<&str> = groups[0].cells.iter().map(|cell| cell.name.as_str()).collect();
+        assert_eq!(names, ["n2", "n9", "n10"]);
+    }
+
+    #[test]
+    fn a_large_map_is_a_few_paths() {
+        let spots = (0..5_000).map(|number| spot(number, 65_536, &[(0, 30_000), (1, 20_000)]));
+        let groups = groups(spots.collect(), &[Name::from("main")]);
+        let [group] = groups.as_slice() else { panic!("{} groups", groups.len()) };
+        assert!(group.cells.is_empty());
+        assert_eq!(group.paths.len(), 3, "squares, what one user has, a hatch over a part of it");
+        let size: usize = group.paths.iter().map(|path| path.d.len()).sum();
+        assert!(size < 500_000, "{size}");
+        assert_eq!(group.names, "n[0-4999]");
+    }
+
+    #[test]
+    fn every_state_has_a_mark_of_its_own() {
+        let up = MachineState::default();
+        let states = [
+            up,
+            MachineState { is_dead: true, ..up },
+            MachineState { is_varied_off: true, ..up },
+            MachineState { is_blacklisted: true, ..up },
+            MachineState { is_quiesced: true, ..up },
+            MachineState { is_awaited: true, ..up },
+        ];
+        let marks: std::collections::BTreeSet<String> =
+            states.into_iter().map(|state| mark(state, (0, 0), 16)).collect();
+        assert_eq!(marks.len(), states.len());
+    }
+}

@@ -1,0 +1,105 @@
+//! One node: its state, what is on it, what happened to it lately.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::Dashboard;
+use super::frame::{Ask, Nothing, Page, PageError};
+use super::nodes::{NodeRow, row};
+use super::tell::Told;
+use super::words::{self, memory};
+use crate::api::extract::PathPart;
+use crate::model::ShareState;
+use crate::scheduler::{JobView, NodeView, View};
+
+/// So many events are shown.
+const EVENTS: usize = 12;
+
+#[derive(Template)]
+#[template(path = "node.html")]
+struct Live {
+    node: NodeRow,
+    facts: Vec<(&'static str, String)>,
+    is_off: bool,
+    shares: Vec<ShareLine>,
+    events: Vec<Told>,
+}
+
+struct ShareLine {
+    share: u64,
+    job: u64,
+    user: String,
+    colour: usize,
+    class: String,
+    kind: &'static str,
+    qshares: u64,
+    memory: String,
+    state: &'static str,
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    PathPart(name): PathPart<String>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let Some(node) = view.nodes.iter().find(|node| node.name == name) else {
+        let sentence = format!("No such node had reported by cycle {}.", view.cycle);
+        return Err(PageError::Missing { title: format!("Node {name}"), sentence });
+    };
+    let mut shares = Vec::new();
+    let mut notes = dashboard.past.notes();
+    for (id, share, order, state) in &node.shares {
+        let job: Option<&JobView> = view.jobs.iter().find(|job| job.id == *id);
+        let user = job.map(|job| job.user.to_string()).unwrap_or_default();
+        shares.push(ShareLine {
+            share: share.0,
+            job: id.0,
+            colour: notes.colour(&user),
+            user,
+            class: job.map(|job| job.class.to_string()).unwrap_or_default(),
+            kind: job.map_or("", |job| words::kind(job.kind.into())),
+            qshares: order.qshares().0,
+            memory: memory(node.quantum.memory_of(order.qshares()).0),
+            state: match state {
+                ShareState::Held => "held",
+                ShareState::Leaving => "leaving",
+            },
+        });
+    }
+    let is_here = |told: &&Told| told.nodes.contains(&name);
+    let events = notes.events.iter().rev().filter(is_here).take(EVENTS).cloned().collect();
+    drop(notes);
+    let live = Live {
+        facts: facts(node, view),
+        is_off: node.state.is_varied_off,
+        node: row(node, view, &dashboard.api),
+        shares,
+        events,
+    };
+    Page { title: &format!("Node {name}"), section: "/nodes", head: Nothing, live }.answer(&ask)
+}
+
+fn facts(node: &NodeView, view: &View) -> Vec<(&'static str, String)> {
+    let free = node.order.saturating_sub(node.used);
+    let is_silent = view.lost_held_back.contains(&node.name);
+    let mut facts = vec![
+        ("Memory", memory(node.memory.0)),
+        ("Nodepool", node.pool.to_string()),
+        (
+            "Size",
+            format!("{} of {}", words::counted(node.order.0, "qshare"), node.quantum.memory()),
+        ),
+        ("Taken", words::counted(node.used.0, "qshare")),
+        ("Free", words::counted(free.0, "qshare")),
+        ("Heartbeats missed in a row", node.missed.to_string()),
+    ];
+    if is_silent {
+        facts
+            .push(("Silent together", "with too many others; its work is not given up".to_owned()));
+    }
+    facts
+}

@@ -1,0 +1,132 @@
+//! All nodes, filtered by what the address says, with the way to take some out and put them back.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::Dashboard;
+use super::frame::{Ask, Asked, Page, PageError};
+use super::rows::{Bar, Paging};
+use super::words::{self, counted, memory};
+use crate::api::{ApiState, queries, wire};
+use crate::scheduler::{NodeView, View};
+
+/// So many jobs of a node are named; the rest are counted.
+const JOBS_SHOWN: usize = 6;
+
+/// Which nodes to show.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct NodeParams {
+    state: String,
+    pool: String,
+    name: String,
+    /// What was done just before: `off`, `on` or `nothing`.
+    done: String,
+    page: Option<usize>,
+}
+
+#[derive(Template)]
+#[template(path = "nodes_head.html")]
+struct Head<'a> {
+    params: &'a NodeParams,
+    done: &'static str,
+    pools: Vec<String>,
+    states: Vec<&'static str>,
+}
+
+#[derive(Template)]
+#[template(path = "nodes.html")]
+struct Live {
+    words: String,
+    rows: Vec<NodeRow>,
+    paging: Paging,
+    empty: &'static str,
+}
+
+/// A node, as lists show it.
+pub(super) struct NodeRow {
+    pub name: String,
+    pub pool: String,
+    pub states: Vec<&'static str>,
+    pub memory: String,
+    pub used: u64,
+    pub order: u64,
+    pub bar: Bar,
+    pub jobs: Vec<u64>,
+    pub jobs_more: usize,
+    pub notes: String,
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    Asked(params): Asked<NodeParams>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let nodes: Vec<&NodeView> = view.nodes.iter().filter(|node| params.is_wanted(node)).collect();
+    let pairs = [("state", params.state.as_str()), ("pool", &params.pool), ("name", &params.name)];
+    let (paging, range) = Paging::of(params.page, nodes.len(), "/nodes", &pairs);
+    let rows = nodes[range].iter().map(|node| row(node, view, &dashboard.api)).collect();
+    let empty = if view.nodes.is_empty() {
+        "No node has reported yet. Start an agent on each; it reports to POST /v1/heartbeats."
+    } else {
+        "No such node. Ask for less, or for all of them."
+    };
+    let (found, all) = (crate::model::count(&nodes), crate::model::count(view.nodes.iter()));
+    let words = format!("{} of {}", words::number(found), counted(all, "node"));
+    let head = Head {
+        params: &params,
+        done: match params.done.as_str() {
+            "off" => {
+                "Done: the nodes are out of scheduling. Work that has to go is told so in this cycle."
+            }
+            "on" => "Done: the nodes are in scheduling again.",
+            "nothing" => "There was nothing to do: they were so already.",
+            _ => "",
+        },
+        pools: view.topology.pools.iter().map(|pool| pool.name.to_string()).collect(),
+        states: words::NODE_STATES.map(|(state, _)| words::node_state(state)).to_vec(),
+    };
+    let live = Live { words, rows, paging, empty };
+    Page { title: "Nodes", section: "/nodes", head, live }.answer(&ask)
+}
+
+impl NodeParams {
+    fn is_wanted(&self, node: &NodeView) -> bool {
+        let mut states = crate::api::show::node_states(node.state).into_iter();
+        (self.state.is_empty() || states.any(|state| words::node_state(state) == self.state))
+            && (self.pool.is_empty() || node.pool == self.pool)
+            && node.name.contains(self.name.trim())
+    }
+}
+
+/// The row of `node`, with what is to be said of it besides.
+pub(super) fn row(node: &NodeView, view: &View, api: &ApiState) -> NodeRow {
+    let mut info = wire::NodeInfo::from(node);
+    info.notes.extend(queries::notes_of(&info, view, &api.heartbeats()));
+    let mut jobs: Vec<u64> = info.shares.iter().map(|share| share.job).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    let jobs_more = jobs.len().saturating_sub(JOBS_SHOWN);
+    jobs.truncate(JOBS_SHOWN);
+    let missed = u64::from(info.missed_heartbeats);
+    let missed = (0 < missed).then(|| format!("missed {}", counted(missed, "heartbeat")));
+    let reason = info.vary_off_reason.as_ref().map(|reason| format!("off: {reason}"));
+    let notes: Vec<String> = reason.into_iter().chain(missed).chain(info.notes).collect();
+    NodeRow {
+        states: info.states.iter().map(|state| words::node_state(*state)).collect(),
+        memory: memory(info.memory_mb),
+        used: info.used,
+        order: info.order,
+        bar: Bar::filled(info.used, info.order, "qshares"),
+        jobs,
+        jobs_more,
+        notes: notes.join("; "),
+        name: info.name,
+        pool: info.pool,
+    }
+}

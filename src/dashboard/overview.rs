@@ -1,0 +1,301 @@
+//! The overview: is all well, who waits and why, who is short of what they deserve, what happened.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::Dashboard;
+use super::account;
+use super::frame::{Ask, Nothing, Page, PageError};
+use super::rows::Bar;
+use super::samples::Figures;
+use super::tell::Told;
+use super::words::{counted, memory, number, percent};
+use crate::api::{queries, show, wire};
+use crate::converter::code_of;
+use crate::scheduler::View;
+
+/// So many of the latest events are shown.
+const EVENTS: usize = 8;
+
+/// So many users are shown.
+const USERS: usize = 8;
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct Live {
+    alarms: Vec<String>,
+    tiles: Vec<Tile>,
+    waiting: Vec<WaitingRow>,
+    classes: Vec<AccountRow>,
+    users: Vec<AccountRow>,
+    users_more: usize,
+    events: Vec<Told>,
+    has_nodes: bool,
+    has_jobs: bool,
+}
+
+struct Tile {
+    title: &'static str,
+    link: &'static str,
+    value: String,
+    unit: String,
+    detail: String,
+    bar: Option<Bar>,
+}
+
+struct WaitingRow {
+    code: String,
+    jobs: u64,
+    missing: u64,
+    first: u64,
+    sentence: String,
+}
+
+/// A class or a user against what it deserves.
+pub(super) struct AccountRow {
+    pub name: String,
+    pub colour: Option<usize>,
+    pub held: String,
+    pub deserved: String,
+    pub bar: Bar,
+}
+
+impl AccountRow {
+    /// The row of `name`, where `scale` is the whole width of the bar.
+    pub fn of(name: &str, figures: Figures, scale: u64, colour: Option<usize>) -> AccountRow {
+        AccountRow {
+            name: name.to_owned(),
+            colour,
+            held: memory(figures.held),
+            deserved: memory(figures.deserved),
+            bar: Bar::of(figures, scale),
+        }
+    }
+}
+
+/// What is deserved. Work outside fair share deserves nothing, which is not to be taken for zero.
+pub(super) fn due(figures: Figures, policy: wire::Policy) -> String {
+    match policy {
+        wire::Policy::FairShare => memory(figures.deserved),
+        wire::Policy::FixedShare | wire::Policy::Reserve => "–".to_owned(),
+    }
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let status = queries::status_of(&published);
+    let users = account::users(view);
+    let classes = account::classes(view);
+    let figures = || users.iter().map(|(_, figures)| *figures);
+    let class_scale = scale(classes.iter().map(|class| class.figures));
+    let user_scale = scale(figures());
+    let mut notes = dashboard.past.notes();
+    let mut user_rows: Vec<(u64, AccountRow)> = users
+        .iter()
+        .filter(|(_, figures)| 0 < figures.held.max(figures.wanted))
+        .map(|(name, figures)| {
+            let colour = Some(notes.colour(name));
+            (figures.held.max(figures.deserved), AccountRow::of(name, *figures, user_scale, colour))
+        })
+        .collect();
+    user_rows.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+    let live = Live {
+        alarms: alarms(&status),
+        tiles: tiles(&status, figures()),
+        waiting: waiting(view),
+        classes: classes
+            .iter()
+            .filter(|class| 0 < class.load.jobs)
+            .map(|class| AccountRow {
+                deserved: due(class.figures, class.load.policy),
+                ..AccountRow::of(&class.name, class.figures, class_scale, None)
+            })
+            .collect(),
+        users_more: user_rows.len().saturating_sub(USERS),
+        users: user_rows.into_iter().take(USERS).map(|(_, row)| row).collect(),
+        events: notes.events.iter().rev().take(EVENTS).cloned().collect(),
+        has_nodes: status.nodes.total != 0,
+        has_jobs: status.jobs.total != 0,
+    };
+    drop(notes);
+    Page { title: "Overview", section: "/", head: Nothing, live }.answer(&ask)
+}
+
+/// The amount that a whole bar stands for.
+pub(super) fn scale(all: impl Iterator<Item = Figures>) -> u64 {
+    let most = all.map(|figures| figures.held.max(figures.deserved)).max();
+    // A little more, so that a mark at the end is seen.
+    most.unwrap_or(0).saturating_mul(105).div_euclid(100).max(1)
+}
+
+/// What an operator should look into at once.
+fn alarms(status: &wire::Status) -> Vec<String> {
+    let silent = &status.silent_together;
+    let findings = &status.audit_findings;
+    let alarms = [
+        (!status.ready).then(|| {
+            "Nothing is scheduled yet: the daemon waits for nodes to report and for the first publication.".to_owned()
+        }),
+        (!silent.is_empty()).then(|| {
+            format!(
+                "{} fell silent together, so the fault is more likely here: they get no work, and none of theirs is given up.",
+                counted(crate::model::count(silent), "node")
+            )
+        }),
+        (status.net_strikes != 0).then(|| {
+            format!("The quiet stop holds back {}.", counted(status.net_strikes, "request"))
+        }),
+        (!findings.is_empty()).then(|| {
+            format!("The audit objects to the last cycle: {}", findings.join("; "))
+        }),
+    ];
+    alarms.into_iter().flatten().collect()
+}
+
+fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Tile> {
+    let (nodes, jobs, shares) = (&status.nodes, &status.jobs, &status.shares);
+    let short = users.fold((0, 0), |(short, due), figures| {
+        let mine = figures.deserved.min(figures.wanted);
+        (short + mine.saturating_sub(figures.held), due + mine)
+    });
+    let is_quiet = match status.calm.quiet_cycles {
+        0 => "not quiet".to_owned(),
+        cycles => format!("quiet for {}", counted(cycles, "cycle")),
+    };
+    vec![
+        Tile {
+            title: "Memory in use",
+            link: "/topology",
+            value: percent(shares.used_mb, shares.schedulable_mb).to_string(),
+            unit: "%".to_owned(),
+            detail: format!("{} of {}", memory(shares.used_mb), memory(shares.schedulable_mb)),
+            bar: Some(Bar::filled(shares.used_mb >> 10, shares.schedulable_mb >> 10, "GB")),
+        },
+        Tile {
+            title: "Nodes up",
+            link: "/nodes",
+            value: number(nodes.up),
+            unit: format!("of {}", number(nodes.total)),
+            detail: out_of_scheduling(nodes),
+            bar: Some(Bar::filled(nodes.up, nodes.total, "nodes")),
+        },
+        Tile {
+            title: "Work waiting",
+            link: "/jobs?state=short",
+            value: number(jobs.waiting),
+            unit: format!("of {}", number(jobs.total)),
+            detail: format!(
+                "{} run, {} to leave",
+                counted(shares.held, "process"),
+                number(shares.leaving)
+            ),
+            bar: Some(Bar::filled(jobs.waiting, jobs.total, "requests for work")),
+        },
+        Tile {
+            title: "Short of what is deserved",
+            link: "/users",
+            value: percent(short.0, short.1).to_string(),
+            unit: "%".to_owned(),
+            detail: format!("{} of {} due to users", memory(short.0), memory(short.1)),
+            bar: Some(Bar::filled(short.0 >> 10, short.1 >> 10, "GB")),
+        },
+        Tile {
+            title: "Last cycle",
+            link: "/events",
+            value: tenths(status.planned_in_us),
+            unit: "ms".to_owned(),
+            detail: format!("and {} ms to store; {is_quiet}", tenths(status.stored_in_us)),
+            bar: None,
+        },
+    ]
+}
+
+/// Why some nodes are not up.
+fn out_of_scheduling(nodes: &wire::NodeCounts) -> String {
+    let states = [
+        (nodes.varied_off, "varied-off"),
+        (nodes.dead, "dead"),
+        (nodes.blacklisted, "blacklisted"),
+        (nodes.quiesced, "quiesced"),
+        (nodes.awaited, "awaited"),
+    ];
+    let out = states.iter().filter(|(count, _)| *count != 0);
+    let out: Vec<String> = out.map(|(count, word)| format!("{} {word}", number(*count))).collect();
+    if out.is_empty() { "all get work".to_owned() } else { out.join(", ") }
+}
+
+/// Microseconds in milliseconds.
+fn tenths(micros: u64) -> String {
+    let tenths = micros.div_euclid(100);
+    format!("{}.{}", number(tenths.div_euclid(10)), tenths.rem_euclid(10))
+}
+
+/// Work that has less than it wants, by reason; the most common first.
+fn waiting(view: &View) -> Vec<WaitingRow> {
+    let mut rows: BTreeMap<&'static str, WaitingRow> = BTreeMap::new();
+    for job in view.jobs.iter() {
+        let Some(reason) = &job.reason else { continue };
+        let code = code_of(reason);
+        let row = rows.entry(code).or_insert_with(|| WaitingRow {
+            code: code.to_owned(),
+            jobs: 0,
+            missing: 0,
+            first: job.id.0,
+            // Jobs are oldest first.
+            sentence: show::reason_of(job).map(|reason| reason.sentence).unwrap_or_default(),
+        });
+        row.jobs += 1;
+        row.missing += job.wanted.saturating_sub(job.held()).0;
+    }
+    let mut rows: Vec<WaitingRow> = rows.into_values().collect();
+    rows.sort_by(|one, other| (other.jobs, &one.code).cmp(&(one.jobs, &other.code)));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn microseconds_are_shown_as_tenths_of_milliseconds() {
+        assert_eq!([tenths(0), tenths(3_940), tenths(1_200_000)], ["0.0", "3.9", "1,200.0"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_first() {
+        let all_well = wire::Status { ready: true, ..status() };
+        assert!(alarms(&all_well).is_empty());
+        let silent_together = vec!["n1".to_owned(), "n2".to_owned()];
+        let bad = wire::Status { silent_together, net_strikes: 2, ..all_well };
+        assert_eq!(alarms(&bad).len(), 2);
+        assert!(alarms(&bad)[0].starts_with("2 nodes fell silent"));
+        assert!(alarms(&status())[0].contains("first publication"));
+    }
+
+    fn status() -> wire::Status {
+        wire::Status {
+            version: String::new(),
+            ready: false,
+            cycle: 0,
+            publication: None,
+            nodes: wire::NodeCounts::default(),
+            jobs: wire::JobCounts::default(),
+            shares: wire::ShareCounts::default(),
+            calm: wire::Calm::default(),
+            silent_together: Vec::new(),
+            net_strikes: 0,
+            planned_in_us: 0,
+            stored_in_us: 0,
+            audit_findings: Vec::new(),
+            audit_findings_total: 0,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What several pages show: bars, curves in a line, pages of long lists, and rows of work.
+
+use std::fmt::Write;
+
+use askama::Template;
+
+use super::frame::address_of;
+use super::past::Notes;
+use super::samples::{Figures, Whose};
+use super::words;
+use crate::api::wire::{JobInfo, WorkKind};
+use crate::scheduler::JobView;
+
+/// So many rows are on a page.
+pub(super) const ROWS: usize = 100;
+
+/// What is held against what is deserved and wanted, on one scale. In percent of the scale.
+#[derive(Clone, Debug, Template)]
+#[template(path = "bar.html")]
+pub(super) struct Bar {
+    held: u64,
+    wanted: u64,
+    /// Where the mark is; there may be none.
+    deserved: Option<u64>,
+    words: String,
+}
+
+impl Bar {
+    /// `figures`, where `scale` is the whole width.
+    pub fn of(figures: Figures, scale: u64) -> Bar {
+        let part = |amount| words::percent(amount, scale).min(100);
+        let Figures { deserved, held, wanted } = figures;
+        let words = format!(
+            "holds {}, deserves {}, could use {}",
+            words::memory(held),
+            words::memory(deserved),
+            words::memory(wanted)
+        );
+        // Whoever deserves nothing, as work outside fair share does, has no mark.
+        let mark = (deserved != 0).then(|| part(deserved));
+        Bar { held: part(held), wanted: part(wanted), deserved: mark, words }
+    }
+
+    /// `part` of `whole`, of things called `what`.
+    pub fn filled(part: u64, whole: u64, what: &str) -> Bar {
+        let words = format!("{} of {} {what}", words::number(part), words::number(whole));
+        let held = words::percent(part, whole).min(100);
+        Bar { held, wanted: 100, deserved: None, words }
+    }
+}
+
+/// What was held and deserved lately, in a line of text.
+#[derive(Clone, Debug, Template)]
+#[template(path = "spark.html")]
+pub(super) struct Spark {
+    held: String,
+    deserved: String,
+}
+
+/// Width and height of a spark.
+const SPARK: (u64, u64) = (120, 24);
+
+/// How far a spark looks back.
+const SPARK_MS: i64 = 10 * 60_000;
+
+impl Spark {
+    /// The last minutes of somebody.
+    pub fn of(notes: &Notes, whose: Whose<'_>) -> Spark {
+        let last = notes.samples.iter().last().map_or(0, |sample| sample.at_ms);
+        let samples = notes.samples.iter().filter(|sample| last - SPARK_MS <= sample.at_ms);
+        let points: Vec<(i64, Figures)> =
+            samples.map(|sample| (sample.at_ms, sample.figures(whose))).collect();
+        let first = points.first().map_or(0, |(at, _)| *at);
+        let most = points.iter().map(|(_, figures)| figures.held.max(figures.deserved)).max();
+        let (length, most) = ((last - first).unsigned_abs().max(1), most.unwrap_or(0).max(1));
+        let line = |amount: fn(&Figures) -> u64| {
+            let mut d = String::new();
+            for (at, figures) in &points {
+                let across = ((at - first).unsigned_abs() * SPARK.0).div_euclid(length);
+                let up = (amount(figures) * (SPARK.1 - 2)).div_euclid(most);
+                d.push(if d.is_empty() { 'M' } else { 'L' });
+                // Writing to a string cannot fail.
+                let _ = write!(d, "{across} {}", SPARK.1 - 1 - up);
+            }
+            d
+        };
+        Spark { held: line(|figures| figures.held), deserved: line(|figures| figures.deserved) }
+    }
+}
+
+/// Where in a long list one is.
+#[derive(Clone, Debug, Template)]
+#[template(path = "paging.html")]
+pub(super) struct Paging {
+    words: String,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+impl Paging {
+    /// Page `page`, from 1, of `total` things, at `path` with `params`; and which of them are on it.
+    pub fn of(
+        page: Option<usize>,
+        total: usize,
+        path: &str,
+        params: &[(&str, &str)],
+    ) -> (Paging, std::ops::Range<usize>) {
+        let pages = total.div_ceil(ROWS).max(1);
+        let page = page.unwrap_or(1).clamp(1, pages);
+        let range = (page - 1) * ROWS..total.min(page * ROWS);
+        let address = |page: usize| {
+            let number = page.to_string();
+            let mut params = params.to_vec();
+            params.push(("page", &number));
+            address_of(path, &params)
+        };
+        let words = if pages == 1 {
+            String::new()
+        } else {
+            let count = |number: usize| words::number(u64::try_from(number).unwrap_or(u64::MAX));
+            format!("{}–{} of {}", count(range.start + 1), count(range.end), count(total))
+        };
+        let before = (1 < page).then(|| address(page - 1));
+        let after = (page < pages).then(|| address(page + 1));
+        (Paging { words, before, after }, range)
+    }
+}
+
+/// A request for work, as lists show it.
+#[derive(Clone, Debug)]
+pub(super) struct JobRow {
+    pub id: u64,
+    pub user: String,
+    pub colour: usize,
+    pub class: String,
+    pub kind: &'static str,
+    pub memory: String,
+    pub held: u64,
+    pub wanted: u64,
+    pub bar: Bar,
+    pub state: &'static str,
+    pub submitted_ms: u64,
+    pub submitted: String,
+    /// Why it has no more; empty if it has all it wants.
+    pub reason: String,
+}
+
+/// Work, as lists show it, and nothing else.
+#[derive(Clone, Debug, Template)]
+#[template(path = "jobs_table.html")]
+pub(super) struct JobTable {
+    pub rows: Vec<JobRow>,
+    pub caption: String,
+    /// What is said if there is none.
+    pub empty: &'static str,
+}
+
+impl JobRow {
+    /// The row of `job` after `cycle`.
+    pub fn of(job: &JobView, cycle: u64, notes: &mut Notes) -> JobRow {
+        let info = JobInfo::of(job, cycle);
+        let (held, wanted) = (info.sums.held, info.sums.wanted);
+        let noun = if info.kind == WorkKind::Reservation { "machines" } else { "processes" };
+        JobRow {
+            id: info.id,
+            colour: notes.colour(&info.user),
+            kind: words::kind(info.kind),
+            memory: words::memory(info.memory_mb),
+            held,
+            wanted,
+            bar: Bar::filled(held, wanted, noun),
+            state: words::state(&info),
+            submitted_ms: info.submitted_ms,
+            submitted: words::time(i64::try_from(info.submitted_ms).unwrap_or(i64::MAX)),
+            reason: info.reason.map(|reason| reason.sentence).unwrap_or_default(),
+            user: info.user,
+            class: info.class,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_shown_page_by_page() {
+        let (paging, range) = Paging::of(None, 3, "/jobs", &[("user", "")]);
+        assert_eq!(
+            (paging.words.as_str(), paging.before, paging.after, range),
+            ("", None, None, 0..3)
+        );
+        let (paging, range) = Paging::of(Some(2), 250, "/jobs", &[("user", "a b")]);
+        assert_eq!((paging.words.as_str(), range), ("101–200 of 250", 100..200));
+        assert_eq!(paging.before.as_deref(), Some("/jobs?user=a%20b&page=1"));
+        assert_eq!(paging.after.as_deref(), Some("/jobs?user=a%20b&page=3"));
+        assert_eq!(Paging::of(Some(9), 250, "/jobs", &[]).1, 200..250, "past the end");
+    }
+}

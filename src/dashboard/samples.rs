@@ -1,0 +1,170 @@
+//! Figures over time, in bounded memory: the last minutes closely, days ever more coarsely.
+//!
+//! Samples are in tiers. Whatever leaves a full tier is offered to the next one, which keeps every
+//! fourth of them. So nothing has to be configured, and a day is there as well as a minute.
+
+use std::collections::VecDeque;
+
+use crate::model::Name;
+
+/// Samples in one tier.
+const TIER: usize = 120;
+
+/// How many tiers: two minutes, eight more, half an hour more, … about five days in all.
+const TIERS: usize = 7;
+
+/// The least time between two samples of the first tier, in milliseconds; a tier's is four times
+/// that of the one before.
+const FINEST_MS: i64 = 1_000;
+
+/// So many users are kept of a sample: those with the largest amounts.
+const USERS_MAX: usize = 100;
+
+/// What somebody deserves and holds, in MiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Figures {
+    /// What it would have if everybody could use their part.
+    pub deserved: u64,
+    /// What it holds, without what is leaving.
+    pub held: u64,
+    /// What it could use now.
+    pub wanted: u64,
+}
+
+/// The cluster at one time; amounts are in MiB.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// When, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// What can be scheduled.
+    pub schedulable: u64,
+    /// What is taken, by what is leaving too.
+    pub used: u64,
+    /// Every class, by name.
+    pub classes: Vec<(Name, Figures)>,
+    /// Users with fair-share work, by name, over all their classes.
+    pub users: Vec<(Name, Figures)>,
+}
+
+impl Sample {
+    /// The figures of one class, or of one user. All zero where there are none.
+    pub fn figures(&self, whose: Whose<'_>) -> Figures {
+        let (all, name) = match whose {
+            Whose::Class(name) => (&self.classes, name),
+            Whose::User(name) => (&self.users, name),
+        };
+        let found = all.iter().find(|(known, _)| known == name);
+        found.map(|(_, figures)| *figures).unwrap_or_default()
+    }
+
+    /// Drops the users with the smallest amounts, if there are very many.
+    pub fn bound(&mut self) {
+        if USERS_MAX < self.users.len() {
+            self.users.sort_by_key(|(name, figures)| {
+                (std::cmp::Reverse(figures.held.max(figures.deserved)), name.clone())
+            });
+            self.users.truncate(USERS_MAX);
+            self.users.sort_by(|(one, _), (other, _)| one.cmp(other));
+        }
+    }
+}
+
+/// Whose figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose<'a> {
+    /// A class's.
+    Class(&'a str),
+    /// A user's.
+    User(&'a str),
+}
+
+/// All samples there are.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    /// The finest first; in each the oldest first.
+    tiers: [VecDeque<Sample>; TIERS],
+}
+
+impl Samples {
+    /// Whether a sample taken at `at_ms` would be kept.
+    pub fn is_due(&self, at_ms: i64) -> bool {
+        // A clock that was put back must not end the record.
+        self.tiers[0]
+            .back()
+            .is_none_or(|last| at_ms < last.at_ms || FINEST_MS <= at_ms.saturating_sub(last.at_ms))
+    }
+
+    /// Keeps a sample, and thins out older ones.
+    pub fn push(&mut self, sample: Sample) {
+        let mut sample = Some(sample);
+        let mut spacing = FINEST_MS;
+        for tier in &mut self.tiers {
+            let Some(next) = sample.take() else { return };
+            let is_kept = tier
+                .back()
+                .is_none_or(|last| next.at_ms < last.at_ms || spacing <= next.at_ms - last.at_ms);
+            if is_kept {
+                tier.push_back(next);
+            }
+            sample = if TIER < tier.len() { tier.pop_front() } else { None };
+            spacing *= 4;
+        }
+    }
+
+    /// All of them, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Sample> {
+        self.tiers.iter().rev().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_ms: i64) -> Sample {
+        Sample { at_ms, ..Sample::default() }
+    }
+
+    #[test]
+    fn minutes_are_kept_closely_and_days_coarsely() {
+        let mut samples = Samples::default();
+        let week = 7 * 24 * 3_600;
+        for second in 0..week {
+            let at = second * 1_000;
+            assert!(samples.is_due(at));
+            samples.push(sample(at));
+            assert!(!samples.is_due(at + 999));
+        }
+        let times: Vec<i64> = samples.iter().map(|sample| sample.at_ms).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        assert!(times.len() <= TIER * TIERS, "{}", times.len());
+        let last = (week - 1) * 1_000;
+        assert_eq!(times.iter().filter(|&&at| last - 119_000 <= at).count(), TIER);
+        assert!(times[0] < last - 4 * 24 * 3_600_000, "days are gone");
+        let gaps: Vec<i64> = times.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(gaps.iter().all(|&gap| gap <= 2 * 1_000 * 4_i64.pow(6)), "{gaps:?}");
+    }
+
+    #[test]
+    fn a_clock_put_back_ends_nothing() {
+        let mut samples = Samples::default();
+        samples.push(sample(1_000_000));
+        assert!(!samples.is_due(1_000_500) && samples.is_due(1_001_000) && samples.is_due(5));
+        samples.push(sample(5));
+        assert_eq!(samples.iter().count(), 2);
+    }
+
+    #[test]
+    fn of_very_many_users_the_largest_are_kept() {
+        let user = |number: u64| {
+            let figures = Figures { deserved: number, ..Figures::default() };
+            (Name::from(format!("u{number:04}")), figures)
+        };
+        let mut sample = Sample { users: (0..500).map(user).collect(), ..Sample::default() };
+        sample.bound();
+        assert_eq!(sample.users.len(), USERS_MAX);
+        assert_eq!(sample.figures(Whose::User("u0499")).deserved, 499);
+        assert_eq!(sample.figures(Whose::User("u0001")), Figures::default());
+        assert!(sample.users.is_sorted_by(|(one, _), (other, _)| one < other));
+    }
+}

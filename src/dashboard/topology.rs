@@ -1,0 +1,221 @@
+//! The topology page: which node is how large, who is on it, and which get no work.
+
+use std::collections::{BTreeMap, HashMap};
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::Dashboard;
+use super::frame::{Ask, Asked, Page, PageError};
+use super::map::{self, Group, Look, Spot};
+use super::past::Past;
+use super::words::{self, counted};
+use crate::model::{JobId, MachineState, Name, ShareState};
+use crate::scheduler::{JobView, NodeView, View};
+
+/// So many users are in the legend.
+const LEGEND_MAX: usize = 24;
+
+/// Which nodes to show, and whose work to point out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TopologyParams {
+    pool: String,
+    user: String,
+}
+
+#[derive(Template)]
+#[template(path = "topology_head.html")]
+struct Head<'a> {
+    params: &'a TopologyParams,
+    pools: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(path = "topology.html")]
+struct Live<'a> {
+    params: &'a TopologyParams,
+    groups: Vec<Group>,
+    users: Vec<LegendUser>,
+    users_more: usize,
+    kinds: Vec<(&'static str, &'static str, u64)>,
+    marks: Vec<LegendMark>,
+    summary: String,
+    is_large: bool,
+    has_nodes: bool,
+    /// Whether somebody is asked about who has nothing here.
+    has_none: bool,
+}
+
+struct LegendUser {
+    name: String,
+    colour: usize,
+    memory: String,
+    is_chosen: bool,
+}
+
+struct LegendMark {
+    state: &'static str,
+    meaning: &'static str,
+    count: u64,
+    d: String,
+    class: &'static str,
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    Asked(params): Asked<TopologyParams>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let pools = view.topology.pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>();
+    let head = Head { params: &params, pools: pools.iter().map(ToString::to_string).collect() };
+    let live = live(view, &dashboard.past, &params, &pools);
+    Page { title: "Topology", section: "/topology", head, live }.answer(&ask)
+}
+
+fn live<'a>(view: &View, past: &Past, params: &'a TopologyParams, pools: &[Name]) -> Live<'a> {
+    let is_shown = |node: &&NodeView| params.pool.is_empty() || node.pool == params.pool;
+    let nodes: Vec<&NodeView> = view.nodes.iter().filter(is_shown).collect();
+    let jobs: HashMap<JobId, &JobView> = view.jobs.iter().map(|job| (job.id, job)).collect();
+    let mut sums: BTreeMap<&Name, u64> = BTreeMap::new();
+    let mut kinds = [0_u64; 4];
+    for node in &nodes {
+        for (job, _, order, _) in &node.shares {
+            if let Some(job) = jobs.get(job) {
+                *sums.entry(&job.user).or_default() += node.quantum.memory_of(order.qshares()).0;
+                kinds[usize::from(map::kind_number(job.kind.into()))] += 1;
+            }
+        }
+    }
+    let has_none = !params.user.is_empty() && !sums.contains_key(&Name::from(params.user.as_str()));
+    let mut users: Vec<(&Name, u64)> = sums.into_iter().collect();
+    // By name, so that the legend does not jump.
+    let users_more = users.len().saturating_sub(LEGEND_MAX);
+    users.sort_by_key(|(name, memory)| (std::cmp::Reverse(*memory), *name));
+    users.truncate(LEGEND_MAX);
+    users.sort_by_key(|(name, _)| *name);
+    let colours: HashMap<&Name, usize> = {
+        let mut notes = past.notes();
+        let all = jobs.values().map(|job| &job.user).collect::<std::collections::BTreeSet<_>>();
+        all.into_iter().map(|user| (user, notes.colour(user))).collect()
+    };
+    let spots: Vec<Spot> =
+        nodes.iter().map(|node| spot(node, &jobs, &colours, &params.user)).collect();
+    let is_chosen = |name: &Name| *name == params.user;
+    Live {
+        params,
+        summary: summary(&nodes),
+        is_large: spots.len() > map::CLOSE_MAX,
+        has_nodes: !spots.is_empty(),
+        has_none,
+        users: users
+            .into_iter()
+            .map(|(name, memory)| LegendUser {
+                name: name.to_string(),
+                colour: colours.get(name).copied().unwrap_or(0),
+                memory: words::memory(memory),
+                is_chosen: is_chosen(name),
+            })
+            .collect(),
+        users_more,
+        kinds: kind_legend(kinds),
+        marks: mark_legend(&nodes),
+        groups: map::groups(spots, pools),
+    }
+}
+
+fn kind_legend(counts: [u64; 4]) -> Vec<(&'static str, &'static str, u64)> {
+    let kinds = words::KINDS.into_iter().zip(counts);
+    kinds
+        .map(|(kind, count)| {
+            let number = map::kind_number(kind);
+            let look = Look { colour: None, kind: number, is_leaving: false, is_pale: false };
+            (words::kind(kind), look.pattern(), count)
+        })
+        .collect()
+}
+
+fn mark_legend(nodes: &[&NodeView]) -> Vec<LegendMark> {
+    let up = MachineState::default();
+    let states = [
+        (up, "up", "gets work"),
+        (MachineState { is_varied_off: true, ..up }, "varied-off", "taken out by hand"),
+        (MachineState { is_dead: true, ..up }, "dead", "silent"),
+        (MachineState { is_blacklisted: true, ..up }, "blacklisted", "holds what is not allowed"),
+        (MachineState { is_quiesced: true, ..up }, "quiesced", "wants no new work"),
+        (MachineState { is_awaited: true, ..up }, "awaited", "not heard of yet"),
+    ];
+    let legend = states.into_iter().map(|(state, word, meaning)| {
+        let class = map::state_class(state);
+        let alike = nodes.iter().filter(|node| map::state_class(node.state) == class);
+        let count = crate::model::count(alike);
+        LegendMark { state: word, meaning, count, d: map::mark(state, (1, 1), 16), class }
+    });
+    legend.collect()
+}
+
+fn summary(nodes: &[&NodeView]) -> String {
+    let memory: u64 = nodes.iter().map(|node| node.memory.0).sum();
+    let (order, used) = nodes.iter().filter(|node| node.state.is_schedulable()).fold(
+        (0, 0),
+        |(order, used), node| {
+            let quantum = node.quantum.memory().0;
+            (order + node.order.0 * quantum, used + node.used.0 * quantum)
+        },
+    );
+    format!(
+        "{}, {} of memory; of {} that can be scheduled now, {} % is taken.",
+        counted(crate::model::count(nodes), "node"),
+        words::memory(memory),
+        words::memory(order),
+        words::percent(used, order)
+    )
+}
+
+/// What is drawn of a node. What looks alike lies together.
+fn spot(
+    node: &NodeView,
+    jobs: &HashMap<JobId, &JobView>,
+    colours: &HashMap<&Name, usize>,
+    chosen: &str,
+) -> Spot {
+    let mut fills: BTreeMap<Look, u64> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for (job, _, order, state) in &node.shares {
+        let job = jobs.get(job);
+        let user = job.map_or("?", |job| job.user.as_str());
+        let look = Look {
+            colour: job.and_then(|job| colours.get(&job.user).copied()),
+            kind: job.map_or(0, |job| map::kind_number(job.kind.into())),
+            is_leaving: *state == ShareState::Leaving,
+            is_pale: !chosen.is_empty() && user != chosen,
+        };
+        *fills.entry(look).or_default() += node.quantum.memory_of(order.qshares()).0;
+        *counts.entry(user).or_default() += 1;
+    }
+    let held = counts.iter().map(|(user, count)| format!("{user} {count}"));
+    let held = if counts.is_empty() {
+        "nothing on it".to_owned()
+    } else {
+        held.collect::<Vec<_>>().join(", ")
+    };
+    let state = node.state.words();
+    let state = if state.is_empty() { "up".to_owned() } else { state.join(", ") };
+    let words = format!(
+        "{}: {}, {state}, {} of {} qshares taken: {held}",
+        node.name, node.memory, node.used, node.order
+    );
+    Spot {
+        name: node.name.clone(),
+        pool: node.pool.clone(),
+        memory_mb: node.memory.0,
+        state: node.state,
+        fills: fills.into_iter().collect(),
+        words,
+    }
+}

@@ -1,0 +1,231 @@
+//! Taking nodes out and putting them back: first what it would mean, then the act.
+//!
+//! Both go the way of the API. The act is a form of this site, sent from this site: another site's
+//! page in the same browser cannot send it, whatever name it has for this address.
+
+use std::net::IpAddr;
+
+use askama::Template;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use super::Dashboard;
+use super::frame::{Ask, Asked, Nothing, Page, PageError, address_of};
+use super::words::counted;
+use crate::api::extract::JsonBody;
+use crate::api::wire::{VaryAnswer, VaryOff, VaryOn};
+use crate::api::{ApiError, Caller, Code, admin};
+use crate::model::fold_hostlist;
+
+/// What to do with which nodes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct VaryForm {
+    /// `off` or `on`.
+    way: String,
+    /// Names and host lists, apart by spaces.
+    nodes: String,
+    reason: String,
+    /// Whether it is meant so that it is every node there is.
+    all: String,
+}
+
+#[derive(Template)]
+#[template(path = "vary.html")]
+struct Preview<'a> {
+    form: &'a VaryForm,
+    changed: String,
+    unchanged: String,
+    effect: String,
+    stays: String,
+    jobs: Vec<u64>,
+    jobs_more: usize,
+    notes: Vec<String>,
+    is_off: bool,
+    command: String,
+}
+
+/// So many jobs are named.
+const JOBS_SHOWN: usize = 24;
+
+/// What it would mean. Changes nothing.
+pub(super) async fn preview(
+    State(dashboard): State<Dashboard>,
+    caller: Caller,
+    Asked(form): Asked<VaryForm>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let answer = carry_out(&dashboard, caller, &form, true).await?;
+    let impact = &answer.impact;
+    let evicted = counted(impact.shares_evicted, "process");
+    let effect = match (form.is_off(), impact.shares_evicted) {
+        (true, 0) => "No work has to go.".to_owned(),
+        (true, _) => {
+            let jobs = counted(crate::model::count(&impact.jobs), "job");
+            format!(
+                "{evicted} of {jobs} will be told to go, and start again elsewhere as room allows."
+            )
+        }
+        (false, _) => "They get work again from the next cycle on.".to_owned(),
+    };
+    let stays = match impact.kept {
+        0 => String::new(),
+        kept => {
+            format!("{} of work that cannot be preempted until done.", counted(kept, "process"))
+        }
+    };
+    let names = |nodes: &[String]| fold_hostlist(nodes.iter().map(String::as_str));
+    let live = Preview {
+        changed: names(&answer.changed),
+        unchanged: names(&answer.unchanged),
+        effect,
+        stays,
+        jobs: impact.jobs.iter().take(JOBS_SHOWN).copied().collect(),
+        jobs_more: impact.jobs.len().saturating_sub(JOBS_SHOWN),
+        notes: answer.notes.clone(),
+        is_off: form.is_off(),
+        command: form.command(),
+        form: &form,
+    };
+    let title = if form.is_off() { "Take nodes out?" } else { "Put nodes back?" };
+    Page { title, section: "/nodes", head: Nothing, live }.answer(&ask)
+}
+
+/// The act. Answered once it is on record, by the list of nodes.
+pub(super) async fn act(
+    State(dashboard): State<Dashboard>,
+    caller: Caller,
+    headers: HeaderMap,
+    form: Result<Form<VaryForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    if let Err(why) = from_this_site(&headers, caller.0.role.is_some()) {
+        let sentence = format!("{why}; nothing was done. The command line does it from anywhere.");
+        tracing::warn!(why, "a form from elsewhere was refused");
+        return Ok((StatusCode::FORBIDDEN, sentence).into_response());
+    }
+    let Form(form) = form.map_err(|error| ApiError::new(Code::BadParameter, error.body_text()))?;
+    let answer = carry_out(&dashboard, caller, &form, false).await?;
+    let done = match (answer.changed.is_empty(), form.is_off()) {
+        (true, _) => "nothing",
+        (false, true) => "off",
+        (false, false) => "on",
+    };
+    let state = if form.is_off() { "varied-off" } else { "" };
+    let next = address_of("/nodes", &[("state", state), ("done", done)]);
+    Ok(Redirect::to(&next).into_response())
+}
+
+async fn carry_out(
+    dashboard: &Dashboard,
+    caller: Caller,
+    form: &VaryForm,
+    dry_run: bool,
+) -> Result<VaryAnswer, PageError> {
+    let api = State(dashboard.api.clone());
+    let nodes: Vec<String> = form.nodes.split_whitespace().map(str::to_owned).collect();
+    let answer = match form.way.as_str() {
+        "off" => {
+            let (reason, all) = (form.reason.clone(), form.all == "yes");
+            admin::post_vary_off(api, caller, JsonBody(VaryOff { nodes, reason, dry_run, all }))
+                .await
+        }
+        "on" => admin::post_vary_on(api, caller, JsonBody(VaryOn { nodes, dry_run })).await,
+        _ => Err(ApiError::new(Code::BadParameter, "`way` is `off` or `on`; nothing was done")),
+    };
+    let axum::Json(answer) = answer?;
+    Ok(answer)
+}
+
+impl VaryForm {
+    fn is_off(&self) -> bool {
+        self.way == "off"
+    }
+
+    /// The same for the command line.
+    fn command(&self) -> String {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+        let nodes: Vec<String> = self.nodes.split_whitespace().map(quoted).collect();
+        let nodes = nodes.join(" ");
+        if self.is_off() {
+            format!("apportion node vary-off {nodes} --reason {}", quoted(self.reason.trim()))
+        } else {
+            format!("apportion node vary-on {nodes}")
+        }
+    }
+}
+
+/// Whether a form was sent by a page of ours.
+///
+/// A browser says which site's page sends it; and a site that has made its own name point to this
+/// machine would send both under that name. So it has to be an address, or `localhost`, but for those
+/// who have logged in: their session is sent to the name alone that they logged in at.
+fn from_this_site(headers: &HeaderMap, has_logged_in: bool) -> Result<(), &'static str> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(header::HOST).ok_or("no host is named")?;
+    let origin = text(header::ORIGIN).ok_or("the browser does not say which page sent this")?;
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    if !has_logged_in && !is_address && name != "localhost" {
+        return Err("this site was reached by a name that anybody could have given it");
+    }
+    let sent_by = origin.split_once("://").map_or("", |(_, host)| host);
+    if sent_by == host { Ok(()) } else { Err("another site's page sent this") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_of_ours_may_send_forms() {
+        let allowed = [
+            ("127.0.0.1:7070", "http://127.0.0.1:7070"),
+            ("[::1]:7070", "http://[::1]:7070"),
+            ("localhost:7070", "http://localhost:7070"),
+            ("localhost", "https://localhost"),
+        ];
+        let refused = [
+            ("127.0.0.1:7070", "http://evil.example"),
+            ("127.0.0.1:7070", "http://127.0.0.1:8080"),
+            ("127.0.0.1:7070", "null"),
+            ("evil.example:7070", "http://evil.example:7070"),
+            ("localhost.evil.example", "http://localhost.evil.example"),
+        ];
+        let answer = |(host, origin): (&str, &str)| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+            from_this_site(&headers, false)
+        };
+        for case in allowed {
+            assert_eq!(answer(case), Ok(()), "{case:?}");
+        }
+        for case in refused {
+            assert!(answer(case).is_err(), "{case:?}");
+        }
+        assert!(from_this_site(&HeaderMap::new(), true).is_err(), "neither is said");
+        let mut named = HeaderMap::new();
+        named.insert(header::HOST, "head.example".parse().unwrap());
+        named.insert(header::ORIGIN, "https://head.example".parse().unwrap());
+        assert_eq!(from_this_site(&named, true), Ok(()), "only with a session of that name");
+        assert!(from_this_site(&named, false).is_err());
+    }
+
+    #[test]
+    fn the_command_to_type_is_quoted() {
+        let form = VaryForm {
+            way: "off".to_owned(),
+            nodes: "n[1-2]  n4".to_owned(),
+            reason: "it's $HOME".to_owned(),
+            all: String::new(),
+        };
+        let typed = r"apportion node vary-off 'n[1-2]' 'n4' --reason 'it'\''s $HOME'";
+        assert_eq!(form.command(), typed);
+    }
+}

@@ -1,0 +1,120 @@
+//! Looks at every picture that is published, and notes what pages will be asked about it.
+//!
+//! It is one reader among others: it may be late or skip a picture, and nobody waits for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::account;
+use super::past::{Moment, Past};
+use super::samples::Sample;
+use super::tell::{Told, told};
+use crate::api::{self, ApiState, Published, queries};
+use crate::converter::code_of;
+use crate::model::JobId;
+use crate::scheduler::{JobView, Pictures, View};
+
+/// When to look again at what came too soon after a sample.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Longer than any daemon runs.
+const NEVER: Duration = Duration::from_hours(24 * 365);
+
+/// Watches until the daemon stops.
+pub(super) async fn watch(api: &ApiState, past: &Past) {
+    let mut changes = api.board.changes();
+    let mut jobs_before: Arc<Pictures<JobView>> = Arc::default();
+    let mut last_event = None;
+    let mut is_sampled = true;
+    loop {
+        let published = api.latest();
+        if !published.is_resuming {
+            let at_ms = jiff::Timestamp::now().as_millisecond();
+            let told = events(api, &published, &mut last_event).await;
+            let mut notes = past.notes();
+            for told in told {
+                notes.tell(told);
+            }
+            is_sampled = notes.samples.is_due(at_ms);
+            if is_sampled {
+                notes.samples.push(sample(&published, at_ms));
+            }
+            drop(notes);
+            note_jobs(past, &jobs_before, &published.view, at_ms);
+            jobs_before = Arc::clone(&published.view.jobs);
+        }
+        // What came too soon after a sample is looked at again: in a quiet cluster nothing may come
+        // after it for long.
+        let patience = if is_sampled { NEVER } else { AGAIN };
+        if let Ok(Err(_)) = timeout(patience, changes.changed()).await {
+            return;
+        }
+    }
+}
+
+/// The events since it was asked last; at first, the latest on record.
+async fn events(api: &ApiState, published: &Published, last: &mut Option<u64>) -> Vec<Told> {
+    let first = published.last_event.saturating_sub(EVENTS_AT_START);
+    let mut since = last.unwrap_or(first);
+    let mut events = Vec::new();
+    while since < published.last_event {
+        let page = api::events_since(api, since).await.unwrap_or_default();
+        // What cannot be read is in the log, and left out here.
+        since = page.last().map_or(published.last_event, |newest| newest.sequence);
+        events.extend(page.iter().map(told));
+    }
+    *last = Some(since);
+    events
+}
+
+/// So many events from before the start are read.
+const EVENTS_AT_START: u64 = 64;
+
+/// Notes what is different of jobs since the picture before. Pictures share what has not changed.
+fn note_jobs(past: &Past, before: &Arc<Pictures<JobView>>, view: &View, at_ms: i64) {
+    if Arc::ptr_eq(before, &view.jobs) {
+        return;
+    }
+    let drawn = view.jobs.drawn_since(before, |job| (job.submitted, job.id));
+    let is_news = |(job, old): &(&JobView, Option<&JobView>)| {
+        old.is_none_or(|old| (old.held(), code(old)) != (job.held(), code(job)))
+    };
+    let news: Vec<(&JobView, Moment)> =
+        drawn.filter(is_news).map(|(job, _)| (job, moment(job, view.cycle, at_ms))).collect();
+    let now: BTreeSet<JobId> = view.jobs.iter().map(|job| job.id).collect();
+    let mut notes = past.notes();
+    for (job, moment) in news {
+        notes.note(job.id, &job.user, moment);
+    }
+    for job in before.iter().filter(|job| !now.contains(&job.id)) {
+        notes.end(job.id, view.cycle);
+    }
+}
+
+fn code(job: &JobView) -> &'static str {
+    job.reason.as_ref().map_or("", code_of)
+}
+
+fn moment(job: &JobView, cycle: u64, at_ms: i64) -> Moment {
+    Moment { at_ms, cycle, held: job.held().0, wanted: job.wanted.0, reason: code(job) }
+}
+
+fn sample(published: &Published, at_ms: i64) -> Sample {
+    let view = &published.view;
+    let shares = queries::share_counts(view);
+    let mut sample = Sample {
+        at_ms,
+        schedulable: shares.schedulable_mb,
+        used: shares.used_mb,
+        classes: account::classes(view)
+            .into_iter()
+            .map(|class| (class.name, class.figures))
+            .collect(),
+        users: account::users(view),
+    };
+    sample.bound();
+    sample
+}

@@ -1,0 +1,144 @@
+//! The words of the pages: the same as those of the command line.
+
+use crate::api::wire::{Disposition, JobInfo, NodeState, Policy, WorkKind};
+
+/// "2,070".
+pub(super) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + 4);
+    for (place, digit) in digits.chars().enumerate() {
+        if 0 < place && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// "15 GB", "2,070 GB", "1.5 GB", "700 MB".
+pub(super) fn memory(mebibytes: u64) -> String {
+    let gigabytes = mebibytes >> 10;
+    let tenths = ((mebibytes & 1023) * 10) >> 10;
+    match (gigabytes, tenths) {
+        (0, _) if mebibytes != 0 => format!("{} MB", number(mebibytes)),
+        (0..100, 1..) => format!("{gigabytes}.{tenths} GB"),
+        _ => format!("{} GB", number(gigabytes)),
+    }
+}
+
+/// "1 share", "2 shares".
+pub(super) fn counted(count: u64, thing: &str) -> String {
+    let plural = match (count, thing) {
+        (1, _) => "",
+        (_, "process") => "es",
+        _ => "s",
+    };
+    format!("{} {thing}{plural}", number(count))
+}
+
+/// `part` of `whole` in percent, rounded down; 0 of nothing.
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
+    part.saturating_mul(100).checked_div(whole).unwrap_or(0)
+}
+
+/// The time of day, or with the date.
+pub(super) fn time(at_ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(at_ms)
+        .map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+        .unwrap_or_default()
+}
+
+/// What kind of work it is.
+pub(super) fn kind(kind: WorkKind) -> &'static str {
+    match kind {
+        WorkKind::Job => "job",
+        WorkKind::Service => "service",
+        WorkKind::ArbitraryProcess => "process",
+        WorkKind::Reservation => "reservation",
+    }
+}
+
+/// Every kind of work, in the order of legends.
+pub(super) const KINDS: [WorkKind; 4] =
+    [WorkKind::Job, WorkKind::Service, WorkKind::ArbitraryProcess, WorkKind::Reservation];
+
+/// How a class's work is scheduled.
+pub(super) fn policy(policy: Policy) -> &'static str {
+    match policy {
+        Policy::FairShare => "fair-share",
+        Policy::FixedShare => "fixed-share",
+        Policy::Reserve => "reserve",
+    }
+}
+
+/// What a person would call the state that the last cycle left it in.
+pub(super) fn state(job: &JobInfo) -> &'static str {
+    if job.completing {
+        return "ending";
+    }
+    match job.disposition {
+        Disposition::Expanded => "expanding",
+        Disposition::Shrunken => "shrinking",
+        Disposition::Stable => "running",
+        Disposition::Dormant => "waiting",
+        Disposition::Reserved => "reserved",
+        Disposition::Refused => "refused",
+    }
+}
+
+/// Every word of [`state`].
+pub(super) const STATES: [&str; 7] =
+    ["expanding", "shrinking", "running", "waiting", "reserved", "refused", "ending"];
+
+/// A node's state.
+pub(super) fn node_state(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Up => "up",
+        NodeState::Awaited => "awaited",
+        NodeState::Dead => "dead",
+        NodeState::VariedOff => "varied-off",
+        NodeState::Quiesced => "quiesced",
+        NodeState::Blacklisted => "blacklisted",
+    }
+}
+
+/// Every state of a node, with what it means.
+pub(super) const NODE_STATES: [(NodeState, &str); 6] = [
+    (NodeState::Up, "gets work"),
+    (NodeState::VariedOff, "taken out by an administrator"),
+    (NodeState::Dead, "silent"),
+    (NodeState::Blacklisted, "holds what configuration forbids"),
+    (NodeState::Quiesced, "wants no new work"),
+    (NodeState::Awaited, "not heard of since the start"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_written_as_people_read_them() {
+        let numbers = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")];
+        for (amount, text) in numbers {
+            assert_eq!(number(amount), text);
+        }
+        let sizes = [
+            (0, "0 GB"),
+            (700, "700 MB"),
+            (1024, "1 GB"),
+            (1536, "1.5 GB"),
+            (15 << 10, "15 GB"),
+            (2070 << 10, "2,070 GB"),
+            ((2070 << 10) + 512, "2,070 GB"),
+        ];
+        for (mebibytes, text) in sizes {
+            assert_eq!(memory(mebibytes), text);
+        }
+        assert_eq!(
+            [counted(1, "share"), counted(2_000, "process")],
+            ["1 share", "2,000 processes"]
+        );
+        assert_eq!([percent(1, 3), percent(1, 0)], [33, 0]);
+        assert_eq!(time(1_700_000_000_000), "2023-11-14 22:13:20 UTC");
+    }
+}

@@ -1,0 +1,145 @@
+//! A browser without a window, driven over `WebDriver`: JSON over HTTP, and no more of it than the
+//! tests need.
+
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use reqwest::Client;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A browser with one page. It ends with the test, however that ends.
+pub struct Browser {
+    driver: Child,
+    client: Client,
+    session: String,
+    /// What the browser keeps; gone with it.
+    profile: TempDir,
+}
+
+impl Browser {
+    /// Starts one; `None` where there is none, which is said. With `APPORTION_BROWSER=required` that
+    /// is a failure.
+    pub async fn start() -> Option<Browser> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let driver = Command::new("chromedriver")
+            .arg(format!("--port={port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(driver) = driver else {
+            let is_required =
+                std::env::var("APPORTION_BROWSER").is_ok_and(|word| word == "required");
+            assert!(!is_required, "there is no chromedriver, and APPORTION_BROWSER=required");
+            eprintln!(
+                "NOT TESTED: there is no chromedriver here (Debian: chromium, chromium-driver)"
+            );
+            return None;
+        };
+        let profile = tempfile::tempdir().unwrap();
+        let client = Client::builder().no_proxy().build().unwrap();
+        let mut browser =
+            Browser { driver, client, session: format!("http://127.0.0.1:{port}"), profile };
+        while browser.client.get(format!("{}/status", browser.session)).send().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let profile = browser.profile.path().display();
+        let args = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--hide-scrollbars",
+            "--window-size=1360,900",
+            &format!("--user-data-dir={profile}"),
+        ];
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": { "args": args },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let session = browser.call("session", wanted).await;
+        let id = session["sessionId"].as_str().unwrap();
+        browser.session = format!("{}/session/{id}", browser.session);
+        Some(browser)
+    }
+
+    async fn call(&self, path: &str, body: Value) -> Value {
+        let request = self.client.post(format!("{}/{path}", self.session)).json(&body);
+        let mut answer: Value = request.send().await.unwrap().json().await.unwrap();
+        assert!(answer["value"]["error"].is_null(), "{path}: {}", answer["value"]["message"]);
+        answer["value"].take()
+    }
+
+    /// Loads a page.
+    pub async fn open(&self, url: &str) {
+        self.call("url", json!({ "url": url })).await;
+    }
+
+    /// What a script on the page returns.
+    pub async fn run(&self, script: &str) -> Value {
+        self.call("execute/sync", json!({ "script": script, "args": [] })).await
+    }
+
+    /// Waits until a script on the page returns something true.
+    pub async fn wait(&self, script: &str) -> Value {
+        for _ in 0..600 {
+            let value = self.run(script).await;
+            if !matches!(value, Value::Null | Value::Bool(false)) {
+                return value;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!(
+            "it never became true: {script}\n{}",
+            self.run("return document.body.innerText").await
+        );
+    }
+
+    /// What the page has complained about since it was asked last.
+    pub async fn complaints(&self) -> Vec<String> {
+        let log = self.call("se/log", json!({ "type": "browser" })).await;
+        let bad = log.as_array().unwrap().iter().filter(|line| line["level"] != "INFO");
+        bad.map(|line| line["message"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Pretends that the system is set to `dark` or `light`.
+    pub async fn prefer(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let params = json!({ "features": features });
+        self.call(
+            "goog/cdp/execute",
+            json!({ "cmd": "Emulation.setEmulatedMedia", "params": params }),
+        )
+        .await;
+    }
+
+    /// The page from top to bottom, at most `height`, as a PNG in base64.
+    pub async fn picture(&self, height: u64) -> String {
+        let whole = self.run("return document.documentElement.scrollHeight").await;
+        let height = whole.as_u64().unwrap().min(height);
+        let clip = json!({ "x": 0, "y": 0, "width": 1360, "height": height, "scale": 1 });
+        let params = json!({ "captureBeyondViewport": true, "clip": clip });
+        let shot = json!({ "cmd": "Page.captureScreenshot", "params": params });
+        self.call("goog/cdp/execute", shot).await["data"].as_str().unwrap().to_owned()
+    }
+
+    /// Ends it in good order; otherwise the browser would outlive its driver.
+    pub async fn quit(self) {
+        let _ = self.client.delete(&self.session).send().await;
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        self.driver.kill().unwrap();
+        self.driver.wait().unwrap();
+    }
+}
