@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     fn log() -> HeartbeatLog {
-        let time = std::time::Duration::ZERO;
+        let time = Duration::ZERO;
         HeartbeatLog::new(Limits { body: 1, time, nodes: 2, jobs: 1, processes: 1, string: 9 })
     }
 
