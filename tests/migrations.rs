@@ -22,6 +22,7 @@ async fn every_schema_there_was_opens_with_its_data() {
             varied_off: vec![("node02".into(), "disk swap".to_owned())],
             next_share: 42,
             cycle: 9,
+            lost_after: None,
             sequence: Some(17),
             shares: Vec::new(),
             schedule: None,

@@ -110,6 +110,16 @@ pub async fn serve_from(
         varied_off = recovered.varied_off.len(),
         "the record is open"
     );
+    if let Some(on_record) = recovered.lost_after {
+        tracing::error!(
+            on_record,
+            was = recovered.cycle,
+            file = %store.path().display(),
+            "the record had come further than this: an older copy was put in its place, or its write-ahead log is \
+             gone or damaged. What was done since is lost: see whether all that should be varied off still is. Work is \
+             taken over from the next publication, and no number is used again"
+        );
+    }
     let limits = api_limits(limits);
     let sequence = recovered.sequence;
     let (requests, inbox) = mpsc::channel(QUEUE);

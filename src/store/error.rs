@@ -25,6 +25,8 @@ pub enum StoreError {
     InUse { path: PathBuf, holder: Option<u32> },
     #[error("failed to lock `{}`; the folder must be writable for the user that runs apportion", path.display())]
     Lock { path: PathBuf, source: io::Error },
+    #[error("failed to use `{}`, which says how far the record beside it has come; it must be writable for the user that runs apportion", path.display())]
+    Mark { path: PathBuf, source: io::Error },
     #[error("`{}` is another program's database; name another file", path.display())]
     Foreign { path: PathBuf },
     #[error("`{}` is not a database; name another file, or move this one away", path.display())]

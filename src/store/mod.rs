@@ -6,7 +6,7 @@
 //! what the scheduler was told of them, so that it can go on with what it knew. What is in a batch
 //! or in books is `journal`'s business: here they are bytes.
 //!
-//! One file, one daemon, one connection. A cycle is one transaction; nothing of it is published
+//! One file, one daemon, one connection; beside it a lock, and a mark of how far it has come. A cycle is one transaction; nothing of it is published
 //! before it is committed, and nothing of a failed one is visible.
 //!
 //! Why no connection pool: who looks into the past while the daemon runs has an [`Archive`], and
@@ -17,6 +17,7 @@ mod configurations;
 mod error;
 mod journal;
 mod lock;
+mod mark;
 mod open;
 mod rows;
 mod write;
@@ -39,6 +40,7 @@ pub use rows::{
 pub use write::{ADMIN_ACTS_KEPT, PREEMPTIONS_KEPT};
 
 use lock::Lock;
+use mark::Mark;
 
 /// The record, open for this daemon alone.
 #[derive(Debug)]
@@ -48,6 +50,7 @@ pub struct Store {
     /// file knows; and a full disk may have ended a transaction that the connection thinks open.
     session: Option<Session>,
     retention: Retention,
+    mark: Mark,
     _lock: Lock,
 }
 
@@ -69,7 +72,7 @@ struct Known {
 }
 
 /// Where the last cycle on record left off.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
     cycle: u64,
     next_share: u64,
@@ -87,6 +90,24 @@ impl Default for Last {
     }
 }
 
+impl Last {
+    /// Whether the record had come further once, as its mark says.
+    fn is_behind(&self, mark: &Last) -> bool {
+        self.cycle < mark.cycle || self.next_share < mark.next_share || self.event < mark.event
+    }
+
+    /// So that no number is given out again.
+    fn raise(&mut self, mark: &Last) {
+        if self.is_behind(mark) {
+            self.cycle = self.cycle.max(mark.cycle);
+            self.next_share = self.next_share.max(mark.next_share);
+            self.sequence = self.sequence.max(mark.sequence);
+            self.event = self.event.max(mark.event);
+            self.schedule = None;
+        }
+    }
+}
+
 impl Store {
     /// Opens the record at `path`, or begins one there; brings an older schema up to date.
     ///
@@ -98,7 +119,9 @@ impl Store {
         let path = open::resolve(path)?;
         let lock = Lock::claim(&path)?;
         let session = Some(Session::begin(&path).await?);
-        Ok(Store { path, session, retention: Retention::default(), _lock: lock })
+        // Only now: a file that is refused gets no other beside it.
+        let mark = Mark::open(&path)?;
+        Ok(Store { path, session, retention: Retention::default(), mark, _lock: lock })
     }
 
     /// The same, which keeps so much of the past.
@@ -122,20 +145,24 @@ impl Store {
         let mut session = self.take_session().await?;
         let read = session.past().await;
         let (schedule, journal) = read.map_err(|source| self.unread(source))?;
-        let Known { last, nodes, shares, .. } = &self.session.insert(session).known;
+        let Known { last, nodes, shares, .. } = &mut self.session.insert(session).known;
         let varied_off = nodes
             .values()
             .filter_map(|node| Some((node.name.clone(), node.varied_off.clone()?)))
             .collect();
+        let on_record = last.cycle;
+        let is_behind = last.is_behind(&self.mark.found);
+        last.raise(&self.mark.found);
         Ok(Recovered {
             varied_off,
             next_share: last.next_share,
             cycle: last.cycle,
+            lost_after: is_behind.then_some(on_record),
             sequence: last.sequence,
             shares: shares.values().cloned().collect(),
-            schedule,
+            schedule: schedule.filter(|_| !is_behind),
             last_event: last.event,
-            journal,
+            journal: journal.filter(|_| !is_behind),
         })
     }
 
@@ -159,6 +186,7 @@ impl Store {
                 .await
                 .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
         known.adopt(record, changes);
+        self.mark.put(&known.last)?;
         self.session = Some(session);
         Ok(())
     }

@@ -138,6 +138,10 @@ pub struct Recovered {
     pub next_share: u64,
     /// The last committed cycle. 0 on a new file.
     pub cycle: u64,
+    /// The last cycle that is on record, if more of them were once: the file is an older copy, or a
+    /// part of it was lost. Then nothing leads to the books, and the numbers go on from where they
+    /// were.
+    pub lost_after: Option<u64>,
     /// The last publication taken in. `None` if there never was one.
     pub sequence: Option<u64>,
     /// The shares that the last cycle left, by number.

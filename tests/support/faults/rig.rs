@@ -1,6 +1,8 @@
 //! States that a daemon may be found in, and what can be done to it there: killed at a system call,
 //! or given an error by one, by `strace`.
 
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -94,6 +96,23 @@ pub async fn scenes() -> Vec<Scene> {
     scenes.push(other_file(&scenes).await);
     scenes.push(migration().await);
     scenes
+}
+
+/// What a daemon leaves that did all this, and then was killed; or stopped, if it was told to.
+pub async fn after(acts: &[Act], is_stopped: bool) -> Scene {
+    let (files, mut witness) = (folder(), Witness::new());
+    let mut daemon = start(files.path(), &witness, &[]).unwrap();
+    for act in acts {
+        witness.act(&daemon, *act).await.unwrap();
+    }
+    if is_stopped {
+        witness.act(&daemon, Act::Stop).await.unwrap();
+        daemon.end(20).await.expect("it stops when it is told to");
+    }
+    drop(daemon);
+    let rest = rest_of(files.path(), witness.clone(), None).await;
+    let name = if is_stopped { "stopped" } else { "killed" }.to_owned();
+    Scene { name, act: None, is_start: true, files, witness, rest }
 }
 
 /// The write-ahead log is so long that the next cycle writes it back.

@@ -1,6 +1,8 @@
 //! Whoever talks to the daemon over all of its lives, and remembers what was answered and shown:
 //! agents, an orchestrator and an administrator in one.
 
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -60,8 +62,6 @@ nodepool = "main"
 /// With which the third node is in a pool that nobody may use.
 const SIDE: &str = "\n[[nodepool]]\nname = \"side\"\nnodes = [\"n3\"]\n";
 
-pub const NODES: [&str; 3] = ["n1", "n2", "n3"];
-
 /// What may be done, each of which leaves something else on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -120,8 +120,10 @@ pub struct Place {
 pub struct Witness {
     /// The file that the daemon reads.
     pub config: String,
-    /// How many configurations there were.
+    /// How many configurations there were; 0: nobody knows.
     generation: u64,
+    /// Whether another configuration was asked for, and there was no answer.
+    is_asked: bool,
     /// GB of each node that has reported and was seen.
     nodes: BTreeMap<&'static str, u64>,
     /// Nodes that are off, as was answered; `None`: there was no answer.
@@ -131,6 +133,8 @@ pub struct Witness {
     progress: u64,
     running: BTreeMap<u64, Place>,
     started: BTreeSet<u64>,
+    /// Shares that it was told to end before it had started them: it says that they are gone.
+    gone: BTreeMap<u64, Place>,
     /// Shares that it was told to end. That is final.
     told: BTreeSet<u64>,
     /// Every share that it was ever told of.
@@ -162,9 +166,28 @@ impl Witness {
         }
     }
 
+    /// The same after a part of the record was lost, and that was said: what runs runs, and no number
+    /// may be used again.
+    pub fn after_a_loss(&self) -> Witness {
+        Witness {
+            config: self.config.clone(),
+            sequence: self.sequence,
+            jobs: self.jobs.clone(),
+            progress: self.progress,
+            running: self.running.clone(),
+            started: self.started.clone(),
+            gone: self.gone.clone(),
+            ever: self.ever.clone(),
+            pause: self.pause,
+            ..Witness::default()
+        }
+    }
+
     /// Whether the last act was answered and seen, so that nothing is open.
     pub fn is_certain(&self) -> bool {
-        self.publication == self.sequence && self.off.values().all(Option::is_some)
+        self.publication == self.sequence
+            && !self.is_asked
+            && self.off.values().all(Option::is_some)
     }
 
     /// Acts, and waits until it is seen that it is done.
@@ -200,7 +223,7 @@ impl Witness {
     ) -> Result<(), Broken> {
         let beats = nodes.iter().map(|(node, gb)| json!({ "node": node, "memory_mb": gb * 1024 }));
         let body = json!({ "nodes": beats.collect::<Vec<_>>() });
-        let (status, text) = daemon.try_send(Method::POST, "/v1/heartbeats", Some(&body)).await?;
+        let (status, text) = ask(daemon, Method::POST, "/v1/heartbeats", Some(&body)).await?;
         hold!("I22", status == StatusCode::ACCEPTED, "a heartbeat is answered {status} {text}");
         for (node, gb) in nodes {
             tokio::time::sleep(self.pause).await;
@@ -223,7 +246,7 @@ impl Witness {
         if off {
             body["reason"] = json!("disks");
         }
-        let (status, text) = daemon.try_send(Method::POST, path, Some(&body)).await?;
+        let (status, text) = ask(daemon, Method::POST, path, Some(&body)).await?;
         hold!("I22", status == StatusCode::OK, "{path} is answered {status} {text}");
         self.off.insert(node, Some(off));
         self.look(daemon).await
@@ -236,10 +259,12 @@ impl Witness {
             self.config = config;
             // However it ends: the file is the truth at the next start.
             self.generation += 1;
+            self.is_asked = true;
         }
         let body = json!({ "reason": "a test" });
-        let (status, text) = daemon.try_send(Method::POST, "/v1/config/apply", Some(&body)).await?;
+        let (status, text) = ask(daemon, Method::POST, "/v1/config/apply", Some(&body)).await?;
         hold!("I33", status == StatusCode::OK, "a configuration is answered {status} {text}");
+        self.is_asked = false;
         self.look(daemon).await
     }
 
@@ -265,10 +290,14 @@ impl Witness {
 
     async fn publish(&mut self, daemon: &Daemon) -> Result<(), Broken> {
         let work = self.jobs.iter().map(|&(id, user)| {
-            let its = self.running.iter().filter(|(_, place)| place.job == id);
-            let processes: Vec<Value> = its
-                .map(|(share, place)| json!({ "share": share, "node": place.node, "state": "running" }))
-                .collect();
+            let of = |places: &BTreeMap<u64, Place>, state: &str| -> Vec<Value> {
+                let its = places.iter().filter(|(_, place)| place.job == id);
+                its.map(
+                    |(share, place)| json!({ "share": share, "node": place.node, "state": state }),
+                )
+                .collect()
+            };
+            let processes = [of(&self.running, "running"), of(&self.gone, "gone")].concat();
             json!({
                 "id": id, "kind": "job", "user": user, "class": "normal", "state": "running",
                 "running": true, "memory_mb": 1024, "remaining": 1000 - self.progress,
@@ -276,7 +305,7 @@ impl Witness {
             })
         });
         let body = json!({ "sequence": self.sequence, "work": work.collect::<Vec<_>>() });
-        let (status, text) = daemon.try_send(Method::PUT, "/v1/publication", Some(&body)).await?;
+        let (status, text) = ask(daemon, Method::PUT, "/v1/publication", Some(&body)).await?;
         hold!("I26", status == StatusCode::ACCEPTED, "a publication is answered {status} {text}");
         let answer: Value = serde_json::from_str(&text).unwrap();
         hold!("I26", answer["refused"] == json!([]), "running work is refused: {text}");
@@ -298,7 +327,7 @@ impl Witness {
 
     /// Looks at everything, and compares it with what was seen before.
     async fn look(&mut self, daemon: &Daemon) -> Result<(), Broken> {
-        let (status, text) = daemon.try_send(Method::GET, "/v1/schedule", None).await?;
+        let (status, text) = ask(daemon, Method::GET, "/v1/schedule", None).await?;
         if status == StatusCode::OK {
             self.note(text)?;
         } else {
@@ -356,6 +385,9 @@ impl Witness {
             for number in numbers(&job["removed"]) {
                 self.told.insert(number);
                 self.running.remove(&number);
+                if !self.started.contains(&number) {
+                    self.gone.insert(number, self.ever[&number].clone());
+                }
             }
             for number in numbers(&job["added"]) {
                 if !self.told.contains(&number) && self.started.insert(number) {
@@ -395,6 +427,9 @@ impl Witness {
         }
         let (_, info) = daemon.try_get("/v1/config").await?;
         let generation = info["generation"].as_u64().unwrap_or(0);
+        if self.generation == 0 {
+            self.generation = generation;
+        }
         hold!(
             "I22",
             generation == self.generation,
@@ -404,6 +439,7 @@ impl Witness {
         self.check_feed(daemon).await?;
         self.check_ledger(daemon).await?;
         self.check_publications(daemon).await?;
+        self.is_asked = false;
         if was_certain {
             let told: Vec<u64> = self.removed().difference(&told_before).copied().collect();
             hold!("I27", told.is_empty(), "nothing has changed, and {told:?} are to go");
@@ -468,7 +504,7 @@ impl Witness {
         let before = self.seen.clone();
         self.publish(daemon).await?;
         let older = json!({ "sequence": self.sequence - 1, "work": [] });
-        let (status, text) = daemon.try_send(Method::PUT, "/v1/publication", Some(&older)).await?;
+        let (status, text) = ask(daemon, Method::PUT, "/v1/publication", Some(&older)).await?;
         hold!("I24", status == StatusCode::CONFLICT, "an older one is answered {status} {text}");
         self.look(daemon).await?;
         let is_same =
@@ -503,6 +539,19 @@ impl Witness {
         self.ever
             .get(&share)
             .is_some_and(|place| self.jobs.iter().any(|(job, _)| *job == place.job))
+    }
+}
+
+/// What is answered. A daemon that says that it stops is gone.
+async fn ask(
+    daemon: &Daemon,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<(StatusCode, String), Gone> {
+    match daemon.try_send(method, path, body).await? {
+        (StatusCode::SERVICE_UNAVAILABLE, text) if text.contains("T008") => Err(Gone),
+        answer => Ok(answer),
     }
 }
 
