@@ -100,7 +100,8 @@ async fn live_on(
     if soundness != "ok" {
         return Err(Broken::Rule(format!("the file is damaged: {soundness}")));
     }
-    if figures.restarts % 8 == 0 {
+    // What stands in for an older version's past decides nothing.
+    if figures.restarts.is_multiple_of(8) && scene.name != "migration" {
         let replay = apportion(&["replay", state(files).to_str().unwrap()]);
         if !replay.status.success() {
             let said = String::from_utf8_lossy(&replay.stdout).into_owned();
