@@ -23,7 +23,7 @@ use crate::engine;
 use crate::journal::{Clerk, open};
 use crate::model::{ShareId, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
-use crate::store::{AdminRow, BatchRow, CycleRecord, Recovered, ShareRow, Store};
+use crate::store::{AdminRow, BatchRow, CycleRecord, Glance, ShareRow, Store};
 
 type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 
@@ -60,9 +60,10 @@ pub struct Owner {
 }
 
 /// What is shown before the books are there: the schedule that held, if they are on record.
-pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
-    let view = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share)).view();
-    let held = recovered.schedule.as_ref().filter(|_| recovered.journal.is_some());
+pub fn first_picture(config: &Config, glance: &Glance) -> Published {
+    let view = Scheduler::new(config.topology.clone(), ShareId(glance.next_share)).view();
+    // Before there was a journal nothing led to books, and schedules had no sum.
+    let held = glance.schedule.as_ref().filter(|(_, sealed)| sealed.version != 0);
     let held = held.and_then(|(cycle, sealed)| match open(sealed) {
         Ok(text) => Some(Arc::new(ScheduleText { cycle: *cycle, json: Bytes::from(text) })),
         Err(why) => {
@@ -75,9 +76,9 @@ pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
         is_resuming: true,
         schedule: held.unwrap_or_else(|| ScheduleText::following(None, &view)),
         view,
-        publication: recovered.sequence,
+        publication: glance.sequence,
         taken_over: None,
-        last_event: recovered.last_event,
+        last_event: glance.last_event,
         planned_in: Duration::ZERO,
         stored_in: Duration::ZERO,
         findings: Vec::new(),
@@ -88,14 +89,18 @@ pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
 impl Owner {
     /// An owner that goes on where the record ends, and runs until `stop` or until nobody can send
     /// it anything any more.
-    pub fn resumed(
+    ///
+    /// # Errors
+    ///
+    /// If the record is damaged or cannot be read.
+    pub async fn resumed(
         live: Live,
-        recovered: Recovered,
-        store: Store,
+        mut store: Store,
         board: Arc<Board>,
         inbox: mpsc::Receiver<Request>,
         stop: CancellationToken,
-    ) -> Owner {
+    ) -> Result<Owner, DaemonError> {
+        let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
         let Resumed { scheduler, clerk, taken_over, left_behind, beginning, replayed } =
             resume(&live.config, recovered);
         let settings = &live.config.daemon;
@@ -108,7 +113,7 @@ impl Owner {
             taken_over,
             ..Published::clone(&before)
         });
-        Owner {
+        Ok(Owner {
             scheduler,
             clerk,
             books: BooksKeeper::new(settings.journal.books_every, beginning, replayed),
@@ -128,7 +133,7 @@ impl Owner {
             watch: Watch::default(),
             stop,
             live,
-        }
+        })
     }
 
     /// Runs cycles, each at least a period after the one before, whenever something came; and so

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use reqwest::{Client, Method, Response, StatusCode};
@@ -41,6 +42,7 @@ pub struct Daemon {
     client: Client,
     folder: PathBuf,
     log: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
 }
 
 /// Nobody is there to answer any more: what was asked may have been done or not.
@@ -93,14 +95,14 @@ impl Daemon {
         let log = Arc::new(Mutex::new(said));
         let written = Arc::clone(&log);
         // What it logs is read, so that it never waits for a reader.
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in lines {
                 written.lock().unwrap().extend([line.as_str(), "\n"]);
             }
         });
         let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
         let (url, folder) = (format!("http://127.0.0.1:{port}"), folder.to_owned());
-        Ok(Daemon { child, url, client, folder, log })
+        Ok(Daemon { child, url, client, folder, log, reader })
     }
 
     /// Writes the file that it reads when it is told to.
@@ -118,10 +120,12 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
-    /// How it ended, if it does within so many seconds.
+    /// How it ended, if it does within so many seconds, and all that it said is read.
     pub async fn end(&mut self, seconds: u64) -> Option<ExitStatus> {
         for _ in 0..seconds * 200 {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.child.try_wait().unwrap()
+                && self.reader.is_finished()
+            {
                 return Some(status);
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -134,7 +138,7 @@ impl Daemon {
         self.log.lock().unwrap().clone()
     }
 
-    /// What is answered, and its text.
+    /// What is answered, and its text. A daemon that says that it stops is gone.
     pub async fn try_send(
         &self,
         method: Method,
@@ -151,7 +155,9 @@ impl Daemon {
         };
         let response = request.send().await.map_err(lost)?;
         let status = response.status();
-        Ok((status, response.text().await.map_err(lost)?))
+        let text = response.text().await.map_err(lost)?;
+        let is_stopping = status == StatusCode::SERVICE_UNAVAILABLE && text.contains("T008");
+        if is_stopping { Err(Gone) } else { Ok((status, text)) }
     }
 
     pub async fn try_get(&self, path: &str) -> Result<(StatusCode, Value), Gone> {

@@ -223,7 +223,7 @@ impl Witness {
     ) -> Result<(), Broken> {
         let beats = nodes.iter().map(|(node, gb)| json!({ "node": node, "memory_mb": gb * 1024 }));
         let body = json!({ "nodes": beats.collect::<Vec<_>>() });
-        let (status, text) = ask(daemon, Method::POST, "/v1/heartbeats", Some(&body)).await?;
+        let (status, text) = daemon.try_send(Method::POST, "/v1/heartbeats", Some(&body)).await?;
         hold!("I22", status == StatusCode::ACCEPTED, "a heartbeat is answered {status} {text}");
         for (node, gb) in nodes {
             tokio::time::sleep(self.pause).await;
@@ -246,7 +246,7 @@ impl Witness {
         if off {
             body["reason"] = json!("disks");
         }
-        let (status, text) = ask(daemon, Method::POST, path, Some(&body)).await?;
+        let (status, text) = daemon.try_send(Method::POST, path, Some(&body)).await?;
         hold!("I22", status == StatusCode::OK, "{path} is answered {status} {text}");
         self.off.insert(node, Some(off));
         self.look(daemon).await
@@ -262,7 +262,7 @@ impl Witness {
             self.is_asked = true;
         }
         let body = json!({ "reason": "a test" });
-        let (status, text) = ask(daemon, Method::POST, "/v1/config/apply", Some(&body)).await?;
+        let (status, text) = daemon.try_send(Method::POST, "/v1/config/apply", Some(&body)).await?;
         hold!("I33", status == StatusCode::OK, "a configuration is answered {status} {text}");
         self.is_asked = false;
         self.look(daemon).await
@@ -305,7 +305,7 @@ impl Witness {
             })
         });
         let body = json!({ "sequence": self.sequence, "work": work.collect::<Vec<_>>() });
-        let (status, text) = ask(daemon, Method::PUT, "/v1/publication", Some(&body)).await?;
+        let (status, text) = daemon.try_send(Method::PUT, "/v1/publication", Some(&body)).await?;
         hold!("I26", status == StatusCode::ACCEPTED, "a publication is answered {status} {text}");
         let answer: Value = serde_json::from_str(&text).unwrap();
         hold!("I26", answer["refused"] == json!([]), "running work is refused: {text}");
@@ -327,7 +327,7 @@ impl Witness {
 
     /// Looks at everything, and compares it with what was seen before.
     async fn look(&mut self, daemon: &Daemon) -> Result<(), Broken> {
-        let (status, text) = ask(daemon, Method::GET, "/v1/schedule", None).await?;
+        let (status, text) = daemon.try_send(Method::GET, "/v1/schedule", None).await?;
         if status == StatusCode::OK {
             self.note(text)?;
         } else {
@@ -504,7 +504,7 @@ impl Witness {
         let before = self.seen.clone();
         self.publish(daemon).await?;
         let older = json!({ "sequence": self.sequence - 1, "work": [] });
-        let (status, text) = ask(daemon, Method::PUT, "/v1/publication", Some(&older)).await?;
+        let (status, text) = daemon.try_send(Method::PUT, "/v1/publication", Some(&older)).await?;
         hold!("I24", status == StatusCode::CONFLICT, "an older one is answered {status} {text}");
         self.look(daemon).await?;
         let is_same =
@@ -539,19 +539,6 @@ impl Witness {
         self.ever
             .get(&share)
             .is_some_and(|place| self.jobs.iter().any(|(job, _)| *job == place.job))
-    }
-}
-
-/// What is answered. A daemon that says that it stops is gone.
-async fn ask(
-    daemon: &Daemon,
-    method: Method,
-    path: &str,
-    body: Option<&Value>,
-) -> Result<(StatusCode, String), Gone> {
-    match daemon.try_send(method, path, body).await? {
-        (StatusCode::SERVICE_UNAVAILABLE, text) if text.contains("T008") => Err(Gone),
-        answer => Ok(answer),
     }
 }
 
