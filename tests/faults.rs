@@ -17,9 +17,10 @@ mod rig;
 #[path = "support/faults/witness.rs"]
 mod witness;
 
+use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use daemon::apportion;
 use rig::{Fault, Scene, Tracer, calls_of, play, scenes, start, state};
@@ -28,7 +29,7 @@ use witness::{Act, Broken, Witness};
 
 /// One point in so many is taken, where not all are.
 const KILLS_APART: usize = 5;
-const CALLS_APART: usize = 61;
+const CALLS_APART: usize = 97;
 
 /// How many points apart those are that are taken.
 fn apart(usual: usize) -> usize {
@@ -58,8 +59,8 @@ struct Figures {
     killed: u32,
     /// The daemon stopped with a message about its record.
     stopped: u32,
-    /// An error did not matter.
-    went_on: u32,
+    /// An error did not matter, by the call.
+    went_on: BTreeMap<String, u32>,
     not_reached: u32,
     /// On record though the daemon died before it answered.
     durable_unanswered: u32,
@@ -178,7 +179,7 @@ async fn killed_at_every_moment_of_every_kind_of_write() {
         }
     }
     println!("{} kinds of write, {point} points: {figures:?}, lost 0", scenes.len());
-    assert!(figures.points * 2 < figures.killed * 3, "most kills hit: {figures:?}");
+    assert!(figures.not_reached * 10 < figures.points, "most kills hit: {figures:?}");
 }
 
 async fn kill_one(
@@ -201,15 +202,19 @@ async fn kill_one(
         tokio::time::sleep(witness.pause).await;
         tracer = Some(Tracer::attach(&daemon, &fault.words(&note)).await);
     }
+    let mut is_missed = false;
     match play(scene, &mut witness, &daemon).await {
         Err(Broken::Gone) => {}
         Ok(()) if fault.is_some() && scene.act == Some(Act::Stop) => {}
-        Ok(()) => daemon.kill(),
+        Ok(()) => {
+            is_missed = fault.is_some();
+            daemon.kill();
+        }
         Err(rule) => return Err(rule),
     }
     let status = daemon.end(20).await.expect("it is killed");
     drop(tracer);
-    let is_killed = status.signal() == Some(9);
+    let is_killed = status.signal() == Some(9) && !is_missed;
     figures.killed += u32::from(is_killed);
     figures.not_reached += u32::from(!is_killed);
     live_on(scene, &files, &mut witness, figures).await
@@ -217,10 +222,11 @@ async fn kill_one(
 
 /// What is done at which of a scene's calls.
 const KILLING: [&str; 6] = ["pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "writev"];
-const FAILING: [&str; 7] =
-    ["pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "pread64", "openat"];
+const FAILING: [&str; 5] = ["pwrite64", "fsync", "fdatasync", "ftruncate", "unlink"];
+/// Acts read what was read at the start, so that these are for starts.
+const FAILING_AT_STARTS: [&str; 2] = ["pread64", "openat"];
 
-fn sweep(calls: &[(String, u32)]) -> Vec<Fault> {
+fn sweep(scene: &Scene, calls: &[(String, u32)]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut each = |names: &[&'static str], what: &'static str, lasting: &str| {
         for &call in names {
@@ -234,6 +240,9 @@ fn sweep(calls: &[(String, u32)]) -> Vec<Fault> {
     };
     each(&KILLING, "signal=SIGKILL", "");
     each(&FAILING, "error=EIO", "");
+    if scene.is_start || scene.name == "checkpoint" {
+        each(&FAILING_AT_STARTS, "error=EIO", "");
+    }
     each(&["pwrite64"], "error=ENOSPC", "");
     each(&["pwrite64", "fsync", "fdatasync"], "error=EIO", "+");
     faults
@@ -250,9 +259,10 @@ async fn killed_and_failed_at_its_system_calls() {
     let mut points = Vec::new();
     let scenes = scenes().await;
     for scene in &scenes {
-        let names: Vec<&str> = KILLING.into_iter().chain(FAILING).collect();
+        let names: Vec<&str> =
+            KILLING.into_iter().chain(FAILING).chain(FAILING_AT_STARTS).collect();
         let calls = calls_of(scene, &names.join(","), true).await;
-        points.extend(sweep(&calls).into_iter().map(|fault| (scene, fault)));
+        points.extend(sweep(scene, &calls).into_iter().map(|fault| (scene, fault)));
     }
     let apart = apart(CALLS_APART);
     println!("{} scenes, {} points, one in {apart} is taken", scenes.len(), points.len());
@@ -277,32 +287,36 @@ async fn fail_one(scene: &Scene, fault: &Fault, figures: &mut Figures) -> Result
         // It did not come so far as to know of a record.
         Err(_) => figures.stopped += 1,
         Ok(mut daemon) => {
+            let mut is_ours = false;
             match play(scene, &mut witness, &daemon).await {
                 Err(Broken::Gone) => {}
                 Ok(()) if scene.act == Some(Act::Stop) => {}
-                Ok(()) => daemon.kill(),
+                Ok(()) => {
+                    is_ours = true;
+                    daemon.kill();
+                }
                 Err(rule) => return Err(rule),
             }
             let status = daemon.end(20).await.expect("it ends by itself");
             let is_injected =
                 std::fs::read_to_string(&note).is_ok_and(|note| note.contains("INJECTED"));
-            figures.take(status, is_injected, fault);
+            match (status.code(), status.signal()) {
+                (Some(1), _) => figures.stopped += 1,
+                (None, Some(9)) if !is_ours => figures.killed += 1,
+                _ if is_injected => {
+                    *figures
+                        .went_on
+                        .entry(format!("{} {}", fault.call, fault.what))
+                        .or_default() += 1;
+                }
+                _ => {
+                    figures.not_reached += 1;
+                }
+            }
             if status.code() == Some(1) {
                 assert_names_the_record(&daemon.said(), files.path(), &format!("{fault:?}"));
             }
         }
     }
     live_on(scene, &files, &mut witness, figures).await
-}
-
-impl Figures {
-    fn take(&mut self, status: ExitStatus, is_injected: bool, fault: &Fault) {
-        let is_kill = fault.what.starts_with("signal");
-        *match (status.code(), is_kill) {
-            (Some(1), _) => &mut self.stopped,
-            (None, true) if is_injected => &mut self.killed,
-            _ if is_injected => &mut self.went_on,
-            _ => &mut self.not_reached,
-        } += 1;
-    }
 }
