@@ -33,8 +33,13 @@ const WARNINGS: [&str; 3] = [
 ];
 
 /// What it says when it refuses: what to do.
-const REMEDIES: [&str; 4] =
-    ["move it away", "name another file", "restore a copy", "must be writable"];
+const REMEDIES: [&str; 5] = [
+    "move it away",
+    "name another file",
+    "restore a copy",
+    "must be writable",
+    "use the build that",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
@@ -201,6 +206,18 @@ async fn files_that_are_not_what_was_left_are_met_with_words() {
         println!("{name}: {met:?}");
         assert!(expected.contains(&met), "{name} is {met:?}, not {expected:?}");
     }
+}
+
+/// What the mark is for; and that this would notice if it did nothing.
+#[tokio::test]
+#[should_panic(expected = "and it says nothing of that")]
+async fn without_its_mark_a_log_that_is_gone_is_not_missed() {
+    let scene = after(&BUSY, false).await;
+    let files = scene.copy();
+    for name in ["state.db-wal", "state.db.mark"] {
+        std::fs::remove_file(files.path().join(name)).unwrap();
+    }
+    meet(&scene, files.path(), "neither log nor mark").await;
 }
 
 /// One bit is another one.

@@ -60,6 +60,12 @@ pub enum StoreError {
     ReadOnly { path: PathBuf },
     #[error("the disk that holds `{}` is full; free some space, nothing is lost", path.display())]
     Full { path: PathBuf },
+    #[error(
+        "the disk that holds `{}` failed; nothing that was answered is lost. See what the system's log says of the disk, \
+         then start again: the file is looked through first",
+        path.display()
+    )]
+    Disk { path: PathBuf, source: sqlx::Error },
     #[error("`{}` is locked by another program; end its transaction", path.display())]
     Busy { path: PathBuf },
     #[error("SQLite {found} is too old; build with the bundled one, or link {wanted} or newer")]
@@ -78,10 +84,15 @@ impl StoreError {
     pub(super) fn of(action: &'static str, path: &Path, source: sqlx::Error) -> StoreError {
         let path = path.to_owned();
         let code = source.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+        // Our own statements fit the tables that we made, and read what we wrote.
+        let is_nonsense =
+            matches!(source, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_));
         match code.map(|code| code & 0xff) {
+            None if is_nonsense => StoreError::Damaged { path, finding: source.to_string() },
             Some(5 | 6) => StoreError::Busy { path },
             Some(8) => StoreError::ReadOnly { path },
-            Some(11) => StoreError::Damaged { path, finding: source.to_string() },
+            Some(10) => StoreError::Disk { path, source },
+            Some(1 | 11) => StoreError::Damaged { path, finding: source.to_string() },
             Some(13) => StoreError::Full { path },
             Some(26) => StoreError::NotADatabase { path },
             _ => StoreError::Database { action, path, source },
@@ -95,6 +106,10 @@ impl StoreError {
             MigrateError::VersionMissing(found) => {
                 StoreError::NewerSchema { path: path.to_owned(), found, known }
             }
+            MigrateError::Dirty(version) => StoreError::Damaged {
+                path: path.to_owned(),
+                finding: format!("its change to schema {version} was never finished"),
+            },
             MigrateError::VersionMismatch(version) => {
                 StoreError::OtherSchema { path: path.to_owned(), version }
             }

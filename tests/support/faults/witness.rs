@@ -122,8 +122,8 @@ pub struct Witness {
     pub config: String,
     /// How many configurations there were; 0: nobody knows.
     generation: u64,
-    /// Whether another configuration was asked for, and there was no answer.
-    is_asked: bool,
+    /// Whether something was begun, and not seen to its end.
+    is_open: bool,
     /// GB of each node that has reported and was seen.
     nodes: BTreeMap<&'static str, u64>,
     /// Nodes that are off, as was answered; `None`: there was no answer.
@@ -183,15 +183,9 @@ impl Witness {
         }
     }
 
-    /// Whether the last act was answered and seen, so that nothing is open.
-    pub fn is_certain(&self) -> bool {
-        self.publication == self.sequence
-            && !self.is_asked
-            && self.off.values().all(Option::is_some)
-    }
-
     /// Acts, and waits until it is seen that it is done.
     pub async fn act(&mut self, daemon: &Daemon, act: Act) -> Result<(), Broken> {
+        self.is_open = true;
         match act {
             Act::Nodes => self.report(daemon, &[("n1", 8), ("n2", 8), ("n3", 8)]).await?,
             Act::Resize => self.report(daemon, &[("n1", 9)]).await?,
@@ -213,6 +207,7 @@ impl Witness {
                 assert!(kill.unwrap().success(), "there is a `kill`");
             }
         }
+        self.is_open = false;
         Ok(())
     }
 
@@ -259,17 +254,16 @@ impl Witness {
             self.config = config;
             // However it ends: the file is the truth at the next start.
             self.generation += 1;
-            self.is_asked = true;
         }
         let body = json!({ "reason": "a test" });
         let (status, text) = daemon.try_send(Method::POST, "/v1/config/apply", Some(&body)).await?;
         hold!("I33", status == StatusCode::OK, "a configuration is answered {status} {text}");
-        self.is_asked = false;
         self.look(daemon).await
     }
 
     /// Somebody writes another file while the daemon is away.
     pub fn find_another_file(&mut self) {
+        self.is_open = true;
         self.config = CONFIG.replace("\"10ms\"", "\"12ms\"");
         self.generation += 1;
     }
@@ -411,7 +405,7 @@ impl Witness {
     /// What a life must still know of those before it. Returns whether the last act is on record
     /// though nobody was told.
     pub async fn check(&mut self, daemon: &Daemon) -> Result<bool, Broken> {
-        let (publication, was_certain) = (self.publication, self.is_certain());
+        let (publication, was_certain) = (self.publication, !self.is_open);
         let told_before = self.removed();
         self.look(daemon).await?;
         let mut is_durable = publication < self.publication;
@@ -439,7 +433,7 @@ impl Witness {
         self.check_feed(daemon).await?;
         self.check_ledger(daemon).await?;
         self.check_publications(daemon).await?;
-        self.is_asked = false;
+        self.is_open = false;
         if was_certain {
             let told: Vec<u64> = self.removed().difference(&told_before).copied().collect();
             hold!("I27", told.is_empty(), "nothing has changed, and {told:?} are to go");
