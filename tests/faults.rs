@@ -132,7 +132,7 @@ const MOMENTS: [&str; 5] =
     ["before", "amid", "at the commit", "before the answer", "after the answer"];
 
 /// At which call that is; `None`: once all is done.
-async fn kill_at(scene: &Scene, moment: usize, calls: &[(String, u32)]) -> Option<Fault> {
+fn kill_at(scene: &Scene, moment: usize, calls: &[(String, u32)]) -> Option<Fault> {
     let count =
         |name: &str| calls.iter().find(|(call, _)| call == name).map_or(0, |(_, count)| *count);
     let sync = if count("fsync") < count("fdatasync") { "fdatasync" } else { "fsync" };
@@ -171,7 +171,7 @@ async fn killed_at_every_moment_of_every_kind_of_write() {
                 calls =
                     calls_of(scene, "pwrite64,fsync,fdatasync,writev,unlink", scene.is_start).await;
             }
-            let fault = kill_at(scene, moment, &calls).await;
+            let fault = kill_at(scene, moment, &calls);
             let outcome = kill_one(scene, fault.as_ref(), &mut figures).await;
             outcome.unwrap_or_else(|broken| {
                 fail(broken, scene, &format!("killed {name} ({fault:?})"))
@@ -191,7 +191,7 @@ async fn kill_one(
     let files = scene.copy();
     let note = files.path().join("strace");
     let mut witness = scene.witness.clone();
-    let under = fault.filter(|_| scene.is_start).map(|fault| fault.from_start(&note));
+    let under = fault.filter(|_| scene.is_start).map(|fault| fault.words_for_start(&note));
     let mut daemon = start(files.path(), &witness, &under.unwrap_or_default())
         .map_err(|said| Broken::Rule(format!("it does not start: {said}")))?;
     let mut tracer = None;
@@ -283,7 +283,7 @@ async fn fail_one(scene: &Scene, fault: &Fault, figures: &mut Figures) -> Result
     let files = scene.copy();
     let note = files.path().join("strace");
     let mut witness = scene.witness.clone();
-    match start(files.path(), &witness, &fault.from_start(&note)) {
+    match start(files.path(), &witness, &fault.words_for_start(&note)) {
         // It did not come so far as to know of a record.
         Err(_) => figures.stopped += 1,
         Ok(mut daemon) => {

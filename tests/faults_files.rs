@@ -127,6 +127,9 @@ fn drawn(number: usize, below: usize) -> usize {
     usize::try_from(x % u64::try_from(below).unwrap()).unwrap()
 }
 
+/// A name, whose files, what is done to them, and what may come of it.
+type Damage<'a> = (&'a str, &'a Scene, &'a dyn Fn(&Path), &'a [Met]);
+
 /// Files swapped, cut, emptied and removed.
 #[tokio::test]
 async fn files_that_are_not_what_was_left_are_met_with_words() {
@@ -137,7 +140,6 @@ async fn files_that_are_not_what_was_left_are_met_with_words() {
     let db = |folder: &Path| folder.join("state.db");
     let log = |folder: &Path| folder.join("state.db-wal");
     let mark = |folder: &Path| folder.join("state.db.mark");
-    type Damage<'a> = (&'a str, &'a Scene, &'a dyn Fn(&Path), &'a [Met]);
     let (said, refused, harmless): (&[Met], &[Met], &[Met]) =
         (&[Met::Said], &[Met::Refused], &[Met::Harmless]);
     let either: &[Met] = &[Met::Said, Met::Refused];
@@ -195,7 +197,7 @@ async fn files_that_are_not_what_was_left_are_met_with_words() {
         (
             "nonsense in shared memory",
             &killed,
-            &|it| std::fs::write(it.join("state.db-shm"), [7; 32768]).unwrap(),
+            &|it| std::fs::write(it.join("state.db-shm"), vec![7; 32768]).unwrap(),
             harmless,
         ),
     ];

@@ -72,8 +72,9 @@ const LENGTH: usize = 5 * (DIGITS + 1);
 fn written(last: &Last) -> String {
     // Publications that there never were have no number; the others have theirs and one more.
     let sequence = last.sequence.map_or(0, |sequence| sequence.saturating_add(1));
-    let numbers = [last.cycle, last.next_share, sequence, last.event];
-    let text: String = numbers.iter().map(|number| format!("{number:0DIGITS$} ")).collect();
+    let Last { cycle, next_share, event, .. } = last;
+    let text =
+        format!("{cycle:0DIGITS$} {next_share:0DIGITS$} {sequence:0DIGITS$} {event:0DIGITS$} ");
     let sum = sum_of(text.as_bytes());
     format!("{text}{sum:0DIGITS$}\n")
 }

@@ -13,7 +13,7 @@ use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 /// How long an answer may take. Long polls of these tests wait for less.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Small orders, no pacing, and cycles as fast as they are allowed.
 pub const CONFIG: &str = r#"

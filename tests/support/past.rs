@@ -18,7 +18,7 @@ pub async fn leave_behind(path: &Path, version: i64) {
     connection.close().await.unwrap();
 }
 
-/// What SQLite finds wrong with a file: `ok`, or what.
+/// What `SQLite` finds wrong with a file: `ok`, or what.
 pub async fn soundness(path: &Path) -> String {
     let mut connection = connect(path).await;
     let check = query_scalar("pragma integrity_check").fetch_one(&mut connection).await.unwrap();

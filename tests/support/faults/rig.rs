@@ -175,7 +175,7 @@ impl Fault {
     }
 
     /// What runs the daemon so that it happens from its start on.
-    pub fn from_start(&self, note: &Path) -> Vec<String> {
+    pub fn words_for_start(&self, note: &Path) -> Vec<String> {
         let mut words = self.words(note);
         // The daemon stays our child.
         words.insert(1, "-D".to_owned());
