@@ -26,7 +26,8 @@ use rig::{Scene, after, copy_files, folder, start};
 use witness::{Act, Broken, Witness};
 
 /// What it says where it does not trust what it found.
-const WARNINGS: [&str; 3] = [
+const WARNINGS: [&str; 4] = [
+    "the configuration is not the one that was in effect last",
     "does not lead to the books",
     "the record had come further than this",
     "the last schedule on record is not served",
