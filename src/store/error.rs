@@ -84,9 +84,12 @@ impl StoreError {
     pub(super) fn of(action: &'static str, path: &Path, source: sqlx::Error) -> StoreError {
         let path = path.to_owned();
         let code = source.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
-        // Our own statements fit the tables that we made, and read what we wrote.
-        let is_nonsense =
-            matches!(source, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_));
+        // Our own statements fit the tables that we made, and read what we wrote; what the library does
+        // not expect in a file ends its worker.
+        let is_nonsense = matches!(
+            source,
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::WorkerCrashed
+        );
         match code.map(|code| code & 0xff) {
             None if is_nonsense => StoreError::Damaged { path, finding: source.to_string() },
             Some(5 | 6) => StoreError::Busy { path },
