@@ -940,7 +940,8 @@ fn serve_on(folder: &TempDir, state: &std::path::Path) -> (Option<i32>, String) 
 }
 
 /// Row 72: a record that cannot be used is named, with what to do, and nothing is served. The exit
-/// status is 1: 3 says that there is no daemon to talk to. A full disk is a test of the store.
+/// status is 1: 3 says that there is no daemon to talk to. Disks that are full or read only, and files
+/// that were swapped or cut, are in `faults_files`.
 #[tokio::test]
 async fn row_72_a_record_that_cannot_be_used_is_named_and_left_alone() {
     let folder = TempDir::new().unwrap();

@@ -103,12 +103,14 @@ fn every_request_is_placed_on_a_node_of_its_own() {
 
 #[test]
 fn the_daemon_is_timed_from_the_publication_to_the_schedule() {
-    let figures = figures("daemon --nodes 10 --jobs 10");
+    let figures = figures("daemon --nodes 10 --jobs 10 --starts 2");
     for key in ["schedule_ms", "answer_ms", "plan_ms", "store_ms"] {
         assert!(figures[key].is_number(), "{key} in {figures}");
     }
     assert_eq!((number(&figures, "nodes"), number(&figures, "jobs")), (10, 10));
-    assert_eq!(number(&figures, "jobs_placed"), 10);
+    assert_eq!((number(&figures, "jobs_placed"), number(&figures, "starts")), (10, 2));
+    let median = |key: &str| figures[key]["median"].as_f64().unwrap();
+    assert!(0.0 < median("start_ms") && median("start_ms") <= median("resumed_ms"), "{figures}");
     assert!(number(&figures, "shares_held") >= 10);
     if cfg!(target_os = "linux") {
         for key in ["cpu_s", "publication_cpu_s", "peak_rss_mb", "store_bytes"] {

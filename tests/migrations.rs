@@ -5,11 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
-use std::path::{Path, PathBuf};
+#[path = "support/past.rs"]
+mod past;
 
 use apportion::store::{CycleRecord, Recovered, Store, migrations};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, query_scalar, raw_sql};
+use past::{leave_behind, soundness};
 
 #[tokio::test]
 async fn every_schema_there_was_opens_with_its_data() {
@@ -22,6 +22,7 @@ async fn every_schema_there_was_opens_with_its_data() {
             varied_off: vec![("node02".into(), "disk swap".to_owned())],
             next_share: 42,
             cycle: 9,
+            lost_after: None,
             sequence: Some(17),
             shares: Vec::new(),
             schedule: None,
@@ -41,32 +42,6 @@ async fn every_schema_there_was_opens_with_its_data() {
         let next = CycleRecord { cycle: 10, next_share: 43, ..CycleRecord::default() };
         store.commit(&next).await.unwrap();
         store.close().await.unwrap();
-        assert_is_sound(&path).await;
+        assert_eq!(soundness(&path).await, "ok");
     }
-}
-
-/// Makes a database as the version of apportion with schema `version` left it.
-async fn leave_behind(path: &Path, version: i64) {
-    let mut connection = connect(path).await;
-    raw_sql("pragma application_id = 0x6170706f").execute(&mut connection).await.unwrap();
-    migrations().run_to(version, &mut connection).await.unwrap();
-    let fixture = std::fs::read_to_string(fixture(version)).expect("every migration has a fixture");
-    raw_sql(AssertSqlSafe(fixture)).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-}
-
-async fn assert_is_sound(path: &Path) {
-    let check: String =
-        query_scalar("pragma integrity_check").fetch_one(&mut connect(path).await).await.unwrap();
-    assert_eq!(check, "ok");
-}
-
-fn fixture(version: i64) -> PathBuf {
-    let file = format!("tests/fixtures/store/{version:04}.sql");
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
-}
-
-async fn connect(path: &Path) -> SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
-    options.connect().await.unwrap()
 }

@@ -6,8 +6,9 @@
 //!   └───────────── board ◄── publish ────────┘   only what is committed
 //! ```
 //!
-//! At a start the last schedule is served as it was put on record, while the books are computed again
-//! from the journal; everything else waits for them, for at most some seconds.
+//! At a start the last schedule is served as it was put on record, while the whole record is looked
+//! through and the books are computed again from the journal; everything else waits for them, for at
+//! most some seconds. If the record is damaged, the daemon ends, and has written nothing.
 //!
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
@@ -118,16 +119,22 @@ pub async fn serve_from(
     let local = access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
     let mut store = store.keeping(retention(&config.daemon.journal));
-    let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
-    tracing::info!(
-        cycle = recovered.cycle,
-        varied_off = recovered.varied_off.len(),
-        "the record is open"
-    );
+    let glance = store.glance().await.map_err(DaemonError::NoRecord)?;
+    tracing::info!(cycle = glance.cycle, "the record is open");
+    if let Some(on_record) = glance.lost_after {
+        tracing::error!(
+            on_record,
+            was = glance.cycle,
+            file = %store.path().display(),
+            "the record had come further than this: an older copy was put in its place, or its write-ahead log is \
+             gone or damaged. What was done since is lost: see whether all that should be varied off still is. Work is \
+             taken over from the next publication, and no number is used again"
+        );
+    }
     let limits = api_limits(limits);
-    let sequence = recovered.sequence;
+    let sequence = glance.sequence;
     let (requests, inbox) = mpsc::channel(QUEUE);
-    let board = Arc::new(Board::new(owner::first_picture(&config, &recovered)));
+    let board = Arc::new(Board::new(owner::first_picture(&config, &glance)));
     let feed = Arc::new(Feed::new(store.path().to_owned()));
     let state = ApiState::new(
         Arc::clone(&board),
@@ -139,12 +146,13 @@ pub async fn serve_from(
         stop.clone(),
     );
     let asked = state.clone();
-    let live = begin(&mut store, config, sources, recovered.cycle).await;
+    let live = Live::begin(&mut store, config, sources, glance.cycle).await;
     let live = live.map_err(DaemonError::NoRecord)?;
-    // On the owner's thread: the last schedule is served while the books are on their way.
+    // On the owner's thread: the last schedule is served while the record is looked through and the
+    // books are on their way.
     let owner = {
         let drained = drained.clone();
-        move || Owner::resumed(live, recovered, store, board, inbox, drained)
+        move || Owner::resumed(live, store, board, inbox, drained)
     };
     let mut owner = OwnerThread::spawn(owner)?;
 
@@ -169,18 +177,6 @@ pub async fn serve_from(
     };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
     served
-}
-
-/// Begins with a configuration, and with a line in the audit log.
-async fn begin(
-    store: &mut Store,
-    config: Config,
-    sources: Sources,
-    cycle: u64,
-) -> Result<Live, StoreError> {
-    let live = Live::begin(store, config, sources, cycle).await?;
-    store.add_audit(&[audited::start(&live)]).await?;
-    Ok(live)
 }
 
 /// Has the configuration read again whenever that is asked for.
@@ -235,11 +231,14 @@ struct OwnerThread {
 }
 
 impl OwnerThread {
-    fn spawn(owner: impl FnOnce() -> Owner + Send + 'static) -> Result<OwnerThread, DaemonError> {
+    fn spawn<F>(owner: impl FnOnce() -> F + Send + 'static) -> Result<OwnerThread, DaemonError>
+    where
+        F: Future<Output = Result<Owner, DaemonError>>,
+    {
         let (tell, done) = oneshot::channel();
         let runtime = Handle::current();
         let run = move || {
-            let outcome = runtime.block_on(owner().run());
+            let outcome = runtime.block_on(async { owner().await?.run().await });
             // Nobody listens if the daemon's future was dropped; then nobody wants to know.
             let _ = tell.send(outcome);
         };

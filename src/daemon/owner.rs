@@ -27,7 +27,7 @@ use crate::engine;
 use crate::journal::{Clerk, open};
 use crate::model::{ShareId, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
-use crate::store::{AdminRow, AuditRow, BatchRow, CycleRecord, Recovered, ShareRow, Store};
+use crate::store::{AdminRow, AuditRow, BatchRow, CycleRecord, Glance, ShareRow, Store};
 
 type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 
@@ -66,9 +66,10 @@ pub struct Owner {
 }
 
 /// What is shown before the books are there: the schedule that held, if they are on record.
-pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
-    let view = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share)).view();
-    let held = recovered.schedule.as_ref().filter(|_| recovered.journal.is_some());
+pub fn first_picture(config: &Config, glance: &Glance) -> Published {
+    let view = Scheduler::new(config.topology.clone(), ShareId(glance.next_share)).view();
+    // Before there was a journal nothing led to books, and schedules had no sum.
+    let held = glance.schedule.as_ref().filter(|(_, sealed)| sealed.version != 0);
     let held = held.and_then(|(cycle, sealed)| match open(sealed) {
         Ok(text) => Some(Arc::new(ScheduleText { cycle: *cycle, json: Bytes::from(text) })),
         Err(why) => {
@@ -81,9 +82,9 @@ pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
         is_resuming: true,
         schedule: held.unwrap_or_else(|| ScheduleText::following(None, &view)),
         view,
-        publication: recovered.sequence,
+        publication: glance.sequence,
         taken_over: None,
-        last_event: recovered.last_event,
+        last_event: glance.last_event,
         generation: 0,
         planned_in: Duration::ZERO,
         prepared_in: Duration::ZERO,
@@ -97,14 +98,19 @@ pub fn first_picture(config: &Config, recovered: &Recovered) -> Published {
 impl Owner {
     /// An owner that goes on where the record ends, and runs until `stop` or until nobody can send
     /// it anything any more.
-    pub fn resumed(
+    ///
+    /// # Errors
+    ///
+    /// If the record is damaged or cannot be read.
+    pub async fn resumed(
         live: Live,
-        recovered: Recovered,
-        store: Store,
+        mut store: Store,
         board: Arc<Board>,
         inbox: mpsc::Receiver<Request>,
         stop: CancellationToken,
-    ) -> Owner {
+    ) -> Result<Owner, DaemonError> {
+        let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
+        store.add_audit(&[audited::start(&live)]).await?;
         let Resumed { scheduler, clerk, taken_over, left_behind, beginning, replayed } =
             resume(&live.config, recovered);
         let settings = &live.config.daemon;
@@ -118,7 +124,7 @@ impl Owner {
             generation: live.generation,
             ..Published::clone(&before)
         });
-        Owner {
+        Ok(Owner {
             scheduler,
             clerk,
             books: BooksKeeper::new(settings.journal.books_every, beginning, replayed),
@@ -139,7 +145,7 @@ impl Owner {
             watch: Watch::default(),
             stop,
             live,
-        }
+        })
     }
 
     /// Runs cycles, each at least a period after the one before, whenever something came; and so

@@ -292,6 +292,8 @@ mod tests {
             calm: wire::Calm::default(),
             silent_together: Vec::new(),
             net_strikes: 0,
+            cycle_times: wire::CycleTimes::default(),
+            last_event: 0,
             planned_in_us: 0,
             stored_in_us: 0,
             audit_findings: Vec::new(),

@@ -60,7 +60,7 @@ impl Store {
     ///
     /// If the file cannot be written.
     pub async fn add_configuration(&mut self, row: &ConfigurationRow) -> Result<(), StoreError> {
-        let mut session = self.take_session().await?;
+        let mut session = self.sound_session().await?;
         put_configuration(&mut session.connection, row)
             .await
             .map_err(|source| StoreError::of("record a configuration", &self.path, source))?;
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(store.configuration(1).await.unwrap(), Some(row(1)));
 
         let kept = u64::from(CONFIGURATIONS_KEPT);
-        let mut session = store.take_session().await.unwrap();
+        let mut session = store.sound_session().await.unwrap();
         let mut transaction = session.connection.begin().await.unwrap();
         for generation in 3..=kept + 1 {
             put_configuration(&mut transaction, &row(generation)).await.unwrap();

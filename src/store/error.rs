@@ -25,6 +25,8 @@ pub enum StoreError {
     InUse { path: PathBuf, holder: Option<u32> },
     #[error("failed to lock `{}`; the folder must be writable for the user that runs apportion", path.display())]
     Lock { path: PathBuf, source: io::Error },
+    #[error("failed to use `{}`, which says how far the record beside it has come; it must be writable for the user that runs apportion", path.display())]
+    Mark { path: PathBuf, source: io::Error },
     #[error("`{}` is another program's database; name another file", path.display())]
     Foreign { path: PathBuf },
     #[error("`{}` is not a database; name another file, or move this one away", path.display())]
@@ -58,6 +60,12 @@ pub enum StoreError {
     ReadOnly { path: PathBuf },
     #[error("the disk that holds `{}` is full; free some space, nothing is lost", path.display())]
     Full { path: PathBuf },
+    #[error(
+        "the disk that holds `{}` failed; nothing that was answered is lost. See what the system's log says of the disk, \
+         then start again: the file is looked through first",
+        path.display()
+    )]
+    Disk { path: PathBuf, source: sqlx::Error },
     #[error("`{}` is locked by another program; end its transaction", path.display())]
     Busy { path: PathBuf },
     #[error("SQLite {found} is too old; build with the bundled one, or link {wanted} or newer")]
@@ -76,10 +84,18 @@ impl StoreError {
     pub(super) fn of(action: &'static str, path: &Path, source: sqlx::Error) -> StoreError {
         let path = path.to_owned();
         let code = source.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+        // Our own statements fit the tables that we made, and read what we wrote; what the library does
+        // not expect in a file ends its worker.
+        let is_nonsense = matches!(
+            source,
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::WorkerCrashed
+        );
         match code.map(|code| code & 0xff) {
+            None if is_nonsense => StoreError::Damaged { path, finding: source.to_string() },
             Some(5 | 6) => StoreError::Busy { path },
             Some(8) => StoreError::ReadOnly { path },
-            Some(11) => StoreError::Damaged { path, finding: source.to_string() },
+            Some(10) => StoreError::Disk { path, source },
+            Some(1 | 11) => StoreError::Damaged { path, finding: source.to_string() },
             Some(13) => StoreError::Full { path },
             Some(26) => StoreError::NotADatabase { path },
             _ => StoreError::Database { action, path, source },
@@ -93,6 +109,10 @@ impl StoreError {
             MigrateError::VersionMissing(found) => {
                 StoreError::NewerSchema { path: path.to_owned(), found, known }
             }
+            MigrateError::Dirty(version) => StoreError::Damaged {
+                path: path.to_owned(),
+                finding: format!("its change to schema {version} was never finished"),
+            },
             MigrateError::VersionMismatch(version) => {
                 StoreError::OtherSchema { path: path.to_owned(), version }
             }

@@ -6,8 +6,12 @@
 //! what the scheduler was told of them, so that it can go on with what it knew. What is in a batch
 //! or in books is `journal`'s business: here they are bytes.
 //!
-//! One file, one daemon, one connection. A cycle is one transaction; nothing of it is published
+//! One file, one daemon, one connection; beside it a lock, and a mark of how far it has come. A cycle is one transaction; nothing of it is published
 //! before it is committed, and nothing of a failed one is visible.
+//!
+//! A schedule is to be served at once after a start, so opening reads no more than is needed for that;
+//! what it reads has a sum, or is compared with the mark. Whether the whole file is sound is looked
+//! into afterwards, and before anything is written: see [`Store::recover`].
 //!
 //! Why no connection pool: who looks into the past while the daemon runs has an [`Archive`], and
 //! `SQLite` has one writer anyway.
@@ -18,6 +22,7 @@ mod configurations;
 mod error;
 mod journal;
 mod lock;
+mod mark;
 mod open;
 mod rows;
 mod write;
@@ -36,11 +41,13 @@ pub use error::StoreError;
 pub use journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle, Retention};
 pub use open::migrations;
 pub use rows::{
-    AdminRow, ConfigurationRow, CycleRecord, NodeRow, Past, PreemptionRow, Recovered, ShareRow,
+    AdminRow, ConfigurationRow, CycleRecord, Glance, NodeRow, Past, PreemptionRow, Recovered,
+    ShareRow,
 };
 pub use write::{ADMIN_ACTS_KEPT, PREEMPTIONS_KEPT};
 
 use lock::Lock;
+use mark::Mark;
 
 /// The record, open for this daemon alone.
 #[derive(Debug)]
@@ -50,6 +57,7 @@ pub struct Store {
     /// file knows; and a full disk may have ended a transaction that the connection thinks open.
     session: Option<Session>,
     retention: Retention,
+    mark: Mark,
     _lock: Lock,
 }
 
@@ -58,6 +66,9 @@ pub struct Store {
 struct Session {
     connection: SqliteConnection,
     known: Known,
+    /// Whether the whole file was found to be sound, and all that is known read. Until then nothing
+    /// is written.
+    is_sound: bool,
 }
 
 /// What the file holds, so that a cycle writes only what changed.
@@ -71,7 +82,7 @@ struct Known {
 }
 
 /// Where the last cycle on record left off.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
     cycle: u64,
     next_share: u64,
@@ -89,6 +100,24 @@ impl Default for Last {
     }
 }
 
+impl Last {
+    /// Whether the record had come further once, as its mark says.
+    fn is_behind(&self, mark: &Last) -> bool {
+        self.cycle < mark.cycle || self.next_share < mark.next_share || self.event < mark.event
+    }
+
+    /// So that no number is given out again.
+    fn raise(&mut self, mark: &Last) {
+        if self.is_behind(mark) {
+            self.cycle = self.cycle.max(mark.cycle);
+            self.next_share = self.next_share.max(mark.next_share);
+            self.sequence = self.sequence.max(mark.sequence);
+            self.event = self.event.max(mark.event);
+            self.schedule = None;
+        }
+    }
+}
+
 impl Store {
     /// Opens the record at `path`, or begins one there; brings an older schema up to date.
     ///
@@ -100,7 +129,9 @@ impl Store {
         let path = open::resolve(path)?;
         let lock = Lock::claim(&path)?;
         let session = Some(Session::begin(&path).await?);
-        Ok(Store { path, session, retention: Retention::default(), _lock: lock })
+        // Only now: a file that is refused gets no other beside it.
+        let mark = Mark::open(&path)?;
+        Ok(Store { path, session, retention: Retention::default(), mark, _lock: lock })
     }
 
     /// The same, which keeps so much of the past.
@@ -115,29 +146,50 @@ impl Store {
         &self.path
     }
 
-    /// What the daemon resumes from.
+    /// What there is to show before the daemon has resumed, read in no time.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn recover(&mut self) -> Result<Recovered, StoreError> {
+    pub async fn glance(&mut self) -> Result<Glance, StoreError> {
         let mut session = self.take_session().await?;
+        let mut last = session.known.last;
+        let lost_after = last.is_behind(&self.mark.found).then_some(last.cycle);
+        last.raise(&self.mark.found);
+        let schedule = session.schedule(last.schedule).await;
+        let schedule = schedule.map_err(|source| self.unread(source))?;
+        self.session = Some(session);
+        let Last { cycle, next_share, sequence, event, .. } = last;
+        Ok(Glance { cycle, next_share, sequence, last_event: event, schedule, lost_after })
+    }
+
+    /// What the daemon resumes from; after a look at the whole file, which takes its time.
+    ///
+    /// # Errors
+    ///
+    /// If the file is damaged or cannot be read.
+    pub async fn recover(&mut self) -> Result<Recovered, StoreError> {
+        let mut session = self.sound_session().await?;
         let read = session.past().await;
         let (schedule, journal) = read.map_err(|source| self.unread(source))?;
-        let Known { last, nodes, shares, .. } = &self.session.insert(session).known;
+        let Known { last, nodes, shares, .. } = &mut self.session.insert(session).known;
         let varied_off = nodes
             .values()
             .filter_map(|node| Some((node.name.clone(), node.varied_off.clone()?)))
             .collect();
+        let on_record = last.cycle;
+        let is_behind = last.is_behind(&self.mark.found);
+        last.raise(&self.mark.found);
         Ok(Recovered {
             varied_off,
             next_share: last.next_share,
             cycle: last.cycle,
+            lost_after: is_behind.then_some(on_record),
             sequence: last.sequence,
             shares: shares.values().cloned().collect(),
-            schedule,
+            schedule: schedule.filter(|_| !is_behind),
             last_event: last.event,
-            journal,
+            journal: journal.filter(|_| !is_behind),
         })
     }
 
@@ -149,18 +201,19 @@ impl Store {
     /// If cycles or share numbers go back, or the file cannot be written. The next call begins
     /// with what the file holds then.
     pub async fn commit(&mut self, record: &CycleRecord) -> Result<(), StoreError> {
-        let mut session = self.take_session().await?;
+        let mut session = self.sound_session().await?;
         if let Err(refusal) = self.check(&session.known.last, record) {
             self.session = Some(session);
             return Err(refusal);
         }
-        let Session { connection, known } = &mut session;
+        let Session { connection, known, .. } = &mut session;
         let changes = write::Changes::between(known, record);
         known.cut =
             write::cycle(connection, (&known.last, known.cut), record, &changes, self.retention)
                 .await
                 .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
         known.adopt(record, changes);
+        self.mark.put(&known.last)?;
         self.session = Some(session);
         Ok(())
     }
@@ -203,6 +256,19 @@ impl Store {
         StoreError::of("read the record", &self.path, source)
     }
 
+    /// The same, on a file that is sound as a whole.
+    async fn sound_session(&mut self) -> Result<Session, StoreError> {
+        let mut session = self.take_session().await?;
+        if !session.is_sound {
+            open::check(&mut session.connection, &self.path).await?;
+            let rows = open::read_rows(&mut session.connection).await;
+            (session.known.nodes, session.known.shares) =
+                rows.map_err(|source| self.unread(source))?;
+            session.is_sound = true;
+        }
+        Ok(session)
+    }
+
     /// The session, to be put back where nothing failed in it.
     async fn take_session(&mut self) -> Result<Session, StoreError> {
         match self.session.take() {
@@ -215,22 +281,23 @@ impl Store {
 impl Session {
     async fn begin(path: &Path) -> Result<Session, StoreError> {
         let mut connection = open::connect(path).await?;
-        let known = open::read(&mut connection)
+        let last = open::read_last(&mut connection)
             .await
             .map_err(|source| StoreError::of("read the record", path, source))?;
-        Ok(Session { connection, known })
+        Ok(Session { connection, known: Known { last, ..Known::default() }, is_sound: false })
+    }
+
+    /// The schedule that came about in that cycle.
+    async fn schedule(&mut self, cycle: Option<u64>) -> Result<Option<(u64, Sealed)>, sqlx::Error> {
+        let Some(cycle) = cycle else { return Ok(None) };
+        let sealed = journal::schedule_of(&mut self.connection, cycle).await?;
+        Ok(sealed.map(|sealed| (cycle, sealed)))
     }
 
     /// The schedule that holds, and what leads to the books as they were.
     async fn past(&mut self) -> Result<(Option<(u64, Sealed)>, Option<Past>), sqlx::Error> {
-        let Session { connection, known: Known { last, .. } } = self;
-        let schedule = match last.schedule {
-            Some(cycle) => {
-                let sealed = journal::schedule_of(connection, cycle).await?;
-                sealed.map(|sealed| (cycle, sealed))
-            }
-            None => None,
-        };
+        let schedule = self.schedule(self.known.last.schedule).await?;
+        let Session { connection, known: Known { last, .. }, .. } = self;
         let Some(books) = journal::books_before(connection, last.cycle.saturating_add(1)).await?
         else {
             return Ok((schedule, None));

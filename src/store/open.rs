@@ -12,7 +12,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 
-use super::{Known, Last, NodeRow, ShareRow, StoreError, from_sql};
+use super::{Last, NodeRow, ShareRow, StoreError, from_sql};
 use crate::model::{Name, ShareState};
 
 /// Marks a file as ours, in its header: "appo".
@@ -59,7 +59,7 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// Opens the file, checks it, and brings its schema up to date.
+/// Opens the file, sees that it is ours, and brings its schema up to date.
 pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
     let failed = |action| move |source| StoreError::of(action, path, source);
     // Without a journal mode: changing that would already write to a file not known to be ours.
@@ -77,14 +77,9 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError>
     check_version(found.map_err(failed("ask for SQLite's version"))?)?;
     mark_if_empty(&mut connection).await.map_err(failed("identify the file"))?;
     check_is_ours(&mut connection, path).await?;
-    let finding: String = query_scalar("pragma quick_check(1)")
-        .fetch_one(&mut connection)
-        .await
-        .map_err(failed("check the file"))?;
-    if finding != "ok" {
-        // SQLite says it on several lines, and a message is one.
-        let finding = finding.split_whitespace().collect::<Vec<_>>().join(" ");
-        return Err(StoreError::Damaged { path: path.to_owned(), finding });
+    if !is_present(&mut connection).await.map_err(failed("read the schema"))? {
+        // It is about to be changed.
+        check(&mut connection, path).await?;
     }
     query("pragma journal_mode = wal")
         .execute(&mut connection)
@@ -96,6 +91,36 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError>
         .map_err(|source| StoreError::of_migration(path, newest_schema(), source))?;
     try_writing(&mut connection).await.map_err(failed("write"))?;
     Ok(connection)
+}
+
+/// Whether the file is as this version leaves it: nothing has to be written before it can be used.
+async fn is_present(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    let mode: String = query_scalar("pragma journal_mode").fetch_one(&mut *connection).await?;
+    let sql = "select count(*) from sqlite_schema where name = '_sqlx_migrations'";
+    let has_schema = 0 < query_scalar::<_, i64>(sql).fetch_one(&mut *connection).await?;
+    if mode != "wal" || !has_schema {
+        return Ok(false);
+    }
+    let sql = "select max(version) from _sqlx_migrations";
+    let version: Option<i64> = query_scalar(sql).fetch_one(connection).await?;
+    Ok(newest_schema() <= version.unwrap_or(0))
+}
+
+/// Looks at every page of the file. That takes as long as reading it.
+pub(super) async fn check(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), StoreError> {
+    let finding: String = query_scalar("pragma quick_check(1)")
+        .fetch_one(connection)
+        .await
+        .map_err(|source| StoreError::of("check the file", path, source))?;
+    if finding == "ok" {
+        return Ok(());
+    }
+    // SQLite says it on several lines, and a message is one.
+    let finding = finding.split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(StoreError::Damaged { path: path.to_owned(), finding })
 }
 
 fn check_version(found: String) -> Result<(), StoreError> {
@@ -155,12 +180,19 @@ async fn try_writing(connection: &mut SqliteConnection) -> Result<(), sqlx::Erro
     connection.begin_with("begin immediate").await?.rollback().await
 }
 
-/// All that the file holds of the last cycle.
-pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Known, sqlx::Error> {
+/// Where the last cycle left off.
+pub(super) async fn read_last(connection: &mut SqliteConnection) -> Result<Last, sqlx::Error> {
     let sql = "select cycle, next_share, publication_sequence, schedule_cycle, last_event
                from cycles order by cycle desc limit 1";
-    let last = query(sql).fetch_optional(&mut *connection).await?;
-    let last = last.as_ref().map(last_from).transpose()?.unwrap_or_default();
+    let last = query(sql).fetch_optional(connection).await?;
+    last.as_ref().map(last_from).transpose().map(Option::unwrap_or_default)
+}
+
+/// All nodes by name, and all shares by number.
+type Rows = (BTreeMap<Name, NodeRow>, BTreeMap<u64, ShareRow>);
+
+/// What the last cycle left in the tables for readers.
+pub(super) async fn read_rows(connection: &mut SqliteConnection) -> Result<Rows, sqlx::Error> {
     let sql =
         "select name, pool, memory_mb, order_qshares, used_qshares, states, missed, varied_off
                from nodes";
@@ -171,11 +203,11 @@ pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Known, sql
     }
     let sql = "select id, job, node, qshares, state from shares";
     let mut shares = BTreeMap::new();
-    for row in &query(sql).fetch_all(&mut *connection).await? {
+    for row in &query(sql).fetch_all(connection).await? {
         let share = share_from(row)?;
         shares.insert(share.id, share);
     }
-    Ok(Known { last, nodes, shares, cut: 0 })
+    Ok((nodes, shares))
 }
 
 fn last_from(row: &SqliteRow) -> Result<Last, sqlx::Error> {

@@ -132,6 +132,23 @@ pub struct AdminRow {
     pub reason: Option<String>,
 }
 
+/// What there is to show before the daemon has resumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// The last committed cycle. 0 on a new file.
+    pub cycle: u64,
+    /// The first share number never issued. 1 on a new file.
+    pub next_share: u64,
+    /// The last publication taken in. `None` if there never was one.
+    pub sequence: Option<u64>,
+    /// The number of the last event of the feed. 0 if there never was one.
+    pub last_event: u64,
+    /// The schedule that held, and the cycle in which it came about.
+    pub schedule: Option<(u64, Sealed)>,
+    /// As in [`Recovered`].
+    pub lost_after: Option<u64>,
+}
+
 /// What the daemon resumes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
@@ -141,6 +158,10 @@ pub struct Recovered {
     pub next_share: u64,
     /// The last committed cycle. 0 on a new file.
     pub cycle: u64,
+    /// The last cycle that is on record, if more of them were once: the file is an older copy, or a
+    /// part of it was lost. Then nothing leads to the books, and the numbers go on from where they
+    /// were.
+    pub lost_after: Option<u64>,
     /// The last publication taken in. `None` if there never was one.
     pub sequence: Option<u64>,
     /// The shares that the last cycle left, by number.

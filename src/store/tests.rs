@@ -129,6 +129,7 @@ async fn a_new_file_starts_at_the_beginning() {
         varied_off: Vec::new(),
         next_share: 1,
         cycle: 0,
+        lost_after: None,
         sequence: None,
         shares: Vec::new(),
         schedule: None,
@@ -202,6 +203,7 @@ async fn a_restart_resumes_where_the_last_cycle_ended() {
         varied_off: vec![("a2".into(), "disk swap".to_owned())],
         next_share: 5,
         cycle: 1,
+        lost_after: None,
         sequence: Some(12),
         shares: busy().shares,
         schedule: Some((1, sealed("{}"))),
@@ -276,8 +278,7 @@ async fn numbers_of_64_bits_come_back_as_they_were() {
     let huge = ShareRow { id: u64::MAX, job: u64::MAX - 1, ..share(1, "a1", ShareState::Held) };
     let record = CycleRecord { shares: vec![huge.clone()], ..quiet(1) };
     place.open().await.commit(&record).await.unwrap();
-    let store = place.open().await;
-    assert_eq!(store.session.unwrap().known.shares, BTreeMap::from([(u64::MAX, huge)]));
+    assert_eq!(place.open().await.recover().await.unwrap().shares, [huge]);
 }
 
 /// The last statement of the transaction fails; the ones before it must not show.

@@ -3,13 +3,17 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
+
+/// How long an answer may take. Long polls of these tests wait for less.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Small orders, no pacing, and cycles as fast as they are allowed.
 pub const CONFIG: &str = r#"
@@ -36,8 +40,14 @@ pub struct Daemon {
     child: Child,
     pub url: String,
     client: Client,
+    folder: PathBuf,
     log: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
 }
+
+/// Nobody is there to answer any more: what was asked may have been done or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
 
 impl Daemon {
     /// Starts it on the state in `folder`, under `config`.
@@ -47,35 +57,127 @@ impl Daemon {
 
     /// The same, at an address.
     pub fn start_at(folder: &Path, config: &str, address: &str) -> Daemon {
+        let state = folder.join("state.db");
+        Daemon::started(folder, config, &state, &[], address)
+            .unwrap_or_else(|said| panic!("it does not start:\n{said}"))
+    }
+
+    /// The same with its record at `state`, run by another program where one is given, with its
+    /// arguments. If it never listens, what it said.
+    pub fn try_start(
+        folder: &Path,
+        config: &str,
+        state: &Path,
+        under: &[String],
+    ) -> Result<Daemon, String> {
+        Daemon::started(folder, config, state, under, "127.0.0.1:0")
+    }
+
+    fn started(
+        folder: &Path,
+        config: &str,
+        state: &Path,
+        under: &[String],
+        address: &str,
+    ) -> Result<Daemon, String> {
         std::fs::write(folder.join("apportion.toml"), config).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_apportion"))
+        let ours = env!("CARGO_BIN_EXE_apportion").to_owned();
+        let mut words = under.iter().chain([&ours]);
+        let mut child = Command::new(words.next().unwrap())
+            .args(words)
             .args(["serve", "--listen", address, "--log-format", "json"])
             .arg("--config")
             .arg(folder.join("apportion.toml"))
             .arg("--state")
-            .arg(folder.join("state.db"))
+            .arg(state)
+            .env_remove("APPORTION_LOG")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines
-            .find_map(|line| Some(line.split_once("127.0.0.1:")?.1.to_owned()))
-            .expect("the daemon says where it listens");
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut said = String::new();
+        let address = loop {
+            let Some(line) = lines.next() else {
+                child.wait().unwrap();
+                return Err(said);
+            };
+            if let Some((_, address)) = line.split_once("127.0.0.1:") {
+                break address.to_owned();
+            }
+            said.extend([line.as_str(), "\n"]);
+        };
         let port: String = address.chars().take_while(char::is_ascii_digit).collect();
-        let log = Arc::new(Mutex::new(String::new()));
+        let log = Arc::new(Mutex::new(said));
         let written = Arc::clone(&log);
-        std::thread::spawn(move || {
+        // What it logs is read, so that it never waits for a reader.
+        let reader = std::thread::spawn(move || {
             for line in lines {
                 written.lock().unwrap().extend([line.as_str(), "\n"]);
             }
         });
-        let client = Client::builder().no_proxy().build().unwrap();
-        Daemon { child, url: format!("http://127.0.0.1:{port}"), client, log }
+        let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let (url, folder) = (format!("http://127.0.0.1:{port}"), folder.to_owned());
+        Ok(Daemon { child, url, client, folder, log, reader })
     }
 
-    /// The number of its process.
+    /// Writes the file that it reads when it is told to.
+    pub fn configure(&self, config: &str) {
+        std::fs::write(self.folder.join("apportion.toml"), config).unwrap();
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// How it ended, if it does within so many seconds, and all that it said is read.
+    pub async fn end(&mut self, seconds: u64) -> Option<ExitStatus> {
+        for _ in 0..seconds * 200 {
+            if let Some(status) = self.child.try_wait().unwrap()
+                && self.reader.is_finished()
+            {
+                return Some(status);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        None
+    }
+
+    /// All that it has logged.
+    pub fn said(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// What is answered, and its text. A daemon that says that it stops is gone.
+    pub async fn try_send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, String), Gone> {
+        let mut request = self.client.request(method, format!("{}{path}", self.url));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let lost = |error: reqwest::Error| {
+            assert!(!error.is_timeout(), "no answer about {path}: {}", self.said());
+            Gone
+        };
+        let response = request.send().await.map_err(lost)?;
+        let status = response.status();
+        let text = response.text().await.map_err(lost)?;
+        let is_stopping = status == StatusCode::SERVICE_UNAVAILABLE && text.contains("T008");
+        if is_stopping { Err(Gone) } else { Ok((status, text)) }
+    }
+
+    pub async fn try_get(&self, path: &str) -> Result<(StatusCode, Value), Gone> {
+        let (status, text) = self.try_send(Method::GET, path, None).await?;
+        Ok((status, serde_json::from_str(&text).unwrap_or_default()))
     }
 
     /// Sends it a signal, such as `HUP`.

@@ -3,22 +3,25 @@
 //! It is the real binary with a store of its own, which speaks HTTP on loopback and writes to a disk.
 //! Its nodes have reported and are on record when the publication is sent; what is timed ends when
 //! a schedule that has every published job has been received, and nothing is served that is not
-//! committed. The daemon is stopped at the end, whatever the end is.
+//! committed. Then the daemon is killed and started again, some times: what is timed is until the
+//! schedule is served that was served before. It is stopped at the end, whatever the end is.
 
 pub(super) mod child;
 mod client;
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
+use self::child::Child;
 use self::client::Client;
 use super::cluster::{self, Jobs, Shape};
 use super::process::Process;
-use super::times::milliseconds;
+use super::times::{Spread, milliseconds};
 use crate::api::wire;
 use crate::model::{JobSpec, NodeReport, ProcessLimit, count};
 use crate::scratch::Scratch;
@@ -94,24 +97,30 @@ pub struct Figures {
     pub written_bytes: Option<u64>,
     /// What its files take.
     pub store_bytes: Option<u64>,
+    /// How often it was killed and started again.
+    pub starts: u64,
+    /// Each time, from the start of the process to the end of the schedule that it serves.
+    pub start_ms: Spread,
+    /// Each time, from the start of the process until it answers about everything else too.
+    pub resumed_ms: Spread,
 }
 
-/// Measures a daemon with a cluster of this shape.
+/// Measures a daemon with a cluster of this shape, and so many starts of it.
 ///
 /// # Errors
 ///
 /// If there is no daemon to be had, or it does not do what it is asked.
-pub async fn run(shape: &Shape) -> Result<Figures, BenchError> {
+pub async fn run(shape: &Shape, starts: u64) -> Result<Figures, BenchError> {
     let mut terminated = signal(SignalKind::terminate()).map_err(BenchError::Start)?;
     // Whichever of them ends first, the daemon ends with what holds it.
     tokio::select! {
-        figures = measure(shape) => figures,
+        figures = measure(shape, starts) => figures,
         _ = tokio::signal::ctrl_c() => Err(BenchError::Interrupted),
         _ = terminated.recv() => Err(BenchError::Interrupted),
     }
 }
 
-async fn measure(shape: &Shape) -> Result<Figures, BenchError> {
+async fn measure(shape: &Shape, starts: u64) -> Result<Figures, BenchError> {
     // In this order: the daemon has to be gone before its folder is.
     let scratch = Scratch::create("bench").map_err(BenchError::Scratch)?;
     let (child, address) = child::start(scratch.path(), &config(shape)).await?;
@@ -123,6 +132,9 @@ async fn measure(shape: &Shape) -> Result<Figures, BenchError> {
     let cpu_before = process.cpu_s();
     let timed = time(&client, &publication, shape.jobs).await?;
     let cpu_s = process.cpu_s();
+    let (peak_rss_mb, written_bytes) = (process.peak_rss_mb(), process.written_bytes());
+    let store_bytes = child::bytes_of(scratch.path());
+    let (start_ms, resumed_ms) = time_starts(child, scratch.path(), shape, starts).await?;
     Ok(Figures {
         seed: shape.seed,
         nodes: shape.nodes,
@@ -138,10 +150,40 @@ async fn measure(shape: &Shape) -> Result<Figures, BenchError> {
         shares_held: timed.jobs.iter().map(|job| count(&job.shares)).sum(),
         cpu_s,
         publication_cpu_s: spent(cpu_before, cpu_s),
-        peak_rss_mb: process.peak_rss_mb(),
-        written_bytes: process.written_bytes(),
-        store_bytes: child::bytes_of(scratch.path()),
+        peak_rss_mb,
+        written_bytes,
+        store_bytes,
+        starts,
+        start_ms,
+        resumed_ms,
     })
+}
+
+/// Kills the daemon, and has it start on what it has left, again and again.
+async fn time_starts(
+    mut child: Child,
+    folder: &Path,
+    shape: &Shape,
+    starts: u64,
+) -> Result<(Spread, Spread), BenchError> {
+    let (mut served, mut resumed) = (Vec::new(), Vec::new());
+    for _ in 0..starts {
+        drop(child);
+        let begun = Instant::now();
+        let address;
+        (child, address) = child::start(folder, &config(shape)).await?;
+        let client = Client::new(&address).map_err(BenchError::Http)?;
+        let too_long = BenchError::TooLong { action: "serve a schedule after a start" };
+        let all = async {
+            while client.next_schedule(None).await?.is_none() {}
+            served.push(begun.elapsed());
+            client.status().await?;
+            resumed.push(begun.elapsed());
+            Ok(())
+        };
+        timeout(PATIENCE, all).await.unwrap_or(Err(too_long))?;
+    }
+    Ok((Spread::of(served), Spread::of(resumed)))
 }
 
 #[expect(clippy::float_arithmetic, reason = "a figure for people; nothing is decided by it")]

@@ -26,7 +26,8 @@ pub enum Bench {
     ///
     /// Starts `apportion serve` on loopback with a store in a temporary folder, has the nodes report,
     /// publishes all jobs at once and waits for the first schedule that has them all; what is served
-    /// is on disk. The cluster and its jobs are those of `bench cycle`. The daemon is stopped and the
+    /// is on disk. Then it is killed and started again, and each time it is timed until it serves that
+    /// schedule once more. The cluster and its jobs are those of `bench cycle`. The daemon is stopped and the
     /// folder deleted at the end. Memory, processor time and bytes written are what Linux tells under
     /// /proc; elsewhere they are unknown: "-", or null in JSON.
     #[command(after_help = DAEMON_EXAMPLES)]
@@ -158,6 +159,9 @@ pub struct Daemon {
     /// The cluster.
     #[command(flatten)]
     pub size: Size,
+    /// How often it is killed and started again
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pub starts: u64,
     /// The same seed draws the same jobs
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

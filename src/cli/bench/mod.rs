@@ -79,7 +79,7 @@ fn run_place(args: &Place) -> Result<(), Failure> {
 }
 
 async fn run_daemon(args: &Daemon) -> Result<(), Failure> {
-    let figures = daemon::run(&shape(args.size, args.seed)).await?;
+    let figures = daemon::run(&shape(args.size, args.seed), args.starts).await?;
     Ok(show(&figures, args.size.json, served)?)
 }
 
@@ -164,6 +164,10 @@ fn served(figures: &daemon::Figures) -> String {
         ("peak memory", peak(figures.peak_rss_mb)),
         ("written to disks", megabytes(figures.written_bytes)),
         ("size of the store", megabytes(figures.store_bytes)),
+        ("killed and started again", figures.starts.to_string()),
+        ("  start to schedule", milliseconds(figures.start_ms.median)),
+        ("    longest", milliseconds(figures.start_ms.max)),
+        ("  start to all answers", milliseconds(figures.resumed_ms.median)),
     ])
 }
 
