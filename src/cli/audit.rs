@@ -18,11 +18,17 @@ const CHUNK: u32 = 1000;
 #[derive(Debug, Subcommand)]
 pub enum AuditAction {
     /// Show what administrators did, and who was refused
+    #[command(after_help = SHOW_EXAMPLES)]
     Show(Show),
     /// Compute the sums of all rows again, and name what was changed, cut or added
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
 }
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  apportion audit show /var/lib/apportion/apportion.db
+  apportion audit show apportion.db --last 0 --json | grep refused";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:

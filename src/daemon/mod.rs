@@ -28,6 +28,7 @@ mod watch;
 
 use std::any::Any;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -122,24 +123,16 @@ pub async fn serve_from(
     let glance = store.glance().await.map_err(DaemonError::NoRecord)?;
     tracing::info!(cycle = glance.cycle, "the record is open");
     if let Some(on_record) = glance.lost_after {
-        tracing::error!(
-            on_record,
-            was = glance.cycle,
-            file = %store.path().display(),
-            "the record had come further than this: an older copy was put in its place, or its write-ahead log is \
-             gone or damaged. What was done since is lost: see whether all that should be varied off still is. Work is \
-             taken over from the next publication, and no number is used again"
-        );
+        say_lost(on_record, glance.cycle, store.path());
     }
     let limits = api_limits(limits);
-    let sequence = glance.sequence;
     let (requests, inbox) = mpsc::channel(QUEUE);
     let board = Arc::new(Board::new(owner::first_picture(&config, &glance)));
     let feed = Arc::new(Feed::new(store.path().to_owned()));
     let state = ApiState::new(
         Arc::clone(&board),
         requests,
-        sequence,
+        glance.sequence,
         limits,
         feed,
         Arc::clone(&gatekeeper),
@@ -177,6 +170,18 @@ pub async fn serve_from(
     };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
     served
+}
+
+/// Says that the record ends at cycle `was`, and had come to `on_record`.
+fn say_lost(on_record: u64, was: u64, file: &Path) {
+    tracing::error!(
+        on_record,
+        was,
+        file = %file.display(),
+        "the record had come further than this: an older copy was put in its place, or its write-ahead log is \
+         gone or damaged. What was done since is lost: see whether all that should be varied off still is. Work is \
+         taken over from the next publication, and no number is used again"
+    );
 }
 
 /// Has the configuration read again whenever that is asked for.

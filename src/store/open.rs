@@ -89,6 +89,7 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError>
         .run_direct(None, &mut connection, false)
         .await
         .map_err(|source| StoreError::of_migration(path, newest_schema(), source))?;
+    check_tables(&mut connection, path).await?;
     try_writing(&mut connection).await.map_err(failed("write"))?;
     Ok(connection)
 }
@@ -104,6 +105,30 @@ async fn is_present(connection: &mut SqliteConnection) -> Result<bool, sqlx::Err
     let sql = "select max(version) from _sqlx_migrations";
     let version: Option<i64> = query_scalar(sql).fetch_one(connection).await?;
     Ok(newest_schema() <= version.unwrap_or(0))
+}
+
+/// Sees that tables, indexes and triggers are described as our migrations describe them. Where they
+/// are not, what is read need not be what was written; and the library takes names on trust.
+async fn check_tables(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::of("read the schema", path, source);
+    let mut ours = SqliteConnectOptions::new().in_memory(true).connect().await.map_err(failed)?;
+    let migrated = migrations().run_direct(None, &mut ours, false).await;
+    migrated.map_err(|source| StoreError::of_migration(path, newest_schema(), source))?;
+    let expected = descriptions(&mut ours).await.map_err(failed)?;
+    let found = descriptions(connection).await.map_err(failed)?;
+    // Who looks around in it may have added an index or a view.
+    if expected.iter().all(|table| found.binary_search(table).is_ok()) {
+        return Ok(());
+    }
+    let finding = "its tables are not described as apportion made them".to_owned();
+    Err(StoreError::Damaged { path: path.to_owned(), finding })
+}
+
+/// How each table, index and trigger is described: bytes, for it need not be text any more.
+async fn descriptions(connection: &mut SqliteConnection) -> Result<Vec<Vec<u8>>, sqlx::Error> {
+    let sql = "select cast(type || ' ' || name || ' ' || tbl_name || ' ' || sql as blob) from sqlite_schema \
+               where sql is not null order by 1";
+    query_scalar(sql).fetch_all(connection).await
 }
 
 /// Looks at every page of the file. That takes as long as reading it.
