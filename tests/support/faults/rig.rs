@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 
 use crate::daemon::Daemon;
@@ -108,11 +110,19 @@ pub async fn after(acts: &[Act], is_stopped: bool) -> Scene {
     if is_stopped {
         witness.act(&daemon, Act::Stop).await.unwrap();
         daemon.end(20).await.expect("it stops when it is told to");
+        write_log_back(&files.path().join("state.db")).await;
     }
     drop(daemon);
     let rest = rest_of(files.path(), witness.clone(), None).await;
     let name = if is_stopped { "stopped" } else { "killed" }.to_owned();
     Scene { name, act: None, is_start: true, files, witness, rest }
+}
+
+/// Where a reader was the last to let go of the file, its log is still there.
+async fn write_log_back(file: &Path) {
+    let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+    sqlx::query("pragma wal_checkpoint(truncate)").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
 }
 
 /// The write-ahead log is so long that the next cycle writes it back.
