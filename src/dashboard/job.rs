@@ -23,6 +23,7 @@ struct Live {
     colour: usize,
     info: JobInfo,
     why: Why,
+    cure: Vec<(&'static str, String)>,
     facts: Vec<(&'static str, String)>,
     accounts: Vec<AccountLine>,
     tally: Vec<(u64, u64, &'static str)>,
@@ -126,6 +127,7 @@ fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, course: Option<&C
     Live {
         id: job.id.0,
         colour,
+        cure: cure(&why),
         facts: facts(&info),
         accounts: accounts(&why, job),
         tally: tally(&why.nodes),
@@ -140,6 +142,31 @@ fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, course: Option<&C
         info,
         why,
     }
+}
+
+/// What would give it more, when, and what holds it; nothing where it has all it wants.
+fn cure(why: &Why) -> Vec<(&'static str, String)> {
+    let Some(unblock) = &why.unblock else { return Vec::new() };
+    let first = if unblock.needs_a_change { "Needs" } else { "Until" };
+    let mut cure = vec![(first, unblock.sentence.clone())];
+    if let Some(estimate) = &unblock.estimate {
+        let when = match estimate.in_ms {
+            0 => estimate.basis.clone(),
+            in_ms => format!("in about {}: {}", span(in_ms), estimate.basis),
+        };
+        cure.push(("When", when));
+    }
+    cure.push(("Held by", why.sums.bound.sentence.clone()));
+    if !why.holders.is_empty() {
+        let told = why.holders.iter().map(|holder| {
+            let done = holder.done_in_ms.map(|ms| format!(", done in {}", span(ms)));
+            let (qshares, done) =
+                (words::counted(holder.qshares, "qshare"), done.unwrap_or_default());
+            format!("job {} of {} ({}) {qshares}{done}", holder.job, holder.user, holder.class)
+        });
+        cure.push(("Most is with", told.collect::<Vec<_>>().join("; ")));
+    }
+    cure
 }
 
 fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
