@@ -6,8 +6,9 @@
 //! what the scheduler was told of them, so that it can go on with what it knew. What is in a batch
 //! or in books is `journal`'s business: here they are bytes.
 //!
-//! One file, one daemon, one connection; beside it a lock, and a mark of how far it has come. A cycle is one transaction; nothing of it is published
-//! before it is committed, and nothing of a failed one is visible.
+//! One file, one daemon, one connection; beside it a lock, and a mark of how far it has come. A cycle
+//! is one transaction; nothing of it is published before it is committed, and nothing of a failed
+//! one is visible.
 //!
 //! A schedule is to be served at once after a start, so opening reads no more than is needed for that;
 //! what it reads has a sum, or is compared with the mark. Whether the whole file is sound is looked
@@ -30,7 +31,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sqlx::{Connection, SqliteConnection};
+use sqlx::{Connection, SqliteConnection, query};
 
 use crate::model::{Name, Sealed, ShareState};
 
@@ -218,17 +219,21 @@ impl Store {
         Ok(())
     }
 
-    /// Closes the file tidily: nothing is left in the write-ahead log.
+    /// Closes the file tidily: nothing is left in the write-ahead log, also where somebody still
+    /// reads.
     ///
     /// # Errors
     ///
     /// If the log cannot be written back. Nothing is lost; the next opening does it.
     pub async fn close(self) -> Result<(), StoreError> {
         match self.session {
-            Some(Session { connection, .. }) => connection
-                .close()
-                .await
-                .map_err(|source| StoreError::of("close", &self.path, source)),
+            Some(Session { mut connection, .. }) => {
+                let failed = |source| StoreError::of("close", &self.path, source);
+                // SQLite does so by itself only for the last that leaves, and if that may write.
+                let emptied = query("pragma wal_checkpoint(truncate)").execute(&mut connection);
+                emptied.await.map_err(failed)?;
+                connection.close().await.map_err(failed)
+            }
             None => Ok(()),
         }
     }

@@ -47,7 +47,7 @@ impl Place {
 
     /// The one text column of `sql`, a line a row.
     async fn read(&self, sql: &'static str) -> String {
-        let rows = sqlx::query(sql).fetch_all(&mut self.client().await).await.unwrap();
+        let rows = query(sql).fetch_all(&mut self.client().await).await.unwrap();
         rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
     }
 }
@@ -239,6 +239,20 @@ async fn a_node_varied_on_is_not_varied_off_after_a_restart() {
     store.commit(&on).await.unwrap();
     store.close().await.unwrap();
     assert_eq!(place.open().await.recover().await.unwrap().varied_off, []);
+}
+
+/// Whoever copies the file after a stop has all of it.
+#[tokio::test]
+async fn nothing_is_left_beside_a_closed_file_though_somebody_still_reads() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    store.commit(&busy()).await.unwrap();
+    let mut archive = Archive::open(&place.path()).await.unwrap();
+    assert_eq!(archive.feed_since(0, 10).await.unwrap().len(), 2);
+    store.close().await.unwrap();
+    let log = place.path().with_file_name("state.db-wal");
+    assert_eq!(std::fs::metadata(log).unwrap().len(), 0);
+    assert_eq!(archive.feed_since(0, 10).await.unwrap().len(), 2);
 }
 
 /// The row of the cycle itself is the only one that a quiet cycle adds.
