@@ -69,6 +69,7 @@ impl Tokens {
     fn file_of(&self, role: Role) -> String {
         let path = self.file.with_file_name(format!("{role}.token"));
         std::fs::write(&path, self.of(role)).unwrap();
+        private(&path);
         path.display().to_string()
     }
 }
@@ -404,6 +405,29 @@ async fn start_with_all(folder: &TempDir) -> (Tokens, Daemon, String) {
     daemon.logs("admin.sock").await;
     let url = daemon.url.replace("http://127.0.0.1", "https://localhost");
     (tokens, daemon, url)
+}
+
+/// A node is elsewhere than its daemon, so its agent comes by TLS or not at all.
+#[tokio::test]
+async fn an_agent_comes_by_tls_with_the_token_of_its_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tokens, _daemon, url) = start_with_all(&folder).await;
+    let ca = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls/ca.pem");
+    let ca = ca.display().to_string();
+    let token = tokens.file_of(Role::Agent);
+    let socket = format!("unix://{}/admin.sock", folder.path().display());
+    let agent = |args: &[&str]| run(&[&["agent", "--once", "--token-file", &token], args].concat());
+    for (args, status, says) in [
+        (vec!["--node", "n1", "--url", &url, "--ca", &ca], 0, "n1: offers"),
+        (vec!["--node", "n1", "--url", &socket], 0, "n1: offers"),
+        (vec!["--node", "n9", "--url", &url, "--ca", &ca], 4, "another node's"),
+        (vec!["--node", "n1", "--url", &url], 1, "--ca"),
+        (vec!["--node", "n1", "--url", "http://head.example"], 1, "unencrypted"),
+    ] {
+        let said = agent(&args);
+        let text = text(&said);
+        assert!(said.status.code() == Some(status) && text.contains(says), "{args:?}: {text}");
+    }
 }
 
 #[tokio::test]

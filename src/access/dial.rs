@@ -18,7 +18,6 @@ use super::tls::{TlsError, certificates, provider};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum DialError {
     #[error("no certificate is given for `{0}`")]
     NoName(String),

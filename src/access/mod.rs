@@ -22,9 +22,9 @@ mod role;
 mod sessions;
 mod tls;
 mod token;
+mod transport;
 mod watched;
 
-pub use dial::{DialError, Dialer};
 pub use gatekeeper::{AccessError, Credential, Gatekeeper, Refusal, Reread};
 pub use identity::{Actor, Identity, Nodes, Peer};
 pub use listen::{Doors, LocalSocket, SocketError, serve};
@@ -33,3 +33,4 @@ pub use role::{READ, Role, Rule, has_route, rule};
 pub use sessions::LIFE as SESSION_LIFE;
 pub use tls::{Tls, TlsError};
 pub use token::{Secret, Sum, TokenEntry, TokenFile, TokenFileError, new_line};
+pub use transport::{NoAnswer, NoToken, Transport, TransportError, token_for};

@@ -8,19 +8,18 @@
 
 mod facts;
 mod pace;
-mod token;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use reqwest::{StatusCode, Url};
+use reqwest::{Method, StatusCode, Url};
 use sha2::{Digest, Sha256};
 
 pub use self::facts::{FactsError, Node};
 pub use self::pace::Pace;
-pub use self::token::TokenError;
+use crate::access::{NoAnswer, NoToken, Transport, TransportError, token_for};
 use crate::api::wire::{Heartbeat, HeartbeatAnswer, Problem};
 use crate::model::Mebibytes;
 
@@ -42,6 +41,8 @@ pub struct Options {
     pub quiesce_file: Option<PathBuf>,
     /// The file with the token that says who we are.
     pub token_file: Option<PathBuf>,
+    /// The certificate of the authority that vouches for the daemon, for `https`.
+    pub authority: Option<PathBuf>,
 }
 
 /// Why a heartbeat did not count.
@@ -51,9 +52,9 @@ pub enum AgentError {
     #[error(transparent)]
     Facts(#[from] FactsError),
     #[error(transparent)]
-    Token(#[from] TokenError),
-    #[error("cannot set up HTTP")]
-    Http(#[source] reqwest::Error),
+    Token(#[from] NoToken),
+    #[error(transparent)]
+    Transport(#[from] TransportError),
     #[error("cannot reach a daemon at {url} ({why}); is it running, and is that where it listens?")]
     Unreachable { url: Url, why: String },
     #[error("{0}")]
@@ -66,8 +67,7 @@ pub enum AgentError {
 #[derive(Debug)]
 pub struct Agent {
     options: Options,
-    http: reqwest::Client,
-    heartbeats: Url,
+    transport: Transport,
     /// Names this life of the agent.
     boot_id: String,
     /// How many heartbeats were made in it.
@@ -79,16 +79,12 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// If this system does not say what is to be reported, or HTTP cannot be set up.
+    /// If this system does not say what is to be reported, or there is no way to such a daemon.
     pub fn new(options: Options) -> Result<Agent, AgentError> {
-        let http = reqwest::Client::builder().timeout(PATIENCE).no_proxy().build();
-        let http = http.map_err(AgentError::Http)?;
-        let mut heartbeats = options.url.clone();
-        if let Ok(mut segments) = heartbeats.path_segments_mut() {
-            segments.pop_if_empty().extend(["v1", "heartbeats"]);
-        }
+        let Options { url, authority, .. } = &options;
+        let transport = Transport::new(url, authority.as_deref(), PATIENCE)?;
         let boot_id = facts::life()?;
-        let agent = Agent { options, http, heartbeats, boot_id, sequence: 0 };
+        let agent = Agent { options, transport, boot_id, sequence: 0 };
         // What cannot be read now will not be there later either, but for the token.
         agent.node()?;
         Ok(agent)
@@ -126,31 +122,25 @@ impl Agent {
             sequence: Some(self.sequence),
             sent_ms: Some(jiff::Timestamp::now().as_millisecond()),
         };
-        let mut request = self.http.post(self.heartbeats.clone()).json(&beat);
-        if let Some(file) = &self.options.token_file {
-            request = request.bearer_auth(token::read(file)?);
-        }
-        let unreachable = |error| AgentError::Unreachable {
-            url: self.options.url.clone(),
-            why: innermost(&error),
+        let Options { url, token_file, .. } = &self.options;
+        let token = token_file.as_deref().map(|file| token_for(url, file)).transpose()?;
+        let request = self.transport.request(Method::POST, &["v1", "heartbeats"], &[]).json(&beat);
+        let unreachable = |why: NoAnswer| AgentError::Unreachable {
+            url: url.clone(),
+            why: match why {
+                NoAnswer::Late => "it does not answer".to_owned(),
+                NoAnswer::Broken(why) => why,
+            },
         };
-        let response = request.send().await.map_err(unreachable)?;
+        let response = self.transport.exchange(request, token.as_ref()).await;
+        let response = response.map_err(unreachable)?;
         let status = response.status();
-        let body = response.bytes().await.map_err(unreachable)?;
+        let body = response.bytes().await.map_err(|error| unreachable(error.into()))?;
         if status.is_success() && serde_json::from_slice::<HeartbeatAnswer>(&body).is_ok() {
             return Ok(beat);
         }
         Err(refusal(status, &body, self.options.token_file.is_some()))
     }
-}
-
-/// The cause behind the causes: "Connection refused" rather than "error sending request".
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 /// What to make of an answer that is none.

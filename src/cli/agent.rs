@@ -8,7 +8,7 @@ use reqwest::Url;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::args::{LogFormat, parse_levels, parse_span, parse_url};
+use super::args::{Logging, Trust, parse_span, parse_url};
 use super::failure::{Exit, Failure};
 use super::output::show;
 use super::serve::log_format;
@@ -21,8 +21,8 @@ use crate::telemetry;
 /// What the help ends with.
 pub const EXAMPLES: &str = "\
 Examples:
-  apportion agent --url http://head:7070
-  apportion agent --node node01 --reserve 4GB --token-file /etc/apportion/agent.token
+  apportion agent --url https://head:7070 --ca /etc/apportion/ca.pem --token-file /etc/apportion/agent.token
+  apportion agent --node node01 --reserve 4GB      to a daemon on this machine
   apportion agent --once --json                    one heartbeat, and what was said in it
 
 Exit status with --once: 0 heard   1 refused   3 no daemon reached   4 not authorised
@@ -54,27 +54,18 @@ pub struct AgentArgs {
     /// While this file exists, ask for no new work; what is there stays
     #[arg(long, value_name = "FILE")]
     pub quiesce_file: Option<PathBuf>,
-    /// The file with the node's token; read anew for every heartbeat
-    #[arg(long, value_name = "FILE", env = "APPORTION_TOKEN_FILE")]
-    pub token_file: Option<PathBuf>,
+    /// Who we are, and whom we trust. The token is read anew for every heartbeat.
+    #[command(flatten)]
+    pub trust: Trust,
     /// Report once and end
     #[arg(long)]
     pub once: bool,
     /// With --once, show what was said in JSON
     #[arg(long, requires = "once")]
     pub json: bool,
-    /// How the log on standard error is written
-    #[arg(long, value_enum, default_value_t = LogFormat::Human)]
-    pub log_format: LogFormat,
-    /// What is logged: error, warn, info, debug or trace
-    #[arg(
-        long,
-        value_name = "LEVELS",
-        env = "APPORTION_LOG",
-        default_value = "info",
-        value_parser = parse_levels
-    )]
-    pub log: String,
+    /// The log.
+    #[command(flatten)]
+    pub logging: Logging,
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
@@ -93,14 +84,15 @@ fn parse_size(text: &str) -> Result<Mebibytes, String> {
 ///
 /// If this system does not say what is to be reported; with `--once`, also if that does not count.
 pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
-    telemetry::init(&args.log, log_format(args.log_format))?;
+    telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
     let options = Options {
         url: args.url.clone(),
         name: args.node.clone(),
         memory: args.memory,
         reserved: args.reserve,
         quiesce_file: args.quiesce_file.clone(),
-        token_file: args.token_file.clone(),
+        token_file: args.trust.token_file.clone(),
+        authority: args.trust.ca.clone(),
     };
     let mut agent = Agent::new(options)?;
     if args.once {
@@ -171,7 +163,7 @@ fn failure(error: AgentError) -> Failure {
         AgentError::Unauthorised(_) => Exit::Unauthorised,
         AgentError::Facts(_)
         | AgentError::Token(_)
-        | AgentError::Http(_)
+        | AgentError::Transport(_)
         | AgentError::Refused(_) => Exit::Refused,
     };
     Failure::new(exit, format!("{:#}", anyhow::Error::new(error)))

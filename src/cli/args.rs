@@ -224,6 +224,14 @@ pub struct Serve {
     /// What else overrides the configuration.
     #[command(flatten)]
     pub overrides: SetFlags,
+    /// The log.
+    #[command(flatten)]
+    pub logging: Logging,
+}
+
+/// What a process that runs on says, and how.
+#[derive(Debug, Args)]
+pub struct Logging {
     /// How the log on standard error is written
     #[arg(long, value_enum, default_value_t = LogFormat::Human)]
     pub log_format: LogFormat,

@@ -3,21 +3,19 @@
 //! Every failure becomes one sentence that says what to do, and the exit status that scripts rely
 //! on. Nothing is retried: the person or the script that asked knows better when to ask again.
 
-use std::path::Path;
 use std::time::Duration;
 
-use reqwest::header::{self, HeaderValue};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::header::HeaderValue;
+use reqwest::{Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::args::Remote;
 use super::failure::{Exit, Failure};
 use super::table::plain;
-use crate::access::Dialer;
+use crate::access::{NoAnswer, Transport, token_for};
 use crate::api::wire::{JobPage, Problem};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A daemon that is busy answers within a cycle.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -33,28 +31,11 @@ const PROBLEMS_SHOWN: usize = 10;
 /// A daemon.
 #[derive(Debug)]
 pub struct Client {
-    base: Url,
-    /// What messages call the daemon.
+    /// What messages call it.
     shown: Url,
-    http: reqwest::Client,
-    /// For `https`.
-    dialer: Option<Dialer>,
+    transport: Transport,
     /// What says who we are.
     token: Option<HeaderValue>,
-}
-
-/// Why there is no answer.
-enum NoAnswer {
-    /// It does not come.
-    Late,
-    /// Nobody could be reached, for this reason.
-    Broken(String),
-}
-
-impl From<reqwest::Error> for NoAnswer {
-    fn from(error: reqwest::Error) -> NoAnswer {
-        if error.is_timeout() { NoAnswer::Late } else { NoAnswer::Broken(innermost(&error)) }
-    }
 }
 
 impl Client {
@@ -65,26 +46,9 @@ impl Client {
     /// If this process cannot be a client at all, or not in this way.
     pub fn new(remote: &Remote) -> Result<Client, Failure> {
         let Remote { url, trust, .. } = remote;
-        let mut http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(ANSWER_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none());
-        let (mut base, mut dialer) = (url.clone(), None);
-        match (url.scheme(), &trust.ca) {
-            ("unix", _) => {
-                http = http.unix_socket(url.path());
-                base = "http://localhost/".parse()?;
-            }
-            ("https", Some(ca)) => dialer = Some(Dialer::trusting(ca)?),
-            ("https", None) => {
-                let message =
-                    "name the authority that vouches for the daemon, with --ca or APPORTION_CA";
-                return Err(Failure::new(Exit::Refused, message));
-            }
-            _ => {}
-        }
-        let token = trust.token_file.as_deref().map(|file| token_in(file, url)).transpose()?;
-        Ok(Client { base, shown: url.clone(), http: http.build()?, dialer, token })
+        let transport = Transport::new(url, trust.ca.as_deref(), ANSWER_TIMEOUT)?;
+        let token = trust.token_file.as_deref().map(|file| token_for(url, file)).transpose()?;
+        Ok(Client { shown: url.clone(), transport, token })
     }
 
     /// What is at `path`.
@@ -97,7 +61,7 @@ impl Client {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<T, Failure> {
-        self.send(self.http.get(self.url(path, query))).await
+        self.send(self.transport.request(Method::GET, path, query)).await
     }
 
     /// The answer to `body`, sent to `path`.
@@ -110,7 +74,7 @@ impl Client {
         path: &[&str],
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(self.http.post(self.url(path, &[])).json(body)).await
+        self.send(self.transport.request(Method::POST, path, &[]).json(body)).await
     }
 
     /// All the work that `query` selects, page after page. Pages are of different cycles where
@@ -132,22 +96,12 @@ impl Client {
         Ok(all)
     }
 
-    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        url
-    }
-
     async fn send<T: DeserializeOwned>(
         &self,
         request: reqwest::RequestBuilder,
     ) -> Result<T, Failure> {
-        let response = self.exchange(request).await.map_err(|why| self.unreachable(why))?;
+        let response = self.transport.exchange(request, self.token.as_ref()).await;
+        let response = response.map_err(|why| self.unreachable(why))?;
         let status = response.status();
         if !status.is_success() {
             return Err(self.refusal(status, response).await);
@@ -160,18 +114,6 @@ impl Client {
             );
             Failure::new(Exit::Refused, message)
         })
-    }
-
-    /// The answer to `request`, whichever way leads to the daemon.
-    async fn exchange(&self, mut request: reqwest::RequestBuilder) -> Result<Response, NoAnswer> {
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, token.clone());
-        }
-        let Some(dialer) = &self.dialer else { return Ok(request.send().await?) };
-        match tokio::time::timeout(ANSWER_TIMEOUT, dialer.send(request.build()?)).await {
-            Ok(answer) => answer.map_err(|error| NoAnswer::Broken(innermost(&error))),
-            Err(_) => Err(NoAnswer::Late),
-        }
     }
 
     fn unreachable(&self, why: NoAnswer) -> Failure {
@@ -210,26 +152,6 @@ impl Client {
     }
 }
 
-/// The token in `file`, to be shown to the daemon at `url`: not where others could read it on its
-/// way.
-fn token_in(file: &Path, url: &Url) -> Result<HeaderValue, Failure> {
-    let refused = |message: String| Failure::new(Exit::Refused, message);
-    let shown = file.display();
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| refused(format!("cannot read the token in {shown}: {error}")))?;
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let is_here = host == "localhost"
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    if url.scheme() == "http" && !is_here {
-        let message = format!("a token is not sent to {host} unencrypted; use https");
-        return Err(refused(message));
-    }
-    let value = HeaderValue::from_str(&format!("Bearer {}", text.trim()));
-    let mut value = value.map_err(|_| refused(format!("what is in {shown} is no token")))?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
 fn exit_of(status: StatusCode) -> Exit {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Unauthorised,
@@ -254,38 +176,10 @@ fn sentence(problem: &Problem) -> String {
     lines.join("\n")
 }
 
-/// The cause behind the causes: "Connection refused" rather than "error sending request".
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::args::Trust;
     use super::*;
     use crate::api::wire::ItemProblem;
-
-    fn client(url: &str) -> Client {
-        Client::new(&Remote { url: url.parse().unwrap(), json: false, trust: Trust::default() })
-            .unwrap()
-    }
-
-    #[test]
-    fn paths_go_below_the_base_and_are_escaped() {
-        let cases = [
-            ("http://head:7070", "http://head:7070/v1/jobs/7/why"),
-            ("http://head/rm/", "http://head/rm/v1/jobs/7/why"),
-        ];
-        for (base, url) in cases {
-            assert_eq!(client(base).url(&["v1", "jobs", "7", "why"], &[]).as_str(), url);
-        }
-        let url = client("http://head").url(&["v1", "jobs"], &[("user", "a&b=c"), ("class", "x")]);
-        assert_eq!(url.as_str(), "http://head/v1/jobs?user=a%26b%3Dc&class=x");
-    }
 
     #[test]
     fn a_problem_is_told_in_its_own_words() {

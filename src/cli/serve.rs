@@ -21,7 +21,7 @@ use crate::{daemon, telemetry};
 ///
 /// If the configuration is wrong, the address is taken, or the daemon cannot go on.
 pub async fn run(args: &Serve) -> Result<(), Failure> {
-    telemetry::init(&args.log, log_format(args.log_format))?;
+    telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
     let (sources, config) = configure(args)?;
     if config.daemon.access.tokens.is_none() {
         tracing::warn!(

@@ -1,0 +1,255 @@
+//! A client's way to the daemon, whatever its address says: plain HTTP, TLS or a unix socket. The
+//! command line and the agent both go it.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::header::{self, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, Url};
+
+use super::dial::Dialer;
+use super::tls::TlsError;
+
+/// Nobody who listens takes longer to say so.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is at a unix socket has a path, and no host that means anything.
+const AT_SOCKET: &str = "http://localhost/";
+
+/// The way to one daemon.
+#[derive(Debug)]
+pub struct Transport {
+    base: Url,
+    http: reqwest::Client,
+    /// For `https`.
+    dialer: Option<Dialer>,
+    patience: Duration,
+}
+
+/// Why there is no way.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum TransportError {
+    #[error("name the authority that vouches for the daemon, with --ca or APPORTION_CA")]
+    NoAuthority,
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("cannot set up HTTP")]
+    Http(#[from] reqwest::Error),
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum NoAnswer {
+    /// It does not come.
+    Late,
+    /// Nobody could be reached, for this reason.
+    Broken(String),
+}
+
+/// Why there is no token to show.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum NoToken {
+    #[error("cannot read the token in {}", file.display())]
+    Unreadable { file: PathBuf, source: io::Error },
+    #[error(
+        "{} can be read by everybody, so that the token is no secret; chmod 600 it, and have the token replaced",
+        file.display()
+    )]
+    Open { file: PathBuf },
+    #[error(
+        "{} holds no token: one line is expected, of letters, digits and signs, without blanks",
+        file.display()
+    )]
+    Empty { file: PathBuf },
+    #[error("a token is not sent to {host} unencrypted; use https")]
+    Unencrypted { host: String },
+}
+
+impl From<reqwest::Error> for NoAnswer {
+    fn from(error: reqwest::Error) -> NoAnswer {
+        if error.is_timeout() { NoAnswer::Late } else { NoAnswer::Broken(innermost(&error)) }
+    }
+}
+
+impl Transport {
+    /// The way to the daemon at `url`; by `https` only if the certificate in `authority` vouches for
+    /// it. An answer is waited for as long as `patience` lasts.
+    ///
+    /// # Errors
+    ///
+    /// If this process cannot be a client at all, or not in this way.
+    pub fn new(
+        url: &Url,
+        authority: Option<&Path>,
+        patience: Duration,
+    ) -> Result<Transport, TransportError> {
+        let mut http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT.min(patience))
+            .timeout(patience)
+            .redirect(reqwest::redirect::Policy::none());
+        let (mut base, mut dialer) = (url.clone(), None);
+        match (url.scheme(), authority) {
+            ("unix", _) => {
+                http = http.unix_socket(url.path());
+                base = Url::parse(AT_SOCKET).expect("it is an address");
+            }
+            ("https", Some(authority)) => dialer = Some(Dialer::trusting(authority)?),
+            ("https", None) => return Err(TransportError::NoAuthority),
+            _ => {}
+        }
+        Ok(Transport { base, http: http.build()?, dialer, patience })
+    }
+
+    /// A request for what is at `path`.
+    pub fn request(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> RequestBuilder {
+        self.http.request(method, self.url(path, query))
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
+    }
+
+    /// The answer to `request`, of whoever has `token`.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub async fn exchange(
+        &self,
+        mut request: RequestBuilder,
+        token: Option<&HeaderValue>,
+    ) -> Result<Response, NoAnswer> {
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, token.clone());
+        }
+        let Some(dialer) = &self.dialer else { return Ok(request.send().await?) };
+        match tokio::time::timeout(self.patience, dialer.send(request.build()?)).await {
+            Ok(answer) => answer.map_err(|error| NoAnswer::Broken(innermost(&error))),
+            Err(_) => Err(NoAnswer::Late),
+        }
+    }
+}
+
+/// What shows the token in `file` to the daemon at `url`: not where others could read it on its way.
+/// A line's end after the token is no part of it.
+///
+/// # Errors
+///
+/// If there is none that could be shown.
+pub fn token_for(url: &Url, file: &Path) -> Result<HeaderValue, NoToken> {
+    let host = url.host_str().unwrap_or_default();
+    if url.scheme() == "http" && !is_here(host) {
+        return Err(NoToken::Unencrypted { host: host.to_owned() });
+    }
+    let unreadable = |source| NoToken::Unreadable { file: file.to_owned(), source };
+    let text = fs::read_to_string(file).map_err(unreadable)?;
+    if is_open(&fs::metadata(file).map_err(unreadable)?) {
+        return Err(NoToken::Open { file: file.to_owned() });
+    }
+    let empty = || NoToken::Empty { file: file.to_owned() };
+    let token = text.strip_suffix('\n').unwrap_or(&text);
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(empty());
+    }
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| empty())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Whether what is sent to `host` does not leave this machine.
+fn is_here(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether everybody may read it.
+fn is_open(file: &Metadata) -> bool {
+    file.permissions().mode() & 0o007 != 0
+}
+
+/// The cause behind the causes: "Connection refused" rather than "error sending request".
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_go_below_the_base_and_are_escaped() {
+        let to = |url: &str| {
+            Transport::new(&url.parse().unwrap(), None, Duration::from_secs(1)).unwrap()
+        };
+        let cases = [
+            ("http://head:7070", "http://head:7070/v1/jobs/7/why"),
+            ("http://head/rm/", "http://head/rm/v1/jobs/7/why"),
+        ];
+        for (base, url) in cases {
+            assert_eq!(to(base).url(&["v1", "jobs", "7", "why"], &[]).as_str(), url);
+        }
+        let query = [("user", "a&b=c"), ("class", "x")];
+        let url = to("http://head").url(&["v1", "jobs"], &query);
+        assert_eq!(url.as_str(), "http://head/v1/jobs?user=a%26b%3Dc&class=x");
+    }
+
+    #[test]
+    fn a_token_is_one_line_and_a_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let here = "http://127.0.0.1:7070".parse().unwrap();
+        let read_with = |text: &str, mode: u32| {
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let shown = token_for(&here, &file).map_err(|error| error.to_string())?;
+            assert!(shown.is_sensitive());
+            Ok::<_, String>(shown.to_str().unwrap().to_owned())
+        };
+        assert_eq!(read_with("secret-1\n", 0o600), Ok("Bearer secret-1".to_owned()));
+        assert_eq!(read_with("secret-1", 0o640), Ok("Bearer secret-1".to_owned()));
+        for text in ["", "\n", "two words\n", "one\ntwo\n", "ends badly\r\n", "end\r\n"] {
+            assert!(read_with(text, 0o600).unwrap_err().contains("holds no token"), "{text:?}");
+        }
+        assert!(read_with("secret-1\n", 0o644).unwrap_err().contains("chmod 600"));
+        fs::remove_file(&file).unwrap();
+        let gone = token_for(&here, &file).unwrap_err().to_string();
+        assert!(gone.contains("cannot read the token"), "{gone}");
+    }
+
+    #[test]
+    fn a_token_leaves_this_machine_only_encrypted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        fs::write(&file, "secret\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        for (url, is_shown) in [
+            ("http://127.0.0.1:7070", true),
+            ("http://[::1]:7070", true),
+            ("http://localhost:7070", true),
+            ("unix:///run/apportion/admin.sock", true),
+            ("https://head:7070", true),
+            ("http://head:7070", false),
+            ("http://10.0.0.1:7070", false),
+            ("http://localhost.evil.example", false),
+        ] {
+            assert_eq!(token_for(&url.parse().unwrap(), &file).is_ok(), is_shown, "{url}");
+        }
+    }
+}
