@@ -26,11 +26,12 @@ use rig::{Scene, after, copy_files, folder, start};
 use witness::{Act, Broken, Witness};
 
 /// What it says where it does not trust what it found.
-const WARNINGS: [&str; 4] = [
+const WARNINGS: [&str; 5] = [
     "the configuration is not the one that was in effect last",
     "does not lead to the books",
     "the record had come further than this",
     "the last schedule on record is not served",
+    "the feed cannot be read",
 ];
 
 /// What it says when it refuses: what to do.
@@ -102,7 +103,7 @@ async fn live(
         Ok(rest) if rest == scene.rest || !is_whole => Ok(()),
         Ok(rest) => Err((Broken::Rule(format!("I26: in the end {rest:?}")), daemon.said())),
         Err(Broken::Gone) => {
-            let status = daemon.end(20).await.expect("it ends");
+            let status = daemon.end(60).await.expect("it ends");
             assert_eq!(status.code(), Some(1), "{}", daemon.said());
             Err((Broken::Gone, daemon.said()))
         }
@@ -305,13 +306,13 @@ async fn row_72_a_full_disk_stops_it_and_costs_nothing() {
         }
     }
     assert_eq!(told, Err(Broken::Gone), "it ends when it cannot write");
-    assert_eq!(daemon.end(20).await.expect("it ends").code(), Some(1));
+    assert_eq!(daemon.end(60).await.expect("it ends").code(), Some(1));
     assert_said(&daemon, &["is full; free some space, nothing is lost", "state.db"]);
     // Still full: it says so again.
     let again = start(files, &witness, &[]);
     if let Ok(mut again) = again {
         assert_eq!(
-            again.end(20).await.and_then(|status| status.code()),
+            again.end(60).await.and_then(|status| status.code()),
             Some(1),
             "{}",
             again.said()
@@ -344,7 +345,7 @@ async fn row_72_a_read_only_disk_is_named_and_costs_nothing() {
     };
     disk.remount("ro");
     let mut refused = start(&witness).expect("it listens before it opens its record");
-    assert_eq!(refused.end(20).await.expect("it ends").code(), Some(1));
+    assert_eq!(refused.end(60).await.expect("it ends").code(), Some(1));
     assert_said(&refused, &["must be writable for the user that runs apportion", "state.db"]);
     disk.remount("rw");
     let daemon = start(&witness).unwrap();
@@ -364,7 +365,7 @@ async fn row_72_a_record_in_use_is_left_alone() {
     let first = start(path, &witness, &[]).unwrap();
     first.try_get("/v1/status").await.unwrap();
     let mut second = start(path, &witness, &[]).unwrap();
-    assert_eq!(second.end(20).await.expect("it ends").code(), Some(1));
+    assert_eq!(second.end(60).await.expect("it ends").code(), Some(1));
     assert_said(&second, &[&format!("in use by another apportion (process {})", first.pid())]);
     witness.act(&first, Act::Bob).await.unwrap();
 }

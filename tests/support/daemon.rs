@@ -189,7 +189,7 @@ impl Daemon {
 
     /// Waits until it has logged this.
     pub async fn logs(&self, text: &str) {
-        for _ in 0..2_000 {
+        for _ in 0..12_000 {
             if self.log.lock().unwrap().contains(text) {
                 return;
             }
