@@ -197,7 +197,7 @@ async fn kill_one(
     let note = files.path().join("strace");
     let mut witness = scene.witness.clone();
     let under = fault.filter(|_| scene.is_start).map(|fault| fault.words_for_start(&note));
-    let mut daemon = start(files.path(), &witness, &under.unwrap_or_default())
+    let daemon = start(files.path(), &witness, &under.unwrap_or_default())
         .map_err(|said| Broken::Rule(format!("it does not start: {said}")))?;
     let mut tracer = None;
     if let Some(fault) = fault.filter(|_| !scene.is_start) {
@@ -291,7 +291,7 @@ async fn fail_one(scene: &Scene, fault: &Fault, figures: &mut Figures) -> Result
     match start(files.path(), &witness, &fault.words_for_start(&note)) {
         // It did not come so far as to know of a record.
         Err(_) => figures.stopped += 1,
-        Ok(mut daemon) => {
+        Ok(daemon) => {
             let mut is_ours = false;
             match play(scene, &mut witness, &daemon).await {
                 Err(Broken::Gone) => {}

@@ -104,7 +104,7 @@ pub async fn scenes() -> Vec<Scene> {
 /// What a daemon leaves that did all this, and then was killed; or stopped, if it was told to.
 pub async fn after(acts: &[Act], is_stopped: bool) -> Scene {
     let (files, mut witness) = (folder(), Witness::new());
-    let mut daemon = start(files.path(), &witness, &[]).unwrap();
+    let daemon = start(files.path(), &witness, &[]).unwrap();
     for act in acts {
         witness.act(&daemon, *act).await.unwrap();
     }
@@ -277,7 +277,7 @@ pub async fn calls_of(scene: &Scene, calls: &str, from_start: bool) -> Vec<(Stri
         .collect();
     let mut witness = scene.witness.clone();
     witness.pause = Duration::from_millis(if from_start { 1 } else { 60 });
-    let mut daemon;
+    let daemon;
     let _tracer = if from_start {
         words.splice(1..1, ["-D".to_owned(), "--seccomp-bpf".to_owned()]);
         daemon = start(files.path(), &witness, &words).unwrap();
