@@ -84,8 +84,8 @@ impl Archive {
     }
 
     /// At most `limit` events of the feed after number `since`, in order. Where the first of them
-    /// is not `since + 1`, what came between is kept no more. Ends before an event that is not what was
-    /// written.
+    /// is not `since + 1`, what came between is kept no more. Ends before a gap, and before an event
+    /// that is not what was written.
     ///
     /// # Errors
     ///

@@ -241,8 +241,8 @@ pub(super) async fn schedule_of(
     row.as_ref().map(sealed_from).transpose()
 }
 
-/// At most `limit` events after number `since`, in order; up to the first that was changed, which is
-/// an error where it comes first.
+/// At most `limit` events after number `since`, in order; up to where one was lost, and up to the first
+/// that was changed, which is an error where it comes first.
 pub(super) async fn feed_since(
     connection: &mut SqliteConnection,
     since: u64,
@@ -251,9 +251,10 @@ pub(super) async fn feed_since(
     let sql = "select seq, cycle, at_ms, kind, body, sum from feed where seq > ?1
                order by seq limit ?2";
     let rows = query(sql).bind(to_sql(since)).bind(limit).fetch_all(connection).await?;
-    let mut events = Vec::with_capacity(rows.len());
+    let mut events: Vec<FeedRow> = Vec::with_capacity(rows.len());
     for row in &rows {
         match event_from(row) {
+            Ok(event) if events.last().is_some_and(|last| last.seq + 1 != event.seq) => break,
             Ok(event) => events.push(event),
             Err(error) if events.is_empty() => return Err(error),
             Err(_) => break,
