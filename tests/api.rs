@@ -135,8 +135,9 @@ async fn a_long_poll_ends_with_news_and_with_the_daemon() {
     // The daemon does not wait for whoever waits for it.
     let settled = daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 12).await;
     let waiting = tokio::spawn(poll(format!("W/\"{}\"", settled["cycle"]), "60s"));
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    tokio::time::timeout(Duration::from_secs(3), daemon.stop()).await.unwrap();
+    // Nothing shows from outside that it has arrived.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::timeout(Duration::from_secs(30), daemon.stop()).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::NOT_MODIFIED);
 }
 

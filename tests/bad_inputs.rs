@@ -859,7 +859,7 @@ async fn converse(daemon: &Daemon, bytes: &str) -> String {
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let ended = stream.read_to_end(&mut answer);
-    tokio::time::timeout(Duration::from_secs(20), ended).await.expect(bytes).unwrap();
+    tokio::time::timeout(Duration::from_mins(1), ended).await.expect(bytes).unwrap();
     String::from_utf8_lossy(&answer).into_owned()
 }
 

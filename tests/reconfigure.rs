@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 use daemon::Daemon;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, raw_sql};
 use tempfile::TempDir;
 
 const CONFIG: &str = r#"
@@ -321,6 +323,33 @@ async fn configurations_are_kept_and_can_be_returned_to() {
     assert_eq!(daemon.get("/v1/config").await["generation"], 5, "the file is the truth");
     daemon.logs_line(&["WARN", "is not the one that was in effect last", "\"before\":4"]).await;
     assert_eq!(daemon.get("/v1/classes").await["classes"].as_array().unwrap().len(), 3);
+}
+
+/// Nothing depends on an old one, so the daemon goes on; it does not start on one that was in effect.
+#[tokio::test]
+async fn a_kept_configuration_that_was_changed_on_the_disk_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(folder.path(), CONFIG);
+    config(&daemon, "apply", &smaller()).await;
+    let file = SqliteConnectOptions::new().filename(folder.path().join("state.db"));
+    let mut stranger = file.connect().await.unwrap();
+    let change = "update configurations set text = replace(text, '1GB', '2GB')";
+    raw_sql(change).execute(&mut stranger).await.unwrap();
+    stranger.close().await.unwrap();
+    let says = "state.db` is damaged (configuration 1 on record was changed after it was written)";
+    for way in ["plan", "apply"] {
+        let body = json!({ "generation": 1 });
+        let (status, problem) = post(&daemon, &format!("/v1/config/{way}"), &body).await;
+        assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &"G003".into()));
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
+    }
+    let shown = daemon.try_get("/v1/config/generations/1").await.unwrap().1;
+    assert_eq!(shown["code"], "G003", "{shown}");
+    assert_eq!(daemon.get("/v1/config").await["generation"], 2);
+    drop(daemon);
+    let again = Daemon::start(folder.path(), CONFIG);
+    assert_eq!(again.end(60).await.unwrap().code(), Some(1));
+    again.logs_line(&["configuration 2 on record was changed", "restore a copy"]).await;
 }
 
 #[tokio::test]

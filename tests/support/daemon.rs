@@ -254,7 +254,7 @@ impl Daemon {
 
     /// The schedule as it is sent, and its `ETag`.
     pub async fn schedule_text(&self) -> (String, String) {
-        let answer = self.ask("/v1/schedule?wait=20s").await;
+        let answer = self.ask("/v1/schedule?wait=50s").await;
         assert_eq!(answer.status(), StatusCode::OK);
         let etag = answer.headers()["etag"].to_str().unwrap().to_owned();
         (etag, answer.text().await.unwrap())
