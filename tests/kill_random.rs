@@ -479,7 +479,13 @@ async fn killed_at_random_moments_it_takes_nothing_back() {
         }
         let life = Daemon::start(folder.path(), CONFIG);
         let end = async {
+            let (from, least) = (orchestrator.borrow().sequence, 40 + dice.roll(40));
             tokio::time::sleep(Duration::from_micros(dice.roll(600_000))).await;
+            // On a slow machine hardly anything has happened by then.
+            let is_idle = || orchestrator.borrow().sequence < from + least;
+            for _ in (0..60_000).take_while(|_| is_idle()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             life.kill();
         };
         let (orchestrator, administrator, dice) = (&orchestrator, &administrator, &dice);
