@@ -150,7 +150,7 @@ fn of_a_thousand_cycles_each_is_what_it_was_and_a_changed_byte_is_named() {
     let mut cluster = on_record();
     while cluster.diary.as_ref().unwrap().cycles.len() < 1000 {
         let round = cluster.diary.as_ref().unwrap().cycles.len();
-        let nodes = if round % 2 == 0 { "m1=5 m2=4" } else { "m1=4 m2=5" };
+        let nodes = if round.is_multiple_of(2) { "m1=5 m2=4" } else { "m1=4 m2=5" };
         cluster.nodes(nodes).cycle();
     }
     let diary = cluster.diary.as_mut().unwrap();

@@ -51,10 +51,8 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
 /// What the shell gets to see of why the daemon ended. Systemd is not to start it again before somebody
 /// has mended the files that say who may come in.
 fn ended(error: DaemonError) -> Failure {
-    let exit = match error {
-        DaemonError::Access(_) => Exit::Configuration,
-        _ => Exit::Refused,
-    };
+    let is_to_be_mended = matches!(error, DaemonError::Access(_));
+    let exit = if is_to_be_mended { Exit::Configuration } else { Exit::Refused };
     Failure { exit, error: Some(error.into()) }
 }
 
