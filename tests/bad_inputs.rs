@@ -1,10 +1,10 @@
 //! Bad inputs and what they are answered with, row by row as a list of 72 has them: the number of
 //! the row first, then status, code and place.
 //!
-//! Rows 36 and 52 are about credentials and wait for access control; so does 9, of two publishers:
-//! until then a publication that names an epoch is refused. Rows 53 to 68 are about configuration
-//! and are tested there. Codes are those of the list; where an answer is another one, the row says
-//! why.
+//! There is one publisher, so that of row 9 a publication that names an epoch is refused. Rows 53 to
+//! 66 and 68 are about configuration and are tested there; which row is shown by which test is in
+//! `README.md` beside this. Codes are those of the list; where an answer is another one, the row
+//! says why.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 #![expect(clippy::needless_pass_by_value, reason = "tables read better so")]
@@ -12,10 +12,14 @@
 #[path = "support/http.rs"]
 mod http;
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::Duration;
 
+use apportion::access::{Role, Secret, new_line};
 use apportion::api::wire;
-use http::{CONFIG, Daemon, held, ids, job, running, with};
+use http::{CONFIG, Daemon, held, ids, job, process, running, with};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -855,7 +859,7 @@ async fn converse(daemon: &Daemon, bytes: &str) -> String {
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let ended = stream.read_to_end(&mut answer);
-    tokio::time::timeout(Duration::from_secs(20), ended).await.expect(bytes).unwrap();
+    tokio::time::timeout(Duration::from_mins(1), ended).await.expect(bytes).unwrap();
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -924,19 +928,181 @@ async fn row_71_a_client_that_leaves_in_the_middle_changes_nothing() {
     daemon.stop().await;
 }
 
-/// How `apportion serve` ends on this file as its record: its exit status, and what it says.
-fn serve_on(folder: &TempDir, state: &std::path::Path) -> (Option<i32>, String) {
-    let config = folder.path().join("apportion.toml");
-    std::fs::write(&config, CONFIG).unwrap();
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_apportion"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-        .arg(&config)
-        .arg("--state")
-        .arg(state)
-        .env_remove("APPORTION_LOG")
-        .output()
-        .unwrap();
+/// How `apportion serve` ends with this record under this configuration: its exit status, and what
+/// it says.
+fn serve_on(folder: &TempDir, state: &Path, config: &str) -> (Option<i32>, String) {
+    let listen = "127.0.0.1:0";
+    let daemon = process::spawn(folder.path(), config, state, &[], listen);
+    ended(&daemon.wait_with_output().unwrap())
+}
+
+fn ended(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A file with this mode.
+fn written(folder: &TempDir, name: &str, text: &str, mode: u32) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+/// A daemon that asks who one is; and the tokens of the agents of `n1` and `n2`, of an orchestrator
+/// and of an operator.
+fn guarded(folder: &TempDir) -> (process::Daemon, [Secret; 4]) {
+    let whose = [
+        ("one", Role::Agent, Some("n1")),
+        ("two", Role::Agent, Some("n2")),
+        ("batch", Role::Orchestrator, None),
+        ("root", Role::Operator, None),
+    ];
+    let secrets = whose.map(|_| Secret::new().unwrap());
+    let line = |((name, role, nodes), secret)| new_line(secret, name, role, nodes, None).unwrap();
+    let lines: Vec<String> = whose.into_iter().zip(&secrets).map(line).collect();
+    let tokens = written(folder, "tokens", &lines.join("\n"), 0o600);
+    let config = format!("{}\n[daemon.access]\ntokens = '{}'\n", process::CONFIG, tokens.display());
+    (process::Daemon::start(folder.path(), &config), secrets)
+}
+
+/// Asks as whoever has this token: status and text of the answer.
+async fn ask_as(
+    daemon: &process::Daemon,
+    secret: &Secret,
+    (method, path): (Method, &str),
+    body: &Value,
+) -> (u16, Value) {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = client.request(method, format!("{}{path}", daemon.url));
+    let response = request.bearer_auth(secret.reveal()).json(body).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
+}
+
+/// Row 36: whoever reports for another is told what they would be told of a node that nobody knows.
+/// The code is that of all who may not.
+#[tokio::test]
+async fn row_36_an_agent_reports_for_its_own_node_and_learns_of_no_other() {
+    let folder = TempDir::new().unwrap();
+    let (daemon, [one, two, _, root]) = guarded(&folder);
+    let beat = async |secret: &Secret, node: &str, memory: u64| {
+        let body = json!({ "node": node, "memory_mb": memory });
+        ask_as(&daemon, secret, BEAT, &body).await
+    };
+    assert_eq!(beat(&two, "n2", 4096).await.0, 202);
+    let (status, unknown) = beat(&one, "n9", 8192).await;
+    assert_eq!((status, &unknown["code"]), (403, &json!("T010")));
+    for other in ["n2", "N1", "n11", "n"] {
+        assert_eq!(beat(&one, other, 8192).await, (403, unknown.clone()), "{other}");
+    }
+    assert_eq!(beat(&one, "n1", 4096).await.0, 202);
+    let known = async |node: &str| {
+        ask_as(&daemon, &root, (Method::GET, &format!("/v1/nodes/{node}")), &json!({})).await
+    };
+    while known("n1").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(known("n2").await.1["memory_mb"], 4096);
+    assert_eq!(known("n9").await.0, 404);
+}
+
+/// Row 52: who may not act is refused, whatever is asked for, and that stands on record.
+#[tokio::test]
+async fn row_52_agents_and_orchestrators_do_not_administrate_and_trying_is_on_record() {
+    let folder = TempDir::new().unwrap();
+    let (daemon, [one, _, batch, root]) = guarded(&folder);
+    let body = json!({ "node": "n1", "memory_mb": 4096 });
+    assert_eq!(ask_as(&daemon, &one, BEAT, &body).await.0, 202);
+    let node = (Method::GET, "/v1/nodes/n1");
+    while ask_as(&daemon, &root, node.clone(), &json!({})).await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let acts = [
+        (OFF, json!({ "nodes": ["n1"], "reason": "disks", "all": true })),
+        (ON, json!({ "nodes": ["n1"] })),
+        ((Method::POST, "/v1/config/plan"), json!({ "text": "" })),
+        ((Method::POST, "/v1/config/apply"), json!({ "generation": 1 })),
+    ];
+    for secret in [&one, &batch] {
+        for ((method, path), body) in &acts {
+            let (status, answer) = ask_as(&daemon, secret, (method.clone(), path), body).await;
+            assert_eq!((status, &answer["code"]), (403, &json!("T010")), "{path}");
+        }
+    }
+    let (_, info) = ask_as(&daemon, &root, node, &json!({})).await;
+    assert_eq!(info["states"], json!(["up"]));
+    // What follows them on record comes after them.
+    assert_eq!(ask_as(&daemon, &root, OFF, &acts[0].1).await.0, 200);
+    let record = folder.path().join("state.db").display().to_string();
+    let shown = process::apportion(&["audit", "show", &record, "--json", "--last", "0"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let rows = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let refused = rows.filter(|row| row["outcome"].as_str().unwrap().starts_with("refused"));
+    let told: Vec<(Value, Value)> =
+        refused.map(|row| (row["who"].clone(), row["detail"].clone())).collect();
+    let expected: Vec<(Value, Value)> = ["one", "batch"]
+        .iter()
+        .flat_map(|who| {
+            acts.iter().map(move |((_, path), _)| (json!(who), format!("POST {path}").into()))
+        })
+        .collect();
+    assert_eq!(told, expected);
+}
+
+/// Row 67: what is secret is refused where others can read it, where there is nothing, and where
+/// more is taken off than one line end. In the file of tokens are no secrets but sums, so that how
+/// its lines end does not matter; an empty one lets in nobody.
+#[tokio::test]
+async fn row_67_secrets_that_are_open_empty_or_ill_written_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let line = new_line(&Secret::new().unwrap(), "root", Role::Operator, None, None).unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let read = |name| std::fs::read_to_string(fixtures.join(name)).unwrap();
+    let certificate = written(&folder, "one.pem", &read("one.pem"), 0o644);
+    let state = folder.path().join("state.db");
+    let rows = [
+        ("tokens", line.clone(), 0o644, "can be read by others (mode 644)"),
+        ("tokens", line.clone(), 0o620, "can be written by others (mode 620)"),
+        ("tokens", "root operator\r\n".to_owned(), 0o600, "line 1: "),
+        ("key", read("one.key"), 0o640, "can be read by others (mode 640)"),
+        ("key", String::new(), 0o600, "there is no private key in"),
+    ];
+    for (setting, text, mode, says) in rows {
+        let file = written(&folder, "secret", &text, mode);
+        let pair = match setting {
+            "key" => format!("certificate = '{}'\n", certificate.display()),
+            _ => String::new(),
+        };
+        let access = format!("\n[daemon.access]\n{pair}{setting} = '{}'\n", file.display());
+        let (status, said) = serve_on(&folder, &state, &format!("{CONFIG}{access}"));
+        assert_eq!(status, Some(78), "{says}: {said}");
+        for expected in ["C020: nobody can be let in", says, &file.display().to_string()] {
+            assert!(said.contains(expected), "{expected}: {said}");
+        }
+    }
+    for (text, mode, status, says) in [
+        ("", 0o600, 1, "holds no token"),
+        ("\n", 0o600, 1, "holds no token"),
+        ("apn_1\r\n", 0o600, 1, "holds no token"),
+        ("apn_1\n\n", 0o600, 1, "holds no token"),
+        ("apn_1\n", 0o644, 1, "chmod 600 it"),
+        // Taken, and nobody is there to be shown it.
+        ("apn_1\n", 0o600, 3, "127.0.0.1:1"),
+    ] {
+        let file = written(&folder, "token", text, mode);
+        let output = Command::new(env!("CARGO_BIN_EXE_apportion"))
+            .args(["nodes", "--url", "http://127.0.0.1:1", "--token-file"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let (ended, said) = ended(&output);
+        assert_eq!(ended, Some(status), "{text:?}: {said}");
+        assert!(said.contains(says), "{text:?}: {said}");
+        assert!(!said.contains("apn_"), "{said}");
+    }
+    let empty = written(&folder, "tokens", "", 0o600);
+    let access = format!("\n[daemon.access]\ntokens = '{}'\n", empty.display());
+    let daemon = process::Daemon::start(folder.path(), &format!("{CONFIG}{access}"));
+    assert_eq!(daemon.ask("/v1/nodes").await.status(), StatusCode::UNAUTHORIZED);
 }
 
 /// Row 72: a record that cannot be used is named, with what to do, and nothing is served. The exit
@@ -967,7 +1133,7 @@ async fn row_72_a_record_that_cannot_be_used_is_named_and_left_alone() {
     ];
     for (path, says) in rows {
         let before = std::fs::read(&path).ok();
-        let (status, said) = serve_on(&folder, &path);
+        let (status, said) = serve_on(&folder, &path, CONFIG);
         assert_eq!(status, Some(1), "{said}");
         assert!(said.contains(says), "{said}");
         assert!(said.contains(&path.display().to_string()), "{said}");
@@ -975,7 +1141,7 @@ async fn row_72_a_record_that_cannot_be_used_is_named_and_left_alone() {
     }
     let other = Daemon::start(&folder).await;
     other.get("/v1/status").await;
-    let (status, said) = serve_on(&folder, &ours);
+    let (status, said) = serve_on(&folder, &ours, CONFIG);
     assert_eq!(status, Some(1), "{said}");
     let pid = std::process::id();
     assert!(said.contains(&format!("is in use by another apportion (process {pid})")), "{said}");

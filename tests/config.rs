@@ -29,7 +29,7 @@ fn written(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) -> String {
 }
 
 /// Rows 53 to 68 of the list of bad inputs, each with its answer: code, place, and a piece of what
-/// is said. Row 67, files with secrets, has no answer, as nothing here is secret yet.
+/// is said. Row 67, files with secrets, is in `bad_inputs`.
 const ROWS: &[(u32, &str, &str, &str, &str)] = &[
     (54, "[daemon", "C005", ":7:8", "unclosed table"),
     (54, "[daemon]\nlisten =", "C005", ":8:9", "the file is TOML 1.1"),

@@ -12,6 +12,8 @@ use std::time::Duration;
 use daemon::{CONFIG, Daemon, job, shares};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, raw_sql};
 
 /// Everything after `since`, page by page.
 async fn all_since(daemon: &Daemon, since: u64) -> Vec<Value> {
@@ -168,6 +170,27 @@ async fn whoever_asks_too_late_is_sent_to_the_schedule() {
     assert_eq!(numbers(&events), (sequence + 1..=newest).collect::<Vec<_>>());
     let bad = daemon.ask("/v1/events?since=soon").await;
     assert_eq!(bad.status(), StatusCode::BAD_REQUEST);
+}
+
+/// Who follows is told nothing that was not written, and where to go on; what comes after it is told.
+#[tokio::test]
+async fn an_event_that_was_changed_on_the_disk_is_not_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), CONFIG);
+    busy(&daemon).await;
+    let before = all_since(&daemon, 0).await;
+    assert!(2 < before.len(), "{before:?}");
+    let file = SqliteConnectOptions::new().filename(folder.path().join("state.db"));
+    let mut stranger = file.connect().await.unwrap();
+    let change = "update feed set body = replace(body, '\"n1\"', '\"n7\"') where seq = 2";
+    raw_sql(change).execute(&mut stranger).await.unwrap();
+    assert_eq!(daemon.get("/v1/events?since=0").await["events"], json!(before[..1]));
+    let refused = daemon.ask("/v1/events?since=1").await;
+    assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let refused: Value = refused.json().await.unwrap();
+    assert!(refused["detail"].as_str().unwrap().contains("take `/v1/schedule`"), "{refused}");
+    daemon.logs_line(&["event 2 of the feed was changed", "state.db", "restore a copy"]).await;
+    assert_eq!(all_since(&daemon, 2).await, before[2..]);
 }
 
 #[tokio::test]

@@ -151,7 +151,9 @@ fn kill_at(scene: &Scene, moment: usize, calls: &[(String, u32)]) -> Option<Faul
     Some(Fault { call, when: when.to_string(), what: "signal=SIGKILL" })
 }
 
-/// Every kind of write, at every moment of it. C1 of the rules: no acknowledged write is lost.
+/// Every kind of write, at every moment of it. C1 of the rules: no acknowledged write is lost. Of its 18
+/// kinds there is no lease here: one daemon has its file by a lock of the system's, and writes nothing to
+/// keep it. For that, a start on another file is one.
 #[tokio::test]
 async fn killed_at_every_moment_of_every_kind_of_write() {
     if !has_strace("killing at the moments of a write") {
@@ -181,6 +183,7 @@ async fn killed_at_every_moment_of_every_kind_of_write() {
         }
     }
     println!("{} kinds of write, {point} points: {figures:?}, lost 0", scenes.len());
+    assert_eq!((scenes.len(), point), (18, 90));
     assert!(figures.not_reached * 10 < figures.points, "most kills hit: {figures:?}");
 }
 
@@ -194,7 +197,7 @@ async fn kill_one(
     let note = files.path().join("strace");
     let mut witness = scene.witness.clone();
     let under = fault.filter(|_| scene.is_start).map(|fault| fault.words_for_start(&note));
-    let mut daemon = start(files.path(), &witness, &under.unwrap_or_default())
+    let daemon = start(files.path(), &witness, &under.unwrap_or_default())
         .map_err(|said| Broken::Rule(format!("it does not start: {said}")))?;
     let mut tracer = None;
     if let Some(fault) = fault.filter(|_| !scene.is_start) {
@@ -214,7 +217,7 @@ async fn kill_one(
         }
         Err(rule) => return Err(rule),
     }
-    let status = daemon.end(20).await.expect("it is killed");
+    let status = daemon.end(60).await.expect("it is killed");
     drop(tracer);
     let is_killed = status.signal() == Some(9) && !is_missed;
     figures.killed += u32::from(is_killed);
@@ -288,7 +291,7 @@ async fn fail_one(scene: &Scene, fault: &Fault, figures: &mut Figures) -> Result
     match start(files.path(), &witness, &fault.words_for_start(&note)) {
         // It did not come so far as to know of a record.
         Err(_) => figures.stopped += 1,
-        Ok(mut daemon) => {
+        Ok(daemon) => {
             let mut is_ours = false;
             match play(scene, &mut witness, &daemon).await {
                 Err(Broken::Gone) => {}
@@ -299,7 +302,7 @@ async fn fail_one(scene: &Scene, fault: &Fault, figures: &mut Figures) -> Result
                 }
                 Err(rule) => return Err(rule),
             }
-            let status = daemon.end(20).await.expect("it ends by itself");
+            let status = daemon.end(60).await.expect("it ends by itself");
             let is_injected =
                 std::fs::read_to_string(&note).is_ok_and(|note| note.contains("INJECTED"));
             match (status.code(), status.signal()) {

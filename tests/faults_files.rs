@@ -23,14 +23,17 @@ use std::process::Command;
 
 use daemon::Daemon;
 use rig::{Scene, after, copy_files, folder, start};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
 use witness::{Act, Broken, Witness};
 
 /// What it says where it does not trust what it found.
-const WARNINGS: [&str; 4] = [
+const WARNINGS: [&str; 5] = [
     "the configuration is not the one that was in effect last",
     "does not lead to the books",
     "the record had come further than this",
     "the last schedule on record is not served",
+    "the feed cannot be read",
 ];
 
 /// What it says when it refuses: what to do.
@@ -86,7 +89,7 @@ async fn live(
     mut witness: Witness,
     is_whole: bool,
 ) -> Result<(), (Broken, String)> {
-    let mut daemon = start(files, &witness, &[]).map_err(|said| (Broken::Gone, said))?;
+    let daemon = start(files, &witness, &[]).map_err(|said| (Broken::Gone, said))?;
     let lived = async {
         daemon.try_get("/v1/status").await?;
         if !is_whole {
@@ -102,7 +105,7 @@ async fn live(
         Ok(rest) if rest == scene.rest || !is_whole => Ok(()),
         Ok(rest) => Err((Broken::Rule(format!("I26: in the end {rest:?}")), daemon.said())),
         Err(Broken::Gone) => {
-            let status = daemon.end(20).await.expect("it ends");
+            let status = daemon.end(60).await.expect("it ends");
             assert_eq!(status.code(), Some(1), "{}", daemon.said());
             Err((Broken::Gone, daemon.said()))
         }
@@ -289,7 +292,7 @@ async fn row_72_a_full_disk_stops_it_and_costs_nothing() {
     let scene = after(&BUSY, false).await;
     let (files, mut witness) = (disk.0.path(), scene.witness.clone());
     copy_files(scene.files.path(), files);
-    let mut daemon = start(files, &witness, &[]).unwrap();
+    let daemon = start(files, &witness, &[]).unwrap();
     witness.act(&daemon, Act::Progress).await.unwrap();
     let fill = |bytes: usize| std::fs::write(files.join("filler"), vec![0; bytes]);
     // As much as there is room for, to the last page.
@@ -305,13 +308,13 @@ async fn row_72_a_full_disk_stops_it_and_costs_nothing() {
         }
     }
     assert_eq!(told, Err(Broken::Gone), "it ends when it cannot write");
-    assert_eq!(daemon.end(20).await.expect("it ends").code(), Some(1));
+    assert_eq!(daemon.end(60).await.expect("it ends").code(), Some(1));
     assert_said(&daemon, &["is full; free some space, nothing is lost", "state.db"]);
     // Still full: it says so again.
     let again = start(files, &witness, &[]);
-    if let Ok(mut again) = again {
+    if let Ok(again) = again {
         assert_eq!(
-            again.end(20).await.and_then(|status| status.code()),
+            again.end(60).await.and_then(|status| status.code()),
             Some(1),
             "{}",
             again.said()
@@ -343,8 +346,8 @@ async fn row_72_a_read_only_disk_is_named_and_costs_nothing() {
         Daemon::try_start(config.path(), &witness.config, &files.join("state.db"), &[])
     };
     disk.remount("ro");
-    let mut refused = start(&witness).expect("it listens before it opens its record");
-    assert_eq!(refused.end(20).await.expect("it ends").code(), Some(1));
+    let refused = start(&witness).expect("it listens before it opens its record");
+    assert_eq!(refused.end(60).await.expect("it ends").code(), Some(1));
     assert_said(&refused, &["must be writable for the user that runs apportion", "state.db"]);
     disk.remount("rw");
     let daemon = start(&witness).unwrap();
@@ -363,8 +366,19 @@ async fn row_72_a_record_in_use_is_left_alone() {
     let (path, mut witness) = (files.path(), scene.witness.clone());
     let first = start(path, &witness, &[]).unwrap();
     first.try_get("/v1/status").await.unwrap();
-    let mut second = start(path, &witness, &[]).unwrap();
-    assert_eq!(second.end(20).await.expect("it ends").code(), Some(1));
+    let second = start(path, &witness, &[]).unwrap();
+    assert_eq!(second.end(60).await.expect("it ends").code(), Some(1));
     assert_said(&second, &[&format!("in use by another apportion (process {})", first.pid())]);
     witness.act(&first, Act::Bob).await.unwrap();
+
+    let stranger = SqliteConnectOptions::new().filename(path.join("state.db")).connect().await;
+    let mut stranger = stranger.unwrap();
+    let transaction = stranger.begin_with("begin immediate").await.unwrap();
+    assert_eq!(witness.act(&first, Act::Progress).await, Err(Broken::Gone));
+    assert_eq!(first.end(60).await.expect("it ends").code(), Some(1));
+    assert_said(&first, &["is locked by another program; end its transaction", "state.db"]);
+    transaction.rollback().await.unwrap();
+    stranger.close().await.unwrap();
+    let again = start(path, &witness, &[]).unwrap();
+    witness.check(&again).await.unwrap();
 }

@@ -143,6 +143,29 @@ fn a_changed_byte_is_found_and_named() {
     diary.replay(0).unwrap();
 }
 
+/// A thousand cycles, as many equal digests; and of one byte in one event of one of them it is said
+/// where it is.
+#[test]
+fn of_a_thousand_cycles_each_is_what_it_was_and_a_changed_byte_is_named() {
+    let mut cluster = on_record();
+    while cluster.diary.as_ref().unwrap().cycles.len() < 1000 {
+        let round = cluster.diary.as_ref().unwrap().cycles.len();
+        let nodes = if round.is_multiple_of(2) { "m1=5 m2=4" } else { "m1=4 m2=5" };
+        cluster.nodes(nodes).cycle();
+    }
+    let diary = cluster.diary.as_mut().unwrap();
+    assert_eq!(diary.replay(0).unwrap().scheduler().cycle(), 1000);
+    for cycle in [500, 999] {
+        let place = diary.cycles[cycle].0[0].body.len() - 3;
+        diary.cycles[cycle].0[0].body[place] ^= 1;
+        let trouble = diary.replay(0).map(|_| ()).unwrap_err();
+        let Trouble::Events { cycle: told, why } = &trouble else { panic!("{trouble}") };
+        assert_eq!(*told, u64::try_from(cycle).unwrap() + 1);
+        assert!(matches!(why, Unreadable::EntryChanged { entry: 2, of: 2, .. }), "{trouble}");
+        diary.cycles[cycle].0[0].body[place] ^= 1;
+    }
+}
+
 /// An event that is replaced by another one, sums and all, shows in the decision.
 #[test]
 fn another_event_leads_to_another_decision() {

@@ -2,127 +2,28 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
+#[path = "support/daemon.rs"]
+mod daemon;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use reqwest::{Client, StatusCode};
-use serde_json::{Value, json};
-
-const CONFIG: &str = r#"
-[daemon]
-cycle_period = "20ms"
-
-[scheduler]
-quantum = "1GB"
-initialization_cap = 0
-expand_by_doubling = false
-prediction = false
-
-[[nodepool]]
-name = "main"
-
-[[class]]
-name = "normal"
-policy = "fair-share"
-nodepool = "main"
-"#;
+use daemon::{CONFIG, Daemon, job};
+use serde_json::Value;
 
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 
-/// A life of the daemon. Dropping it kills it, as `kill -9` would.
-struct Life {
-    child: Child,
-    url: String,
-    client: Client,
+/// A life of the daemon, in which all nodes report. Dropping it kills it, as `kill -9` would.
+async fn life(folder: &Path) -> Daemon {
+    let daemon = Daemon::start(folder, CONFIG);
+    daemon.nodes("n1=8 n2=8 n3=8 n4=8 n5=8 n6=8").await;
+    daemon
 }
 
-impl Life {
-    fn begin(folder: &Path) -> Life {
-        std::fs::write(folder.join("apportion.toml"), CONFIG).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_apportion"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
-            .arg("--config")
-            .arg(folder.join("apportion.toml"))
-            .arg("--state")
-            .arg(folder.join("state.db"))
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = lines
-            .by_ref()
-            .map(Result::unwrap)
-            .find_map(|line| Some(line.split_once("127.0.0.1:")?.1.to_owned()))
-            .expect("the daemon says where it listens");
-        let port: String = address.chars().take_while(char::is_ascii_digit).collect();
-        // What it logs from now on is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        let client = Client::builder().no_proxy().build().unwrap();
-        Life { child, url: format!("http://127.0.0.1:{port}"), client }
-    }
-
-    async fn send(&self, method: reqwest::Method, path: &str, body: &Value) -> StatusCode {
-        let request = self.client.request(method, format!("{}{path}", self.url)).json(body);
-        request.send().await.unwrap().status()
-    }
-
-    async fn heartbeats(&self) {
-        let nodes = NODES.map(|node| json!({ "node": node, "memory_mb": 8192 }));
-        let status =
-            self.send(reqwest::Method::POST, "/v1/heartbeats", &json!({ "nodes": nodes })).await;
-        assert_eq!(status, StatusCode::ACCEPTED);
-    }
-
-    async fn vary_off(&self, node: &str) {
-        let body = json!({ "nodes": [node], "reason": "a test" });
-        // A node is known once the first cycle after its heartbeat is on record.
-        let url = format!("{}/v1/nodes/{node}", self.url);
-        while self.client.get(&url).send().await.unwrap().status() != StatusCode::OK {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        assert_eq!(
-            self.send(reqwest::Method::POST, "/v1/nodes/vary-off", &body).await,
-            StatusCode::OK
-        );
-    }
-
-    /// The next schedule that is on record.
-    async fn schedule(&self) -> Value {
-        loop {
-            let response =
-                self.client.get(format!("{}/v1/schedule", self.url)).send().await.unwrap();
-            if response.status() == StatusCode::OK {
-                return response.json().await.unwrap();
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// The first schedule that `is_right`.
-    async fn schedule_when(&self, is_right: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..12_000 {
-            let schedule = self.schedule().await;
-            if is_right(&schedule) {
-                return schedule;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        panic!("the schedule never became right");
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        self.client.get(format!("{}{path}", self.url)).send().await.unwrap().json().await.unwrap()
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
+async fn vary_off(life: &Daemon, node: &str) {
+    // A node is known once the first cycle after its heartbeat is on record.
+    life.get_until(&format!("/v1/nodes/{node}"), |_| true).await;
+    life.vary_off(node).await;
 }
 
 fn numbers(shares: &Value) -> impl Iterator<Item = u64> {
@@ -147,20 +48,14 @@ struct Orchestrator {
 }
 
 impl Orchestrator {
-    async fn publish(&mut self, life: &Life) {
+    async fn publish(&mut self, life: &Daemon) {
         self.sequence += 1;
         let work = self.jobs.iter().map(|&(id, user)| {
-            let shares = self.running.iter().filter(|(_, (job, _))| *job == id);
-            let processes = shares.map(|(share, (_, node))| json!({ "share": share, "node": node, "state": "running" }));
-            json!({
-                "id": id, "kind": "job", "user": user, "class": "normal", "state": "running", "running": true,
-                "memory_mb": 1024, "remaining": 1000, "time_per_item_ms": 60_000, "submitted_ms": id,
-                "processes": processes.collect::<Vec<_>>(),
-            })
+            let its = self.running.iter().filter(|(_, (job, _))| *job == id);
+            let its: Vec<_> = its.map(|(share, (_, node))| (*share, node.as_str())).collect();
+            job(id, user, &its)
         });
-        let body = json!({ "sequence": self.sequence, "work": work.collect::<Vec<_>>() });
-        let status = life.send(reqwest::Method::PUT, "/v1/publication", &body).await;
-        assert_eq!(status, StatusCode::ACCEPTED);
+        life.publish(self.sequence, &work.collect::<Vec<_>>()).await;
     }
 
     /// Remembers what the schedule says. A share number must never have meant anything else.
@@ -214,14 +109,12 @@ async fn killed_at_any_moment_it_comes_back_without_reusing_a_share_or_forgettin
             // Bob is gone, so nobody would tell ann anew to give way; and a life without any
             // publication must not take anything off the record.
             orchestrator.jobs.retain(|(_, user)| *user != "bob");
-            let idle = Life::begin(folder.path());
-            idle.heartbeats().await;
+            let idle = life(folder.path()).await;
             let node = NODES[off.len()];
-            idle.vary_off(node).await;
+            vary_off(&idle, node).await;
             off.push(node);
         }
-        let life = Life::begin(folder.path());
-        life.heartbeats().await;
+        let life = life(folder.path()).await;
         orchestrator.publish(&life).await;
         // Each life dies at another point of the same conversation.
         if round % 5 == 0 {
@@ -236,7 +129,7 @@ async fn killed_at_any_moment_it_comes_back_without_reusing_a_share_or_forgettin
         orchestrator.obey(&schedule);
         if round % 5 == 2 {
             let node = NODES[off.len()];
-            life.vary_off(node).await;
+            vary_off(&life, node).await;
             off.push(node);
             continue;
         }
@@ -253,8 +146,7 @@ async fn killed_at_any_moment_it_comes_back_without_reusing_a_share_or_forgettin
         orchestrator.publish(&life).await;
         orchestrator.obey(&life.schedule().await);
     }
-    let life = Life::begin(folder.path());
-    life.heartbeats().await;
+    let life = life(folder.path()).await;
     for node in &off {
         assert_eq!(life.get(&format!("/v1/nodes/{node}")).await["vary_off_reason"], "a test");
     }

@@ -10,15 +10,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
+#[path = "support/daemon.rs"]
+mod daemon;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use reqwest::{Client, Method, StatusCode};
+use daemon::{Daemon, Gone};
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 const CONFIG: &str = r#"
@@ -59,10 +60,6 @@ const USERS: [&str; 3] = ["ann", "bob", "cid"];
 /// report to the next one, processes that take their time.
 const EXPECTED_WARNINGS: [&str; 3] = ["P012", "P045", "P044"];
 
-/// The daemon is gone: what was asked may have been done or not.
-#[derive(Debug)]
-struct Gone;
-
 /// Numbers that are the same for the same seed.
 struct Dice(Cell<u64>);
 
@@ -81,88 +78,13 @@ impl Dice {
     }
 }
 
-fn start(folder: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_apportion"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
-        .arg("--config")
-        .arg(folder.join("apportion.toml"))
-        .arg("--state")
-        .arg(folder.join("state.db"))
-        .env_remove("APPORTION_LOG")
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-/// A life of the daemon.
-struct Life {
-    child: RefCell<Child>,
-    url: String,
-    client: Client,
-}
-
-impl Life {
-    fn begin(folder: &Path) -> Life {
-        let mut child = start(folder);
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut said = Vec::new();
-        let port = loop {
-            let Some(line) = lines.next() else { panic!("it does not start: {said:#?}") };
-            let line = line.unwrap();
-            if let Some((_, rest)) = line.split_once("127.0.0.1:") {
-                break rest.chars().take_while(char::is_ascii_digit).collect::<String>();
-            }
-            said.push(line);
-        };
-        // What it logs from now on is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        let client = Client::builder().no_proxy().build().unwrap();
-        Life { child: RefCell::new(child), url: format!("http://127.0.0.1:{port}"), client }
-    }
-
-    fn kill(&self) {
-        let mut child = self.child.borrow_mut();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    /// What is answered, or that nobody is there to answer any more.
-    async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<(StatusCode, Value), Gone> {
-        let mut request = self.client.request(method, format!("{}{path}", self.url));
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let response = request.send().await.map_err(|_| Gone)?;
-        let status = response.status();
-        let text = response.text().await.map_err(|_| Gone)?;
-        Ok((status, serde_json::from_str(&text).unwrap_or_default()))
-    }
-
-    async fn get(&self, path: &str) -> Result<(StatusCode, Value), Gone> {
-        self.ask(Method::GET, path, None).await
-    }
-
-    async fn report(&self) -> Result<(), Gone> {
-        let nodes = NODES.map(|node| json!({ "node": node, "memory_mb": NODE_GB * 1024 }));
-        let body = json!({ "nodes": nodes });
-        let (status, answer) = self.ask(Method::POST, "/v1/heartbeats", Some(&body)).await?;
-        assert_eq!((status, &answer["accepted"]), (StatusCode::ACCEPTED, &json!(NODES.len())));
-        Ok(())
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        let child = self.child.get_mut();
-        // It may have been killed before.
-        let _ = child.kill();
-        child.wait().unwrap();
-    }
+/// All nodes report.
+async fn report(life: &Daemon) -> Result<(), Gone> {
+    let nodes = NODES.map(|node| json!({ "node": node, "memory_mb": NODE_GB * 1024 }));
+    let body = json!({ "nodes": nodes });
+    let (status, answer) = life.try_ask(Method::POST, "/v1/heartbeats", Some(&body)).await?;
+    assert_eq!((status, &answer["accepted"]), (StatusCode::ACCEPTED, &json!(NODES.len())));
+    Ok(())
 }
 
 /// Whether a node is in scheduling, as far as its administrator knows.
@@ -183,7 +105,7 @@ struct Administrator {
 
 impl Administrator {
     /// One act, whatever it is.
-    async fn act(this: &RefCell<Administrator>, life: &Life, dice: &Dice) -> Result<(), Gone> {
+    async fn act(this: &RefCell<Administrator>, life: &Daemon, dice: &Dice) -> Result<(), Gone> {
         let node = dice.pick(&NODES);
         let is_off = dice.roll(5) < 2;
         let (path, body, side) = if is_off {
@@ -193,7 +115,7 @@ impl Administrator {
         };
         this.borrow_mut().acts += 1;
         let before = this.borrow_mut().sides.insert(node, Side::Unknown).unwrap();
-        let (status, answer) = life.ask(Method::POST, path, Some(&body)).await?;
+        let (status, answer) = life.try_ask(Method::POST, path, Some(&body)).await?;
         let is_done = status == StatusCode::OK;
         // So soon after a start it may be the only node, or none.
         let is_refused = answer["code"] == "A001" || answer["code"] == "A003";
@@ -203,15 +125,15 @@ impl Administrator {
     }
 
     /// What the daemon says of every node must be what it answered last.
-    async fn check(this: &RefCell<Administrator>, life: &Life) -> Result<(), Gone> {
+    async fn check(this: &RefCell<Administrator>, life: &Daemon) -> Result<(), Gone> {
         for node in NODES {
             let side = this.borrow().sides[node];
             let path = format!("/v1/nodes/{node}");
-            let (mut status, mut info) = life.get(&path).await?;
+            let (mut status, mut info) = life.try_get(&path).await?;
             // It may still be reading its record.
             while side == Side::Off && status == StatusCode::NOT_FOUND {
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                (status, info) = life.get(&path).await?;
+                (status, info) = life.try_get(&path).await?;
             }
             let is_off = info["vary_off_reason"] == "disks";
             let said = if is_off { Side::Off } else { Side::On };
@@ -316,14 +238,14 @@ impl Orchestrator {
 
     /// Publishes all it knows. Nothing of it may be refused, whatever became of the one before; the
     /// same again changes nothing, and one before it is refused.
-    async fn publish(this: &RefCell<Orchestrator>, life: &Life, dice: &Dice) -> Result<(), Gone> {
+    async fn publish(this: &RefCell<Orchestrator>, life: &Daemon, dice: &Dice) -> Result<(), Gone> {
         let (sequence, work) = {
             let mut it = this.borrow_mut();
             it.sequence += 1;
             (it.sequence, it.work())
         };
         let body = json!({ "sequence": sequence, "work": work });
-        let (status, answer) = life.ask(Method::PUT, "/v1/publication", Some(&body)).await?;
+        let (status, answer) = life.try_ask(Method::PUT, "/v1/publication", Some(&body)).await?;
         assert_eq!(status, StatusCode::ACCEPTED, "I26: {answer}");
         assert_eq!(answer["refused"], json!([]), "I26: {answer}");
         for warning in answer["warnings"].as_array().unwrap() {
@@ -331,11 +253,12 @@ impl Orchestrator {
             assert!(EXPECTED_WARNINGS.contains(&code), "I26: {warning}");
         }
         if dice.roll(4) == 0 {
-            let (status, again) = life.ask(Method::PUT, "/v1/publication", Some(&body)).await?;
+            let (status, again) = life.try_ask(Method::PUT, "/v1/publication", Some(&body)).await?;
             assert_eq!(status, StatusCode::ACCEPTED, "I24: {again}");
             assert_eq!(again["accepted"], answer["accepted"], "I24: {again}");
             let older = json!({ "sequence": sequence - 1, "work": [] });
-            let (status, answer) = life.ask(Method::PUT, "/v1/publication", Some(&older)).await?;
+            let (status, answer) =
+                life.try_ask(Method::PUT, "/v1/publication", Some(&older)).await?;
             assert_eq!(status, StatusCode::CONFLICT, "I24: {answer}");
         }
         Ok(())
@@ -345,7 +268,7 @@ impl Orchestrator {
     async fn obey(
         this: &RefCell<Orchestrator>,
         administrator: &RefCell<Administrator>,
-        life: &Life,
+        life: &Daemon,
         dice: &Dice,
     ) -> Result<(), Gone> {
         let off = || {
@@ -355,7 +278,7 @@ impl Orchestrator {
             (it.acts, off)
         };
         let before = off();
-        let (status, schedule) = life.get("/v1/schedule").await?;
+        let (status, schedule) = life.try_get("/v1/schedule").await?;
         if status == StatusCode::OK {
             let off = if off() == before { before.1 } else { Vec::new() };
             this.borrow_mut().carry_out(&schedule, &off, dice);
@@ -432,8 +355,8 @@ impl Orchestrator {
     }
 
     /// What was seen of the record once must still be there.
-    async fn look(this: &RefCell<Orchestrator>, life: &Life) -> Result<(), Gone> {
-        let (_, status) = life.get("/v1/status").await?;
+    async fn look(this: &RefCell<Orchestrator>, life: &Daemon) -> Result<(), Gone> {
+        let (_, status) = life.try_get("/v1/status").await?;
         let (cycle, publication) = (status["cycle"].as_u64(), status["publication"].as_u64());
         let mut it = this.borrow_mut();
         assert!(Some(it.cycle) <= cycle, "I23: cycle {} was shown: {status}", it.cycle);
@@ -454,7 +377,7 @@ fn numbers(shares: &Value) -> impl Iterator<Item = u64> {
 
 /// What goes on until the daemon is gone.
 struct Conversation<'a> {
-    life: &'a Life,
+    life: &'a Daemon,
     orchestrator: &'a RefCell<Orchestrator>,
     administrator: &'a RefCell<Administrator>,
     dice: &'a Dice,
@@ -506,7 +429,7 @@ impl Conversation<'_> {
 
     async fn agents(&self) -> Result<Infallible, Gone> {
         loop {
-            self.life.report().await?;
+            report(self.life).await?;
             tokio::time::sleep(Duration::from_millis(7)).await;
         }
     }
@@ -541,22 +464,28 @@ async fn killed_at_random_moments_it_takes_nothing_back() {
     println!("KILLS={kills} KILL_SEED={seed}");
     let dice = Dice(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("apportion.toml"), CONFIG).unwrap();
     let orchestrator = RefCell::new(Orchestrator::default());
     let sides = NODES.into_iter().map(|node| (node, Side::On)).collect();
     let administrator = RefCell::new(Administrator { sides, acts: 0 });
     for kill in 0..kills {
         if kill % 4 == 3 {
             // While it starts.
-            let mut child = start(folder.path());
+            let state = folder.path().join("state.db");
+            let mut child = daemon::spawn(folder.path(), CONFIG, &state, &[], "127.0.0.1:0");
             std::thread::sleep(Duration::from_micros(dice.roll(60_000)));
             child.kill().unwrap();
             child.wait().unwrap();
             continue;
         }
-        let life = Life::begin(folder.path());
+        let life = Daemon::start(folder.path(), CONFIG);
         let end = async {
+            let (from, least) = (orchestrator.borrow().sequence, 40 + dice.roll(40));
             tokio::time::sleep(Duration::from_micros(dice.roll(600_000))).await;
+            // On a slow machine hardly anything has happened by then.
+            let is_idle = || orchestrator.borrow().sequence < from + least;
+            for _ in (0..60_000).take_while(|_| is_idle()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             life.kill();
         };
         let (orchestrator, administrator, dice) = (&orchestrator, &administrator, &dice);
@@ -564,9 +493,9 @@ async fn killed_at_random_moments_it_takes_nothing_back() {
         let (Gone, ()) = tokio::join!(conversation.hold(), end);
     }
 
-    let life = Life::begin(folder.path());
+    let life = Daemon::start(folder.path(), CONFIG);
     Administrator::check(&administrator, &life).await.unwrap();
-    life.report().await.unwrap();
+    report(&life).await.unwrap();
     {
         let (orchestrator, administrator, dice) = (&orchestrator, &administrator, &dice);
         let last = Conversation { life: &life, orchestrator, administrator, dice };
@@ -574,8 +503,8 @@ async fn killed_at_random_moments_it_takes_nothing_back() {
     }
     drop(life);
     // Killed once more, and nothing has changed: nobody is told anything for 20 cycles.
-    let life = Life::begin(folder.path());
-    life.report().await.unwrap();
+    let life = Daemon::start(folder.path(), CONFIG);
+    report(&life).await.unwrap();
     let before = (orchestrator.borrow().ever.len(), orchestrator.borrow().told.len());
     for _ in 0..20 {
         let (orchestrator, administrator, dice) = (&orchestrator, &administrator, &dice);
@@ -586,7 +515,7 @@ async fn killed_at_random_moments_it_takes_nothing_back() {
     }
     let it = orchestrator.into_inner();
     for node in NODES {
-        let (_, info) = life.get(&format!("/v1/nodes/{node}")).await.unwrap();
+        let (_, info) = life.try_get(&format!("/v1/nodes/{node}")).await.unwrap();
         assert!(it.gb_on(node) <= info["used"].as_u64().unwrap(), "I01: {info}: {:?}", it.running);
         assert_ledger(&info);
     }

@@ -8,7 +8,7 @@
 #[path = "support/past.rs"]
 mod past;
 
-use apportion::store::{CycleRecord, Recovered, Store, migrations};
+use apportion::store::{Archive, CycleRecord, Recovered, Store, migrations};
 use past::{leave_behind, soundness};
 
 #[tokio::test]
@@ -37,6 +37,15 @@ async fn every_schema_there_was_opens_with_its_data() {
             let journal = recovered.journal.take().unwrap();
             assert_eq!((journal.books.cycle, journal.cycles.len()), (8, 1));
             assert_eq!(std::mem::take(&mut recovered.last_event), 3);
+            // With a sum or without.
+            let mut archive = Archive::open(&path).await.unwrap();
+            assert_eq!(archive.feed_since(0, 10).await.unwrap().last().unwrap().seq, 3);
+        }
+        if 3 <= migration.version {
+            for generation in 1..=2 {
+                let kept = store.configuration(generation).await.unwrap().unwrap();
+                assert_eq!(kept.text, "[[nodepool]]", "from {}", migration.version);
+            }
         }
         assert_eq!(recovered, expected, "from {}", migration.version);
         let next = CycleRecord { cycle: 10, next_share: 43, ..CycleRecord::default() };

@@ -2,14 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+#[path = "support/daemon.rs"]
+mod daemon;
 
-use reqwest::{Client, Method, StatusCode};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use daemon::Daemon;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, raw_sql};
 use tempfile::TempDir;
 
 const CONFIG: &str = r#"
@@ -38,107 +41,25 @@ nodepool = "main"
 const WEEKLY: &str = "[[class]]\nname = 'weekly'\npolicy = 'fair-share'\nnodepool = 'side'\n";
 const FIXED: &str = "[[class]]\nname = 'fixed'\npolicy = 'fixed-share'\nnodepool = 'main'\n";
 
-/// A daemon. Dropping it kills it.
-struct Daemon {
-    child: Child,
-    url: String,
-    client: Client,
-    log: Arc<Mutex<Vec<String>>>,
+/// Sends a configuration to be planned or applied.
+async fn config(daemon: &Daemon, path: &str, text: &str) -> (StatusCode, Value) {
+    let body = json!({ "name": "new.toml", "text": text, "reason": "a test" });
+    post(daemon, &format!("/v1/config/{path}"), &body).await
 }
 
-impl Daemon {
-    fn start(folder: &TempDir, text: &str) -> Daemon {
-        let file = folder.path().join("apportion.toml");
-        std::fs::write(&file, text).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_apportion"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--config"])
-            .arg(&file)
-            .arg("--state")
-            .arg(folder.path().join("state.db"))
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines.find_map(|line| Some(line.split_once("127.0.0.1:")?.1.to_owned()));
-        let port: String =
-            address.expect("it says where").chars().take_while(char::is_ascii_digit).collect();
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let written = Arc::clone(&log);
-        std::thread::spawn(move || lines.for_each(|line| written.lock().unwrap().push(line)));
-        let client = Client::builder().no_proxy().build().unwrap();
-        Daemon { child, url: format!("http://127.0.0.1:{port}"), client, log }
-    }
-
-    async fn send(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
-        let request = self.client.request(method, format!("{}{path}", self.url)).json(body);
-        let response = request.send().await.unwrap();
-        (response.status(), response.json().await.unwrap())
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        self.client.get(format!("{}{path}", self.url)).send().await.unwrap().json().await.unwrap()
-    }
-
-    async fn get_until(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..3000 {
-            let answer = self.get(path).await;
-            if is_right(&answer) {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{path} never became right: {}", self.get(path).await);
-    }
-
-    async fn config(&self, path: &str, text: &str) -> (StatusCode, Value) {
-        let body = json!({ "name": "new.toml", "text": text, "reason": "a test" });
-        self.send(Method::POST, &format!("/v1/config/{path}"), &body).await
-    }
-
-    async fn publish(&self, sequence: u64, work: Value) {
-        let body = json!({ "sequence": sequence, "work": work });
-        let (status, _) = self.send(Method::PUT, "/v1/publication", &body).await;
-        assert_eq!(status, StatusCode::ACCEPTED);
-    }
-
-    /// Nodes of 4 GB: two in `main`, one in `side`; ann's job in `normal`, bob's in `weekly`, and a
-    /// process of eve's in `fixed`.
-    async fn with_work(folder: &TempDir) -> Daemon {
-        let daemon = Daemon::start(folder, &format!("{CONFIG}{WEEKLY}{FIXED}"));
-        let nodes = ["n1", "n2", "n3"].map(|node| json!({ "node": node, "memory_mb": 4096 }));
-        daemon.send(Method::POST, "/v1/heartbeats", &json!({ "nodes": nodes })).await;
-        daemon.publish(1, json!(work())).await;
-        daemon
-            .get_until("/v1/schedule", |schedule| {
-                [1, 2, 3].map(|id| held(schedule, id)) == [7, 4, 1]
-            })
-            .await;
-        daemon
-    }
-
-    fn hang_up(&self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    }
-
-    /// Waits until the log has a line with all of these in it.
-    async fn logged(&self, words: &[&str]) {
-        for _ in 0..3000 {
-            let is_it = |line: &String| words.iter().all(|word| line.contains(word));
-            if self.log.lock().unwrap().iter().any(is_it) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{words:?} not in {:#?}", self.log.lock().unwrap());
-    }
+async fn post(daemon: &Daemon, path: &str, body: &Value) -> (StatusCode, Value) {
+    daemon.try_ask(Method::POST, path, Some(body)).await.unwrap()
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
+/// Nodes of 4 GB: two in `main`, one in `side`; ann's job in `normal`, bob's in `weekly`, and a
+/// process of eve's in `fixed`.
+async fn with_work(folder: &TempDir) -> Daemon {
+    let daemon = Daemon::start(folder.path(), &format!("{CONFIG}{WEEKLY}{FIXED}"));
+    daemon.nodes("n1=4 n2=4 n3=4").await;
+    daemon.publish(1, &work()).await;
+    let is_whole = |schedule: &Value| [1, 2, 3].map(|id| held(schedule, id)) == [7, 4, 1];
+    daemon.get_until("/v1/schedule", is_whole).await;
+    daemon
 }
 
 fn work() -> [Value; 3] {
@@ -197,9 +118,9 @@ fn smaller() -> String {
 #[tokio::test]
 async fn a_plan_says_what_apply_then_does_and_changes_nothing() {
     let folder = TempDir::new().unwrap();
-    let daemon = Daemon::with_work(&folder).await;
+    let daemon = with_work(&folder).await;
     let before = (daemon.get("/v1/schedule").await, daemon.get("/v1/nodes").await["nodes"].take());
-    let (status, plan) = daemon.config("plan", &smaller()).await;
+    let (status, plan) = config(&daemon, "plan", &smaller()).await;
     assert_eq!((status, &plan["applied"]), (StatusCode::OK, &false.into()), "{plan}");
     let after = (daemon.get("/v1/schedule").await, daemon.get("/v1/nodes").await["nodes"].take());
     assert_eq!(after, before);
@@ -219,7 +140,7 @@ async fn a_plan_says_what_apply_then_does_and_changes_nothing() {
         "after": "[\"n2\", \"n3\"]", "at_restart": false });
     assert_eq!(plan["changes"][0], nodes);
 
-    let (status, done) = daemon.config("apply", &smaller()).await;
+    let (status, done) = config(&daemon, "apply", &smaller()).await;
     assert_eq!(
         (status, &done["applied"], &done["generation"]),
         (StatusCode::OK, &true.into(), &2.into())
@@ -237,14 +158,14 @@ async fn a_plan_says_what_apply_then_does_and_changes_nothing() {
 #[tokio::test]
 async fn what_is_no_longer_allowed_is_counted_and_blocks_its_node_until_it_has_left() {
     let folder = TempDir::new().unwrap();
-    let daemon = Daemon::with_work(&folder).await;
+    let daemon = with_work(&folder).await;
     let schedule = daemon.get("/v1/schedule").await;
-    daemon.publish(2, json!(shown(&schedule, false))).await;
-    daemon.config("apply", &smaller()).await;
+    daemon.publish(2, &shown(&schedule, false)).await;
+    config(&daemon, "apply", &smaller()).await;
     let schedule = daemon.get("/v1/schedule").await;
 
     // The orchestrator has not ended anything: nothing is free, nothing is placed.
-    daemon.publish(3, json!(shown(&schedule, false))).await;
+    daemon.publish(3, &shown(&schedule, false)).await;
     let nodes = daemon.get_until("/v1/nodes", |nodes| 2 < nodes["cycle"].as_u64().unwrap()).await;
     for name in ["n1", "n2", "n3"] {
         let node = node(&nodes, name);
@@ -253,7 +174,7 @@ async fn what_is_no_longer_allowed_is_counted_and_blocks_its_node_until_it_has_l
 
     // What was told to go has gone; eve's process stays where it is, and blocks its node only.
     let schedule = daemon.get("/v1/schedule").await;
-    daemon.publish(4, json!(shown(&schedule, true))).await;
+    daemon.publish(4, &shown(&schedule, true)).await;
     let blocked =
         node(&nodes, "n1")["shares"].as_array().unwrap().iter().any(|share| share["job"] == 3);
     let (with_eve, without) = if blocked { ("n1", "n2") } else { ("n2", "n1") };
@@ -266,9 +187,9 @@ async fn what_is_no_longer_allowed_is_counted_and_blocks_its_node_until_it_has_l
 
     // The classes are back: eve's process was never lost, and its node is one like the others.
     let schedule = daemon.get("/v1/schedule").await;
-    daemon.publish(5, json!(shown(&schedule, true))).await;
+    daemon.publish(5, &shown(&schedule, true)).await;
     let body = json!({ "generation": 1 });
-    let (status, answer) = daemon.send(Method::POST, "/v1/config/apply", &body).await;
+    let (status, answer) = post(&daemon, "/v1/config/apply", &body).await;
     assert_eq!(
         (status, &answer["impact"]["shares_evicted"]),
         (StatusCode::OK, &0.into()),
@@ -283,11 +204,11 @@ async fn what_is_no_longer_allowed_is_counted_and_blocks_its_node_until_it_has_l
 #[tokio::test]
 async fn a_wrong_configuration_is_refused_whole_with_every_place() {
     let folder = TempDir::new().unwrap();
-    let daemon = Daemon::with_work(&folder).await;
+    let daemon = with_work(&folder).await;
     let before = (daemon.get("/v1/schedule").await, daemon.get("/v1/config").await);
     let wrong = smaller().replace("\"1GB\"", "\"1XB\"").replace("\"fair-share\"", "\"fare-share\"");
     for way in ["plan", "apply"] {
-        let (status, problem) = daemon.config(way, &wrong).await;
+        let (status, problem) = config(&daemon, way, &wrong).await;
         assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &"G001".into()));
         let codes: Vec<_> =
             problem["errors"].as_array().unwrap().iter().map(|error| &error["code"]).collect();
@@ -299,13 +220,12 @@ async fn a_wrong_configuration_is_refused_whole_with_every_place() {
         );
     }
     let both = json!({ "text": CONFIG, "generation": 1 });
-    let (status, problem) = daemon.send(Method::POST, "/v1/config/apply", &both).await;
+    let (status, problem) = post(&daemon, "/v1/config/apply", &both).await;
     assert_eq!(
         (status, &problem["errors"][0]["pointer"]),
         (StatusCode::BAD_REQUEST, &"/generation".into())
     );
-    let (status, problem) =
-        daemon.send(Method::POST, "/v1/config/apply", &json!({ "generation": 9 })).await;
+    let (status, problem) = post(&daemon, "/v1/config/apply", &json!({ "generation": 9 })).await;
     assert_eq!((status, &problem["code"]), (StatusCode::NOT_FOUND, &"G002".into()));
     assert_eq!((daemon.get("/v1/schedule").await, daemon.get("/v1/config").await), before);
 }
@@ -313,19 +233,19 @@ async fn a_wrong_configuration_is_refused_whole_with_every_place() {
 #[tokio::test]
 async fn a_hangup_signal_has_the_file_read_again_or_refused() {
     let folder = TempDir::new().unwrap();
-    let daemon = Daemon::with_work(&folder).await;
+    let daemon = with_work(&folder).await;
     let file = folder.path().join("apportion.toml");
     std::fs::write(&file, CONFIG.replace("\"1GB\"", "\"1XB\"")).unwrap();
-    daemon.hang_up();
-    daemon.logged(&["ERROR", "C016", "\"line\":6"]).await;
-    daemon.logged(&["ERROR", "the one before stays in effect", "apportion.toml"]).await;
+    daemon.signal("HUP");
+    daemon.logs_line(&["ERROR", "C016", "\"line\":6"]).await;
+    daemon.logs_line(&["ERROR", "the one before stays in effect", "apportion.toml"]).await;
     assert_eq!(daemon.get("/v1/config").await["generation"], 1);
     std::fs::remove_file(&file).unwrap();
-    daemon.hang_up();
-    daemon.logged(&["ERROR", "C001", "the one before stays in effect"]).await;
+    daemon.signal("HUP");
+    daemon.logs_line(&["ERROR", "C001", "the one before stays in effect"]).await;
 
     std::fs::write(&file, format!("{CONFIG}{FIXED}{WEEKLY}weight = 3\n")).unwrap();
-    daemon.hang_up();
+    daemon.signal("HUP");
     daemon.get_until("/v1/config", |config| config["generation"] == 2).await;
     let classes = daemon.get("/v1/classes").await;
     let weekly =
@@ -333,8 +253,8 @@ async fn a_hangup_signal_has_the_file_read_again_or_refused() {
     assert_eq!(weekly.unwrap()["weight"], 3);
     let schedule = daemon.get("/v1/schedule").await;
     assert_eq!([1, 2, 3].map(|id| held(&schedule, id)), [7, 4, 1], "nothing else has changed");
-    daemon.hang_up();
-    daemon.logged(&["nothing has changed"]).await;
+    daemon.signal("HUP");
+    daemon.logs_line(&["nothing has changed"]).await;
     assert_eq!(daemon.get("/v1/config").await["generation"], 2);
 }
 
@@ -342,9 +262,9 @@ async fn a_hangup_signal_has_the_file_read_again_or_refused() {
 async fn what_needs_a_restart_is_said_and_waits_for_it() {
     let folder = TempDir::new().unwrap();
     let text = |daemon: &str| CONFIG.replace("cycle_period = \"20ms\"", daemon);
-    let daemon = Daemon::start(&folder, &text("cycle_period = '20ms'\nlimits.max_nodes = 2"));
+    let daemon = Daemon::start(folder.path(), &text("cycle_period = '20ms'\nlimits.max_nodes = 2"));
     let next = text("cycle_period = '30ms'\nstate = 'elsewhere.db'\nlimits.max_nodes = 3");
-    let (_, plan) = daemon.config("apply", &next).await;
+    let (_, plan) = config(&daemon, "apply", &next).await;
     let at_restart = |setting: &str| {
         let changes = plan["changes"].as_array().unwrap();
         changes
@@ -360,14 +280,14 @@ async fn what_needs_a_restart_is_said_and_waits_for_it() {
     );
     assert!(plan["notes"][1].as_str().unwrap().contains("apportion.toml says something else"));
     assert_eq!(plan["impact"]["shares_evicted"], 0, "whatever there is");
-    let (_, plan) = daemon.config("plan", &format!("{next}{FIXED}")).await;
+    let (_, plan) = config(&daemon, "plan", &format!("{next}{FIXED}")).await;
     assert!(plan.get("impact").is_none(), "nothing has been scheduled yet");
     assert_eq!(
         daemon.get("/v1/config").await["waiting_for_restart"],
         json!(["daemon.limits.max_nodes"])
     );
     let nodes = ["n1", "n2", "n3"].map(|node| json!({ "node": node, "memory_mb": 4096 }));
-    let (_, answer) = daemon.send(Method::POST, "/v1/heartbeats", &json!({ "nodes": nodes })).await;
+    let (_, answer) = post(&daemon, "/v1/heartbeats", &json!({ "nodes": nodes })).await;
     let told = answer["detail"].as_str().unwrap();
     assert!(told.contains("at most 2 are taken"), "the limit is what it was: {answer}");
 }
@@ -378,11 +298,11 @@ async fn configurations_are_kept_and_can_be_returned_to() {
     let folder = TempDir::new().unwrap();
     let first = format!("{CONFIG}{WEEKLY}{FIXED}");
     {
-        let daemon = Daemon::start(&folder, &first);
-        daemon.config("apply", CONFIG).await;
-        let (_, again) = daemon.config("apply", CONFIG).await;
+        let daemon = Daemon::start(folder.path(), &first);
+        config(&daemon, "apply", CONFIG).await;
+        let (_, again) = config(&daemon, "apply", CONFIG).await;
         assert_eq!((&again["applied"], &again["generation"]), (&false.into(), &2.into()));
-        daemon.send(Method::POST, "/v1/config/apply", &json!({ "generation": 1 })).await;
+        post(&daemon, "/v1/config/apply", &json!({ "generation": 1 })).await;
         let history = daemon.get("/v1/config/generations").await;
         let told: Vec<String> = history["generations"]
             .as_array()
@@ -395,20 +315,47 @@ async fn configurations_are_kept_and_can_be_returned_to() {
         assert_eq!(daemon.get("/v1/config/generations/2").await["text"], CONFIG);
     }
     {
-        let daemon = Daemon::start(&folder, &first);
+        let daemon = Daemon::start(folder.path(), &first);
         assert_eq!(daemon.get("/v1/config").await["generation"], 3, "the same file goes on");
-        daemon.config("apply", CONFIG).await;
+        config(&daemon, "apply", CONFIG).await;
     }
-    let daemon = Daemon::start(&folder, &first);
+    let daemon = Daemon::start(folder.path(), &first);
     assert_eq!(daemon.get("/v1/config").await["generation"], 5, "the file is the truth");
-    daemon.logged(&["WARN", "is not the one that was in effect last", "\"before\":4"]).await;
+    daemon.logs_line(&["WARN", "is not the one that was in effect last", "\"before\":4"]).await;
     assert_eq!(daemon.get("/v1/classes").await["classes"].as_array().unwrap().len(), 3);
+}
+
+/// Nothing depends on an old one, so the daemon goes on; it does not start on one that was in effect.
+#[tokio::test]
+async fn a_kept_configuration_that_was_changed_on_the_disk_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(folder.path(), CONFIG);
+    config(&daemon, "apply", &smaller()).await;
+    let file = SqliteConnectOptions::new().filename(folder.path().join("state.db"));
+    let mut stranger = file.connect().await.unwrap();
+    let change = "update configurations set text = replace(text, '1GB', '2GB')";
+    raw_sql(change).execute(&mut stranger).await.unwrap();
+    stranger.close().await.unwrap();
+    let says = "state.db` is damaged (configuration 1 on record was changed after it was written)";
+    for way in ["plan", "apply"] {
+        let body = json!({ "generation": 1 });
+        let (status, problem) = post(&daemon, &format!("/v1/config/{way}"), &body).await;
+        assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &"G003".into()));
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
+    }
+    let shown = daemon.try_get("/v1/config/generations/1").await.unwrap().1;
+    assert_eq!(shown["code"], "G003", "{shown}");
+    assert_eq!(daemon.get("/v1/config").await["generation"], 2);
+    drop(daemon);
+    let again = Daemon::start(folder.path(), CONFIG);
+    assert_eq!(again.end(60).await.unwrap().code(), Some(1));
+    again.logs_line(&["configuration 2 on record was changed", "restore a copy"]).await;
 }
 
 #[tokio::test]
 async fn the_command_line_asks_before_it_harms_work() {
     let folder = TempDir::new().unwrap();
-    let daemon = Daemon::with_work(&folder).await;
+    let daemon = with_work(&folder).await;
     let file = folder.path().join("new.toml");
     std::fs::write(&file, smaller()).unwrap();
     let file = file.to_str().unwrap();

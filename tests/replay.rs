@@ -1,5 +1,7 @@
 //! `apportion replay` on the record of the real daemon: every cycle is what it was, a changed byte is
 //! found and named, and a past cycle is explained and played elsewhere.
+//!
+//! `FAULTS=all` has it live for 1,000 cycles and four lives.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -82,10 +84,15 @@ async fn execute(folder: &Path, sql: String) {
     client.close().await.unwrap();
 }
 
+/// So many cycles a life, of four.
+fn cycles() -> u64 {
+    if std::env::var("FAULTS").is_ok_and(|faults| faults == "all") { 250 } else { 15 }
+}
+
 #[tokio::test]
 async fn every_cycle_is_what_it_was_restarts_included() {
     let folder = tempfile::tempdir().unwrap();
-    let last = lived(folder.path(), 15, 4).await;
+    let last = lived(folder.path(), cycles(), 4).await;
     let said = succeeds(&replay(folder.path(), &[]));
     assert!(said.contains(&format!("cycles 1 to {last}")), "{said}");
     assert!(said.contains(&format!("all {last} are what they were")), "{said}");
@@ -121,8 +128,8 @@ async fn a_past_cycle_is_explained_as_it_was() {
 #[tokio::test]
 async fn what_was_changed_on_record_is_found_and_named() {
     let folder = tempfile::tempdir().unwrap();
-    lived(folder.path(), 20, 1).await;
-    let before = 10;
+    let last = lived(folder.path(), cycles(), 4).await;
+    let before = last.div_euclid(2);
     let flip = |column: &str, at: &str| {
         format!(
             "update batches set {column} = cast(replace(cast({column} as text), '{at}', '{at}1') as blob)

@@ -5,7 +5,6 @@
 #[path = "support/http.rs"]
 mod http;
 
-use std::process::Command;
 use std::time::Duration;
 
 use http::{Daemon, beside, held, job, running};
@@ -67,25 +66,18 @@ async fn when_too_many_fall_silent_at_once_it_is_said_and_nothing_is_given_up() 
     daemon.stop().await;
 }
 
-fn signal(pid: u32, name: &str) {
-    let done = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
-    assert!(done.success(), "kill {name} {pid}");
-}
-
 /// I28: a daemon that stood still for many intervals says so, and gives no node up for it.
 #[tokio::test]
 async fn a_daemon_that_stood_still_gives_no_node_up() {
     let folder = TempDir::new().unwrap();
-    let log = folder.path().join("log");
     let settings = "node_stability = 3\nmass_loss_percent = 100\n";
-    let (daemon, process) = beside(&folder, &log, "1s", settings).await;
+    let (daemon, process) = beside(&folder, "1s", settings);
     let before = schedule_with(&daemon, &["n1", "n2"], 8).await;
 
-    signal(process.0.id(), "-STOP");
+    process.signal("STOP");
     tokio::time::sleep(Duration::from_secs(4)).await;
-    signal(process.0.id(), "-CONT");
-    let said = || std::fs::read_to_string(&log).unwrap().contains("misses are counted anew");
-    while !said() {
+    process.signal("CONT");
+    while !process.said().contains("misses are counted anew") {
         daemon.report(&["n1", "n2"]).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

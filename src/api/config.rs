@@ -77,6 +77,7 @@ pub async fn get_generations(
     responses(
         (status = 200, body = ConfigGeneration),
         (status = 404, description = "not on record", body = wire::Problem),
+        (status = 422, description = "it is not what was put on record", body = wire::Problem),
     ))]
 pub async fn get_generation(
     State(state): State<ApiState>,

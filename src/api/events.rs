@@ -135,7 +135,11 @@ pub async fn read(state: &ApiState, since: u64) -> Result<Vec<Event>, ApiError> 
     }
     let events = state.past_events.since(since, PAGE).await;
     let events = events.ok_or_else(|| {
-        ApiError::new(Code::Internal, "the events cannot be read, for a fault of ours")
+        ApiError::new(
+            Code::Internal,
+            "the events cannot be read, and the daemon's log says why; take `/v1/schedule`, which is all \
+             there is now, and go on from its header `apportion-sequence`",
+        )
     })?;
     match events.first() {
         Some(first) if first.sequence == since + 1 => {}

@@ -13,6 +13,7 @@ use super::args::{LogFormat, Serve};
 use super::failure::{Exit, Failure};
 use super::settings::{load, locate};
 use crate::config::{Config, Flag, Sources};
+use crate::daemon::DaemonError;
 use crate::{daemon, telemetry};
 
 /// Runs the daemon until it is told to stop.
@@ -39,12 +40,20 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     tokio::select! {
         result = daemon::serve_from(config, sources, signals.reread(), listener, stop.clone()) => {
-            Ok(result?)
+            result.map_err(ended)
         }
         () = signals.second(&stop) => {
             Err(Failure::new(Exit::Refused, "stopped at once, by a second signal"))
         }
     }
+}
+
+/// What the shell gets to see of why the daemon ended. Systemd is not to start it again before somebody
+/// has mended the files that say who may come in.
+fn ended(error: DaemonError) -> Failure {
+    let is_to_be_mended = matches!(error, DaemonError::Access(_));
+    let exit = if is_to_be_mended { Exit::Configuration } else { Exit::Refused };
+    Failure { exit, error: Some(error.into()) }
 }
 
 /// The configuration, with the flags on top, and where it came from.

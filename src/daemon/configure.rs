@@ -14,7 +14,7 @@ use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigReques
 use crate::api::{ConfigAsk, Reread};
 use crate::config::Config;
 use crate::scheduler::{Command, Impact};
-use crate::store::{AdminRow, ConfigurationRow};
+use crate::store::{AdminRow, ConfigurationRow, StoreError};
 
 /// A configuration that is right, and how it came.
 type Wanted = Result<(Config, &'static str), Refused>;
@@ -56,7 +56,7 @@ impl Owner {
             }
             ConfigAsk::Generation { generation, reply } => {
                 let row = self.row(generation).await?;
-                drop(reply.send(row.map(shown).ok_or(Refused::NoGeneration(generation).into())));
+                drop(reply.send(row.map(shown).map_err(Into::into)));
             }
             ConfigAsk::Plan { request, reply } => match self.wanted(&request).await? {
                 Ok((config, _)) => {
@@ -159,8 +159,9 @@ impl Owner {
     /// The configuration that is meant, read and checked.
     async fn wanted(&mut self, request: &ConfigRequest) -> Result<Wanted, DaemonError> {
         if let Some(generation) = request.generation {
-            let Some(row) = self.row(generation).await? else {
-                return Ok(Err(Refused::NoGeneration(generation)));
+            let row = match self.row(generation).await? {
+                Ok(row) => row,
+                Err(refused) => return Ok(Err(refused)),
             };
             let parsed = self.live.sources.parse(&row.name, &row.text);
             return Ok(parsed.map(|config| (config, "return")).map_err(Refused::Wrong));
@@ -175,8 +176,17 @@ impl Owner {
         })
     }
 
-    async fn row(&mut self, generation: u64) -> Result<Option<ConfigurationRow>, DaemonError> {
-        Ok(self.store.configuration(generation).await?)
+    /// The configuration with this number. That one is damaged which nothing depends on now is no
+    /// reason to stop.
+    async fn row(
+        &mut self,
+        generation: u64,
+    ) -> Result<Result<ConfigurationRow, Refused>, DaemonError> {
+        match self.store.configuration(generation).await {
+            Ok(row) => Ok(row.ok_or(Refused::NoGeneration(generation))),
+            Err(error @ StoreError::Damaged { .. }) => Ok(Err(Refused::Damaged(error))),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

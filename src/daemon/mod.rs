@@ -72,7 +72,7 @@ pub enum DaemonError {
     CyclePanicked { message: String },
     #[error("failed to start the scheduler's thread")]
     NoThread(#[source] io::Error),
-    #[error("nobody can be let in")]
+    #[error("C020: nobody can be let in")]
     Access(#[from] AccessError),
     #[error("no unix socket")]
     Socket(#[from] SocketError),

@@ -6,6 +6,7 @@ use std::error::Error;
 use crate::api::ConfigRefusal;
 use crate::api::wire::ItemProblem;
 use crate::config::{ConfigError, Problem, Problems};
+use crate::store::StoreError;
 
 /// Why a configuration was not taken. The one before stays in effect.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub enum Refused {
     Unreadable(ConfigError),
     /// No such configuration is on record.
     NoGeneration(u64),
+    /// What is on record of it is not what was written.
+    Damaged(StoreError),
 }
 
 impl From<ConfigError> for Refused {
@@ -42,6 +45,7 @@ impl From<Refused> for ConfigRefusal {
             }
             Refused::Unreadable(error) => ConfigRefusal::Unreadable(with_cause(&error)),
             Refused::NoGeneration(generation) => ConfigRefusal::NoGeneration(generation),
+            Refused::Damaged(error) => ConfigRefusal::Unreadable(error.to_string()),
         }
     }
 }
@@ -61,6 +65,7 @@ impl Refused {
             }
             Refused::Unreadable(error) => tracing::error!(error = with_cause(error), "{KEPT}"),
             Refused::NoGeneration(generation) => tracing::error!(generation, "{KEPT}"),
+            Refused::Damaged(error) => tracing::error!(%error, "{KEPT}"),
         }
     }
 }

@@ -84,11 +84,12 @@ impl Archive {
     }
 
     /// At most `limit` events of the feed after number `since`, in order. Where the first of them
-    /// is not `since + 1`, what came between is kept no more.
+    /// is not `since + 1`, what came between is kept no more. Ends before a gap, and before an event
+    /// that is not what was written.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// If the file cannot be read, or the first of them is not what was written.
     pub async fn feed_since(&mut self, since: u64, limit: u32) -> Result<Vec<FeedRow>, StoreError> {
         let events = journal::feed_since(&mut self.connection, since, limit).await;
         events.map_err(|source| StoreError::of("read", &self.path, source))

@@ -5,10 +5,10 @@
 //! before it. Whoever changes, adds or takes out a row has to compute all that follow again, and then
 //! differs from what others have noted down: `apportion audit verify` prints what to note.
 
-use sha2::{Digest, Sha256};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, query};
 
+use super::sum::Sum;
 use super::{Archive, Store, StoreError, from_sql, to_sql};
 
 /// What somebody did, or tried to.
@@ -215,16 +215,9 @@ async fn head(connection: &mut SqliteConnection) -> Result<AuditHead, sqlx::Erro
 }
 
 fn sum(before: &[u8], id: u64, row: &AuditRow) -> Vec<u8> {
-    let mut hasher = Sha256::new();
-    hasher.update(before);
-    hasher.update(id.to_be_bytes());
-    hasher.update(row.at_ms.to_be_bytes());
-    for text in [&row.who, &row.origin, &row.act, &row.detail, &row.outcome] {
-        let length = u64::try_from(text.len()).expect("a length fits in 64 bits");
-        hasher.update(length.to_be_bytes());
-        hasher.update(text);
-    }
-    hasher.finalize().to_vec()
+    let sum = Sum::after(before).number(to_sql(id)).number(row.at_ms);
+    let texts = [&row.who, &row.origin, &row.act, &row.detail, &row.outcome];
+    texts.into_iter().fold(sum, |sum, text| sum.text(text)).end()
 }
 
 fn entry_from(row: &SqliteRow) -> Result<AuditEntry, sqlx::Error> {

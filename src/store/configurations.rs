@@ -3,19 +3,21 @@
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, query};
 
+use super::sum::{Sum, check};
 use super::{ConfigurationRow, Store, StoreError, from_sql, to_sql};
 
 /// How many configurations stay on record.
 pub const CONFIGURATIONS_KEPT: u32 = 1000;
 
 impl Store {
-    /// The configurations on record, oldest first, without what their files said.
+    /// The configurations on record, oldest first, without what their files said. Whether that is what
+    /// was written is seen where it is read.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
     pub async fn configurations(&mut self) -> Result<Vec<ConfigurationRow>, StoreError> {
-        let sql = "select generation, at_ms, cycle, source, name, '' as text, reason
+        let sql = "select generation, at_ms, cycle, source, name, '' as text, reason, null as sum
                    from configurations order by generation";
         let mut session = self.take_session().await?;
         let rows = query(sql).fetch_all(&mut session.connection).await;
@@ -27,9 +29,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// If the file cannot be read, or it is not what was written.
     pub async fn last_configuration(&mut self) -> Result<Option<ConfigurationRow>, StoreError> {
-        let sql = "select generation, at_ms, cycle, source, name, text, reason from configurations
+        let sql =
+            "select generation, at_ms, cycle, source, name, text, reason, sum from configurations
                    order by generation desc limit 1";
         let mut session = self.take_session().await?;
         let row = query(sql).fetch_optional(&mut session.connection).await;
@@ -41,12 +44,13 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// If the file cannot be read, or it is not what was written.
     pub async fn configuration(
         &mut self,
         generation: u64,
     ) -> Result<Option<ConfigurationRow>, StoreError> {
-        let sql = "select generation, at_ms, cycle, source, name, text, reason from configurations
+        let sql =
+            "select generation, at_ms, cycle, source, name, text, reason, sum from configurations
                    where generation = ?1";
         let mut session = self.take_session().await?;
         let row = query(sql).bind(to_sql(generation)).fetch_optional(&mut session.connection).await;
@@ -84,8 +88,9 @@ pub(super) async fn put_configuration(
     connection: &mut SqliteConnection,
     row: &ConfigurationRow,
 ) -> Result<(), sqlx::Error> {
-    let sql = "insert into configurations (generation, at_ms, cycle, source, name, text, reason)
-               values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let sql = "insert into configurations
+                   (generation, at_ms, cycle, source, name, text, reason, sum)
+               values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     query(sql)
         .bind(to_sql(row.generation))
         .bind(row.at_ms)
@@ -94,6 +99,7 @@ pub(super) async fn put_configuration(
         .bind(&row.name)
         .bind(&row.text)
         .bind(&row.reason)
+        .bind(sum_of(row))
         .execute(&mut *connection)
         .await?;
     let sql = "delete from configurations where generation <= (select max(generation) from configurations) - ?1";
@@ -101,8 +107,14 @@ pub(super) async fn put_configuration(
     Ok(())
 }
 
+fn sum_of(row: &ConfigurationRow) -> Vec<u8> {
+    let ConfigurationRow { generation, at_ms, cycle, source, name, text, reason } = row;
+    let sum = Sum::after(&[]).number(to_sql(*generation)).number(*at_ms).number(to_sql(*cycle));
+    sum.text(source).text(name).text(text).maybe(reason.as_deref()).end()
+}
+
 fn row_from(row: &SqliteRow) -> Result<ConfigurationRow, sqlx::Error> {
-    Ok(ConfigurationRow {
+    let read = ConfigurationRow {
         generation: row.try_get("generation").map(from_sql)?,
         at_ms: row.try_get("at_ms")?,
         cycle: row.try_get("cycle").map(from_sql)?,
@@ -110,12 +122,14 @@ fn row_from(row: &SqliteRow) -> Result<ConfigurationRow, sqlx::Error> {
         name: row.try_get("name")?,
         text: row.try_get("text")?,
         reason: row.try_get("reason")?,
-    })
+    };
+    check(row, &sum_of(&read), &format!("configuration {} on record", read.generation))?;
+    Ok(read)
 }
 
 #[cfg(test)]
 mod tests {
-    use sqlx::Connection;
+    use sqlx::{AssertSqlSafe, Connection, raw_sql};
 
     use super::*;
     use crate::store::CycleRecord;
@@ -130,6 +144,47 @@ mod tests {
             text: format!("# {generation}"),
             reason: Some("a test".to_owned()),
         }
+    }
+
+    #[tokio::test]
+    async fn one_that_was_changed_is_named_and_spoils_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let mut store = Store::open(&path).await.unwrap();
+        for generation in 1..=3 {
+            store.add_configuration(&row(generation)).await.unwrap();
+        }
+        for change in [
+            "at_ms = 2",
+            "cycle = 3",
+            "source = 'start'",
+            "name = 'old.toml'",
+            "text = '# 3'",
+            "reason = null",
+            "sum = x''",
+        ] {
+            let session = store.session.as_mut().unwrap();
+            let sql = format!("update configurations set {change} where generation = 2");
+            raw_sql(AssertSqlSafe(sql)).execute(&mut session.connection).await.unwrap();
+            let error = store.configuration(2).await.unwrap_err().to_string();
+            let says = "is damaged (configuration 2 on record was changed after it was written)";
+            assert!(error.contains(says) && error.contains("state.db"), "{change}: {error}");
+            assert_eq!(store.configurations().await.unwrap().len(), 3);
+            assert_eq!(store.configuration(1).await.unwrap(), Some(row(1)));
+            assert_eq!(store.last_configuration().await.unwrap(), Some(row(3)));
+            let session = store.session.as_mut().unwrap();
+            let connection = &mut session.connection;
+            query("delete from configurations where generation = 2")
+                .execute(&mut *connection)
+                .await
+                .unwrap();
+            put_configuration(connection, &row(2)).await.unwrap();
+        }
+        // As an older version wrote it.
+        let sql = "update configurations set sum = null, text = '' where generation = 2";
+        let session = store.session.as_mut().unwrap();
+        query(sql).execute(&mut session.connection).await.unwrap();
+        assert_eq!(store.configuration(2).await.unwrap().unwrap().text, "");
     }
 
     #[tokio::test]

@@ -86,10 +86,11 @@ impl StoreError {
         let code = source.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
         // Our own statements fit the tables that we made, and read what we wrote; what the library does
         // not expect in a file ends its worker.
-        let is_nonsense = matches!(
-            source,
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::WorkerCrashed
-        );
+        let is_nonsense =
+            matches!(source, sqlx::Error::ColumnDecode { .. } | sqlx::Error::WorkerCrashed);
+        if let sqlx::Error::Decode(finding) = &source {
+            return StoreError::Damaged { path, finding: finding.to_string() };
+        }
         match code.map(|code| code & 0xff) {
             None if is_nonsense => StoreError::Damaged { path, finding: source.to_string() },
             Some(5 | 6) => StoreError::Busy { path },

@@ -7,6 +7,7 @@ use sqlx::query;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, query_scalar};
 
+use super::sum::{Sum, check};
 use super::write::send;
 use super::{CycleRecord, from_sql, to_sql};
 use crate::model::Sealed;
@@ -106,13 +107,28 @@ pub(super) async fn put(
             .execute(&mut *connection)
             .await?;
     }
-    let sql = "insert into feed (seq, cycle, at_ms, kind, body)
-               select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+    let sql = "insert into feed (seq, cycle, at_ms, kind, body, sum)
+               select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
+                   unhex(value ->> 5)
                from json_each(?1)";
     send(connection, sql, &record.feed, |event| {
-        (to_sql(event.seq), to_sql(event.cycle), event.at_ms, &event.kind, &event.body)
+        let sum = sum_of(event).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
+        (
+            to_sql(event.seq),
+            to_sql(event.cycle),
+            event.at_ms,
+            &event.kind,
+            &event.body,
+            sum.concat(),
+        )
     })
     .await
+}
+
+fn sum_of(event: &FeedRow) -> Vec<u8> {
+    let FeedRow { seq, cycle, at_ms, kind, body } = event;
+    let sum = Sum::after(&[]).number(to_sql(*seq)).number(to_sql(*cycle)).number(*at_ms);
+    sum.text(kind).text(body).end()
 }
 
 async fn put_books(connection: &mut SqliteConnection, books: &BooksRow) -> Result<(), sqlx::Error> {
@@ -225,24 +241,38 @@ pub(super) async fn schedule_of(
     row.as_ref().map(sealed_from).transpose()
 }
 
-/// At most `limit` events after number `since`, in order.
+/// At most `limit` events after number `since`, in order; up to where one was lost, and up to the first
+/// that was changed, which is an error where it comes first.
 pub(super) async fn feed_since(
     connection: &mut SqliteConnection,
     since: u64,
     limit: u32,
 ) -> Result<Vec<FeedRow>, sqlx::Error> {
-    let sql = "select seq, cycle, at_ms, kind, body from feed where seq > ?1 order by seq limit ?2";
+    let sql = "select seq, cycle, at_ms, kind, body, sum from feed where seq > ?1
+               order by seq limit ?2";
     let rows = query(sql).bind(to_sql(since)).bind(limit).fetch_all(connection).await?;
-    let event = |row: &SqliteRow| {
-        Ok(FeedRow {
-            seq: from_sql(row.try_get("seq")?),
-            cycle: from_sql(row.try_get("cycle")?),
-            at_ms: row.try_get("at_ms")?,
-            kind: row.try_get("kind")?,
-            body: row.try_get("body")?,
-        })
+    let mut events: Vec<FeedRow> = Vec::with_capacity(rows.len());
+    for row in &rows {
+        match event_from(row) {
+            Ok(event) if events.last().is_some_and(|last| last.seq + 1 != event.seq) => break,
+            Ok(event) => events.push(event),
+            Err(error) if events.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(events)
+}
+
+fn event_from(row: &SqliteRow) -> Result<FeedRow, sqlx::Error> {
+    let event = FeedRow {
+        seq: from_sql(row.try_get("seq")?),
+        cycle: from_sql(row.try_get("cycle")?),
+        at_ms: row.try_get("at_ms")?,
+        kind: row.try_get("kind")?,
+        body: row.try_get("body")?,
     };
-    rows.iter().map(event).collect()
+    check(row, &sum_of(&event), &format!("event {} of the feed", event.seq))?;
+    Ok(event)
 }
 
 fn sealed_from(row: &SqliteRow) -> Result<Sealed, sqlx::Error> {

@@ -26,6 +26,7 @@ mod lock;
 mod mark;
 mod open;
 mod rows;
+mod sum;
 mod write;
 
 use std::collections::BTreeMap;

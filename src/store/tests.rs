@@ -360,9 +360,42 @@ async fn an_archive_is_only_read() {
     assert!(error.starts_with("there is no file"), "{error}");
     assert!(!place.path().exists());
     place.open().await.close().await.unwrap();
-    place.execute("delete from _sqlx_migrations where version = 4").await;
+    place.execute("delete from _sqlx_migrations where version = 5").await;
     let error = Archive::open(&place.path()).await.map(|_| ()).map_err(refusal).unwrap_err();
-    assert!(error.contains("its schema is 3, this one's is 4"), "{error}");
+    assert!(error.contains("its schema is 4, this one's is 5"), "{error}");
+}
+
+/// What was told is what was written, or it is said that it is not; what is before it is told.
+#[tokio::test]
+async fn a_changed_event_is_named_and_hides_none_before_it() {
+    let place = Place::new();
+    place.open().await.commit(&busy()).await.unwrap();
+    let mut archive = Archive::open(&place.path()).await.unwrap();
+    let whole = archive.feed_since(0, 10).await.unwrap();
+    assert_eq!(whole, busy().feed);
+    for change in ["cycle = 2", "at_ms = 71", "kind = 'gone'", "body = '[0]'", "sum = x'00'"] {
+        place.execute("create table kept as select * from feed").await;
+        place.execute(&format!("update feed set {change} where seq = 2")).await;
+        assert_eq!(archive.feed_since(0, 10).await.unwrap(), whole[..1], "{change}");
+        let error = archive.feed_since(1, 10).await.unwrap_err().to_string();
+        let expected = format!(
+            "`{}` is damaged (event 2 of the feed was changed after it was written); move it away",
+            place.path().display()
+        );
+        assert!(error.starts_with(&expected), "{change}: {error}");
+        place
+            .execute("delete from feed; insert into feed select * from kept; drop table kept")
+            .await;
+    }
+    assert_eq!(archive.feed_since(0, 10).await.unwrap(), whole);
+    // Where some were lost, the numbers go on behind those: whoever follows is to see that.
+    place.execute("update feed set seq = 9, sum = null where seq = 2").await;
+    assert_eq!(archive.feed_since(0, 10).await.unwrap(), whole[..1]);
+    assert_eq!(archive.feed_since(1, 10).await.unwrap()[0].seq, 9);
+    place.execute("update feed set seq = 2 where seq = 9").await;
+    // As an older version wrote it.
+    place.execute("update feed set sum = null, body = '[0]'").await;
+    assert_eq!(archive.feed_since(0, 10).await.unwrap()[1].body, "[0]");
 }
 
 /// A full disk ends the transaction behind the connection's back. Once it has room again, so has

@@ -37,7 +37,7 @@ nodepool = "main"
 
 /// A life of the daemon. Dropping it kills it, as `kill -9` would.
 pub struct Daemon {
-    child: Child,
+    child: Mutex<Child>,
     pub url: String,
     client: Client,
     folder: PathBuf,
@@ -80,20 +80,7 @@ impl Daemon {
         under: &[String],
         address: &str,
     ) -> Result<Daemon, String> {
-        std::fs::write(folder.join("apportion.toml"), config).unwrap();
-        let ours = env!("CARGO_BIN_EXE_apportion").to_owned();
-        let mut words = under.iter().chain([&ours]);
-        let mut child = Command::new(words.next().unwrap())
-            .args(words)
-            .args(["serve", "--listen", address, "--log-format", "json"])
-            .arg("--config")
-            .arg(folder.join("apportion.toml"))
-            .arg("--state")
-            .arg(state)
-            .env_remove("APPORTION_LOG")
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = spawn(folder, config, state, under, address);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut said = String::new();
         let address = loop {
@@ -117,7 +104,7 @@ impl Daemon {
         });
         let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
         let (url, folder) = (format!("http://127.0.0.1:{port}"), folder.to_owned());
-        Ok(Daemon { child, url, client, folder, log, reader })
+        Ok(Daemon { child: Mutex::new(child), url, client, folder, log, reader })
     }
 
     /// Writes the file that it reads when it is told to.
@@ -126,19 +113,21 @@ impl Daemon {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.lock().unwrap().id()
     }
 
-    /// `kill -9`, and waits until it is gone.
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    /// `kill -9`, and waits until it is gone. It may be gone already.
+    pub fn kill(&self) {
+        let mut child = self.child.lock().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// How it ended, if it does within so many seconds, and all that it said is read.
-    pub async fn end(&mut self, seconds: u64) -> Option<ExitStatus> {
+    pub async fn end(&self, seconds: u64) -> Option<ExitStatus> {
         for _ in 0..seconds * 200 {
-            if let Some(status) = self.child.try_wait().unwrap()
+            let status = self.child.lock().unwrap().try_wait().unwrap();
+            if let Some(status) = status
                 && self.reader.is_finished()
             {
                 return Some(status);
@@ -175,9 +164,19 @@ impl Daemon {
         if is_stopping { Err(Gone) } else { Ok((status, text)) }
     }
 
-    pub async fn try_get(&self, path: &str) -> Result<(StatusCode, Value), Gone> {
-        let (status, text) = self.try_send(Method::GET, path, None).await?;
+    /// The same, with what is answered as JSON.
+    pub async fn try_ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Value), Gone> {
+        let (status, text) = self.try_send(method, path, body).await?;
         Ok((status, serde_json::from_str(&text).unwrap_or_default()))
+    }
+
+    pub async fn try_get(&self, path: &str) -> Result<(StatusCode, Value), Gone> {
+        self.try_ask(Method::GET, path, None).await
     }
 
     /// Sends it a signal, such as `HUP`.
@@ -189,13 +188,19 @@ impl Daemon {
 
     /// Waits until it has logged this.
     pub async fn logs(&self, text: &str) {
-        for _ in 0..2_000 {
-            if self.log.lock().unwrap().contains(text) {
+        self.logs_line(&[text]).await;
+    }
+
+    /// Waits until it has logged a line with all of these in it.
+    pub async fn logs_line(&self, words: &[&str]) {
+        let is_it = |line: &str| words.iter().all(|word| line.contains(word));
+        for _ in 0..12_000 {
+            if self.log.lock().unwrap().lines().any(is_it) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        panic!("it never logged {text:?}:\n{}", self.log.lock().unwrap());
+        panic!("it never logged {words:?}:\n{}", self.said());
     }
 
     pub async fn send(&self, method: Method, path: &str, body: &Value) -> Response {
@@ -209,6 +214,18 @@ impl Daemon {
 
     pub async fn get(&self, path: &str) -> Value {
         self.ask(path).await.json().await.unwrap()
+    }
+
+    /// What is answered once it `is_right`. Until then there may be nothing there.
+    pub async fn get_until(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..12_000 {
+            let (status, answer) = self.try_get(path).await.unwrap();
+            if status == StatusCode::OK && is_right(&answer) {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{path} never became right: {:?}", self.try_get(path).await);
     }
 
     /// Nodes of so many GB report: `n1=8 n2=4`.
@@ -237,7 +254,7 @@ impl Daemon {
 
     /// The schedule as it is sent, and its `ETag`.
     pub async fn schedule_text(&self) -> (String, String) {
-        let answer = self.ask("/v1/schedule?wait=20s").await;
+        let answer = self.ask("/v1/schedule?wait=50s").await;
         assert_eq!(answer.status(), StatusCode::OK);
         let etag = answer.headers()["etag"].to_str().unwrap().to_owned();
         (etag, answer.text().await.unwrap())
@@ -269,9 +286,27 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.kill();
     }
+}
+
+/// Starts the binary on `state` with `config` as its file in `folder`, and does not wait until it
+/// listens.
+pub fn spawn(folder: &Path, config: &str, state: &Path, under: &[String], address: &str) -> Child {
+    std::fs::write(folder.join("apportion.toml"), config).unwrap();
+    let ours = env!("CARGO_BIN_EXE_apportion").to_owned();
+    let mut words = under.iter().chain([&ours]);
+    Command::new(words.next().unwrap())
+        .args(words)
+        .args(["serve", "--listen", address, "--log-format", "json"])
+        .arg("--config")
+        .arg(folder.join("apportion.toml"))
+        .arg("--state")
+        .arg(state)
+        .env_remove("APPORTION_LOG")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// A job of processes of 1 GB that wants everything, with a process in each of these shares.

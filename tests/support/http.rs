@@ -7,6 +7,9 @@
     reason = "each test file uses its own part of this, and tables read better so"
 )]
 
+#[path = "daemon.rs"]
+pub mod process;
+
 use std::time::Duration;
 
 use apportion::api::wire;
@@ -181,53 +184,15 @@ pub fn running(work: Value, schedule: &Value) -> Value {
     with(work, "processes", json!(processes))
 }
 
-/// A process that ends with the test, however that ends.
-pub struct Process(pub std::process::Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-/// A daemon in a process of its own, with this heartbeat interval, these settings besides, and its
-/// log in a file.
-pub async fn beside(
-    folder: &TempDir,
-    log: &std::path::Path,
-    heartbeats: &str,
-    settings: &str,
-) -> (Daemon, Process) {
-    let path = folder.path().join("apportion.toml");
-    let state = folder.path().join("state.db");
+/// A daemon in a process of its own, with this heartbeat interval and these settings besides.
+pub fn beside(folder: &TempDir, heartbeats: &str, settings: &str) -> (Daemon, process::Daemon) {
     let daemons =
         format!("[daemon]\ncycle_period = \"20ms\"\nheartbeat_interval = \"{heartbeats}\"\n");
     let scheduler = format!("[scheduler]\n{settings}");
     let text = format!("{daemons}{}", CONFIG.replacen("[scheduler]", &scheduler, 1));
-    std::fs::write(&path, text).unwrap();
-    let process = std::process::Command::new(env!("CARGO_BIN_EXE_apportion"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--config"])
-        .arg(&path)
-        .arg("--state")
-        .arg(&state)
-        .env_remove("APPORTION_LOG")
-        .stdout(std::process::Stdio::null())
-        .stderr(std::fs::File::create(log).unwrap())
-        .spawn()
-        .unwrap();
-    let address = loop {
-        let text = std::fs::read_to_string(log).unwrap();
-        let line = text.lines().find(|line| line.contains("listening") && line.ends_with('}'));
-        if let Some(line) = line {
-            let line: Value = serde_json::from_str(line).unwrap();
-            let address = line["address"].as_str().or_else(|| line["fields"]["address"].as_str());
-            break address.unwrap().to_owned();
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    let process = process::Daemon::start(folder.path(), &text);
     let client = Client::builder().no_proxy().build().unwrap();
     let running = tokio::spawn(async { Ok(()) });
     let stop = CancellationToken::new();
-    (Daemon { url: format!("http://{address}"), client, stop, running }, Process(process))
+    (Daemon { url: process.url.clone(), client, stop, running }, process)
 }

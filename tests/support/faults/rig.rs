@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 
 use crate::daemon::Daemon;
-use crate::witness::{Act, Broken, STORY, Witness};
+use crate::witness::{self, Act, Broken, STORY, Witness};
 
 /// A folder in memory where there is one: nothing here is about the loss of power.
 pub fn folder() -> TempDir {
@@ -94,6 +94,7 @@ pub async fn scenes() -> Vec<Scene> {
             witness.act(&daemon, act).await.unwrap();
         }
     }
+    scenes.push(silence(&scenes).await);
     scenes.push(checkpoint(&scenes).await);
     scenes.push(other_file(&scenes).await);
     scenes.push(migration().await);
@@ -103,13 +104,13 @@ pub async fn scenes() -> Vec<Scene> {
 /// What a daemon leaves that did all this, and then was killed; or stopped, if it was told to.
 pub async fn after(acts: &[Act], is_stopped: bool) -> Scene {
     let (files, mut witness) = (folder(), Witness::new());
-    let mut daemon = start(files.path(), &witness, &[]).unwrap();
+    let daemon = start(files.path(), &witness, &[]).unwrap();
     for act in acts {
         witness.act(&daemon, *act).await.unwrap();
     }
     if is_stopped {
         witness.act(&daemon, Act::Stop).await.unwrap();
-        daemon.end(20).await.expect("it stops when it is told to");
+        daemon.end(60).await.expect("it stops when it is told to");
         write_log_back(&files.path().join("state.db")).await;
     }
     drop(daemon);
@@ -123,6 +124,19 @@ async fn write_log_back(file: &Path) {
     let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
     sqlx::query("pragma wal_checkpoint(truncate)").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
+}
+
+/// Nobody reports any more.
+async fn silence(scenes: &[Scene]) -> Scene {
+    let busy = scenes.iter().find(|scene| scene.act == Some(Act::Pace)).unwrap();
+    let (files, mut witness) = (busy.copy(), busy.witness.clone());
+    witness.find(witness::impatient());
+    let daemon = start(files.path(), &witness, &[]).unwrap();
+    witness.act(&daemon, Act::Miss).await.unwrap();
+    drop(daemon);
+    let act = Some(Act::Miss);
+    let rest = rest_of(files.path(), witness.clone(), act).await;
+    Scene { name: "miss".to_owned(), act, is_start: false, files, witness, rest }
 }
 
 /// The write-ahead log is so long that the next cycle writes it back.
@@ -150,7 +164,7 @@ async fn checkpoint(scenes: &[Scene]) -> Scene {
 async fn other_file(scenes: &[Scene]) -> Scene {
     let busy = scenes.iter().find(|scene| scene.act == Some(Act::Pace)).unwrap();
     let (files, mut witness) = (busy.copy(), busy.witness.clone());
-    witness.find_another_file();
+    witness.find(witness::CONFIG.replace("\"10ms\"", "\"12ms\""));
     let rest = rest_of(files.path(), witness.clone(), None).await;
     Scene { name: "other file".to_owned(), act: None, is_start: true, files, witness, rest }
 }
@@ -206,14 +220,14 @@ impl Tracer {
         let said = folder();
         let file = said.path().join("said");
         let child = Command::new(&words[0])
-            .args(words[1..].iter().filter(|word| *word != "-qq"))
+            .args(words[1..].iter().filter(|word| !word.starts_with("-q")))
             .args(["-p", &daemon.pid().to_string()])
             .stderr(std::fs::File::create(&file).unwrap())
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         let tracer = Tracer(child);
-        for _ in 0..2_000 {
+        for _ in 0..30_000 {
             let text = std::fs::read_to_string(&file).unwrap();
             if text.contains("attached") {
                 return tracer;
@@ -256,14 +270,14 @@ pub fn counted(note: &Path) -> Vec<(String, u32)> {
 pub async fn calls_of(scene: &Scene, calls: &str, from_start: bool) -> Vec<(String, u32)> {
     let files = scene.copy();
     let note = files.path().join("strace");
-    let mut words: Vec<String> = ["strace", "-f", "-qq", "-e", &format!("trace={calls}"), "-o"]
+    let mut words: Vec<String> = ["strace", "-f", "-q", "-e", &format!("trace={calls}"), "-o"]
         .into_iter()
         .map(str::to_owned)
         .chain([note.display().to_string()])
         .collect();
     let mut witness = scene.witness.clone();
     witness.pause = Duration::from_millis(if from_start { 1 } else { 60 });
-    let mut daemon;
+    let daemon;
     let _tracer = if from_start {
         words.splice(1..1, ["-D".to_owned(), "--seccomp-bpf".to_owned()]);
         daemon = start(files.path(), &witness, &words).unwrap();
@@ -276,13 +290,27 @@ pub async fn calls_of(scene: &Scene, calls: &str, from_start: bool) -> Vec<(Stri
     };
     play(scene, &mut witness, &daemon).await.unwrap();
     if scene.act == Some(Act::Stop) {
-        daemon.end(10).await.expect("it stops when it is told to");
+        daemon.end(60).await.expect("it stops when it is told to");
     } else {
         daemon.kill();
     }
-    // The tracer writes its last lines when the daemon has gone.
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    await_end(&note, daemon.pid()).await;
     counted(&note)
+}
+
+/// Waits until the tracer has written that the process is gone, behind all that it did.
+async fn await_end(note: &Path, pid: u32) {
+    let pid = pid.to_string();
+    for _ in 0..12_000 {
+        let text = std::fs::read_to_string(note).unwrap();
+        let is_last =
+            |line: &str| line.split_whitespace().next() == Some(&pid) && line.contains("+++");
+        if text.lines().any(is_last) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("strace never ended");
 }
 
 /// What is done in a scene, and that it is served at all.

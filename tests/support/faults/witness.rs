@@ -59,6 +59,12 @@ policy = "fair-share"
 nodepool = "main"
 "#;
 
+/// With which every node has missed a heartbeat soon, and none is given up for it.
+pub fn impatient() -> String {
+    let config = CONFIG.replace("heartbeat_interval = \"1h\"", "heartbeat_interval = \"200ms\"");
+    config.replace("[scheduler]", "[scheduler]\nnode_stability = 1000")
+}
+
 /// With which the third node is in a pool that nobody may use.
 const SIDE: &str = "\n[[nodepool]]\nname = \"side\"\nnodes = [\"n3\"]\n";
 
@@ -89,6 +95,8 @@ pub enum Act {
     Move,
     /// A job is over.
     End,
+    /// Nobody reports, and a heartbeat more was missed.
+    Miss,
     /// The daemon is asked to stop.
     Stop,
 }
@@ -201,6 +209,7 @@ impl Witness {
                 self.configure(daemon, config).await?;
             }
             Act::Move => self.configure(daemon, format!("{CONFIG}{SIDE}")).await?,
+            Act::Miss => self.miss(daemon).await?,
             Act::Stop => {
                 let pid = daemon.pid().to_string();
                 let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
@@ -234,6 +243,19 @@ impl Witness {
         self.look(daemon).await
     }
 
+    async fn miss(&mut self, daemon: &Daemon) -> Result<(), Broken> {
+        let missed = async || {
+            let (_, info) = daemon.try_get("/v1/nodes/n1").await?;
+            Ok::<_, Gone>(info["missed_heartbeats"].as_u64().unwrap_or(0))
+        };
+        let before = missed().await?;
+        tokio::time::sleep(self.pause).await;
+        while missed().await? <= before {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self.look(daemon).await
+    }
+
     async fn vary(&mut self, daemon: &Daemon, node: &'static str, off: bool) -> Result<(), Broken> {
         self.off.insert(node, None);
         let path = if off { "/v1/nodes/vary-off" } else { "/v1/nodes/vary-on" };
@@ -262,9 +284,9 @@ impl Witness {
     }
 
     /// Somebody writes another file while the daemon is away.
-    pub fn find_another_file(&mut self) {
+    pub fn find(&mut self, config: String) {
         self.is_open = true;
-        self.config = CONFIG.replace("\"10ms\"", "\"12ms\"");
+        self.config = config;
         self.generation += 1;
     }
 
@@ -449,13 +471,18 @@ impl Witness {
 
     /// No number is missing, and none that was there has gone.
     async fn check_feed(&mut self, daemon: &Daemon) -> Result<(), Broken> {
-        let (_, page) = daemon.try_get("/v1/events?since=0&limit=1000").await?;
-        let none = Vec::new();
-        let events = page["events"].as_array().unwrap_or(&none);
-        let numbers: Vec<u64> =
-            events.iter().filter_map(|event| event["sequence"].as_u64()).collect();
+        let (mut numbers, mut since) = (Vec::new(), 0);
+        let last = loop {
+            let (_, page) = daemon.try_get(&format!("/v1/events?since={since}")).await?;
+            let events = page["events"].as_array().into_iter().flatten();
+            numbers.extend(events.filter_map(|event| event["sequence"].as_u64()));
+            since = page["sequence"].as_u64().unwrap_or(since);
+            if page["more"] != json!(true) {
+                break page;
+            }
+        };
         let count = u64::try_from(numbers.len()).unwrap();
-        hold!("I22", self.events <= count, "{} events were told, now {count}: {page}", self.events);
+        hold!("I22", self.events <= count, "{} events were told, now {count}: {last}", self.events);
         hold!("I23", numbers.iter().copied().eq(1..=count), "events are missing: {numbers:?}");
         self.events = count;
         Ok(())
