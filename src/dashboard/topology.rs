@@ -12,6 +12,7 @@ use super::frame::{Ask, Asked, Page, PageError};
 use super::map::{self, Group, Look, Spot};
 use super::past::Past;
 use super::words::{self, counted};
+use crate::api::wire::WorkKind;
 use crate::model::{JobId, MachineState, Name, ShareState};
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -130,12 +131,12 @@ fn live<'a>(view: &View, past: &Past, params: &'a TopologyParams, pools: &[Name]
 }
 
 fn kind_legend(counts: [u64; 4]) -> Vec<(&'static str, &'static str, u64)> {
-    let kinds = words::KINDS.into_iter().zip(counts);
+    let kinds = WorkKind::ALL.into_iter().zip(counts);
     kinds
         .map(|(kind, count)| {
             let number = map::kind_number(kind);
             let look = Look { colour: None, kind: number, is_leaving: false, is_pale: false };
-            (words::kind(kind), look.pattern(), count)
+            (kind.word(), look.pattern(), count)
         })
         .collect()
 }
