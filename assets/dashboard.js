@@ -28,6 +28,32 @@
   let next = 0;
   const here = () => location.pathname + location.search;
 
+  // A large map asks only for the nodes that changed since it was drawn, and lays them over it.
+  // Whether that will do: after a while, or for another question, all of it is drawn anew.
+  let shown = here();
+  const retouch = async () => {
+    const map = $(".map[data-tag]");
+    if (!map || shown !== here() || all("g", map).length > 2000) return false;
+    const query = new URLSearchParams(location.search);
+    query.set("since", map.dataset.tag);
+    await htmx.ajax("GET", `/topology/changes?${query}`, { target: "#above", swap: "innerMorph" });
+    const tiles = $("#tiles");
+    if (!tiles) return true;
+    tiles.remove();
+    if (!tiles.dataset.tag) return false;
+    for (const tile of [...tiles.children]) {
+      document.getElementById(tile.id)?.remove();
+      document.getElementById(tile.dataset.map)?.append(tile);
+    }
+    map.dataset.tag = tiles.dataset.tag;
+    return true;
+  };
+  const redo = async () => {
+    if (await retouch()) return;
+    shown = here();
+    await htmx.ajax("GET", shown, { target: "#live", swap: "innerMorph" });
+  };
+
   const refresh = async () => {
     if (!live || document.hidden) return;
     if (busy || performance.now() < next) {
@@ -39,7 +65,7 @@
     const started = performance.now();
     try {
       await Promise.all([
-        htmx.ajax("GET", here(), { target: "#live", swap: "innerMorph" }),
+        redo(),
         ...all(".chart").map(draw),
       ]);
       updated = Date.now();
