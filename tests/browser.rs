@@ -321,7 +321,7 @@ fn large_work(id: u64) -> Value {
     let memory = if kind == "reservation" { 120 } else { pick(&[14, 28, 15, 60, 30]) };
     json!({
         "id": id, "kind": kind, "user": format!("user{:02}", id.wrapping_mul(11) % 24), "class": class,
-        "state": "schedulable", "memory_mb": memory << 10, "remaining": pick(&[1, 4, 40, 9, 200, 16]),
+        "state": "schedulable", "memory_mb": memory << 10, "remaining": pick(&[1, 2, 1, 6, 1, 3]),
         "submitted_ms": 1_700_000_000_000 + id,
     })
 }

@@ -234,6 +234,7 @@ async fn what_says_nothing_of_its_pace_is_told_from_what_does() {
     let timed = |work| with(work, "time_per_item_ms", json!(60_000));
     let unpredicted = with(timed(job(4, "dan")), "class", json!("fixed"));
     let waiting = with(job(5, "eve"), "running", json!(false));
+    let waiting = with(waiting, "state", json!("schedulable"));
     let work =
         json!([timed(job(1, "ann")), job(2, "bob"), timed(job(3, "cid")), unpredicted, waiting]);
     daemon.publish(1, work).await;
