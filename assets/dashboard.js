@@ -161,7 +161,7 @@
       width: element.clientWidth, height: element.clientHeight - 26,
       cursor: { points: { size: 6 }, drag: { x: true, y: false } },
       scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },
-      axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 68, values: (_, ticks) => ticks.map(memory) }],
+      axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: (_, ticks) => 14 + 7 * Math.max(8, ...(ticks ?? []).map((tick) => tick.length)), values: (_, ticks) => ticks.map(memory) }],
       series: [{ label: "at", value: (_, at) => at ? clock(at, 1) : "–" }, ...labels.map((label) => ({ label, ...looks[label], points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }), value: (_, gb) => memory(gb) }))],
     };
   };

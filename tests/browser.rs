@@ -257,7 +257,7 @@ async fn pictures_of_five_thousand_nodes() {
     assert!(answer.status().is_success());
     let work: Vec<Value> = (1..=10_000).map(large_work).collect();
     daemon.publish(1, &work).await;
-    daemon.cycle(2).await;
+    daemon.cycle(1).await;
     for node in ["c[0101-0140]", "c3333", "g[0040-0042]"] {
         daemon.vary_off(node).await;
     }
@@ -306,22 +306,22 @@ fn large_node(number: u64) -> Value {
     } else {
         [64, 128, 128, 256][usize::try_from(number % 4).unwrap()]
     };
-    json!({ "node": name, "memory_mb": gib << 10, "quiesced": number % 411 == 0 })
+    json!({ "node": name, "memory_mb": gib << 10, "quiesced": number.is_multiple_of(411) })
 }
 
 /// Mostly jobs, some services, a few reservations; of many sizes.
 fn large_work(id: u64) -> Value {
     let pick = |of: &[u64]| of[usize::try_from(id.wrapping_mul(7) >> 1).unwrap() % of.len()];
     let (kind, class) = match id {
-        id if id % 499 == 0 => ("reservation", "whole"),
-        id if id % 23 == 0 => ("service", "services"),
-        id if id % 5 == 0 => ("job", "urgent"),
+        id if id.is_multiple_of(499) => ("reservation", "whole"),
+        id if id.is_multiple_of(23) => ("service", "services"),
+        id if id.is_multiple_of(5) => ("job", "urgent"),
         _ => ("job", "normal"),
     };
     let memory = if kind == "reservation" { 120 } else { pick(&[14, 28, 15, 60, 30]) };
     json!({
         "id": id, "kind": kind, "user": format!("user{:02}", id.wrapping_mul(11) % 24), "class": class,
-        "state": "schedulable", "memory_mb": memory << 10, "remaining": pick(&[1, 2, 1, 6, 1, 3]),
+        "state": "schedulable", "memory_mb": memory << 10, "remaining": pick(&[1, 4, 2, 9, 1, 6]),
         "submitted_ms": 1_700_000_000_000 + id,
     })
 }

@@ -306,7 +306,8 @@ fn paths(spot: &Spot, (x, y): (u64, u64), side: u64) -> Vec<(u8, Path)> {
         paths.push((1, Path { class: look.class(), pattern: "", d: d.clone() }));
         let pattern = look.pattern();
         if !pattern.is_empty() {
-            paths.push((2, Path { class: "hatch".to_owned(), pattern, d }));
+            let class = if look.is_pale { "hatch pale" } else { "hatch" };
+            paths.push((2, Path { class: class.to_owned(), pattern, d }));
         }
     }
     let mark = mark(spot.state, (x, y), side);

@@ -3,7 +3,8 @@
 //! Pages are made here, from the same published picture and through the same wire types as the
 //! answers of the API, so that they cannot disagree. Without JavaScript they are links and tables.
 //! With it a page follows one stream that says that there is something new, and asks for its own
-//! live part again; what has not changed is answered with a 304.
+//! live part again; what has not changed is answered with a 304, and of a large map only the nodes are
+//! sent that changed.
 //!
 //! ```text
 //!  board ──► watcher ──► past (samples, moments, latest events; bounded, in memory)
