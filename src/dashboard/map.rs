@@ -451,7 +451,7 @@ mod tests {
             MachineState { is_quiesced: true, ..up },
             MachineState { is_awaited: true, ..up },
         ];
-        let marks: std::collections::BTreeSet<String> =
+        let marks: BTreeSet<String> =
             states.into_iter().map(|state| mark(state, (0, 0), 16)).collect();
         assert_eq!(marks.len(), states.len());
     }
