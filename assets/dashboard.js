@@ -28,6 +28,32 @@
   let next = 0;
   const here = () => location.pathname + location.search;
 
+  // A large map asks only for the nodes that changed since it was drawn, and lays them over it.
+  // Whether that will do: after a while, or for another question, all of it is drawn anew.
+  let shown = here();
+  const retouch = async () => {
+    const map = $(".map[data-tag]");
+    if (!map || shown !== here() || all("g", map).length > 2000) return false;
+    const query = new URLSearchParams(location.search);
+    query.set("since", map.dataset.tag);
+    await htmx.ajax("GET", `/topology/changes?${query}`, { target: "#above", swap: "innerMorph" });
+    const tiles = $("#tiles");
+    if (!tiles) return true;
+    tiles.remove();
+    if (!tiles.dataset.tag) return false;
+    for (const tile of [...tiles.children]) {
+      document.getElementById(tile.id)?.remove();
+      document.getElementById(tile.dataset.map)?.append(tile);
+    }
+    map.dataset.tag = tiles.dataset.tag;
+    return true;
+  };
+  const redo = async () => {
+    if (await retouch()) return;
+    shown = here();
+    await htmx.ajax("GET", shown, { target: "#live", swap: "innerMorph" });
+  };
+
   const refresh = async () => {
     if (!live || document.hidden) return;
     if (busy || performance.now() < next) {
@@ -39,7 +65,7 @@
     const started = performance.now();
     try {
       await Promise.all([
-        htmx.ajax("GET", here(), { target: "#live", swap: "innerMorph" }),
+        redo(),
         ...all(".chart").map(draw),
       ]);
       updated = Date.now();
@@ -135,7 +161,7 @@
       width: element.clientWidth, height: element.clientHeight - 26,
       cursor: { points: { size: 6 }, drag: { x: true, y: false } },
       scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },
-      axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 68, values: (_, ticks) => ticks.map(memory) }],
+      axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: (_, ticks) => 14 + 7 * Math.max(8, ...(ticks ?? []).map((tick) => tick.length)), values: (_, ticks) => ticks.map(memory) }],
       series: [{ label: "at", value: (_, at) => at ? clock(at, 1) : "–" }, ...labels.map((label) => ({ label, ...looks[label], points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }), value: (_, gb) => memory(gb) }))],
     };
   };

@@ -15,11 +15,18 @@ use std::process::{Command, Output};
 use apportion::access::{Role, Secret, has_route, new_line};
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, raw_sql};
 use support::daemon::{CONFIG, Daemon};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// A token for each role, one that has expired, and one that is going to be revoked.
 struct Tokens {
@@ -555,4 +562,159 @@ fn a_daemon_does_not_start_on_secrets_that_others_can_read() {
     let open = run(&["serve", "--config", &file, "--state", &state, "--listen", "0.0.0.0:0"]);
     assert_eq!(open.status.code(), Some(78));
     assert!(text(&open).contains("C021"), "{}", text(&open));
+}
+
+/// A connection by TLS that is kept.
+struct Kept {
+    stream: TlsStream<TcpStream>,
+}
+
+impl Kept {
+    async fn open(url: &str, ca: &Path) -> Kept {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let address = url.trim_start_matches("https://");
+        let stream = TcpStream::connect(address).await.unwrap();
+        let connector = TlsConnector::from(std::sync::Arc::new(config));
+        let name = ServerName::try_from("localhost").unwrap();
+        Kept { stream: connector.connect(name, stream).await.unwrap() }
+    }
+
+    /// The certificate that the daemon showed.
+    fn certificate(&self) -> CertificateDer<'static> {
+        self.stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+    }
+
+    /// Whether it is answered.
+    async fn is_alive(&mut self) -> bool {
+        let request = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        self.stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nok") {
+            let mut piece = [0; 1024];
+            let read = self.stream.read(&mut piece).await.unwrap();
+            if read == 0 {
+                return false;
+            }
+            answer.extend_from_slice(&piece[..read]);
+        }
+        answer.starts_with(b"HTTP/1.1 200")
+    }
+}
+
+/// Who comes gets the new one; who is there stays; a wrong one changes nothing.
+#[tokio::test]
+async fn a_certificate_is_renewed_while_the_daemon_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_tokens, daemon, url) = start_with_all(&folder).await;
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let ca = fixtures.join("ca.pem");
+    let certificate = |name: &str| CertificateDer::from_pem_file(fixtures.join(name)).unwrap();
+    let mut before = Kept::open(&url, &ca).await;
+    assert_eq!(before.certificate(), certificate("one.pem"));
+    assert!(before.is_alive().await);
+
+    for kind in ["pem", "key"] {
+        let ours = folder.path().join(format!("one.{kind}"));
+        std::fs::copy(fixtures.join(format!("two.{kind}")), &ours).unwrap();
+        private(&ours);
+    }
+    daemon.signal("HUP");
+    daemon.logs("\"what\":\"certificate\"").await;
+    let mut after = Kept::open(&url, &ca).await;
+    assert_eq!(after.certificate(), certificate("two.pem"));
+    assert!(after.is_alive().await && before.is_alive().await);
+
+    std::fs::write(folder.path().join("one.pem"), "no certificate").unwrap();
+    daemon.signal("HUP");
+    daemon.logs("not read again").await;
+    assert_eq!(Kept::open(&url, &ca).await.certificate(), certificate("two.pem"));
+    assert!(after.is_alive().await && before.is_alive().await);
+}
+
+/// As the guide says: a second line, the new token in the old one's place, then the old line away.
+#[tokio::test]
+async fn tokens_are_replaced_under_load_and_nobody_is_refused_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = Tokens::make(folder.path());
+    let unlimited = "[daemon.limits]\nreader_rate = 0\nagent_rate = 0";
+    let daemon = Daemon::start(folder.path(), &config(folder.path(), "", unlimited));
+    let line = |role: Role, secret: &Secret| {
+        let nodes = (role == Role::Agent).then_some("n1");
+        new_line(secret, &format!("busy-{role}"), role, nodes, None).unwrap()
+    };
+    let routes = [(Role::Reader, "get", "/v1/nodes"), (Role::Agent, "post", "/v1/heartbeats")];
+    let mut now = routes.map(|(role, ..)| (role, Secret::new().unwrap()));
+    let write = |secrets: &[&(Role, Secret)]| {
+        let lines = secrets.iter().map(|(role, secret)| line(*role, secret));
+        let all: Vec<String> = tokens.lines.iter().cloned().chain(lines).collect();
+        tokens.write(&all);
+        daemon.signal("HUP");
+    };
+    write(&now.each_ref());
+    let answers = async |(role, secret): &(Role, Secret), expected: StatusCode| {
+        let (_, method, path) = routes.iter().find(|(known, ..)| known == role).unwrap();
+        let route = Route::of(method, path);
+        for _ in 0..2_000 {
+            let answer = route.ask(&client(), &daemon.url, bearer(secret.reveal())).await;
+            if answer.status() == expected {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        panic!("{role} was never answered {expected}");
+    };
+    let ok = |role: Role| match role {
+        Role::Agent => StatusCode::ACCEPTED,
+        Role::Reader | Role::Orchestrator | Role::Operator => StatusCode::OK,
+    };
+    for one in &now {
+        answers(one, ok(one.0)).await;
+    }
+
+    // Each asks with the token that is in use, and holds on to it until the answer is there.
+    let in_use = now.each_ref().map(|(_, secret)| {
+        std::sync::Arc::new(tokio::sync::RwLock::new(secret.reveal().to_owned()))
+    });
+    let stop = tokio_util::sync::CancellationToken::new();
+    let mut busy = tokio::task::JoinSet::new();
+    for ((role, method, path), token) in routes.into_iter().zip(&in_use) {
+        for _ in 0..3 {
+            let (url, stop) = (daemon.url.clone(), stop.clone());
+            let token = std::sync::Arc::clone(token);
+            busy.spawn(async move {
+                let (client, route) = (client(), Route::of(method, path));
+                let mut answered = 0;
+                while !stop.is_cancelled() {
+                    let token = token.read().await;
+                    let answer = route.ask(&client, &url, bearer(&token)).await;
+                    assert_eq!(answer.status(), ok(role), "{role} after {answered}");
+                    answered += 1;
+                }
+                answered
+            });
+        }
+    }
+    for _ in 0..6 {
+        let next = routes.map(|(role, ..)| (role, Secret::new().unwrap()));
+        write(&[&now[0], &now[1], &next[0], &next[1]]);
+        for (one, token) in next.iter().zip(&in_use) {
+            answers(one, ok(one.0)).await;
+            one.1.reveal().clone_into(&mut *token.write().await);
+        }
+        write(&next.each_ref());
+        for one in &now {
+            answers(one, StatusCode::UNAUTHORIZED).await;
+        }
+        now = next;
+    }
+    stop.cancel();
+    let answered = busy.join_all().await;
+    assert!(answered.iter().all(|count| 6 < *count), "{answered:?}");
 }

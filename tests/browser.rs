@@ -5,13 +5,17 @@
 
 #[path = "support/browser.rs"]
 mod browser;
+#[path = "support/daemon.rs"]
+mod daemon;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use browser::Browser;
-use serde_json::json;
+use daemon::{CONFIG, Daemon, job};
+use reqwest::Method;
+use serde_json::{Value, json};
 
 /// The demo as a stranger starts it. It ends with the test, however that ends.
 struct Demo {
@@ -177,6 +181,44 @@ async fn says_that_it_is_lost(browser: &Browser, demo: Demo) {
     assert!(told.as_str().unwrap().contains("not heard any more"), "{told}");
 }
 
+/// A large map is not asked for again: the nodes that changed are laid over it.
+#[tokio::test]
+async fn a_large_map_follows_without_being_sent_again() {
+    let Some(browser) = Browser::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), CONFIG);
+    let nodes: Vec<String> = (0..450).map(|number| format!("n{number:03}=4")).collect();
+    daemon.nodes(&nodes.join(" ")).await;
+    daemon.publish(1, &[job(1, "ann", &[])]).await;
+    daemon.schedule_when(|schedule| daemon::shares(schedule, 1, "shares").len() > 500).await;
+    browser.open(&format!("{}/topology", daemon.url)).await;
+    browser.wait(IS_LIVE).await;
+    browser.wait("return document.querySelector('.map[data-tag] svg[data-names]') !== null").await;
+    // What comes to rest meanwhile may be whole.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    browser.run("performance.clearResourceTimings()").await;
+    daemon.vary_off("n007").await;
+    browser.wait("return document.querySelector('#map-0 #t-0-7 .node.off') !== null").await;
+    let told = "return [...document.querySelectorAll('#above li')].some((li) => /varied-off\\s*1\\b/.test(li.textContent))";
+    browser.wait(told).await;
+    // Once more, over what lies there.
+    let body = json!({ "nodes": ["n007"] });
+    daemon.send(Method::POST, "/v1/nodes/vary-on", &body).await;
+    browser.wait("return document.querySelector('#map-0 #t-0-7 .node.up') !== null").await;
+    let asked =
+        "return performance.getEntriesByType('resource').map((one) => new URL(one.name).pathname)
+         .filter((path) => path.startsWith('/topology'))";
+    let asked = browser.run(asked).await;
+    let asked: Vec<&str> = asked.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(
+        !asked.is_empty() && asked.iter().all(|path| *path == "/topology/changes"),
+        "{asked:?}"
+    );
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+    check_for_readers(&browser, "/topology of 450 nodes").await;
+    browser.quit().await;
+}
+
 /// Writes a picture of every page to `target/screenshots`, to be looked at:
 /// `cargo test --test browser -- --ignored pictures`.
 #[tokio::test]
@@ -196,6 +238,92 @@ async fn pictures() {
         }
     }
     browser.quit().await;
+}
+
+const LARGE_PAGES: [&str; 7] =
+    ["/", "/topology", "/topology?user=user07", "/jobs", "/nodes", "/users", "/classes"];
+
+/// 5,000 nodes in two pools and 10,000 requests for work of 24 users: pictures of the pages for which
+/// that is much, beside those of the demo, and how large they are:
+/// `cargo test --test browser -- --ignored five_thousand --nocapture`.
+#[tokio::test]
+#[ignore = "makes pictures, for people"]
+async fn pictures_of_five_thousand_nodes() {
+    let Some(browser) = Browser::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), &large_config());
+    let nodes: Vec<Value> = (1..=5_000).map(large_node).collect();
+    let answer = daemon.send(Method::POST, "/v1/heartbeats", &json!({ "nodes": nodes })).await;
+    assert!(answer.status().is_success());
+    let work: Vec<Value> = (1..=10_000).map(large_work).collect();
+    daemon.publish(1, &work).await;
+    daemon.cycle(1).await;
+    for node in ["c[0101-0140]", "c3333", "g[0040-0042]"] {
+        daemon.vary_off(node).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    for page in LARGE_PAGES.into_iter().chain(["/events", "/node/c0001", "/jobs/1"]) {
+        let ask = || client.get(format!("{}{page}", daemon.url));
+        let started = Instant::now();
+        let whole = ask().send().await.unwrap().bytes().await.unwrap().len();
+        let took = started.elapsed();
+        let packed = ask().header("accept-encoding", "gzip").send().await.unwrap();
+        let packed = packed.bytes().await.unwrap().len();
+        eprintln!("{page}: {whole} bytes, packed {packed}, after {took:?}");
+    }
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme).await;
+        for page in LARGE_PAGES {
+            browser.open(&format!("{}{page}", daemon.url)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            save(&format!("{scheme}-5000"), page, &browser.picture(1_800).await);
+        }
+    }
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+    browser.quit().await;
+}
+
+/// Two pools; nodes that report once live for long, and cycles leave room for what looks on.
+fn large_config() -> String {
+    let slow = "cycle_period = \"2s\"\nheartbeat_interval = \"1h\"";
+    let config = CONFIG.replace("cycle_period = \"10ms\"", slow);
+    let config = config.replace("quantum = \"1GB\"", "quantum = \"15GB\"");
+    format!(
+        "{config}default = true\n\n[[nodepool]]\nname = \"gpu\"\nparent = \"main\"\nnodes = [\"g[0001-0400]\"]\n
+         [[class]]\nname = \"urgent\"\npolicy = \"fair-share\"\nnodepool = \"gpu\"\nweight = 300\n
+         [[class]]\nname = \"services\"\npolicy = \"fixed-share\"\nnodepool = \"main\"\npriority = 5\n
+         [[class]]\nname = \"whole\"\npolicy = \"reserve\"\nnodepool = \"main\"\npriority = 1\n"
+    )
+}
+
+/// Nine of ten for everybody, of three sizes; some want no new work.
+fn large_node(number: u64) -> Value {
+    let name =
+        if number <= 4_600 { format!("c{number:04}") } else { format!("g{:04}", number - 4_600) };
+    let gib = if 4_600 < number {
+        512
+    } else {
+        [64, 128, 128, 256][usize::try_from(number % 4).unwrap()]
+    };
+    json!({ "node": name, "memory_mb": gib << 10, "quiesced": number.is_multiple_of(411) })
+}
+
+/// Mostly jobs, some services, a few reservations; of many sizes.
+fn large_work(id: u64) -> Value {
+    let pick = |of: &[u64]| of[usize::try_from(id.wrapping_mul(7) >> 1).unwrap() % of.len()];
+    let (kind, class) = match id {
+        id if id.is_multiple_of(499) => ("reservation", "whole"),
+        id if id.is_multiple_of(23) => ("service", "services"),
+        id if id.is_multiple_of(5) => ("job", "urgent"),
+        _ => ("job", "normal"),
+    };
+    let memory = if kind == "reservation" { 120 } else { pick(&[14, 28, 15, 60, 30]) };
+    json!({
+        "id": id, "kind": kind, "user": format!("user{:02}", id.wrapping_mul(11) % 24), "class": class,
+        "state": "schedulable", "memory_mb": memory << 10, "remaining": pick(&[1, 4, 2, 9, 1, 6]),
+        "submitted_ms": 1_700_000_000_000 + id,
+    })
 }
 
 /// Base64 is all that is between a browser's answer and a file; the shell has it.

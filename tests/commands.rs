@@ -86,9 +86,20 @@ async fn every_question_has_an_answer_in_every_form() {
         );
     }
     let diag = ask(&daemon, "diag");
-    for words in ["nodes:        2 of 2 up", "3 requests for work, 3 of them wait", "planning:"] {
+    for words in [
+        "nodes:        2 of 2 up",
+        "3 requests for work, 3 of them wait",
+        "planning:",
+        "since the start, 0 refused, 0 failed",
+        "\n  GET /v1/jobs ",
+    ] {
         assert!(diag.contains(words), "{words}: {diag}");
     }
+    let wide = ask(&daemon, "diag -o wide");
+    let published = wide.lines().find(|line| line.contains("PUT /v1/publication")).unwrap();
+    assert_eq!(published.split_whitespace().nth(2), Some("1"), "{published}");
+    let diag: Value = serde_json::from_str(&ask(&daemon, "diag --json")).unwrap();
+    assert!(diag["cycle"].as_u64().unwrap() > 0 && diag["requests"].as_array().unwrap().len() > 8);
     let listed = ask(&daemon, "classes");
     assert_eq!(
         ask(&daemon, "classes --no-header").trim(),

@@ -330,6 +330,65 @@ async fn nodes_are_taken_out_by_a_form_of_ours_only() {
     daemon.stop().await;
 }
 
+/// Whoever looks at a large map gets the nodes that changed, and not the other hundreds.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_large_map_only_what_changed_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_with(&folder, |config| config.daemon.limits.max_nodes = 500).await;
+    let names: Vec<String> = (0..450).map(|number| format!("n{number:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for part in names.chunks(100) {
+        daemon.report(part).await;
+    }
+    daemon.publish(1, json!([with(job(1, "ann"), "remaining", json!(8))])).await;
+    daemon.get_until("/v1/schedule", |schedule| http::held(schedule, 1) == 8).await;
+    let whole = page_with(&daemon, "/topology", "450 nodes").await;
+    let tag = between(&whole, "data-tag=\"", "\"");
+    let since = format!("/topology/changes?since={tag}");
+    let same = ask(&daemon, &since).await;
+    assert_eq!(same.status(), StatusCode::NO_CONTENT, "nothing is new");
+
+    let off = json!({ "nodes": ["n007", "n440"], "reason": "a test" }).to_string();
+    let done = daemon.send(reqwest::Method::POST, "/v1/nodes/vary-off", &off).await;
+    assert_eq!(done.status(), StatusCode::OK);
+    let changes = page_with(&daemon, &since, "id=\"tiles\"").await;
+    let tiles = between(&changes, "id=\"tiles\"", "</svg>");
+    let places: Vec<&str> =
+        tiles.split("<g id=\"").skip(1).map(|tile| tile.split('"').next().unwrap()).collect();
+    assert!(places.contains(&"t-0-7") && places.contains(&"t-0-440"), "{places:?}");
+    assert!(places.len() < 12, "only those, and where ann's processes are: {places:?}");
+    assert_eq!(tiles.matches("class=\"node off\"").count(), 2, "{tiles}");
+    assert!(changes.contains(">varied-off <span class=\"unit\">2</span>"), "{changes}");
+    // From there it goes on; what is of another map, or of before a restart, is no beginning.
+    let next = between(tiles, "data-tag=\"", "\"");
+    assert_ne!(next, tag);
+    for since in [format!("since={tag}&user=ann"), "since=0".to_owned(), String::new()] {
+        let page = page(&daemon, &format!("/topology/changes?{since}")).await;
+        assert!(page.contains("id=\"tiles\"") && !page.contains("data-tag"), "{since}: {page}");
+    }
+    daemon.stop().await;
+}
+
+/// What is mostly the same words again and again is packed for whoever can unpack it; a stream is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_packed_and_streams_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with_two_users(&folder).await;
+    let asked = async |path: &str| {
+        let request = daemon.client.get(format!("{}{path}", daemon.url));
+        request.header("accept-encoding", "gzip").send().await.unwrap()
+    };
+    let plain = page(&daemon, "/topology").await;
+    let packed = asked("/topology").await;
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+    let vary = packed.headers().get_all("vary").iter().map(|value| value.to_str().unwrap());
+    let vary = vary.collect::<Vec<_>>().join(", ");
+    assert!(vary.contains("accept-encoding") && vary.contains("hx-request"), "{vary}");
+    assert!(2 * packed.bytes().await.unwrap().len() < plain.len());
+    assert!(asked("/live").await.headers().get("content-encoding").is_none());
+    daemon.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_past_is_noted() {
     let folder = tempfile::tempdir().unwrap();

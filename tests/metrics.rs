@@ -222,6 +222,32 @@ fn promtool(args: &[&str], input: &str) -> Option<(bool, String)> {
     Some((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
 }
 
+/// Only of classes that predict, and of work that runs.
+#[tokio::test]
+async fn what_says_nothing_of_its_pace_is_told_from_what_does() {
+    let folder = TempDir::new().unwrap();
+    let predicts = |config: &mut apportion::config::Config| {
+        config.topology.classes[0].cap_rules.prediction = true;
+    };
+    let daemon = Daemon::start_with(&folder, predicts).await;
+    daemon.report(&["n1"]).await;
+    let timed = |work| with(work, "time_per_item_ms", json!(60_000));
+    let unpredicted = with(timed(job(4, "dan")), "class", json!("fixed"));
+    let waiting = with(job(5, "eve"), "running", json!(false));
+    let waiting = with(waiting, "state", json!("schedulable"));
+    let work =
+        json!([timed(job(1, "ann")), job(2, "bob"), timed(job(3, "cid")), unpredicted, waiting]);
+    daemon.publish(1, work).await;
+    daemon.get_until("/v1/status", |status| status["jobs"]["total"] == 5).await;
+    let samples = parse(&scrape(&daemon, OPEN).await.1);
+    let coverage = samples.iter().filter(|(series, _)| series.contains("prediction_coverage"));
+    let coverage: Vec<(&str, f64)> =
+        coverage.map(|(series, part)| (series.as_str(), *part)).collect();
+    let expected = [("apportion_prediction_coverage_ratio{class=\"normal\"}", 2.0 / 3.0)];
+    assert_eq!(coverage, expected);
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn promtool_has_nothing_to_say_about_the_metrics() {
     let folder = TempDir::new().unwrap();

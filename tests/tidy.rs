@@ -196,3 +196,48 @@ fn functions_and_files_fit_in_the_head() {
     }
     assert!(offences.is_empty(), "{}", offences.join("\n"));
 }
+
+/// Beyond this machine there is nothing without TLS, so no document may tell people to try.
+#[test]
+fn documents_lead_nowhere_unencrypted() {
+    let documents = ["README.md", "docs", "packaging", "config", "src/cli"];
+    let files: Vec<PathBuf> = documents.iter().flat_map(|path| files(Path::new(path))).collect();
+    assert!(files.iter().any(|file| file.ends_with("operations.md")));
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        // What tests are given is no advice.
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        for (line, text) in (1..).zip(text.lines()) {
+            let leads = |mark: &str| text.split(mark).skip(1).all(is_here);
+            let is_safe = leads("http://") && (!calls_curl(text) || leads_safely(text));
+            assert!(is_safe, "{}:{line}: {text}", file.display());
+        }
+    }
+}
+
+/// Whether an address that begins so is this machine's, or no address but a form of it.
+fn is_here(address: &str) -> bool {
+    ["127.0.0.1", "localhost", "[::1]", "HOST"].iter().any(|here| address.starts_with(here))
+}
+
+/// Whether it calls curl, and does not only have it in a list.
+fn calls_curl(text: &str) -> bool {
+    text.match_indices("curl ").any(|(at, _)| !text[..at].ends_with(','))
+}
+
+/// Whether a call of curl goes by TLS, to this machine, or into what a variable says.
+fn leads_safely(call: &str) -> bool {
+    ["https://", "127.0.0.1", "localhost", "--unix-socket", "with `curl`", "for `curl`"]
+        .iter()
+        .any(|way| call.contains(way))
+}
+
+/// The file, or those below the folder.
+fn files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let is_text = |path: &PathBuf| path.extension().is_none_or(|end| end != "snap");
+    entries.flat_map(|entry| files(&entry)).filter(is_text).collect()
+}

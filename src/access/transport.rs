@@ -73,7 +73,15 @@ pub enum NoToken {
 
 impl From<reqwest::Error> for NoAnswer {
     fn from(error: reqwest::Error) -> NoAnswer {
-        if error.is_timeout() { NoAnswer::Late } else { NoAnswer::Broken(innermost(&error)) }
+        if error.is_timeout() {
+            NoAnswer::Late
+        } else if is_no_http(&error) {
+            NoAnswer::Broken(
+                "what listens there does not speak HTTP; if it is TLS, write https".to_owned(),
+            )
+        } else {
+            NoAnswer::Broken(innermost(&error))
+        }
     }
 }
 
@@ -84,6 +92,10 @@ impl Transport {
     /// # Errors
     ///
     /// If this process cannot be a client at all, or not in this way.
+    ///
+    /// # Panics
+    ///
+    /// Never: the address that stands for a socket is one.
     pub fn new(
         url: &Url,
         authority: Option<&Path>,
@@ -178,6 +190,12 @@ fn is_here(host: &str) -> bool {
 /// Whether everybody may read it.
 fn is_open(file: &Metadata) -> bool {
     file.permissions().mode() & 0o007 != 0
+}
+
+/// Whether something answered, but nothing that is HTTP.
+fn is_no_http(error: &dyn std::error::Error) -> bool {
+    let mut causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse))
 }
 
 /// The cause behind the causes: "Connection refused" rather than "error sending request".

@@ -139,19 +139,20 @@ impl Agent {
         if status.is_success() && serde_json::from_slice::<HeartbeatAnswer>(&body).is_ok() {
             return Ok(beat);
         }
-        Err(refusal(status, &body, self.options.token_file.is_some()))
+        Err(refusal(status, &body, self.options.token_file.is_some(), &beat.node))
     }
 }
 
 /// What to make of an answer that is none.
-fn refusal(status: StatusCode, body: &[u8], has_token: bool) -> AgentError {
+fn refusal(status: StatusCode, body: &[u8], has_token: bool, node: &str) -> AgentError {
     let says = serde_json::from_slice::<Problem>(body).map_or_else(
         |_| format!("what listens there answers {status}, but not as an apportion does"),
         |problem| format!("{} ({})", problem.detail, problem.code),
     );
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if has_token => {
-            AgentError::Unauthorised(format!("{says}; the token may be another node's, or old"))
+            let hint = format!("the token may be old, or another node's than `{node}`");
+            AgentError::Unauthorised(format!("{says}; {hint}"))
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             AgentError::Unauthorised(format!("{says}; name the node's token with --token-file"))

@@ -199,6 +199,8 @@ mod tests {
             ("", "head:7070", "same-site", false, "another service of the site"),
             ("null", "head:7070", "", false, "a page from nowhere"),
             ("http://head:7071", "head:7070", "", false, "another port"),
+            ("https://head.example", "head.example", "", true, "no port at all"),
+            ("http://evil.example", "127.0.0.1:7070", "", false, "another page, by our address"),
         ];
         for (origin, host, fetch, expected, what) in cases {
             let mut headers = HeaderMap::new();
@@ -218,7 +220,9 @@ mod tests {
             ("127.0.0.1:7070", true),
             ("localhost:7070", true),
             ("[::1]:7070", true),
+            ("localhost", true),
             ("rebound.example:7070", false),
+            ("localhost.rebound.example", false),
         ] {
             let mut headers = HeaderMap::new();
             let origin = format!("http://{host}");

@@ -9,7 +9,7 @@ use super::failure::{Exit, Failure};
 use super::questions;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
-use crate::api::wire::{Account, ClassInfo, ClassList, ClassLoad, Load, Policy};
+use crate::api::wire::{Account, ClassInfo, ClassList, ClassLoad, Load};
 use crate::model::nearest;
 
 /// Does what was asked.
@@ -83,7 +83,7 @@ impl Answer for ClassCard {
             format!(
                 "class {}: {}, priority {}{weight}, pool {}{default}",
                 class.name,
-                policy(class.policy),
+                class.policy.word(),
                 class.priority,
                 class.pool
             ),
@@ -150,7 +150,7 @@ fn row(class: &ClassInfo) -> [String; 11] {
     let mark = if class.is_default { " (default)" } else { "" };
     [
         format!("{}{mark}", class.name),
-        policy(class.policy).to_owned(),
+        class.policy.word().to_owned(),
         class.priority.to_string(),
         class.weight.map(|weight| weight.to_string()).unwrap_or_default(),
         class.pool.clone(),
@@ -163,20 +163,12 @@ fn row(class: &ClassInfo) -> [String; 11] {
     ]
 }
 
-/// As the configuration spells it.
-pub(super) fn policy(policy: Policy) -> &'static str {
-    match policy {
-        Policy::FairShare => "fair-share",
-        Policy::FixedShare => "fixed-share",
-        Policy::Reserve => "reserve",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
 
     use super::*;
+    use crate::api::wire::Policy;
 
     #[test]
     fn classes_show_what_they_want_and_hold() {

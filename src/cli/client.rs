@@ -64,6 +64,16 @@ impl Client {
         self.send(self.transport.request(Method::GET, path, query)).await
     }
 
+    /// What is at `path`, as it is.
+    ///
+    /// # Errors
+    ///
+    /// If the daemon cannot be reached or refuses.
+    pub async fn text(&self, path: &[&str]) -> Result<String, Failure> {
+        let body = self.bytes(self.transport.request(Method::GET, path, &[])).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
     /// The answer to `body`, sent to `path`.
     ///
     /// # Errors
@@ -100,13 +110,7 @@ impl Client {
         &self,
         request: reqwest::RequestBuilder,
     ) -> Result<T, Failure> {
-        let response = self.transport.exchange(request, self.token.as_ref()).await;
-        let response = response.map_err(|why| self.unreachable(why))?;
-        let status = response.status();
-        if !status.is_success() {
-            return Err(self.refusal(status, response).await);
-        }
-        let body = response.bytes().await.map_err(|error| self.unreachable(error.into()))?;
+        let body = self.bytes(request).await?;
         serde_json::from_slice(&body).map_err(|error| {
             let message = format!(
                 "what {} answers is none of our API ({error}); is it an apportion of this version?",
@@ -114,6 +118,17 @@ impl Client {
             );
             Failure::new(Exit::Refused, message)
         })
+    }
+
+    async fn bytes(&self, request: reqwest::RequestBuilder) -> Result<Vec<u8>, Failure> {
+        let response = self.transport.exchange(request, self.token.as_ref()).await;
+        let response = response.map_err(|why| self.unreachable(why))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(self.refusal(status, response).await);
+        }
+        let body = response.bytes().await.map_err(|error| self.unreachable(error.into()))?;
+        Ok(body.into())
     }
 
     fn unreachable(&self, why: NoAnswer) -> Failure {

@@ -1,8 +1,11 @@
-//! How the daemon is: its cycles, its queue, its record and what the audit says.
+//! How the daemon is: its cycles, its queue, its record, what the audit says and who asks it for what.
+
+use serde::Serialize;
 
 use super::answer::{Answer, Look, answer};
 use super::args::Diag as Args;
 use super::failure::Failure;
+use super::requests::{Requests, render_requests};
 use super::table::{counted, memory, plain};
 use crate::api::wire::Status;
 use crate::model::{floor_div, fold_hostlist};
@@ -13,26 +16,42 @@ use crate::model::{floor_div, fold_hostlist};
 ///
 /// If the daemon cannot be reached.
 pub async fn run(args: &Args) -> Result<(), Failure> {
-    answer(&args.asking, async |client| client.get::<Status>(&["v1", "status"], &[]).await).await
+    answer(&args.asking, async |client| {
+        let status = client.get::<Status>(&["v1", "status"], &[]).await?;
+        let requests = Requests::of(&client.text(&["metrics"]).await?);
+        Ok(Diagnosis { status, requests })
+    })
+    .await
 }
 
-impl Answer for Status {
-    type Entry = Status;
+/// What the daemon says of itself, and its counters of requests.
+#[derive(Debug, Serialize)]
+struct Diagnosis {
+    #[serde(flatten)]
+    status: Status,
+    /// Since it started.
+    requests: Vec<Requests>,
+}
 
-    fn entries(&self) -> &[Status] {
+impl Answer for Diagnosis {
+    type Entry = Diagnosis;
+
+    fn entries(&self) -> &[Diagnosis] {
         std::slice::from_ref(self)
     }
 
-    fn render(&self, _: Look) -> String {
-        let mut lines = [daemon(self), cluster(self), judgement(self)].concat();
-        lines.extend(self.audit_findings.iter().map(|finding| format!("  {}", plain(finding))));
-        if !self.silent_together.is_empty() {
-            let names = fold_hostlist(self.silent_together.iter().map(String::as_str));
+    fn render(&self, look: Look) -> String {
+        let status = &self.status;
+        let mut lines = [daemon(status), cluster(status), judgement(status)].concat();
+        lines.extend(status.audit_findings.iter().map(|finding| format!("  {}", plain(finding))));
+        if !status.silent_together.is_empty() {
+            let names = fold_hostlist(status.silent_together.iter().map(String::as_str));
             lines.push(format!(
                 "held back:    {} fell silent together; nothing of theirs is given up",
                 plain(&names)
             ));
         }
+        lines.push(render_requests(&self.requests, look));
         lines.join("\n")
     }
 }

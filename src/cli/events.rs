@@ -6,7 +6,6 @@ use super::args::{Events as Args, Format, Since};
 use super::client::Client;
 use super::failure::Failure;
 use super::jobs::removal;
-use super::nodes::word;
 use super::output::{Reader, complain, say};
 use super::table::plain;
 use crate::api::wire::{
@@ -176,7 +175,7 @@ fn removed(shares: &[RemovedShare]) -> Vec<String> {
 
 fn changed(nodes: &[ChangedNode]) -> Vec<String> {
     let words = |states: &[NodeState]| {
-        states.iter().map(|state| word(*state)).collect::<Vec<_>>().join(",")
+        states.iter().map(|state| state.word()).collect::<Vec<_>>().join(",")
     };
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for node in nodes {

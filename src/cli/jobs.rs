@@ -4,7 +4,6 @@ use super::answer::{Answer, Look, answer};
 use super::args::{JobAction, JobShow};
 use super::failure::Failure;
 use super::nodes::share_state;
-use super::queue::{kind, state};
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
 use super::{queue, why};
@@ -50,11 +49,11 @@ impl Answer for JobInfo {
         let mut lines = vec![
             format!(
                 "{} {} of {} in class {}: {}",
-                kind(self.kind),
+                self.kind.word(),
                 self.id,
                 plain(&self.user),
                 plain(&self.class),
-                state(self)
+                self.state()
             ),
             format!("asks:     {size}, which works on {threads} at a time"),
             format!("items:    {} to do", self.remaining),

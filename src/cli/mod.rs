@@ -27,6 +27,7 @@ mod questions;
 mod queue;
 mod reasons;
 mod replay;
+mod requests;
 mod serve;
 mod settings;
 mod shims;

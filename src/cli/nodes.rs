@@ -13,7 +13,7 @@ use super::output::show;
 use super::questions;
 use super::table::Column::{Left, Right};
 use super::table::{counted, headed, memory, plain};
-use crate::api::wire::{self, NodeInfo, NodeList, NodeState, ShareState, VaryAnswer};
+use crate::api::wire::{self, NodeInfo, NodeList, ShareState, VaryAnswer};
 use crate::model::{expand_hostlist, fold_hostlist, nearest};
 
 /// So many jobs of a node are named; the rest are counted.
@@ -291,7 +291,7 @@ fn render_wide(list: &NodeList, look: Look) -> String {
 }
 
 pub(super) fn states(node: &NodeInfo) -> String {
-    node.states.iter().map(|state| word(*state)).collect::<Vec<_>>().join(",")
+    node.states.iter().map(|state| state.word()).collect::<Vec<_>>().join(",")
 }
 
 /// Nodes with the same row, together, where the first of them is.
@@ -337,17 +337,6 @@ pub(super) fn notes(node: &NodeInfo) -> String {
     let missed = (0 < missed).then(|| format!("missed {}", counted(missed, "heartbeat")));
     let reason = node.vary_off_reason.as_ref().map(|reason| format!("off: {reason}"));
     reason.into_iter().chain(missed).chain(node.notes.clone()).collect::<Vec<_>>().join("; ")
-}
-
-pub(super) fn word(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Up => "up",
-        NodeState::Awaited => "awaited",
-        NodeState::Dead => "dead",
-        NodeState::VariedOff => "varied-off",
-        NodeState::Quiesced => "quiesced",
-        NodeState::Blacklisted => "blacklisted",
-    }
 }
 
 fn render_answer(answer: &VaryAnswer, way: Way) -> String {
@@ -403,7 +392,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::api::wire::{Impact, NodeShare, ShareState};
+    use crate::api::wire::{Impact, NodeShare, NodeState, ShareState};
 
     fn node(name: &str, jobs: &[u64]) -> NodeInfo {
         let share = |&job: &u64| NodeShare {

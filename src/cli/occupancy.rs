@@ -9,7 +9,6 @@ use super::args::Occupancy as Args;
 use super::client::Client;
 use super::failure::Failure;
 use super::nodes::{selected, share_state, states};
-use super::queue::kind;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory};
 use crate::api::wire::{ClassList, JobInfo, NodeInfo, NodeList, NodeState, Policy, WorkKind};
@@ -157,7 +156,7 @@ impl Answer for Occupied {
                     tenant.share.to_string(),
                     tenant.job.to_string(),
                     tenant.user.clone(),
-                    kind(tenant.kind).to_owned(),
+                    tenant.kind.word().to_owned(),
                     tenant.qshares.to_string(),
                     tenant.state.to_owned(),
                     span(tenant.investment_ms),
@@ -218,7 +217,7 @@ impl Occupied {
             let shares = occupied.tenants.iter().map(|tenant| {
                 format!(
                     "    {} {} {} {}: share {}, order {}, init {}, invested {}, {}{}{}",
-                    kind(tenant.kind),
+                    tenant.kind.word(),
                     tenant.job,
                     super::table::plain(&tenant.user),
                     super::table::plain(&tenant.class),

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::reasons::Summary;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory};
-use crate::api::wire::{Disposition, JobInfo, JobPage, WorkKind};
+use crate::api::wire::{JobInfo, JobPage};
 use crate::model::span;
 
 /// Lists work.
@@ -163,38 +163,14 @@ fn row(job: &JobInfo, now_ms: u64) -> [String; 10] {
         job.id.to_string(),
         job.user.clone(),
         job.class.clone(),
-        kind(job.kind).to_owned(),
+        job.kind.word().to_owned(),
         memory(job.memory_mb),
         job.sums.wanted.to_string(),
         job.sums.held.to_string(),
-        state(job).to_owned(),
+        job.state().to_owned(),
         span(now_ms.saturating_sub(job.submitted_ms)),
         job.reason.as_ref().map(|reason| reason.sentence.clone()).unwrap_or_default(),
     ]
-}
-
-pub(super) fn kind(kind: WorkKind) -> &'static str {
-    match kind {
-        WorkKind::Job => "job",
-        WorkKind::Service => "service",
-        WorkKind::ArbitraryProcess => "process",
-        WorkKind::Reservation => "reservation",
-    }
-}
-
-/// What a person would call the state that the last cycle left it in.
-pub(super) fn state(job: &JobInfo) -> &'static str {
-    if job.completing {
-        return "ending";
-    }
-    match job.disposition {
-        Disposition::Expanded => "expanding",
-        Disposition::Shrunken => "shrinking",
-        Disposition::Stable => "running",
-        Disposition::Dormant => "waiting",
-        Disposition::Reserved => "reserved",
-        Disposition::Refused => "refused",
-    }
 }
 
 #[cfg(test)]
@@ -202,7 +178,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::api::wire::{JobSums, Reason};
+    use crate::api::wire::{Disposition, JobSums, Reason, WorkKind};
 
     fn job(id: u64, user: &str, wanted: u64, held: u64) -> JobInfo {
         let disposition = if held == 0 { Disposition::Dormant } else { Disposition::Stable };

@@ -1,6 +1,11 @@
 //! Tokens, made where nobody needs to be trusted with them: the secret is shown once, and what the
 //! daemon is to know of it is a line for its file.
 
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::{Span, SpanRelativeTo, Timestamp};
 use serde::Serialize;
@@ -22,11 +27,12 @@ Examples:
   apportion token new --role agent --node node01 --valid 90d
   apportion token new --role agent --node 'node[01-40]' --name rack1
   apportion token new --role operator --name ann
+  apportion token new --role reader --name prometheus --out prometheus.token >> /etc/apportion/tokens
 
 Put the line into the file that `daemon.access.tokens` names, and have the daemon read it again: SIGHUP,
-or `apportion config apply`. Put the token into a file that only its owner may read, and name that with
---token-file or APPORTION_TOKEN_FILE. To renew a token, add a second line of the same name; to revoke
-one, delete its line.";
+or `apportion config apply`. The token belongs in a file that only its owner may read, which --out makes;
+--token-file or APPORTION_TOKEN_FILE names it. To renew a token, add a second line of the same name; to
+revoke one, delete its line.";
 
 /// A new token.
 #[derive(Debug, Args)]
@@ -43,6 +49,9 @@ pub struct New {
     /// How long it is valid, such as 90d or 12h; without it until it is revoked
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub valid: Option<Span>,
+    /// Write the token to this new file, which only its owner may read, and show the line alone
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Show both in JSON
     #[arg(long)]
     pub json: bool,
@@ -80,7 +89,9 @@ fn parse_span(text: &str) -> Result<Span, String> {
 /// A token and its line.
 #[derive(Serialize)]
 struct Made {
-    token: String,
+    /// Nothing, if it went to a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
     line: String,
 }
 
@@ -93,7 +104,17 @@ pub fn run(action: &TokenAction) -> Result<(), Failure> {
     let TokenAction::New(args) = action;
     let secret = Secret::new()?;
     let line = line(args, &secret).map_err(|what| Failure::new(Exit::Refused, what))?;
-    let made = Made { token: secret.reveal().to_owned(), line };
+    let token = match &args.out {
+        Some(file) => {
+            keep(&secret, file).map_err(|error| {
+                let what = format!("cannot make the file {}: {error}", file.display());
+                Failure::new(Exit::Refused, what)
+            })?;
+            None
+        }
+        None => Some(secret.reveal().to_owned()),
+    };
+    let made = Made { token, line };
     Ok(show(&made, args.json, render)?)
 }
 
@@ -108,6 +129,12 @@ fn line(args: &New, secret: &Secret) -> Result<String, String> {
     new_line(secret, name, args.role.into(), nodes.as_deref(), until)
 }
 
+/// Never over another: that may be in use.
+fn keep(secret: &Secret, file: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    writeln!(file, "{}", secret.reveal())
+}
+
 /// Days are of 24 hours here. To the second: nobody wants to read more.
 fn expiry(valid: Span) -> Result<Timestamp, String> {
     let far = |_| "that is further away than there are dates".to_owned();
@@ -118,7 +145,12 @@ fn expiry(valid: Span) -> Result<Timestamp, String> {
 
 fn render(made: &Made) -> String {
     let Made { token, line } = made;
-    format!("token, shown only now:\n  {token}\nline for the daemon's file of tokens:\n  {line}")
+    match token {
+        Some(token) => format!(
+            "token, shown only now:\n  {token}\nline for the daemon's file of tokens:\n  {line}"
+        ),
+        None => line.clone(),
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +161,22 @@ mod tests {
         let nodes = nodes.iter().map(ToString::to_string).collect();
         let name = name.map(str::to_owned);
         let valid = Some(parse_span("90d").unwrap());
-        line(&New { role, nodes, name, valid, json: false }, &Secret::new().unwrap())
+        line(&New { role, nodes, name, valid, out: None, json: false }, &Secret::new().unwrap())
+    }
+
+    #[test]
+    fn a_token_s_file_is_its_owner_s_and_is_never_overwritten() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.token");
+        let secret = Secret::new().unwrap();
+        keep(&secret, &file).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{}\n", secret.reveal()));
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(keep(&Secret::new().unwrap(), &file).is_err());
+        assert!(std::fs::read_to_string(&file).unwrap().contains(secret.reveal()));
     }
 
     #[test]

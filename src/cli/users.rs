@@ -7,7 +7,6 @@ use super::args::UserAction;
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::questions;
-use super::queue::state;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
 use crate::api::wire::{Account, JobInfo, UserInfo, UserList};
@@ -177,7 +176,7 @@ impl Answer for UserCard {
                 memory(job.memory_mb),
                 job.sums.wanted.to_string(),
                 job.sums.held.to_string(),
-                state(job).to_owned(),
+                job.state().to_owned(),
                 job.reason.as_ref().map(|reason| reason.sentence.clone()).unwrap_or_default(),
             ]
         });

@@ -11,7 +11,7 @@ use super::frame::{Ask, Page, PageError, link};
 use super::overview::{AccountRow, due, scale};
 use super::rows::{Bar, JobRow, JobTable, Spark};
 use super::samples::Whose;
-use super::words::{self, memory, number};
+use super::words::{memory, number};
 use crate::api::extract::PathPart;
 use crate::api::{show, wire};
 use crate::scheduler::{JobView, View};
@@ -57,7 +57,7 @@ pub(super) async fn page(
     let row = |class: &Class| {
         let info = info(view, &class.name)?;
         Some(ClassRow {
-            policy: words::policy(info.policy),
+            policy: info.policy.word(),
             weight: info.weight.map_or_else(|| "–".to_owned(), |weight| weight.to_string()),
             priority: info.priority,
             pool: info.pool,
@@ -166,7 +166,7 @@ fn facts(info: &wire::ClassInfo, class: &Class) -> Vec<(&'static str, String)> {
     );
     let weight = info.weight.map_or_else(|| "–".to_owned(), |weight| weight.to_string());
     vec![
-        ("Policy", words::policy(info.policy).to_owned()),
+        ("Policy", info.policy.word().to_owned()),
         ("Weight", weight),
         ("Priority", format!("{} (the lowest goes first)", info.priority)),
         ("Nodepool", info.pool.clone()),

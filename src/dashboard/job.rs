@@ -179,8 +179,8 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
         .order
         .map_or_else(String::new, |order| format!(" ({})", words::counted(order, "qshare")));
     vec![
-        ("Kind", words::kind(info.kind).to_owned()),
-        ("State", words::state(info).to_owned()),
+        ("Kind", info.kind.word().to_owned()),
+        ("State", info.state().to_owned()),
         ("Memory of a process", format!("{}{order}", memory(info.memory_mb))),
         ("Work items left", number(info.remaining)),
         ("Threads of a process", number(info.threads)),

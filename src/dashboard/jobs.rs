@@ -88,8 +88,8 @@ fn head<'a>(params: &'a JobParams, view: &View) -> Head<'a> {
         params,
         users: names.into_iter().take(CHOICES).map(str::to_owned).collect(),
         classes: view.classes.iter().map(|class| class.name.to_string()).collect(),
-        kinds: words::KINDS.into_iter().map(words::kind).collect(),
-        states: words::STATES.to_vec(),
+        kinds: WorkKind::ALL.map(WorkKind::word).to_vec(),
+        states: JobInfo::STATES.to_vec(),
         reasons: reasons.into_iter().collect(),
     }
 }
@@ -103,12 +103,12 @@ impl JobParams {
         let is = |wanted: &str, actual: &str| wanted.is_empty() || wanted == actual;
         is(&self.user, &job.user)
             && is(&self.class, &job.class)
-            && is(&self.kind, words::kind(WorkKind::from(job.kind)))
+            && is(&self.kind, WorkKind::from(job.kind).word())
             && (self.reason.is_empty() || code(job) == Some(self.reason.as_str()))
             && match self.state.as_str() {
                 "" => true,
                 SHORT => job.reason.is_some(),
-                state => words::state(&JobInfo::of(job, cycle)) == state,
+                state => JobInfo::of(job, cycle).state() == state,
             }
     }
 

@@ -2,9 +2,10 @@
 //!
 //! Nodes whose squares have the same size to the pixel are drawn together, in rows. A small map has
 //! a link and a description for every node. In a large one all that looks alike is one path, so that
-//! its size stays within bounds, and whoever has JavaScript finds nodes by their place.
+//! its size stays within bounds, and whoever has JavaScript finds nodes by their place; of nodes that
+//! change later it gets a drawing each, to be laid over the old one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 
 use crate::api::wire::WorkKind;
@@ -120,6 +121,17 @@ pub(super) struct Cell {
     pub label: Option<(u64, u64)>,
 }
 
+/// One node of a large map, drawn anew.
+#[derive(Debug)]
+pub(super) struct Tile {
+    /// Which group it is in, as [`groups`] has them.
+    pub group: usize,
+    /// Which node of that.
+    pub number: u64,
+    /// What is drawn. The first hides what was there.
+    pub paths: Vec<Path>,
+}
+
 /// A shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
@@ -133,15 +145,38 @@ pub(super) struct Path {
 
 /// Draws `spots`, by pool in the order of `pools`, the largest squares first.
 pub(super) fn groups(spots: Vec<Spot>, pools: &[Name]) -> Vec<Group> {
+    let is_close = spots.len() <= CLOSE_MAX;
+    by_size(spots, pools).map(|(side, spots)| group(side, spots, is_close)).collect()
+}
+
+/// Those of `spots` that are called so, drawn as a large map of all of them has them.
+pub(super) fn tiles(spots: Vec<Spot>, pools: &[Name], names: &BTreeSet<Name>) -> Vec<Tile> {
+    let mut tiles = Vec::new();
+    for (group, (side, spots)) in by_size(spots, pools).enumerate() {
+        let (spots, _) = in_order(spots);
+        let grid = Grid::of(side, crate::model::count(&spots), false);
+        let changed = (0..).zip(&spots).filter(|(_, spot)| names.contains(&spot.name));
+        tiles.extend(changed.map(|(number, spot)| {
+            let corner = grid.corner(number);
+            let (class, d) = ("under".to_owned(), square(corner, side));
+            let under = Path { class, pattern: "", d };
+            let paths = paths(spot, corner, side).into_iter().map(|(_, path)| path);
+            Tile { group, number, paths: std::iter::once(under).chain(paths).collect() }
+        }));
+    }
+    tiles
+}
+
+/// By pool, and in it by the side of their squares, which comes first, the largest before others.
+fn by_size(spots: Vec<Spot>, pools: &[Name]) -> impl Iterator<Item = (u64, Vec<Spot>)> {
     let scale = Scale::of(&spots);
     let place = |pool: &Name| pools.iter().position(|known| known == pool);
-    let is_close = spots.len() <= CLOSE_MAX;
     let mut groups: BTreeMap<(Option<usize>, u64), Vec<Spot>> = BTreeMap::new();
     for spot in spots {
         let side = scale.side_of(spot.memory_mb);
         groups.entry((place(&spot.pool), u64::MAX - side)).or_default().push(spot);
     }
-    groups.into_iter().map(|((_, key), spots)| group(u64::MAX - key, spots, is_close)).collect()
+    groups.into_iter().map(|((_, key), spots)| (u64::MAX - key, spots))
 }
 
 /// The area, in units, that so much memory has.
@@ -179,23 +214,44 @@ fn in_order(mut spots: Vec<Spot>) -> (Vec<Spot>, String) {
     (spots, names)
 }
 
+/// Where the squares of a group stand.
+#[derive(Clone, Copy, Debug)]
+struct Grid {
+    /// The height of a name below a square; 0 without names.
+    label: u64,
+    /// The distance from one square to the next, across and down.
+    step: (u64, u64),
+    columns: u64,
+    rows: u64,
+}
+
+impl Grid {
+    fn of(side: u64, count: u64, is_close: bool) -> Grid {
+        let gap = if side < 20 { 2 } else { 6 };
+        let label = if NAMED_SIDE <= side && is_close { 15 } else { 0 };
+        let step = (side + gap, side + gap + label);
+        let columns = WIDTH.checked_div(step.0).unwrap_or(1).clamp(1, count.max(1));
+        Grid { label, step, columns, rows: count.div_ceil(columns) }
+    }
+
+    /// The upper left corner of a square.
+    fn corner(self, number: u64) -> (u64, u64) {
+        let row = number.checked_div(self.columns).unwrap_or(0);
+        ((number - row * self.columns) * self.step.0 + 1, row * self.step.1 + 1)
+    }
+}
+
 fn group(side: u64, spots: Vec<Spot>, is_close: bool) -> Group {
     let (spots, names) = in_order(spots);
-    let gap = if side < 20 { 2 } else { 6 };
-    let label = if NAMED_SIDE <= side && is_close { 15 } else { 0 };
-    let step = (side + gap, side + gap + label);
-    let count = crate::model::count(&spots);
-    let columns = WIDTH.checked_div(step.0).unwrap_or(1).clamp(1, count.max(1));
-    let rows = count.div_ceil(columns);
+    let grid = Grid::of(side, crate::model::count(&spots), is_close);
     let mut cells = Vec::new();
     let mut shared: BTreeMap<(u8, String, &'static str), String> = BTreeMap::new();
     for (number, spot) in (0..).zip(&spots) {
-        let row = u64::checked_div(number, columns).unwrap_or(0);
-        let corner = ((number - row * columns) * step.0 + 1, row * step.1 + 1);
+        let corner = grid.corner(number);
         let paths = paths(spot, corner, side);
         if is_close {
             let place = (corner.0 + (side >> 1), corner.1 + side + 11);
-            let label = (0 < label).then_some(place);
+            let label = (0 < grid.label).then_some(place);
             let (name, words) = (spot.name.clone(), spot.words.clone());
             let paths = paths.into_iter().map(|(_, path)| path).collect();
             cells.push(Cell { name, words, paths, label });
@@ -210,9 +266,9 @@ fn group(side: u64, spots: Vec<Spot>, is_close: bool) -> Group {
     Group {
         pool,
         title: title(&spots),
-        size: (columns * step.0, rows * step.1),
-        step,
-        columns,
+        size: (grid.columns * grid.step.0, grid.rows * grid.step.1),
+        step: grid.step,
+        columns: grid.columns,
         names,
         cells,
         paths: shared.map(|((_, class, pattern), d)| Path { class, pattern, d }).collect(),
@@ -226,12 +282,15 @@ fn title(spots: &[Spot]) -> String {
     format!("{} of {size} GB", super::words::counted(crate::model::count(spots), "node"))
 }
 
+fn square((x, y): (u64, u64), side: u64) -> String {
+    format!("M{x} {y}h{side}v{side}h-{side}z")
+}
+
 /// A node's shapes with their layers: the square, what fills it from below, and the mark of its
 /// state, which says without colour why it gets no work.
 fn paths(spot: &Spot, (x, y): (u64, u64), side: u64) -> Vec<(u8, Path)> {
-    let square = format!("M{x} {y}h{side}v{side}h-{side}z");
     let class = format!("node {}", state_class(spot.state));
-    let mut paths = vec![(0, Path { class, pattern: "", d: square })];
+    let mut paths = vec![(0, Path { class, pattern: "", d: square((x, y), side) })];
     let mut below = 0;
     for (look, memory_mb) in &spot.fills {
         let top = (below + memory_mb).min(spot.memory_mb.max(1));
@@ -247,7 +306,8 @@ fn paths(spot: &Spot, (x, y): (u64, u64), side: u64) -> Vec<(u8, Path)> {
         paths.push((1, Path { class: look.class(), pattern: "", d: d.clone() }));
         let pattern = look.pattern();
         if !pattern.is_empty() {
-            paths.push((2, Path { class: "hatch".to_owned(), pattern, d }));
+            let class = if look.is_pale { "hatch pale" } else { "hatch" };
+            paths.push((2, Path { class: class.to_owned(), pattern, d }));
         }
     }
     let mark = mark(spot.state, (x, y), side);
@@ -361,6 +421,25 @@ mod tests {
         assert_eq!(group.names, "n[0-4999]");
     }
 
+    /// Else what changed would be laid over another node.
+    #[test]
+    fn a_node_drawn_anew_is_where_it_was() {
+        let sizes = |number: u64| if number < 300 { 65_536 } else { 16_384 };
+        let spots = || (0..500).map(|number| spot(number, sizes(number), &[])).collect::<Vec<_>>();
+        let pools = [Name::from("main")];
+        let groups = groups(spots(), &pools);
+        let names = ["n7", "n299", "n444"].map(Name::from).into();
+        let tiles = tiles(spots(), &pools, &names);
+        let places: Vec<(usize, u64)> =
+            tiles.iter().map(|tile| (tile.group, tile.number)).collect();
+        assert_eq!(places, [(0, 7), (0, 299), (1, 144)]);
+        for tile in &tiles {
+            let [under, node] = tile.paths.as_slice() else { panic!("{tile:?}") };
+            assert_eq!((under.class.as_str(), node.class.as_str()), ("under", "node up"));
+            assert!(under.d == node.d && groups[tile.group].paths[0].d.contains(&node.d));
+        }
+    }
+
     #[test]
     fn every_state_has_a_mark_of_its_own() {
         let up = MachineState::default();
@@ -372,7 +451,7 @@ mod tests {
             MachineState { is_quiesced: true, ..up },
             MachineState { is_awaited: true, ..up },
         ];
-        let marks: std::collections::BTreeSet<String> =
+        let marks: BTreeSet<String> =
             states.into_iter().map(|state| mark(state, (0, 0), 16)).collect();
         assert_eq!(marks.len(), states.len());
     }

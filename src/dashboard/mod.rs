@@ -3,7 +3,8 @@
 //! Pages are made here, from the same published picture and through the same wire types as the
 //! answers of the API, so that they cannot disagree. Without JavaScript they are links and tables.
 //! With it a page follows one stream that says that there is something new, and asks for its own
-//! live part again; what has not changed is answered with a 304.
+//! live part again; what has not changed is answered with a 304, and of a large map only the nodes are
+//! sent that changed.
 //!
 //! ```text
 //!  board ──► watcher ──► past (samples, moments, latest events; bounded, in memory)
@@ -21,6 +22,7 @@ mod frame;
 mod job;
 mod jobs;
 mod live;
+mod looks;
 mod map;
 mod node;
 mod nodes;
@@ -43,6 +45,8 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
 
 use crate::api::ApiState;
 
@@ -73,6 +77,7 @@ impl Dashboard {
         Router::new()
             .route("/", get(overview::page))
             .route("/topology", get(topology::page))
+            .route("/topology/changes", get(topology::changes))
             .route("/jobs", get(jobs::page))
             .route("/jobs/{id}", get(job::page))
             .route("/classes", get(classes::page))
@@ -90,6 +95,8 @@ impl Dashboard {
             .layer(middleware::from_fn_with_state(self.clone(), when_resumed))
             .layer(middleware::from_fn(frame::in_parts))
             .layer(middleware::from_fn(harmless))
+            // Pages are mostly the same words again and again. Streams are left as they are.
+            .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
             .with_state(self)
     }
 }

@@ -10,6 +10,7 @@ use super::nodes::{NodeRow, row};
 use super::tell::Told;
 use super::words::{self, memory};
 use crate::api::extract::PathPart;
+use crate::api::wire::WorkKind;
 use crate::model::ShareState;
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -61,7 +62,7 @@ pub(super) async fn page(
             colour: notes.colour(&user),
             user,
             class: job.map(|job| job.class.to_string()).unwrap_or_default(),
-            kind: job.map_or("", |job| words::kind(job.kind.into())),
+            kind: job.map_or("", |job| WorkKind::from(job.kind).word()),
             qshares: order.qshares().0,
             memory: memory(node.quantum.memory_of(order.qshares()).0),
             state: match state {

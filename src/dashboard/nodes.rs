@@ -89,7 +89,7 @@ pub(super) async fn page(
             _ => "",
         },
         pools: view.topology.pools.iter().map(|pool| pool.name.to_string()).collect(),
-        states: words::NODE_STATES.map(|(state, _)| words::node_state(state)).to_vec(),
+        states: words::NODE_STATES.map(|(state, _)| state.word()).to_vec(),
     };
     let live = Live { words, rows, paging, empty };
     Page { title: "Nodes", section: "/nodes", head, live }.answer(&ask)
@@ -98,7 +98,7 @@ pub(super) async fn page(
 impl NodeParams {
     fn is_wanted(&self, node: &NodeView) -> bool {
         let mut states = crate::api::show::node_states(node.state).into_iter();
-        (self.state.is_empty() || states.any(|state| words::node_state(state) == self.state))
+        (self.state.is_empty() || states.any(|state| state.word() == self.state))
             && (self.pool.is_empty() || node.pool == self.pool)
             && node.name.contains(self.name.trim())
     }
@@ -118,7 +118,7 @@ pub(super) fn row(node: &NodeView, view: &View, api: &ApiState) -> NodeRow {
     let reason = info.vary_off_reason.as_ref().map(|reason| format!("off: {reason}"));
     let notes: Vec<String> = reason.into_iter().chain(missed).chain(info.notes).collect();
     NodeRow {
-        states: info.states.iter().map(|state| words::node_state(*state)).collect(),
+        states: info.states.iter().map(|state| state.word()).collect(),
         memory: memory(info.memory_mb),
         used: info.used,
         order: info.order,

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::looks::Maps;
 use super::samples::Samples;
 use super::tell::Told;
 use crate::model::{JobId, Name};
@@ -61,6 +62,8 @@ pub(super) struct Notes {
     pub samples: Samples,
     /// The latest events, the oldest first.
     pub events: VecDeque<Told>,
+    /// What large maps looked like.
+    pub maps: Maps,
     courses: BTreeMap<JobId, Course>,
     /// Jobs that are over, in that order.
     over: VecDeque<JobId>,

@@ -133,7 +133,7 @@ fn changed(nodes: &[ChangedNode]) -> String {
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for node in nodes {
         let words = |states: &[crate::api::wire::NodeState]| {
-            states.iter().map(|state| words::node_state(*state)).collect::<Vec<_>>().join(", ")
+            states.iter().map(|state| state.word()).collect::<Vec<_>>().join(", ")
         };
         let now = words(&node.states);
         let change = match &node.states_before {

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 
 use super::Dashboard;
 use super::frame::{Ask, Asked, Page, PageError};
-use super::map::{self, Group, Look, Spot};
+use super::looks::Looks;
+use super::map::{self, Group, Look, Spot, Tile};
 use super::past::Past;
 use super::words::{self, counted};
+use crate::api::wire::WorkKind;
 use crate::model::{JobId, MachineState, Name, ShareState};
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -33,20 +36,49 @@ struct Head<'a> {
     pools: Vec<String>,
 }
 
+/// Which nodes, whose work, and what whoever asks has seen of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ChangesParams {
+    pool: String,
+    user: String,
+    since: String,
+}
+
 #[derive(Template)]
 #[template(path = "topology.html")]
 struct Live<'a> {
     params: &'a TopologyParams,
+    /// What stands above the map, as HTML.
+    above: String,
     groups: Vec<Group>,
+    is_large: bool,
+    has_nodes: bool,
+    /// What the map looks like; only of a large one.
+    tag: Option<String>,
+}
+
+/// What stands above the map: figures and the legend.
+#[derive(Template)]
+#[template(path = "topology_above.html")]
+struct Above<'a> {
+    params: &'a TopologyParams,
     users: Vec<LegendUser>,
     users_more: usize,
     kinds: Vec<(&'static str, &'static str, u64)>,
     marks: Vec<LegendMark>,
     summary: String,
-    is_large: bool,
-    has_nodes: bool,
     /// Whether somebody is asked about who has nothing here.
     has_none: bool,
+    changes: Option<Changes>,
+}
+
+/// What is to be laid over a map that somebody looks at.
+#[derive(Default)]
+struct Changes {
+    tiles: Vec<Tile>,
+    /// What it looks like then. Nothing: it is to be asked for as a whole.
+    tag: Option<String>,
 }
 
 struct LegendUser {
@@ -74,11 +106,60 @@ pub(super) async fn page(
     let view = &published.view;
     let pools = view.topology.pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>();
     let head = Head { params: &params, pools: pools.iter().map(ToString::to_string).collect() };
-    let live = live(view, &dashboard.past, &params, &pools);
+    let drawing = drawing(view, &dashboard.past, &params);
+    let is_large = map::CLOSE_MAX < drawing.spots.len();
+    let tag = is_large.then(|| {
+        let looks = Looks::of(&drawing.spots, &params.user);
+        dashboard.past.notes().maps.remember(looks)
+    });
+    let live = Live {
+        params: &params,
+        above: drawing.above.render()?,
+        is_large,
+        has_nodes: !drawing.spots.is_empty(),
+        groups: map::groups(drawing.spots, &pools),
+        tag,
+    };
     Page { title: "Topology", section: "/topology", head, live }.answer(&ask)
 }
 
-fn live<'a>(view: &View, past: &Past, params: &'a TopologyParams, pools: &[Name]) -> Live<'a> {
+/// What is different of a large map from what somebody looks at: nodes drawn anew, and what stands
+/// above it.
+pub(super) async fn changes(
+    State(dashboard): State<Dashboard>,
+    Asked(asked): Asked<ChangesParams>,
+) -> Result<Response, PageError> {
+    let published = dashboard.api.latest();
+    let view = &published.view;
+    let params = TopologyParams { pool: asked.pool, user: asked.user };
+    let Drawing { mut above, spots } = drawing(view, &dashboard.past, &params);
+    let looks = Looks::of(&spots, &params.user);
+    if looks.tag() == asked.since {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let mut notes = dashboard.past.notes();
+    let changed = notes.maps.changed(&asked.since, &looks);
+    let changes = changed.map(|changed| (changed, notes.maps.remember(looks)));
+    drop(notes);
+    // Half a map in pieces is more than a map.
+    let changes = changes.filter(|(changed, _)| 2 * changed.len() < spots.len());
+    let changes = changes.map(|(changed, tag)| {
+        let names = changed.into_iter().map(|place| spots[place].name.clone()).collect();
+        let pools: Vec<Name> = view.topology.pools.iter().map(|pool| pool.name.clone()).collect();
+        Changes { tiles: map::tiles(spots, &pools, &names), tag: Some(tag) }
+    });
+    above.changes = Some(changes.unwrap_or_default());
+    let html = Html(above.render()?);
+    Ok(([(header::CACHE_CONTROL, "no-store")], html).into_response())
+}
+
+/// What a page shows of the nodes that are asked for.
+struct Drawing<'a> {
+    above: Above<'a>,
+    spots: Vec<Spot>,
+}
+
+fn drawing<'a>(view: &View, past: &Past, params: &'a TopologyParams) -> Drawing<'a> {
     let is_shown = |node: &&NodeView| params.pool.is_empty() || node.pool == params.pool;
     let nodes: Vec<&NodeView> = view.nodes.iter().filter(is_shown).collect();
     let jobs: HashMap<JobId, &JobView> = view.jobs.iter().map(|job| (job.id, job)).collect();
@@ -107,11 +188,9 @@ fn live<'a>(view: &View, past: &Past, params: &'a TopologyParams, pools: &[Name]
     let spots: Vec<Spot> =
         nodes.iter().map(|node| spot(node, &jobs, &colours, &params.user)).collect();
     let is_chosen = |name: &Name| *name == params.user;
-    Live {
+    let above = Above {
         params,
         summary: summary(&nodes),
-        is_large: spots.len() > map::CLOSE_MAX,
-        has_nodes: !spots.is_empty(),
         has_none,
         users: users
             .into_iter()
@@ -125,17 +204,18 @@ fn live<'a>(view: &View, past: &Past, params: &'a TopologyParams, pools: &[Name]
         users_more,
         kinds: kind_legend(kinds),
         marks: mark_legend(&nodes),
-        groups: map::groups(spots, pools),
-    }
+        changes: None,
+    };
+    Drawing { above, spots }
 }
 
 fn kind_legend(counts: [u64; 4]) -> Vec<(&'static str, &'static str, u64)> {
-    let kinds = words::KINDS.into_iter().zip(counts);
+    let kinds = WorkKind::ALL.into_iter().zip(counts);
     kinds
         .map(|(kind, count)| {
             let number = map::kind_number(kind);
             let look = Look { colour: None, kind: number, is_leaving: false, is_pale: false };
-            (words::kind(kind), look.pattern(), count)
+            (kind.word(), look.pattern(), count)
         })
         .collect()
 }

@@ -2,7 +2,6 @@
 //!
 //! It is one reader among others: it may be late or skip a picture, and nobody waits for it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use super::samples::Sample;
 use super::tell::{Told, told};
 use crate::api::{self, ApiState, Published, queries};
 use crate::converter::code_of;
-use crate::model::JobId;
 use crate::scheduler::{JobView, Pictures, View};
 
 /// When to look again at what came too soon after a sample.
@@ -84,13 +82,15 @@ fn note_jobs(past: &Past, before: &Arc<Pictures<JobView>>, view: &View, at_ms: i
     };
     let news: Vec<(&JobView, Moment)> =
         drawn.filter(is_news).map(|(job, _)| (job, moment(job, view.cycle, at_ms))).collect();
-    let now: BTreeSet<JobId> = view.jobs.iter().map(|job| job.id).collect();
+    let ended = before.drawn_since(&view.jobs, |job| (job.submitted, job.id));
+    let ended = ended.filter(|(_, now)| now.is_none());
     let mut notes = past.notes();
+    // First those that ended: what was submitted anew ends and is news.
+    for (job, _) in ended {
+        notes.end(job.id, view.cycle);
+    }
     for (job, moment) in news {
         notes.note(job.id, &job.user, moment);
-    }
-    for job in before.iter().filter(|job| !now.contains(&job.id)) {
-        notes.end(job.id, view.cycle);
     }
 }
 

@@ -1,6 +1,6 @@
-//! The words of the pages: the same as those of the command line.
+//! Figures as the pages write them. What things are called is with the types of the API.
 
-use crate::api::wire::{Disposition, JobInfo, NodeState, Policy, WorkKind};
+use crate::api::wire::NodeState;
 
 /// "2,070".
 pub(super) fn number(number: u64) -> String {
@@ -46,60 +46,6 @@ pub(super) fn time(at_ms: i64) -> String {
     jiff::Timestamp::from_millisecond(at_ms)
         .map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
         .unwrap_or_default()
-}
-
-/// What kind of work it is.
-pub(super) fn kind(kind: WorkKind) -> &'static str {
-    match kind {
-        WorkKind::Job => "job",
-        WorkKind::Service => "service",
-        WorkKind::ArbitraryProcess => "process",
-        WorkKind::Reservation => "reservation",
-    }
-}
-
-/// Every kind of work, in the order of legends.
-pub(super) const KINDS: [WorkKind; 4] =
-    [WorkKind::Job, WorkKind::Service, WorkKind::ArbitraryProcess, WorkKind::Reservation];
-
-/// How a class's work is scheduled.
-pub(super) fn policy(policy: Policy) -> &'static str {
-    match policy {
-        Policy::FairShare => "fair-share",
-        Policy::FixedShare => "fixed-share",
-        Policy::Reserve => "reserve",
-    }
-}
-
-/// What a person would call the state that the last cycle left it in.
-pub(super) fn state(job: &JobInfo) -> &'static str {
-    if job.completing {
-        return "ending";
-    }
-    match job.disposition {
-        Disposition::Expanded => "expanding",
-        Disposition::Shrunken => "shrinking",
-        Disposition::Stable => "running",
-        Disposition::Dormant => "waiting",
-        Disposition::Reserved => "reserved",
-        Disposition::Refused => "refused",
-    }
-}
-
-/// Every word of [`state`].
-pub(super) const STATES: [&str; 7] =
-    ["expanding", "shrinking", "running", "waiting", "reserved", "refused", "ending"];
-
-/// A node's state.
-pub(super) fn node_state(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Up => "up",
-        NodeState::Awaited => "awaited",
-        NodeState::Dead => "dead",
-        NodeState::VariedOff => "varied-off",
-        NodeState::Quiesced => "quiesced",
-        NodeState::Blacklisted => "blacklisted",
-    }
 }
 
 /// Every state of a node, with what it means.

@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::super::heartbeats::HeardAgo;
 use crate::api::Published;
 use crate::converter::explain;
-use crate::model::{MachineState, QShares, ShareState, floor_div};
+use crate::model::{ClassIx, MachineState, QShares, ShareState, WorkKind, floor_div};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// What is scraped.
@@ -65,7 +65,8 @@ impl Collector for Cluster {
         all(&mut to, HELD, accounts(|account| account.held))?;
         all(&mut to, WANTED, accounts(|account| account.wanted))?;
         all(&mut to, COUNTED, accounts(|account| account.given))?;
-        all(&mut to, FAIRNESS, fairness(view))
+        all(&mut to, FAIRNESS, fairness(view))?;
+        all(&mut to, COVERAGE, coverage(view))
     }
 }
 
@@ -117,6 +118,10 @@ const COUNTED: Gauge = ("counted_quanta", "What was counted for a class in the l
 const FAIRNESS: Gauge = (
     "fairness_deviation_ratio",
     "Part of what is deserved that those who deserve it do not hold, among classes, users and jobs",
+);
+const COVERAGE: Gauge = (
+    "prediction_coverage_ratio",
+    "Part of a class's running jobs that say how long an item takes, without which their growth is not predicted",
 );
 
 fn one(to: &mut DescriptorEncoder<'_>, (name, help): Gauge, value: u64) -> fmt::Result {
@@ -290,6 +295,25 @@ fn pending(view: &View) -> impl Iterator<Item = Sample<2, u64>> {
     counts
         .into_iter()
         .map(|((class, reason), count)| ([("class", class), ("reason", reason.to_owned())], count))
+}
+
+/// Of classes that predict, those in which something runs: a part of nothing says nothing.
+fn coverage(view: &View) -> impl Iterator<Item = Sample<1, f64>> {
+    let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let running = view.jobs.iter().filter(|job| job.kind == WorkKind::Job && job.facts.is_running);
+    for job in running {
+        let class = view.topology.class_named(&job.class);
+        if class.is_some_and(|ClassIx(class)| view.topology.classes[class].cap_rules.prediction) {
+            let is_covered = job.facts.time_per_item.is_some_and(|time| time != 0);
+            let (covered, all) = counts.entry(&job.class).or_default();
+            *covered += u64::from(is_covered);
+            *all += 1;
+        }
+    }
+    let sample = |(class, (covered, all)): (&str, (u64, u64))| {
+        ([("class", class.to_owned())], ratio(covered, all))
+    };
+    counts.into_iter().map(sample)
 }
 
 /// Shortfalls over what is deserved, at every level at which memory is divided.

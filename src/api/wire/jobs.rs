@@ -83,6 +83,27 @@ pub struct JobInfo {
     pub shares: Vec<ShareInfo>,
 }
 
+impl JobInfo {
+    /// Every word of [`Self::state`].
+    pub const STATES: [&'static str; 7] =
+        ["expanding", "shrinking", "running", "waiting", "reserved", "refused", "ending"];
+
+    /// What people call the state that the last cycle left it in.
+    pub fn state(&self) -> &'static str {
+        if self.completing {
+            return "ending";
+        }
+        match self.disposition {
+            Disposition::Expanded => "expanding",
+            Disposition::Shrunken => "shrinking",
+            Disposition::Stable => "running",
+            Disposition::Dormant => "waiting",
+            Disposition::Reserved => "reserved",
+            Disposition::Refused => "refused",
+        }
+    }
+}
+
 /// A job's arithmetic, in processes but for what it deserves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobSums {

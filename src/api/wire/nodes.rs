@@ -84,6 +84,20 @@ pub enum NodeState {
     Blacklisted,
 }
 
+impl NodeState {
+    /// As it is written everywhere.
+    pub fn word(self) -> &'static str {
+        match self {
+            NodeState::Up => "up",
+            NodeState::Awaited => "awaited",
+            NodeState::Dead => "dead",
+            NodeState::VariedOff => "varied-off",
+            NodeState::Quiesced => "quiesced",
+            NodeState::Blacklisted => "blacklisted",
+        }
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeInfo {

@@ -147,6 +147,22 @@ pub enum WorkKind {
     Reservation,
 }
 
+impl WorkKind {
+    /// Every kind, in the order of legends.
+    pub const ALL: [WorkKind; 4] =
+        [WorkKind::Job, WorkKind::Service, WorkKind::ArbitraryProcess, WorkKind::Reservation];
+
+    /// What people call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            WorkKind::Job => "job",
+            WorkKind::Service => "service",
+            WorkKind::ArbitraryProcess => "process",
+            WorkKind::Reservation => "reservation",
+        }
+    }
+}
+
 /// Where a request for work is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

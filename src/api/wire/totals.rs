@@ -28,6 +28,17 @@ pub enum Policy {
     Reserve,
 }
 
+impl Policy {
+    /// As the configuration spells it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Policy::FairShare => "fair-share",
+            Policy::FixedShare => "fixed-share",
+            Policy::Reserve => "reserve",
+        }
+    }
+}
+
 /// A resource class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClassInfo {

@@ -9,7 +9,6 @@ use crate::cli::answer::shortened;
 use crate::cli::diag::{millis, percent};
 use crate::cli::events;
 use crate::cli::nodes::{notes, states};
-use crate::cli::queue::state;
 use crate::cli::table::{memory, plain};
 use crate::cli::users::sum;
 use crate::model::{floor_div, span};
@@ -335,7 +334,7 @@ fn queue(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
             &class,
             &memory(job.memory_mb),
             &format!("{}/{}", job.sums.held, job.sums.wanted),
-            state(job),
+            job.state(),
             &span(picture.now_ms.saturating_sub(job.submitted_ms)),
         );
         let reason = job

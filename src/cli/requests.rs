@@ -1,0 +1,163 @@
+//! Who asks the daemon for what: its counters of requests, read from its metrics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::answer::Look;
+use super::diag::millis;
+use super::table::Column::{Left, Right};
+use super::table::headed;
+
+/// So many routes are shown unless more are asked for.
+const SHOWN: usize = 8;
+
+/// The requests of one route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Requests {
+    /// As the API's document writes it; `none` for what there is not.
+    pub route: String,
+    /// The request's method.
+    pub method: String,
+    /// How many were answered.
+    pub count: u64,
+    /// Those of them that were refused, with a status of 400 to 499.
+    pub refused: u64,
+    /// Those that failed, with one of 500 and more.
+    pub failed: u64,
+    /// What one took on average, in microseconds, whatever the method. Absent where it may wait for
+    /// news.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_us: Option<u64>,
+}
+
+impl Requests {
+    /// Those that `metrics` tell of, the most frequent first.
+    pub fn of(metrics: &str) -> Vec<Requests> {
+        let mut counts: BTreeMap<(String, String), [u64; 3]> = BTreeMap::new();
+        let mut times: BTreeMap<String, (Option<Duration>, u32)> = BTreeMap::new();
+        for (name, labels, value) in metrics.lines().filter_map(sample) {
+            let label = |wanted: &str| label(labels, wanted).unwrap_or_default().to_owned();
+            match name {
+                "apportion_requests_total" => {
+                    let number = value.parse().unwrap_or(0);
+                    let counts = counts.entry((label("route"), label("method"))).or_default();
+                    let kind = match label("status").as_bytes().first() {
+                        Some(b'4') => 1,
+                        Some(b'5') => 2,
+                        _ => 0,
+                    };
+                    counts[kind] += number;
+                }
+                "apportion_request_duration_seconds_sum" => {
+                    let sum = value.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+                    times.entry(label("route")).or_default().0 = sum;
+                }
+                "apportion_request_duration_seconds_count" => {
+                    times.entry(label("route")).or_default().1 = value.parse().unwrap_or(0);
+                }
+                _ => {}
+            }
+        }
+        let of_one = |((route, method), [answered, refused, failed]): (_, [u64; 3])| {
+            let mean = times.get(&route).and_then(|(sum, count)| sum.as_ref()?.checked_div(*count));
+            let mean_us = mean.and_then(|mean| u64::try_from(mean.as_micros()).ok());
+            let count = answered + refused + failed;
+            Requests { route, method, count, refused, failed, mean_us }
+        };
+        let mut requests: Vec<Requests> = counts.into_iter().map(of_one).collect();
+        requests.sort_by_key(|one| std::cmp::Reverse(one.count));
+        requests
+    }
+}
+
+/// A line's name, labels and value.
+fn sample(line: &str) -> Option<(&str, &str, &str)> {
+    let (name, rest) = line.split_once('{')?;
+    let (labels, value) = rest.rsplit_once("} ")?;
+    Some((name, labels, value))
+}
+
+/// One of `labels`. Routes, methods and statuses have nothing in them that would be escaped.
+fn label<'a>(labels: &'a str, wanted: &str) -> Option<&'a str> {
+    labels.split("\",").find_map(|label| {
+        let (name, value) = label.split_once("=\"")?;
+        (name == wanted).then(|| value.trim_end_matches('"'))
+    })
+}
+
+/// As a table: all of them, or those that most ask for.
+pub(super) fn render_requests(requests: &[Requests], look: Look) -> String {
+    let sum = |of: fn(&Requests) -> u64| requests.iter().map(of).sum::<u64>();
+    let mut lines = vec![format!(
+        "requests:     {} since the start, {} refused, {} failed",
+        sum(|one| one.count),
+        sum(|one| one.refused),
+        sum(|one| one.failed)
+    )];
+    let shown = if look.is_wide { requests.len() } else { SHOWN.min(requests.len()) };
+    if 0 < shown {
+        let columns =
+            [Left("REQUEST"), Right("COUNT"), Right("REFUSED"), Right("FAILED"), Right("MEAN")];
+        let rows = requests[..shown].iter().map(|one| {
+            let mean = one.mean_us.map_or("waits".to_owned(), millis);
+            let numbers = [one.count, one.refused, one.failed].map(|number| number.to_string());
+            let [count, refused, failed] = numbers;
+            [format!("{} {}", one.method, one.route), count, refused, failed, mean]
+        });
+        let table = headed(columns, rows, !look.no_header);
+        lines.extend(table.lines().map(|line| format!("  {line}")));
+    }
+    if shown < requests.len() {
+        lines.push(format!("  and {} more; -o wide shows them all", requests.len() - shown));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METRICS: &str = "\
+# HELP apportion_requests_total Requests by route and answer
+# TYPE apportion_requests_total counter
+apportion_requests_total{route=\"/v1/jobs/{id}\",method=\"GET\",status=\"200\"} 3
+apportion_requests_total{route=\"/v1/jobs/{id}\",method=\"GET\",status=\"404\"} 2
+apportion_requests_total{route=\"/v1/schedule\",method=\"GET\",status=\"304\"} 9
+apportion_requests_total{route=\"none\",method=\"other\",status=\"500\"} 1
+apportion_request_duration_seconds_sum{route=\"/v1/jobs/{id}\"} 0.01
+apportion_request_duration_seconds_count{route=\"/v1/jobs/{id}\"} 5
+apportion_request_duration_seconds_bucket{route=\"/v1/jobs/{id}\",le=\"+Inf\"} 5
+apportion_ready 1
+";
+
+    #[test]
+    fn requests_are_summed_up_by_route_the_most_frequent_first() {
+        let requests = Requests::of(METRICS);
+        let figures = requests
+            .iter()
+            .map(|one| (one.route.as_str(), one.count, one.refused, one.failed, one.mean_us));
+        let expected = [
+            ("/v1/schedule", 9, 0, 0, None),
+            ("/v1/jobs/{id}", 5, 2, 0, Some(2_000)),
+            ("none", 1, 0, 1, None),
+        ];
+        assert_eq!(figures.collect::<Vec<_>>(), expected);
+        let shown = render_requests(&requests, Look::default());
+        assert!(shown.starts_with("requests:     15 since the start, 2 refused, 1 failed\n"));
+        assert!(shown.contains("GET /v1/jobs/{id}      5        2       0  2.0 ms"), "{shown}");
+    }
+
+    #[test]
+    fn what_asks_for_many_things_is_cut_unless_all_are_wanted() {
+        let one = Requests::of(METRICS).swap_remove(1);
+        let many = vec![one; SHOWN + 3];
+        assert!(
+            render_requests(&many, Look::default()).ends_with("and 3 more; -o wide shows them all")
+        );
+        let wide = Look { is_wide: true, ..Look::default() };
+        assert_eq!(render_requests(&many, wide).lines().count(), 2 + many.len());
+        assert_eq!(render_requests(&[], Look::default()).lines().count(), 1);
+    }
+}
