@@ -84,6 +84,10 @@ impl Transport {
     /// # Errors
     ///
     /// If this process cannot be a client at all, or not in this way.
+    ///
+    /// # Panics
+    ///
+    /// Never: the address that stands for a socket is one.
     pub fn new(
         url: &Url,
         authority: Option<&Path>,
