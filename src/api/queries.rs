@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::error::{ApiError, Code};
 use super::extract::{Params, PathPart};
-use super::heartbeats::HeartbeatLog;
+use super::hearing::HeartbeatLog;
 use super::load;
 use super::show;
 use super::state::{ApiState, Published};
@@ -46,7 +46,7 @@ pub async fn get_nodes(
     };
     let mut nodes: Vec<wire::NodeInfo> =
         published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
-    let log = state.heartbeats();
+    let log = state.hearing.log();
     for node in &mut nodes {
         node.notes.extend(notes_of(node, &published.view, &log));
     }
@@ -65,7 +65,7 @@ pub async fn get_node(
     let node = published.view.nodes.iter().find(|node| node.name == name);
     let node = node.map(|node| {
         let mut node = wire::NodeInfo::from(node);
-        node.notes.extend(notes_of(&node, &published.view, &state.heartbeats()));
+        node.notes.extend(notes_of(&node, &published.view, &state.hearing.log()));
         Json(node)
     });
     node.ok_or_else(|| {
