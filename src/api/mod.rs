@@ -25,6 +25,7 @@ mod login;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 mod metrics;
 mod names;
+mod node_list;
 mod pace;
 mod publications;
 pub(crate) mod queries;

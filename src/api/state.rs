@@ -20,6 +20,7 @@ use super::events::PastEvents;
 use super::hearing::Hearing;
 use super::intake::Intake;
 use super::metrics::Meters;
+use super::node_list::NodeLists;
 use super::show::schedule_json;
 use super::wire;
 use crate::access::{Actor, Gatekeeper, Reread};
@@ -319,6 +320,8 @@ pub struct Shared {
     pub gatekeeper: Arc<Gatekeeper>,
     /// What was heard of nodes.
     pub hearing: Arc<Hearing>,
+    /// All nodes, for all who look.
+    pub(super) node_lists: NodeLists,
     requests: mpsc::Sender<Request>,
     intake: Arc<tokio::sync::Mutex<Intake>>,
 }
@@ -345,6 +348,7 @@ impl ApiState {
     ) -> ApiState {
         let intake = Arc::new(tokio::sync::Mutex::new(Intake::new(sequence, limits)));
         let hearing = Arc::new(Hearing::new(limits));
+        let node_lists = NodeLists::default();
         let shared = Shared {
             board,
             limits,
@@ -352,6 +356,7 @@ impl ApiState {
             past_events,
             gatekeeper,
             hearing,
+            node_lists,
             requests,
             intake,
         };
