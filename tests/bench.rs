@@ -129,6 +129,10 @@ fn load_reports_both_sides_of_everything() {
         for key in ["daemon_per_s", "bare_per_s", "ratio"] {
             assert!(compared[key].as_f64().is_some_and(|value| 0.0 < value), "{what}: {compared}");
         }
+        for side in ["daemon_cpu_us", "bare_cpu_us"] {
+            let is_known = compared[side].is_number();
+            assert!(is_known || !cfg!(target_os = "linux"), "{what}: {compared}");
+        }
         for side in ["daemon_ms", "bare_ms"] {
             assert!(compared[side]["median"].is_number(), "{what}: {compared}");
         }
@@ -138,6 +142,12 @@ fn load_reports_both_sides_of_everything() {
     {
         assert!(figures[what][key].as_f64().is_some_and(|value| 0.0 < value), "{figures}");
     }
-    let is_known = figures["agents"]["core_percent"].is_number();
-    assert!(is_known || !cfg!(target_os = "linux"), "{figures}");
+    for (what, key) in [
+        ("agents", "core_percent"),
+        ("readers", "alone_cpu_ms"),
+        ("readers", "with_readers_cpu_ms"),
+    ] {
+        let is_known = figures[what][key].is_number();
+        assert!(is_known || !cfg!(target_os = "linux"), "{figures}");
+    }
 }

@@ -174,7 +174,7 @@ impl Gatekeeper {
             return Err(Refusal::Unknown("the token has expired", Some(entry.name.clone())));
         }
         Ok(Identity {
-            name: entry.name.clone(),
+            name: entry.name.as_str().into(),
             role: Some(entry.role),
             nodes: entry.nodes.clone(),
             peer,
@@ -196,7 +196,7 @@ impl Gatekeeper {
                 return Err(Refusal::Unknown("not one of the local operators", Some(name)));
             }
         };
-        Ok(Identity { name, role: Some(role), nodes: Nodes::none(), peer })
+        Ok(Identity { name: name.into(), role: Some(role), nodes: Nodes::none(), peer })
     }
 
     /// Whether `identity` may do what `rule` is about, and has not come too often. Administrators at

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::role::{Role, Rule};
+use crate::model::Name;
 
 /// The other end of a connection, as the kernel tells it. No name service is asked, and no header
 /// that anybody could write is believed.
@@ -68,7 +69,7 @@ impl Nodes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// What it is called on record: the name of a token, or of a user of this machine.
-    pub name: String,
+    pub name: Name,
     /// `None`: every one, for nobody has to say who they are.
     pub role: Option<Role>,
     /// The nodes it may report.
@@ -80,7 +81,7 @@ pub struct Identity {
 impl Identity {
     /// Whoever it is, where nobody has to say.
     pub fn anybody(peer: Peer) -> Identity {
-        Identity { name: "anybody".to_owned(), role: None, nodes: Nodes::All, peer }
+        Identity { name: Name::new_static("anybody"), role: None, nodes: Nodes::All, peer }
     }
 
     /// Whether it may do what `rule` is about.
@@ -93,7 +94,7 @@ impl Identity {
 
     /// How it stands on record.
     pub fn actor(&self) -> Actor {
-        Actor { who: self.name.clone(), origin: self.peer.to_string() }
+        Actor { who: self.name.to_string(), origin: self.peer.to_string() }
     }
 }
 

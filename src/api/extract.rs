@@ -1,10 +1,10 @@
 //! What handlers take in: bodies, parameters and paths, refused as problems when they do not fit.
 
-use axum::body::{Bytes, HttpBody, to_bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Version, header};
-use http_body_util::LengthLimitError;
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use super::error::{ApiError, Code};
@@ -16,6 +16,8 @@ use super::state::ApiState;
 const PUBLICATION: &str = "/v1/publication";
 /// The largest body anywhere else: heartbeats of 50,000 nodes.
 const BRIEF_BODY: usize = 8 << 20;
+/// A body that comes in parts is kept in pieces of so many bytes until it is whole.
+const PIECE: usize = 256 << 10;
 
 /// A body that says it is JSON, not read yet.
 #[derive(Debug)]
@@ -33,17 +35,65 @@ impl FromRequest<ApiState> for JsonText {
         if most < usize::try_from(announced).unwrap_or(usize::MAX) {
             return Err(too_large(most, state.limits.body));
         }
-        to_bytes(body, most).await.map(JsonText).map_err(|error| {
-            if because_of::<LengthLimitError>(&error) {
-                too_large(most, state.limits.body)
-            } else if because_of::<TooSlow>(&error) {
+        let gathered = gather(body, most).await.map_err(|error| {
+            if because_of::<TooSlow>(&error) {
                 ApiError::new(Code::TooSlow, TooSlow.to_string())
             } else {
                 tracing::debug!(%error, "a body did not arrive");
                 let detail = "the body did not arrive whole, or in chunks that are none; nothing was changed";
                 ApiError::new(Code::BadTransport, detail)
             }
-        })
+        })?;
+        gathered.map(JsonText).ok_or_else(|| too_large(most, state.limits.body))
+    }
+}
+
+/// What `body` has; `None` if it has more than `most` bytes.
+///
+/// It is copied as it comes: what it comes in shares buffers with what is not kept. And into pieces of
+/// one size: a buffer that grows leaves behind what it was before, which the next flood does not fit in.
+async fn gather(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Error> {
+    let (mut first, mut pieces, mut length) = (None, Vec::<Vec<u8>>::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(part) = frame?.into_data() else { continue };
+        if most - length < part.len() {
+            return Ok(None);
+        }
+        length += part.len();
+        if pieces.is_empty() && first.is_none() {
+            first = Some(part);
+            continue;
+        }
+        if let Some(first) = first.take() {
+            put(&first, &mut pieces);
+        }
+        put(&part, &mut pieces);
+    }
+    if let Some(whole) = first {
+        return Ok(Some(whole));
+    }
+    if let [_] = pieces.as_slice() {
+        return Ok(pieces.pop().map(Bytes::from));
+    }
+    let mut whole = Vec::with_capacity(length);
+    for piece in pieces {
+        whole.extend_from_slice(&piece);
+    }
+    Ok(Some(Bytes::from(whole)))
+}
+
+/// Copies `part` to the end of `pieces`, all but the last of which are full.
+fn put(mut part: &[u8], pieces: &mut Vec<Vec<u8>>) {
+    while !part.is_empty() {
+        let room = pieces.last().map_or(0, |piece| PIECE - piece.len());
+        let (fits, rest) = part.split_at(room.min(part.len()));
+        if let Some(piece) = pieces.last_mut() {
+            piece.extend_from_slice(fits);
+        }
+        if !rest.is_empty() {
+            pieces.push(Vec::with_capacity(PIECE));
+        }
+        part = rest;
     }
 }
 
@@ -165,6 +215,29 @@ fn in_plain_words(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bodies in parts of any size are what was sent, up to the byte that is one too many.
+    #[tokio::test]
+    async fn a_body_in_parts_is_whole() {
+        let sent: Vec<u8> = (0..=u8::MAX).cycle().take(3 * PIECE + 7).collect();
+        for parts in [1, 100, PIECE - 1, PIECE, PIECE + 1, sent.len()] {
+            for length in [0, 1, PIECE, PIECE + 1, sent.len()] {
+                let sent = &sent[..length];
+                let frames: Vec<_> = sent
+                    .chunks(parts.max(length.div_ceil(500)).max(1))
+                    .map(Bytes::copy_from_slice)
+                    .collect();
+                let body = || {
+                    let frames = frames.clone().into_iter().map(Ok::<_, std::io::Error>);
+                    Body::from_stream(futures_util::stream::iter(frames))
+                };
+                assert!(gather(body(), length).await.unwrap().is_some_and(|body| body == sent));
+                if 0 < length {
+                    assert_eq!(gather(body(), length - 1).await.unwrap(), None);
+                }
+            }
+        }
+    }
 
     #[test]
     fn parameters_are_refused_in_plain_words() {

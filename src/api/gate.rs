@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -35,7 +35,7 @@ const NOT_KNOWN: &str = "say who you are: with a token, or at the unix socket";
 pub(super) const NOT_ALLOWED: &str = "this is for others";
 
 /// Lets pass who may.
-pub async fn gate(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+pub async fn gate(state: &ApiState, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();
     };
@@ -65,7 +65,7 @@ pub async fn gate(State(state): State<ApiState>, mut request: Request, next: Nex
         }
         Err(refusal) => (stranger(&refusal, peer), refusal),
     };
-    refused(&state, &request, by, &refusal)
+    refused(state, &request, by, &refusal)
 }
 
 /// How somebody who is not let in stands on record.

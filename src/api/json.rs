@@ -62,11 +62,15 @@ pub fn read_body<'de, T: Deserialize<'de>>(body: &'de [u8], codes: FieldCodes) -
         let what = "the body is empty; expected a JSON object".to_owned();
         return Err(refused(Code::EmptyBody, what));
     }
-    if depth(body) > DEPTH_MAX {
+    if is_too_deep(body) {
         let what =
             format!("arrays and objects lie within each other more than {DEPTH_MAX} levels deep");
         return Err(refused(Code::TooDeep, what));
     }
+    if let Some(value) = read_if_good(body) {
+        return Ok(value);
+    }
+    // Once more, for what is wrong and where: keeping track of that takes longer than reading.
     let not_json = |error: &serde_json::Error| refused(Code::NotJson, where_it_breaks(body, error));
     let mut json = serde_json::Deserializer::from_slice(body);
     let Object(value) = serde_path_to_error::deserialize(&mut json).map_err(|error| match error
@@ -84,16 +88,32 @@ pub fn read_body<'de, T: Deserialize<'de>>(body: &'de [u8], codes: FieldCodes) -
     Ok(value)
 }
 
+/// A whole body, if it is a `T`; else [`read_body`] says why it is not. How deep it is nested is not
+/// asked here: that is for types that are no deeper themselves.
+pub fn read_if_good<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Option<T> {
+    serde_json::from_slice(body).ok().map(|Object(value)| value)
+}
+
 /// Reads a part of a body that is known to be JSON.
 ///
 /// # Errors
 ///
 /// If it is not a `T`.
 pub fn read_part<'de, T: Deserialize<'de>>(part: &'de str, codes: FieldCodes) -> Result<T, Fault> {
+    if let Ok(Object(value)) = serde_json::from_str(part) {
+        return Ok(value);
+    }
     let mut json = serde_json::Deserializer::from_str(part);
     serde_path_to_error::deserialize(&mut json)
         .map(|Object(value)| value)
         .map_err(|error| misfit(&error, codes))
+}
+
+/// Whether arrays and objects lie within each other more than [`DEPTH_MAX`] levels deep. Where there
+/// are not so many at all, nobody has to look how they lie.
+fn is_too_deep(body: &[u8]) -> bool {
+    let is_opening = |byte: &&u8| matches!(byte, b'[' | b'{');
+    DEPTH_MAX < body.iter().filter(is_opening).count() && DEPTH_MAX < depth(body)
 }
 
 /// How deep arrays and objects lie within each other.

@@ -15,6 +15,7 @@ pub(crate) mod extract;
 mod feed;
 mod gate;
 mod health;
+mod hearing;
 mod heartbeats;
 mod intake;
 mod json;
@@ -24,6 +25,7 @@ mod login;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 mod metrics;
 mod names;
+mod node_list;
 mod pace;
 mod publications;
 pub(crate) mod queries;
@@ -42,6 +44,7 @@ pub(crate) use events::read as events_since;
 pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use feed::happenings;
 pub use gate::Caller;
+pub use hearing::Hearing;
 pub use metrics::{Meters, Reread};
 pub use state::{
     ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,
@@ -49,6 +52,7 @@ pub use state::{
 pub use why::{why, why_by_node};
 
 use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::Router;
@@ -57,7 +61,7 @@ use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use tower_http::catch_panic::CatchPanicLayer;
+use futures_util::FutureExt;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -85,21 +89,37 @@ struct Document;
 pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
     let document = Arc::new(document::completed(&document));
+    // Of forms; other bodies have limits of their own. Not tower-http's limit: it answers by itself,
+    // and not with a problem.
+    let body_limit = || DefaultBodyLimit::max(state.limits.body);
+    let login = get(login::get_login).post(login::post_login);
     routes
         .route("/openapi.json", get(move || async move { axum::Json(document) }))
-        .route("/login", get(login::get_login).post(login::post_login))
+        .route("/login", login.layer(body_limit()))
         .route("/logout", post(login::post_logout))
-        .merge(pages)
+        .merge(pages.layer(body_limit()))
         .method_not_allowed_fallback(no_such_method)
         .fallback(no_such_path)
-        // Not tower-http's limit: it answers by itself, and not with a problem.
-        .layer(DefaultBodyLimit::max(state.limits.body))
-        .layer(middleware::from_fn(pace::in_pace))
-        .layer(middleware::from_fn_with_state(state.clone(), gate::gate))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn(in_one_way))
-        .layer(middleware::from_fn_with_state(state.clone(), metrics::counted))
+        .layer(middleware::from_fn_with_state(state.clone(), checked))
         .with_state(state)
+}
+
+/// What every request goes through, from the outside in: it is counted, understood in one way only,
+/// let in by the gate, and its body has to come at a pace. One layer: of each that there is axum has
+/// every request copy all that is below.
+async fn checked(
+    State(state): State<ApiState>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let counted = metrics::Counted::begin(&request);
+    let through = async |request| {
+        let passed = gate::gate(&state, pace::in_pace(request), next);
+        AssertUnwindSafe(passed).catch_unwind().await.unwrap_or_else(panicked)
+    };
+    let response = in_one_way(request, through).await;
+    counted.end(&state, response.status());
+    response
 }
 
 fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
@@ -123,23 +143,39 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_load))
         .routes(routes!(queries::get_occupancy))
         .routes(routes!(queries::get_status));
-    let brief = brief.layer(middleware::from_fn_with_state(state.clone(), when_resumed));
-    let brief = brief
+    // Only long polls and streams may take longer than others.
+    let brief = brief.layer(middleware::from_fn_with_state(state.clone(), resumed_in_time));
+    let health = OpenApiRouter::default()
         .routes(routes!(health::get_livez))
         .routes(routes!(health::get_readyz))
         .routes(routes!(health::get_healthz))
         .routes(routes!(metrics::get_metrics));
-    // Only long polls and streams may take longer than others.
-    let brief = brief.layer(middleware::from_fn_with_state(state.clone(), in_time));
-    brief.routes(routes!(publications::get_schedule)).routes(routes!(events::get_events))
+    let health = health.layer(middleware::from_fn_with_state(state.clone(), healthy_in_time));
+    brief
+        .merge(health)
+        .routes(routes!(publications::get_schedule))
+        .routes(routes!(events::get_events))
 }
 
-/// Lets requests wait that are about the books, while those are still on their way from the record.
-async fn when_resumed(
+/// Lets requests wait that are about the books, while those are still on their way from the record;
+/// in time, as all of it.
+async fn resumed_in_time(
     State(state): State<ApiState>,
     request: axum::extract::Request,
     next: Next,
 ) -> Response {
+    let resumed = async {
+        if state.latest().is_resuming && !is_resumed(&state).await {
+            return ApiError::new(Code::Stopping, "the daemon stops before its books are there")
+                .into_response();
+        }
+        next.run(request).await
+    };
+    in_time(&state, resumed).await
+}
+
+/// Waits for the books; `false` if the daemon stops before.
+async fn is_resumed(state: &ApiState) -> bool {
     let mut changes = state.board.changes();
     while state.latest().is_resuming {
         let is_over = tokio::select! {
@@ -147,21 +183,24 @@ async fn when_resumed(
             () = state.stop.cancelled() => true,
         };
         if is_over {
-            return ApiError::new(Code::Stopping, "the daemon stops before its books are there")
-                .into_response();
+            return false;
         }
     }
-    next.run(request).await
+    true
 }
 
-/// Ends requests that take too long, those that never finish sending included.
-async fn in_time(
+async fn healthy_in_time(
     State(state): State<ApiState>,
     request: axum::extract::Request,
     next: Next,
 ) -> Response {
+    in_time(&state, next.run(request)).await
+}
+
+/// Ends requests that take too long, those that never finish sending included.
+async fn in_time(state: &ApiState, response: impl Future<Output = Response>) -> Response {
     let limit = state.limits.time;
-    tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
+    tokio::time::timeout(limit, response).await.unwrap_or_else(|_| {
         let detail = format!(
             "not done within {} s; if it was a change, ask whether it was made",
             limit.as_secs()
@@ -172,12 +211,15 @@ async fn in_time(
 
 /// Lets pass what can be understood in one way only. What cannot ends the connection; so does what
 /// came in chunks, for it may have had a length besides, and what follows may be another's.
-async fn in_one_way(request: axum::extract::Request, next: Next) -> Response {
+async fn in_one_way(
+    request: axum::extract::Request,
+    next: impl AsyncFnOnce(axum::extract::Request) -> Response,
+) -> Response {
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let checked = extract::check_host(request.version(), request.headers());
     let is_bad = checked.is_err();
     let mut response = match checked {
-        Ok(()) => next.run(request).await,
+        Ok(()) => next(request).await,
         Err(error) => error.into_response(),
     };
     if is_bad || is_chunked {
@@ -204,7 +246,7 @@ async fn no_such_method(method: Method, uri: Uri) -> ApiError {
 }
 
 /// A handler panicked. The books are another thread's and unharmed.
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]
+#[expect(clippy::needless_pass_by_value, reason = "whoever catches it hands it over")]
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::middleware::Next;
-use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
@@ -32,12 +30,10 @@ impl fmt::Display for TooSlow {
 impl std::error::Error for TooSlow {}
 
 /// Has the body of `request` come at a pace, or be given up.
-pub async fn in_pace(request: Request, next: Next) -> Response {
-    let paced = |body: Body| {
+pub fn in_pace(request: Request) -> Request {
+    request.map(|body| {
         if body.is_end_stream() { body } else { Body::new(Paced::new(body, WINDOW, LEAST)) }
-    };
-    let request = request.map(paced);
-    next.run(request).await
+    })
 }
 
 /// A body that is given up where less than `least` bytes come in a `window`.

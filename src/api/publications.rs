@@ -1,10 +1,12 @@
 //! The orchestrator's two endpoints: all work in, the schedule out.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::SignedDuration;
 use serde::Deserialize;
@@ -100,19 +102,19 @@ pub struct ScheduleParams {
 )]
 pub async fn get_schedule(
     State(state): State<ApiState>,
-    headers: HeaderMap,
+    known: KnownTags,
     Params(params): Params<ScheduleParams>,
 ) -> Result<Response, ApiError> {
     let wait = params.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
     let latest = state.latest();
-    if wait.is_zero() && latest.is_ready && is_known(&headers, &latest.schedule) {
+    if wait.is_zero() && latest.is_ready && known.contain(&latest.schedule) {
         return Ok(unchanged(&latest));
     }
     let deadline = Instant::now() + wait;
     let mut changes = state.board.changes();
     loop {
         let latest = state.latest();
-        if latest.is_ready && !is_known(&headers, &latest.schedule) {
+        if latest.is_ready && !known.contain(&latest.schedule) {
             return Ok(schedule_response(&latest));
         }
         let is_over = tokio::select! {
@@ -141,28 +143,37 @@ pub(super) fn wait_of(text: &str) -> Result<Duration, ApiError> {
     })
 }
 
-/// Weak: the same schedule may be spelled in another way.
-fn etag(schedule: &ScheduleText) -> HeaderValue {
-    HeaderValue::try_from(format!("W/\"{}\"", schedule.cycle))
-        .expect("digits and quotes are legal in a header")
+/// The schedules that are known already: what `If-None-Match` says.
+#[derive(Debug)]
+pub struct KnownTags(Vec<HeaderValue>);
+
+impl<S: Send + Sync> FromRequestParts<S> for KnownTags {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<KnownTags, Infallible> {
+        let values = parts.headers.get_all(header::IF_NONE_MATCH).into_iter();
+        Ok(KnownTags(values.cloned().collect()))
+    }
 }
 
-fn is_known(headers: &HeaderMap, schedule: &ScheduleText) -> bool {
-    let etag = etag(schedule);
-    let known =
-        headers.get_all(header::IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
-    known.flat_map(|value| value.split(',')).any(|tag| tag.trim() == "*" || etag == tag.trim())
+impl KnownTags {
+    fn contain(&self, schedule: &ScheduleText) -> bool {
+        let tags = self.0.iter().filter_map(|value| value.to_str().ok());
+        let mut tags = tags.flat_map(|value| value.split(','));
+        tags.any(|tag| tag.trim() == "*" || schedule.etag == tag.trim())
+    }
 }
 
 fn unchanged(latest: &Published) -> Response {
-    let headers = [(header::ETAG, etag(&latest.schedule)), sequence(latest)];
+    let headers = [(header::ETAG, latest.schedule.etag.clone()), sequence(latest)];
     (StatusCode::NOT_MODIFIED, headers).into_response()
 }
 
 fn schedule_response(latest: &Published) -> Response {
     let json = HeaderValue::from_static("application/json");
     let schedule = &latest.schedule;
-    let headers = [(header::CONTENT_TYPE, json), (header::ETAG, etag(schedule)), sequence(latest)];
+    let headers =
+        [(header::CONTENT_TYPE, json), (header::ETAG, schedule.etag.clone()), sequence(latest)];
     (headers, schedule.json.clone()).into_response()
 }
 

@@ -1,18 +1,22 @@
 //! What readers ask: every answer is from one published picture, so its parts agree.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::error::{ApiError, Code};
 use super::extract::{Params, PathPart};
-use super::heartbeats::HeartbeatLog;
+use super::hearing::HeartbeatLog;
 use super::load;
 use super::show;
 use super::state::{ApiState, Published};
 use super::why::{brief, why, why_by_node};
 use super::wire;
-use crate::model::{Mebibytes, ShareState};
+use crate::model::{Mebibytes, Name, ShareState};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// A page has so many entries, unless asked otherwise.
@@ -38,7 +42,14 @@ pub struct NodeParams {
 pub async fn get_nodes(
     State(state): State<ApiState>,
     Params(params): Params<NodeParams>,
-) -> Json<wire::NodeList> {
+) -> Result<Response, ApiError> {
+    if params.state.is_none() && params.pool.is_none() {
+        let text = state.node_lists.latest(Arc::clone(&state.board), Arc::clone(&state.hearing));
+        let text = text.await.ok_or_else(|| {
+            ApiError::new(Code::Internal, "the list could not be made, for a fault of ours")
+        })?;
+        return Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response());
+    }
     let published = state.latest();
     let is_wanted = |node: &&NodeView| {
         params.state.is_none_or(|state| show::node_states(node.state).contains(&state))
@@ -46,11 +57,12 @@ pub async fn get_nodes(
     };
     let mut nodes: Vec<wire::NodeInfo> =
         published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
-    let log = state.heartbeats();
+    let log = state.hearing.log();
     for node in &mut nodes {
         node.notes.extend(notes_of(node, &published.view, &log));
     }
-    Json(wire::NodeList { cycle: published.view.cycle, nodes })
+    drop(log);
+    Ok(Json(wire::NodeList { cycle: published.view.cycle, nodes }).into_response())
 }
 
 /// One node.
@@ -65,7 +77,7 @@ pub async fn get_node(
     let node = published.view.nodes.iter().find(|node| node.name == name);
     let node = node.map(|node| {
         let mut node = wire::NodeInfo::from(node);
-        node.notes.extend(notes_of(&node, &published.view, &state.heartbeats()));
+        node.notes.extend(notes_of(&node, &published.view, &state.hearing.log()));
         Json(node)
     });
     node.ok_or_else(|| {
@@ -77,10 +89,19 @@ pub async fn get_node(
 
 /// What is to be said of a node that its books do not say.
 pub fn notes_of(node: &wire::NodeInfo, view: &View, log: &HeartbeatLog) -> Vec<String> {
-    let is_held_back =
-        view.lost_held_back.binary_search_by(|name| name.as_str().cmp(&node.name)).is_ok();
-    let held_back = "silent with too many others: its work is not given up".to_owned();
-    is_held_back.then_some(held_back).into_iter().chain(log.notes_of(&node.name)).collect()
+    let held_back = held_back_note(&node.name, &view.lost_held_back).into_iter();
+    held_back.chain(log.notes_of(&node.name)).collect()
+}
+
+/// Whether `node` is among those `held_back`, which come by name.
+pub(super) fn is_held_back(node: &str, held_back: &[Name]) -> bool {
+    held_back.binary_search_by(|name| name.as_str().cmp(node)).is_ok()
+}
+
+/// What is to be said of a node that is.
+pub(super) fn held_back_note(node: &str, held_back: &[Name]) -> Option<String> {
+    let note = "silent with too many others: its work is not given up";
+    is_held_back(node, held_back).then(|| note.to_owned())
 }
 
 /// Which work to show, and from where on.

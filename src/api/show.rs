@@ -180,33 +180,28 @@ fn node_notes(node: &NodeView) -> Vec<String> {
     let placed: QShares = node.shares.iter().map(|(_, _, order, _)| order.qshares()).sum();
     let unplaced = node.used.saturating_sub(placed);
     let are = if unplaced == QShares(1) { "qshare is" } else { "qshares are" };
-    let notes = [
-        (
-            is_too_small && node.memory < quantum,
-            format!("unusable: {} is less than one quantum, {quantum}", node.memory),
-        ),
-        (
-            is_too_small && quantum <= node.memory,
-            format!(
-                "unusable: of {}, less than one quantum, {quantum}, is left for work",
-                node.memory
-            ),
-        ),
-        (
-            unplaced != QShares(0),
-            format!(
-                "{unplaced} {are} taken by processes nobody can place: of work that was refused, or shown here and issued elsewhere"
-            ),
-        ),
-        (
-            is_overfull,
-            format!(
-                "has {} qshares, but {} are in use; nothing is evicted for it",
-                node.order, node.used
-            ),
-        ),
-    ];
-    notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note).collect()
+    let mut notes = Vec::new();
+    if is_too_small && node.memory < quantum {
+        notes.push(format!("unusable: {} is less than one quantum, {quantum}", node.memory));
+    }
+    if is_too_small && quantum <= node.memory {
+        notes.push(format!(
+            "unusable: of {}, less than one quantum, {quantum}, is left for work",
+            node.memory
+        ));
+    }
+    if unplaced != QShares(0) {
+        notes.push(format!(
+            "{unplaced} {are} taken by processes nobody can place: of work that was refused, or shown here and issued elsewhere"
+        ));
+    }
+    if is_overfull {
+        notes.push(format!(
+            "has {} qshares, but {} are in use; nothing is evicted for it",
+            node.order, node.used
+        ));
+    }
+    notes
 }
 
 fn node_shares(node: &NodeView) -> Vec<wire::NodeShare> {

@@ -3,21 +3,24 @@
 //! No handler waits for a cycle to read, and no reader holds up the scheduler.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use axum::body::Bytes;
+use axum::http::HeaderValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::config::ConfigRefusal;
 use super::error::{ApiError, Code};
 use super::events::PastEvents;
-use super::heartbeats::HeartbeatLog;
+use super::hearing::Hearing;
 use super::intake::Intake;
 use super::metrics::Meters;
+use super::node_list::NodeLists;
 use super::show::schedule_json;
 use super::wire;
 use crate::access::{Actor, Gatekeeper, Reread};
@@ -34,8 +37,6 @@ pub enum Request {
         /// What it changes.
         events: Vec<Event>,
     },
-    /// Nodes reported.
-    Heartbeats(Vec<Event>),
     /// An administrator wants something. Answered once the outcome is stored.
     Command {
         /// What.
@@ -172,9 +173,22 @@ pub struct ScheduleText {
     pub cycle: u64,
     /// As JSON.
     pub json: Bytes,
+    /// How HTTP names it. Weak: the same schedule may be spelled in another way.
+    pub etag: HeaderValue,
 }
 
 impl ScheduleText {
+    /// The update of `cycle`, as JSON.
+    ///
+    /// # Panics
+    ///
+    /// Never: a number in quotes is legal in a header.
+    pub fn new(cycle: u64, json: Bytes) -> ScheduleText {
+        let etag = HeaderValue::try_from(format!("W/\"{cycle}\""))
+            .expect("digits and quotes are legal in a header");
+        ScheduleText { cycle, json, etag }
+    }
+
     /// The update made from `view`; that of `previous` itself while nothing differs, so that nobody
     /// is told the same thing under a new number. That work waits longer for the same reason is not
     /// worth one.
@@ -183,10 +197,10 @@ impl ScheduleText {
             Some(previous) if say_the_same(&previous.view.jobs, &view.jobs) => {
                 Arc::clone(&previous.schedule)
             }
-            _ => Arc::new(ScheduleText {
-                cycle: view.cycle,
-                json: Bytes::from(schedule_json(view.cycle, &view.jobs)),
-            }),
+            _ => {
+                let json = Bytes::from(schedule_json(view.cycle, &view.jobs));
+                Arc::new(ScheduleText::new(view.cycle, json))
+            }
         }
     }
 }
@@ -288,9 +302,12 @@ pub struct Limits {
     pub string: usize,
 }
 
-/// What handlers share.
-#[derive(Clone)]
-pub struct ApiState {
+/// What handlers share. Every request has several copies made of it, which have to cost nothing.
+#[derive(Clone, Debug)]
+pub struct ApiState(Arc<Shared>);
+
+/// What is shared.
+pub struct Shared {
     /// The latest picture.
     pub board: Arc<Board>,
     /// How much of anything is taken in.
@@ -301,14 +318,25 @@ pub struct ApiState {
     pub past_events: Arc<dyn PastEvents>,
     /// Who may do what.
     pub gatekeeper: Arc<Gatekeeper>,
+    /// What was heard of nodes.
+    pub hearing: Arc<Hearing>,
+    /// All nodes, for all who look.
+    pub(super) node_lists: NodeLists,
     requests: mpsc::Sender<Request>,
     intake: Arc<tokio::sync::Mutex<Intake>>,
-    heartbeats: Arc<Mutex<HeartbeatLog>>,
+}
+
+impl Deref for ApiState {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl ApiState {
-    /// State for handlers that read from `board` and write to `requests`. `sequence` is the last
-    /// publication known from before the start.
+    /// State for handlers that read from `board` and write to `requests`, or what was heard of nodes to
+    /// a log that has to be asked. `sequence` is the last publication known from before the start.
     pub fn new(
         board: Arc<Board>,
         requests: mpsc::Sender<Request>,
@@ -319,13 +347,34 @@ impl ApiState {
         stop: CancellationToken,
     ) -> ApiState {
         let intake = Arc::new(tokio::sync::Mutex::new(Intake::new(sequence, limits)));
-        let heartbeats = Arc::new(Mutex::new(HeartbeatLog::new(limits)));
-        ApiState { board, limits, stop, past_events, gatekeeper, requests, intake, heartbeats }
+        let hearing = Arc::new(Hearing::new(limits));
+        let node_lists = NodeLists::default();
+        let shared = Shared {
+            board,
+            limits,
+            stop,
+            past_events,
+            gatekeeper,
+            hearing,
+            node_lists,
+            requests,
+            intake,
+        };
+        ApiState(Arc::new(shared))
     }
 
     /// The latest picture.
     pub fn latest(&self) -> Arc<Published> {
         self.board.latest()
+    }
+
+    /// Finds out that the scheduler has stopped.
+    ///
+    /// # Errors
+    ///
+    /// If so.
+    pub fn check_running(&self) -> Result<(), ApiError> {
+        if self.requests.is_closed() { Err(stopping()) } else { Ok(()) }
     }
 
     /// Room for one request to the scheduler. Sending it then cannot fail or be interrupted, so
@@ -381,17 +430,11 @@ impl ApiState {
     pub async fn intake(&self) -> tokio::sync::OwnedMutexGuard<Intake> {
         Arc::clone(&self.intake).lock_owned().await
     }
-
-    /// The heartbeats taken in so far, for one at a time.
-    pub fn heartbeats(&self) -> MutexGuard<'_, HeartbeatLog> {
-        // An entry is replaced whole or not at all, so a panic elsewhere left nothing half done.
-        self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl fmt::Debug for ApiState {
+impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiState").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Shared").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 

@@ -23,6 +23,14 @@ impl Process {
         Process { folder: PathBuf::from(format!("/proc/{id}")) }
     }
 
+    /// Its thread called `name`, as if it were a process; `None` if there is none, or that cannot be
+    /// told.
+    pub fn thread(&self, name: &str) -> Option<Process> {
+        let threads = fs::read_dir(self.folder.join("task")).ok()?;
+        let mut threads = threads.filter_map(|entry| Some(Process { folder: entry.ok()?.path() }));
+        threads.find(|thread| thread.read("comm").is_some_and(|comm| comm.trim_end() == name))
+    }
+
     /// The most memory it ever had at a time, in MB; `None` if that cannot be told.
     pub fn peak_rss_mb(&self) -> Option<f64> {
         let kibibytes = number_after(&self.read("status")?, "VmHWM:")?;
@@ -102,5 +110,18 @@ mod tests {
         let own = Process::own();
         assert!(own.peak_rss_mb().is_some_and(|memory| memory > 0.5));
         assert!(own.cpu_s().is_some());
+        let named = std::thread::Builder::new().name("a thread".to_owned());
+        let (tell, told) = std::sync::mpsc::channel();
+        let (began, has_begun) = std::sync::mpsc::channel();
+        let work = move || {
+            began.send(()).unwrap();
+            told.recv()
+        };
+        let thread = named.spawn(work).unwrap();
+        has_begun.recv().unwrap();
+        assert!(own.thread("a thread").is_some_and(|thread| thread.cpu_s().is_some()));
+        assert!(own.thread("no thread").is_none());
+        tell.send(()).unwrap();
+        thread.join().unwrap().unwrap();
     }
 }

@@ -163,7 +163,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            body_bytes: 64 << 20,
+            body_bytes: 50 << 20,
             max_nodes: 20_000,
             max_jobs: 200_000,
             max_processes_per_job: 100_000,

@@ -188,7 +188,7 @@ fn every_setting_in_effect_is_listed_with_who_set_it() {
     let single = listed(&config, "");
     for expected in [
         "daemon.listen = \"[::1]:80\" < flag, --set",
-        "daemon.limits.body_bytes = \"64MB\" < default",
+        "daemon.limits.body_bytes = \"50MB\" < default",
         "scheduler.quantum = \"2GB\" < line 2",
         "scheduler.node_stability = 4 < flag, --set",
         "scheduler.allotment = not set < default",

@@ -6,6 +6,9 @@
 //!   └───────────── board ◄── publish ────────┘   only what is committed
 //! ```
 //!
+//! Heartbeats go another way: of every node the last that was heard waits until the owner asks for it,
+//! and none wakes it alone.
+//!
 //! At a start the last schedule is served as it was put on record, while the whole record is looked
 //! through and the books are computed again from the journal; everything else waits for them, for at
 //! most some seconds. If the record is damaged, the daemon ends, and has written nothing.
@@ -144,8 +147,8 @@ pub async fn serve_from(
     // On the owner's thread: the last schedule is served while the record is looked through and the
     // books are on their way.
     let owner = {
-        let drained = drained.clone();
-        move || Owner::resumed(live, store, board, inbox, drained)
+        let (hearing, drained) = (Arc::clone(&state.hearing), drained.clone());
+        move || Owner::resumed(live, store, board, hearing, inbox, drained)
     };
     let mut owner = OwnerThread::spawn(owner)?;
 

@@ -21,13 +21,16 @@ use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
 use crate::access::Actor;
-use crate::api::{Board, CycleTimes, Published, Request, ScheduleText};
+use crate::api::{Board, CycleTimes, Hearing, Published, Request, ScheduleText};
 use crate::config::Config;
 use crate::engine;
 use crate::journal::{Clerk, open};
 use crate::model::{ShareId, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
 use crate::store::{AdminRow, AuditRow, BatchRow, CycleRecord, Glance, ShareRow, Store};
+
+/// The scheduler is told of heartbeats at most so often.
+const HEARING_PERIOD: Duration = Duration::from_millis(10);
 
 type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 
@@ -41,6 +44,8 @@ pub struct Owner {
     pub(super) board: Arc<Board>,
     /// The configuration in effect.
     pub(super) live: Live,
+    /// What was heard of nodes.
+    hearing: Arc<Hearing>,
     inbox: mpsc::Receiver<Request>,
     cycle_period: Duration,
     heartbeat_interval: Duration,
@@ -71,7 +76,7 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
     // Before there was a journal nothing led to books, and schedules had no sum.
     let held = glance.schedule.as_ref().filter(|(_, sealed)| sealed.version != 0);
     let held = held.and_then(|(cycle, sealed)| match open(sealed) {
-        Ok(text) => Some(Arc::new(ScheduleText { cycle: *cycle, json: Bytes::from(text) })),
+        Ok(text) => Some(Arc::new(ScheduleText::new(*cycle, Bytes::from(text)))),
         Err(why) => {
             tracing::error!(cycle, %why, "the last schedule on record is not served");
             None
@@ -106,6 +111,7 @@ impl Owner {
         live: Live,
         mut store: Store,
         board: Arc<Board>,
+        hearing: Arc<Hearing>,
         inbox: mpsc::Receiver<Request>,
         stop: CancellationToken,
     ) -> Result<Owner, DaemonError> {
@@ -130,6 +136,7 @@ impl Owner {
             books: BooksKeeper::new(settings.journal.books_every, beginning, replayed),
             store,
             board,
+            hearing,
             inbox,
             cycle_period: settings.cycle_period,
             heartbeat_interval: settings.heartbeat_interval,
@@ -155,25 +162,31 @@ impl Owner {
     ///
     /// If the store fails.
     pub async fn run(mut self) -> Result<(), DaemonError> {
-        let mut cycles = cycle_ticks(self.cycle_period);
+        let mut cycles = ticks(self.cycle_period);
         let mut pulse = Pulse::new(self.heartbeat_interval);
         let mut signs = notify::signs();
+        let mut beats = ticks(HEARING_PERIOD);
+        let hearing = Arc::clone(&self.hearing);
         loop {
             // Requests come last, or a flood of them would keep everything else from happening.
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
                 ended = pulse.end() => self.end_interval(ended).await?,
-                _ = cycles.tick(), if self.is_stale => self.cycle(Vec::new()).await?,
+                _ = cycles.tick(), if self.is_stale => {
+                    self.hear();
+                    self.cycle(Vec::new()).await?;
+                }
                 // After what is due: a scheduler that does not get to its cycles shows no sign.
                 _ = signs.tick() => self.show_life(),
+                () = heard(&mut beats, &hearing) => self.hear(),
                 request = self.inbox.recv() => match request {
                     Some(request) => self.take(request).await?,
                     None => break,
                 },
             }
             if std::mem::take(&mut self.has_new_pace) {
-                cycles = cycle_ticks(self.cycle_period);
+                cycles = ticks(self.cycle_period);
                 pulse = Pulse::new(self.heartbeat_interval);
             }
         }
@@ -190,6 +203,7 @@ impl Owner {
     /// silence counts, and misses are counted anew.
     async fn end_interval(&mut self, ended: Ended) -> Result<(), DaemonError> {
         // What came before it ended was heard in it, however long it waited for us.
+        self.hear();
         for _ in 0..self.inbox.len() {
             let Ok(request) = self.inbox.try_recv() else { break };
             self.take(request).await?;
@@ -221,6 +235,8 @@ impl Owner {
     }
 
     async fn take(&mut self, request: Request) -> Result<(), DaemonError> {
+        // Whoever reported first and asked then counts on that order.
+        self.hear();
         match request {
             Request::Publication { sequence, events } => {
                 self.publication = Some(sequence);
@@ -228,7 +244,6 @@ impl Owner {
                 self.is_stale = true;
                 self.record_all(events);
             }
-            Request::Heartbeats(events) => self.record_all(events),
             Request::Command { command, by, reply } => self.carry_out(command, &by, reply).await?,
             // Nobody who is refused can bring us down with a disk that is full.
             Request::Audit(note) => {
@@ -257,8 +272,14 @@ impl Owner {
         self.audit_every = settings.audit_every;
     }
 
+    /// Tells the scheduler what was heard of nodes.
+    fn hear(&mut self) {
+        let reports = self.hearing.untold();
+        self.record_all(reports.into_iter().map(Event::NodeReported));
+    }
+
     /// Tells the scheduler. Heartbeats that say nothing cause no cycle.
-    fn record_all(&mut self, events: Vec<Event>) {
+    fn record_all(&mut self, events: impl IntoIterator<Item = Event>) {
         for event in events {
             self.is_stale |= self.clerk.record(&mut self.scheduler, event);
         }
@@ -390,7 +411,14 @@ impl Owner {
     }
 }
 
-fn cycle_ticks(period: Duration) -> Interval {
+/// Waits until something was heard, but not so soon after the last time: agents are many.
+async fn heard(beats: &mut Interval, hearing: &Hearing) {
+    beats.tick().await;
+    hearing.something().await;
+}
+
+/// Ticks with so much time between two.
+fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks

@@ -107,7 +107,7 @@ impl NodeParams {
 /// The row of `node`, with what is to be said of it besides.
 pub(super) fn row(node: &NodeView, view: &View, api: &ApiState) -> NodeRow {
     let mut info = wire::NodeInfo::from(node);
-    info.notes.extend(queries::notes_of(&info, view, &api.heartbeats()));
+    info.notes.extend(queries::notes_of(&info, view, &api.hearing.log()));
     let mut jobs: Vec<u64> = info.shares.iter().map(|share| share.job).collect();
     jobs.sort_unstable();
     jobs.dedup();

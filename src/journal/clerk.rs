@@ -13,6 +13,11 @@ pub struct Clerk {
 impl Clerk {
     /// Tells `scheduler` of `event`. Says whether that was news.
     pub fn record(&mut self, scheduler: &mut Scheduler, event: Event) -> bool {
+        if let Event::NodeReported(report) = &event
+            && scheduler.hear(report)
+        {
+            return false;
+        }
         let entry = Entry::of(scheduler, &event);
         if let Some(entry) = &entry {
             self.batch.push(entry);

@@ -101,14 +101,25 @@ impl Machines {
 
     /// Whether `report` says of a node that is up and not missed what is known already.
     pub(super) fn is_well_and(&self, report: &NodeReport) -> bool {
-        self.find(&report.name).is_some_and(|node| {
-            let known = &self[node];
-            known.report == *report
-                && known.missed == 0
-                && !known.is_dead
-                && !known.is_awaited
-                && !self.dying.contains(&node)
-        })
+        self.find(&report.name).is_some_and(|node| self.is_known(node, report))
+    }
+
+    /// Hears `report` if it says nothing else, which is the rule: this is all there is to do then.
+    pub(super) fn hear_well(&mut self, report: &NodeReport) -> bool {
+        let node = self.find(&report.name).filter(|&node| self.is_known(node, report));
+        if let Some(node) = node {
+            self.books[node.0].is_heard = true;
+        }
+        node.is_some()
+    }
+
+    fn is_known(&self, node: NodeIx, report: &NodeReport) -> bool {
+        let known = &self[node];
+        known.report == *report
+            && known.missed == 0
+            && !known.is_dead
+            && !known.is_awaited
+            && !self.dying.contains(&node)
     }
 
     /// Whether every node has reported since the last interval ended.

@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::super::heartbeats::HeardAgo;
+use super::super::hearing::HeardAgo;
 use crate::api::Published;
 use crate::converter::explain;
 use crate::model::{ClassIx, MachineState, QShares, ShareState, WorkKind, floor_div};

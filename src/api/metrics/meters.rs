@@ -109,6 +109,8 @@ pub struct Meters {
     evictions: Family<Known, Counter>,
     exits: Histogram,
     heartbeats: Family<Known, Counter>,
+    heartbeats_accepted: Counter,
+    heartbeats_refused: Counter,
     rereads: Family<Known, Counter>,
     requests: Family<RequestLabels, Counter>,
     request_times: Times<Route>,
@@ -120,6 +122,8 @@ impl Default for Meters {
         let short = || Histogram::new(SHORT);
         let long = || Histogram::new(LONG);
         let quick = || Histogram::new(QUICK);
+        let heartbeats = Family::<Known, Counter>::default();
+        let heartbeats_that_are = |result| heartbeats.get_or_create_owned(&[("result", result)]);
         let mut meters = Meters {
             registry: Registry::with_prefix(PREFIX),
             cycles: Family::default(),
@@ -130,7 +134,9 @@ impl Default for Meters {
             lost_work: Family::default(),
             evictions: Family::default(),
             exits: long(),
-            heartbeats: Family::default(),
+            heartbeats_accepted: heartbeats_that_are("accepted"),
+            heartbeats_refused: heartbeats_that_are("refused"),
+            heartbeats,
             rereads: Family::default(),
             requests: Family::default(),
             request_times: Family::new_with_constructor(quick),
@@ -154,9 +160,6 @@ impl Meters {
         }
         for reason in Step::EVICTIONS {
             drop(self.evictions.get_or_create(&[("reason", reason)]));
-        }
-        for result in ["accepted", "refused"] {
-            drop(self.heartbeats.get_or_create(&[("result", result)]));
         }
         for result in ["applied", "unchanged", "refused"] {
             drop(self.rereads.get_or_create(&[("result", result)]));
@@ -268,8 +271,8 @@ impl Meters {
 
     /// Heartbeats came.
     pub fn heartbeats(&self, accepted: u64, refused: u64) {
-        self.heartbeats.get_or_create(&[("result", "accepted")]).inc_by(accepted);
-        self.heartbeats.get_or_create(&[("result", "refused")]).inc_by(refused);
+        self.heartbeats_accepted.inc_by(accepted);
+        self.heartbeats_refused.inc_by(refused);
     }
 
     /// The configuration was read again.

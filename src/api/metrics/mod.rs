@@ -15,9 +15,8 @@ pub use meters::{Meters, Reread};
 use std::fmt;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, State};
-use axum::http::{HeaderMap, Method, header};
-use axum::middleware::Next;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
@@ -55,7 +54,7 @@ fn open_metrics(state: &ApiState) -> Result<String, fmt::Error> {
     let mut picture = Registry::with_prefix(PREFIX);
     picture.register_collector(Box::new(Cluster {
         published: state.latest(),
-        heard: state.heartbeats().heard_ago(Instant::now()),
+        heard: state.hearing.log().heard_ago(Instant::now()),
     }));
     let mut text = String::new();
     encode_registry(&mut text, &picture)?;
@@ -67,18 +66,26 @@ fn open_metrics(state: &ApiState) -> Result<String, fmt::Error> {
 /// What every name begins with.
 const PREFIX: &str = "apportion";
 
-/// Counts and times every request by its route: `/v1/jobs/{id}`, not `/v1/jobs/7`.
-pub async fn counted(
-    State(state): State<ApiState>,
-    request: axum::extract::Request,
-    next: Next,
-) -> Response {
-    let began = Instant::now();
-    let method = method_name(request.method());
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let response = next.run(request).await;
-    state.board.meters().request(Route(route), method, response.status(), began.elapsed());
-    response
+/// A request that is counted and timed by its route: `/v1/jobs/{id}`, not `/v1/jobs/7`.
+#[derive(Debug)]
+pub struct Counted {
+    began: Instant,
+    method: &'static str,
+    route: Route,
+}
+
+impl Counted {
+    /// It came.
+    pub fn begin(request: &Request) -> Counted {
+        let route = Route(request.extensions().get::<MatchedPath>().cloned());
+        Counted { began: Instant::now(), method: method_name(request.method()), route }
+    }
+
+    /// It was answered.
+    pub fn end(self, state: &ApiState, status: StatusCode) {
+        let Counted { began, method, route } = self;
+        state.board.meters().request(route, method, status, began.elapsed());
+    }
 }
 
 /// Anybody can make up methods.

@@ -88,6 +88,11 @@ pub struct Compared {
     pub daemon_ms: Spread,
     /// Of the bare handler.
     pub bare_ms: Spread,
+    /// Processor time that one took the daemon, in microseconds; unlike what is above it does not
+    /// count who asks. `None`: this system does not tell.
+    pub daemon_cpu_us: Option<f64>,
+    /// The same of the bare handler.
+    pub bare_cpu_us: Option<f64>,
 }
 
 /// What agents cost.
@@ -110,6 +115,12 @@ pub struct Readers {
     pub with_readers_ms: Spread,
     /// The median with them over that without.
     pub ratio: f64,
+    /// Processor time of the scheduler's own thread in a cycle without readers, in milliseconds: what
+    /// readers add to its work, and not what they take from it by running at the same time. `None`:
+    /// this system does not tell.
+    pub alone_cpu_ms: Option<f64>,
+    /// The same with them.
+    pub with_readers_cpu_ms: Option<f64>,
     /// How often they looked in a second.
     pub reads_per_s: f64,
 }
@@ -122,12 +133,13 @@ pub struct Readers {
 pub async fn run(options: &Options) -> Result<Figures, BenchError> {
     let scratch = crate::scratch::Scratch::create("load").map_err(BenchError::Scratch)?;
     let (child, daemon) = child::start(scratch.path(), &config(&options.shape)).await?;
-    let (_bare, bare) = child::start_bare().await?;
+    let (bare_child, bare) = child::start_bare().await?;
     let bench = Bench {
         options,
         daemon,
         bare,
         process: Process::of(child.id()),
+        bare_process: Process::of(bare_child.id()),
         turns: Arc::new(AtomicU64::new(1)),
     };
     let figures = bench.measure().await;
@@ -151,6 +163,7 @@ struct Bench<'o> {
     daemon: String,
     bare: String,
     process: Process,
+    bare_process: Process,
     /// Every request is another one, or it would be a heartbeat that was heard before.
     turns: Arc<AtomicU64>,
 }
@@ -214,10 +227,18 @@ impl Bench<'_> {
         let slice = self.options.time / (2 * SLICES);
         let (daemon, bare) = (Arc::new(daemon), Arc::new(bare));
         let (mut times, mut bare_times) = (Vec::new(), Vec::new());
+        let (mut cpu, mut bare_cpu) = (Some(0.0), Some(0.0));
         for _ in 0..SLICES {
-            times.extend(flood(&self.daemon, &daemon, &self.turns, slice, status).await?);
-            bare_times.extend(flood(&self.bare, &bare, &self.turns, slice, status).await?);
+            let flooded = flood(&self.daemon, &daemon, &self.turns, slice, status);
+            let (flooded, used) = cpu_s(&self.process, flooded).await;
+            times.extend(flooded?);
+            cpu = cpu.zip(used).map(|(all, used)| all + used);
+            let flooded = flood(&self.bare, &bare, &self.turns, slice, status);
+            let (flooded, used) = cpu_s(&self.bare_process, flooded).await;
+            bare_times.extend(flooded?);
+            bare_cpu = bare_cpu.zip(used).map(|(all, used)| all + used);
         }
+        let of_one = |cpu: Option<f64>, times: &[Duration]| Some(cpu? / number(times.len()) * 1e6);
         let spent = slice.as_secs_f64() * f64::from(SLICES);
         let rate = |times: &[Duration]| number(times.len()) / spent;
         let (daemon_per_s, bare_per_s) = (rate(&times), rate(&bare_times));
@@ -225,6 +246,8 @@ impl Bench<'_> {
             daemon_per_s,
             bare_per_s,
             ratio: daemon_per_s / bare_per_s,
+            daemon_cpu_us: of_one(cpu, &times),
+            bare_cpu_us: of_one(bare_cpu, &bare_times),
             daemon_ms: Spread::of(times),
             bare_ms: Spread::of(bare_times),
         })
@@ -248,15 +271,17 @@ impl Bench<'_> {
 
     /// What `work` comes to, and the part of one core that the daemon has meanwhile.
     async fn core_percent<T>(&self, work: impl Future<Output = T>) -> (T, Option<f64>) {
-        let (begun, before) = (Instant::now(), self.process.cpu_s());
-        let outcome = work.await;
+        let begun = Instant::now();
+        let (outcome, used) = cpu_s(&self.process, work).await;
         let spent = begun.elapsed().as_secs_f64();
-        let used = before.zip(self.process.cpu_s()).map(|(before, after)| after - before);
         (outcome, used.map(|used| used / spent * 100.0))
     }
 
     async fn readers(&self, publisher: &mut Publisher) -> io::Result<Readers> {
-        let alone = publisher.cycles(self.options.time).await?;
+        let scheduler = self.process.thread("scheduler");
+        let (alone, alone_cpu) =
+            cpu_of(scheduler.as_ref(), publisher.cycles(self.options.time)).await;
+        let alone = alone?;
         let turns = AtomicU64::new(0);
         let pages = PAGES.map(|page| get(page, ""));
         let look = move || {
@@ -265,14 +290,37 @@ impl Bench<'_> {
         };
         let time = self.options.time;
         let reading = paced(&self.daemon, READERS, READERS_EVERY, time, 200, look);
-        let (cycles, reads) = tokio::try_join!(publisher.cycles(time), reading)?;
+        let cycles = cpu_of(scheduler.as_ref(), publisher.cycles(time));
+        let ((cycles, cpu), reads) = tokio::join!(cycles, reading);
+        let (cycles, reads) = (cycles?, reads?);
+        let of_one =
+            |cpu: Option<f64>, cycles: &[Duration]| Some(cpu? / number(cycles.len()) * 1e3);
+        let (alone_cpu_ms, with_readers_cpu_ms) = (of_one(alone_cpu, &alone), of_one(cpu, &cycles));
         let (alone_ms, with_readers_ms) = (Spread::of(alone), Spread::of(cycles));
         Ok(Readers {
             alone_ms,
             with_readers_ms,
             ratio: with_readers_ms.median / alone_ms.median,
+            alone_cpu_ms,
+            with_readers_cpu_ms,
             reads_per_s: number(reads) / time.as_secs_f64(),
         })
+    }
+}
+
+/// What `work` comes to, and the processor time that `process` has meanwhile, in seconds.
+async fn cpu_s<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
+    let before = process.cpu_s();
+    let outcome = work.await;
+    let used = before.zip(process.cpu_s()).map(|(before, after)| after - before);
+    (outcome, used)
+}
+
+/// The same, where it may not be known which one.
+async fn cpu_of<T>(process: Option<&Process>, work: impl Future<Output = T>) -> (T, Option<f64>) {
+    match process {
+        Some(process) => cpu_s(process, work).await,
+        None => (work.await, None),
     }
 }
 

@@ -174,7 +174,8 @@ fn served(figures: &daemon::Figures) -> String {
 /// Figures of the daemon under load.
 fn loaded(figures: &load::Figures) -> String {
     let compared = |name, compared: &load::Compared| {
-        let load::Compared { daemon_per_s, bare_per_s, ratio, daemon_ms, bare_ms } = compared;
+        let load::Compared { daemon_per_s, bare_per_s, ratio, daemon_ms, bare_ms, .. } = compared;
+        let micros = |value: Option<f64>| known(value.map(|value| format!("{value:.1}")), "us");
         [
             (name, format!("{daemon_per_s:.0} a second")),
             ("  a bare handler", format!("{bare_per_s:.0} a second")),
@@ -182,10 +183,13 @@ fn loaded(figures: &load::Figures) -> String {
             ("  time of one, median", milliseconds(daemon_ms.median)),
             ("  of a bare one", milliseconds(bare_ms.median)),
             ("  time of one, 99 of 100", milliseconds(daemon_ms.p99)),
+            ("  processor time of one", micros(compared.daemon_cpu_us)),
+            ("  of a bare one", micros(compared.bare_cpu_us)),
         ]
     };
     let percent = |value: Option<f64>| known(value.map(|value| format!("{value:.1}")), "%");
-    let load::Readers { alone_ms, with_readers_ms, ratio, reads_per_s } = &figures.readers;
+    let millis = |value: Option<f64>| known(value.map(|value| format!("{value:.3}")), "ms");
+    let load::Readers { alone_ms, with_readers_ms, ratio, reads_per_s, .. } = &figures.readers;
     let rows = vec![
         ("nodes", figures.nodes.to_string()),
         ("jobs", figures.jobs.to_string()),
@@ -204,6 +208,8 @@ fn loaded(figures: &load::Figures) -> String {
             ("cycle and commit, median", milliseconds(alone_ms.median)),
             ("  with 200 readers at 1 s", milliseconds(with_readers_ms.median)),
             ("  ratio of the two", format!("{ratio:.2}")),
+            ("  processor time of its thread", millis(figures.readers.alone_cpu_ms)),
+            ("  with 200 readers", millis(figures.readers.with_readers_cpu_ms)),
             ("  reads", format!("{reads_per_s:.0} a second")),
         ]);
     render(rows)

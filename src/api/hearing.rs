@@ -1,0 +1,381 @@
+//! What was heard of nodes: what makes a heartbeat count, what was heard last of every node, and what
+//! the scheduler has not been told of it yet.
+//!
+//! Most heartbeats say nothing new, and none has to wake the scheduler: it is told of all that came in
+//! a while at once, and of each node only the last.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::error::{Code, Fault};
+use super::json::shortened;
+use super::lives::{Agent, Heard};
+use super::state::Limits;
+use super::wire::Heartbeat;
+use crate::model::{Mebibytes, NodeReport};
+
+/// A clock that is further off than this is worth a word; in milliseconds.
+const SKEW_MAX: i64 = 60_000;
+
+/// Takes in heartbeats, and has the scheduler told of them.
+#[derive(Debug)]
+pub struct Hearing {
+    log: Mutex<HeartbeatLog>,
+    /// Told when there is something to tell and there was nothing before.
+    untold: Notify,
+}
+
+impl Hearing {
+    /// Nothing heard yet; to so many nodes will be listened as `limits` says.
+    pub fn new(limits: Limits) -> Hearing {
+        Hearing { log: Mutex::new(HeartbeatLog::new(limits)), untold: Notify::new() }
+    }
+
+    /// What was heard, for one at a time.
+    pub fn log(&self) -> MutexGuard<'_, HeartbeatLog> {
+        // An entry is replaced whole or not at all, so a panic elsewhere left nothing half done.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `hear` take heartbeats in, one by one, and then the scheduler told.
+    pub fn take_in<T>(&self, hear: impl FnOnce(&mut HeartbeatLog) -> T) -> T {
+        let mut log = self.log();
+        let had_untold = !log.untold.is_empty();
+        let heard = hear(&mut log);
+        let has_untold = !log.untold.is_empty();
+        drop(log);
+        if has_untold && !had_untold {
+            self.untold.notify_one();
+        }
+        heard
+    }
+
+    /// Waits until there is something to tell, or perhaps was.
+    pub async fn something(&self) {
+        self.untold.notified().await;
+    }
+
+    /// What the scheduler has not been told yet: of every node that was heard the last report, in the
+    /// order in which they were first heard. It counts as told from now on.
+    pub fn untold(&self) -> Vec<NodeReport> {
+        let mut log = self.log();
+        log.turn += 1;
+        std::mem::take(&mut log.untold)
+    }
+}
+
+/// What was heard last of every node.
+#[derive(Debug)]
+pub struct HeartbeatLog {
+    nodes: HashMap<String, Node>,
+    /// Those of which an administrator should know something.
+    noted: BTreeSet<String>,
+    /// What the scheduler has not been told yet.
+    untold: Vec<NodeReport>,
+    /// How often it was told.
+    turn: u64,
+    limits: Limits,
+}
+
+/// What was heard of one node.
+#[derive(Debug)]
+struct Node {
+    agent: Agent,
+    /// How far its clock is ahead of ours, in milliseconds, as far as its agent says.
+    clock_ahead: i64,
+    /// When it last gave a sign of life.
+    heard: Instant,
+    /// Memory that nobody used then, in MiB, as far as its agent says.
+    available_mb: Option<u64>,
+    /// In which turn its report is among those that are not told yet, and where.
+    untold: Option<(u64, usize)>,
+    is_noted: bool,
+}
+
+/// What is known of every node by its heartbeats alone: how long ago it was last heard, and how
+/// many MiB of its memory nobody used then.
+pub type HeardAgo = HashMap<String, (Duration, Option<u64>)>;
+
+impl HeartbeatLog {
+    fn new(limits: Limits) -> HeartbeatLog {
+        let (nodes, noted, untold) = (HashMap::new(), BTreeSet::new(), Vec::new());
+        HeartbeatLog { nodes, noted, untold, turn: 0, limits }
+    }
+
+    /// Takes in a heartbeat that came at `now`, in milliseconds since the epoch.
+    ///
+    /// # Errors
+    ///
+    /// If it is no sign of life; then nothing is told of it.
+    pub fn hear(
+        &mut self,
+        beat: Heartbeat,
+        now: i64,
+        is_listed: impl FnOnce(&str) -> bool,
+    ) -> Result<(), Fault> {
+        let clock_ahead = beat.sent_ms.map_or(0, |sent| sent.saturating_sub(now));
+        let (boot_id, sequence) = (beat.boot_id.as_deref(), beat.sequence);
+        let Some(node) = self.nodes.get_mut(&beat.node) else {
+            let limit = self.limits.nodes;
+            if limit <= self.nodes.len() && !is_listed(&beat.node) {
+                let detail = format!(
+                    "{limit} nodes report already; the limit is `daemon.limits.max_nodes` in the configuration, and nodes that a nodepool lists are always heard"
+                );
+                return Err(Fault::new(Code::TooManyNodes, "/node", detail));
+            }
+            let mut node = Node::new(Agent::new(boot_id, sequence));
+            let name = beat.node.clone();
+            node.heard_by(&beat, clock_ahead);
+            node.note(&name, &mut self.noted);
+            node.is_to_be_told(beat, &mut self.untold, self.turn);
+            self.nodes.insert(name, node);
+            return Ok(());
+        };
+        let heard = node.agent.hear(boot_id, sequence);
+        if heard != Heard::Alive {
+            node.note(&beat.node, &mut self.noted);
+            return Err(no_sign_of_life(&beat.node, heard, &node.agent));
+        }
+        node.heard_by(&beat, clock_ahead);
+        node.note(&beat.node, &mut self.noted);
+        node.is_to_be_told(beat, &mut self.untold, self.turn);
+        Ok(())
+    }
+
+    /// How long before `now` every node was last heard, and what it said of its memory.
+    pub fn heard_ago(&self, now: Instant) -> HeardAgo {
+        let nodes = self.nodes.iter();
+        nodes
+            .map(|(name, node)| {
+                let age = now.saturating_duration_since(node.heard);
+                (name.clone(), (age, node.available_mb))
+            })
+            .collect()
+    }
+
+    /// What an administrator should know of nodes' agents, by node; most need nothing said.
+    pub fn notes(&self) -> BTreeMap<String, Vec<String>> {
+        self.noted.iter().map(|node| (node.clone(), self.notes_of(node))).collect()
+    }
+
+    /// What an administrator should know of a node's agent.
+    pub fn notes_of(&self, node: &str) -> Vec<String> {
+        if !self.noted.contains(node) {
+            return Vec::new();
+        }
+        let Some(node) = self.nodes.get(node) else { return Vec::new() };
+        let rivals = node.agent.rivals().map(|(one, other)| {
+            format!(
+                "two agents report as this node (boot ids `{}` and `{}`); it gets no new work until one is alone",
+                shortened(one),
+                shortened(other)
+            )
+        });
+        let ahead = node.clock_ahead;
+        let minutes = ahead.unsigned_abs().div_euclid(60_000);
+        let way = if ahead < 0 { "behind" } else { "ahead of" };
+        let skew = is_off(ahead)
+            .then(|| format!("its clock is {minutes} min {way} ours; no decision depends on it"));
+        rivals.into_iter().chain(skew).collect()
+    }
+}
+
+impl Node {
+    fn new(agent: Agent) -> Node {
+        Node {
+            agent,
+            clock_ahead: 0,
+            heard: Instant::now(),
+            available_mb: None,
+            untold: None,
+            is_noted: false,
+        }
+    }
+
+    fn heard_by(&mut self, beat: &Heartbeat, clock_ahead: i64) {
+        self.clock_ahead = clock_ahead;
+        self.heard = Instant::now();
+        self.available_mb = beat.available_mb;
+    }
+
+    /// Enters it among those of which something should be known, or strikes it out.
+    fn note(&mut self, name: &str, noted: &mut BTreeSet<String>) {
+        let is_noted = self.agent.is_contested() || is_off(self.clock_ahead);
+        if is_noted && !self.is_noted {
+            noted.insert(name.to_owned());
+        } else if !is_noted && self.is_noted {
+            noted.remove(name);
+        }
+        self.is_noted = is_noted;
+    }
+
+    /// Puts its report among those that are not told yet, or in the place of one that is there.
+    fn is_to_be_told(&mut self, beat: Heartbeat, untold: &mut Vec<NodeReport>, turn: u64) {
+        let report = report_of(beat, self.agent.is_contested());
+        match self.untold {
+            Some((of_turn, place)) if of_turn == turn => untold[place] = report,
+            _ => {
+                self.untold = Some((turn, untold.len()));
+                untold.push(report);
+            }
+        }
+    }
+}
+
+/// Whether a clock that is `ahead` by so many milliseconds is worth a word.
+fn is_off(ahead: i64) -> bool {
+    SKEW_MAX < ahead.saturating_abs()
+}
+
+/// What the scheduler gets to know. A node of which two agents speak gets no new work.
+fn report_of(beat: Heartbeat, is_contested: bool) -> NodeReport {
+    NodeReport {
+        name: beat.node.into(),
+        memory: Mebibytes(beat.memory_mb),
+        is_quiesced: beat.quiesced || is_contested,
+    }
+}
+
+/// Why a heartbeat counts for nothing.
+fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> Fault {
+    if let (Heard::Other, Some((one, other))) = (heard, agent.rivals()) {
+        let (one, other) = (shortened(one), shortened(other));
+        let detail = format!(
+            "two agents report as `{node}`, with boot ids `{one}` and `{other}`; that of `{one}` is listened to, and the node gets no new work until one is alone: stop the other, or give it a name of its own"
+        );
+        tracing::warn!(node, one, other, "two agents report as one node");
+        return Fault::new(Code::TwoAgents, "/boot_id", detail);
+    }
+    let what = if heard == Heard::Late {
+        "is of an agent that was started again since"
+    } else {
+        "or a later one was heard before"
+    };
+    let detail = format!("this heartbeat of `{node}` {what}; it counts for nothing");
+    Fault::new(Code::Replayed, "/sequence", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hearing() -> Hearing {
+        let time = Duration::ZERO;
+        Hearing::new(Limits { body: 1, time, nodes: 2, jobs: 1, processes: 1, string: 9 })
+    }
+
+    fn log() -> HeartbeatLog {
+        HeartbeatLog::new(hearing().log().limits)
+    }
+
+    fn beat(node: &str, boot_id: &str, sequence: u64) -> Heartbeat {
+        Heartbeat {
+            node: node.to_owned(),
+            memory_mb: 1,
+            quiesced: false,
+            boot_id: Some(boot_id.to_owned()),
+            sequence: Some(sequence),
+            sent_ms: None,
+            available_mb: None,
+        }
+    }
+
+    #[test]
+    fn strangers_are_heard_while_there_is_room_and_listed_nodes_always() {
+        let mut log = log();
+        let mut hear = |node: &str| {
+            let heard = log.hear(beat(node, "a", 1), 0, |name| name == "listed");
+            heard.map_err(|fault| fault.code)
+        };
+        assert_eq!(["n1", "n2"].map(&mut hear), [Ok(()), Ok(())]);
+        assert_eq!(hear("n3"), Err(Code::TooManyNodes));
+        assert_eq!(hear("listed"), Ok(()));
+        assert_eq!(hear("n1"), Err(Code::Replayed), "known, so there is room");
+    }
+
+    #[test]
+    fn a_clock_that_is_far_off_is_said_and_changes_nothing() {
+        let mut log = log();
+        for (sequence, sent_ms, said) in [
+            (1, 0, "its clock is 16 min behind ours; no decision depends on it"),
+            (2, 1_000_001, ""),
+            (
+                3,
+                i64::MAX,
+                "its clock is 153722867280896 min ahead of ours; no decision depends on it",
+            ),
+            (
+                4,
+                i64::MIN,
+                "its clock is 153722867280912 min behind ours; no decision depends on it",
+            ),
+        ] {
+            let beat = Heartbeat { sent_ms: Some(sent_ms), ..beat("n1", "a", sequence) };
+            assert_eq!(log.hear(beat, 1_000_000, |_| false), Ok(()));
+            assert_eq!(log.notes_of("n1").concat(), said);
+        }
+    }
+
+    #[test]
+    fn of_two_agents_both_are_named() {
+        let mut log = log();
+        let mut hear = |boot_id, sequence| {
+            log.hear(beat("n1", boot_id, sequence), 0, |_| false).map_err(|fault| fault.code)
+        };
+        assert_eq!([hear("a", 1), hear("b", 1)], [Ok(()), Ok(())]);
+        assert_eq!([hear("a", 2), hear("a", 3)], [Err(Code::Replayed), Err(Code::TwoAgents)]);
+        let notes = log.notes_of("n1").concat();
+        assert!(notes.contains("boot ids `b` and `a`"), "{notes}");
+        assert_eq!(log.hear(beat("n1", "b", 2), 0, |_| false), Ok(()));
+        assert!(log.untold.last().is_some_and(|report| report.is_quiesced), "no new work");
+        for sequence in 3..20 {
+            assert_eq!(log.hear(beat("n1", "b", sequence), 0, |_| false), Ok(()));
+        }
+        assert_eq!(log.notes_of("n1"), [""; 0], "one is alone");
+        assert!(log.untold.last().is_some_and(|report| !report.is_quiesced));
+    }
+
+    /// The scheduler hears of every node once a turn, in order, and what it said last.
+    #[test]
+    fn of_every_node_the_last_report_is_told_and_told_once() {
+        let hearing = hearing();
+        let hear = |node: &str, sequence, memory_mb| {
+            let beat = Heartbeat { memory_mb, ..beat(node, "a", sequence) };
+            let heard = hearing.take_in(|log| log.hear(beat, 0, |_| false));
+            heard.map_err(|fault| fault.code)
+        };
+        let told = || {
+            let untold = hearing.untold().into_iter();
+            untold.map(|report| (report.name.to_string(), report.memory.0)).collect::<Vec<_>>()
+        };
+        let one = |node: &str, memory| (node.to_owned(), memory);
+        assert_eq!(told(), []);
+        assert_eq!([hear("n2", 1, 5), hear("n1", 1, 6), hear("n2", 2, 7)], [Ok(()); 3]);
+        assert_eq!(hear("n2", 2, 8), Err(Code::Replayed), "counts for nothing");
+        assert_eq!(told(), [one("n2", 7), one("n1", 6)]);
+        assert_eq!(told(), []);
+        assert_eq!(hear("n1", 2, 9), Ok(()));
+        assert_eq!(told(), [one("n1", 9)]);
+    }
+
+    #[tokio::test]
+    async fn whoever_has_to_be_told_is_woken_once() {
+        let hearing = hearing();
+        let is_woken = async || {
+            tokio::time::timeout(Duration::from_millis(1), hearing.something()).await.is_ok()
+        };
+        assert!(!is_woken().await);
+        for sequence in 1..4 {
+            let beat = beat("n1", "a", sequence);
+            assert_eq!(hearing.take_in(|log| log.hear(beat, 0, |_| false)), Ok(()));
+        }
+        assert!(is_woken().await);
+        assert!(!is_woken().await, "it is about to ask");
+        assert_eq!(hearing.untold().len(), 1);
+        let replayed = hearing.take_in(|log| log.hear(beat("n1", "a", 3), 0, |_| false));
+        assert!(replayed.is_err() && !is_woken().await, "there is nothing to tell");
+    }
+}

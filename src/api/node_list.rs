@@ -1,0 +1,183 @@
+//! The list of all nodes, as text. Many look at it again and again, it is long, and from one cycle to
+//! the next nearly all of it stays: it is made once for all who look, from what of it is new.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use tokio::sync::Mutex;
+
+use super::hearing::Hearing;
+use super::queries::{held_back_note, is_held_back};
+use super::state::Board;
+use super::wire;
+use crate::model::Name;
+use crate::scheduler::{NodeView, Pictures, View};
+
+/// Makes the list, and keeps the last.
+#[derive(Debug, Default)]
+pub struct NodeLists(Arc<Mutex<Option<NodeList>>>);
+
+/// What agents let be known of their nodes, by node.
+type Notes = BTreeMap<String, Vec<String>>;
+
+/// A [`wire::NodeList`] of all nodes.
+#[derive(Debug)]
+struct NodeList {
+    cycle: u64,
+    nodes: Arc<Pictures<NodeView>>,
+    held_back: Vec<Name>,
+    notes: Notes,
+    text: Bytes,
+    /// Where each node's part of it is.
+    parts: Vec<Range<usize>>,
+}
+
+impl NodeLists {
+    /// The list as of now; `None` if making it failed, for a fault of ours.
+    pub async fn latest(&self, board: Arc<Board>, hearing: Arc<Hearing>) -> Option<Bytes> {
+        // One at a time: whoever comes meanwhile waits for the same.
+        let mut kept = Arc::clone(&self.0).lock_owned().await;
+        let published = board.latest();
+        let notes = hearing.log().notes();
+        if let Some(list) = kept.as_ref().filter(|list| list.is_of(&published.view, &notes)) {
+            return Some(list.text.clone());
+        }
+        // With ten thousand nodes it takes long enough to hold up others.
+        let made = tokio::task::spawn_blocking(move || {
+            let list = NodeList::following(kept.as_ref(), &published.view, notes);
+            let text = list.text.clone();
+            *kept = Some(list);
+            text
+        });
+        made.await.ok()
+    }
+}
+
+impl NodeList {
+    fn is_of(&self, view: &View, notes: &Notes) -> bool {
+        self.cycle == view.cycle
+            && Arc::ptr_eq(&self.nodes, &view.nodes)
+            && self.held_back == view.lost_held_back
+            && self.notes == *notes
+    }
+
+    /// The list of what is in `view`; `before` has the parts of what has stayed as it was.
+    fn following(before: Option<&NodeList>, view: &View, notes: Notes) -> NodeList {
+        let mut list = NodeList {
+            cycle: view.cycle,
+            nodes: Arc::clone(&view.nodes),
+            held_back: view.lost_held_back.clone(),
+            notes,
+            text: Bytes::new(),
+            parts: Vec::with_capacity(view.nodes.len()),
+        };
+        let mut text = Vec::with_capacity(before.map_or(0, |before| before.text.len()));
+        text.extend_from_slice(format!("{{\"cycle\":{},\"nodes\":[", view.cycle).as_bytes());
+        let known = before.into_iter().flat_map(|before| before.nodes.iter().zip(&before.parts));
+        let mut known = known.peekable();
+        for node in view.nodes.iter() {
+            if !list.parts.is_empty() {
+                text.push(b',');
+            }
+            let begin = text.len();
+            while known.next_if(|(old, _)| old.name < node.name).is_some() {}
+            let part = known.next_if(|(old, _)| std::ptr::eq(*old, node)).zip(before);
+            let part = part.filter(|(_, before)| !before.is_noted(node) && !list.is_noted(node));
+            match part {
+                Some(((_, part), before)) => text.extend_from_slice(&before.text[part.clone()]),
+                None => list.write(node, &mut text),
+            }
+            list.parts.push(begin..text.len());
+        }
+        text.extend_from_slice(b"]}");
+        list.text = Bytes::from(text);
+        list
+    }
+
+    /// Whether there is more to be said of `node` than its picture says.
+    fn is_noted(&self, node: &NodeView) -> bool {
+        self.notes.contains_key(node.name.as_str()) || is_held_back(&node.name, &self.held_back)
+    }
+
+    fn write(&self, node: &NodeView, text: &mut Vec<u8>) {
+        let mut info = wire::NodeInfo::from(node);
+        let noted = self.notes.get(node.name.as_str()).into_iter().flatten();
+        info.notes.extend(held_back_note(&node.name, &self.held_back));
+        info.notes.extend(noted.cloned());
+        serde_json::to_writer(text, &info).expect("plain structs become JSON");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::cluster;
+    use crate::model::{MachineState, Mebibytes, QShares, Quantum, ShareId};
+    use crate::scheduler::Scheduler;
+
+    fn view(cycle: u64, nodes: &[Arc<NodeView>]) -> View {
+        let topology = cluster::topology(Quantum::new(Mebibytes(1024)).unwrap());
+        let books = Scheduler::new(topology, ShareId(1));
+        View { cycle, nodes: Arc::new(nodes.iter().cloned().collect()), ..books.view() }
+    }
+
+    fn node(name: &str, missed: u32) -> Arc<NodeView> {
+        Arc::new(NodeView {
+            name: name.into(),
+            pool: "main".into(),
+            quantum: Quantum::new(Mebibytes(1024)).unwrap(),
+            memory: Mebibytes(4096),
+            order: QShares(4),
+            used: QShares(0),
+            state: MachineState::default(),
+            missed,
+            vary_off_reason: None,
+            shares: Vec::new(),
+        })
+    }
+
+    fn notes(of: &str) -> Notes {
+        of.split_whitespace().map(|node| (node.to_owned(), vec!["odd".to_owned()])).collect()
+    }
+
+    /// Whatever was there before, the list is that which is made from nothing, and that of the API.
+    #[test]
+    fn a_list_from_parts_is_the_list() {
+        let all = [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("b", 1)];
+        let [a, b, c, d, b2] = all.map(|(name, missed)| node(name, missed));
+        let lists = [
+            (vec![], "", ""),
+            (vec![b.clone(), d.clone()], "", ""),
+            (vec![a.clone(), b.clone(), c.clone(), d.clone()], "", "d"),
+            (vec![a.clone(), b2.clone(), c.clone(), d.clone()], "b", ""),
+            (vec![a.clone(), b2, c.clone()], "c", "a"),
+            (vec![c, d], "", ""),
+        ];
+        for (before, now) in lists.iter().flat_map(|one| lists.iter().map(move |two| (one, two))) {
+            let made = |number, (nodes, noted, held): &(Vec<_>, &str, &str), before| {
+                let mut view = view(number, nodes);
+                view.lost_held_back = held.split_whitespace().map(Into::into).collect();
+                NodeList::following(before, &view, notes(noted))
+            };
+            let first = made(1, before, None);
+            let next = made(2, now, Some(&first));
+            assert_eq!(next.text, made(2, now, None).text);
+            let read: wire::NodeList = serde_json::from_slice(&next.text).unwrap();
+            assert_eq!((read.cycle, read.nodes.len()), (2, now.0.len()));
+            for (read, node) in read.nodes.iter().zip(&now.0) {
+                let is_odd = notes(now.1).contains_key(&read.name);
+                assert_eq!(read.notes.iter().any(|note| note == "odd"), is_odd);
+                assert_eq!(
+                    read.notes.iter().any(|note| note.contains("silent")),
+                    now.2 == read.name
+                );
+                assert_eq!(
+                    (&read.name, read.missed_heartbeats),
+                    (&node.name.to_string(), node.missed)
+                );
+            }
+        }
+    }
+}
