@@ -55,7 +55,7 @@ fn check_measured(figures: &Value) {
 
 #[test]
 fn every_regime_reports_all_its_figures() {
-    for regime in ["burst", "steady", "churn", "blocked"] {
+    for regime in ["burst", "steady", "waiting", "churn", "blocked"] {
         let figures =
             figures(&format!("cycle --nodes 30 --jobs 30 --regime {regime} --cycles 3 --seed 7"));
         check_measured(&figures);
@@ -65,8 +65,8 @@ fn every_regime_reports_all_its_figures() {
             assert_eq!(number(&figures, key), value, "{regime}: {key}");
         }
         assert_eq!(figures["is_settled"], true, "{regime}");
-        if regime == "blocked" {
-            // All that was to be blocked is.
+        if regime == "blocked" || regime == "waiting" {
+            // All that was to be blocked is, or to wait.
             assert!(number(&figures, "jobs_waiting") >= 30, "{figures}");
         }
     }

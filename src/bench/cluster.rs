@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::converter::{Process, Publication, Work, WorkState};
 use crate::model::{
     CapRules, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool, Policy, PoolIx,
-    ProcessLimit, Quantum, ResourceClass, Settings, Topology, WorkKind, count,
+    ProcessLimit, QShares, Quantum, ResourceClass, Settings, Topology, WorkKind, count,
 };
 use crate::scheduler::View;
 
@@ -20,6 +20,11 @@ use crate::scheduler::View;
 pub const WEIGHTS: [u32; 4] = [50, 100, 200, 400];
 /// The sizes of nodes, in turn, in GB.
 const NODE_GIB: [u64; 3] = [64, 128, 256];
+/// Numbers of blocked work come after this: it is younger than all other work, what replaced that
+/// included.
+const FIRST_BLOCKED: u64 = 1 << 40;
+/// The number of the first process that fills a node.
+const FIRST_FILLING: u64 = 1 << 41;
 const JOB_GIB: [u64; 6] = [4, 8, 15, 30, 45, 60];
 const LIMITS: [ProcessLimit; 4] = [
     ProcessLimit::AtMost(4),
@@ -36,6 +41,8 @@ const PRIORITY: u32 = 10;
 /// Classes whose work comes after all the other work, and may not take anything from it.
 const BLOCKED_FAIR: &str = "blocked-fair";
 const BLOCKED_FIXED: &str = "blocked-fixed";
+/// Of work that fills nodes and is never taken back.
+const FILLING: &str = "filling";
 /// Memory of jobs that are to be blocked: anything from the smallest of the others on, whose jobs
 /// leave no room for it, so that there are many shapes.
 const BLOCKED_GIB: [u64; 2] = [4, 240];
@@ -82,6 +89,13 @@ pub fn topology_with_queue(quantum: Quantum) -> Topology {
     let mut topology = topology(quantum);
     topology.classes.push(class(BLOCKED_FAIR, Policy::FairShare { weight: 100 }, PRIORITY + 1));
     topology.classes.push(class(BLOCKED_FIXED, Policy::FixedShare, PRIORITY + 2));
+    topology
+}
+
+/// [`topology`], with a class of better priority for work that fills the nodes.
+pub fn topology_with_filling(quantum: Quantum) -> Topology {
+    let mut topology = topology(quantum);
+    topology.classes.push(class(FILLING, Policy::FixedShare, PRIORITY - 1));
     topology
 }
 
@@ -196,8 +210,7 @@ pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
         let memory = Mebibytes::from_gib(chance.between(BLOCKED_GIB));
         let limit = LIMITS[chance.position(LIMITS.len())];
         let user = user_name(chance.between([1, users]));
-        // After all other work, those included that replaced it.
-        let mut spec = spec((1 << 40) + number, user, class.to_owned(), memory, limit);
+        let mut spec = spec(FIRST_BLOCKED + number, user, class.to_owned(), memory, limit);
         if is_fixed {
             spec.kind = WorkKind::Service;
             spec.facts.remaining = 1;
@@ -207,6 +220,21 @@ pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
             let mut node = || node_name(chance.between([0, nodes - 1]));
             spec.machines = (0..listed).map(|_| node()).collect();
         }
+        spec
+    })
+}
+
+/// For each node of a cluster of this shape a process that needs all of it and is never taken back,
+/// in the class of [`topology_with_filling`].
+pub fn filling(shape: &Shape) -> impl Iterator<Item = JobSpec> {
+    let Shape { nodes: count, quantum, .. } = *shape;
+    let orders = nodes(count).map(move |node| quantum.order_of_machine(node.memory));
+    let orders = orders.filter(|order| QShares(0) < *order);
+    orders.zip(FIRST_FILLING..).map(move |(order, id)| {
+        let memory = quantum.memory_of(order);
+        let mut spec = spec(id, user_name(1), FILLING.to_owned(), memory, ProcessLimit::AtMost(1));
+        spec.kind = WorkKind::Service;
+        spec.facts.remaining = 1;
         spec
     })
 }

@@ -1,4 +1,4 @@
-//! Cycles of a cluster in one of four situations, from an avalanche to dead calm.
+//! Cycles of a cluster in one of five situations, from an avalanche to dead calm.
 
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub enum Regime {
     Steady,
     /// Cycles of a settled cluster of whose jobs 1 % are replaced before each.
     Churn,
+    /// Cycles without any news of a cluster whose nodes are filled for good, while all its jobs wait.
+    Waiting,
     /// A settled cluster, and thus a full one, with as many jobs again that get nothing. A cycle is
     /// here [`engine::plan`] on its snapshot, alone: it evaluates each of them and gives it its
     /// reason, and has nothing left of an earlier cycle that it could make use of.
@@ -85,6 +87,7 @@ pub fn run(options: &Options, clock: Clock<'_>) -> Outcome {
     let (settling, played) = match regime {
         Regime::Burst => (Settling { cycles: 0, is_settled: true }, burst(options, clock)),
         Regime::Steady => steady(options, clock),
+        Regime::Waiting => waiting(options, clock),
         Regime::Churn => churn(options, clock),
         Regime::Blocked => blocked(options, clock),
     };
@@ -145,10 +148,26 @@ pub(super) fn first_cycles(
 }
 
 fn steady(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
-    let (mut scheduler, _, ramp) = settled(options);
+    let (scheduler, _, ramp) = settled(options);
+    quiet_cycles(scheduler, ramp, options.cycles, clock)
+}
+
+fn waiting(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
+    let mut scheduler = drive::waiting_books(&options.shape);
+    let ramp = drive::ramp_to_quiet(&mut scheduler, options.ramp_cycles);
+    quiet_cycles(scheduler, ramp, options.cycles, clock)
+}
+
+/// So many cycles without any news after `ramp`.
+fn quiet_cycles(
+    mut scheduler: Scheduler,
+    ramp: Ramp,
+    cycles: u64,
+    clock: Clock<'_>,
+) -> (Settling, Played) {
     let (settling, mut view) = (Settling::of(&ramp), ramp.view);
     let mut timing = Timing::default();
-    for _ in 0..options.cycles {
+    for _ in 0..cycles {
         timing.record(clock, || drive::confirm(&mut scheduler, &view));
         view = timing.cycle(&mut scheduler, clock);
         timing.quiet_evictions += evictions(&view);
@@ -208,7 +227,9 @@ fn settled(options: &Options) -> (Scheduler, Jobs, Ramp) {
     let Options { shape, regime, ramp_cycles, .. } = options;
     let topology = match regime {
         Regime::Blocked => cluster::topology_with_queue(shape.quantum),
-        Regime::Burst | Regime::Steady | Regime::Churn => cluster::topology(shape.quantum),
+        Regime::Burst | Regime::Steady | Regime::Churn | Regime::Waiting => {
+            cluster::topology(shape.quantum)
+        }
     };
     let (mut scheduler, jobs) = drive::books(shape, topology);
     let ramp = drive::ramp(&mut scheduler, *ramp_cycles);
@@ -269,7 +290,8 @@ mod tests {
 
     #[test]
     fn cycles_are_timed_by_the_clock_that_is_handed_in() {
-        for regime in [Regime::Burst, Regime::Steady, Regime::Churn, Regime::Blocked] {
+        use Regime::{Blocked, Burst, Churn, Steady, Waiting};
+        for regime in [Burst, Steady, Waiting, Churn, Blocked] {
             let Outcome { figures, findings } = play(regime, 60);
             assert_eq!(findings, Vec::<String>::new(), "{regime:?}");
             let measured = figures.measured;
@@ -300,6 +322,13 @@ mod tests {
         assert_eq!(blocked.shares_held, steady.shares_held);
         assert_eq!(blocked.jobs_waiting, steady.jobs_waiting + 20);
         assert_eq!(blocked.evictions, 0);
+    }
+
+    #[test]
+    fn jobs_wait_while_nodes_are_filled_for_good() {
+        let measured = play(Regime::Waiting, 60).figures.measured;
+        assert_eq!((measured.evictions, measured.jobs_waiting, measured.shares_held), (0, 20, 12));
+        assert_eq!(measured.capacity_qshares, measured.used_qshares);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! by then. What would be lost with a process is drawn once and does not grow, so that a cluster
 //! without news is at rest.
 
+use std::sync::Arc;
+
 use super::cluster::{self, Jobs, Shape};
 use crate::model::{JobFacts, JobId, Millis, ShareFacts, ShareId, ShareState, Topology, count};
 use crate::scheduler::{Event, JobView, Scheduler, View};
@@ -59,6 +61,15 @@ pub fn single_books(shape: &Shape) -> Scheduler {
     scheduler
 }
 
+/// Books of a cluster of this shape whose nodes are filled for good, with all its jobs waiting.
+pub fn waiting_books(shape: &Shape) -> Scheduler {
+    let (mut scheduler, _) = books(shape, cluster::topology_with_filling(shape.quantum));
+    for spec in cluster::filling(shape) {
+        scheduler.record(Event::JobArrived(spec));
+    }
+    scheduler
+}
+
 /// 1 % of the jobs end, whichever they are, and as many others come.
 pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs) {
     let mut left: Vec<JobId> = view.jobs.iter().map(|job| job.id).collect();
@@ -92,6 +103,26 @@ pub fn ramp(scheduler: &mut Scheduler, most: u64) -> Ramp {
         if is_settled || most <= cycles {
             return Ramp { cycles, is_settled, view };
         }
+        confirm(scheduler, &view);
+    }
+}
+
+/// Cycle after cycle until one is taken over from the last as nothing is new and time alone changes
+/// nothing any more, or for at most so many; at least one.
+pub fn ramp_to_quiet(scheduler: &mut Scheduler, most: u64) -> Ramp {
+    let schedule_of =
+        |view: &View| view.planned.as_ref().map(|planned| Arc::clone(&planned.schedule));
+    let (mut cycles, mut last) = (0, None);
+    loop {
+        let view = scheduler.schedule();
+        cycles += 1;
+        let schedule = schedule_of(&view);
+        let is_taken_over =
+            schedule.as_ref().zip(last.as_ref()).is_some_and(|(new, last)| Arc::ptr_eq(new, last));
+        if is_taken_over || most <= cycles {
+            return Ramp { cycles, is_settled: is_taken_over, view };
+        }
+        last = schedule;
         confirm(scheduler, &view);
     }
 }

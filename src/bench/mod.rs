@@ -8,7 +8,7 @@
 //! ```text
 //! cluster   a seed ─► nodes and jobs
 //! drive     nodes and jobs ⇄ Scheduler ─► settled books
-//! cycle     books in one of four situations ─► timed cycles ─► measure
+//! cycle     books in one of five situations ─► timed cycles ─► measure
 //! situation books right before a cycle, for benchmarks that repeat it
 //! place     requests for one share each ─► one timed cycle ─► measure
 //! measure   parts of a cycle · bare: the pass below which nothing gets · audit, untimed

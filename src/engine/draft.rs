@@ -38,7 +38,8 @@ pub(super) struct Draft<'a> {
     pub services: BTreeMap<u64, BTreeSet<MachineIx>>,
     /// Who took from whom: lately, and in this cycle.
     pub takings: Takings,
-    places: BTreeMap<JobId, usize>,
+    /// Where each job is in the snapshot, by number.
+    places: Vec<(JobId, usize)>,
 }
 
 /// What is known of one job so far.
@@ -98,11 +99,12 @@ impl<'a> Draft<'a> {
                 .or_default()
                 .extend(job.shares.iter().map(|share| share.machine));
         }
-        let places: BTreeMap<JobId, usize> =
+        let mut places: Vec<(JobId, usize)> =
             snapshot.jobs.iter().enumerate().map(|(ix, job)| (job.id, ix)).collect();
-        let place_of = |job| places.get(&job).copied();
+        // Most have their numbers in the order in which they came.
+        places.sort();
         Draft {
-            takings: Takings::new(&entities, &snapshot.calm.takings, place_of),
+            takings: Takings::new(&entities, &snapshot.calm.takings, |job| place_in(&places, job)),
             snapshot,
             pools: Pools::new(&snapshot.topology),
             rooms: Rooms::new(snapshot, &entities),
@@ -120,7 +122,7 @@ impl<'a> Draft<'a> {
 
     /// The place of a job in the snapshot.
     pub(super) fn place_of(&self, job: JobId) -> Option<usize> {
-        self.places.get(&job).copied()
+        place_in(&self.places, job)
     }
 
     /// The priorities that have work, best first.
@@ -187,6 +189,20 @@ impl<'a> Draft<'a> {
     /// How many nshares `job` is below its cap.
     pub(super) fn below_cap(&self, job: usize) -> u64 {
         self.below(job, self.jobs[job].demand.cap.nshares.0)
+    }
+
+    /// Whether anybody is below its count or its cap: if nobody is, no room needs to be made.
+    pub(super) fn is_anybody_short(&self) -> bool {
+        (0..self.jobs.len()).any(|job| self.shortfall(job) > 0 || self.below_cap(job) > 0)
+    }
+
+    /// Whether there is room that could be given or taken: some that is free, or will be, or a share
+    /// that may be taken back. Where all that is taken stays for good, nobody who waits need be asked.
+    pub(super) fn is_room_to_be_had(&self) -> bool {
+        let mut classes = self.snapshot.topology.classes.iter().zip(&self.held.classes);
+        let mut pools = (0..self.snapshot.topology.pools.len()).map(PoolIx);
+        classes.any(|(class, held)| class.policy.is_preemptable() && 0 < *held)
+            || pools.any(|pool| self.rooms.has_any(pool))
     }
 
     /// How many nshares `job` may get until it has `nshares`. Work that is ending gets none, not
@@ -313,10 +329,39 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// Where `job` is in the snapshot, as `places` have it.
+fn place_in(places: &[(JobId, usize)], job: JobId) -> Option<usize> {
+    let place = places.binary_search_by_key(&job, |(id, _)| *id).ok()?;
+    Some(places[place].1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::audit::tests::{ANN, FAIR, Scene};
+    use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
+    use crate::model::ShareState;
+
+    /// On a machine of 4: what holds how much of it, and whether any of that is leaving.
+    #[test]
+    fn where_all_that_is_taken_stays_there_is_no_room_to_be_had() {
+        let cases = [
+            (FIXED, 4, false, false),
+            (FIXED, 3, false, true),
+            (FIXED, 4, true, true),
+            (FAIR, 4, false, true),
+        ];
+        for (class, processes, is_leaving, is_to_be_had) in cases {
+            let mut scene = Scene::new(&[4]);
+            let job = scene.running((ANN, class), 1, processes, 0);
+            if is_leaving {
+                scene.edit(job).shares[0].state = ShareState::Leaving;
+            }
+            scene.job(BOB, FAIR, 1, 2);
+            let draft = Draft::new(&scene.snapshot);
+            assert!(draft.is_anybody_short(), "Bob has nothing");
+            assert_eq!(draft.is_room_to_be_had(), is_to_be_had, "{class:?} {processes}");
+        }
+    }
 
     /// What it deserves is in qshares, and the threshold in nshares. To have reached either is
     /// enough: whoever is needy takes from others, and who would be does not give.

@@ -68,14 +68,15 @@ impl Amounts {
 
 impl Entities {
     pub(super) fn new(snapshot: &Snapshot) -> Entities {
-        let jobs = snapshot.jobs.iter().enumerate();
-        let mut keyed: Vec<((ClassIx, UserIx), usize)> =
-            jobs.map(|(ix, job)| ((job.class, job.user), ix)).collect();
-        keyed.sort_unstable();
+        let jobs: Vec<usize> = (0..snapshot.jobs.len()).collect();
+        let by_user = sorted_by(&jobs, snapshot.users.len(), |job| snapshot.jobs[job].user.0);
+        let classes = snapshot.topology.classes.len();
+        let members = sorted_by(&by_user, classes, |job| snapshot.jobs[job].class.0);
         let mut groups = Vec::new();
         let mut member_ranges: Vec<Range<usize>> = Vec::new();
-        let mut group_of = vec![0; keyed.len()];
-        for (place, &(key, job)) in keyed.iter().enumerate() {
+        let mut group_of = vec![0; members.len()];
+        for (place, &job) in members.iter().enumerate() {
+            let key = (snapshot.jobs[job].class, snapshot.jobs[job].user);
             if groups.last() != Some(&key) {
                 groups.push(key);
                 member_ranges.push(place..place);
@@ -86,7 +87,7 @@ impl Entities {
             }
         }
         Entities {
-            members: keyed.into_iter().map(|(_, job)| job).collect(),
+            members,
             member_ranges,
             class_of: snapshot.jobs.iter().map(|job| job.class).collect(),
             group_of,
@@ -211,4 +212,22 @@ impl Entities {
             *amount = amount.checked_sub(qshares).expect("nobody loses more than it has");
         }
     }
+}
+
+/// `jobs` by their keys, which are below `keys`; those of the same key as they were.
+fn sorted_by(jobs: &[usize], keys: usize, key: impl Fn(usize) -> usize) -> Vec<usize> {
+    let mut ends = vec![0; keys + 1];
+    for &job in jobs {
+        ends[key(job) + 1] += 1;
+    }
+    for place in 1..ends.len() {
+        ends[place] += ends[place - 1];
+    }
+    let mut sorted = vec![0; jobs.len()];
+    for &job in jobs {
+        let next = &mut ends[key(job)];
+        sorted[*next] = job;
+        *next += 1;
+    }
+    sorted
 }

@@ -34,8 +34,10 @@ pub fn plan(snapshot: &Snapshot) -> Schedule {
     how_much::how_much(&mut draft);
     preempt::shed_beyond_maximum(&mut draft);
     what_of::what_of(&mut draft);
-    preempt::make_room(&mut draft);
-    what_of::fill(&mut draft);
+    if draft.is_anybody_short() && draft.is_room_to_be_had() {
+        preempt::make_room(&mut draft);
+        what_of::fill(&mut draft);
+    }
     let report = reasons::report(&draft);
     let Draft { expansions, preemptions, promises, .. } = draft;
     Schedule { expansions, preemptions, promises, report }

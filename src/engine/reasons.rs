@@ -3,13 +3,18 @@
 //! Reasons are looked for in the order in which they would have to be cured: what can never start,
 //! what no machine is up for, what an allotment forbids, what is only waiting for exits, what its
 //! own cap holds back, what belongs to others, and what is in pieces.
+//!
+//! Most work lists no machines. What machines there are for it, and what is free on them, is then
+//! the same for all of its class, kind and order, and is found out once.
+
+use std::collections::BTreeMap;
 
 use super::draft::{CountRefusal, Draft, JobDraft};
 use super::entities::Amounts;
 use super::how_much::orders_that_suit;
 use super::report::{Account, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
 use super::snapshot::{Job, Machine};
-use crate::model::{MachineIx, NShares, Policy, PoolIx, QShares, count};
+use crate::model::{ClassIx, MachineIx, NShares, Order, Policy, PoolIx, QShares, WorkKind, count};
 
 /// The report of a finished cycle.
 pub(super) fn report(draft: &Draft<'_>) -> Report {
@@ -26,8 +31,10 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
         }
     }
     let groups = draft.entities.groups().iter().zip(groups);
+    let mut verdicts = Verdicts::default();
+    let jobs = (0..draft.snapshot.jobs.len()).map(|job| job_report(draft, &mut verdicts, job));
     Report {
-        jobs: (0..draft.snapshot.jobs.len()).map(|job| job_report(draft, job)).collect(),
+        jobs: jobs.collect(),
         classes,
         users: groups
             .map(|(&(class, user), account)| UserAccount { class, user, account })
@@ -48,7 +55,34 @@ fn promised_amounts(draft: &Draft<'_>) -> Amounts {
     amounts
 }
 
-fn job_report(draft: &Draft<'_>, ix: usize) -> JobReport {
+/// What holds for all work that lists no machines.
+#[derive(Default)]
+struct Verdicts {
+    /// Why no machine could hold one process, by what decides that.
+    no_machine: BTreeMap<(ClassIx, WorkKind, Order), Option<Reason>>,
+    /// What may be given away to work of a class, and on one machine.
+    usable: BTreeMap<ClassIx, (QShares, QShares)>,
+}
+
+impl Verdicts {
+    fn no_machine(&mut self, draft: &Draft<'_>, job: &Job) -> Option<Reason> {
+        if job.machines.is_some() {
+            return no_machine(draft, job);
+        }
+        let alike = (job.class, job.kind, job.order);
+        *self.no_machine.entry(alike).or_insert_with(|| no_machine(draft, job))
+    }
+
+    fn usable(&mut self, draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
+        let job = draft.job(ix);
+        if job.machines.is_some() {
+            return usable_for(draft, ix);
+        }
+        *self.usable.entry(job.class).or_insert_with(|| usable_for(draft, ix))
+    }
+}
+
+fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobReport {
     let job = draft.job(ix);
     let JobDraft { demand, given, held, promised, pure_fair_share, .. } = draft.jobs[ix];
     JobReport {
@@ -61,18 +95,18 @@ fn job_report(draft: &Draft<'_>, ix: usize) -> JobReport {
         promised: NShares(promised),
         held_back: draft.jobs[ix].held_back,
         is_needy: draft.is_needy(ix),
-        reason: (held < demand.wanted.0).then(|| reason(draft, ix)),
+        reason: (held < demand.wanted.0).then(|| reason(draft, verdicts, ix)),
     }
 }
 
-fn reason(draft: &Draft<'_>, ix: usize) -> Reason {
+fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> Reason {
     let job = draft.job(ix);
     let JobDraft { demand, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
     let cap = demand.cap;
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
         return Reason::Capped { bound: cap.bound, cap: cap.nshares };
     }
-    if let Some(reason) = no_machine(draft, job) {
+    if let Some(reason) = verdicts.no_machine(draft, job) {
         return reason;
     }
     if promised > 0 {
@@ -97,7 +131,7 @@ fn reason(draft: &Draft<'_>, ix: usize) -> Reason {
         let deserved = QShares(pure_fair_share);
         return Reason::FairShareUsed { given: NShares(given), cap: cap.nshares, deserved };
     }
-    let (free, largest_hole) = usable_for(draft, ix);
+    let (free, largest_hole) = verdicts.usable(draft, ix);
     Reason::Fragmented { given: NShares(given), free, largest_hole, asks: job.order }
 }
 
@@ -147,10 +181,11 @@ fn machines_for<'d>(
     let is_legal = move |pool: PoolIx| {
         if may_spill { draft.pools.is_within(pool, class.pool) } else { pool == class.pool }
     };
-    draft
-        .snapshot
-        .machines_with_ix()
-        .filter(move |(ix, machine)| is_legal(machine.pool) && job.may_use(*ix))
+    // A list is short, and the machines are many.
+    let all = 0..job.machines.as_ref().map_or(draft.snapshot.machines.len(), |_| 0);
+    let listed = job.machines.iter().flatten().copied();
+    let machines = listed.chain(all.map(MachineIx)).map(|ix| (ix, draft.snapshot.machine(ix)));
+    machines.filter(move |(_, machine)| is_legal(machine.pool))
 }
 
 #[cfg(test)]

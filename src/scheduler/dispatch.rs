@@ -15,7 +15,9 @@ use super::view::{
     ClassView, JobView, NodeView, Planned, Removal, ShareOnNode, ShareView, View, Waiting,
 };
 use crate::engine::{Account, Schedule};
-use crate::model::{JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, ShareState};
+use crate::model::{
+    JobId, Millis, NShares, Name, QShares, Quantum, ShareFacts, ShareId, ShareState,
+};
 
 impl Scheduler {
     /// Enters what the engine decided. Says whether a job began to wait, or no longer does.
@@ -46,10 +48,11 @@ impl Scheduler {
         let beneficiaries: BTreeSet<JobId> =
             schedule.preemptions.iter().filter_map(|receipt| receipt.beneficiary).collect();
         let (cycle, mut has_changed) = (self.cycle, false);
-        let mut books: Vec<&mut Booked> =
-            self.jobs.values_mut().filter(|job| job.admission.is_ok()).collect();
-        books.sort_by_key(|job| job.age());
-        for (job, report) in books.into_iter().zip(&schedule.report.jobs) {
+        let books = self.jobs.values_mut().filter(|job| job.admission.is_ok());
+        let mut books: Vec<((Millis, JobId), &mut Booked)> =
+            books.map(|job| (job.age(), job)).collect();
+        books.sort_by_key(|(age, _)| *age);
+        for ((_, job), report) in books.into_iter().zip(&schedule.report.jobs) {
             assert_eq!(job.spec.id, report.job, "the engine reports on all work, oldest first");
             has_changed |= job.note_report(cycle, *report, beneficiaries.contains(&report.job));
         }
@@ -74,9 +77,10 @@ impl Scheduler {
 
     /// The books as they are now, without planning.
     pub fn view(&self) -> View {
-        let mut jobs: Vec<&Booked> = self.jobs.values().collect();
-        jobs.sort_by_key(|job| job.age());
-        let pictures = jobs.into_iter().map(|job| job.picture(|book| self.job_view(book)));
+        let mut jobs: Vec<((Millis, JobId), &Booked)> =
+            self.jobs.values().map(|job| (job.age(), job)).collect();
+        jobs.sort_by_key(|(age, _)| *age);
+        let pictures = jobs.into_iter().map(|(_, job)| job.picture(|book| self.job_view(book)));
         View {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),

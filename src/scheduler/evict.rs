@@ -52,8 +52,7 @@ impl Scheduler {
 
     /// Evicts fair-share work from machines that are varied off, and from blacklisted machines
     /// what may be evicted from them.
-    pub(super) fn evict_what_may_not_stay(&mut self) {
-        let blacklisted = self.blacklisted_nodes();
+    pub(super) fn evict_what_may_not_stay(&mut self, blacklisted: &BTreeSet<NodeIx>) {
         let (machines, topology) = (&self.machines, &self.topology);
         for job in self.jobs.values_mut() {
             if job.policy(topology).is_some_and(Policy::is_preemptable) {

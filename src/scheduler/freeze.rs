@@ -1,5 +1,6 @@
 //! The books, as the engine sees them: one snapshot a cycle.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Scheduler;
@@ -8,7 +9,7 @@ use super::machines::{ByNode, Machines, NodeIx};
 use super::shares::ShareBook;
 use super::users::UserPlaces;
 use crate::engine::{Job, Machine, Promise, Share, Snapshot};
-use crate::model::{JobId, MachineIx, Order};
+use crate::model::{JobId, MachineIx, Millis, Order, QShares};
 
 /// Room promised to a job, by a place that lasts longer than a snapshot's.
 #[derive(Clone, Debug)]
@@ -26,20 +27,27 @@ struct Places<'a> {
 }
 
 impl Scheduler {
-    /// All that the next cycle may look at.
-    pub(super) fn freeze(&self) -> Snapshot {
-        let mut admitted: Vec<(&Booked, Admission)> = self
-            .jobs
-            .values()
-            .filter_map(|job| Some((job, *job.admission.as_ref().ok()?)))
-            .collect();
-        admitted.sort_by_key(|(job, _)| job.age());
+    /// All that the next cycle may look at. Nodes in `blacklisted` get no work.
+    pub(super) fn freeze(&self, blacklisted: &BTreeSet<NodeIx>) -> Snapshot {
+        let mut limbo = self.limbo_by_node();
+        let mut admitted: Vec<((Millis, JobId), &Booked, Admission)> =
+            Vec::with_capacity(self.jobs.len());
+        for job in self.jobs.values() {
+            if let Ok(admission) = &job.admission {
+                admitted.push((job.age(), job, *admission));
+            } else {
+                for share in job.shares.iter() {
+                    *limbo.entry(share.node).or_default() += share.order.qshares();
+                }
+            }
+        }
+        admitted.sort_by_key(|(age, ..)| *age);
         let places = Places {
             books: &self.machines,
             machines: self.machines.places(),
-            users: self.users.places(admitted.iter().map(|(job, _)| job.user)),
+            users: self.users.places(admitted.iter().map(|(_, job, _)| job.user)),
         };
-        let jobs = admitted.into_iter().map(|(job, admission)| places.job(job, admission));
+        let jobs = admitted.into_iter().map(|(_, job, admission)| places.job(job, admission));
         let jobs = jobs.collect();
         let promises = self.promises.iter().map(|promise| Promise {
             job: promise.job,
@@ -49,7 +57,7 @@ impl Scheduler {
         Snapshot {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
-            machines: Arc::new(self.freeze_machines()),
+            machines: Arc::new(self.freeze_machines(&limbo, blacklisted)),
             promises: promises.collect(),
             calm: self.calm.freeze(),
             users: Arc::new(places.users.names),
@@ -57,13 +65,11 @@ impl Scheduler {
         }
     }
 
-    fn freeze_machines(&self) -> Vec<Machine> {
-        let mut limbo = self.limbo_by_node();
-        let refused = self.jobs.values().filter(|job| job.admission.is_err());
-        for share in refused.flat_map(|job| job.shares.iter()) {
-            *limbo.entry(share.node).or_default() += share.order.qshares();
-        }
-        let blacklisted = self.blacklisted_nodes();
+    fn freeze_machines(
+        &self,
+        limbo: &BTreeMap<NodeIx, QShares>,
+        blacklisted: &BTreeSet<NodeIx>,
+    ) -> Vec<Machine> {
         let machines = self.machines.by_name().map(|(node, machine)| Machine {
             name: machine.report.name.clone(),
             order: machine.order,

@@ -17,7 +17,9 @@ use crate::model::{
 /// discards the picture; so what nobody touched is not drawn again.
 #[derive(Clone, Debug)]
 pub(super) struct Booked {
-    book: JobBook,
+    /// Apart: the tree that keeps it is as it grows little more than half full, which with so large
+    /// entries would cost as much as the entries.
+    book: Box<JobBook>,
     picture: OnceCell<Arc<JobView>>,
 }
 
@@ -94,7 +96,7 @@ fn needs_stability(kind: WorkKind) -> Option<&'static str> {
 
 impl From<JobBook> for Booked {
     fn from(book: JobBook) -> Booked {
-        Booked { book, picture: OnceCell::new() }
+        Booked { book: Box::new(book), picture: OnceCell::new() }
     }
 }
 

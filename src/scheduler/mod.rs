@@ -216,8 +216,9 @@ impl Scheduler {
         self.purge_dead_nodes();
         self.calm.begin_cycle();
         self.measure_reservations();
-        self.evict_what_may_not_stay();
-        let snapshot = self.freeze();
+        let blacklisted = self.blacklisted_nodes();
+        self.evict_what_may_not_stay(&blacklisted);
+        let snapshot = self.freeze(&blacklisted);
         let schedule = engine::plan(&snapshot);
         self.is_changed = self.apply(&schedule);
         self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
@@ -317,6 +318,9 @@ impl Scheduler {
 
     /// A reservation has the whole of its machine, also of one that grew or shrank since.
     fn measure_reservations(&mut self) {
+        if !self.topology.classes.iter().any(|class| class.policy == Policy::Reserve) {
+            return;
+        }
         for job in self.jobs.values_mut() {
             if job.policy(&self.topology) != Some(&Policy::Reserve) {
                 continue;

@@ -135,6 +135,8 @@ pub enum Regime {
     Burst,
     /// Cycles of a settled cluster without any news.
     Steady,
+    /// Cycles without any news of a cluster whose nodes are filled for good, while all jobs wait.
+    Waiting,
     /// Cycles of a settled cluster of whose jobs 1 % are replaced before each.
     Churn,
     /// A settled and thus full cluster with as many jobs again, of many shapes, that get nothing:

@@ -46,6 +46,7 @@ fn run_cycle(args: &Cycle) -> Result<(), Failure> {
     let (regime, cycles) = match args.regime {
         Regime::Burst => (cycle::Regime::Burst, FEW_CYCLES),
         Regime::Steady => (cycle::Regime::Steady, CYCLES),
+        Regime::Waiting => (cycle::Regime::Waiting, CYCLES),
         Regime::Churn => (cycle::Regime::Churn, CYCLES),
         Regime::Blocked => (cycle::Regime::Blocked, FEW_CYCLES),
     };
@@ -118,6 +119,7 @@ fn cycled(figures: &cycle::Figures) -> String {
     let what = match figures.regime {
         cycle::Regime::Burst => "burst",
         cycle::Regime::Steady => "steady",
+        cycle::Regime::Waiting => "waiting",
         cycle::Regime::Churn => "churn",
         cycle::Regime::Blocked => "blocked",
     };

@@ -5,6 +5,9 @@
 //! long as the ideal cluster still has a hole of its order; so what is counted could be placed if
 //! nothing stood in the way, nobody is more than one nshare behind a peer by weight, and no
 //! rounding can bury the small.
+//!
+//! Where there is room for all anyway, all get what they could use, and nobody needs to be served in
+//! turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -15,15 +18,16 @@ use crate::engine::cap::maximum;
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::nodepool::CountSpace;
 use crate::engine::serve::{Seat, Service, Walk};
-use crate::model::{ClassIx, NShares, PoolIx, QShares, floor_div};
+use crate::model::{ClassIx, NShares, Order, PoolIx, QShares, floor_div};
 
 /// Counts `jobs`, the fair-share work of one priority, from what better priorities left in
-/// `space`.
+/// `space`. What is left there afterwards means nothing if the priority `is_last`.
 pub(super) fn count(
     draft: &mut Draft<'_>,
     space: &mut CountSpace,
     listed: &mut Listed,
     jobs: &[usize],
+    is_last: bool,
 ) {
     remember_pure_fair_shares(draft, space, jobs);
     count_what_stays_anyway(draft, jobs);
@@ -36,12 +40,48 @@ pub(super) fn count(
         by_tree.entry(draft.pools.top(pool)).or_default().push(job);
     }
     for jobs in by_tree.values() {
-        count_tree(draft, space, listed, jobs);
+        let seats: Vec<Seat> = jobs.iter().map(|&job| seat(draft, listed, job)).collect();
+        if is_last && have_all_room(draft, space, listed, &seats) {
+            enter(draft, seats.into_iter().map(|seat| (seat, seat.room_to_grow)));
+        } else {
+            count_in_turn(draft, space, listed, seats);
+        }
     }
 }
 
-fn count_tree(draft: &mut Draft<'_>, space: &mut CountSpace, listed: &mut Listed, jobs: &[usize]) {
-    let seats = jobs.iter().map(|&job| seat(draft, listed, job));
+/// Whether there is room for all `seats`, in whatever turn they are served and whatever holes they
+/// take: a share of order 3 costs those of order 2 at most two places. Who lists machines is not
+/// looked at so roughly.
+fn have_all_room(draft: &Draft<'_>, space: &CountSpace, listed: &Listed, seats: &[Seat]) -> bool {
+    let mut asked: BTreeMap<(PoolIx, Order), u64> = BTreeMap::new();
+    for seat in seats.iter().filter(|seat| 0 < seat.room_to_grow) {
+        if listed.has_list(seat.job) {
+            return false;
+        }
+        let pool = draft.snapshot.class_of(draft.job(seat.job)).pool;
+        let nshares = asked.entry((pool, seat.order)).or_default();
+        *nshares = nshares.saturating_add(seat.room_to_grow);
+    }
+    asked.keys().all(|&(pool, order)| {
+        let competes =
+            |other| draft.pools.is_within(other, pool) || draft.pools.is_within(pool, other);
+        let places = |other: Order| {
+            let rounded_up = QShares(other.qshares().0 + order.qshares().0 - 1);
+            rounded_up.nshares(order).0
+        };
+        let taken = asked.iter().filter(|((other, _), _)| competes(*other));
+        let taken = taken.map(|((_, other), nshares)| nshares.saturating_mul(places(*other)));
+        taken.fold(0, u64::saturating_add) <= space.nshares(&draft.pools, pool, order)
+    })
+}
+
+/// Serves `seats`, the least served first, as long as there is room for anybody.
+fn count_in_turn(
+    draft: &mut Draft<'_>,
+    space: &mut CountSpace,
+    listed: &mut Listed,
+    seats: Vec<Seat>,
+) {
     let entities = Arc::clone(&draft.entities);
     let pools: Vec<PoolIx> =
         draft.snapshot.topology.classes.iter().map(|class| class.pool).collect();
@@ -58,6 +98,13 @@ fn count_tree(draft: &mut Draft<'_>, space: &mut CountSpace, listed: &mut Listed
         listed.expect(job, order);
         Service::Served
     });
+    let counted: Vec<(Seat, u64)> = counted.collect();
+    enter(draft, counted.into_iter());
+}
+
+/// Enters how many nshares are counted for each.
+fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Seat, u64)>) {
+    let entities = Arc::clone(&draft.entities);
     for (Seat { job, order, .. }, nshares) in counted {
         draft.jobs[job].given += nshares;
         entities.add(&mut draft.given, job, NShares(nshares).of_order(order).0);
@@ -155,4 +202,69 @@ fn class_share(
 
 fn divide(amount: u64, parts: u64) -> u64 {
     NonZeroU64::new(parts).map_or(0, |parts| floor_div(amount, parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::engine::audit::tests::{ANN, BOB, FAIR, HEAVY, SUB, Scene};
+    use crate::model::MachineIx;
+
+    const INNER: ClassIx = ClassIx(3);
+
+    /// Machines of two pools, and work that asks for about as much as there is.
+    fn scene(random: &mut ChaCha8Rng) -> Scene {
+        let mut draw = |least: u64, most: u64| random.random_range(least..=most);
+        let machines = draw(1, 5);
+        let orders: Vec<u64> = (0..machines).map(|_| draw(1, 9)).collect();
+        let mut scene = Scene::new(&orders);
+        for machine in 0..orders.len() {
+            if draw(0, 2) == 0 {
+                scene.machine(machine).pool = SUB;
+            }
+        }
+        for _ in 0..draw(1, 5) {
+            let user = if draw(0, 1) == 0 { ANN } else { BOB };
+            let class = match draw(0, 2) {
+                0 => FAIR,
+                1 => HEAVY,
+                _ => INNER,
+            };
+            let order = u32::try_from(draw(1, 4)).unwrap();
+            let job = scene.job(user, class, order, draw(1, 3));
+            if draw(0, 9) == 0 {
+                scene.edit(job).machines = Some(vec![MachineIx(0)]);
+            }
+        }
+        scene
+    }
+
+    /// How many nshares are counted for each job, and whether it was known beforehand that there
+    /// are enough for all.
+    fn count_all(scene: &Scene, is_last: bool) -> (Vec<u64>, bool) {
+        let mut draft = Draft::new(&scene.snapshot);
+        let mut space = CountSpace::new(&scene.snapshot);
+        let mut listed = Listed::new(&draft);
+        let jobs: Vec<usize> = (0..scene.snapshot.jobs.len()).collect();
+        let seats: Vec<Seat> = jobs.iter().map(|&job| seat(&draft, &listed, job)).collect();
+        let is_known = have_all_room(&draft, &space, &listed, &seats);
+        count(&mut draft, &mut space, &mut listed, &jobs, is_last);
+        (draft.jobs.iter().map(|job| job.given).collect(), is_known)
+    }
+
+    #[test]
+    fn where_there_is_room_for_all_they_get_what_they_would_get_in_turn() {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let mut known = 0;
+        for _ in 0..2_000 {
+            let scene = scene(&mut random);
+            let (in_turn, is_known) = count_all(&scene, false);
+            known += usize::from(is_known);
+            assert_eq!(count_all(&scene, true).0, in_turn);
+        }
+        assert!((200..1_800).contains(&known), "known in {known} cases");
+    }
 }

@@ -22,7 +22,8 @@ pub(super) fn how_much(draft: &mut Draft<'_>) {
     let mut space = CountSpace::new(draft.snapshot);
     let mut listed = Listed::new(draft);
     let mut ledger = AllotmentLedger::new(draft.snapshot);
-    for priority in draft.priorities() {
+    let priorities = draft.priorities();
+    for &priority in &priorities {
         // Whole machines before parts of them: a part taken would spoil the machine.
         for policy in [Policy::Reserve, Policy::FixedShare] {
             for job in draft.jobs_of(priority, |other| *other == policy) {
@@ -30,7 +31,8 @@ pub(super) fn how_much(draft: &mut Draft<'_>) {
             }
         }
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
-        fair_share::count(draft, &mut space, &mut listed, &jobs);
+        let is_last = priorities.last() == Some(&priority);
+        fair_share::count(draft, &mut space, &mut listed, &jobs, is_last);
         listed.keep_for(draft, &jobs);
     }
 }

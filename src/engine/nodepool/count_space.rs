@@ -3,7 +3,6 @@
 //! Design: "Virtual Machines". The design's three tables are here one per pool: holes by size, in
 //! whole machines and in partial ones; the nshares of an order are their weighted sum.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::{OrdersWanted, Pools};
@@ -16,10 +15,10 @@ pub(in crate::engine) struct CountSpace {
     pools: Vec<Holes>,
 }
 
-/// The holes of one pool, by size: those in machines with something on them before whole machines.
-/// Never holds an entry of none.
+/// How many holes of each size one pool has, by size: those in machines with something on them before
+/// whole machines. There are few sizes, so they are a list; of some there may be none left.
 #[derive(Clone, Debug, Default)]
-struct Holes(BTreeMap<Hole, u64>);
+struct Holes(Vec<(Hole, u64)>);
 
 /// What is left of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +77,7 @@ impl CountSpace {
     ) -> bool {
         let holes = &mut self.pools[pool.0];
         let liked = liked.map(|hole| Hole { is_whole: true, ..hole });
-        let liked = liked.filter(|hole| holes.0.contains_key(hole));
+        let liked = liked.filter(|hole| holes.has(hole));
         let Some(hole) = liked.or_else(|| holes.smallest_whole(orders)) else { return false };
         holes.remove(hole);
         true
@@ -88,6 +87,13 @@ impl CountSpace {
     pub(in crate::engine) fn total(&self, pools: &Pools, pool: PoolIx) -> QShares {
         let holes = pools.searched_from(pool).iter().map(|pool| &self.pools[pool.0]);
         QShares(holes.flat_map(Holes::sizes).map(|(size, machines)| size * machines).sum())
+    }
+
+    /// How many nshares of `order` there is room for in `pool` and the pools in it, if nothing else
+    /// is taken.
+    pub(in crate::engine) fn nshares(&self, pools: &Pools, pool: PoolIx, order: Order) -> u64 {
+        let pools = pools.searched_from(pool).iter().map(|pool| &self.pools[pool.0]);
+        pools.map(|holes| holes.nshares(order)).sum()
     }
 
     /// The largest piece left in `pool` itself.
@@ -104,14 +110,31 @@ impl CountSpace {
 
 impl Holes {
     fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.0.iter().map(|(hole, &machines)| (hole.size, machines))
+        self.left().map(|(hole, machines)| (hole.size, machines))
+    }
+
+    /// Those that there are any of.
+    fn left(&self) -> impl Iterator<Item = (Hole, u64)> {
+        self.0.iter().copied().filter(|(_, machines)| 0 < *machines)
+    }
+
+    fn place(&self, hole: &Hole) -> Result<usize, usize> {
+        self.0.binary_search_by_key(hole, |(hole, _)| *hole)
+    }
+
+    fn has(&self, hole: &Hole) -> bool {
+        self.place(hole).is_ok_and(|place| 0 < self.0[place].1)
+    }
+
+    fn nshares(&self, order: Order) -> u64 {
+        self.sizes().map(|(size, machines)| QShares(size).nshares(order).0 * machines).sum()
     }
 
     /// Takes `order` from a hole like `liked`; else from the one whose use costs larger requests
     /// least; then from the smallest; then rather from a machine in use than from a whole one.
     fn take(&mut self, order: Order, wanted: &OrdersWanted, liked: Option<Hole>) -> bool {
         let order = u64::from(order.get());
-        let liked = liked.filter(|hole| order <= hole.size && self.0.contains_key(hole));
+        let liked = liked.filter(|hole| order <= hole.size && self.has(hole));
         let Some(hole) = liked.or_else(|| self.cheapest(order, wanted)) else { return false };
         self.remove(hole);
         self.put(Hole { size: hole.size - order, is_whole: false });
@@ -119,48 +142,51 @@ impl Holes {
     }
 
     fn cheapest(&self, order: u64, wanted: &OrdersWanted) -> Option<Hole> {
-        let holes = self.0.range(Hole { size: order, is_whole: false }..).map(|(hole, _)| *hole);
-        least_damage(holes, |hole| wanted.damage(hole.size, order))
+        let holes = self.left().map(|(hole, _)| hole).skip_while(|hole| hole.size < order);
+        least_damage(holes, |hole| wanted.damage(hole.size, order), Some)
     }
 
     fn smallest_whole(&self, orders: RangeInclusive<u64>) -> Option<Hole> {
-        let hole = |size, is_whole| Hole { size, is_whole };
-        let sizes = hole(*orders.start(), false)..=hole(*orders.end(), true);
-        let mut holes = self.0.range(sizes).map(|(hole, _)| *hole);
-        holes.find(|hole| hole.is_whole)
+        let mut holes = self.left().map(|(hole, _)| hole);
+        holes.find(|hole| hole.is_whole && orders.contains(&hole.size))
     }
 
     fn put(&mut self, hole: Hole) {
-        if hole.size > 0 {
-            *self.0.entry(hole).or_default() += 1;
+        if hole.size == 0 {
+            return;
+        }
+        match self.place(&hole) {
+            Ok(place) => self.0[place].1 += 1,
+            Err(place) => self.0.insert(place, (hole, 1)),
         }
     }
 
     fn remove(&mut self, hole: Hole) {
-        let machines = self.0.get_mut(&hole).expect("a hole that is taken exists");
-        *machines -= 1;
-        if *machines == 0 {
-            self.0.remove(&hole);
-        }
+        let place = self.place(&hole).expect("a hole that is taken exists");
+        self.0[place].1 -= 1;
     }
 }
 
-/// The first of `holes` that costs least; those after one that costs nothing are not looked at.
-pub(in crate::engine) fn least_damage<T>(
+/// What `take` makes of the first of `holes` that costs least of those of which it makes something;
+/// those after one that costs nothing are not looked at.
+pub(in crate::engine) fn least_damage<T, U>(
     holes: impl Iterator<Item = T>,
     damage: impl Fn(&T) -> u64,
-) -> Option<T> {
-    let mut cheapest: Option<(u64, T)> = None;
+    take: impl Fn(T) -> Option<U>,
+) -> Option<U> {
+    let mut cheapest: Option<(u64, U)> = None;
     for hole in holes {
         let damage = damage(&hole);
-        if cheapest.as_ref().is_none_or(|(least, _)| damage < *least) {
-            cheapest = Some((damage, hole));
+        if cheapest.as_ref().is_some_and(|(least, _)| *least <= damage) {
+            continue;
         }
+        let Some(taken) = take(hole) else { continue };
         if damage == 0 {
-            break;
+            return Some(taken);
         }
+        cheapest = Some((damage, taken));
     }
-    cheapest.map(|(_, hole)| hole)
+    cheapest.map(|(_, taken)| taken)
 }
 
 /// What on each machine cannot be preempted, whoever asks.
@@ -183,7 +209,9 @@ mod tests {
 
     fn holes<const N: usize>(holes: [(u64, bool, u64); N]) -> Holes {
         let holes = holes.map(|(size, is_whole, machines)| (Hole { size, is_whole }, machines));
-        Holes(BTreeMap::from(holes))
+        let mut holes = Holes(holes.to_vec());
+        holes.0.sort_unstable();
+        holes
     }
 
     /// The table printed in the design, order 1 to 4: what each order could get, alone.
@@ -196,6 +224,8 @@ mod tests {
             (0..100).take_while(|_| holes.take(order(size), &OrdersWanted::default(), None)).count()
         });
         assert_eq!(nshares, [26, 11, 5, 4]);
+        let counted = [1, 2, 3, 4].map(|size| whole_and_partial.nshares(order(size)));
+        assert_eq!(counted, [26, 11, 5, 4]);
     }
 
     /// An order-3 share on an order-5 machine leaves a virtual machine of order 2.
@@ -203,7 +233,7 @@ mod tests {
     fn a_taken_machine_leaves_a_virtual_one() {
         let mut left = holes([(5, true, 1)]);
         assert!(left.take(order(3), &OrdersWanted::default(), None));
-        assert_eq!(left.0, holes([(2, false, 1)]).0);
+        assert_eq!(left.left().collect::<Vec<_>>(), holes([(2, false, 1)]).0);
     }
 
     #[test]
@@ -213,7 +243,11 @@ mod tests {
         wanted.add(3);
         assert!(left.take(order(2), &wanted, None));
         let after = holes([(3, true, 1), (3, false, 1)]);
-        assert_eq!(left.0, after.0, "the 5 leaves a 3; the 3 would have left nothing");
+        assert_eq!(
+            left.left().collect::<Vec<_>>(),
+            after.0,
+            "the 5 leaves a 3; the 3 would have left nothing"
+        );
     }
 
     /// What is to be counted on a machine that is known takes a hole like that machine's, if there
@@ -229,7 +263,7 @@ mod tests {
         for (liked, after) in cases {
             let mut left = holes([(1, true, 1), (3, true, 1), (5, true, 1)]);
             assert!(left.take(order(2), &OrdersWanted::default(), liked));
-            assert_eq!(left.0, after.0, "{liked:?}");
+            assert_eq!(left.left().collect::<Vec<_>>(), after.0, "{liked:?}");
         }
     }
 
@@ -249,14 +283,16 @@ mod tests {
     fn nothing_is_left_of_a_hole_that_is_used_up() {
         let mut left = holes([(2, true, 1)]);
         assert!(left.take(order(2), &OrdersWanted::default(), None));
-        assert_eq!(left.0, BTreeMap::new());
+        assert_eq!(left.left().next(), None);
         assert_eq!(CountSpace { pools: vec![left] }.largest_local(PoolIx(0)), QShares(0));
     }
 
     #[test]
     fn of_holes_that_cost_the_same_the_first_is_taken() {
-        let cost = |costs: [u64; 3]| least_damage(0..3, |hole| costs[*hole]);
+        let cost = |costs: [u64; 3]| least_damage(0..3, |hole| costs[*hole], Some);
         assert_eq!(cost([2, 1, 1]), Some(1));
         assert_eq!(cost([2, 2, 2]), Some(0));
+        let others = |hole| (hole != 1).then_some(hole);
+        assert_eq!(least_damage(0..3, |hole| [2, 0, 1][*hole], others), Some(2));
     }
 }

@@ -1,9 +1,8 @@
 //! A set of machines whose smallest member is found at once.
 //!
 //! One bit a machine, in chunks that exist only where a member is, with one word a chunk that says
-//! which of its words have any.
-
-use std::collections::BTreeMap;
+//! which of its words have any. The last chunk stays when its last member goes: sets of one member
+//! come and go as machines fill up.
 
 use crate::model::MachineIx;
 
@@ -15,8 +14,8 @@ const CHUNK: usize = WORD * WORD;
 /// Some machines of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MachineSet {
-    /// Never one without members.
-    chunks: BTreeMap<usize, Box<Chunk>>,
+    /// By place. None without members but where there is only one.
+    chunks: Vec<(usize, Box<Chunk>)>,
     len: u64,
 }
 
@@ -53,10 +52,18 @@ impl MachineSet {
     /// Puts `machine` in. It must not be in already.
     pub(super) fn insert(&mut self, machine: MachineIx) {
         let Place { chunk, word, bit } = place_of(machine);
-        let chunk = self
-            .chunks
-            .entry(chunk)
-            .or_insert_with(|| Box::new(Chunk { summary: 0, words: [0; WORD] }));
+        let chunk = match self.chunks.binary_search_by_key(&chunk, |(place, _)| *place) {
+            Ok(at) => &mut self.chunks[at].1,
+            Err(_) if self.len == 0 && !self.chunks.is_empty() => {
+                self.chunks[0].0 = chunk;
+                &mut self.chunks[0].1
+            }
+            Err(at) => {
+                let new = Box::new(Chunk { summary: 0, words: [0; WORD] });
+                self.chunks.insert(at, (chunk, new));
+                &mut self.chunks[at].1
+            }
+        };
         debug_assert!(chunk.words[word] & bit == 0, "a machine is put in once");
         chunk.words[word] |= bit;
         chunk.summary |= 1 << word;
@@ -66,21 +73,23 @@ impl MachineSet {
     /// Takes `machine` out. It must be in.
     pub(super) fn remove(&mut self, machine: MachineIx) {
         let Place { chunk: place, word, bit } = place_of(machine);
-        let chunk = self.chunks.get_mut(&place).expect("a machine that is taken out is in");
+        let at = self.chunks.binary_search_by_key(&place, |(place, _)| *place);
+        let at = at.expect("a machine that is taken out is in");
+        let chunk = &mut self.chunks[at].1;
         debug_assert!(chunk.words[word] & bit != 0, "a machine is taken out once");
         chunk.words[word] &= !bit;
         if chunk.words[word] == 0 {
             chunk.summary &= !(1 << word);
         }
-        if chunk.summary == 0 {
-            self.chunks.remove(&place);
+        if chunk.summary == 0 && 1 < self.chunks.len() {
+            self.chunks.remove(at);
         }
         self.len -= 1;
     }
 
     /// All of them, by place.
     pub(super) fn iter(&self) -> impl Iterator<Item = MachineIx> {
-        self.chunks.iter().flat_map(|(&place, chunk)| {
+        self.chunks.iter().flat_map(|&(place, ref chunk)| {
             bits(chunk.summary).flat_map(move |word| {
                 bits(chunk.words[word]).map(move |bit| MachineIx(place * CHUNK + word * WORD + bit))
             })

@@ -56,7 +56,7 @@ pub(in crate::engine) struct Rooms {
 /// The schedulable machines of one pool.
 #[derive(Debug, Default)]
 struct PoolRooms {
-    /// By usable room. Never a set without machines.
+    /// By usable room. A set may be empty: as machines fill up, there is soon one for it again.
     by_room: BTreeMap<RoomKey, MachineSet>,
     /// Those on which something is leaving, by the room that comes of it, if any does.
     by_coming: BTreeMap<u64, MachineSet>,
@@ -138,11 +138,7 @@ impl PoolRooms {
 }
 
 fn remove<Key: Ord>(index: &mut BTreeMap<Key, MachineSet>, key: &Key, machine: MachineIx) {
-    let machines = index.get_mut(key).expect("every schedulable machine is indexed");
-    machines.remove(machine);
-    if machines.is_empty() {
-        index.remove(key);
-    }
+    index.get_mut(key).expect("every schedulable machine is indexed").remove(machine);
 }
 
 impl Rooms {
@@ -287,7 +283,9 @@ impl Rooms {
         order: Order,
     ) -> impl Iterator<Item = (RoomKey, impl Iterator<Item = MachineIx>)> {
         let least = (order.qshares().0, false);
-        self.by_pool[pool.0].by_room.range(least..).map(|(&key, machines)| (key, machines.iter()))
+        let rooms = self.by_pool[pool.0].by_room.range(least..);
+        let rooms = rooms.filter(|(_, machines)| !machines.is_empty());
+        rooms.map(|(&key, machines)| (key, machines.iter()))
     }
 
     /// The schedulable machines of `pool` on which something is leaving and at least `order` will
@@ -297,7 +295,8 @@ impl Rooms {
         pool: PoolIx,
         order: Order,
     ) -> impl Iterator<Item = impl Iterator<Item = MachineIx>> {
-        self.by_pool[pool.0].by_coming.range(order.qshares().0..).map(|(_, ixs)| ixs.iter())
+        let rooms = self.by_pool[pool.0].by_coming.range(order.qshares().0..);
+        rooms.map(|(_, machines)| machines.iter())
     }
 
     /// The schedulable machines of `pool`.
@@ -312,11 +311,18 @@ impl Rooms {
         count(&sizes[smaller..])
     }
 
+    /// Whether anything may be given away in `pool` now, or when everything has left that is leaving.
+    pub(in crate::engine) fn has_any(&self, pool: PoolIx) -> bool {
+        let mut to_come = self.by_pool[pool.0].by_coming.values();
+        QShares(0) < self.usable_in(pool).1 || to_come.any(|machines| !machines.is_empty())
+    }
+
     /// What may be given away on all schedulable machines of `pool`, and on the one with the most.
     pub(in crate::engine) fn usable_in(&self, pool: PoolIx) -> (QShares, QShares) {
         let by_room = &self.by_pool[pool.0].by_room;
         let all = by_room.iter().map(|((room, _), machines)| room * machines.len()).sum();
-        (QShares(all), QShares(by_room.last_key_value().map_or(0, |((room, _), _)| *room)))
+        let largest = by_room.iter().rfind(|(_, machines)| !machines.is_empty());
+        (QShares(all), QShares(largest.map_or(0, |((room, _), _)| *room)))
     }
 }
 

@@ -47,12 +47,11 @@ fn best_fit(
 ) -> Option<MachineIx> {
     let order = work.order.qshares().0;
     let may_take = |machine: &MachineIx| work.may_use(*machine) && !avoid.contains(machine);
-    let rooms = draft.rooms.with_room(pool, work.order).filter_map(|((room, _), mut machines)| {
-        let machine = machines.find(may_take)?;
-        Some((room, machine))
-    });
-    let cheapest = least_damage(rooms, |(room, _)| wanted.damage(*room, order));
-    cheapest.map(|(_, machine)| machine)
+    least_damage(
+        draft.rooms.with_room(pool, work.order),
+        |((room, _), _)| wanted.damage(*room, order),
+        |(_, mut machines)| machines.find(may_take),
+    )
 }
 
 /// The smallest empty machine of a size that suits a reservation.
