@@ -67,21 +67,22 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// was handed out while the peer was ahead.
 pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for peers in peers(ledger) {
-        let usable: BTreeMap<Entity, u64> = peers
-            .iter()
-            .map(|(&peer, jobs)| (peer, jobs.iter().map(|&job| countable(ledger, job)).sum()))
-            .collect();
+        let usable = peers.iter().map(|(&peer, jobs)| {
+            (peer, jobs.iter().map(|&job| countable(ledger, job)).sum::<u64>())
+        });
+        let mut most_first: Vec<(Entity, u64)> = usable.collect();
+        most_first.sort_by(|one, other| ledger.by_weight(*other, *one));
         for (&behind, jobs) in &peers {
             let unmet = jobs.iter().map(|&job| &ledger.jobs[job]).filter(|line| is_unmet(line));
             let Some(speaker) = unmet.min_by_key(|line| line.job.order) else { continue };
             let orders = jobs.iter().map(|&job| ledger.jobs[job].job.order.qshares().0);
             let given = ledger.standing(behind).given;
             let reach = (behind, given + orders.max().unwrap_or(0));
-            for (&ahead, theirs) in peers.iter().filter(|(peer, _)| **peer != behind) {
-                // Most are not ahead, whatever part of theirs would count.
-                if ledger.by_weight((ahead, usable[&ahead]), reach).is_gt() {
-                    compare(ledger, speaker, reach, (ahead, theirs), findings);
-                }
+            // Most are not ahead, whatever part of theirs would count.
+            let ahead =
+                most_first.iter().take_while(|peer| ledger.by_weight(**peer, reach).is_gt());
+            for (ahead, _) in ahead.filter(|(peer, _)| *peer != behind) {
+                compare(ledger, speaker, reach, (*ahead, &peers[ahead]), findings);
             }
         }
     }

@@ -34,10 +34,21 @@ struct Taken {
 pub(super) fn check_curable_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut looks = LOOKS;
     let gave = gave(ledger);
+    // The most that could be free on each machine if all went that may.
+    let rooms: Vec<i128> = ledger
+        .machines
+        .iter()
+        .map(|machine| {
+            let all: u64 = machine.prey.iter().map(|(_, order)| order).sum();
+            machine.usable() + i128::from(all)
+        })
+        .collect();
+    let largest_room = rooms.iter().copied().max().unwrap_or(0);
     for (place, line) in ledger.jobs.iter().enumerate() {
         let due = if is_at_rest(ledger) { line.cap } else { line.report.given.0 };
         let is_behind = line.ceiling() < due && line.report.held_back.is_none();
-        if !is_behind || !line.is_fair_share() || line.has_ended() {
+        let order = i128::from(line.job.order.get());
+        if !is_behind || !line.is_fair_share() || line.has_ended() || largest_room < order {
             continue;
         }
         let envious = Envious { ledger, gave: &gave, place };
@@ -45,10 +56,7 @@ pub(super) fn check_curable_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding
             continue;
         }
         for (ix, machine) in ledger.machines_with_ix() {
-            let order = i128::from(line.job.order.get());
-            let all: u64 = machine.prey.iter().map(|(_, order)| order).sum();
-            let is_hopeless = machine.usable() + i128::from(all) < order;
-            if is_hopeless || ledger.would_take(line, ix).is_none() {
+            if rooms[ix.0] < order || ledger.would_take(line, ix).is_none() {
                 continue;
             }
             looks = looks.saturating_sub(machine.prey.len() + 1);
