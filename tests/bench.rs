@@ -144,6 +144,7 @@ fn load_reports_both_sides_of_everything() {
     }
     for (what, key) in [
         ("agents", "core_percent"),
+        ("agents", "bare_core_percent"),
         ("readers", "alone_cpu_ms"),
         ("readers", "with_readers_cpu_ms"),
     ] {

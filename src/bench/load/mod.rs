@@ -104,6 +104,8 @@ pub struct Agents {
     pub core_percent: Option<f64>,
     /// The same before they began.
     pub idle_core_percent: Option<f64>,
+    /// Of a bare handler that reads the same at the same pace: most of it is waking up.
+    pub bare_core_percent: Option<f64>,
 }
 
 /// What readers do to cycles that all have something to plan: planned and put on record.
@@ -253,28 +255,26 @@ impl Bench<'_> {
         })
     }
 
-    /// Lets agents report at their own pace.
+    /// Lets agents report at their own pace, to the daemon and then to the bare handler.
     async fn agents(&self) -> io::Result<Agents> {
-        let idle_core_percent = self.core_percent(sleep(self.options.time)).await.1;
-        let every = AGENTS_EVERY.div_f64(number(AGENTS) / number(AGENT_CONNECTIONS));
-        let (turns, nodes) = (Arc::clone(&self.turns), self.options.shape.nodes);
-        let request =
-            move |turn| send("POST", "/v1/heartbeats", heartbeat(turn % nodes, turn).as_bytes());
-        let work =
-            paced(&self.daemon, AGENT_CONNECTIONS, every, self.options.time, 202, move || {
-                request(turns.fetch_add(1, Ordering::Relaxed))
-            });
-        let (sent, core_percent) = self.core_percent(work).await;
+        let idle_core_percent = core_percent(&self.process, sleep(self.options.time)).await.1;
+        let report = |address, path| {
+            let every = AGENTS_EVERY.div_f64(number(AGENTS) / number(AGENT_CONNECTIONS));
+            let (turns, nodes) = (Arc::clone(&self.turns), self.options.shape.nodes);
+            let request = move || {
+                let turn = turns.fetch_add(1, Ordering::Relaxed);
+                send("POST", path, heartbeat(turn % nodes, turn).as_bytes())
+            };
+            paced(address, AGENT_CONNECTIONS, every, self.options.time, 202, request)
+        };
+        let reports = report(&self.daemon, "/v1/heartbeats");
+        let (sent, core_of_daemon) = core_percent(&self.process, reports).await;
         let sent_per_s = number(sent?) / self.options.time.as_secs_f64();
-        Ok(Agents { sent_per_s, core_percent, idle_core_percent })
-    }
-
-    /// What `work` comes to, and the part of one core that the daemon has meanwhile.
-    async fn core_percent<T>(&self, work: impl Future<Output = T>) -> (T, Option<f64>) {
-        let begun = Instant::now();
-        let (outcome, used) = cpu_s(&self.process, work).await;
-        let spent = begun.elapsed().as_secs_f64();
-        (outcome, used.map(|used| used / spent * 100.0))
+        let reports = report(&self.bare, bare::SINGLE);
+        let (sent, bare_core_percent) = core_percent(&self.bare_process, reports).await;
+        sent?;
+        let core_percent = core_of_daemon;
+        Ok(Agents { sent_per_s, core_percent, idle_core_percent, bare_core_percent })
     }
 
     async fn readers(&self, publisher: &mut Publisher) -> io::Result<Readers> {
@@ -306,6 +306,14 @@ impl Bench<'_> {
             reads_per_s: number(reads) / time.as_secs_f64(),
         })
     }
+}
+
+/// What `work` comes to, and the part of one core that `process` has meanwhile.
+async fn core_percent<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
+    let begun = Instant::now();
+    let (outcome, used) = cpu_s(process, work).await;
+    let spent = begun.elapsed().as_secs_f64();
+    (outcome, used.map(|used| used / spent * 100.0))
 }
 
 /// What `work` comes to, and the processor time that `process` has meanwhile, in seconds.

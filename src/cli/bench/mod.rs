@@ -206,6 +206,7 @@ fn loaded(figures: &load::Figures) -> String {
         .chain([
             ("10,000 agents at 10 s, of a core", percent(figures.agents.core_percent)),
             ("  without them", percent(figures.agents.idle_core_percent)),
+            ("  of a bare handler", percent(figures.agents.bare_core_percent)),
             ("  heartbeats sent", format!("{:.0} a second", figures.agents.sent_per_s)),
             ("cycle and commit, median", milliseconds(alone_ms.median)),
             ("  with 200 readers at 1 s", milliseconds(with_readers_ms.median)),
