@@ -573,6 +573,25 @@ async fn the_document_names_every_rule_and_what_holds_back() {
     daemon.stop().await;
 }
 
+/// Who makes a client of the document finds everything that it refers to.
+#[tokio::test]
+async fn the_document_refers_to_nothing_that_is_not_in_it() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(&folder).await;
+    let document = daemon.get("/openapi.json").await;
+    let text = document.to_string();
+    let references = text.split("\"$ref\":\"#").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let mut count = 0;
+    for reference in references {
+        assert!(document.pointer(reference).is_some(), "{reference}");
+        count += 1;
+    }
+    assert!(100 < count, "{count}");
+    let brief = &document["components"]["schemas"]["WhyBrief"];
+    assert_eq!(brief["additionalProperties"], false, "or the whole answer is one of these too");
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn the_document_lists_every_route() {
     let folder = TempDir::new().unwrap();

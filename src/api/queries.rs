@@ -176,6 +176,7 @@ pub async fn get_job(
 pub struct WhyParams {
     /// `sentence`; `reasons`, which is usual: the arithmetic and counts of nodes too; `nodes`: every
     /// node too.
+    #[param(inline)]
     depth: Option<wire::WhyDepth>,
 }
 

@@ -29,7 +29,9 @@ pub enum WhyAnswer {
 }
 
 /// Why a request for work has what it has, in a sentence.
+// Nothing else, or the whole explanation would be one of these too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct WhyBrief {
     /// Which work.
     pub job: u64,
