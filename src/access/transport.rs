@@ -1,8 +1,8 @@
 //! A client's way to the daemon, whatever its address says: plain HTTP, TLS or a unix socket. The
 //! command line and the agent both go it.
 
-use std::fs::{self, Metadata};
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -167,10 +167,13 @@ pub fn token_for(url: &Url, file: &Path) -> Result<HeaderValue, NoToken> {
         return Err(NoToken::Unencrypted { host: host.to_owned() });
     }
     let unreadable = |source| NoToken::Unreadable { file: file.to_owned(), source };
-    let text = fs::read_to_string(file).map_err(unreadable)?;
-    if is_open(&fs::metadata(file).map_err(unreadable)?) {
+    // The file that is looked at is the one that is read.
+    let mut opened = File::open(file).map_err(unreadable)?;
+    if is_open(&opened.metadata().map_err(unreadable)?) {
         return Err(NoToken::Open { file: file.to_owned() });
     }
+    let mut text = String::new();
+    opened.read_to_string(&mut text).map_err(unreadable)?;
     let empty = || NoToken::Empty { file: file.to_owned() };
     let token = text.strip_suffix('\n').unwrap_or(&text);
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -209,6 +212,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -9,8 +9,8 @@ use super::verdicts::{Eyes, done_in, free, leaving, memory};
 use super::wire::{Estimate, Holder, Unblock, Verdict};
 use crate::engine::{CapBound, Reason};
 use crate::model::{
-    JobId, NShares, Order, QShares, ResourceClass, ShareState, WorkKind, ceil_div, fold_hostlist,
-    span,
+    JobId, NShares, Order, QShares, ResourceClass, ShareState, WorkKind, ceil_div, counted,
+    fold_hostlist, span,
 };
 use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
 
@@ -148,7 +148,9 @@ fn others(job: &JobView, holders: &[Holder]) -> Unblock {
     let named: Vec<String> = holders
         .iter()
         .take(NAMED)
-        .map(|holder| format!("job {} of {} ({} qshares)", holder.job, holder.user, holder.qshares))
+        .map(|holder| {
+            format!("job {} of {} ({})", holder.job, holder.user, counted(holder.qshares, "qshare"))
+        })
         .collect();
     let instead = if job.kind == WorkKind::Job { "need less" } else { "end" };
     by_itself(format!("others {instead}; the most is with {}", named.join(", ")), soonest(holders))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::wire::{Holder, NodeTally, NodeVerdict, Verdict};
 use crate::model::{
     JobId, MachineState, Mebibytes, Name, Order, Policy, QShares, Quantum, ResourceClass,
-    ShareState, Topology, WorkKind, floor_div,
+    ShareState, Topology, WorkKind, counted, floor_div,
 };
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -204,9 +204,14 @@ impl<'a> Eyes<'a> {
             Verdict::NotAskedFor => "not among the nodes that it asks for".to_owned(),
             Verdict::Awaited => "not heard of since the daemon started".to_owned(),
             Verdict::TooSmall if self.is_for_whole_machine() => {
-                format!("has {order} qshares; a whole machine of {needs} is asked for")
+                format!(
+                    "has {}; a whole machine of {needs} is asked for",
+                    counted(order.0, "qshare")
+                )
             }
-            Verdict::TooSmall => format!("has {order} qshares, one process needs {needs}"),
+            Verdict::TooSmall => {
+                format!("has {}, one process needs {needs}", counted(order.0, "qshare"))
+            }
             Verdict::Dead => format!("silent for {} heartbeats", node.missed),
             Verdict::VariedOff => match &node.vary_off_reason {
                 Some(reason) => format!("taken out by an administrator: {reason}"),
@@ -262,6 +267,6 @@ pub fn memory(quantum: Option<Quantum>, amount: QShares) -> String {
             let Mebibytes(memory) = quantum.memory_of(amount);
             Mebibytes(memory).to_string()
         }
-        None => format!("{amount} qshares"),
+        None => counted(amount.0, "qshare"),
     }
 }

@@ -6,7 +6,7 @@ use super::unblock::unblock;
 use super::verdicts::Eyes;
 use super::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
 use crate::engine::{CapBound, Reason as Cause};
-use crate::model::{Order, Policy, QShares};
+use crate::model::{Order, Policy, QShares, counted};
 use crate::scheduler::{JobView, View, Waiting};
 
 /// The answer for one request for work in a sentence.
@@ -117,7 +117,10 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
     match cause {
         Cause::Impossible { asks, largest } => told(
             BoundBy::Nodes,
-            format!("a process needs {asks} qshares, the largest node has {largest}"),
+            format!(
+                "a process needs {}, the largest node has {largest}",
+                counted(asks.get().into(), "qshare")
+            ),
         ),
         Cause::NoMachineUp { suitable, .. } => {
             told(BoundBy::Nodes, format!("{suitable} nodes would do, and none of them is up"))
@@ -147,8 +150,7 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
 }
 
 fn capped(bound: CapBound, cap: u64) -> String {
-    let processes = if cap == 1 { "process" } else { "processes" };
-    format!("{cap} {processes} for now: {bound}")
+    format!("{} for now: {bound}", counted(cap, "process"))
 }
 
 /// At which level somebody else wants what it wants: beside it, beside its user, or beside its class.

@@ -6,9 +6,9 @@ use super::answer::{Answer, Look, answer};
 use super::args::Diag as Args;
 use super::failure::Failure;
 use super::requests::{Requests, render_requests};
-use super::table::{counted, memory, plain};
+use super::table::{memory, plain};
 use crate::api::wire::Status;
-use crate::model::{floor_div, fold_hostlist};
+use crate::model::{counted, floor_div, fold_hostlist};
 
 /// Tells it.
 ///

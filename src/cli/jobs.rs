@@ -8,7 +8,7 @@ use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
 use super::{queue, why};
 use crate::api::wire::{JobInfo, RemovalReason};
-use crate::model::span;
+use crate::model::{counted, span};
 
 /// Does what was asked.
 ///
@@ -39,7 +39,11 @@ impl Answer for JobInfo {
     fn render(&self, look: Look) -> String {
         let sums = &self.sums;
         let size = match self.order {
-            Some(order) => format!("{} a process ({order} qshares)", memory(self.memory_mb)),
+            Some(order) => format!(
+                "{} a process ({})",
+                memory(self.memory_mb),
+                counted(order.into(), "qshare")
+            ),
             None => format!("{} a process", memory(self.memory_mb)),
         };
         let threads = match self.threads {
@@ -63,8 +67,11 @@ impl Answer for JobInfo {
             lines.push(format!("cap:      {cap}: {}", plain(&bound.sentence)));
         }
         lines.push(format!(
-            "has:      {} processes; deserves {} qshares, was given {} processes, {} are promised",
-            sums.held, sums.deserved, sums.given, sums.promised
+            "has:      {}; deserves {}, was given {}, {} promised",
+            counted(sums.held, "process"),
+            counted(sums.deserved, "qshare"),
+            counted(sums.given, "process"),
+            sums.promised
         ));
         if let Some(reason) = &self.reason {
             let id = self.id;

@@ -12,9 +12,9 @@ use super::failure::{Exit, Failure};
 use super::output::show;
 use super::questions;
 use super::table::Column::{Left, Right};
-use super::table::{counted, headed, memory, plain};
+use super::table::{headed, memory, plain};
 use crate::api::wire::{self, NodeInfo, NodeList, ShareState, VaryAnswer};
-use crate::model::{expand_hostlist, fold_hostlist, nearest};
+use crate::model::{counted, expand_hostlist, fold_hostlist, nearest};
 
 /// So many jobs of a node are named; the rest are counted.
 const JOBS_SHOWN: usize = 6;
@@ -164,13 +164,13 @@ fn card(node: &NodeInfo, look: Look) -> String {
     let mut lines = vec![
         format!("{} in pool {}: {}", plain(&node.name), plain(&node.pool), states(node)),
         format!(
-            "memory:   {}, scheduled as {} qshares of {}",
+            "memory:   {}, scheduled as {} of {}",
             memory(node.memory_mb),
-            node.order,
+            counted(node.order, "qshare"),
             memory(node.quantum_mb)
         ),
-        format!("taken:    {} qshares ({})", node.used, in_memory(node.used)),
-        format!("free:     {} qshares ({})", node.free, in_memory(node.free)),
+        format!("taken:    {} ({})", counted(node.used, "qshare"), in_memory(node.used)),
+        format!("free:     {} ({})", counted(node.free, "qshare"), in_memory(node.free)),
     ];
     let note = plain(&notes(node));
     if !note.is_empty() {

@@ -12,9 +12,9 @@ use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::occupancy;
 use super::output::print;
-use super::table::{counted, plain};
+use super::table::plain;
 use crate::api::wire::{self, ConfigPlan, ConfigRequest, Load, NodeList, VaryAnswer};
-use crate::model::expand_hostlist;
+use crate::model::{counted, expand_hostlist};
 
 /// The names that stand for a command of their own.
 const NAMES: [&str; 5] = ["vary_off", "vary_on", "rm_qload", "rm_qoccupancy", "rm_reconfigure"];

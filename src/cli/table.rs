@@ -63,14 +63,6 @@ pub(super) fn memory(mebibytes: u64) -> String {
     Mebibytes(mebibytes).to_string()
 }
 
-/// "1 share", "2 shares".
-pub(super) fn counted(count: u64, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        _ => format!("{count} {thing}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

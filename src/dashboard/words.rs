@@ -1,6 +1,7 @@
 //! Figures as the pages write them. What things are called is with the types of the API.
 
 use crate::api::wire::NodeState;
+use crate::model::plural;
 
 /// "2,070".
 pub(super) fn number(number: u64) -> String {
@@ -28,12 +29,7 @@ pub(super) fn memory(mebibytes: u64) -> String {
 
 /// "1 share", "2 shares".
 pub(super) fn counted(count: u64, thing: &str) -> String {
-    let plural = match (count, thing) {
-        (1, _) => "",
-        (_, "process") => "es",
-        _ => "s",
-    };
-    format!("{} {thing}{plural}", number(count))
+    format!("{} {}", number(count), plural(count, thing))
 }
 
 /// `part` of `whole` in percent, rounded down; 0 of nothing.

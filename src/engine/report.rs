@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
-use crate::model::{JobId, Millis, NShares, Order, QShares, floor_div};
+use crate::model::{JobId, Millis, NShares, Order, QShares, counted, floor_div};
 
 /// One second, as milliseconds.
 const SECOND: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
@@ -271,6 +271,16 @@ impl fmt::Display for CapBound {
     }
 }
 
+/// "1 qshare".
+fn qshares(amount: QShares) -> String {
+    counted(amount.0, "qshare")
+}
+
+/// "1 qshare is".
+fn are(amount: QShares) -> String {
+    format!("{} {}", qshares(amount), if amount == QShares(1) { "is" } else { "are" })
+}
+
 impl fmt::Display for Reason {
     /// One sentence, in qshares and processes; the outer layers add memory where they know the
     /// quantum.
@@ -279,29 +289,33 @@ impl fmt::Display for Reason {
             Reason::Impossible { asks, largest } => {
                 write!(
                     f,
-                    "impossible: one process needs {asks} qshares, the largest machine it may use has {largest}"
+                    "impossible: one process needs {}, the largest machine it may use has {largest}",
+                    qshares(asks.qshares())
                 )
             }
             Reason::NoMachineUp { asks, suitable } => {
-                write!(f, "no machine with {asks} qshares is up; {suitable} would do")
+                write!(f, "no machine with {} is up; {suitable} would do", qshares(asks.qshares()))
             }
             Reason::OverAllotment { allotment, held, asks } => {
                 write!(
                     f,
-                    "over allotment: its user holds {held} of {allotment} qshares and it asks for {asks} more"
+                    "over allotment: its user holds {held} of {} and it asks for {asks} more",
+                    qshares(*allotment)
                 )
             }
             Reason::Capped { bound, cap } => write!(f, "held at {cap}: {bound}"),
             Reason::FairShareUsed { given, cap, deserved } => {
                 write!(
                     f,
-                    "fair share used: counted {given} of the {cap} it could use; it deserves {deserved} qshares"
+                    "fair share used: counted {given} of the {cap} it could use; it deserves {}",
+                    qshares(*deserved)
                 )
             }
             Reason::NothingLeft { left, asks } => {
                 write!(
                     f,
-                    "nothing left: better priorities and fixed work leave {left} qshares, one process needs {asks}"
+                    "nothing left: better priorities and fixed work leave {}, one process needs {asks}",
+                    qshares(*left)
                 )
             }
             Reason::WaitingForExits { promised } => {
@@ -313,8 +327,9 @@ impl fmt::Display for Reason {
             Reason::HeldBack(held_back) => held_back.fmt(f),
             Reason::Fragmented { given, free, largest_hole, asks } => write!(
                 f,
-                "fragmented: counted {given}, {free} qshares are free but at most {largest_hole} in one piece; one \
-                 process needs {asks}, and clearing a machine would leave somebody worse off"
+                "fragmented: counted {given}, {} free but at most {largest_hole} in one piece; one process needs \
+                 {asks}, and clearing a machine would leave somebody worse off",
+                are(*free)
             ),
         }
     }

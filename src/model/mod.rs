@@ -46,4 +46,7 @@ pub use sealed::Sealed;
 pub use share::{ShareFacts, ShareState};
 pub use span::span;
 pub use topology::{Nodepool, Settings, Topology};
-pub use units::{Mebibytes, Millis, NShares, Order, QShares, Quantum, ceil_div, count, floor_div};
+pub use units::{
+    Mebibytes, Millis, NShares, Order, QShares, Quantum, ceil_div, count, counted, floor_div,
+    plural,
+};

@@ -179,6 +179,21 @@ pub fn ceil_div(dividend: u64, divisor: NonZeroU64) -> u64 {
     dividend.div_ceil(divisor.get())
 }
 
+/// What so many of `thing` are called: "qshare", "qshares", "processes".
+pub fn plural(count: u64, thing: &str) -> String {
+    let ending = match (count, thing) {
+        (1, _) => "",
+        (_, "process") => "es",
+        _ => "s",
+    };
+    format!("{thing}{ending}")
+}
+
+/// So many of `thing`: "1 qshare", "2 qshares".
+pub fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {}", plural(count, thing))
+}
+
 /// How many things there are, as a number to reckon with.
 pub fn count<T>(things: impl IntoIterator<Item = T>) -> u64 {
     things.into_iter().map(|_| 1).sum()

@@ -257,7 +257,7 @@ impl Bench<'_> {
 
     /// Lets agents report at their own pace, to the daemon and then to the bare handler.
     async fn agents(&self) -> io::Result<Agents> {
-        let idle_core_percent = core_percent(&self.process, sleep(self.options.time)).await.1;
+        let idle_core_percent = part_of_core(&self.process, sleep(self.options.time)).await.1;
         let report = |address, path| {
             let every = AGENTS_EVERY.div_f64(number(AGENTS) / number(AGENT_CONNECTIONS));
             let (turns, nodes) = (Arc::clone(&self.turns), self.options.shape.nodes);
@@ -268,12 +268,11 @@ impl Bench<'_> {
             paced(address, AGENT_CONNECTIONS, every, self.options.time, 202, request)
         };
         let reports = report(&self.daemon, "/v1/heartbeats");
-        let (sent, core_of_daemon) = core_percent(&self.process, reports).await;
+        let (sent, core_percent) = part_of_core(&self.process, reports).await;
         let sent_per_s = number(sent?) / self.options.time.as_secs_f64();
         let reports = report(&self.bare, bare::SINGLE);
-        let (sent, bare_core_percent) = core_percent(&self.bare_process, reports).await;
+        let (sent, bare_core_percent) = part_of_core(&self.bare_process, reports).await;
         sent?;
-        let core_percent = core_of_daemon;
         Ok(Agents { sent_per_s, core_percent, idle_core_percent, bare_core_percent })
     }
 
@@ -308,8 +307,8 @@ impl Bench<'_> {
     }
 }
 
-/// What `work` comes to, and the part of one core that `process` has meanwhile.
-async fn core_percent<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
+/// What `work` comes to, and the part of one core that `process` has meanwhile, in percent.
+async fn part_of_core<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
     let begun = Instant::now();
     let (outcome, used) = cpu_s(process, work).await;
     let spent = begun.elapsed().as_secs_f64();

@@ -12,14 +12,14 @@ use super::super::failure::{Exit, Failure};
 use super::super::output::show;
 use super::super::settings::shown;
 use super::super::table::Column::{Left, Right};
-use super::super::table::{counted, plain, table};
+use super::super::table::{plain, table};
 use super::args::{Apply, History, Plan, Which};
 use crate::api::wire::{
     ConfigChange, ConfigGeneration, ConfigHistory, ConfigImpact, ConfigPlan, ConfigRequest,
     RemovalReason,
 };
 use crate::config;
-use crate::model::fold_hostlist;
+use crate::model::{counted, fold_hostlist};
 
 /// So many jobs are named; the rest are counted.
 const JOBS_SHOWN: usize = 8;
