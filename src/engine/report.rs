@@ -76,7 +76,8 @@ pub struct JobReport {
 pub enum HeldBack {
     /// More work of others would be lost than it is worth.
     TooDear {
-        /// What would be lost, in thread time.
+        /// What would be lost, in thread time, as far as is known: by this job, or by another that
+        /// could take no less than it, so that it need not look again.
         loss: Millis,
         /// What it may cost: what its waiting has cost so far, or its class's loss limit.
         limit: Millis,

@@ -9,7 +9,7 @@ mod machine_set;
 mod rooms;
 
 pub(super) use count_space::{CountSpace, Hole, immovable, least_damage};
-pub(super) use rooms::{Holding, Rooms};
+pub(super) use rooms::{HeldShare, Holding, Rooms};
 
 use crate::model::{PoolIx, Topology};
 

@@ -7,7 +7,9 @@ use std::ops::Range;
 use super::machine_set::MachineSet;
 use crate::engine::entities::Entities;
 use crate::engine::snapshot::{Share, Snapshot};
-use crate::model::{MachineIx, Order, PoolIx, QShares, ShareState, count};
+use crate::model::{
+    MachineIx, Millis, Order, PoolIx, QShares, ShareFacts, ShareId, ShareState, count,
+};
 
 /// A held share, by its place in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,12 +41,36 @@ impl Tenant {
     }
 }
 
+/// What a plan needs to know of a share.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct HeldShare {
+    /// Which it is.
+    pub holding: Holding,
+    /// Its number.
+    pub share: ShareId,
+    /// The work that is lost with it.
+    pub loss: Millis,
+    /// Whether its process has initialized.
+    pub is_initialized: bool,
+    /// The time at stake: its initialization so far, or what was invested once it has initialized.
+    pub at_stake: Millis,
+}
+
+impl HeldShare {
+    /// What is to be known of `share`, which is at `holding`.
+    pub(in crate::engine) fn new(holding: Holding, share: &Share) -> HeldShare {
+        let ShareFacts { is_initialized, initialization, investment } = share.facts;
+        let at_stake = if is_initialized { investment } else { initialization };
+        HeldShare { holding, share: share.id, loss: share.loss(), is_initialized, at_stake }
+    }
+}
+
 /// Every machine's room, indexed by how much of it is free to give.
 #[derive(Debug)]
 pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
     /// Shares that were there when the cycle began, machine by machine.
-    holdings: Vec<Holding>,
+    held_shares: Vec<HeldShare>,
     /// Whose each of those is, and its size: whoever looks at a machine is not to fetch that from the
     /// job.
     tenants: Vec<Tenant>,
@@ -78,7 +104,7 @@ struct Room {
     leaving: QShares,
     /// Earmarked for jobs that wait for it.
     promised: QShares,
-    /// Where its shares are in [`Rooms::holdings`].
+    /// Where its shares are in [`Rooms::held_shares`].
     holdings: Range<usize>,
 }
 
@@ -156,7 +182,7 @@ impl Rooms {
                 holdings: 0..0,
             })
             .collect();
-        let (holdings, tenants) = take_in_shares(snapshot, entities, &mut rooms);
+        let (held_shares, tenants) = take_in_shares(snapshot, entities, &mut rooms);
         let mut by_pool: Vec<PoolRooms> = Vec::new();
         by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
         for (ix, room) in rooms.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
@@ -166,7 +192,7 @@ impl Rooms {
         for pool in &mut by_pool {
             pool.sizes.sort_unstable();
         }
-        Rooms { by_machine: rooms, holdings, tenants, left: BTreeSet::new(), by_pool }
+        Rooms { by_machine: rooms, held_shares, tenants, left: BTreeSet::new(), by_pool }
     }
 
     /// Changes one machine and keeps the indexes true.
@@ -179,6 +205,11 @@ impl Rooms {
             pool.move_room(machine, before.0, room.key());
             pool.move_coming(machine, before.1, room.coming_key());
         }
+    }
+
+    /// The size of the largest share that was there when the cycle began.
+    pub(in crate::engine) fn largest_tenant(&self) -> QShares {
+        self.tenants.iter().map(|tenant| tenant.order()).max().unwrap_or_default()
     }
 
     /// Puts a new share on `machine`.
@@ -202,8 +233,8 @@ impl Rooms {
         amount: QShares,
     ) {
         let there = self.by_machine[machine.0].holdings.clone();
-        let mut there = self.holdings[there.clone()].iter().zip(&mut self.tenants[there]);
-        let place = there.find(|(kept, tenant)| **kept == holding && 0 < tenant.order);
+        let mut there = self.held_shares[there.clone()].iter().zip(&mut self.tenants[there]);
+        let place = there.find(|(kept, tenant)| kept.holding == holding && 0 < tenant.order);
         let (_, tenant) = place.expect("a share leaves once");
         tenant.order = 0;
         self.left.insert(holding);
@@ -258,15 +289,14 @@ impl Rooms {
         room.used == QShares(0) && room.promised == QShares(0)
     }
 
-    /// Shares on it that were there when the cycle began and are not leaving, each with its size.
-    pub(in crate::engine) fn holdings(
+    /// Shares on it that were there when the cycle began and are not leaving.
+    pub(in crate::engine) fn held_shares(
         &self,
         machine: MachineIx,
-    ) -> impl Iterator<Item = (Holding, QShares)> {
+    ) -> impl Iterator<Item = (&HeldShare, Tenant)> {
         let there = self.by_machine[machine.0].holdings.clone();
-        let holdings = self.holdings[there].iter().zip(self.tenants(machine));
-        let are_there = holdings.filter(|(_, tenant)| 0 < tenant.order);
-        are_there.map(|(holding, tenant)| (*holding, tenant.order()))
+        let there = self.held_shares[there].iter().zip(self.tenants(machine).iter().copied());
+        there.filter(|(_, tenant)| 0 < tenant.order)
     }
 
     /// What is to be known of the shares that were on it when the cycle began.
@@ -332,7 +362,7 @@ fn take_in_shares(
     snapshot: &Snapshot,
     entities: &Entities,
     rooms: &mut [Room],
-) -> (Vec<Holding>, Vec<Tenant>) {
+) -> (Vec<HeldShare>, Vec<Tenant>) {
     for share in snapshot.jobs.iter().flat_map(|job| &job.shares) {
         let room = &mut rooms[share.machine.0];
         room.used += share.order.qshares();
@@ -347,18 +377,25 @@ fn take_in_shares(
         room.holdings = held..held;
         held += shares;
     }
-    let mut holdings = vec![Holding { job: 0, share: 0 }; held];
+    let nothing = HeldShare {
+        holding: Holding { job: 0, share: 0 },
+        share: ShareId(0),
+        loss: 0,
+        is_initialized: false,
+        at_stake: 0,
+    };
+    let mut held_shares = vec![nothing; held];
     let mut tenants = vec![Tenant { user: 0, order: 0 }; held];
     for (job, work) in snapshot.jobs.iter().enumerate() {
         let user = u32::try_from(entities.group_of(job)).expect("fewer than 2^32 users have work");
-        for (share, Share { machine, order, state, .. }) in work.shares.iter().enumerate() {
-            if *state == ShareState::Held {
-                let next = &mut rooms[machine.0].holdings.end;
-                holdings[*next] = Holding { job, share };
-                tenants[*next] = Tenant { user, order: order.get() };
+        for (place, share) in work.shares.iter().enumerate() {
+            if share.state == ShareState::Held {
+                let next = &mut rooms[share.machine.0].holdings.end;
+                held_shares[*next] = HeldShare::new(Holding { job, share: place }, share);
+                tenants[*next] = Tenant { user, order: share.order.get() };
                 *next += 1;
             }
         }
     }
-    (holdings, tenants)
+    (held_shares, tenants)
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_set};
 
-use super::plan::Tier;
+use super::victims::Tier;
 use crate::engine::nodepool::Holding;
 use crate::model::{MachineIx, Millis, QShares};
 

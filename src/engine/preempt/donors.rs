@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::courses::{Courses, Prey};
-use super::plan::{InVain, Tier};
+use super::plan::NoPlan;
 use super::right::{Claim, Reach};
 use super::vain::Vain;
+use super::victims::Tier;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::nodepool::Holding;
@@ -182,7 +183,7 @@ impl Donors {
             prey: vec![OnceCell::new(); classes],
             prey_of_user: vec![OnceCell::new(); entities.groups().len()],
             amounts: vec![OnceCell::new(); classes],
-            reach: Reach::new(entities),
+            reach: Reach::new(draft),
             vain: Vain::default(),
         }
     }
@@ -202,18 +203,19 @@ impl Donors {
         self.changes < self.next_search[job]
     }
 
-    /// Notes that no plan was found for `job`. If most of its class was looked at, once a cycle is
-    /// enough: what changes may be of use to it in the next.
-    pub(super) fn note_in_vain(&mut self, job: usize, in_vain: InVain) {
-        self.next_search[job] = if in_vain.is_wide { u64::MAX } else { self.changes + 1 };
-        self.share_verdict(in_vain);
+    /// Notes that there was no plan for `job`. If there is none and most of its class was looked at,
+    /// once a cycle is enough: what changes may be of use to it in the next.
+    pub(super) fn note_no_plan(&mut self, job: usize, no_plan: NoPlan) {
+        let is_over = no_plan.held_back.is_none() && no_plan.is_wide;
+        self.next_search[job] = if is_over { u64::MAX } else { self.changes + 1 };
+        self.share_verdict(no_plan);
     }
 
     /// Notes that nobody whose claim reaches no further finds more than what becomes possible from now
     /// on.
-    pub(super) fn share_verdict(&mut self, in_vain: InVain) {
-        if let Some(extent) = in_vain.extent {
-            self.vain.note(extent, in_vain.is_wide);
+    pub(super) fn share_verdict(&mut self, no_plan: NoPlan) {
+        if let Some(verdict) = no_plan.verdict {
+            self.vain.note(verdict);
         }
     }
 
@@ -252,6 +254,9 @@ impl Donors {
         self.jobs_above[class] += usize::from(!now.is_within_count);
         self.jobs_above[class] -= usize::from(!before.is_within_count);
         let is_same_tier = Stand { held: before.held, ..now } == before;
+        if !is_same_tier || !now.is_within_count {
+            self.vain.note_shifted(job);
+        }
         if let Some(prey) = self.prey[class].get_mut().filter(|_| !is_same_tier) {
             for holding in holdings(draft, job) {
                 let (tier, moved) = prey_of(draft, before, holding);

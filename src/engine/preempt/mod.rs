@@ -25,6 +25,7 @@ mod taken;
 #[cfg(test)]
 mod tests;
 mod vain;
+mod victims;
 
 pub use price::is_steady;
 pub use taken::MEMORY_AFTER;
@@ -32,7 +33,7 @@ pub(super) use taken::Takings;
 
 use super::cap::maximum;
 use super::draft::Draft;
-use super::nodepool::{Holding, OrdersWanted};
+use super::nodepool::{HeldShare, Holding, OrdersWanted};
 use super::schedule::PreemptionRule;
 use super::serve::Service;
 use super::what_of::place_one;
@@ -58,8 +59,10 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
         let held =
             job.shares.iter().enumerate().filter(|(_, share)| share.state == ShareState::Held);
         let mut ranked: Vec<(EvictionRank, Holding)> = held
-            .map(|(share, _)| Holding { job: ix, share })
-            .map(|victim| (rank::of(draft, victim), victim))
+            .map(|(place, share)| {
+                (share.machine, HeldShare::new(Holding { job: ix, share: place }, share))
+            })
+            .map(|(machine, held)| (rank::of(draft, machine, &held), held.holding))
             .collect();
         ranked.sort_unstable();
         for (_, victim) in ranked.into_iter().zip(0..excess).map(|(ranked, _)| ranked) {
@@ -119,8 +122,9 @@ fn make_room_for(draft: &mut Draft<'_>, donors: &mut Donors, job: usize) -> bool
     }
     let plan = match best_plan(draft, donors, job) {
         Ok(plan) => plan,
-        Err(in_vain) => {
-            donors.note_in_vain(job, in_vain);
+        Err(no_plan) => {
+            draft.jobs[job].held_back = no_plan.held_back.or(draft.jobs[job].held_back);
+            donors.note_no_plan(job, no_plan);
             return false;
         }
     };

@@ -1,15 +1,14 @@
-//! Chooses the machine on which to make room, and the shares that go.
-
-use std::cmp::Reverse;
+//! Chooses the machine on which to make room.
 
 use super::courses::{Course, Courses};
 use super::donors::Donors;
-use super::rank::{self, EvictionRank};
+use super::price::{self, Worth};
 use super::right::Claim;
-use super::vain::{Extent, Left};
+use super::vain::{Extent, Finding, Left, Verdict};
+use super::victims::{There, Tier, Victim, choose_victims, is_enough_within_reach};
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::Holding;
-use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
+use crate::engine::report::HeldBack;
+use crate::engine::schedule::{Considered, RunnerUp};
 use crate::model::{MachineIx, Millis, Order, Policy, PoolIx, QShares, count};
 
 /// Room for one nshare of a beneficiary on one machine, and what it costs.
@@ -23,29 +22,6 @@ pub(super) struct Plan {
     pub loss: Millis,
     /// What else could be done.
     pub considered: Considered,
-}
-
-/// A share that goes.
-#[derive(Clone, Copy)]
-pub(super) struct Victim {
-    pub holding: Holding,
-    pub rule: PreemptionRule,
-    tier: Tier,
-    rank: EvictionRank,
-    order: QShares,
-    /// The work lost with it.
-    pub loss: Millis,
-}
-
-/// How willingly a share is taken, before its investment is looked at. The least goes first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Tier {
-    /// In the contested pool squatters go before residents (decision D1).
-    pub is_resident: bool,
-    /// A job above its own count before one that only belongs to a user or class above theirs.
-    pub is_within_count: bool,
-    /// A job that stays above need before one that does not.
-    pub becomes_needy: bool,
 }
 
 /// What a plan costs; the least is best. The machine comes last so that no two plans ever tie.
@@ -67,24 +43,43 @@ const VAIN_LOOKS: u32 = 256;
 /// If there are no more than so many, all of them are looked at, and nothing else.
 const FEW_MACHINES: usize = 64;
 
-/// The cheapest way to make room for one nshare of `job`, if there is any legal one: the best
-/// worst tier, then the least work lost, the fewest victims, the least room beyond what is needed.
-///
-/// Where there is none, says whether most of the job's own class was looked at in vain.
-pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Result<Plan, InVain> {
+/// The cheapest way to make room for one nshare of `job`, if there is any legal one that may be worth
+/// it: the best worst tier, then the least work lost, the fewest victims, the least room beyond what
+/// is needed.
+pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Result<Plan, NoPlan> {
     let site = Site::new(draft, job);
     if let Some(plan) = site.room_to_come() {
         return Ok(plan);
     }
     let mut claim = Claim::new(draft, donors.reach(), job);
+    let limit = match price::worth(draft, job) {
+        _ if claim.reaches_worse_priorities() => None,
+        Worth::Anything => None,
+        Worth::UpTo(limit) => Some(limit),
+        Worth::Nothing(held_back) => return Err(NoPlan::held_back(held_back)),
+    };
     let extent = claim.extent();
-    let left = extent.as_ref().and_then(|extent| donors.vain().left_for(draft, extent, job));
-    if let Some(Left { machines, was_wide }) = left {
+    let vain = donors.vain();
+    let left = extent.as_ref().and_then(|extent| vain.left_for(draft, &claim, extent, job, limit));
+    if let Some(Left { finding, machines }) = left {
         let courses = Courses::default();
         let mut search = Search::new(site, &courses);
         search.look_at_all(&mut claim, machines);
-        return search.outcome().ok_or(InVain { is_wide: was_wide, extent });
+        match (search.outcome(), finding, limit) {
+            (Some((_, plan)), Finding::Nothing { .. }, _) => return Ok(plan),
+            (None, Finding::Nothing { is_wide }, _) => {
+                return Err(NoPlan::in_vain(extent, is_wide));
+            }
+            // Where it might take something after all, all there is has to be compared.
+            (None, Finding::Dear { tier, machine, loss }, Some(limit))
+                if site.has_plan_on(&mut claim, machine, tier) =>
+            {
+                return Err(NoPlan::too_dear(loss, limit, extent, finding));
+            }
+            (_, Finding::Dear { .. }, _) => {}
+        }
     }
+    claim.reset();
     let mut courses = donors.courses(draft, &claim, job);
     courses.leave_out_vain(|machine| {
         let order = site.order_on(machine)?;
@@ -96,18 +91,46 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
             break;
         }
     }
-    search.outcome().ok_or(InVain { is_wide: courses.is_wide, extent })
+    let Some((tier, plan)) = search.outcome() else {
+        return Err(NoPlan::in_vain(extent, courses.is_wide));
+    };
+    if let Some((limit, tier)) = limit.filter(|limit| *limit < plan.loss).zip(tier) {
+        let Plan { machine, loss, .. } = plan;
+        return Err(NoPlan::too_dear(loss, limit, extent, Finding::Dear { tier, machine, loss }));
+    }
+    Ok(plan)
 }
 
-/// A search that found no plan.
-pub(super) struct InVain {
-    /// Whether it looked at most of the beneficiary's own class.
+/// That there is no plan, or none that is worth it.
+pub(super) struct NoPlan {
+    /// Why none that is right would be carried out; `None` if none is right.
+    pub held_back: Option<HeldBack>,
+    /// Whether most of the beneficiary's own class was looked at.
     pub is_wide: bool,
-    /// How far its claim reached, if that can be compared.
-    pub extent: Option<Extent>,
+    /// What others may know of it, if it can be compared.
+    pub verdict: Option<Verdict>,
+}
+
+impl NoPlan {
+    fn held_back(held_back: HeldBack) -> NoPlan {
+        NoPlan { held_back: Some(held_back), is_wide: false, verdict: None }
+    }
+
+    fn in_vain(extent: Option<Extent>, is_wide: bool) -> NoPlan {
+        let finding = Finding::Nothing { is_wide };
+        let verdict = extent.map(|extent| Verdict { extent, finding });
+        NoPlan { held_back: None, is_wide, verdict }
+    }
+
+    /// It would lose others `loss`, and may lose them no more than `limit`.
+    fn too_dear(loss: Millis, limit: Millis, extent: Option<Extent>, finding: Finding) -> NoPlan {
+        let verdict = extent.map(|extent| Verdict { extent, finding });
+        NoPlan { held_back: Some(HeldBack::TooDear { loss, limit }), is_wide: false, verdict }
+    }
 }
 
 /// Where a beneficiary could be.
+#[derive(Clone, Copy)]
 struct Site<'d, 'a> {
     draft: &'d Draft<'a>,
     job: usize,
@@ -170,6 +193,18 @@ impl<'d, 'a> Site<'d, 'a> {
         let (machine, order) = machines.filter_map(|mut all| all.find_map(order_on)).min()?;
         let considered = Considered::default();
         Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
+    }
+
+    fn plan_on(&self, claim: &mut Claim<'_, '_>, machine: MachineIx) -> Option<(Cost, Plan)> {
+        let order = self.order_on(machine)?;
+        let missing = self.draft.rooms.lacking(machine, order.qshares());
+        claim.reset();
+        plan_on(self.draft, claim, machine, order, missing)
+    }
+
+    /// Whether there is a plan for `machine` that takes nothing of a worse tier.
+    fn has_plan_on(&self, claim: &mut Claim<'_, '_>, machine: MachineIx, tier: Tier) -> bool {
+        self.plan_on(claim, machine).is_some_and(|((worst, ..), _)| worst <= Some(tier))
     }
 
     /// How many machines would do, whatever is on them.
@@ -288,12 +323,9 @@ impl<'d, 'a> Search<'d, 'a> {
         (tier, loss): (Option<Tier>, Millis),
     ) {
         let draft = self.site.draft;
-        let there = There::on(draft, claim, machine, missing);
-        if there.amount < missing {
-            return;
-        }
+        let Some(there) = There::on(draft, claim, machine, missing) else { return };
         self.tried += 1;
-        let loss = loss.saturating_mul(count(0..there.victims));
+        let loss = there.least_loss(loss);
         let least = (tier, loss, there.victims, there.overshoot, machine);
         if self.ranked.get(1).is_some_and(|(cost, _)| *cost <= least) {
             return;
@@ -306,68 +338,18 @@ impl<'d, 'a> Search<'d, 'a> {
         }
     }
 
-    fn outcome(self) -> Option<Plan> {
+    /// The best plan, and the worst tier of what it takes.
+    fn outcome(self) -> Option<(Option<Tier>, Plan)> {
         let Search { site, plans, ranked, .. } = self;
-        let mut ranked = ranked.into_iter().map(|(_, plan)| plan);
-        let best = ranked.next()?;
-        let runner_up = ranked.next().map(|plan| RunnerUp {
+        let mut ranked = ranked.into_iter();
+        let ((tier, ..), best) = ranked.next()?;
+        let runner_up = ranked.next().map(|(_, plan)| RunnerUp {
             machine: plan.machine,
             victims: count(&plan.victims),
             loss: plan.loss,
         });
         let considered = Considered { machines: site.machines(), plans, runner_up };
-        Some(Plan { considered, ..best })
-    }
-}
-
-/// The shares on one machine that might go, as far as their users and classes go.
-struct There {
-    /// What they come to.
-    amount: QShares,
-    /// At least so many of them have to go.
-    victims: usize,
-    /// And then at least so much too much goes.
-    overshoot: QShares,
-}
-
-/// Whether `missing` might go from `machine`, as far as users and classes go.
-fn is_enough_within_reach(
-    draft: &Draft<'_>,
-    claim: &Claim<'_, '_>,
-    machine: MachineIx,
-    missing: QShares,
-) -> bool {
-    let mut amount = QShares(0);
-    draft.rooms.tenants(machine).iter().any(|tenant| {
-        if tenant.order().0 <= claim.reach_to(tenant.user()) {
-            amount += tenant.order();
-        }
-        missing <= amount
-    }) || missing == QShares(0)
-}
-
-impl There {
-    fn on(draft: &Draft<'_>, claim: &Claim<'_, '_>, machine: MachineIx, missing: QShares) -> There {
-        let (mut amount, mut largest, mut one_enough) = (QShares(0), 1, None);
-        for tenant in draft.rooms.tenants(machine) {
-            let order = tenant.order();
-            if claim.reach_to(tenant.user()) < order.0 || order == QShares(0) {
-                continue;
-            }
-            amount += order;
-            largest = largest.max(order.0);
-            if missing <= order && one_enough.is_none_or(|least| order < least) {
-                one_enough = Some(order);
-            }
-        }
-        let (victims, overshoot) = match one_enough {
-            _ if missing == QShares(0) => (0, QShares(0)),
-            Some(order) => (1, order - missing),
-            None => {
-                (usize::try_from(missing.0.div_ceil(largest)).unwrap_or(usize::MAX), QShares(0))
-            }
-        };
-        There { amount, victims, overshoot }
+        Some((tier, Plan { considered, ..best }))
     }
 }
 
@@ -388,102 +370,10 @@ fn plan_on(
     Some((cost, Plan { machine, order, victims, loss, considered }))
 }
 
-/// The shares on `machine` that free `missing` qshares, least rank first, superfluous ones spared.
-fn choose_victims(
-    draft: &Draft<'_>,
-    claim: &mut Claim<'_, '_>,
-    machine: MachineIx,
-    missing: QShares,
-) -> Option<Vec<Victim>> {
-    if missing == QShares(0) {
-        return Some(Vec::new());
-    }
-    let held = draft.rooms.holdings(machine);
-    let mut candidates: Vec<Victim> =
-        held.filter_map(|(holding, order)| candidate(draft, claim, holding, order)).collect();
-    // Each taken makes it harder to take the next: what is too little one by one stays too little.
-    if candidates.iter().map(|victim| victim.order).sum::<QShares>() < missing {
-        return None;
-    }
-    candidates.sort_unstable_by_key(|victim| (victim.tier, victim.rank));
-    if let Some(victims) = take_in_turn(claim, &candidates, missing) {
-        return Some(victims);
-    }
-    // One large share may do where the small ones before it use the claim up; and whoever may give
-    // only as part of a surplus must give while there is one.
-    claim.reset();
-    candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.tier)));
-    if let Some(victims) = take_in_turn(claim, &candidates, missing) {
-        return Some(victims);
-    }
-    // Or small ones from several sides where a large one of one side is too much.
-    claim.reset();
-    candidates.reverse();
-    take_in_turn(claim, &candidates, missing)
-}
-
-/// Takes candidates one after the other until `missing` is free. What is taken counts against its
-/// owner when the next is tested.
-fn take_in_turn(
-    claim: &mut Claim<'_, '_>,
-    candidates: &[Victim],
-    missing: QShares,
-) -> Option<Vec<Victim>> {
-    let mut victims = Vec::new();
-    let mut freed = QShares(0);
-    for candidate in candidates {
-        if missing <= freed {
-            break;
-        }
-        if let Some(rule) = claim.rule(candidate.holding.job, candidate.order.0) {
-            claim.take(candidate.holding.job, candidate.order.0);
-            freed += candidate.order;
-            victims.push(Victim { rule, ..*candidate });
-        }
-    }
-    (missing <= freed).then(|| spare_superfluous(victims, |victim| victim.order, missing))
-}
-
-fn candidate(
-    draft: &Draft<'_>,
-    claim: &Claim<'_, '_>,
-    holding: Holding,
-    order: QShares,
-) -> Option<Victim> {
-    let rule = claim.rule(holding.job, order.0)?;
-    let share = draft.share(holding);
-    let tier = Tier {
-        is_resident: draft.is_resident(holding),
-        is_within_count: !claim.is_above_count(holding.job),
-        becomes_needy: claim.becomes_needy(holding.job),
-    };
-    Some(Victim { holding, rule, tier, rank: rank::of(draft, holding), order, loss: share.loss() })
-}
-
-/// Gives back, the last first, whoever is not needed after all: a later victim, of so many qshares
-/// as `size` says, may have made enough room alone.
-pub(super) fn spare_superfluous<V>(
-    victims: Vec<V>,
-    size: impl Fn(&V) -> QShares,
-    missing: QShares,
-) -> Vec<V> {
-    let mut freed: QShares = victims.iter().map(&size).sum();
-    let mut kept: Vec<V> = Vec::with_capacity(victims.len());
-    for victim in victims.into_iter().rev() {
-        let without = freed - size(&victim);
-        if missing <= without {
-            freed = without;
-        } else {
-            kept.push(victim);
-        }
-    }
-    kept.reverse();
-    kept
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::engine::nodepool::Holding;
     use crate::engine::preempt::right::Reach;
 
     /// How many machines would do for `job`, and of those on which something has to go the one on
@@ -493,7 +383,7 @@ pub(super) mod tests {
         job: usize,
     ) -> (u64, Option<(MachineIx, Vec<Holding>)>) {
         let site = Site::new(draft, job);
-        let reach = Reach::new(&draft.entities);
+        let reach = Reach::new(draft);
         let mut claim = Claim::new(draft, &reach, job);
         let machines = draft.snapshot.machines_with_ix();
         let suitable: Vec<(MachineIx, Order)> =

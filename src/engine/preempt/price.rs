@@ -40,6 +40,29 @@ pub fn is_steady(calm: &Calm, settings: &Settings) -> bool {
     calm.is_at_rest() && waits.iter().all(|wait| (*wait).max(stop) <= calm.quiet_cycles)
 }
 
+/// What one more nshare of a job is worth, in work of its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// Whatever it costs.
+    Anything,
+    /// So much, in thread time.
+    UpTo(Millis),
+    /// Nothing, for this reason.
+    Nothing(HeldBack),
+}
+
+/// What one more nshare of `job` is worth to it.
+pub(super) fn worth(draft: &Draft<'_>, job: usize) -> Worth {
+    if draft.has(job) == 0 {
+        return Worth::Anything;
+    }
+    // Processes that would hardly come in time are not worth anybody's work.
+    if draft.jobs[job].demand.cap.bound == CapBound::Prediction && !is_at_rest(draft) {
+        return Worth::Nothing(HeldBack::TooLate);
+    }
+    limit(draft, job).map_or(Worth::Anything, Worth::UpTo)
+}
+
 /// Why `plan` is not carried out for `job`, though it is right. Better priorities do not ask.
 pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<HeldBack> {
     let mut peers =
@@ -47,13 +70,11 @@ pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<He
     if peers.peek().is_none() || draft.has(job) == 0 {
         return None;
     }
-    // Processes that would hardly come in time are not worth anybody's work.
-    if draft.jobs[job].demand.cap.bound == CapBound::Prediction && !is_at_rest(draft) {
-        return Some(HeldBack::TooLate);
-    }
     let loss = peers.map(|victim| victim.loss).fold(0, Millis::saturating_add);
-    if let Some(limit) = limit(draft, job).filter(|limit| *limit < loss) {
-        return Some(HeldBack::TooDear { loss, limit });
+    match worth(draft, job) {
+        Worth::Nothing(held_back) => return Some(held_back),
+        Worth::UpTo(limit) if limit < loss => return Some(HeldBack::TooDear { loss, limit }),
+        Worth::UpTo(_) | Worth::Anything => {}
     }
     let (settings, calm) = (&draft.snapshot.topology.settings, &draft.snapshot.calm);
     let stop = settings.quiet_stop.filter(|stop| *stop <= calm.quiet_cycles)?;

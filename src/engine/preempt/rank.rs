@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::Holding;
-use crate::model::{Millis, ShareId};
+use crate::engine::nodepool::HeldShare;
+use crate::model::{MachineIx, Millis, ShareId};
 
 /// How readily a share is given up: the least goes first.
 ///
@@ -16,7 +16,7 @@ use crate::model::{Millis, ShareId};
 pub(super) struct EvictionRank {
     /// A share still initializing goes before any that has finished.
     pub is_initialized: bool,
-    /// Time at stake: initialization so far, or investment once initialized.
+    /// Time at held: initialization so far, or investment once initialized.
     pub at_stake: Millis,
     /// A deeper nodepool goes first.
     pub pool_depth: Reverse<u32>,
@@ -24,18 +24,13 @@ pub(super) struct EvictionRank {
     pub share: Reverse<ShareId>,
 }
 
-/// The rank of a held share.
-pub(super) fn of(draft: &Draft<'_>, holding: Holding) -> EvictionRank {
-    let share = draft.share(holding);
+/// The rank of a share on `machine`.
+pub(super) fn of(draft: &Draft<'_>, machine: MachineIx, held: &HeldShare) -> EvictionRank {
     EvictionRank {
-        is_initialized: share.facts.is_initialized,
-        at_stake: if share.facts.is_initialized {
-            share.facts.investment
-        } else {
-            share.facts.initialization
-        },
-        pool_depth: Reverse(draft.pools.depth(draft.rooms.pool(share.machine))),
-        share: Reverse(share.id),
+        is_initialized: held.is_initialized,
+        at_stake: held.at_stake,
+        pool_depth: Reverse(draft.pools.depth(draft.rooms.pool(machine))),
+        share: Reverse(held.share),
     }
 }
 

@@ -16,7 +16,7 @@ use super::price::is_at_rest;
 use super::taken::{Barred, COUNTS_UNTIL};
 use super::vain::Extent;
 use crate::engine::draft::Draft;
-use crate::engine::entities::{Entities, Level};
+use crate::engine::entities::Level;
 use crate::engine::schedule::PreemptionRule;
 use crate::model::{ClassIx, Policy, count};
 
@@ -30,6 +30,9 @@ pub(super) struct Reach {
     of_classes: Vec<Cell<(u32, u32)>>,
     /// For each user of a class.
     of_users: Vec<Cell<(u32, u32)>>,
+    /// More than this no plan takes: what is missing for one nshare, and what goes with the last
+    /// share that is in the way.
+    most_of_one_plan: u64,
 }
 
 /// A claim of one beneficiary on one machine, while its victims are being chosen.
@@ -55,12 +58,16 @@ pub(super) struct Claim<'d, 'a> {
 
 impl Reach {
     /// Nobody has asked yet.
-    pub(super) fn new(entities: &Entities) -> Reach {
+    pub(super) fn new(draft: &Draft<'_>) -> Reach {
+        let entities = &draft.entities;
         let nobody = Cell::new((0, 0));
+        let asked = draft.snapshot.jobs.iter().map(|job| job.order.qshares());
+        let largest = asked.max().unwrap_or_default().max(draft.rooms.largest_tenant());
         Reach {
             claims: Cell::new(0),
             of_classes: vec![nobody.clone(); entities.sides(Level::Class)],
             of_users: vec![nobody; entities.sides(Level::User)],
+            most_of_one_plan: 2 * largest.0,
         }
     }
 
@@ -148,19 +155,30 @@ impl<'d, 'a> Claim<'d, 'a> {
         (!self.barred.contains(draft, level, victim)).then_some(rule)
     }
 
-    /// How far it reaches; `None` where that cannot be compared with others: somebody is barred from
-    /// it, or it may use but some machines, or is not fair-share work.
+    /// Whether it may take from worse priorities: they are not asked what it costs.
+    pub(super) fn reaches_worse_priorities(&self) -> bool {
+        let draft = self.draft;
+        let priority = draft.snapshot.class_of(draft.job(self.beneficiary)).priority;
+        let mut classes = draft.snapshot.topology.classes.iter().zip(&draft.held.classes);
+        classes.any(|(class, held)| {
+            priority < class.priority && class.policy.is_preemptable() && 0 < *held
+        })
+    }
+
+    /// How far it reaches; `None` where that cannot be compared with others: it may use but some
+    /// machines, or is not fair-share work.
     pub(super) fn extent(&self) -> Option<Extent> {
         let (draft, entities) = (self.draft, &self.draft.entities);
         let work = draft.job(self.beneficiary);
         let class = entities.class_of(self.beneficiary);
         let is_preemptable = draft.snapshot.topology.classes[class.0].policy.is_preemptable();
-        if !is_preemptable || work.machines.is_some() || !self.barred.is_nobody(draft) {
+        if !is_preemptable || work.machines.is_some() {
             return None;
         }
         let classes = (0..entities.sides(Level::Class)).map(ClassIx);
         let most_of = |other: ClassIx| {
-            if other == class { 0 } else { self.most_of(Level::Class, other.0, other) }
+            let most = if other == class { 0 } else { self.most_of(Level::Class, other.0, other) };
+            most.min(self.reach.most_of_one_plan)
         };
         Some(Extent {
             class,
@@ -172,6 +190,7 @@ impl<'d, 'a> Claim<'d, 'a> {
                 self.may_take_first_share(),
                 self.may_envy,
             ],
+            is_barred: self.barred.is_any_user(draft),
             user_holds: entities.at(&draft.held, Level::User, self.beneficiary),
             of_classes: classes.map(most_of).collect(),
         })

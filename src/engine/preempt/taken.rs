@@ -107,13 +107,11 @@ impl Barred {
         }
     }
 
-    /// Whether there is none.
-    pub(super) fn is_nobody(&self, draft: &Draft<'_>) -> bool {
-        let has_lost = |level: Level| {
-            let own = draft.entities.side(level, self.beneficiary);
-            draft.takings.0[level.place()].get(own).is_some_and(|takers| !takers.is_empty())
-        };
-        self.is_excepted || !Level::ALL.into_iter().any(has_lost)
+    /// Whether any of them is another user of the beneficiary's class.
+    pub(super) fn is_any_user(&self, draft: &Draft<'_>) -> bool {
+        let own = draft.entities.side(Level::User, self.beneficiary);
+        let takers = draft.takings.0[Level::User.place()].get(own);
+        !self.is_excepted && takers.is_some_and(|takers| !takers.is_empty())
     }
 
     /// Whether the side at `level` that `victim` is on took from the beneficiary's.

@@ -11,20 +11,22 @@ use proptest::test_runner::RngSeed;
 
 use super::courses::Prey;
 use super::donors::Donors;
+use super::plan::best_plan;
 use super::plan::tests::try_all;
-use super::plan::{Tier, best_plan};
 use super::price::is_at_rest;
 use super::right::{Claim, Reach};
+use super::victims::Tier;
 use super::{make_room, make_room_for};
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
+use crate::engine::report::HeldBack;
 use crate::engine::{
     Calm, Considered, Job, Machine, PreemptionRule, Share, Snapshot, Taking, how_much, what_of,
 };
 use crate::model::{
-    CapRules, ClassIx, JobFacts, JobId, MachineIx, MachineState, Mebibytes, Nodepool, Order,
-    Policy, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, ShareFacts, ShareId,
-    ShareState, Topology, UserIx, WorkKind,
+    CapRules, ClassIx, JobFacts, JobId, MachineIx, MachineState, Mebibytes, Millis, Nodepool,
+    Order, Policy, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, ShareFacts,
+    ShareId, ShareState, Topology, UserIx, WorkKind,
 };
 
 /// What a class is, its priority and its pool.
@@ -37,6 +39,11 @@ const CLASSES: [(Policy, u32, PoolIx); 7] = [
     (Policy::FixedShare, 5, PoolIx(0)),
     (Policy::Reserve, 5, PoolIx(0)),
 ];
+
+/// What is in a share is in multiples of it: some of it is too dear for whoever has waited for long,
+/// or has hardly begun, most of it for others.
+const WORK: Millis = 100_000;
+const CYCLE: u64 = 1000;
 
 /// A job to be: its user, class and order, the machines its shares are on, if there is room, and how
 /// much work is in each.
@@ -116,6 +123,7 @@ fn snapshot(scene: &Scene) -> Snapshot {
             let Some(rest) = left.checked_sub(u64::from(nshare)) else { continue };
             *left = rest;
             next_share += 1;
+            let investment = investment * WORK;
             let facts = ShareFacts { is_initialized: true, initialization: 0, investment };
             shares.push(Share {
                 id: ShareId(next_share),
@@ -154,14 +162,14 @@ fn snapshot(scene: &Scene) -> Snapshot {
             time_per_item: Some(1000),
             is_completing: false,
         },
-        behind_since: Some(0),
+        behind_since: Some(CYCLE - 10 * u64::try_from(ix % 5).unwrap()),
         is_spent: false,
         shares: if CLASSES[*class].0 == Policy::Reserve { Vec::new() } else { shares(*nshare, on) },
     });
     let id = |job: usize| JobId(u64::try_from(job).unwrap());
     let takings = scene.takings.iter().map(|&(from, by)| Taking { from: id(from), by: id(by) });
     Snapshot {
-        cycle: 1000,
+        cycle: CYCLE,
         topology: Arc::new(topology(scene)),
         machines: Arc::new(scene.machines.iter().enumerate().map(machine).collect()),
         users: Arc::new((0..100).map(|user| format!("user{user:02}").into()).collect()),
@@ -185,8 +193,9 @@ fn willing(tier: Tier) -> Willing {
 /// What everybody looked at might give to `job`, in the order in which it is to be asked.
 fn all_prey(draft: &Draft<'_>, claim: &Claim<'_, '_>) -> Vec<(Willing, Prey)> {
     let machines = draft.snapshot.machines_with_ix();
-    let holdings = machines.flat_map(|(machine, _)| draft.rooms.holdings(machine));
+    let holdings = machines.flat_map(|(machine, _)| draft.rooms.held_shares(machine));
     let mut all: Vec<(Willing, Prey)> = holdings
+        .map(|(held, tenant)| (held.holding, tenant.order()))
         .filter(|(holding, order)| claim.rule(holding.job, order.0).is_some())
         .map(|(holding, _)| {
             let share = draft.share(holding);
@@ -246,9 +255,17 @@ fn check_plans(donors: &mut Donors, draft: &Draft<'_>) {
                 assert_eq!(Some((plan.machine, victims)), cheapest, "job {job}");
                 assert_eq!(plan.considered.machines, machines, "job {job}");
             }
-            Err(in_vain) => {
-                assert_eq!(None, cheapest, "job {job}");
-                donors.share_verdict(in_vain);
+            Err(no_plan) => {
+                match (no_plan.held_back, cheapest) {
+                    (None, cheapest) => assert_eq!(None, cheapest, "job {job}"),
+                    (Some(HeldBack::TooDear { loss, limit }), Some((_, victims))) => {
+                        let losses = victims.iter().map(|victim| draft.share(*victim).loss());
+                        let least: Millis = losses.sum();
+                        assert!(limit < loss && loss <= least, "job {job}: {limit} {loss} {least}");
+                    }
+                    (held_back, cheapest) => panic!("job {job}: {held_back:?} {cheapest:?}"),
+                }
+                donors.share_verdict(no_plan);
             }
         }
     }
@@ -297,7 +314,7 @@ fn four_users(held: [usize; 4], takings: &[(usize, usize)], rest_cycles: u64) ->
 
 /// From whom the first of them may take.
 fn may_take_from(draft: &Draft<'_>) -> Vec<usize> {
-    let reach = Reach::new(&draft.entities);
+    let reach = Reach::new(draft);
     let claim = Claim::new(draft, &reach, 0);
     let rule = |victim| claim.rule(victim, 1);
     let victims: Vec<usize> = (0..4).filter(|&victim| rule(victim).is_some()).collect();
@@ -349,7 +366,7 @@ fn rule_below_count(
         draft.jobs[job].given = nshares;
         entities.add(&mut draft.given, job, qshares);
     }
-    Claim::new(&draft, &Reach::new(&draft.entities), 0).rule(1, 1)
+    Claim::new(&draft, &Reach::new(&draft), 0).rule(1, 1)
 }
 
 /// That of 7 one goes to whoever has 4 is right by counts, as he has 6 then; by holdings it is not:
@@ -392,7 +409,7 @@ fn what_was_taken_counts_against_whoever_had_it() {
     for job in &mut draft.jobs {
         (job.given, job.pure_fair_share) = (5, 5);
     }
-    let reach = Reach::new(&draft.entities);
+    let reach = Reach::new(&draft);
     let mut claim = Claim::new(&draft, &reach, 0);
     let needy = |claim: &Claim<'_, '_>| [1, 2, 3].map(|victim| claim.becomes_needy(victim));
     assert_eq!(needy(&claim), [false, false, false]);
@@ -501,6 +518,16 @@ proptest! {
     #[test]
     fn a_look_at_a_few_finds_what_a_look_at_all_does(scene in scene(4, 1..12, 1..13)) {
         play(&scene, 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    /// Many who ask for the same.
+    #[test]
+    fn who_need_not_look_would_find_nothing(scene in scene(6, 40..60, 12..13)) {
+        play(&scene, 2);
     }
 }
 

@@ -1,20 +1,23 @@
-//! Searches that were in vain, and what has changed since: who may take no more than somebody who
-//! looked before finds no more than what has become possible meanwhile.
+//! Searches of which nothing came, and what has changed since: who may take no more than somebody
+//! who looked before finds no more than what has become possible meanwhile, and nothing cheaper.
 //!
-//! Of a hundred thousand jobs most ask for the same as many others, and find nothing. So a verdict
-//! is shared by all whose claim reaches no further.
+//! Of a hundred thousand jobs most ask for the same as many others, and find nothing, or nothing
+//! that they would pay for. So a verdict is shared by all whose claim reaches no further.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::right::Claim;
+use super::victims::Tier;
 use crate::engine::draft::Draft;
-use crate::model::{ClassIx, MachineIx, ShareState};
+use crate::model::{ClassIx, MachineIx, Millis, ShareState};
 
-/// So many verdicts are remembered, the newest.
-const KEPT: usize = 64;
-/// After so many changes it is no less work to look through what they touched than through all.
+/// So many verdicts are remembered of each class and order, the newest.
+const KEPT: usize = 16;
+/// After so many changes, or on so many machines, it is no less work to look through what they
+/// touched than through all.
 const CHANGES: usize = 64;
 
-/// How far a claim reaches. Nobody is barred from it, and it may use any machine of its pools.
+/// How far a claim reaches. It may use any machine of its pools.
 #[derive(Debug)]
 pub(super) struct Extent {
     pub class: ClassIx,
@@ -22,23 +25,22 @@ pub(super) struct Extent {
     /// Whether counts decide, the needy may take, it has nothing, what is beyond counts may be
     /// taken, and holdings decide.
     pub rights: [bool; 5],
+    /// Whether it may not take from some user of its class who took from its own.
+    pub is_barred: bool,
     /// What its user holds: the more, the fewer are ahead.
     pub user_holds: u64,
-    /// The largest nshare of each other class that it might take.
+    /// What each other class might give to one plan.
     pub of_classes: Vec<u64>,
 }
 
 impl Extent {
     /// Whether it reaches as far as `other`, or further, but for what belongs to the user of `other`.
+    /// Both are of one class and order.
     fn covers(&self, other: &Extent) -> bool {
         let rights = || self.rights.iter().zip(&other.rights).all(|(own, other)| own >= other);
         let classes =
             || self.of_classes.iter().zip(&other.of_classes).all(|(own, other)| own >= other);
-        self.class == other.class
-            && self.order == other.order
-            && self.user_holds <= other.user_holds
-            && rights()
-            && classes()
+        self.user_holds <= other.user_holds && rights() && classes()
     }
 }
 
@@ -47,31 +49,60 @@ impl Extent {
 enum Change {
     /// Something left this machine.
     Left(MachineIx),
-    /// This user, within a class, got something, and has more to give.
+    /// This user, within a class, got something, and has more to give to others of the class.
     Gained(usize),
+    /// This job may give more willingly than before, whoever asks.
+    Shifted(usize),
+}
+
+/// What came of a claim.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub extent: Extent,
+    pub finding: Finding,
+}
+
+/// What came of a search.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Finding {
+    /// There is no plan.
+    Nothing {
+        /// Whether most of the class was looked at.
+        is_wide: bool,
+    },
+    /// There is one, and it is too dear.
+    Dear {
+        /// The worst tier of what it takes.
+        tier: Tier,
+        /// Where it is.
+        machine: MachineIx,
+        /// What would be lost with it. Others that take nothing of a worse tier lose no less.
+        loss: Millis,
+    },
 }
 
 /// The verdicts of one cycle.
 #[derive(Debug, Default)]
 pub(super) struct Vain {
     changes: Vec<Change>,
-    verdicts: Vec<Verdict>,
+    /// By class and order. Each with how many changes there had been.
+    verdicts: BTreeMap<(ClassIx, u64), Vec<(Verdict, usize)>>,
 }
 
-/// That a claim found nothing.
-#[derive(Debug)]
-struct Verdict {
-    extent: Extent,
-    is_wide: bool,
-    /// How many changes there had been.
-    changes: usize,
-}
-
-/// Where alone a claim may find anything.
+/// Where alone a claim may find more than somebody else did.
 pub(super) struct Left {
+    pub finding: Finding,
     pub machines: BTreeSet<MachineIx>,
-    /// Whether the search that found nothing looked at most of the class.
-    pub was_wide: bool,
+}
+
+impl Finding {
+    /// Whether it may be all that there is for whoever may lose others so much; `None` is anything.
+    fn may_do_for(self, limit: Option<Millis>) -> bool {
+        match self {
+            Finding::Nothing { .. } => true,
+            Finding::Dear { loss, .. } => limit.is_some_and(|limit| limit < loss),
+        }
+    }
 }
 
 impl Vain {
@@ -85,40 +116,86 @@ impl Vain {
         self.changes.push(Change::Gained(user));
     }
 
-    /// Notes that a claim of this extent found nothing.
-    pub(super) fn note(&mut self, extent: Extent, is_wide: bool) {
-        self.verdicts.retain(|known| !extent.covers(&known.extent));
-        if self.verdicts.len() == KEPT {
-            self.verdicts.remove(0);
-        }
-        self.verdicts.push(Verdict { extent, is_wide, changes: self.changes.len() });
+    /// Notes that `job` may give more willingly than before.
+    pub(super) fn note_shifted(&mut self, job: usize) {
+        self.changes.push(Change::Shifted(job));
     }
 
-    /// Where alone a claim of this extent for `job` may find anything, if a verdict says so.
-    pub(super) fn left_for(&self, draft: &Draft<'_>, extent: &Extent, job: usize) -> Option<Left> {
-        let verdict = self.verdicts.iter().rev().find(|known| known.extent.covers(extent))?;
-        let changes = &self.changes[verdict.changes..];
+    /// Notes what came of a claim, if it is of use to anybody else.
+    pub(super) fn note(&mut self, verdict: Verdict) {
+        if verdict.extent.is_barred {
+            return;
+        }
+        let replaces = |known: &Verdict| {
+            let limit = match known.finding {
+                Finding::Nothing { .. } => None,
+                // It is of use to whoever may lose a little less.
+                Finding::Dear { loss, .. } => Some(loss.saturating_sub(1)),
+            };
+            verdict.finding.may_do_for(limit) && verdict.extent.covers(&known.extent)
+        };
+        let alike = self.verdicts.entry((verdict.extent.class, verdict.extent.order)).or_default();
+        alike.retain(|(known, _)| !replaces(known));
+        if alike.len() == KEPT {
+            alike.remove(0);
+        }
+        alike.push((verdict, self.changes.len()));
+    }
+
+    /// Where alone `claim` of `job`, which is of this extent, may find what others did not, if there may
+    /// be nothing else for it that loses no more than `limit`.
+    pub(super) fn left_for(
+        &self,
+        draft: &Draft<'_>,
+        claim: &Claim<'_, '_>,
+        extent: &Extent,
+        job: usize,
+        limit: Option<Millis>,
+    ) -> Option<Left> {
+        let may_do =
+            |known: &Verdict| known.finding.may_do_for(limit) && known.extent.covers(extent);
+        let alike = self.verdicts.get(&(extent.class, extent.order))?;
+        let (verdict, changes) = alike.iter().rev().find(|(known, _)| may_do(known))?;
+        let changes = &self.changes[*changes..];
         if CHANGES < changes.len() {
             return None;
         }
+        let own = draft.entities.group_of(job);
         let mut machines = BTreeSet::new();
-        let mut users = BTreeSet::from([draft.entities.group_of(job)]);
+        add_machines_of(draft, claim, draft.entities.members(own), &mut machines);
         for change in changes {
             match change {
                 Change::Left(machine) => {
                     machines.insert(*machine);
                 }
                 Change::Gained(user) => {
-                    users.insert(*user);
+                    let is_peer = draft.entities.groups()[*user].0 == extent.class;
+                    if is_peer && *user != own && 0 < claim.reach_to(*user) {
+                        add_machines_of(draft, claim, draft.entities.members(*user), &mut machines);
+                    }
                 }
+                Change::Shifted(job) => add_machines_of(draft, claim, &[*job], &mut machines),
+            }
+            if CHANGES < machines.len() {
+                return None;
             }
         }
-        for user in users {
-            let jobs = draft.entities.members(user).iter().map(|&job| draft.job(job));
-            let held = jobs.flat_map(|job| &job.shares);
-            let held = held.filter(|share| share.state == ShareState::Held);
-            machines.extend(held.map(|share| share.machine));
+        Some(Left { finding: verdict.finding, machines })
+    }
+}
+
+/// Adds the machines that have something of `jobs` that `claim` might take.
+fn add_machines_of(
+    draft: &Draft<'_>,
+    claim: &Claim<'_, '_>,
+    jobs: &[usize],
+    machines: &mut BTreeSet<MachineIx>,
+) {
+    for &job in jobs.iter().filter(|job| claim.rule(**job, 1).is_some()) {
+        let held = draft.job(job).shares.iter().filter(|share| share.state == ShareState::Held);
+        machines.extend(held.map(|share| share.machine));
+        if CHANGES < machines.len() {
+            return;
         }
-        Some(Left { machines, was_wide: verdict.is_wide })
     }
 }

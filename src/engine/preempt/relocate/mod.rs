@@ -24,10 +24,10 @@ mod housing;
 use std::collections::BTreeMap;
 
 use super::donors::Donors;
-use super::plan;
 use super::price::is_at_rest;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
+use super::victims;
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
 use crate::engine::report::CapBound;
@@ -201,15 +201,12 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// The shares on `machine` that do not leave, the cheapest to lose first.
     fn shares_on(&self, machine: MachineIx) -> Vec<Victim> {
-        let shares = self.draft.rooms.holdings(machine).map(|(holding, _)| {
-            let share = self.draft.share(holding);
-            Victim {
-                holding,
-                rule: PreemptionRule::Relocation,
-                order: share.order,
-                rank: rank::of(self.draft, holding),
-                loss: share.loss(),
-            }
+        let shares = self.draft.rooms.held_shares(machine).map(|(held, _)| Victim {
+            holding: held.holding,
+            rule: PreemptionRule::Relocation,
+            order: self.draft.share(held.holding).order,
+            rank: rank::of(self.draft, machine, held),
+            loss: held.loss,
         });
         let mut shares: Vec<Victim> = shares.collect();
         shares.sort_unstable_by_key(|victim| victim.rank);
@@ -288,5 +285,5 @@ impl Plan {
 /// Gives back, the last first, whoever is not needed after all: those who would be moved before
 /// those who go by right, and of each the dearest first.
 fn spare_superfluous(victims: Vec<Victim>, missing: QShares) -> Vec<Victim> {
-    plan::spare_superfluous(victims, |victim| victim.order.qshares(), missing)
+    victims::spare_superfluous(victims, |victim| victim.order.qshares(), missing)
 }

@@ -1,0 +1,193 @@
+//! Chooses the shares that go from one machine.
+
+use std::cmp::Reverse;
+
+use super::rank::{self, EvictionRank};
+use super::right::Claim;
+use crate::engine::draft::Draft;
+use crate::engine::nodepool::Holding;
+use crate::engine::schedule::PreemptionRule;
+use crate::model::{MachineIx, Millis, QShares, count};
+
+/// A share that goes.
+#[derive(Clone, Copy)]
+pub(super) struct Victim {
+    pub holding: Holding,
+    pub rule: PreemptionRule,
+    pub tier: Tier,
+    rank: EvictionRank,
+    pub order: QShares,
+    /// The work lost with it.
+    pub loss: Millis,
+}
+
+/// How willingly a share is taken, before its investment is looked at. The least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tier {
+    /// In the contested pool squatters go before residents (decision D1).
+    pub is_resident: bool,
+    /// A job above its own count before one that only belongs to a user or class above theirs.
+    pub is_within_count: bool,
+    /// A job that stays above need before one that does not.
+    pub becomes_needy: bool,
+}
+
+/// What of enough room on one machine is known beforehand: of the shares that might go, as far as
+/// their users and classes go.
+pub(super) struct There {
+    /// At least so many of them have to go.
+    pub victims: usize,
+    /// And then at least so much too much goes.
+    pub overshoot: QShares,
+}
+
+/// Whether `missing` might go from `machine`, as far as users and classes go.
+pub(super) fn is_enough_within_reach(
+    draft: &Draft<'_>,
+    claim: &Claim<'_, '_>,
+    machine: MachineIx,
+    missing: QShares,
+) -> bool {
+    let mut amount = QShares(0);
+    draft.rooms.tenants(machine).iter().any(|tenant| {
+        if tenant.order().0 <= claim.reach_to(tenant.user()) {
+            amount += tenant.order();
+        }
+        missing <= amount
+    }) || missing == QShares(0)
+}
+
+impl There {
+    /// `None` if they do not come to `missing`.
+    pub(super) fn on(
+        draft: &Draft<'_>,
+        claim: &Claim<'_, '_>,
+        machine: MachineIx,
+        missing: QShares,
+    ) -> Option<There> {
+        let (mut amount, mut largest, mut one_enough) = (QShares(0), 1, None);
+        for tenant in draft.rooms.tenants(machine) {
+            let order = tenant.order();
+            if claim.reach_to(tenant.user()) < order.0 || order == QShares(0) {
+                continue;
+            }
+            amount += order;
+            largest = largest.max(order.0);
+            if missing <= order && one_enough.is_none_or(|least| order < least) {
+                one_enough = Some(order);
+            }
+        }
+        let (victims, overshoot) = match one_enough {
+            _ if missing == QShares(0) => (0, QShares(0)),
+            Some(order) => (1, order - missing),
+            None => {
+                (usize::try_from(missing.0.div_ceil(largest)).unwrap_or(usize::MAX), QShares(0))
+            }
+        };
+        (missing <= amount).then_some(There { victims, overshoot })
+    }
+
+    /// At least so much work is lost, if with one share it is `loss` or more.
+    pub(super) fn least_loss(&self, loss: Millis) -> Millis {
+        loss.saturating_mul(count(0..self.victims))
+    }
+}
+
+/// The shares on `machine` that free `missing` qshares, least rank first, superfluous ones spared.
+pub(super) fn choose_victims(
+    draft: &Draft<'_>,
+    claim: &mut Claim<'_, '_>,
+    machine: MachineIx,
+    missing: QShares,
+) -> Option<Vec<Victim>> {
+    if missing == QShares(0) {
+        return Some(Vec::new());
+    }
+    let mut candidates: Vec<Victim> = candidates(draft, claim, machine).collect();
+    // Each taken makes it harder to take the next: what is too little one by one stays too little.
+    if candidates.iter().map(|victim| victim.order).sum::<QShares>() < missing {
+        return None;
+    }
+    candidates.sort_unstable_by_key(|victim| (victim.tier, victim.rank));
+    if let Some(victims) = take_in_turn(claim, &candidates, missing) {
+        return Some(victims);
+    }
+    // One large share may do where the small ones before it use the claim up; and whoever may give
+    // only as part of a surplus must give while there is one.
+    claim.reset();
+    candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.tier)));
+    if let Some(victims) = take_in_turn(claim, &candidates, missing) {
+        return Some(victims);
+    }
+    // Or small ones from several sides where a large one of one side is too much.
+    claim.reset();
+    candidates.reverse();
+    take_in_turn(claim, &candidates, missing)
+}
+
+/// Takes candidates one after the other until `missing` is free. What is taken counts against its
+/// owner when the next is tested.
+fn take_in_turn(
+    claim: &mut Claim<'_, '_>,
+    candidates: &[Victim],
+    missing: QShares,
+) -> Option<Vec<Victim>> {
+    let mut victims = Vec::new();
+    let mut freed = QShares(0);
+    for candidate in candidates {
+        if missing <= freed {
+            break;
+        }
+        if let Some(rule) = claim.rule(candidate.holding.job, candidate.order.0) {
+            claim.take(candidate.holding.job, candidate.order.0);
+            freed += candidate.order;
+            victims.push(Victim { rule, ..*candidate });
+        }
+    }
+    (missing <= freed).then(|| spare_superfluous(victims, |victim| victim.order, missing))
+}
+
+/// The shares on `machine` each of which might go.
+fn candidates(
+    draft: &Draft<'_>,
+    claim: &Claim<'_, '_>,
+    machine: MachineIx,
+) -> impl Iterator<Item = Victim> {
+    let pool = draft.rooms.pool(machine);
+    draft.rooms.held_shares(machine).filter_map(move |(held, tenant)| {
+        let (order, holding) = (tenant.order(), held.holding);
+        if claim.reach_to(tenant.user()) < order.0 {
+            return None;
+        }
+        let rule = claim.rule(holding.job, order.0)?;
+        let class = draft.entities.class_of(holding.job);
+        let tier = Tier {
+            is_resident: draft.snapshot.topology.classes[class.0].pool == pool,
+            is_within_count: !claim.is_above_count(holding.job),
+            becomes_needy: claim.becomes_needy(holding.job),
+        };
+        let rank = rank::of(draft, machine, held);
+        Some(Victim { holding, rule, tier, rank, order, loss: held.loss })
+    })
+}
+
+/// Gives back, the last first, whoever is not needed after all: a later victim, of so many qshares
+/// as `size` says, may have made enough room alone.
+pub(super) fn spare_superfluous<V>(
+    victims: Vec<V>,
+    size: impl Fn(&V) -> QShares,
+    missing: QShares,
+) -> Vec<V> {
+    let mut freed: QShares = victims.iter().map(&size).sum();
+    let mut kept: Vec<V> = Vec::with_capacity(victims.len());
+    for victim in victims.into_iter().rev() {
+        let without = freed - size(&victim);
+        if missing <= without {
+            freed = without;
+        } else {
+            kept.push(victim);
+        }
+    }
+    kept.reverse();
+    kept
+}
