@@ -150,8 +150,13 @@ fn head(picture: &Picture, width: usize) -> Vec<Line> {
         readiness,
         plain_text(format!("  {time}")),
     ];
+    // What is on nodes that get no work is counted apart.
+    let outside = match shares.outside_mb {
+        0 => String::new(),
+        outside => format!(" + {} outside", memory(outside)),
+    };
     let figures = format!(
-        "  {} of {} ({} %)",
+        "  {} of {} ({} %){outside}",
         memory(shares.used_mb),
         memory(shares.schedulable_mb),
         percent(shares.used_mb, shares.schedulable_mb)

@@ -68,7 +68,7 @@ fn picture() -> Picture {
     let status: Status = serde_json::from_value(json!({
         "version": "0.1.0", "ready": true, "cycle": 431, "nodes": counts,
         "jobs": { "total": 21, "waiting": 14, "refused": 0 },
-        "shares": { "held": 104, "leaving": 3, "used_mb": 1_905_664, "schedulable_mb": 2_119_680 },
+        "shares": { "held": 104, "leaving": 3, "used_mb": 1_905_664, "outside_mb": 46_080, "schedulable_mb": 2_119_680 },
         "calm": { "quiet_cycles": 4, "rest_cycles": 0 }, "silent_together": [], "net_strikes": 0,
         "cycle_times": { "cycles": 430, "planned_mean_us": 1, "planned_max_us": 1, "stored_mean_us": 1, "stored_max_us": 1 },
         "last_event": 9, "planned_in_us": 1210, "stored_in_us": 3090, "audit_findings": [], "audit_findings_total": 0,
