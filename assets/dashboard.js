@@ -180,6 +180,8 @@
       element.replaceChildren();
       plots.set(element, new uPlot(options(element, curves.map((curve) => curve.label)), data, element));
     }
+    // Only now is it known: until the answer is here, nothing is said.
+    element.toggleAttribute("data-few", at_ms.length < 2);
     // Where nobody points, the figures of now.
     const shown = plots.get(element);
     if (shown && shown.cursor.idx == null) shown.setLegend({ idx: at_ms.length - 1 }, false);

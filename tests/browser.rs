@@ -181,6 +181,28 @@ async fn says_that_it_is_lost(browser: &Browser, demo: Demo) {
     assert!(told.as_str().unwrap().contains("not heard any more"), "{told}");
 }
 
+/// A chart without a curve says why: scripts are off, or there is too little to draw yet. Until that
+/// is known it says nothing.
+#[tokio::test]
+async fn a_chart_without_a_curve_says_why() {
+    let Some(browser) = Browser::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), &CONFIG.replace("\"10ms\"", "\"60s\""));
+    let charts = format!("{}/classes/normal", daemon.url);
+    let said = "return getComputedStyle(document.querySelector('.chart'), '::after').content";
+    browser.scripts(false).await;
+    browser.open(&charts).await;
+    let without = browser.run(said).await;
+    assert!(without.as_str().unwrap().contains("need JavaScript"), "{without}");
+    browser.scripts(true).await;
+    browser.open(&charts).await;
+    browser.wait(&format!("{said}.includes('second sample')")).await;
+    // As it stands before the first answer.
+    let unknown = format!("delete document.querySelector('.chart').dataset.few; {said}");
+    assert_eq!(browser.run(&unknown).await, "none");
+    browser.quit().await;
+}
+
 /// A large map is not asked for again: the nodes that changed are laid over it.
 #[tokio::test]
 async fn a_large_map_follows_without_being_sent_again() {

@@ -121,6 +121,13 @@ impl Browser {
         .await;
     }
 
+    /// Has pages run scripts or not.
+    pub async fn scripts(&self, run: bool) {
+        let params = json!({ "value": !run });
+        let call = json!({ "cmd": "Emulation.setScriptExecutionDisabled", "params": params });
+        self.call("goog/cdp/execute", call).await;
+    }
+
     /// The page from top to bottom, at most `height`, as a PNG in base64.
     pub async fn picture(&self, height: u64) -> String {
         let whole = self.run("return document.documentElement.scrollHeight").await;
