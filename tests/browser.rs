@@ -203,6 +203,22 @@ async fn a_chart_without_a_curve_says_why() {
     browser.quit().await;
 }
 
+/// No page is wider than a narrow screen: wide tables scroll in themselves.
+#[tokio::test]
+async fn pages_fit_a_narrow_screen() {
+    let Some(browser) = Browser::start().await else { return };
+    let demo = Demo::start();
+    wait_for_work(&demo).await;
+    browser.width(360).await;
+    for page in PAGES {
+        browser.open(&format!("{}{page}", demo.url)).await;
+        browser.wait(IS_LIVE).await;
+        let widths = "return [document.documentElement.scrollWidth, innerWidth]";
+        assert_eq!(browser.run(widths).await, json!([360, 360]), "{page}");
+    }
+    browser.quit().await;
+}
+
 /// A large map is not asked for again: the nodes that changed are laid over it.
 #[tokio::test]
 async fn a_large_map_follows_without_being_sent_again() {

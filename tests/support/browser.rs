@@ -128,6 +128,14 @@ impl Browser {
         self.call("goog/cdp/execute", call).await;
     }
 
+    /// Pretends that the screen is so wide.
+    pub async fn width(&self, width: u64) {
+        let params =
+            json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
+        let call = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": params });
+        self.call("goog/cdp/execute", call).await;
+    }
+
     /// The page from top to bottom, at most `height`, as a PNG in base64.
     pub async fn picture(&self, height: u64) -> String {
         let whole = self.run("return document.documentElement.scrollHeight").await;
