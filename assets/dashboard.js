@@ -26,6 +26,7 @@
   let busy = false;
   let stale = false;
   let next = 0;
+  let asked = false;
   const here = () => location.pathname + location.search;
 
   // A large map asks only for the nodes that changed since it was drawn, and lays them over it.
@@ -69,6 +70,11 @@
         ...all(".chart").map(draw),
       ]);
       updated = Date.now();
+      // Whoever does not see what a filter left is told; what merely happens tells nobody.
+      if (asked && !stale) {
+        asked = false;
+        $("#said").textContent = $(".lead", live)?.textContent ?? "";
+      }
     } catch (error) {
       // The banner says it: the stream is lost too, and tried again.
     } finally {
@@ -86,6 +92,7 @@
     const query = new URLSearchParams(set).toString();
     history.pushState(null, "", form.getAttribute("action") + (query && `?${query}`));
     next = 0;
+    asked = true;
     refresh();
   };
   for (const form of all("form[data-live]")) {

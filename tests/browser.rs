@@ -140,6 +140,9 @@ async fn filters(browser: &Browser, demo: &Demo) {
     let users = "const all = [...document.querySelectorAll('#live .who')].map((e) => e.textContent.trim());
          return location.search === '?user=eve' && all.length > 0 && all.every((user) => user === 'eve')";
     browser.wait(users).await;
+    browser
+        .wait("return / of .* requests/.test(document.querySelector('#said').textContent)")
+        .await;
     let cycle = "return document.getElementById('pulse').textContent.match(/cycle ([\\d,]+)/)[1]";
     let before = browser.run(cycle).await;
     browser.wait(&format!("{cycle} !== {before}")).await;
@@ -179,6 +182,34 @@ async fn says_that_it_is_lost(browser: &Browser, demo: Demo) {
     let banner = "const banner = document.getElementById('banner'); return !banner.hidden && banner.textContent";
     let told = browser.wait(banner).await;
     assert!(told.as_str().unwrap().contains("not heard any more"), "{told}");
+}
+
+/// Whoever has a link in hand does not find another there, because a row came in above it.
+#[tokio::test]
+async fn a_focused_link_stays_what_it_is() {
+    let Some(browser) = Browser::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), CONFIG);
+    daemon.nodes("n1=4").await;
+    // There is room for ann too.
+    let mut bob = job(2, "bob", &[]);
+    bob["remaining"] = json!(1);
+    daemon.publish(1, std::slice::from_ref(&bob)).await;
+    daemon.schedule_when(|schedule| daemon::shares(schedule, 2, "shares").len() == 1).await;
+    for (page, sequence) in [("/users", 2), ("/", 4), ("/topology", 6)] {
+        let link = "#live a[href$='bob']";
+        browser.open(&format!("{}{page}", daemon.url)).await;
+        browser.wait(&format!("return document.querySelector(\"{link}\") !== null")).await;
+        browser.run(&format!("document.querySelector(\"{link}\").focus()")).await;
+        // Ann comes before bob.
+        daemon.publish(sequence, &[bob.clone(), job(1, "ann", &[])]).await;
+        browser.wait("return document.querySelector(\"#live a[href$='ann']\") !== null").await;
+        let href = browser.run("return document.activeElement.getAttribute('href')").await;
+        assert!(href.as_str().is_some_and(|href| href.ends_with("bob")), "{page}: {href}");
+        daemon.publish(sequence + 1, std::slice::from_ref(&bob)).await;
+        browser.wait("return document.querySelector(\"#live a[href$='ann']\") === null").await;
+    }
+    browser.quit().await;
 }
 
 /// A chart without a curve says why: scripts are off, or there is too little to draw yet. Until that
