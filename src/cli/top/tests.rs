@@ -97,6 +97,12 @@ fn picture() -> Picture {
                 class("normal", 88, 106),
                 class("urgent\u{1b}[2J", 44, 12),
                 class("weekend", 0, 0),
+                ClassLoad {
+                    policy: Policy::FixedShare,
+                    jobs: 1,
+                    users: Vec::new(),
+                    ..class("fixed", 0, 12)
+                },
             ],
             pools: Vec::new(),
             unmet: Vec::new(),
@@ -151,9 +157,11 @@ fn one_scrolls_to_the_end_and_no_further() {
         stand.take(key);
         text(&frame(&picture, &mut stand, (80, 24)))
     };
-    assert!(shown(KeyCode::Home).contains("node01 "));
+    let first = shown(KeyCode::Home);
+    assert!(first.contains("node01 ") && first.contains(" lines 1-11 of 39\n"), "{first}");
     let end = shown(KeyCode::End);
     assert!(end.contains("node39 ") && !end.contains("node01 "), "{end}");
+    assert!(end.contains(" lines 29-39 of 39\n"), "{end}");
     assert_eq!(shown(KeyCode::Down), end);
     assert_ne!(shown(KeyCode::PageUp), end);
     assert!(shown(KeyCode::Home).contains("node01 "));
