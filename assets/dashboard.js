@@ -137,7 +137,8 @@
     });
     stream.onerror = () => {
       // Where the browser gives up, we do not.
-      if (stream && stream.readyState === 2) { stream = null; setTimeout(listen, 2000); }
+      // If the session is over, asking for the page leads to the form.
+      if (stream && stream.readyState === 2) { stream = null; setTimeout(() => { listen(); refresh(); }, 2000); }
     };
   };
   // A browser has few connections to one place: a page that nobody sees needs none.

@@ -8,7 +8,9 @@ mod browser;
 #[path = "support/daemon.rs"]
 mod daemon;
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -182,6 +184,67 @@ async fn says_that_it_is_lost(browser: &Browser, demo: Demo) {
     let banner = "const banner = document.getElementById('banner'); return !banner.hidden && banner.textContent";
     let told = browser.wait(banner).await;
     assert!(told.as_str().unwrap().contains("not heard any more"), "{told}");
+}
+
+/// Whoever shows a token is let in, and is back at the form once it is worth nothing, or by a button.
+#[tokio::test]
+async fn one_logs_in_and_out() {
+    let Some(browser) = Browser::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    let token = |name: &str, role: &[&str]| {
+        let args = [&["token", "new", "--name", name, "--role"], role].concat();
+        let made = String::from_utf8(daemon::apportion(&args).stdout).unwrap();
+        let found = |start: &str| {
+            let line = made.lines().map(str::trim).find(|line| line.starts_with(start));
+            line.unwrap_or_else(|| panic!("{made}")).to_owned()
+        };
+        (found("apn_"), found(&format!("{name} ")))
+    };
+    let [ann, bea] = ["ann", "bea"].map(|name| token(name, &["reader"]));
+    let agent = token("rack", &["agent", "--node", "n1"]);
+    let orchestrator = token("ducc", &["orchestrator"]);
+    let write = |tokens: &[&(String, String)]| {
+        let lines: Vec<&str> = tokens.iter().map(|(_, line)| line.as_str()).collect();
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    };
+    write(&[&ann, &bea, &agent, &orchestrator]);
+    let access = format!("[daemon.access]\ntokens = '{}'\n\n[scheduler]", file.display());
+    let daemon = Daemon::start(folder.path(), &CONFIG.replace("[scheduler]", &access));
+    let show = async |token: &str| {
+        let script =
+            "document.getElementById('token').value = TOKEN; document.forms[0].requestSubmit()";
+        browser.run(&script.replace("TOKEN", &json!(token).to_string())).await;
+    };
+    let at_form = "return location.pathname === '/login'";
+    browser.open(&format!("{}/jobs?user=ann", daemon.url)).await;
+    browser.wait(at_form).await;
+    show("apn_wrong").await;
+    browser.wait("return document.body.innerText.includes('not valid')").await;
+    show(&ann.0).await;
+    browser.wait("return location.pathname + location.search === '/jobs?user=ann'").await;
+    browser.wait(IS_LIVE).await;
+    // A page that is open learns with the next news that its token was revoked.
+    write(&[&bea, &agent, &orchestrator]);
+    daemon.signal("HUP");
+    daemon.logs("read again").await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let nodes = json!({ "nodes": [{ "node": "n1", "memory_mb": 4096 }] });
+    let beat = client.post(format!("{}/v1/heartbeats", daemon.url)).bearer_auth(&agent.0);
+    assert!(beat.json(&nodes).send().await.unwrap().status().is_success());
+    let work = json!({ "sequence": 1, "work": [job(1, "ann", &[])] });
+    let publish = client.put(format!("{}/v1/publication", daemon.url)).bearer_auth(&orchestrator.0);
+    assert!(publish.json(&work).send().await.unwrap().status().is_success());
+    browser.wait(at_form).await;
+    show(&bea.0).await;
+    browser.wait("return location.pathname === '/jobs'").await;
+    browser.wait(IS_LIVE).await;
+    browser.run("document.querySelector('.top button').click()").await;
+    browser.wait(at_form).await;
+    browser.open(&format!("{}/nodes", daemon.url)).await;
+    browser.wait(at_form).await;
+    browser.quit().await;
 }
 
 /// Whoever has a link in hand does not find another there, because a row came in above it.
