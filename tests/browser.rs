@@ -202,7 +202,7 @@ async fn one_logs_in_and_out() {
         (found("apn_"), found(&format!("{name} ")))
     };
     let [ann, bea] = ["ann", "bea"].map(|name| token(name, &["reader"]));
-    let agent = token("rack", &["agent", "--node", "n1"]);
+    let agent = token("rack", &["agent", "--node", "n[1-2]"]);
     let orchestrator = token("ducc", &["orchestrator"]);
     let write = |tokens: &[&(String, String)]| {
         let lines: Vec<&str> = tokens.iter().map(|(_, line)| line.as_str()).collect();
@@ -230,7 +230,8 @@ async fn one_logs_in_and_out() {
     daemon.signal("HUP");
     daemon.logs("read again").await;
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let nodes = json!({ "nodes": [{ "node": "n1", "memory_mb": 4096 }] });
+    let nodes = ["n1", "n2"].map(|node| json!({ "node": node, "memory_mb": 4096 }));
+    let nodes = json!({ "nodes": nodes });
     let beat = client.post(format!("{}/v1/heartbeats", daemon.url)).bearer_auth(&agent.0);
     assert!(beat.json(&nodes).send().await.unwrap().status().is_success());
     let work = json!({ "sequence": 1, "work": [job(1, "ann", &[])] });
@@ -240,6 +241,14 @@ async fn one_logs_in_and_out() {
     show(&bea.0).await;
     browser.wait("return location.pathname === '/jobs'").await;
     browser.wait(IS_LIVE).await;
+    // To whoever may only look, nothing else is offered.
+    for page in ["/nodes", "/node/n1", "/nodes/vary?way=off&nodes=n1&reason=x"] {
+        browser.open(&format!("{}{page}", daemon.url)).await;
+        browser.wait("return document.querySelector('main h1') !== null").await;
+        let offered =
+            browser.run("return document.querySelectorAll('main [name=way]').length").await;
+        assert_eq!(offered, 0, "{page}");
+    }
     browser.run("document.querySelector('.top button').click()").await;
     browser.wait(at_form).await;
     browser.open(&format!("{}/nodes", daemon.url)).await;

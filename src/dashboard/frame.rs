@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
+use crate::access::{Identity, rule};
 use crate::api::extract::Params;
 use crate::api::{ApiError, session_of};
 
@@ -19,6 +20,8 @@ use crate::api::{ApiError, session_of};
 pub(super) struct Ask {
     /// Whether only the live part is wanted.
     is_fragment: bool,
+    /// Whether whoever asks may take nodes out and put them back; else nothing offers it.
+    pub may_act: bool,
     headers: HeaderMap,
 }
 
@@ -28,7 +31,9 @@ impl<S: Sync> FromRequestParts<S> for Ask {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Ask, Self::Rejection> {
         let is_fragment = parts.headers.contains_key("hx-request")
             && !parts.headers.contains_key("hx-history-restore-request");
-        Ok(Ask { is_fragment, headers: parts.headers.clone() })
+        let rule = rule("POST", Some(super::VARY));
+        let may_act = parts.extensions.get::<Identity>().is_some_and(|identity| identity.may(rule));
+        Ok(Ask { is_fragment, may_act, headers: parts.headers.clone() })
     }
 }
 
