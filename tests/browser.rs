@@ -295,6 +295,8 @@ async fn a_chart_without_a_curve_says_why() {
     let said = "return getComputedStyle(document.querySelector('.chart'), '::after').content";
     browser.scripts(false).await;
     browser.open(&charts).await;
+    // It has only just started, and the page comes by itself.
+    browser.wait("return document.querySelector('.chart') !== null").await;
     let without = browser.run(said).await;
     assert!(without.as_str().unwrap().contains("need JavaScript"), "{without}");
     browser.scripts(true).await;
