@@ -26,6 +26,7 @@
   let busy = false;
   let stale = false;
   let next = 0;
+  let asked = false;
   const here = () => location.pathname + location.search;
 
   // A large map asks only for the nodes that changed since it was drawn, and lays them over it.
@@ -69,6 +70,11 @@
         ...all(".chart").map(draw),
       ]);
       updated = Date.now();
+      // Whoever does not see what a filter left is told; what merely happens tells nobody.
+      if (asked && !stale) {
+        asked = false;
+        $("#said").textContent = $(".lead", live)?.textContent ?? "";
+      }
     } catch (error) {
       // The banner says it: the stream is lost too, and tried again.
     } finally {
@@ -86,6 +92,7 @@
     const query = new URLSearchParams(set).toString();
     history.pushState(null, "", form.getAttribute("action") + (query && `?${query}`));
     next = 0;
+    asked = true;
     refresh();
   };
   for (const form of all("form[data-live]")) {
@@ -130,7 +137,8 @@
     });
     stream.onerror = () => {
       // Where the browser gives up, we do not.
-      if (stream && stream.readyState === 2) { stream = null; setTimeout(listen, 2000); }
+      // If the session is over, asking for the page leads to the form.
+      if (stream && stream.readyState === 2) { stream = null; setTimeout(() => { listen(); refresh(); }, 2000); }
     };
   };
   // A browser has few connections to one place: a page that nobody sees needs none.
@@ -180,6 +188,8 @@
       element.replaceChildren();
       plots.set(element, new uPlot(options(element, curves.map((curve) => curve.label)), data, element));
     }
+    // Only now is it known: until the answer is here, nothing is said.
+    element.toggleAttribute("data-few", at_ms.length < 2);
     // Where nobody points, the figures of now.
     const shown = plots.get(element);
     if (shown && shown.cursor.idx == null) shown.setLegend({ idx: at_ms.length - 1 }, false);

@@ -8,7 +8,9 @@ mod browser;
 #[path = "support/daemon.rs"]
 mod daemon;
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -140,6 +142,9 @@ async fn filters(browser: &Browser, demo: &Demo) {
     let users = "const all = [...document.querySelectorAll('#live .who')].map((e) => e.textContent.trim());
          return location.search === '?user=eve' && all.length > 0 && all.every((user) => user === 'eve')";
     browser.wait(users).await;
+    browser
+        .wait("return / of .* requests/.test(document.querySelector('#said').textContent)")
+        .await;
     let cycle = "return document.getElementById('pulse').textContent.match(/cycle ([\\d,]+)/)[1]";
     let before = browser.run(cycle).await;
     browser.wait(&format!("{cycle} !== {before}")).await;
@@ -179,6 +184,144 @@ async fn says_that_it_is_lost(browser: &Browser, demo: Demo) {
     let banner = "const banner = document.getElementById('banner'); return !banner.hidden && banner.textContent";
     let told = browser.wait(banner).await;
     assert!(told.as_str().unwrap().contains("not heard any more"), "{told}");
+}
+
+/// Whoever shows a token is let in, and is back at the form once it is worth nothing, or by a button.
+#[tokio::test]
+async fn one_logs_in_and_out() {
+    let Some(browser) = Browser::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    let token = |name: &str, role: &[&str]| {
+        let args = [&["token", "new", "--name", name, "--role"], role].concat();
+        let made = String::from_utf8(daemon::apportion(&args).stdout).unwrap();
+        let found = |start: &str| {
+            let line = made.lines().map(str::trim).find(|line| line.starts_with(start));
+            line.unwrap_or_else(|| panic!("{made}")).to_owned()
+        };
+        (found("apn_"), found(&format!("{name} ")))
+    };
+    let [ann, bea] = ["ann", "bea"].map(|name| token(name, &["reader"]));
+    let agent = token("rack", &["agent", "--node", "n[1-2]"]);
+    let orchestrator = token("ducc", &["orchestrator"]);
+    let write = |tokens: &[&(String, String)]| {
+        let lines: Vec<&str> = tokens.iter().map(|(_, line)| line.as_str()).collect();
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    };
+    write(&[&ann, &bea, &agent, &orchestrator]);
+    let access = format!("[daemon.access]\ntokens = '{}'\n\n[scheduler]", file.display());
+    let daemon = Daemon::start(folder.path(), &CONFIG.replace("[scheduler]", &access));
+    let show = async |token: &str| {
+        let script =
+            "document.getElementById('token').value = TOKEN; document.forms[0].requestSubmit()";
+        browser.run(&script.replace("TOKEN", &json!(token).to_string())).await;
+    };
+    let at_form = "return location.pathname === '/login'";
+    browser.open(&format!("{}/jobs?user=ann", daemon.url)).await;
+    browser.wait(at_form).await;
+    show("apn_wrong").await;
+    browser.wait("return document.body.innerText.includes('not valid')").await;
+    show(&ann.0).await;
+    browser.wait("return location.pathname + location.search === '/jobs?user=ann'").await;
+    browser.wait(IS_LIVE).await;
+    // A page that is open learns with the next news that its token was revoked.
+    write(&[&bea, &agent, &orchestrator]);
+    daemon.signal("HUP");
+    daemon.logs("read again").await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let nodes = ["n1", "n2"].map(|node| json!({ "node": node, "memory_mb": 4096 }));
+    let nodes = json!({ "nodes": nodes });
+    let beat = client.post(format!("{}/v1/heartbeats", daemon.url)).bearer_auth(&agent.0);
+    assert!(beat.json(&nodes).send().await.unwrap().status().is_success());
+    let work = json!({ "sequence": 1, "work": [job(1, "ann", &[])] });
+    let publish = client.put(format!("{}/v1/publication", daemon.url)).bearer_auth(&orchestrator.0);
+    assert!(publish.json(&work).send().await.unwrap().status().is_success());
+    browser.wait(at_form).await;
+    show(&bea.0).await;
+    browser.wait("return location.pathname === '/jobs'").await;
+    browser.wait(IS_LIVE).await;
+    // To whoever may only look, nothing else is offered.
+    for page in ["/nodes", "/node/n1", "/nodes/vary?way=off&nodes=n1&reason=x"] {
+        browser.open(&format!("{}{page}", daemon.url)).await;
+        browser.wait("return document.querySelector('main h1') !== null").await;
+        let offered =
+            browser.run("return document.querySelectorAll('main [name=way]').length").await;
+        assert_eq!(offered, 0, "{page}");
+    }
+    browser.run("document.querySelector('.top button').click()").await;
+    browser.wait(at_form).await;
+    browser.open(&format!("{}/nodes", daemon.url)).await;
+    browser.wait(at_form).await;
+    browser.quit().await;
+}
+
+/// Whoever has a link in hand does not find another there, because a row came in above it.
+#[tokio::test]
+async fn a_focused_link_stays_what_it_is() {
+    let Some(browser) = Browser::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), CONFIG);
+    daemon.nodes("n1=4").await;
+    // There is room for ann too.
+    let mut bob = job(2, "bob", &[]);
+    bob["remaining"] = json!(1);
+    daemon.publish(1, std::slice::from_ref(&bob)).await;
+    daemon.schedule_when(|schedule| daemon::shares(schedule, 2, "shares").len() == 1).await;
+    for (page, sequence) in [("/users", 2), ("/", 4), ("/topology", 6)] {
+        let link = "#live a[href$='bob']";
+        browser.open(&format!("{}{page}", daemon.url)).await;
+        browser.wait(&format!("return document.querySelector(\"{link}\") !== null")).await;
+        browser.run(&format!("document.querySelector(\"{link}\").focus()")).await;
+        // Ann comes before bob.
+        daemon.publish(sequence, &[bob.clone(), job(1, "ann", &[])]).await;
+        browser.wait("return document.querySelector(\"#live a[href$='ann']\") !== null").await;
+        let href = browser.run("return document.activeElement.getAttribute('href')").await;
+        assert!(href.as_str().is_some_and(|href| href.ends_with("bob")), "{page}: {href}");
+        daemon.publish(sequence + 1, std::slice::from_ref(&bob)).await;
+        browser.wait("return document.querySelector(\"#live a[href$='ann']\") === null").await;
+    }
+    browser.quit().await;
+}
+
+/// A chart without a curve says why: scripts are off, or there is too little to draw yet. Until that
+/// is known it says nothing.
+#[tokio::test]
+async fn a_chart_without_a_curve_says_why() {
+    let Some(browser) = Browser::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), &CONFIG.replace("\"10ms\"", "\"60s\""));
+    let charts = format!("{}/classes/normal", daemon.url);
+    let said = "return getComputedStyle(document.querySelector('.chart'), '::after').content";
+    browser.scripts(false).await;
+    browser.open(&charts).await;
+    // It has only just started, and the page comes by itself.
+    browser.wait("return document.querySelector('.chart') !== null").await;
+    let without = browser.run(said).await;
+    assert!(without.as_str().unwrap().contains("need JavaScript"), "{without}");
+    browser.scripts(true).await;
+    browser.open(&charts).await;
+    browser.wait(&format!("{said}.includes('second sample')")).await;
+    // As it stands before the first answer.
+    let unknown = format!("delete document.querySelector('.chart').dataset.few; {said}");
+    assert_eq!(browser.run(&unknown).await, "none");
+    browser.quit().await;
+}
+
+/// No page is wider than a narrow screen: wide tables scroll in themselves.
+#[tokio::test]
+async fn pages_fit_a_narrow_screen() {
+    let Some(browser) = Browser::start().await else { return };
+    let demo = Demo::start();
+    wait_for_work(&demo).await;
+    browser.width(360).await;
+    for page in PAGES {
+        browser.open(&format!("{}{page}", demo.url)).await;
+        browser.wait(IS_LIVE).await;
+        let widths = "return [document.documentElement.scrollWidth, innerWidth]";
+        assert_eq!(browser.run(widths).await, json!([360, 360]), "{page}");
+    }
+    browser.quit().await;
 }
 
 /// A large map is not asked for again: the nodes that changed are laid over it.

@@ -330,6 +330,26 @@ async fn nodes_are_taken_out_by_a_form_of_ours_only() {
     daemon.stop().await;
 }
 
+/// Work that still has to leave is on nodes that get none: more than all is never in use.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stays_on_nodes_taken_out_is_counted_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with_two_users(&folder).await;
+    let before = daemon.get("/v1/status").await["shares"].clone();
+    assert_eq!(before["outside_mb"], 0, "{before}");
+    let body = json!({ "nodes": ["n1", "n2"], "reason": "a test" });
+    let act = daemon.client.post(format!("{}/v1/nodes/vary-off", daemon.url)).json(&body);
+    assert_eq!(act.send().await.unwrap().status(), StatusCode::OK);
+    let is_out = |status: &Value| status["shares"]["outside_mb"].as_u64().unwrap() != 0;
+    let shares = daemon.get_until("/v1/status", is_out).await["shares"].clone();
+    let amount = |shares: &Value, what: &str| shares[what].as_u64().unwrap();
+    assert!(amount(&shares, "used_mb") <= amount(&shares, "schedulable_mb"), "{shares}");
+    let in_all = amount(&shares, "used_mb") + amount(&shares, "outside_mb");
+    assert_eq!(in_all, amount(&before, "used_mb"), "nothing has left yet: {shares}");
+    page_with(&daemon, "/", "GB on nodes that get no work").await;
+    daemon.stop().await;
+}
+
 /// Whoever looks at a large map gets the nodes that changed, and not the other hundreds.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_large_map_only_what_changed_is_sent() {

@@ -82,6 +82,12 @@ fn refused(state: &ApiState, request: &Request, by: Actor, refusal: &Refusal) ->
     record(state, request.method(), request.uri(), by, refusal);
     let is_page = *request.method() == Method::GET && wants_page(request.headers());
     match refusal {
+        Refusal::Unknown(..) if request.headers().contains_key("hx-request") => {
+            // A page that is open wants its live part. Asked for as a whole, it leads to the form.
+            let mut response = ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();
+            response.headers_mut().insert("hx-refresh", HeaderValue::from_static("true"));
+            response
+        }
         Refusal::Unknown(..) if is_page => see(&login_address(request.uri())),
         Refusal::Unknown(..) => ApiError::new(Code::NotKnown, NOT_KNOWN).into_response(),
         Refusal::NotAllowed => ApiError::new(Code::NotAllowed, NOT_ALLOWED).into_response(),

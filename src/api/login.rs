@@ -53,7 +53,8 @@ pub async fn post_login(
     let Ok(Form(Login { token, next })) = form else {
         return page(StatusCode::BAD_REQUEST, "", "The form did not arrive; try again.");
     };
-    let opened = if is_same_site(&headers, false) {
+    let is_ours = is_same_site(&headers, false);
+    let opened = if is_ours {
         state.gatekeeper.log_in(peer, token.trim())
     } else {
         Err(Refusal::NotAllowed)
@@ -75,7 +76,12 @@ pub async fn post_login(
         Err(refusal) => {
             let by = stranger(&refusal, peer);
             record(&state, &Method::POST, &Uri::from_static(PATH), by, &refusal);
-            page(StatusCode::FORBIDDEN, &next, "This token is not valid.")
+            let message = if is_ours {
+                "This token is not valid."
+            } else {
+                "That did not come from this page; send it from here."
+            };
+            page(StatusCode::FORBIDDEN, &next, message)
         }
     }
 }
@@ -98,7 +104,7 @@ pub async fn post_logout(
 }
 
 /// The session that a browser shows.
-pub(super) fn session_of(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn session_of(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| {
         let (name, value) = pair.trim().split_once('=')?;
@@ -142,7 +148,8 @@ fn page(status: StatusCode, next: &str, message: &str) -> Response {
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // Not `no-referrer`: with that, browsers do not say of the form that it is ours.
+        (header::REFERRER_POLICY, "same-origin"),
         (
             header::CONTENT_SECURITY_POLICY,
             "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",

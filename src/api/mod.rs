@@ -45,6 +45,7 @@ pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use feed::happenings;
 pub use gate::Caller;
 pub use hearing::Hearing;
+pub(crate) use login::session_of;
 pub use metrics::{Meters, Reread};
 pub use state::{
     ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,

@@ -304,11 +304,15 @@ pub fn share_counts(view: &View) -> wire::ShareCounts {
     for share in view.jobs.iter().flat_map(|job| &job.shares) {
         counts.held += u64::from(share.state == ShareState::Held);
         counts.leaving += u64::from(share.state == ShareState::Leaving);
-        counts.used_mb += share.memory.0;
     }
-    for node in view.nodes.iter().filter(|node| node.state.is_schedulable()) {
-        let Mebibytes(memory) = node.quantum.memory_of(node.order);
-        counts.schedulable_mb += memory;
+    for node in view.nodes.iter() {
+        let Mebibytes(used) = node.quantum.memory_of(node.used);
+        if node.state.is_schedulable() {
+            counts.used_mb += used;
+            counts.schedulable_mb += node.quantum.memory_of(node.order).0;
+        } else {
+            counts.outside_mb += used;
+        }
     }
     counts
 }

@@ -7,7 +7,7 @@ use super::args::Diag as Args;
 use super::failure::Failure;
 use super::requests::{Requests, render_requests};
 use super::table::{memory, plain};
-use crate::api::wire::Status;
+use crate::api::wire::{ShareCounts, Status};
 use crate::model::{counted, floor_div, fold_hostlist};
 
 /// Tells it.
@@ -96,10 +96,11 @@ fn cluster(status: &Status) -> Vec<String> {
     vec![
         format!("nodes:        {} of {} up{out}", nodes.up, nodes.total),
         format!(
-            "memory:       {} of {} taken ({} %)",
+            "memory:       {} of {} taken ({} %){}",
             memory(shares.used_mb),
             memory(shares.schedulable_mb),
-            percent(shares.used_mb, shares.schedulable_mb)
+            percent(shares.used_mb, shares.schedulable_mb),
+            outside(shares)
         ),
         format!(
             "queue:        {} requests for work, {} of them wait, {} are refused",
@@ -134,6 +135,14 @@ fn judgement(status: &Status) -> Vec<String> {
 pub(super) fn millis(micros: u64) -> String {
     let tenths = micros.saturating_add(50).div_euclid(100);
     format!("{}.{} ms", tenths.div_euclid(10), tenths.rem_euclid(10))
+}
+
+/// What is said of memory that is taken on nodes that get no work, if there is any.
+fn outside(shares: &ShareCounts) -> String {
+    match shares.outside_mb {
+        0 => String::new(),
+        outside => format!(", and {} on nodes that get no work", memory(outside)),
+    }
 }
 
 /// How much of `whole` is `part`, in whole percent; 0 of nothing.

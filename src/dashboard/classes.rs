@@ -101,7 +101,6 @@ pub(super) struct ChartHead {
 #[derive(Template)]
 #[template(path = "class.html")]
 struct LiveOne {
-    name: String,
     facts: Vec<(&'static str, String)>,
     bar: Bar,
     users: Vec<AccountRow>,
@@ -148,7 +147,6 @@ pub(super) async fn one(
             empty: "It has no work now.",
         },
         jobs_link: super::frame::address_of("/jobs", &[("class", &name)]),
-        name: name.clone(),
     };
     drop(notes);
     let address = super::frame::address_of("/history", &[("class", &name)]);

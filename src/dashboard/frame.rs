@@ -11,14 +11,17 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
-use crate::api::ApiError;
+use crate::access::{Identity, rule};
 use crate::api::extract::Params;
+use crate::api::{ApiError, session_of};
 
 /// What every page is asked for with.
 #[derive(Debug)]
 pub(super) struct Ask {
     /// Whether only the live part is wanted.
     is_fragment: bool,
+    /// Whether whoever asks may take nodes out and put them back; else nothing offers it.
+    pub may_act: bool,
     headers: HeaderMap,
 }
 
@@ -28,7 +31,9 @@ impl<S: Sync> FromRequestParts<S> for Ask {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Ask, Self::Rejection> {
         let is_fragment = parts.headers.contains_key("hx-request")
             && !parts.headers.contains_key("hx-history-restore-request");
-        Ok(Ask { is_fragment, headers: parts.headers.clone() })
+        let rule = rule("POST", Some(super::VARY));
+        let may_act = parts.extensions.get::<Identity>().is_some_and(|identity| identity.may(rule));
+        Ok(Ask { is_fragment, may_act, headers: parts.headers.clone() })
     }
 }
 
@@ -71,6 +76,8 @@ struct Frame<'a> {
     live: &'a str,
     /// Whether it changes; what is not there does not.
     is_live: bool,
+    /// Whether whoever looks at it logged in.
+    has_session: bool,
 }
 
 /// A page, or the live part of it.
@@ -164,7 +171,7 @@ impl IntoResponse for PageError {
             }
         };
         let body = Problem { sentence: &sentence }.render();
-        let both = body.and_then(|body| Ok((framed(&title, "", "", &body, false)?, body)));
+        let both = body.and_then(|body| Ok((framed(&title, "", "", &body, (false, false))?, body)));
         match both {
             Err(error) => PageError::Render(error).into_response(),
             Ok((page, body)) => {
@@ -191,10 +198,11 @@ fn framed(
     section: &str,
     head: &str,
     live: &str,
-    is_live: bool,
+    (is_live, has_session): (bool, bool),
 ) -> askama::Result<String> {
     let version = env!("CARGO_PKG_VERSION");
-    Frame { title, section, sections: SECTIONS, version, head, live, is_live }.render()
+    let sections = SECTIONS;
+    Frame { title, section, sections, version, head, live, is_live, has_session }.render()
 }
 
 impl<H: Template, L: Template> Page<'_, H, L> {
@@ -208,7 +216,8 @@ impl<H: Template, L: Template> Page<'_, H, L> {
         let html = if ask.is_fragment {
             live
         } else {
-            framed(self.title, self.section, &self.head.render()?, &live, true)?
+            let has_session = session_of(&ask.headers).is_some();
+            framed(self.title, self.section, &self.head.render()?, &live, (true, has_session))?
         };
         let tag = tag_of(&html);
         let mut response = if is_known(&ask.headers, &tag) {

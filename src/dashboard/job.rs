@@ -22,6 +22,7 @@ struct Live {
     id: u64,
     colour: usize,
     info: JobInfo,
+    submitted: String,
     why: Why,
     cure: Vec<(&'static str, String)>,
     facts: Vec<(&'static str, String)>,
@@ -139,6 +140,7 @@ fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, course: Option<&C
             taken("Taken from it in the last cycle", &why.taken_from_it),
         ],
         moments: course.map(moments).unwrap_or_default(),
+        submitted: words::time(i64::try_from(info.submitted_ms).unwrap_or(i64::MAX)),
         info,
         why,
     }
@@ -194,9 +196,12 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
 fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
     let order = job.order.map_or(1, |order| order.qshares().0);
     let quantum = job.quantum.map_or(0, |quantum| quantum.memory().0);
+    // As elsewhere: work outside fair share deserves nothing, which is not to be taken for zero.
+    let is_fair = why.sums.policy == Some(wire::Policy::FairShare);
     let line = |what, name: &str, link, wanted: u64, deserved: u64, given: u64, held: u64| {
-        let [wanted, deserved, given, held] =
+        let [wanted, due, given, held] =
             [wanted, deserved, given, held].map(|amount| memory(amount.saturating_mul(quantum)));
+        let deserved = if is_fair { due } else { "–".to_owned() };
         AccountLine { what, name: name.to_owned(), link, wanted, deserved, given, held }
     };
     let of = |what, name: &str, link, account: &wire::Account| {

@@ -85,7 +85,7 @@ impl Dashboard {
             .route("/users", get(users::page))
             .route("/users/{name}", get(users::one))
             .route("/nodes", get(nodes::page))
-            .route("/nodes/vary", post(vary::act).get(vary::preview))
+            .route(VARY, post(vary::act).get(vary::preview))
             .route("/node/{name}", get(node::page))
             .route("/events", get(events::page))
             .route("/config", get(configuration::page))
@@ -114,6 +114,9 @@ async fn when_resumed(
     }
     next.run(request).await
 }
+
+/// Where nodes are taken out and put back.
+const VARY: &str = "/nodes/vary";
 
 /// A page loads and runs only what comes from here, and is shown in no other's frame.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";

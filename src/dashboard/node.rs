@@ -23,6 +23,7 @@ struct Live {
     node: NodeRow,
     facts: Vec<(&'static str, String)>,
     is_off: bool,
+    may_act: bool,
     shares: Vec<ShareLine>,
     events: Vec<Told>,
 }
@@ -77,6 +78,7 @@ pub(super) async fn page(
     let live = Live {
         facts: facts(node, view),
         is_off: node.state.is_varied_off,
+        may_act: ask.may_act,
         node: row(node, view, &dashboard.api),
         shares,
         events,

@@ -34,6 +34,7 @@ struct Head<'a> {
     done: &'static str,
     pools: Vec<String>,
     states: Vec<&'static str>,
+    may_act: bool,
 }
 
 #[derive(Template)]
@@ -90,6 +91,7 @@ pub(super) async fn page(
         },
         pools: view.topology.pools.iter().map(|pool| pool.name.to_string()).collect(),
         states: words::NODE_STATES.map(|(state, _)| state.word()).to_vec(),
+        may_act: ask.may_act,
     };
     let live = Live { words, rows, paging, empty };
     Page { title: "Nodes", section: "/nodes", head, live }.answer(&ask)

@@ -176,7 +176,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             link: "/topology",
             value: percent(shares.used_mb, shares.schedulable_mb).to_string(),
             unit: "%".to_owned(),
-            detail: format!("{} of {}", memory(shares.used_mb), memory(shares.schedulable_mb)),
+            detail: in_use(shares),
             bar: Some(Bar::filled(shares.used_mb >> 10, shares.schedulable_mb >> 10, "GB")),
         },
         Tile {
@@ -216,6 +216,15 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             bar: None,
         },
     ]
+}
+
+/// How much is in use of what can be scheduled, and what is still on nodes that cannot.
+fn in_use(shares: &wire::ShareCounts) -> String {
+    let in_use = format!("{} of {}", memory(shares.used_mb), memory(shares.schedulable_mb));
+    match shares.outside_mb {
+        0 => in_use,
+        outside => format!("{in_use}, and {} on nodes that get no work", memory(outside)),
+    }
 }
 
 /// Why some nodes are not up.

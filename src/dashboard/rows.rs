@@ -84,7 +84,10 @@ impl Spark {
             }
             d
         };
-        Spark { held: line(|figures| figures.held), deserved: line(|figures| figures.deserved) }
+        // As in a bar, whoever deserves nothing has no mark.
+        let is_due = points.iter().any(|(_, figures)| figures.deserved != 0);
+        let deserved = if is_due { line(|figures| figures.deserved) } else { String::new() };
+        Spark { held: line(|figures| figures.held), deserved }
     }
 }
 

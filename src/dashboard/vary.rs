@@ -43,6 +43,7 @@ struct Preview<'a> {
     jobs_more: usize,
     notes: Vec<String>,
     is_off: bool,
+    may_act: bool,
     command: String,
 }
 
@@ -83,8 +84,10 @@ pub(super) async fn preview(
         stays,
         jobs: impact.jobs.iter().take(JOBS_SHOWN).copied().collect(),
         jobs_more: impact.jobs.len().saturating_sub(JOBS_SHOWN),
-        notes: answer.notes.clone(),
+        // Quoted as for a terminal.
+        notes: answer.notes.iter().map(|note| note.replace('`', "")).collect(),
         is_off: form.is_off(),
+        may_act: ask.may_act,
         command: form.command(),
         form: &form,
     };

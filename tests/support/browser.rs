@@ -3,7 +3,8 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tempfile::TempDir;
 /// A browser with one page. It ends with the test, however that ends.
 pub struct Browser {
     driver: Child,
+    port: u16,
     client: Client,
     session: String,
     /// What the browser keeps; gone with it.
@@ -42,7 +44,7 @@ impl Browser {
         let profile = tempfile::tempdir().unwrap();
         let client = Client::builder().no_proxy().build().unwrap();
         let mut browser =
-            Browser { driver, client, session: format!("http://127.0.0.1:{port}"), profile };
+            Browser { driver, port, client, session: format!("http://127.0.0.1:{port}"), profile };
         while browser.client.get(format!("{}/status", browser.session)).send().await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -121,6 +123,21 @@ impl Browser {
         .await;
     }
 
+    /// Has pages run scripts or not.
+    pub async fn scripts(&self, run: bool) {
+        let params = json!({ "value": !run });
+        let call = json!({ "cmd": "Emulation.setScriptExecutionDisabled", "params": params });
+        self.call("goog/cdp/execute", call).await;
+    }
+
+    /// Pretends that the screen is so wide.
+    pub async fn width(&self, width: u64) {
+        let params =
+            json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
+        let call = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": params });
+        self.call("goog/cdp/execute", call).await;
+    }
+
     /// The page from top to bottom, at most `height`, as a PNG in base64.
     pub async fn picture(&self, height: u64) -> String {
         let whole = self.run("return document.documentElement.scrollHeight").await;
@@ -131,7 +148,7 @@ impl Browser {
         self.call("goog/cdp/execute", shot).await["data"].as_str().unwrap().to_owned()
     }
 
-    /// Ends it in good order; otherwise the browser would outlive its driver.
+    /// Ends it in good order.
     pub async fn quit(self) {
         let _ = self.client.delete(&self.session).send().await;
     }
@@ -139,7 +156,15 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        self.driver.kill().unwrap();
+        // Asked to end, the driver ends its browser first; killed, it leaves it behind.
+        let asked = TcpStream::connect(("127.0.0.1", self.port)).and_then(|mut driver| {
+            driver.set_read_timeout(Some(Duration::from_secs(10)))?;
+            driver.write_all(b"GET /shutdown HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+            driver.read(&mut [0; 64])
+        });
+        if asked.is_err() {
+            self.driver.kill().unwrap();
+        }
         self.driver.wait().unwrap();
     }
 }

@@ -315,8 +315,10 @@ pub struct ShareCounts {
     pub held: u64,
     /// On their way out.
     pub leaving: u64,
-    /// Memory in shares, those that are leaving included.
+    /// Memory in shares on nodes that get work, those that are leaving included.
     pub used_mb: u64,
+    /// Memory in shares on nodes that get none now: it stays there until its processes have left.
+    pub outside_mb: u64,
     /// Memory of all nodes that get work, in whole quanta.
     pub schedulable_mb: u64,
 }

@@ -4,14 +4,14 @@ use crossterm::event::KeyCode;
 
 use super::PANES;
 use super::picture::Picture;
-use crate::api::wire::{Account, NodeState};
+use crate::api::wire::{Account, NodeState, Policy, UserClass};
 use crate::cli::answer::shortened;
 use crate::cli::diag::{millis, percent};
 use crate::cli::events;
 use crate::cli::nodes::{notes, states};
 use crate::cli::table::{memory, plain};
 use crate::cli::users::sum;
-use crate::model::{floor_div, span};
+use crate::model::{counted, floor_div, span};
 
 /// A line: pieces of text, each in one paint.
 pub(super) type Line = Vec<(Paint, String)>;
@@ -97,9 +97,8 @@ pub(super) fn frame(
     (width, height): (usize, usize),
 ) -> Vec<Line> {
     let mut lines = head(picture, width);
-    lines.push(tabs(picture, stand));
     // A third of what is left is for events, and the last line for keys.
-    let left = height.saturating_sub(lines.len() + 1);
+    let left = height.saturating_sub(lines.len() + 2);
     let tail = if left < 9 { 0 } else { floor_div(u64::try_from(left).unwrap_or(0), THIRD) };
     let tail = usize::try_from(tail).unwrap_or(0);
     let room = left.saturating_sub(tail);
@@ -107,14 +106,19 @@ pub(super) fn frame(
     let page = room.saturating_sub(1);
     stand.page = page.max(1);
     stand.scroll = stand.scroll.min(rows.len().saturating_sub(page));
-    lines.push(heading);
+    let mut tabs = tabs(picture, stand);
+    if page < rows.len() {
+        let (first, last) = (stand.scroll + 1, stand.scroll + page);
+        tabs.push((Paint::Faint, format!(" lines {first}-{last} of {}", rows.len())));
+    }
+    lines.extend([tabs, heading]);
     let mut shown: Vec<Line> = rows.into_iter().skip(stand.scroll).take(page).collect();
     shown.resize(page, Line::new());
     lines.extend(shown);
     lines.extend(happened(picture, tail));
     lines.push(vec![(
         Paint::Faint,
-        " q end  1-4 or Tab what to see  arrows scroll  w only what waits".to_owned(),
+        " q quit  1-4 or Tab what to see  arrows, PgUp, PgDn scroll  w only what waits".to_owned(),
     )]);
     lines.into_iter().take(height).map(|line| fitted(line, width)).collect()
 }
@@ -150,8 +154,13 @@ fn head(picture: &Picture, width: usize) -> Vec<Line> {
         readiness,
         plain_text(format!("  {time}")),
     ];
+    // What is on nodes that get no work is counted apart.
+    let outside = match shares.outside_mb {
+        0 => String::new(),
+        outside => format!(" + {} outside", memory(outside)),
+    };
     let figures = format!(
-        "  {} of {} ({} %)",
+        "  {} of {} ({} %){outside}",
         memory(shares.used_mb),
         memory(shares.schedulable_mb),
         percent(shares.used_mb, shares.schedulable_mb)
@@ -170,11 +179,14 @@ fn head(picture: &Picture, width: usize) -> Vec<Line> {
         "   work {}, {} wait{refused}   shares {}, {} leaving",
         jobs.total, jobs.waiting, shares.held, shares.leaving
     )));
+    let calm = match status.calm.quiet_cycles {
+        0 => "not quiet".to_owned(),
+        cycles => format!("quiet for {}", counted(cycles, "cycle")),
+    };
     let fourth = vec![plain_text(format!(
-        "cycle   plan {} + store {}   quiet for {} cycles",
+        "cycle   plan {} + store {}   {calm}",
         millis(status.planned_in_us),
-        millis(status.stored_in_us),
-        status.calm.quiet_cycles
+        millis(status.stored_in_us)
     ))];
     let mut audit = Vec::new();
     if 0 < status.audit_findings_total {
@@ -211,10 +223,15 @@ fn pane(picture: &Picture, stand: &Stand, width: usize) -> (Line, Vec<Line>) {
         Pane::Overview => overview(picture, width),
         Pane::Users => {
             let quantum = picture.load.classes.first().map_or(0, |class| class.quantum_mb);
+            let is_fair = |part: &UserClass| {
+                let mut classes = picture.load.classes.iter();
+                classes.any(|class| class.class == part.class && class.policy == Policy::FairShare)
+            };
             let rows = picture.users.users.iter().map(|user| Row {
                 name: plain(&user.user),
                 jobs: Some(user.jobs),
                 account: sum(user),
+                is_fair: user.classes.iter().any(is_fair),
                 quantum,
             });
             accounts("USER", &rows.collect::<Vec<_>>(), width)
@@ -233,6 +250,7 @@ fn overview(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
             name,
             jobs,
             account: account.clone(),
+            is_fair: class.policy == Policy::FairShare,
             quantum: class.quantum_mb,
         };
         let own = row(plain(&class.class), Some(class.jobs), &class.account);
@@ -253,6 +271,8 @@ struct Row {
     /// How many requests for work; `None` where it is not counted.
     jobs: Option<u64>,
     account: Account,
+    /// Whether it shares fairly; what does not deserves nothing, which is not to be taken for zero.
+    is_fair: bool,
     /// One qshare, in MiB.
     quantum: u64,
 }
@@ -277,12 +297,13 @@ fn accounts(what: &str, rows: &[Row], width: usize) -> (Line, Vec<Line>) {
         let jobs = row.jobs.map(|jobs| jobs.to_string()).unwrap_or_default();
         let name = shortened(&row.name, 14);
         let [wanted, due, has] = [wanted, deserved, held].map(|amount| amount.to_string());
+        let due = if row.is_fair { due } else { "–".to_owned() };
         let in_memory = memory(held.saturating_mul(row.quantum));
         let mut line = vec![(Paint::Plain, columns(&name, &jobs, &wanted, &due, &has, &in_memory))];
         line.extend(bar(held, Some(deserved), scale, room));
         line
     });
-    let heading = format!("{heading}█ HELD   | DESERVED");
+    let heading = format!("{heading}█ HELD   | DESERVED, IN QSHARES");
     (vec![(Paint::Strong, heading)], lines.collect())
 }
 
@@ -395,9 +416,10 @@ fn fitted(line: Line, width: usize) -> Line {
         if left == 0 {
             return None;
         }
-        let text = shortened(&text, left);
-        left -= text.chars().count().min(left);
-        Some((paint, text))
+        let shown = shortened(&text, left);
+        // What is cut may be shorter than the room; nothing comes after it.
+        left = left.saturating_sub(text.chars().count());
+        Some((paint, shown))
     });
     pieces.collect()
 }

@@ -62,11 +62,12 @@ impl Screen {
             if self.shown.get(at) == Some(line) {
                 continue;
             }
+            // Cleared before and not after: behind a full line some terminals stand on its last cell.
             queue!(out, MoveTo(0, u16::try_from(at).unwrap_or(u16::MAX)))?;
+            queue!(out, Clear(ClearType::UntilNewLine))?;
             for (paint, text) in line {
                 self.paint(&mut out, *paint, text)?;
             }
-            queue!(out, Clear(ClearType::UntilNewLine))?;
         }
         if lines.len() < self.shown.len() {
             queue!(out, Clear(ClearType::FromCursorDown))?;

@@ -68,7 +68,7 @@ fn picture() -> Picture {
     let status: Status = serde_json::from_value(json!({
         "version": "0.1.0", "ready": true, "cycle": 431, "nodes": counts,
         "jobs": { "total": 21, "waiting": 14, "refused": 0 },
-        "shares": { "held": 104, "leaving": 3, "used_mb": 1_905_664, "schedulable_mb": 2_119_680 },
+        "shares": { "held": 104, "leaving": 3, "used_mb": 1_905_664, "outside_mb": 46_080, "schedulable_mb": 2_119_680 },
         "calm": { "quiet_cycles": 4, "rest_cycles": 0 }, "silent_together": [], "net_strikes": 0,
         "cycle_times": { "cycles": 430, "planned_mean_us": 1, "planned_max_us": 1, "stored_mean_us": 1, "stored_max_us": 1 },
         "last_event": 9, "planned_in_us": 1210, "stored_in_us": 3090, "audit_findings": [], "audit_findings_total": 0,
@@ -97,6 +97,12 @@ fn picture() -> Picture {
                 class("normal", 88, 106),
                 class("urgent\u{1b}[2J", 44, 12),
                 class("weekend", 0, 0),
+                ClassLoad {
+                    policy: Policy::FixedShare,
+                    jobs: 1,
+                    users: Vec::new(),
+                    ..class("fixed", 0, 12)
+                },
             ],
             pools: Vec::new(),
             unmet: Vec::new(),
@@ -151,9 +157,11 @@ fn one_scrolls_to_the_end_and_no_further() {
         stand.take(key);
         text(&frame(&picture, &mut stand, (80, 24)))
     };
-    assert!(shown(KeyCode::Home).contains("node01 "));
+    let first = shown(KeyCode::Home);
+    assert!(first.contains("node01 ") && first.contains(" lines 1-11 of 39\n"), "{first}");
     let end = shown(KeyCode::End);
     assert!(end.contains("node39 ") && !end.contains("node01 "), "{end}");
+    assert!(end.contains(" lines 29-39 of 39\n"), "{end}");
     assert_eq!(shown(KeyCode::Down), end);
     assert_ne!(shown(KeyCode::PageUp), end);
     assert!(shown(KeyCode::Home).contains("node01 "));
