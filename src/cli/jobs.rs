@@ -39,11 +39,9 @@ impl Answer for JobInfo {
     fn render(&self, look: Look) -> String {
         let sums = &self.sums;
         let size = match self.order {
-            Some(order) => format!(
-                "{} a process ({})",
-                memory(self.memory_mb),
-                counted(order.into(), "qshare")
-            ),
+            Some(order) => {
+                format!("{} a process ({})", memory(self.memory_mb), counted(order, "qshare"))
+            }
             None => format!("{} a process", memory(self.memory_mb)),
         };
         let threads = match self.threads {
