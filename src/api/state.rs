@@ -21,6 +21,7 @@ use super::hearing::Hearing;
 use super::intake::Intake;
 use super::metrics::Meters;
 use super::node_list::NodeLists;
+use super::packed::SharedJson;
 use super::show::schedule_json;
 use super::wire;
 use crate::access::{Actor, Gatekeeper, Reread};
@@ -172,7 +173,7 @@ pub struct ScheduleText {
     /// The cycle in which it came about.
     pub cycle: u64,
     /// As JSON.
-    pub json: Bytes,
+    pub json: SharedJson,
     /// How HTTP names it. Weak: the same schedule may be spelled in another way.
     pub etag: HeaderValue,
 }
@@ -186,7 +187,7 @@ impl ScheduleText {
     pub fn new(cycle: u64, json: Bytes) -> ScheduleText {
         let etag = HeaderValue::try_from(format!("W/\"{cycle}\""))
             .expect("digits and quotes are legal in a header");
-        ScheduleText { cycle, json, etag }
+        ScheduleText { cycle, json: json.into(), etag }
     }
 
     /// The update made from `view`; that of `previous` itself while nothing differs, so that nobody
