@@ -605,6 +605,7 @@ async fn the_document_lists_every_route() {
         "/metrics",
         "/readyz",
         "/v1/classes",
+        "/v1/clients",
         "/v1/config",
         "/v1/config/apply",
         "/v1/config/generations",

@@ -7,6 +7,7 @@
 pub(crate) mod admin;
 mod alarms;
 mod check;
+mod clients;
 pub(crate) mod config;
 mod document;
 mod error;
@@ -150,7 +151,8 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_users))
         .routes(routes!(queries::get_load))
         .routes(routes!(queries::get_occupancy))
-        .routes(routes!(queries::get_status));
+        .routes(routes!(queries::get_status))
+        .routes(routes!(clients::get_clients));
     // Only long polls and streams may take longer than others.
     let brief = acts.merge(looks.layer(packed::packing()));
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), resumed_in_time));

@@ -14,6 +14,7 @@ use axum::http::HeaderValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::clients::Clients;
 use super::config::ConfigRefusal;
 use super::error::{ApiError, Code};
 use super::events::PastEvents;
@@ -321,6 +322,8 @@ pub struct Shared {
     pub gatekeeper: Arc<Gatekeeper>,
     /// What was heard of nodes.
     pub hearing: Arc<Hearing>,
+    /// Who asks.
+    pub(super) clients: Clients,
     /// All nodes, for all who look.
     pub(super) node_lists: NodeLists,
     requests: mpsc::Sender<Request>,
@@ -357,6 +360,7 @@ impl ApiState {
             past_events,
             gatekeeper,
             hearing,
+            clients: Clients::default(),
             node_lists,
             requests,
             intake,
