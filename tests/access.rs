@@ -384,6 +384,24 @@ async fn whoever_asks_too_often_waits_and_nobody_else() {
     assert_eq!(statuses, BTreeSet::from([StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]));
     let answer = nodes.ask(&client, &url, bearer(tokens.of(Role::Operator))).await;
     assert_eq!(answer.status(), StatusCode::OK);
+
+    // And an operator sees who it was; strangers and what is not allowed are counted too.
+    nodes.ask(&client, &url, HeaderMap::new()).await;
+    nodes.ask(&client, &url, bearer(tokens.of(Role::Agent))).await;
+    let clients = Route::of("get", "/v1/clients");
+    let answer = clients.ask(&client, &url, bearer(tokens.of(Role::Operator))).await;
+    let list: Value = answer.json().await.unwrap();
+    let of = |name: &str| {
+        let mut clients = list["clients"].as_array().unwrap().iter();
+        clients.find(|one| one["client"] == name).unwrap_or_else(|| panic!("no {name} in {list}"))
+    };
+    let reader = of("good-reader");
+    assert_eq!((&reader["role"], &reader["address"]), (&json!("reader"), &json!("127.0.0.1")));
+    assert!(reader["requests"] == 10 && 0 < reader["limited"].as_u64().unwrap(), "{reader}");
+    assert_eq!(reader["refused"], 0);
+    for name in ["-", "good-agent"] {
+        assert_eq!((&of(name)["requests"], &of(name)["refused"]), (&json!(1), &json!(1)), "{list}");
+    }
 }
 
 fn run(args: &[&str]) -> Output {

@@ -5,6 +5,7 @@
 #[path = "support/http.rs"]
 mod http;
 
+use std::io::Read;
 use std::time::Duration;
 
 use apportion::config;
@@ -604,6 +605,7 @@ async fn the_document_lists_every_route() {
         "/metrics",
         "/readyz",
         "/v1/classes",
+        "/v1/clients",
         "/v1/config",
         "/v1/config/apply",
         "/v1/config/generations",
@@ -627,5 +629,85 @@ async fn the_document_lists_every_route() {
     ];
     assert_eq!(paths, expected);
     assert!(document["components"]["schemas"]["Work"]["properties"]["memory_mb"].is_object());
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn long_answers_are_packed_for_whoever_can_unpack_them() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(&folder).await;
+    let names = ["n1", "n2", "n3"];
+    daemon.report(&names).await;
+    daemon.publish(1, (1..=99).map(|id| job(id, "ann")).collect()).await;
+    let is_whole = |schedule: &Value| schedule["jobs"].as_array().unwrap().len() == 99;
+    daemon.get_until("/v1/schedule", is_whole).await;
+
+    let ask = async |path: &str, headers: &[(&str, &str)]| {
+        let request = daemon.client.get(format!("{}{path}", daemon.url));
+        let request =
+            headers.iter().fold(request, |asked, (name, value)| asked.header(*name, *value));
+        request.send().await.unwrap()
+    };
+    let header = |answer: &reqwest::Response, name: &str| {
+        answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+    };
+    // Stays as it is for as long as nothing is published.
+    for path in ["/v1/schedule", "/v1/jobs", "/openapi.json"] {
+        let plain = ask(path, &[]).await;
+        assert_eq!(header(&plain, "content-encoding"), None, "{path}: nobody asked for it");
+        let refused = ask(path, &[("accept-encoding", "gzip;q=0, br")]).await;
+        assert_eq!(header(&refused, "content-encoding"), None, "{path}: refused");
+        let packed = ask(path, &[("accept-encoding", "br, gzip")]).await;
+        assert_eq!(header(&packed, "content-encoding").as_deref(), Some("gzip"), "{path}");
+        for answer in [&plain, &packed] {
+            assert_eq!(header(answer, "vary").as_deref(), Some("accept-encoding"), "{path}");
+            assert_eq!(header(answer, "content-type").as_deref(), Some("application/json"));
+        }
+        assert_eq!(header(&plain, "etag"), header(&packed, "etag"), "{path}");
+        let (plain, packed) = (plain.text().await.unwrap(), packed.bytes().await.unwrap());
+        let mut unpacked = String::new();
+        flate2::read::GzDecoder::new(&*packed).read_to_string(&mut unpacked).unwrap();
+        let without_cycle = |text: &str| {
+            let mut value: Value = serde_json::from_str(text).unwrap();
+            value["cycle"].take();
+            value
+        };
+        assert_eq!(without_cycle(&unpacked), without_cycle(&plain), "{path}");
+        assert!(packed.len() * 3 < plain.len(), "{path}: {} of {}", packed.len(), plain.len());
+    }
+
+    let gzip = ("accept-encoding", "gzip");
+    let tag = header(&ask("/v1/schedule", &[gzip]).await, "etag").unwrap();
+    let unchanged = ask("/v1/schedule", &[gzip, ("if-none-match", &tag)]).await;
+    assert_eq!(unchanged.status(), StatusCode::NOT_MODIFIED);
+    assert_eq!(header(&unchanged, "vary").as_deref(), Some("accept-encoding"));
+    for (path, accept) in
+        [("/v1/status", "*/*"), ("/v1/nodes", "*/*"), ("/v1/events?since=0", "text/event-stream")]
+    {
+        let answer = ask(path, &[gzip, ("accept", accept)]).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        assert_eq!(header(&answer, "content-encoding"), None, "{path} is short, or a stream");
+    }
+    daemon.stop().await;
+}
+
+/// Whoever has many nodes has a long list of them.
+#[tokio::test]
+async fn the_list_of_nodes_is_packed_too_all_of_it_or_some() {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start_with(&folder, |config| config.daemon.limits.max_nodes = 50).await;
+    let names: Vec<String> = (1..=50).map(|number| format!("n{number}")).collect();
+    daemon.report(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let is_whole = |list: &Value| list["nodes"].as_array().unwrap().len() == 50;
+    daemon.get_until("/v1/nodes", is_whole).await;
+    for path in ["/v1/nodes", "/v1/nodes?pool=main"] {
+        let request = daemon.client.get(format!("{}{path}", daemon.url));
+        let packed = request.header("accept-encoding", "gzip").send().await.unwrap();
+        assert_eq!(packed.headers()["content-encoding"], "gzip", "{path}");
+        assert_eq!(packed.headers()["vary"], "accept-encoding", "{path}");
+        let packed = packed.bytes().await.unwrap();
+        let list: Value = serde_json::from_reader(flate2::read::GzDecoder::new(&*packed)).unwrap();
+        assert!(is_whole(&list), "{path}: {list}");
+    }
     daemon.stop().await;
 }

@@ -92,6 +92,7 @@ async fn every_question_has_an_answer_in_every_form() {
         "planning:",
         "since the start, 0 refused, 0 failed",
         "\n  GET /v1/jobs ",
+        "\n  anybody  -     127.0.0.1 ",
     ] {
         assert!(diag.contains(words), "{words}: {diag}");
     }
@@ -100,6 +101,10 @@ async fn every_question_has_an_answer_in_every_form() {
     assert_eq!(published.split_whitespace().nth(2), Some("1"), "{published}");
     let diag: Value = serde_json::from_str(&ask(&daemon, "diag --json")).unwrap();
     assert!(diag["cycle"].as_u64().unwrap() > 0 && diag["requests"].as_array().unwrap().len() > 8);
+    assert_eq!(
+        (&diag["clients"][0]["client"], &diag["other_clients"]["requests"]),
+        (&"anybody".into(), &0.into())
+    );
     let listed = ask(&daemon, "classes");
     assert_eq!(
         ask(&daemon, "classes --no-header").trim(),

@@ -28,6 +28,7 @@ use tower_service::Service;
 
 use super::gatekeeper::Gatekeeper;
 use super::identity::Peer;
+use super::moderation::Asking;
 use super::watched::{Busy, Patience, Watched};
 
 /// How long TLS may take to begin.
@@ -266,7 +267,9 @@ impl House {
         let busy = Busy::default();
         let stream = TokioIo::new(Watched::new(stream, busy.clone(), PATIENCE));
         let router = self.router;
+        let asking = Asking::default();
         let service = service_fn(move |mut request: Request<Incoming>| {
+            asking.came();
             request.extensions_mut().insert(peer);
             let (mut router, busy) = (router.clone(), busy.clone());
             busy.begin_or_end();

@@ -76,6 +76,7 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/v1/schedule", READ),
     ("GET", "/v1/events", READ),
     ("GET", "/v1/status", READ),
+    ("GET", "/v1/clients", READ),
     ("GET", "/v1/nodes", READ),
     ("GET", "/v1/nodes/{name}", READ),
     ("GET", "/v1/jobs", READ),

@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use reqwest::Url;
 
+use super::clients::Client;
 use super::error::{ApiError, Code};
 use super::json::shortened;
 use super::login::{login_address, session_of};
@@ -34,17 +35,29 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 const NOT_KNOWN: &str = "say who you are: with a token, or at the unix socket";
 pub(super) const NOT_ALLOWED: &str = "this is for others";
 
-/// Lets pass who may.
-pub async fn gate(state: &ApiState, mut request: Request, next: Next) -> Response {
+/// Lets pass who may, and counts who asked.
+pub async fn gate(state: &ApiState, request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();
     };
+    let identity = state.gatekeeper.identify(peer, credential(request.headers()));
+    let client = Client::of(&identity, peer);
+    let response = let_in(state, request, next, peer, identity).await;
+    state.clients.answered(client, response.status());
+    response
+}
+
+async fn let_in(
+    state: &ApiState,
+    mut request: Request,
+    next: Next,
+    peer: Peer,
+    identity: Result<Identity, Refusal>,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let rule = rule(request.method().as_str(), route);
     let asks_for_more = rule == Rule::Terse && request.uri().query().is_some();
     let rule = if asks_for_more { READ } else { rule };
-    let credential = credential(request.headers());
-    let identity = state.gatekeeper.identify(peer, credential);
     if matches!(rule, Rule::Open | Rule::Terse) {
         if let Ok(identity) = identity {
             request.extensions_mut().insert(identity);
@@ -53,7 +66,7 @@ pub async fn gate(state: &ApiState, mut request: Request, next: Next) -> Respons
     }
     let (by, refusal) = match identity {
         Ok(identity) => {
-            let is_theirs = is_own_will(&request, &identity, credential);
+            let is_theirs = is_own_will(&request, &identity);
             match state.gatekeeper.admit(&identity, rule) {
                 Ok(()) if is_theirs => {
                     request.extensions_mut().insert(identity);
@@ -148,11 +161,11 @@ fn credential(headers: &HeaderMap) -> Credential<'_> {
 
 /// Whether a change is what its sender wants: a page elsewhere can make a browser send things, with
 /// the session in it, or from this very machine. A token has to be put there on purpose.
-fn is_own_will(request: &Request, identity: &Identity, credential: Credential<'_>) -> bool {
+fn is_own_will(request: &Request, identity: &Identity) -> bool {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     let needs_none = identity.role.is_none();
-    let is_session = matches!(credential, Credential::Session(_));
-    is_safe || !(needs_none || is_session) || is_same_site(request.headers(), needs_none)
+    let is_session = || matches!(credential(request.headers()), Credential::Session(_));
+    is_safe || !(needs_none || is_session()) || is_same_site(request.headers(), needs_none)
 }
 
 /// Whether a browser says that one of our own pages made it send this, or it is no browser that

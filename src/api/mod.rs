@@ -7,6 +7,7 @@
 pub(crate) mod admin;
 mod alarms;
 mod check;
+mod clients;
 pub(crate) mod config;
 mod document;
 mod error;
@@ -27,6 +28,7 @@ mod metrics;
 mod names;
 mod node_list;
 mod pace;
+mod packed;
 mod publications;
 pub(crate) mod queries;
 mod receipts;
@@ -47,6 +49,7 @@ pub use gate::Caller;
 pub use hearing::Hearing;
 pub(crate) use login::session_of;
 pub use metrics::{Meters, Reread};
+pub use packed::SharedJson;
 pub use state::{
     ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,
 };
@@ -72,7 +75,8 @@ use utoipa_axum::routes;
 #[openapi(
     info(
         title = "apportion",
-        description = "A cluster resource manager: work and nodes in, a schedule and its reasons out.",
+        description = "A cluster resource manager: work and nodes in, a schedule and its reasons out. Answers \
+                       of more than 4 KiB come packed to whoever sends `Accept-Encoding: gzip`; streams do not.",
     ),
     tags(
         (name = "orchestrator", description = "All work in, the schedule out."),
@@ -95,7 +99,10 @@ pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
     let body_limit = || DefaultBodyLimit::max(state.limits.body);
     let login = get(login::get_login).post(login::post_login);
     routes
-        .route("/openapi.json", get(move || async move { axum::Json(document) }))
+        .route(
+            "/openapi.json",
+            get(move || async move { axum::Json(document) }).layer(packed::packing()),
+        )
         .route("/login", login.layer(body_limit()))
         .route("/logout", post(login::post_logout))
         .merge(pages.layer(body_limit()))
@@ -124,17 +131,19 @@ async fn checked(
 }
 
 fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
-    let brief = OpenApiRouter::with_openapi(Document::openapi())
+    let acts = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(publications::put_publication))
         .routes(routes!(heartbeats::post_heartbeats))
         .routes(routes!(admin::post_vary_off))
         .routes(routes!(admin::post_vary_on))
+        .routes(routes!(config::post_plan))
+        .routes(routes!(config::post_apply))
+        // Shared by all who look, and packed once.
+        .routes(routes!(queries::get_nodes));
+    let looks = OpenApiRouter::default()
         .routes(routes!(config::get_config))
         .routes(routes!(config::get_generations))
         .routes(routes!(config::get_generation))
-        .routes(routes!(config::post_plan))
-        .routes(routes!(config::post_apply))
-        .routes(routes!(queries::get_nodes))
         .routes(routes!(queries::get_node))
         .routes(routes!(queries::get_jobs))
         .routes(routes!(queries::get_job))
@@ -143,19 +152,25 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_users))
         .routes(routes!(queries::get_load))
         .routes(routes!(queries::get_occupancy))
-        .routes(routes!(queries::get_status));
+        .routes(routes!(queries::get_status))
+        .routes(routes!(clients::get_clients));
     // Only long polls and streams may take longer than others.
+    let brief = acts.merge(looks.layer(packed::packing()));
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), resumed_in_time));
     let health = OpenApiRouter::default()
         .routes(routes!(health::get_livez))
         .routes(routes!(health::get_readyz))
         .routes(routes!(health::get_healthz))
-        .routes(routes!(metrics::get_metrics));
+        .merge(
+            OpenApiRouter::default().routes(routes!(metrics::get_metrics)).layer(packed::packing()),
+        );
     let health = health.layer(middleware::from_fn_with_state(state.clone(), healthy_in_time));
     brief
         .merge(health)
+        .merge(
+            OpenApiRouter::default().routes(routes!(events::get_events)).layer(packed::packing()),
+        )
         .routes(routes!(publications::get_schedule))
-        .routes(routes!(events::get_events))
 }
 
 /// Lets requests wait that are about the books, while those are still on their way from the record;

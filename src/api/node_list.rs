@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use tokio::sync::Mutex;
 
 use super::hearing::Hearing;
+use super::packed::SharedJson;
 use super::queries::{held_back_note, is_held_back};
 use super::state::Board;
 use super::wire;
@@ -29,25 +29,29 @@ struct NodeList {
     nodes: Arc<Pictures<NodeView>>,
     held_back: Vec<Name>,
     notes: Notes,
-    text: Bytes,
+    text: Arc<SharedJson>,
     /// Where each node's part of it is.
     parts: Vec<Range<usize>>,
 }
 
 impl NodeLists {
     /// The list as of now; `None` if making it failed, for a fault of ours.
-    pub async fn latest(&self, board: Arc<Board>, hearing: Arc<Hearing>) -> Option<Bytes> {
+    pub async fn latest(
+        &self,
+        board: Arc<Board>,
+        hearing: Arc<Hearing>,
+    ) -> Option<Arc<SharedJson>> {
         // One at a time: whoever comes meanwhile waits for the same.
         let mut kept = Arc::clone(&self.0).lock_owned().await;
         let published = board.latest();
         let notes = hearing.log().notes();
         if let Some(list) = kept.as_ref().filter(|list| list.is_of(&published.view, &notes)) {
-            return Some(list.text.clone());
+            return Some(Arc::clone(&list.text));
         }
         // With ten thousand nodes it takes long enough to hold up others.
         let made = tokio::task::spawn_blocking(move || {
             let list = NodeList::following(kept.as_ref(), &published.view, notes);
-            let text = list.text.clone();
+            let text = Arc::clone(&list.text);
             *kept = Some(list);
             text
         });
@@ -70,10 +74,10 @@ impl NodeList {
             nodes: Arc::clone(&view.nodes),
             held_back: view.lost_held_back.clone(),
             notes,
-            text: Bytes::new(),
+            text: Arc::default(),
             parts: Vec::with_capacity(view.nodes.len()),
         };
-        let mut text = Vec::with_capacity(before.map_or(0, |before| before.text.len()));
+        let mut text = Vec::with_capacity(before.map_or(0, |before| before.text.plain().len()));
         text.extend_from_slice(format!("{{\"cycle\":{},\"nodes\":[", view.cycle).as_bytes());
         let known = before.into_iter().flat_map(|before| before.nodes.iter().zip(&before.parts));
         let mut known = known.peekable();
@@ -86,13 +90,15 @@ impl NodeList {
             let part = known.next_if(|(old, _)| std::ptr::eq(*old, node)).zip(before);
             let part = part.filter(|(_, before)| !before.is_noted(node) && !list.is_noted(node));
             match part {
-                Some(((_, part), before)) => text.extend_from_slice(&before.text[part.clone()]),
+                Some(((_, part), before)) => {
+                    text.extend_from_slice(&before.text.plain()[part.clone()]);
+                }
                 None => list.write(node, &mut text),
             }
             list.parts.push(begin..text.len());
         }
         text.extend_from_slice(b"]}");
-        list.text = Bytes::from(text);
+        list.text = Arc::new(text.into());
         list
     }
 
@@ -163,8 +169,8 @@ mod tests {
             };
             let first = made(1, before, None);
             let next = made(2, now, Some(&first));
-            assert_eq!(next.text, made(2, now, None).text);
-            let read: wire::NodeList = serde_json::from_slice(&next.text).unwrap();
+            assert_eq!(next.text.plain(), made(2, now, None).text.plain());
+            let read: wire::NodeList = serde_json::from_slice(next.text.plain()).unwrap();
             assert_eq!((read.cycle, read.nodes.len()), (2, now.0.len()));
             for (read, node) in read.nodes.iter().zip(&now.0) {
                 let is_odd = notes(now.1).contains_key(&read.name);

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::{ApiError, Code};
 use super::extract::{JsonText, Params};
+use super::packed::{Unpacks, VARIES};
 use super::state::{ApiState, Published, Request, ScheduleText};
 use super::wire;
 
@@ -103,6 +104,7 @@ pub struct ScheduleParams {
 pub async fn get_schedule(
     State(state): State<ApiState>,
     known: KnownTags,
+    unpacks: Unpacks,
     Params(params): Params<ScheduleParams>,
 ) -> Result<Response, ApiError> {
     let wait = params.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
@@ -115,7 +117,7 @@ pub async fn get_schedule(
     loop {
         let latest = state.latest();
         if latest.is_ready && !known.contain(&latest.schedule) {
-            return Ok(schedule_response(&latest));
+            return Ok(schedule_response(&latest, unpacks).await);
         }
         let is_over = tokio::select! {
             changed = timeout_at(deadline, changes.changed()) => changed.is_err(),
@@ -165,16 +167,14 @@ impl KnownTags {
 }
 
 fn unchanged(latest: &Published) -> Response {
-    let headers = [(header::ETAG, latest.schedule.etag.clone()), sequence(latest)];
+    let headers = [(header::ETAG, latest.schedule.etag.clone()), sequence(latest), VARIES];
     (StatusCode::NOT_MODIFIED, headers).into_response()
 }
 
-fn schedule_response(latest: &Published) -> Response {
-    let json = HeaderValue::from_static("application/json");
+async fn schedule_response(latest: &Published, unpacks: Unpacks) -> Response {
     let schedule = &latest.schedule;
-    let headers =
-        [(header::CONTENT_TYPE, json), (header::ETAG, schedule.etag.clone()), sequence(latest)];
-    (headers, schedule.json.clone()).into_response()
+    let headers = [(header::ETAG, schedule.etag.clone()), sequence(latest)];
+    (headers, schedule.json.answer(unpacks).await).into_response()
 }
 
 /// The last event of the feed that is in the schedule. Not in the text: that stays as it is while

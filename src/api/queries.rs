@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Deserialize;
 
 use super::error::{ApiError, Code};
 use super::extract::{Params, PathPart};
 use super::hearing::HeartbeatLog;
 use super::load;
+use super::packed::{SharedJson, Unpacks};
 use super::show;
 use super::state::{ApiState, Published};
 use super::why::{brief, why, why_by_node};
@@ -41,15 +41,23 @@ pub struct NodeParams {
     responses((status = 200, body = wire::NodeList)))]
 pub async fn get_nodes(
     State(state): State<ApiState>,
+    unpacks: Unpacks,
     Params(params): Params<NodeParams>,
 ) -> Result<Response, ApiError> {
-    if params.state.is_none() && params.pool.is_none() {
-        let text = state.node_lists.latest(Arc::clone(&state.board), Arc::clone(&state.hearing));
-        let text = text.await.ok_or_else(|| {
-            ApiError::new(Code::Internal, "the list could not be made, for a fault of ours")
-        })?;
-        return Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response());
+    if params.state.is_some() || params.pool.is_some() {
+        let some = serde_json::to_vec(&some_nodes(&state, &params));
+        return Ok(SharedJson::from(some.expect("plain structs become JSON"))
+            .answer(unpacks)
+            .await);
     }
+    let text = state.node_lists.latest(Arc::clone(&state.board), Arc::clone(&state.hearing));
+    let text = text.await.ok_or_else(|| {
+        ApiError::new(Code::Internal, "the list could not be made, for a fault of ours")
+    })?;
+    Ok(text.answer(unpacks).await)
+}
+
+fn some_nodes(state: &ApiState, params: &NodeParams) -> wire::NodeList {
     let published = state.latest();
     let is_wanted = |node: &&NodeView| {
         params.state.is_none_or(|state| show::node_states(node.state).contains(&state))
@@ -61,8 +69,7 @@ pub async fn get_nodes(
     for node in &mut nodes {
         node.notes.extend(notes_of(node, &published.view, &log));
     }
-    drop(log);
-    Ok(Json(wire::NodeList { cycle: published.view.cycle, nodes }).into_response())
+    wire::NodeList { cycle: published.view.cycle, nodes }
 }
 
 /// One node.

@@ -14,6 +14,7 @@ use axum::http::HeaderValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::clients::Clients;
 use super::config::ConfigRefusal;
 use super::error::{ApiError, Code};
 use super::events::PastEvents;
@@ -21,6 +22,7 @@ use super::hearing::Hearing;
 use super::intake::Intake;
 use super::metrics::Meters;
 use super::node_list::NodeLists;
+use super::packed::SharedJson;
 use super::show::schedule_json;
 use super::wire;
 use crate::access::{Actor, Gatekeeper, Reread};
@@ -172,7 +174,7 @@ pub struct ScheduleText {
     /// The cycle in which it came about.
     pub cycle: u64,
     /// As JSON.
-    pub json: Bytes,
+    pub json: SharedJson,
     /// How HTTP names it. Weak: the same schedule may be spelled in another way.
     pub etag: HeaderValue,
 }
@@ -186,7 +188,7 @@ impl ScheduleText {
     pub fn new(cycle: u64, json: Bytes) -> ScheduleText {
         let etag = HeaderValue::try_from(format!("W/\"{cycle}\""))
             .expect("digits and quotes are legal in a header");
-        ScheduleText { cycle, json, etag }
+        ScheduleText { cycle, json: json.into(), etag }
     }
 
     /// The update made from `view`; that of `previous` itself while nothing differs, so that nobody
@@ -320,6 +322,8 @@ pub struct Shared {
     pub gatekeeper: Arc<Gatekeeper>,
     /// What was heard of nodes.
     pub hearing: Arc<Hearing>,
+    /// Who asks.
+    pub(super) clients: Clients,
     /// All nodes, for all who look.
     pub(super) node_lists: NodeLists,
     requests: mpsc::Sender<Request>,
@@ -356,6 +360,7 @@ impl ApiState {
             past_events,
             gatekeeper,
             hearing,
+            clients: Clients::default(),
             node_lists,
             requests,
             intake,

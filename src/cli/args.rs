@@ -112,7 +112,7 @@ pub enum Command {
     /// Tell what came about: shares given and taken, nodes, what administrators did
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
-    /// Tell how the daemon is: cycles, queue, record, audit, requests
+    /// Tell how the daemon is: cycles, queue, record, audit, requests and who makes them
     #[command(after_help = DIAG_EXAMPLES)]
     Diag(Diag),
     /// Watch the cluster in the terminal, live

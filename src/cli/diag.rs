@@ -1,13 +1,13 @@
-//! How the daemon is: its cycles, its queue, its record, what the audit says and who asks it for what.
+//! How the daemon is: its cycles, its queue, its record, what the audit says, what it is asked and by whom.
 
 use serde::Serialize;
 
 use super::answer::{Answer, Look, answer};
 use super::args::Diag as Args;
 use super::failure::Failure;
-use super::requests::{Requests, render_requests};
+use super::requests::{Requests, render_clients, render_requests};
 use super::table::{memory, plain};
-use crate::api::wire::{ShareCounts, Status};
+use crate::api::wire::{ClientList, ShareCounts, Status};
 use crate::model::{counted, floor_div, fold_hostlist};
 
 /// Tells it.
@@ -19,18 +19,21 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     answer(&args.asking, async |client| {
         let status = client.get::<Status>(&["v1", "status"], &[]).await?;
         let requests = Requests::of(&client.text(&["metrics"]).await?);
-        Ok(Diagnosis { status, requests })
+        let clients = client.get::<ClientList>(&["v1", "clients"], &[]).await?;
+        Ok(Diagnosis { status, requests, clients })
     })
     .await
 }
 
-/// What the daemon says of itself, and its counters of requests.
+/// What the daemon says of itself, its counters of requests, and who asks most.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
     #[serde(flatten)]
     status: Status,
     /// Since it started.
     requests: Vec<Requests>,
+    #[serde(flatten)]
+    clients: ClientList,
 }
 
 impl Answer for Diagnosis {
@@ -52,6 +55,7 @@ impl Answer for Diagnosis {
             ));
         }
         lines.push(render_requests(&self.requests, look));
+        lines.push(render_clients(&self.clients, look));
         lines.join("\n")
     }
 }

@@ -47,6 +47,8 @@ use tokio::runtime::{Builder, Runtime};
 use args::{Cli, Command};
 use failure::Failure;
 
+use crate::access;
+
 /// Does what `arguments` ask, and says how the process is to end. The first of them is the name
 /// that this binary was called by.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -71,11 +73,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(command: Command) -> Result<(), Failure> {
-    let many = Builder::new_multi_thread;
     match command {
         Command::Agent(args) => ask(agent::run(&args)),
-        Command::Serve(args) => wait(many(), serve::run(&args)),
-        Command::Demo(args) => wait(many(), demo::run(&args)),
+        Command::Serve(args) => wait(busy(), serve::run(&args)),
+        Command::Demo(args) => wait(busy(), demo::run(&args)),
         Command::Config { action } => config::run(&action),
         Command::Nodes(args) => ask(nodes::list(&args)),
         Command::Node { action } => ask(nodes::run(&action)),
@@ -104,6 +105,13 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::ShimOccupancy(remote) => ask(shims::occupancy(&remote)),
         Command::ShimReconfigure(remote) => ask(shims::reconfigure(&remote)),
     }
+}
+
+/// Threads for a daemon, which may have many agents.
+fn busy() -> Builder {
+    let mut builder = Builder::new_multi_thread();
+    builder.on_thread_park(access::linger);
+    builder
 }
 
 /// Runs `work`, for which one thread is enough, to its end.

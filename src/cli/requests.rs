@@ -1,4 +1,4 @@
-//! Who asks the daemon for what: its counters of requests, read from its metrics.
+//! What the daemon is asked: its counters of requests, read from its metrics; and by whom.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use super::answer::Look;
 use super::diag::millis;
 use super::table::Column::{Left, Right};
 use super::table::headed;
+use crate::api::wire::{ClientCounts, ClientList};
 
-/// So many routes are shown unless more are asked for.
+/// So many routes, and so many clients, are shown unless more are asked for.
 const SHOWN: usize = 8;
 
 /// The requests of one route.
@@ -115,9 +116,51 @@ pub(super) fn render_requests(requests: &[Requests], look: Look) -> String {
     lines.join("\n")
 }
 
+/// Who asked most, as a table, and all others in one line.
+pub(super) fn render_clients(list: &ClientList, look: Look) -> String {
+    let shown = if look.is_wide { list.clients.len() } else { SHOWN.min(list.clients.len()) };
+    let (shown, more) = list.clients.split_at(shown);
+    let numbers = |counts: ClientCounts| {
+        [counts.requests, counts.refused, counts.limited].map(|number| number.to_string())
+    };
+    let mut rows: Vec<[String; 6]> = Vec::new();
+    for one in shown {
+        let role = one.role.as_deref().unwrap_or("-").to_owned();
+        let from = one.address.as_deref().unwrap_or("socket").to_owned();
+        let [count, refused, limited] = numbers(one.counts);
+        rows.push([one.client.clone(), role, from, count, refused, limited]);
+    }
+    let mut others = list.other_clients;
+    for one in more {
+        others.requests += one.counts.requests;
+        others.refused += one.counts.refused;
+        others.limited += one.counts.limited;
+    }
+    if 0 < others.requests {
+        let [count, refused, limited] = numbers(others);
+        rows.push(["(others)".to_owned(), String::new(), String::new(), count, refused, limited]);
+    }
+    let mut lines = vec!["clients:      who asked most since the start".to_owned()];
+    let columns = [
+        Left("CLIENT"),
+        Left("ROLE"),
+        Left("FROM"),
+        Right("COUNT"),
+        Right("REFUSED"),
+        Right("LIMITED"),
+    ];
+    let table = headed(columns, rows, !look.no_header);
+    lines.extend(table.lines().map(|line| format!("  {line}")));
+    if !more.is_empty() {
+        lines.push(format!("  {} of the others by name with -o wide", more.len()));
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::wire::ClientInfo;
 
     const METRICS: &str = "\
 # HELP apportion_requests_total Requests by route and answer
@@ -147,6 +190,36 @@ apportion_ready 1
         let shown = render_requests(&requests, Look::default());
         assert!(shown.starts_with("requests:     15 since the start, 2 refused, 1 failed\n"));
         assert!(shown.contains("GET /v1/jobs/{id}      5        2       0  2.0 ms"), "{shown}");
+    }
+
+    #[test]
+    fn who_asks_most_is_shown_and_the_rest_in_one_line() {
+        let one = |number: u64, role: Option<&str>, address: Option<&str>| ClientInfo {
+            client: format!("c{number}"),
+            role: role.map(str::to_owned),
+            address: address.map(str::to_owned),
+            counts: ClientCounts { requests: 100 - number, refused: number, limited: 1 },
+        };
+        let mut list = ClientList {
+            clients: vec![one(1, Some("reader"), Some("10.0.0.1")), one(2, None, None)],
+            other_clients: ClientCounts::default(),
+        };
+        let expected = [
+            "clients:      who asked most since the start",
+            "  CLIENT  ROLE    FROM      COUNT  REFUSED  LIMITED",
+            "  c1      reader  10.0.0.1     99        1        1",
+            "  c2      -       socket       98        2        1",
+        ];
+        assert_eq!(render_clients(&list, Look::default()).lines().collect::<Vec<_>>(), expected);
+        list.clients.extend((3..11).map(|number| one(number, None, None)));
+        list.other_clients = ClientCounts { requests: 1_000, refused: 0, limited: 5 };
+        let shown = render_clients(&list, Look::default());
+        let last: Vec<&str> = shown.lines().rev().take(2).collect();
+        assert_eq!(last[0], "  2 of the others by name with -o wide");
+        let others: Vec<&str> = last[1].split_whitespace().collect();
+        assert_eq!(others, ["(others)", "1181", "19", "7"]);
+        let wide = render_clients(&list, Look { is_wide: true, ..Look::default() });
+        assert_eq!(wide.lines().count(), 2 + 10 + 1, "{wide}");
     }
 
     #[test]

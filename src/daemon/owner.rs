@@ -30,7 +30,7 @@ use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, 
 use crate::store::{AdminRow, AuditRow, BatchRow, CycleRecord, Glance, ShareRow, Store};
 
 /// The scheduler is told of heartbeats at most so often.
-const HEARING_PERIOD: Duration = Duration::from_millis(10);
+const HEARING_PERIOD: Duration = Duration::from_millis(50);
 
 type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 

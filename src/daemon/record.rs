@@ -24,7 +24,7 @@ pub fn of_cycle(
         shares: view.jobs.iter().flat_map(share_rows).collect(),
         preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
         schedule_cycle: schedule.map(|schedule| schedule.cycle),
-        schedule: schedule.filter(is_new).map(|schedule| seal(&schedule.json)),
+        schedule: schedule.filter(is_new).map(|schedule| seal(schedule.json.plain())),
         ..CycleRecord::default()
     }
 }

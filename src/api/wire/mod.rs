@@ -5,6 +5,7 @@
 //! break a client. What comes in refuses fields it does not know; what goes out may grow.
 
 mod admin;
+mod clients;
 mod config;
 mod events;
 mod jobs;
@@ -17,6 +18,7 @@ mod totals;
 mod why;
 
 pub use admin::{Impact, VaryAnswer, VaryOff, VaryOn};
+pub use clients::{ClientCounts, ClientInfo, ClientList};
 pub use config::{
     ConfigChange, ConfigGeneration, ConfigHistory, ConfigImpact, ConfigInfo, ConfigPlan,
     ConfigRequest, ConfigSetting, JobEviction, JobParked, JobRefused, NodeMove,

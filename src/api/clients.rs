@@ -1,0 +1,186 @@
+//! Who asks, and how often: for operators who wonder where the load comes from.
+//!
+//! Clients are told apart by what they are called on record, as what they come, and from which address.
+//! There is no end of those, so the lightest are summed up once there are too many to tell apart.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::state::ApiState;
+use super::wire::{ClientCounts, ClientInfo, ClientList};
+use crate::access::{Identity, Peer, Refusal, Role};
+use crate::model::Name;
+
+/// So many clients are told apart.
+const TOLD_APART: usize = 20_000;
+
+/// So many are told of.
+const HEAVIEST: usize = 32;
+
+/// Who asks most, since the daemon started: the heaviest clients, and the sums of all others.
+#[utoipa::path(get, path = "/v1/clients", tag = "queries",
+    responses((status = 200, body = ClientList)))]
+pub async fn get_clients(State(state): State<ApiState>) -> Json<ClientList> {
+    Json(state.clients.heaviest())
+}
+
+/// Somebody who asks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Client {
+    /// The name of a token, or of a user of this machine; "-" of a stranger.
+    name: Name,
+    role: Option<Role>,
+    /// `None`: at the unix socket.
+    address: Option<IpAddr>,
+}
+
+impl Client {
+    /// Whoever is at `peer`, as far as that is known.
+    pub fn of(identity: &Result<Identity, Refusal>, peer: Peer) -> Client {
+        let (name, role) = match identity {
+            Ok(identity) => (identity.name.clone(), identity.role),
+            Err(Refusal::Unknown(_, Some(name))) => (name.as_str().into(), None),
+            Err(_) => (Name::new_static("-"), None),
+        };
+        let address = match peer {
+            Peer::Tcp { address, .. } => Some(address.ip().to_canonical()),
+            Peer::Local { .. } => None,
+        };
+        Client { name, role, address }
+    }
+}
+
+/// Everybody who asked since the start.
+#[derive(Debug, Default)]
+pub struct Clients(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    by_client: BTreeMap<Client, ClientCounts>,
+    others: ClientCounts,
+}
+
+impl Clients {
+    /// A request of `client` was answered with `status`.
+    pub fn answered(&self, client: Client, status: StatusCode) {
+        let mut counts = self.counts();
+        counts.by_client.entry(client).or_default().count(status);
+        if TOLD_APART < counts.by_client.len() {
+            counts.forget_the_lighter_half();
+        }
+    }
+
+    fn heaviest(&self) -> ClientList {
+        let counts = self.counts();
+        let mut others = counts.others;
+        let mut by_client: Vec<_> = counts.by_client.iter().collect();
+        // Who comes first of those who ask alike does not change from one look to the next.
+        by_client.sort_by_key(|(_, counts)| Reverse(counts.requests));
+        let lighter = by_client.split_off(HEAVIEST.min(by_client.len()));
+        for (_, counts) in lighter {
+            others.add(*counts);
+        }
+        let clients = by_client.into_iter().map(|(client, counts)| ClientInfo {
+            client: client.name.to_string(),
+            role: client.role.map(|role| role.to_string()),
+            address: client.address.map(|address| address.to_string()),
+            counts: *counts,
+        });
+        ClientList { clients: clients.collect(), other_clients: others }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        // Numbers that are added up: a panic elsewhere leaves nothing half done that matters.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientCounts {
+    /// One more was answered with `status`.
+    fn count(&mut self, status: StatusCode) {
+        self.requests += 1;
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            self.limited += 1;
+        } else if status.is_client_error() {
+            self.refused += 1;
+        }
+    }
+
+    fn add(&mut self, more: ClientCounts) {
+        self.requests += more.requests;
+        self.refused += more.refused;
+        self.limited += more.limited;
+    }
+}
+
+impl Counts {
+    /// Sums up those who asked least. Whoever asks more than most is never among them, so their count is
+    /// right.
+    fn forget_the_lighter_half(&mut self) {
+        let mut requests: Vec<u64> =
+            self.by_client.values().map(|counts| counts.requests).collect();
+        let middle = requests.len().div_euclid(2);
+        let (_, &mut median, _) = requests.select_nth_unstable(middle);
+        let others = &mut self.others;
+        self.by_client.retain(|_, counts| {
+            let is_heavy = median < counts.requests;
+            if !is_heavy {
+                others.add(*counts);
+            }
+            is_heavy
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(number: usize) -> Client {
+        Client { name: format!("c{number:05}").into(), role: Some(Role::Reader), address: None }
+    }
+
+    #[test]
+    fn the_heaviest_are_told_of_and_all_others_summed_up() {
+        let clients = Clients::default();
+        for number in 0..HEAVIEST + 3 {
+            for _ in 0..=number {
+                clients.answered(client(number), StatusCode::OK);
+            }
+            clients.answered(client(number), StatusCode::TOO_MANY_REQUESTS);
+            clients.answered(client(number), StatusCode::NOT_FOUND);
+        }
+        let list = clients.heaviest();
+        assert_eq!(list.clients.len(), HEAVIEST);
+        let counts = |requests| ClientCounts { requests, refused: 1, limited: 1 };
+        let first = &list.clients[0];
+        assert_eq!((first.client.as_str(), first.counts), ("c00034", counts(37)));
+        let others = ClientCounts { requests: 3 + 4 + 5, refused: 3, limited: 3 };
+        assert_eq!(list.other_clients, others);
+    }
+
+    #[test]
+    fn however_many_come_the_heavy_are_known_and_none_is_lost() {
+        let clients = Clients::default();
+        let heavy = client(0);
+        for number in 1..=3 * TOLD_APART {
+            clients.answered(client(number), StatusCode::OK);
+            clients.answered(heavy.clone(), StatusCode::OK);
+            assert!(clients.counts().by_client.len() <= TOLD_APART);
+        }
+        let list = clients.heaviest();
+        let each = u64::try_from(3 * TOLD_APART).unwrap();
+        assert_eq!(
+            (list.clients[0].client.as_str(), list.clients[0].counts.requests),
+            ("c00000", each)
+        );
+        let light: u64 = list.clients[1..].iter().map(|client| client.counts.requests).sum();
+        assert_eq!(light + list.other_clients.requests, each);
+    }
+}
