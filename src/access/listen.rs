@@ -28,7 +28,7 @@ use tower_service::Service;
 
 use super::gatekeeper::Gatekeeper;
 use super::identity::Peer;
-use super::moderation::Asking;
+use super::moderation::Reporting;
 use super::watched::{Busy, Patience, Watched};
 
 /// How long TLS may take to begin.
@@ -40,6 +40,8 @@ const PATIENCE: Patience =
     Patience { head: Duration::from_secs(5), write: Duration::from_secs(30) };
 /// How long no connection is let in after the system had no room for one.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Where agents report.
+const HEARTBEATS: &str = "/v1/heartbeats";
 /// Connections on the unix socket.
 const LOCAL_MAX: usize = 64;
 /// What the system's limit on open files leaves for the record, the log and the unix socket.
@@ -225,6 +227,7 @@ impl House {
         let Some(tls) = self.gatekeeper.tls() else {
             return self.serve(stream, peer(false)).await;
         };
+        Reporting::other_came();
         let handshake = timeout(HANDSHAKE_TIME, tls.acceptor().accept(stream));
         match self.stop.run_until_cancelled(handshake).await {
             Some(Ok(Ok(stream))) => self.serve(stream, peer(true)).await,
@@ -267,9 +270,13 @@ impl House {
         let busy = Busy::default();
         let stream = TokioIo::new(Watched::new(stream, busy.clone(), PATIENCE));
         let router = self.router;
-        let asking = Asking::default();
+        let reporting = Reporting::new();
         let service = service_fn(move |mut request: Request<Incoming>| {
-            asking.came();
+            if request.uri().path() == HEARTBEATS {
+                reporting.came();
+            } else {
+                Reporting::other_came();
+            }
             request.extensions_mut().insert(peer);
             let (mut router, busy) = (router.clone(), busy.clone());
             busy.begin_or_end();

@@ -5,9 +5,10 @@
 //! stays away to the end of a slice of time before it waits for the network, and then finds all that
 //! came meanwhile. Network cards do the same with packets.
 //!
-//! It delays answers by a slice at most, and happens only where nobody minds: many requests come, each
-//! after a pause on its connection. Whoever asks again as soon as there is an answer (a page with its
-//! parts, a script, a flood) would be slowed down, and so ends it.
+//! It happens only where nobody minds: many heartbeats come, each after a pause on its connection. An
+//! agent that sends the next as soon as it has an answer would be slowed down, and so ends it. So does,
+//! for a while, whoever connects or asks for anything else: of a page and its parts no more than the
+//! first waits, a slice at most.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,22 +17,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a slice is, in microseconds. Divides a second, so that slices are the same for all threads.
-const SLICE_US: u32 = 5_000;
+const SLICE_US: u32 = 40_000;
 /// How long what came is counted before it is judged.
-const WINDOW: Duration = Duration::from_millis(50);
-/// Requests in a slice from which on there is something to gain.
-const MANY: u32 = 2;
-/// Whoever asks again within this time is in a hurry. Several slices, or those who wait for one would not
-/// seem to be.
-const HURRY: Duration = Duration::from_millis(20);
+const WINDOW: Duration = Duration::from_millis(80);
+/// Heartbeats in a slice from which on there is something to gain.
+const MANY: u32 = 16;
+/// Whoever reports again within this time is in a hurry. More than a slice, or those who wait for one
+/// would not seem to be.
+const HURRY: Duration = Duration::from_millis(50);
 /// One in so many may be in a hurry.
 const HURRIED_ONE_IN: u64 = 8;
+/// For so long after somebody else came nobody waits: there is more to come.
+const SPARED: Duration = Duration::from_millis(250);
 
 /// What this process was asked. One for all of it, as the threads are that it is for.
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| Traffic {
     began: Instant::now(),
     calm: AtomicU64::new(0),
     hurried: AtomicU64::new(0),
+    others: AtomicU64::new(0),
     judgement: Mutex::default(),
 });
 
@@ -39,17 +43,24 @@ struct Traffic {
     began: Instant,
     calm: AtomicU64,
     hurried: AtomicU64,
+    others: AtomicU64,
     judgement: Mutex<Judgement>,
 }
 
-/// The requests on one connection.
-#[derive(Debug, Default)]
-pub(super) struct Asking {
+/// The heartbeats on one connection.
+#[derive(Debug)]
+pub(super) struct Reporting {
     last: Cell<Option<Instant>>,
 }
 
-impl Asking {
-    /// One came. The first on a connection says nothing: nobody knows what came before it.
+impl Reporting {
+    /// Somebody connected.
+    pub(super) fn new() -> Reporting {
+        Reporting::other_came();
+        Reporting { last: Cell::new(None) }
+    }
+
+    /// A heartbeat came. The first on a connection says nothing: nobody knows what came before it.
     pub(super) fn came(&self) {
         let now = Instant::now();
         let Some(last) = self.last.replace(Some(now)) else { return };
@@ -57,10 +68,15 @@ impl Asking {
         let count = if is_hurried { &TRAFFIC.hurried } else { &TRAFFIC.calm };
         count.fetch_add(1, Ordering::Relaxed);
     }
+
+    /// Something came that is no heartbeat.
+    pub(super) fn other_came() {
+        TRAFFIC.others.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
-/// Stays away to the end of the slice if many ask who are not in a hurry. For a thread of the runtime that
-/// has nothing left to do; with little to do it returns at once.
+/// Stays away to the end of the slice if many report who are not in a hurry, and nobody asks. For a
+/// thread of the runtime that has nothing left to do; with little to do it returns at once.
 pub fn linger() {
     let traffic = &*TRAFFIC;
     // Another thread judges at the moment: this one need not.
@@ -68,6 +84,7 @@ pub fn linger() {
     let counts = Counts {
         calm: traffic.calm.load(Ordering::Relaxed),
         hurried: traffic.hurried.load(Ordering::Relaxed),
+        others: traffic.others.load(Ordering::Relaxed),
     };
     let rest = judgement.rest(traffic.began.elapsed(), counts);
     drop(judgement);
@@ -76,30 +93,37 @@ pub fn linger() {
     }
 }
 
-/// Requests since the start.
+/// What came since the start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
-    /// After a pause.
+    /// Heartbeats after a pause.
     calm: u64,
-    /// Soon after the one before.
+    /// Heartbeats soon after the one before.
     hurried: u64,
+    /// Connections, and requests that are no heartbeats.
+    others: u64,
 }
 
-/// What the requests of the last window say.
+/// What the last window says.
 #[derive(Debug, Default)]
 struct Judgement {
     /// When the window began that is being counted.
     since: Duration,
     /// What there was by then.
     counts: Counts,
-    /// Whether many came in the window before, and hardly anyone in a hurry.
+    /// Whether many heartbeats came in the window before, and hardly any in a hurry.
     is_moderated: bool,
+    /// How many others were known at the last look, and until when nobody waits because of them.
+    others: u64,
+    spared_until: Duration,
 }
 
 impl Judgement {
-    /// How long a thread is to stay away that has nothing left to do at `now`, by when there were so many
-    /// requests.
+    /// How long a thread is to stay away that has nothing left to do at `now`, by when so much came.
     fn rest(&mut self, now: Duration, counts: Counts) -> Option<Duration> {
+        if self.others < counts.others {
+            (self.others, self.spared_until) = (counts.others, now.saturating_add(SPARED));
+        }
         let passed = now.saturating_sub(self.since);
         if WINDOW <= passed {
             let calm = counts.calm.saturating_sub(self.counts.calm);
@@ -110,7 +134,8 @@ impl Judgement {
             (self.since, self.counts) = (now, counts);
         }
         let into_slice = now.subsec_micros() % SLICE_US;
-        self.is_moderated.then(|| Duration::from_micros(u64::from(SLICE_US - into_slice)))
+        let rest = Duration::from_micros(u64::from(SLICE_US - into_slice));
+        (self.is_moderated && self.spared_until <= now).then_some(rest)
     }
 }
 
@@ -118,8 +143,8 @@ impl Judgement {
 mod tests {
     use super::*;
 
-    /// Threads that look every millisecond for a while, while so many requests come in a second; whether
-    /// they stay away at the end.
+    /// Threads that look every millisecond for a while, while so many heartbeats come in a second;
+    /// whether they stay away at the end.
     fn is_moderated(judgement: &mut Judgement, from_ms: u64, calm: u64, hurried: u64) -> bool {
         let before = judgement.counts;
         let until = |per_s: u64, ms: u64| (per_s * ms).div_euclid(1000);
@@ -127,6 +152,7 @@ mod tests {
             let counts = Counts {
                 calm: before.calm + until(calm, ms),
                 hurried: before.hurried + until(hurried, ms),
+                others: before.others,
             };
             judgement.rest(Duration::from_millis(from_ms + ms), counts).is_some()
         });
@@ -164,10 +190,23 @@ mod tests {
     }
 
     #[test]
+    fn whoever_comes_for_something_else_ends_it_for_a_while() {
+        let mut judgement = Judgement { is_moderated: true, ..Judgement::default() };
+        let mut waits = |ms, others| {
+            judgement.since = Duration::from_millis(ms);
+            let counts = Counts { others, ..Counts::default() };
+            judgement.rest(Duration::from_millis(ms), counts).is_some()
+        };
+        let told = [(0, 0), (10, 1), (100, 1), (259, 1), (260, 1), (300, 2), (549, 2), (550, 2)];
+        let waited = told.map(|(ms, others)| waits(ms, others));
+        assert_eq!(waited, [true, false, false, false, true, false, false, true]);
+    }
+
+    #[test]
     fn all_threads_stay_away_to_the_end_of_the_same_slice() {
         let mut judgement = Judgement { is_moderated: true, ..Judgement::default() };
         for (now_us, rest_us) in
-            [(0, 5_000), (1, 4_999), (4_999, 1), (5_000, 5_000), (12_500, 2_500)]
+            [(0, 40_000), (1, 39_999), (39_999, 1), (40_000, 40_000), (62_500, 17_500)]
         {
             let rest = judgement.rest(Duration::from_micros(now_us), Counts::default());
             assert_eq!(rest, Some(Duration::from_micros(rest_us)), "{now_us}");
