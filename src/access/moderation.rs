@@ -1,5 +1,5 @@
-//! Interrupt moderation: while many agents report, what they send within a few milliseconds is handled
-//! in one go.
+//! Interrupt moderation: while many agents report, what they send within a few hundredths of a second
+//! is handled in one go.
 //!
 //! To be woken for a heartbeat costs more than the heartbeat. So a thread that has nothing left to do
 //! stays away to the end of a slice of time before it waits for the network, and then finds all that

@@ -112,7 +112,8 @@ impl ClientCounts {
         }
     }
 
-    fn add(&mut self, more: ClientCounts) {
+    /// Adds what another client asked.
+    pub fn add(&mut self, more: ClientCounts) {
         self.requests += more.requests;
         self.refused += more.refused;
         self.limited += more.limited;

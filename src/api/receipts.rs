@@ -3,7 +3,7 @@
 
 use super::wire;
 use crate::converter::explain_held_back;
-use crate::model::{MachineIx, span};
+use crate::model::{MachineIx, counted, span};
 use crate::scheduler::{Considered, HeldBack, JobView, Preemption, PreemptionRule, View};
 
 /// A preemption, where its share still is on the books of `victim`.
@@ -50,11 +50,10 @@ fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -
     match runner_up {
         None => format!("{right}; of {nodes} nodes, no other was found where room could be made"),
         Some(wire::RunnerUp { node, victims, loss_ms }) => {
-            let processes = if *victims == 1 { "process" } else { "processes" };
-            let lost = span(*loss_ms);
+            let (processes, lost) = (counted(*victims, "process"), span(*loss_ms));
             format!(
                 "{right}; of {nodes} nodes, {plans} were compared where room could be made, and the next best, \
-                 {node}, would have cost {victims} {processes} and {lost} of work"
+                 {node}, would have cost {processes} and {lost} of work"
             )
         }
     }

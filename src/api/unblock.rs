@@ -183,7 +183,7 @@ fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
     whose.sort_unstable();
     whose.dedup();
     let nodes = fold_hostlist(awaited.keys().copied());
-    let (evictions, are) = if count == 1 { ("eviction", "is") } else { ("evictions", "are") };
+    let (evictions, are) = (counted(count, "eviction"), if count == 1 { "is" } else { "are" });
     let from =
         whose.iter().take(NAMED).map(|id| match view.jobs.iter().find(|job| job.id == *id) {
             Some(other) => format!("job {id} of {}", other.user),
@@ -194,7 +194,7 @@ fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
     let starts = if job.held() == NShares(0) { "it starts" } else { "it gets more" };
     by_itself(
         format!(
-            "{starts} when {count} {evictions} on {nodes} {are} confirmed by the orchestrator: from {}{more}",
+            "{starts} when {evictions} on {nodes} {are} confirmed by the orchestrator: from {}{more}",
             from.join(", ")
         ),
         None,

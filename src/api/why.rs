@@ -6,7 +6,7 @@ use super::unblock::unblock;
 use super::verdicts::Eyes;
 use super::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
 use crate::engine::{CapBound, Reason as Cause};
-use crate::model::{Order, Policy, QShares, counted};
+use crate::model::{Order, Policy, QShares, counted, plural};
 use crate::scheduler::{JobView, View, Waiting};
 
 /// The answer for one request for work in a sentence.
@@ -63,7 +63,7 @@ fn sentence(job: &JobView, sums: &JobSums, reason: Option<&Reason>) -> String {
         1 => " and has been behind for 1 cycle".to_owned(),
         cycles => format!(" and has been behind for {cycles} cycles"),
     };
-    let processes = |count: u64| if count == 1 { "process" } else { "processes" };
+    let processes = |count| plural(count, "process");
     match reason {
         Some(reason) if job.order.is_none() => format!("work {id} is refused: {}", reason.sentence),
         Some(reason) => format!(

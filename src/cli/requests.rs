@@ -132,9 +132,7 @@ pub(super) fn render_clients(list: &ClientList, look: Look) -> String {
     }
     let mut others = list.other_clients;
     for one in more {
-        others.requests += one.counts.requests;
-        others.refused += one.counts.refused;
-        others.limited += one.counts.limited;
+        others.add(one.counts);
     }
     if 0 < others.requests {
         let [count, refused, limited] = numbers(others);

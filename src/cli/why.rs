@@ -13,7 +13,7 @@ use crate::api::wire::{
     Account, BoundBy, Holder, NodeTally, NodeVerdict, PreemptionInfo, Unblock, Verdict, Why,
     WhyBrief, WhySums,
 };
-use crate::model::{fold_hostlist, span};
+use crate::model::{counted, fold_hostlist, span};
 
 /// So many preemptions are shown; the rest are counted.
 const PREEMPTIONS_SHOWN: usize = 10;
@@ -205,9 +205,7 @@ fn accounts(job: u64, sums: &WhySums) -> String {
     let cap = own.cap.map(|cap| format!(", may have {cap} now")).unwrap_or_default();
     let size = match (sums.order, sums.quantum_mb) {
         (Some(order), Some(quantum)) => {
-            let (qshares, memory) =
-                (if order == 1 { "qshare" } else { "qshares" }, memory(order * quantum));
-            format!("one process is {order} {qshares}, {memory}: ")
+            format!("one process is {}, {}: ", counted(order, "qshare"), memory(order * quantum))
         }
         _ => "in processes: ".to_owned(),
     };

@@ -76,7 +76,9 @@ pub(super) enum Finding {
         tier: Tier,
         /// Where it is.
         machine: MachineIx,
-        /// What would be lost with it. Others that take nothing of a worse tier lose no less.
+        /// What would be lost with it. Others that take nothing of a worse tier hardly lose less: only
+        /// whoever may take less on some machine, and is left with cheaper shares there, could do
+        /// better, and finds out once it may pay as much.
         loss: Millis,
     },
 }
