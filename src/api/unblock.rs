@@ -210,7 +210,9 @@ fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
                 .map(|a_cycle| ceil_div(loss.saturating_sub(limit), a_cycle));
             let estimate = cycles.map(|cycles| Estimate {
                 in_ms: cycles.saturating_mul(period),
-                basis: format!("{cycles} more cycles of waiting pay for what would be destroyed"),
+                basis: format!(
+                    "{cycles} more cycles of waiting, or more, pay for what would be destroyed"
+                ),
             });
             by_itself("room that is free, or waiting until it is worth it".to_owned(), estimate)
         }

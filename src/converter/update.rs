@@ -131,7 +131,7 @@ pub fn explain(waiting: &Waiting) -> Explanation {
 pub fn explain_held_back(held_back: HeldBack) -> Explanation {
     let sentence = match held_back {
         HeldBack::TooDear { loss, limit } => format!(
-            "too dear: room for one more process would destroy {} of others' work; by now it may destroy {}, and \
+            "too dear: room for one more process would destroy {} of others' work or more; by now it may destroy {}, and \
              more the longer it waits",
             span(loss),
             span(limit)

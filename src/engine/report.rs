@@ -76,8 +76,7 @@ pub struct JobReport {
 pub enum HeldBack {
     /// More work of others would be lost than it is worth.
     TooDear {
-        /// What would be lost, in thread time, as far as is known: by this job, or by another that
-        /// could take no less than it, so that it need not look again.
+        /// No less would be lost, in thread time.
         loss: Millis,
         /// What it may cost: what its waiting has cost so far, or its class's loss limit.
         limit: Millis,
@@ -226,7 +225,7 @@ impl fmt::Display for HeldBack {
         match self {
             HeldBack::TooDear { loss, limit } => write!(
                 f,
-                "too dear: room for one more process would destroy {} s of work, and may cost {} s by now",
+                "too dear: room for one more process would destroy {} s of work or more, and may cost {} s by now",
                 floor_div(*loss, SECOND),
                 floor_div(*limit, SECOND)
             ),

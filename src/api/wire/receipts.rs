@@ -108,7 +108,7 @@ pub struct HeldBack {
     pub code: HeldBackCode,
     /// The same with its numbers, for people.
     pub sentence: String,
-    /// Work of others that one more process would destroy, in thread time. `too_dear` only.
+    /// Work of others that one more process would destroy at least, in thread time. `too_dear` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_ms: Option<u64>,
     /// What it may destroy by now: what its waiting has cost, or its class's loss limit. `too_dear`

@@ -1,7 +1,7 @@
 //! The real cluster that What Of and preemption work on: what is on each machine, and what of the
 //! rest may be given away.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::machine_set::MachineSet;
@@ -27,6 +27,8 @@ pub(in crate::engine) struct Tenant {
     user: u32,
     /// Its size; 0 once it leaves.
     order: u32,
+    /// The work that is lost with it.
+    loss: Millis,
 }
 
 impl Tenant {
@@ -38,6 +40,11 @@ impl Tenant {
     /// Its size; 0 once it leaves.
     pub(in crate::engine) fn order(self) -> QShares {
         QShares(u64::from(self.order))
+    }
+
+    /// The work that is lost with it.
+    pub(in crate::engine) fn loss(self) -> Millis {
+        self.loss
     }
 }
 
@@ -74,8 +81,10 @@ pub(in crate::engine) struct Rooms {
     /// Whose each of those is, and its size: whoever looks at a machine is not to fetch that from the
     /// job.
     tenants: Vec<Tenant>,
-    /// Those that left in this cycle.
-    left: BTreeSet<Holding>,
+    /// Which of the shares of all jobs, job by job, left in this cycle.
+    left: Vec<bool>,
+    /// Where those of each job begin in that list.
+    shares_of: Vec<usize>,
     by_pool: Vec<PoolRooms>,
 }
 
@@ -192,7 +201,14 @@ impl Rooms {
         for pool in &mut by_pool {
             pool.sizes.sort_unstable();
         }
-        Rooms { by_machine: rooms, held_shares, tenants, left: BTreeSet::new(), by_pool }
+        let mut shares = 0;
+        let shares_of = snapshot.jobs.iter().map(|job| {
+            shares += job.shares.len();
+            shares - job.shares.len()
+        });
+        let shares_of = shares_of.collect();
+        let left = vec![false; shares];
+        Rooms { by_machine: rooms, held_shares, tenants, left, shares_of, by_pool }
     }
 
     /// Changes one machine and keeps the indexes true.
@@ -237,13 +253,13 @@ impl Rooms {
         let place = there.find(|(kept, tenant)| kept.holding == holding && 0 < tenant.order);
         let (_, tenant) = place.expect("a share leaves once");
         tenant.order = 0;
-        self.left.insert(holding);
+        self.left[self.shares_of[holding.job] + holding.share] = true;
         self.change(machine, |room| room.leaving += amount);
     }
 
     /// Whether a share that was held when the cycle began has left since.
     pub(in crate::engine) fn has_left(&self, holding: Holding) -> bool {
-        self.left.contains(&holding)
+        self.left[self.shares_of[holding.job] + holding.share]
     }
 
     /// Earmarks room on `machine`.
@@ -385,14 +401,14 @@ fn take_in_shares(
         at_stake: 0,
     };
     let mut held_shares = vec![nothing; held];
-    let mut tenants = vec![Tenant { user: 0, order: 0 }; held];
+    let mut tenants = vec![Tenant { user: 0, order: 0, loss: 0 }; held];
     for (job, work) in snapshot.jobs.iter().enumerate() {
         let user = u32::try_from(entities.group_of(job)).expect("fewer than 2^32 users have work");
         for (place, share) in work.shares.iter().enumerate() {
             if share.state == ShareState::Held {
                 let next = &mut rooms[share.machine.0].holdings.end;
                 held_shares[*next] = HeldShare::new(Holding { job, share: place }, share);
-                tenants[*next] = Tenant { user, order: share.order.get() };
+                tenants[*next] = Tenant { user, order: share.order.get(), loss: share.loss() };
                 *next += 1;
             }
         }

@@ -1,13 +1,21 @@
 //! What one search looks at: the shares that might be taken, those most willingly given first, of
-//! those the cheapest first; and where it is of no use to look.
+//! those the cheapest first.
 
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_set};
+use std::collections::{BTreeSet, BinaryHeap, btree_set};
 
+use super::donors::Stand;
 use super::victims::Tier;
+use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
 use crate::model::{MachineIx, Millis, QShares};
+
+/// So many of a list are put in order when it is first read.
+const FIRST_IN_ORDER: usize = 64;
+/// And so many times as many each time when that was too few.
+const THEN_TIMES: usize = 3;
 
 /// A share that could be taken, as far as its own facts go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,94 +27,249 @@ pub(super) struct Prey {
     pub holding: Holding,
 }
 
-/// Shares of one tier to look at, the cheapest first.
-pub(super) struct Course<'d> {
+/// Shares of a class that are of one tier and of similar orders.
+#[derive(Debug)]
+pub(super) struct PreyOfTier {
     pub tier: Tier,
-    /// The next of each list, with the place of what is left of it.
+    /// None of them is smaller.
+    pub least_order: u64,
+    /// Those that were of this tier when the list was made.
+    first: LazyOrder,
+    /// Those that have come to be of it since.
+    late: BTreeSet<Prey>,
+}
+
+/// A list that is put in order as far as it is read: of thousands of shares most searches see a few.
+#[derive(Debug)]
+struct LazyOrder {
+    entries: RefCell<Vec<Prey>>,
+    /// So many are in order, and none of the others belongs before one of them.
+    in_order: Cell<usize>,
+}
+
+/// Shares of one tier to look at, the cheapest first.
+pub(super) struct Course<'c, 'd, 'a> {
+    pub tier: Tier,
+    courses: &'c Courses<'d, 'a>,
+    /// The next of each list, with the place of what is left of it. Whether one belongs there and is
+    /// still to be had is seen when its turn comes.
     next: BinaryHeap<Reverse<(Prey, usize)>>,
-    lists: Vec<btree_set::Iter<'d, Prey>>,
-    few: VecDeque<Prey>,
+    left: Vec<Left<'d>>,
+}
+
+/// What comes next in a course.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Look(Prey),
+    /// All that is left loses so much or more, which is too much.
+    Beyond(Millis),
+    End,
 }
 
 /// What a search looks at.
-#[derive(Default)]
-pub(super) struct Courses<'d> {
-    pub by_tier: BTreeMap<Tier, Vec<&'d BTreeSet<Prey>>>,
-    /// Shares of those that are looked at one by one.
-    pub few: Vec<(Tier, Prey)>,
-    /// What those who may be asked hold on each machine, class by class; empty if they are the few.
-    pub amounts: Vec<&'d [QShares]>,
+pub(super) struct Courses<'d, 'a> {
+    draft: &'d Draft<'a>,
+    /// How each job stands.
+    stands: &'d [Stand],
+    lists: Vec<(Tier, List<'d>)>,
     /// Whether so many of the beneficiary's own class might give that all of it is looked at.
     pub is_wide: bool,
+    /// Whether only few are asked, one by one.
+    pub are_few: bool,
 }
 
-impl<'d> Courses<'d> {
-    /// Leaves out the machines on which all that belongs to those who may be asked is too little.
-    /// `lacking` says how much would have to go from one, if it would do at all.
-    pub(super) fn leave_out_vain(&mut self, lacking: impl Fn(MachineIx) -> Option<QShares>) {
-        // Where more than the few might be asked it is left to `most_on`.
-        if !self.amounts.is_empty() {
-            return;
+/// A list of shares of one tier.
+#[derive(Clone, Copy)]
+enum List<'d> {
+    /// Of some of these the tier has changed since they were listed, or they were taken.
+    OfClass(&'d PreyOfTier),
+    /// The cheapest first.
+    OfFew(&'d [(Tier, Prey)]),
+}
+
+/// What is left of a list.
+enum Left<'d> {
+    First(&'d PreyOfTier, usize),
+    Late(btree_set::Iter<'d, Prey>),
+    OfFew(std::slice::Iter<'d, (Tier, Prey)>),
+}
+
+impl LazyOrder {
+    fn get(&self, place: usize) -> Option<Prey> {
+        if self.in_order.get() <= place {
+            self.order_beyond(place)?;
         }
-        // Each user's are in that order already, which a stable sort makes use of.
-        self.few.sort_by_key(|(_, prey)| prey.machine);
-        let by_machine = self.few.chunk_by(|(_, one), (_, other)| one.machine == other.machine);
-        let is_enough = |there: &&[(Tier, Prey)]| {
-            let most: QShares = there.iter().map(|(_, prey)| prey.order).sum();
-            lacking(there[0].1.machine).is_some_and(|lacking| lacking <= most)
-        };
-        self.few = by_machine.filter(is_enough).flatten().copied().collect();
+        self.entries.borrow().get(place).copied()
     }
 
-    /// No more than this may go from `machine`, where that is known.
-    pub(super) fn most_on(&self, machine: MachineIx) -> Option<QShares> {
-        let amounts = self.amounts.iter().map(|amounts| amounts[machine.0]);
-        (!self.amounts.is_empty()).then(|| amounts.sum())
+    /// Puts more in order, so that `place` is; `None` if there is no such place.
+    #[cold]
+    fn order_beyond(&self, place: usize) -> Option<()> {
+        let mut entries = self.entries.borrow_mut();
+        if entries.len() <= place {
+            return None;
+        }
+        let known = self.in_order.get();
+        let more = (known * (THEN_TIMES - 1)).max(FIRST_IN_ORDER).max(place + 1 - known);
+        let rest = &mut entries[known..];
+        let more = if more < rest.len() {
+            rest.select_nth_unstable(more);
+            more
+        } else {
+            rest.len()
+        };
+        rest[..more].sort_unstable();
+        self.in_order.set(known + more);
+        Some(())
+    }
+}
+
+impl PreyOfTier {
+    /// These shares, which are all of `tier` and none smaller than `least_order`, in any order.
+    pub(super) fn new(tier: Tier, least_order: u64, shares: Vec<Prey>) -> PreyOfTier {
+        let first = LazyOrder { entries: RefCell::new(shares), in_order: Cell::new(0) };
+        PreyOfTier { tier, least_order, first, late: BTreeSet::new() }
+    }
+
+    /// Enters a share that was not of this tier when the list was made.
+    pub(super) fn insert(&mut self, prey: Prey) {
+        self.late.insert(prey);
+    }
+
+    /// Takes out a share that was not of this tier when the list was made. Of those that were it is
+    /// seen that they no longer are.
+    pub(super) fn remove(&mut self, prey: &Prey) {
+        self.late.remove(prey);
+    }
+
+    /// Any one of it.
+    pub(super) fn any(&self) -> Option<Prey> {
+        self.first.entries.borrow().first().copied().or_else(|| self.late.first().copied())
+    }
+}
+
+impl<'d, 'a> Courses<'d, 'a> {
+    /// Nothing to look at yet.
+    pub(super) fn new(draft: &'d Draft<'a>, stands: &'d [Stand]) -> Courses<'d, 'a> {
+        Courses { draft, stands, lists: Vec::new(), is_wide: false, are_few: true }
+    }
+
+    /// Adds a list of a class.
+    pub(super) fn add(&mut self, prey: &'d PreyOfTier) {
+        self.are_few = false;
+        self.lists.push((prey.tier, List::OfClass(prey)));
+    }
+
+    /// Adds shares of those that are looked at one by one, by tier, of each the cheapest first.
+    pub(super) fn add_few(&mut self, shares: &'d [(Tier, Prey)]) {
+        let by_tier = shares.chunk_by(|(one, _), (other, _)| one == other);
+        self.lists.extend(by_tier.map(|shares| (shares[0].0, List::OfFew(shares))));
+    }
+
+    /// Has all been added.
+    pub(super) fn sorted(mut self) -> Courses<'d, 'a> {
+        self.lists.sort_by_key(|(tier, _)| *tier);
+        self
     }
 
     /// One course a tier, the most willing first.
-    pub(super) fn in_turn(&self) -> impl Iterator<Item = Course<'d>> + use<'_, 'd> {
-        let mut few = self.few.clone();
-        few.sort_unstable();
-        let mut tiers: BTreeSet<Tier> = self.by_tier.keys().copied().collect();
-        tiers.extend(few.iter().map(|(tier, _)| *tier));
-        tiers.into_iter().map(move |tier| {
-            let lists = self.by_tier.get(&tier).into_iter().flatten();
-            let of_tier = few.iter().filter(|(other, _)| *other == tier);
-            Course::new(
-                tier,
-                lists.map(|prey| prey.iter()).collect(),
-                of_tier.map(|(_, prey)| *prey).collect(),
-            )
-        })
+    pub(super) fn in_turn(&self) -> impl Iterator<Item = Course<'_, 'd, 'a>> {
+        let by_tier = self.lists.chunk_by(|(one, _), (other, _)| one == other);
+        by_tier.map(|lists| Course::new(self, lists))
+    }
+
+    /// Whether a share that was listed under `tier` belongs there and is still to be had.
+    fn is_there(&self, tier: Tier, holding: Holding) -> bool {
+        self.stands[holding.job].is_of(tier) && !self.draft.rooms.has_left(holding)
     }
 }
 
-impl<'d> Course<'d> {
-    fn new(
-        tier: Tier,
-        mut lists: Vec<btree_set::Iter<'d, Prey>>,
-        few: VecDeque<Prey>,
-    ) -> Course<'d> {
-        let firsts = lists.iter_mut().enumerate();
-        let next = firsts.filter_map(|(place, list)| Some(Reverse((*list.next()?, place))));
-        Course { tier, next: next.collect(), lists, few }
+impl<'c, 'd, 'a> Course<'c, 'd, 'a> {
+    /// `lists` are all of one tier, and there is one at least.
+    fn new(courses: &'c Courses<'d, 'a>, lists: &[(Tier, List<'d>)]) -> Course<'c, 'd, 'a> {
+        let mut left = Vec::with_capacity(2 * lists.len());
+        for (_, list) in lists {
+            match list {
+                List::OfClass(prey) => {
+                    left.push(Left::First(prey, 0));
+                    left.push(Left::Late(prey.late.iter()));
+                }
+                List::OfFew(shares) => left.push(Left::OfFew(shares.iter())),
+            }
+        }
+        let firsts = left.iter_mut().enumerate();
+        let next = firsts.filter_map(|(place, left)| Some(Reverse((left.next()?, place))));
+        Course { tier: lists[0].0, courses, next: next.collect(), left }
+    }
+
+    /// The next, if it loses no more than `limit`; else it stays the next.
+    pub(super) fn next_within(&mut self, limit: Option<Millis>) -> Step {
+        while let Some(mut next) = self.next.peek_mut() {
+            let Reverse((prey, place)) = *next;
+            if limit.is_some_and(|limit| limit < prey.loss) {
+                return Step::Beyond(prey.loss);
+            }
+            match self.left[place].next() {
+                Some(after) => *next = Reverse((after, place)),
+                None => drop(PeekMut::pop(next)),
+            }
+            if self.courses.is_there(self.tier, prey.holding) {
+                return Step::Look(prey);
+            }
+        }
+        Step::End
     }
 }
 
-impl Iterator for Course<'_> {
+impl Left<'_> {
+    fn next(&mut self) -> Option<Prey> {
+        match self {
+            Left::First(prey, place) => {
+                *place += 1;
+                prey.first.get(*place - 1)
+            }
+            Left::Late(prey) => prey.next().copied(),
+            Left::OfFew(shares) => shares.next().map(|(_, prey)| *prey),
+        }
+    }
+}
+
+impl Iterator for Course<'_, '_, '_> {
     type Item = Prey;
 
     fn next(&mut self) -> Option<Prey> {
-        let Some(mut next) = self.next.peek_mut() else { return self.few.pop_front() };
-        let Reverse((prey, place)) = *next;
-        if self.few.front().is_some_and(|few| *few < prey) {
-            return self.few.pop_front();
+        match self.next_within(None) {
+            Step::Look(prey) => Some(prey),
+            Step::Beyond(_) | Step::End => None,
         }
-        match self.lists[place].next() {
-            Some(after) => *next = Reverse((*after, place)),
-            None => drop(PeekMut::pop(next)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prey(loss: Millis, job: usize) -> Prey {
+        let holding = Holding { job, share: 0 };
+        Prey { loss, machine: MachineIx(0), order: QShares(1), holding }
+    }
+
+    /// More than are put in order at once, read in turn and from the middle.
+    #[test]
+    fn a_list_is_read_in_order_however_far() {
+        let shares: Vec<Prey> = (0..1000).map(|job| prey(job * 7919 % 1000, 0)).collect();
+        let lazy = |shares: &[Prey]| LazyOrder {
+            entries: RefCell::new(shares.to_vec()),
+            in_order: Cell::new(0),
+        };
+        let list = lazy(&shares);
+        let read: Vec<Millis> =
+            (0..).map_while(|place| list.get(place)).map(|prey| prey.loss).collect();
+        assert!(read.into_iter().eq(0..1000));
+        let list = lazy(&shares);
+        for place in [700, 3, 699, 999, 1000] {
+            let loss = list.get(place).map(|prey| prey.loss);
+            assert_eq!(loss, u64::try_from(place).ok().filter(|place| *place < 1000));
         }
-        Some(prey)
     }
 }

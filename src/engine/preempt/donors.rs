@@ -5,11 +5,11 @@
 //! the order of what they hold, and the shares of each class in the order of the work that would be
 //! lost with them. Made once a cycle, and kept true as room is made.
 
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, OnceCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::courses::{Courses, Prey};
+use super::courses::{Courses, Prey, PreyOfTier};
 use super::plan::NoPlan;
 use super::right::{Claim, Reach};
 use super::vain::Vain;
@@ -32,17 +32,18 @@ pub(super) struct Donors {
     known_users: Vec<u64>,
     /// How each job stood when last looked at.
     known_jobs: Vec<Stand>,
+    /// How each job stood when the shares of its class were listed.
+    listed_as: Vec<Cell<Stand>>,
     /// How many jobs of each class are above their own count.
     jobs_above: Vec<usize>,
     /// For each job, how many changes must have been noted before it is of use to search again.
     next_search: Vec<u64>,
     changes: u64,
     /// For each class its shares, once they were needed.
-    prey: Vec<OnceCell<PreyByTier>>,
-    /// For each user of a class the shares of its jobs, machine by machine, once they were needed.
+    prey: Vec<OnceCell<PreyOfClass>>,
+    /// For each user of a class the shares of its jobs by tier, of each the cheapest first, once they
+    /// were needed.
     prey_of_user: Vec<OnceCell<Vec<(Tier, Prey)>>>,
-    /// For each class what its jobs hold on each machine, once that was needed.
-    amounts: Vec<OnceCell<Vec<QShares>>>,
     /// What whoever is looked for might take.
     reach: Reach,
     vain: Vain,
@@ -66,15 +67,15 @@ struct Bucket {
 }
 
 /// How a job stands as a donor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stand {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stand {
     held: u64,
     is_within_count: bool,
     becomes_needy: bool,
 }
 
-/// The shares of a class, the cheapest first, by how willingly they are taken and by order.
-type PreyByTier = BTreeMap<(Tier, QShares), BTreeSet<Prey>>;
+/// The shares of a class, by tier and, of similar orders together, by order.
+type PreyOfClass = Vec<PreyOfTier>;
 
 /// Whom to ask.
 #[derive(Default)]
@@ -83,9 +84,7 @@ struct Sources {
     classes: Vec<ClassIx>,
     /// Of these classes, jobs above their own count.
     classes_above: Vec<ClassIx>,
-    /// Any of these jobs.
-    jobs: Vec<usize>,
-    /// All jobs of these users.
+    /// Any job of these users.
     users: Vec<usize>,
 }
 
@@ -173,6 +172,7 @@ impl Donors {
             jobs_above[entities.class_of(job).0] += usize::from(!stand.is_within_count);
         }
         Donors {
+            listed_as: known_jobs.iter().copied().map(Cell::new).collect(),
             users: Ranking::new(classes, users.collect()),
             jobs: Ranking::new(entities.groups().len(), jobs.collect()),
             known_users: held.groups.clone(),
@@ -180,9 +180,8 @@ impl Donors {
             jobs_above,
             next_search: vec![0; draft.snapshot.jobs.len()],
             changes: 0,
-            prey: vec![OnceCell::new(); classes],
+            prey: (0..classes).map(|_| OnceCell::new()).collect(),
             prey_of_user: vec![OnceCell::new(); entities.groups().len()],
-            amounts: vec![OnceCell::new(); classes],
             reach: Reach::new(draft),
             vain: Vain::default(),
         }
@@ -203,10 +202,11 @@ impl Donors {
         self.changes < self.next_search[job]
     }
 
-    /// Notes that there was no plan for `job`. If there is none and most of its class was looked at,
-    /// once a cycle is enough: what changes may be of use to it in the next.
+    /// Notes that there was no plan for `job`. Where one is held back, and where there is none and most
+    /// of its class was looked at, once a cycle is enough, unless it loses something: what changes may
+    /// be of use to it in the next.
     pub(super) fn note_no_plan(&mut self, job: usize, no_plan: NoPlan) {
-        let is_over = no_plan.held_back.is_none() && no_plan.is_wide;
+        let is_over = no_plan.held_back.is_some() || no_plan.is_wide;
         self.next_search[job] = if is_over { u64::MAX } else { self.changes + 1 };
         self.share_verdict(no_plan);
     }
@@ -226,14 +226,11 @@ impl Donors {
 
     /// Notes that `holding` was taken.
     pub(super) fn note_taken(&mut self, draft: &Draft<'_>, holding: Holding) {
-        let class = draft.entities.class_of(holding.job);
         let (tier, taken) = prey_of(draft, self.known_jobs[holding.job], holding);
-        if let Some(prey) = self.prey[class.0].get_mut() {
-            prey.get_mut(&(tier, taken.order)).expect("what is held is listed").remove(&taken);
+        if let Some(lists) = self.prey[draft.entities.class_of(holding.job).0].get_mut() {
+            list_of(lists, tier, taken.order).remove(&taken);
         }
-        if let Some(amounts) = self.amounts[class.0].get_mut() {
-            amounts[taken.machine.0] -= taken.order;
-        }
+        self.next_search[holding.job] = 0;
         self.vain.note_left(taken.machine);
         self.note_change(draft, holding.job);
     }
@@ -253,72 +250,51 @@ impl Donors {
         self.known_jobs[job] = now;
         self.jobs_above[class] += usize::from(!now.is_within_count);
         self.jobs_above[class] -= usize::from(!before.is_within_count);
-        let is_same_tier = Stand { held: before.held, ..now } == before;
-        if !is_same_tier || !now.is_within_count {
+        if !now.is_alike(before) || !now.is_within_count {
             self.vain.note_shifted(job);
         }
-        if let Some(prey) = self.prey[class].get_mut().filter(|_| !is_same_tier) {
-            for holding in holdings(draft, job) {
-                let (tier, moved) = prey_of(draft, before, holding);
-                let listed = prey.get_mut(&(tier, moved.order)).expect("what is held is listed");
-                listed.remove(&moved);
-                let (tier, moved) = prey_of(draft, now, holding);
-                prey.entry((tier, moved.order)).or_default().insert(moved);
+        let listed_as = self.listed_as[job].get();
+        let Some(lists) = self.prey[class].get_mut().filter(|_| !now.is_alike(before)) else {
+            return;
+        };
+        for holding in holdings(draft, job) {
+            let (tier, prey) = prey_of(draft, before, holding);
+            list_of(lists, tier, prey.order).remove(&prey);
+            if !now.is_alike(listed_as) {
+                let (tier, prey) = prey_of(draft, now, holding);
+                list_of(lists, tier, prey.order).insert(prey);
             }
         }
     }
 
     /// The shares that `claim` of `job` might take.
-    pub(super) fn courses<'d>(
+    pub(super) fn courses<'d, 'a>(
         &'d self,
-        draft: &Draft<'_>,
+        draft: &'d Draft<'a>,
         claim: &Claim<'_, '_>,
         job: usize,
-    ) -> Courses<'d> {
+    ) -> Courses<'d, 'a> {
         let own = draft.entities.class_of(job);
         let sources = self.sources(draft, claim, job);
-        let mut courses = Courses {
-            by_tier: BTreeMap::new(),
-            few: Vec::new(),
-            amounts: Vec::new(),
-            is_wide: sources.classes.contains(&own),
-        };
-        let may_do = |prey: &BTreeSet<Prey>, order: QShares| {
-            let rule = |prey: &Prey| claim.rule(prey.holding.job, order.0);
-            prey.first().is_some_and(|first| claim.may_take_first_share() || rule(first).is_some())
+        let mut courses = Courses::new(draft, &self.known_jobs);
+        courses.is_wide = sources.classes.contains(&own);
+        let may_do = |list: &PreyOfTier| {
+            let rule = |prey: Prey| claim.rule(prey.holding.job, list.least_order);
+            list.any().is_some_and(|any| claim.may_take_first_share() || rule(any).is_some())
         };
         for &class in &sources.classes {
-            for (&(tier, order), prey) in self.prey_of_class(draft, class) {
-                // Elsewhere all of a tier and an order may give, or none; at home it depends on
-                // the user.
-                if class == own || may_do(prey, order) {
-                    courses.by_tier.entry(tier).or_default().push(prey);
-                }
-            }
+            let lists = self.prey_of_class(draft, class).iter();
+            // Elsewhere all of a tier may give of an order, or none; at home it depends on the user.
+            lists.filter(|list| class == own || may_do(list)).for_each(|list| courses.add(list));
         }
         for &class in &sources.classes_above {
-            for (&(tier, _), prey) in self.prey_of_class(draft, class) {
-                if !tier.is_within_count {
-                    courses.by_tier.entry(tier).or_default().push(prey);
-                }
-            }
+            let lists = self.prey_of_class(draft, class).iter();
+            lists.filter(|list| !list.tier.is_within_count).for_each(|list| courses.add(list));
         }
         for &user in &sources.users {
-            courses.few.extend(self.prey_of_user(draft, user));
+            courses.add_few(self.prey_of_user(draft, user));
         }
-        if !sources.jobs.is_empty() {
-            let of_user = self.prey_of_user(draft, draft.entities.group_of(job)).iter();
-            let of_jobs = of_user.filter(|(_, prey)| sources.jobs.contains(&prey.holding.job));
-            courses.few.extend(of_jobs);
-        }
-        if !courses.by_tier.is_empty() {
-            let asked = sources.classes.iter().chain(&sources.classes_above);
-            courses.amounts = asked.map(|&class| self.amounts_of_class(draft, class)).collect();
-            if !courses.is_wide {
-                courses.amounts.push(self.amounts_of_class(draft, own));
-            }
-        }
-        courses
+        courses.sorted()
     }
 
     /// Whom `claim` of `job` might take from.
@@ -351,8 +327,8 @@ impl Donors {
         sources
     }
 
-    /// The users of the class of `job` who are ahead of its own, and the jobs of its own user that
-    /// are ahead of it.
+    /// The users of the class of `job` who are ahead of its own; and its own, if jobs of that are ahead
+    /// of it.
     fn add_own_class(
         &self,
         draft: &Draft<'_>,
@@ -367,22 +343,22 @@ impl Donors {
             .jobs
             .ahead(group, &is_ahead)
             .filter(|&(other, order)| other != job && claim.is_open(Level::Job, other, order));
-        let jobs: Vec<usize> = jobs.take(FEW + 1).map(|(other, _)| other).collect();
+        let jobs = jobs.take(FEW + 1).count();
         let member = |group: usize| entities.members(group)[0];
         let is_ahead = |other, order| claim.is_ahead(Level::User, member(other), order);
         let users = self.users.ahead(class.0, &is_ahead).filter(|&(other, order)| {
             other != group && claim.is_open(Level::User, member(other), order)
         });
-        let users: Vec<usize> = users.take(FEW + 1).map(|(other, _)| other).collect();
-        if FEW < users.len().max(jobs.len()) {
+        sources.users.extend(users.take(FEW + 1).map(|(other, _)| other));
+        if FEW < sources.users.len().max(jobs) {
             sources.classes.push(class);
-        } else {
-            sources.users = users;
-            sources.jobs = jobs;
+            sources.users.clear();
+        } else if 0 < jobs {
+            sources.users.push(group);
         }
     }
 
-    /// The shares of the jobs of `user`, machine by machine.
+    /// The shares of the jobs of `user`, by tier, of each the cheapest first.
     fn prey_of_user(&self, draft: &Draft<'_>, user: usize) -> &[(Tier, Prey)] {
         self.prey_of_user[user].get_or_init(|| {
             let jobs = draft.entities.members(user).iter();
@@ -391,37 +367,41 @@ impl Donors {
                     .map(move |holding| prey_of(draft, self.known_jobs[job], holding))
             });
             let mut prey: Vec<(Tier, Prey)> = prey.collect();
-            prey.sort_unstable_by_key(|(_, prey)| prey.machine);
+            prey.sort_unstable();
             prey
         })
     }
 
-    /// What the jobs of `class` hold on each machine, as far as it may be taken.
-    fn amounts_of_class(&self, draft: &Draft<'_>, class: ClassIx) -> &[QShares] {
-        self.amounts[class.0].get_or_init(|| {
-            let mut amounts = vec![QShares(0); draft.snapshot.machines.len()];
-            for &job in draft.entities.members_of_class(class) {
-                for holding in holdings(draft, job) {
-                    let share = draft.share(holding);
-                    amounts[share.machine.0] += share.order.qshares();
-                }
-            }
-            amounts
-        })
-    }
-
-    fn prey_of_class(&self, draft: &Draft<'_>, class: ClassIx) -> &PreyByTier {
+    fn prey_of_class(&self, draft: &Draft<'_>, class: ClassIx) -> &[PreyOfTier] {
         self.prey[class.0].get_or_init(|| {
-            let mut lists: BTreeMap<(Tier, QShares), Vec<Prey>> = BTreeMap::new();
+            let mut lists: BTreeMap<(Tier, u64), Vec<Prey>> = BTreeMap::new();
             for &job in draft.entities.members_of_class(class) {
+                self.listed_as[job].set(self.known_jobs[job]);
                 for holding in holdings(draft, job) {
                     let (tier, prey) = prey_of(draft, self.known_jobs[job], holding);
-                    lists.entry((tier, prey.order)).or_default().push(prey);
+                    lists.entry((tier, least_of_similar(prey.order))).or_default().push(prey);
                 }
             }
-            lists.into_iter().map(|(key, prey)| (key, prey.into_iter().collect())).collect()
+            let lists = lists.into_iter();
+            lists.map(|((tier, least), shares)| PreyOfTier::new(tier, least, shares)).collect()
         })
     }
+}
+
+/// The least order of those that are listed together with `order`.
+fn least_of_similar(order: QShares) -> u64 {
+    order.0.checked_ilog2().map_or(0, |power| 1 << power)
+}
+
+/// The list for shares of `tier` and `order`.
+fn list_of(lists: &mut PreyOfClass, tier: Tier, order: QShares) -> &mut PreyOfTier {
+    let least = least_of_similar(order);
+    let place = lists.binary_search_by_key(&(tier, least), |list| (list.tier, list.least_order));
+    let place = place.unwrap_or_else(|place| {
+        lists.insert(place, PreyOfTier::new(tier, least, Vec::new()));
+        place
+    });
+    &mut lists[place]
 }
 
 impl Stand {
@@ -431,6 +411,16 @@ impl Stand {
             is_within_count: draft.held.jobs[job] <= draft.given.jobs[job],
             becomes_needy: draft.becomes_needy_with(job, draft.has(job).saturating_sub(1)),
         }
+    }
+
+    /// Whether its shares are of the same tiers as those of one that stands like `other`.
+    fn is_alike(self, other: Stand) -> bool {
+        (self.is_within_count, self.becomes_needy) == (other.is_within_count, other.becomes_needy)
+    }
+
+    /// Whether its shares may be of `tier`.
+    pub(super) fn is_of(self, tier: Tier) -> bool {
+        (self.is_within_count, self.becomes_needy) == (tier.is_within_count, tier.becomes_needy)
     }
 }
 

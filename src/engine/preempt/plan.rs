@@ -1,10 +1,10 @@
 //! Chooses the machine on which to make room.
 
-use super::courses::{Course, Courses};
+use super::courses::{Course, Courses, Step};
 use super::donors::Donors;
 use super::price::{self, Worth};
 use super::right::Claim;
-use super::vain::{Extent, Finding, Left, Verdict};
+use super::vain::{Extent, Left, Verdict};
 use super::victims::{There, Tier, Victim, choose_victims, is_enough_within_reach};
 use crate::engine::draft::Draft;
 use crate::engine::report::HeldBack;
@@ -38,8 +38,11 @@ const ENOUGH_LOOKS: u32 = 1024;
 const TOLD_PLANS: u64 = 4;
 /// And no longer than for so many shares more.
 const LAST_LOOKS: u32 = 64;
-/// After so many shares without a plan it is found out on which machines there may be one at all.
-const VAIN_LOOKS: u32 = 256;
+/// After so many shares without a plan, or more in a large cluster, it is found out on which machines
+/// there may be one at all.
+const VAIN_LOOKS: usize = 256;
+/// So many machines are ruled out, or not, in the time of one look.
+const MACHINES_A_LOOK: usize = 4;
 /// If there are no more than so many, all of them are looked at, and nothing else.
 const FEW_MACHINES: usize = 64;
 
@@ -60,45 +63,27 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
     };
     let extent = claim.extent();
     let vain = donors.vain();
-    let left = extent.as_ref().and_then(|extent| vain.left_for(draft, &claim, extent, job, limit));
-    if let Some(Left { finding, machines }) = left {
-        let courses = Courses::default();
-        let mut search = Search::new(site, &courses);
+    let left = extent.as_ref().and_then(|extent| vain.left_for(draft, &claim, extent, job));
+    let mut search = Search::new(site, limit);
+    let is_wide = if let Some(Left { is_wide, machines }) = left {
+        // These are so few that all are compared, whatever they cost.
+        search.limit = None;
         search.look_at_all(&mut claim, machines);
-        match (search.outcome(), finding, limit) {
-            (Some((_, plan)), Finding::Nothing { .. }, _) => return Ok(plan),
-            (None, Finding::Nothing { is_wide }, _) => {
-                return Err(NoPlan::in_vain(extent, is_wide));
-            }
-            // Where it might take something after all, all there is has to be compared.
-            (None, Finding::Dear { tier, machine, loss }, Some(limit))
-                if site.has_plan_on(&mut claim, machine, tier) =>
-            {
-                return Err(NoPlan::too_dear(loss, limit, extent, finding));
-            }
-            (_, Finding::Dear { .. }, _) => {}
-        }
-    }
-    claim.reset();
-    let mut courses = donors.courses(draft, &claim, job);
-    courses.leave_out_vain(|machine| {
-        let order = site.order_on(machine)?;
-        Some(draft.rooms.lacking(machine, order.qshares()))
-    });
-    let mut search = Search::new(site, &courses);
-    for course in courses.in_turn() {
-        if search.follow(&mut claim, course) {
-            break;
-        }
-    }
-    let Some((tier, plan)) = search.outcome() else {
-        return Err(NoPlan::in_vain(extent, courses.is_wide));
+        is_wide
+    } else {
+        let courses = donors.courses(draft, &claim, job);
+        search.follow_all(&mut claim, &courses);
+        courses.is_wide
     };
-    if let Some((limit, tier)) = limit.filter(|limit| *limit < plan.loss).zip(tier) {
-        let Plan { machine, loss, .. } = plan;
-        return Err(NoPlan::too_dear(loss, limit, extent, Finding::Dear { tier, machine, loss }));
+    let least_left = search.least_left;
+    let plan = search.outcome();
+    let least = plan.iter().map(|plan| plan.loss).chain(least_left).min();
+    match (plan, limit.zip(least)) {
+        (Some(plan), None) => Ok(plan),
+        (Some(plan), Some((limit, _))) if plan.loss <= limit => Ok(plan),
+        (_, Some((limit, loss))) => Err(NoPlan::held_back(HeldBack::TooDear { loss, limit })),
+        (None, None) => Err(NoPlan::in_vain(extent, is_wide)),
     }
-    Ok(plan)
 }
 
 /// That there is no plan, or none that is worth it.
@@ -117,15 +102,8 @@ impl NoPlan {
     }
 
     fn in_vain(extent: Option<Extent>, is_wide: bool) -> NoPlan {
-        let finding = Finding::Nothing { is_wide };
-        let verdict = extent.map(|extent| Verdict { extent, finding });
+        let verdict = extent.map(|extent| Verdict { extent, is_wide });
         NoPlan { held_back: None, is_wide, verdict }
-    }
-
-    /// It would lose others `loss`, and may lose them no more than `limit`.
-    fn too_dear(loss: Millis, limit: Millis, extent: Option<Extent>, finding: Finding) -> NoPlan {
-        let verdict = extent.map(|extent| Verdict { extent, finding });
-        NoPlan { held_back: Some(HeldBack::TooDear { loss, limit }), is_wide: false, verdict }
     }
 }
 
@@ -138,10 +116,25 @@ struct Site<'d, 'a> {
     pools: &'d [PoolIx],
 }
 
+/// How far the shares of one tier were looked at.
+enum Followed {
+    /// All of them.
+    ToTheEnd,
+    /// As far as they may be worth it; and it is not known that no other tier need be looked at.
+    ToTheLimit,
+    /// No other plan can be better than the best there is.
+    Enough,
+}
+
 /// A search for the cheapest plan.
 struct Search<'d, 'a> {
     site: Site<'d, 'a>,
-    courses: &'d Courses<'d>,
+    /// What may be lost at most, if that is limited.
+    limit: Option<Millis>,
+    /// What was not looked at as it is too dear loses no less.
+    least_left: Option<Millis>,
+    /// Where no plan can be worth it, with the best tier of what might go.
+    too_dear_on: Vec<(Option<Tier>, MachineIx)>,
     /// For each machine whether it was looked at, or need not be.
     seen: Vec<bool>,
     /// On how many machines enough might go.
@@ -149,7 +142,7 @@ struct Search<'d, 'a> {
     /// For how many of them a plan was made.
     plans: u64,
     /// How many shares were looked at before there was a plan.
-    vain_looks: u32,
+    vain_looks: usize,
     /// The best plan, and the best of the others.
     ranked: Vec<(Cost, Plan)>,
 }
@@ -195,18 +188,6 @@ impl<'d, 'a> Site<'d, 'a> {
         Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
     }
 
-    fn plan_on(&self, claim: &mut Claim<'_, '_>, machine: MachineIx) -> Option<(Cost, Plan)> {
-        let order = self.order_on(machine)?;
-        let missing = self.draft.rooms.lacking(machine, order.qshares());
-        claim.reset();
-        plan_on(self.draft, claim, machine, order, missing)
-    }
-
-    /// Whether there is a plan for `machine` that takes nothing of a worse tier.
-    fn has_plan_on(&self, claim: &mut Claim<'_, '_>, machine: MachineIx, tier: Tier) -> bool {
-        self.plan_on(claim, machine).is_some_and(|((worst, ..), _)| worst <= Some(tier))
-    }
-
     /// How many machines would do, whatever is on them.
     fn machines(&self) -> u64 {
         let (draft, work) = (self.draft, self.draft.job(self.job));
@@ -220,21 +201,66 @@ impl<'d, 'a> Site<'d, 'a> {
 }
 
 impl<'d, 'a> Search<'d, 'a> {
-    fn new(site: Site<'d, 'a>, courses: &'d Courses<'d>) -> Search<'d, 'a> {
+    fn new(site: Site<'d, 'a>, limit: Option<Millis>) -> Search<'d, 'a> {
         let seen = vec![false; site.draft.snapshot.machines.len()];
-        Search { site, courses, seen, tried: 0, plans: 0, vain_looks: 0, ranked: Vec::new() }
+        Search {
+            site,
+            limit,
+            least_left: None,
+            too_dear_on: Vec::new(),
+            seen,
+            tried: 0,
+            plans: 0,
+            vain_looks: 0,
+            ranked: Vec::new(),
+        }
     }
 
-    /// Looks at the machines of the shares in `course`. Says whether no other plan can be better
-    /// than the best there is.
-    fn follow(&mut self, claim: &mut Claim<'_, '_>, course: Course<'_>) -> bool {
+    /// Looks at the machines of the shares in `courses`, those of the best tier first: in each tier as
+    /// far as they may be worth it.
+    fn follow_all(&mut self, claim: &mut Claim<'_, '_>, courses: &Courses<'_, '_>) {
+        let mut too_dear = Vec::new();
+        for mut course in courses.in_turn() {
+            match self.follow(claim, &mut course, courses.are_few) {
+                Followed::ToTheEnd => {}
+                Followed::ToTheLimit => too_dear.push(course),
+                Followed::Enough => break,
+            }
+        }
+        let best = self.ranked.first().map(|(cost, _)| *cost);
+        let Some((worst, ..)) = best.filter(|(_, loss, ..)| self.may_lose(*loss)) else { return };
+        // Who gives less willingly is spared where others would do, however much that costs.
+        (self.limit, self.tried) = (None, 0);
+        let others = std::mem::take(&mut self.too_dear_on);
+        for (_, machine) in &others {
+            self.seen[machine.0] = false;
+        }
+        let better = others.into_iter().filter(|(tier, _)| *tier < worst);
+        self.look_at_all(claim, better.map(|(_, machine)| machine));
+        for mut course in too_dear {
+            let _ = self.follow(claim, &mut course, courses.are_few);
+        }
+    }
+
+    /// Looks at the machines of the shares in `course`. Of few shares each is looked at.
+    fn follow(
+        &mut self,
+        claim: &mut Claim<'_, '_>,
+        course: &mut Course<'_, '_, '_>,
+        are_few: bool,
+    ) -> Followed {
         let (mut looks, mut last_looks) = (ENOUGH_LOOKS, LAST_LOOKS);
         let tier = Some(course.tier);
-        for prey in course {
-            if self.ranked.is_empty() {
+        loop {
+            let prey = match course.next_within(self.limit) {
+                Step::Look(prey) => prey,
+                Step::Beyond(loss) => return self.stop_at_limit(tier, loss),
+                Step::End => return Followed::ToTheEnd,
+            };
+            if self.ranked.is_empty() && !are_few {
                 self.vain_looks += 1;
-                if self.vain_looks == VAIN_LOOKS && self.rule_out(claim) {
-                    return true;
+                if self.vain_looks == self.patience() && self.rule_out(claim) {
+                    return Followed::Enough;
                 }
             }
             // The least that a plan can cost from here on.
@@ -243,7 +269,7 @@ impl<'d, 'a> Search<'d, 'a> {
             let is_told = TOLD_PLANS <= self.tried || last_looks == 0;
             let is_enough = ENOUGH_PLANS <= self.tried && !self.ranked.is_empty();
             if is_enough || looks == 0 || (is_known && is_told) {
-                return true;
+                return Followed::Enough;
             }
             last_looks -= u32::from(is_known);
             looks -= u32::from(!self.ranked.is_empty());
@@ -260,7 +286,31 @@ impl<'d, 'a> Search<'d, 'a> {
                 self.look_at(claim, prey.machine, order, missing, (tier, prey.loss));
             }
         }
-        false
+    }
+
+    /// After so many looks in vain it is found out on which machines there may be a plan at all: when
+    /// that is no more work than has been done.
+    fn patience(&self) -> usize {
+        VAIN_LOOKS.max(self.seen.len().div_ceil(MACHINES_A_LOOK))
+    }
+
+    /// Whether so much work may be lost.
+    fn may_lose(&self, loss: Millis) -> bool {
+        self.limit.is_none_or(|limit| loss <= limit)
+    }
+
+    /// Notes that what loses so much or more was not looked at.
+    fn note_too_dear(&mut self, loss: Millis) {
+        self.least_left = Some(self.least_left.map_or(loss, |least| least.min(loss)));
+    }
+
+    /// All others of `tier` lose so much, which is too much. Where there is a plan that takes nothing
+    /// of a worse one, that is enough.
+    fn stop_at_limit(&mut self, tier: Option<Tier>, loss: Millis) -> Followed {
+        self.note_too_dear(loss);
+        let best = self.ranked.first();
+        let is_enough = best.is_some_and(|((worst, ..), _)| *worst <= tier);
+        if is_enough { Followed::Enough } else { Followed::ToTheLimit }
     }
 
     /// Leaves out the machines on which all that might go is too little. Where few are left, looks
@@ -304,12 +354,10 @@ impl<'d, 'a> Search<'d, 'a> {
     }
 
     /// The order of a share on `machine`, and how much would have to go; `None` if the machine will
-    /// not do, or there is not as much on it that might be had.
+    /// not do.
     fn needed_on(&self, machine: MachineIx) -> Option<(Order, QShares)> {
         let order = self.site.order_on(machine)?;
-        let missing = self.site.draft.rooms.lacking(machine, order.qshares());
-        let is_too_little = self.courses.most_on(machine).is_some_and(|most| most < missing);
-        (!is_too_little).then_some((order, missing))
+        Some((order, self.site.draft.rooms.lacking(machine, order.qshares())))
     }
 
     /// Makes a plan for `machine`, unless it would not be among the best two: no share that might go
@@ -325,6 +373,11 @@ impl<'d, 'a> Search<'d, 'a> {
         let draft = self.site.draft;
         let Some(there) = There::on(draft, claim, machine, missing) else { return };
         self.tried += 1;
+        if !self.may_lose(there.loss) {
+            self.note_too_dear(there.loss);
+            self.too_dear_on.push((tier, machine));
+            return;
+        }
         let loss = there.least_loss(loss);
         let least = (tier, loss, there.victims, there.overshoot, machine);
         if self.ranked.get(1).is_some_and(|(cost, _)| *cost <= least) {
@@ -338,18 +391,18 @@ impl<'d, 'a> Search<'d, 'a> {
         }
     }
 
-    /// The best plan, and the worst tier of what it takes.
-    fn outcome(self) -> Option<(Option<Tier>, Plan)> {
+    /// The best plan.
+    fn outcome(self) -> Option<Plan> {
         let Search { site, plans, ranked, .. } = self;
         let mut ranked = ranked.into_iter();
-        let ((tier, ..), best) = ranked.next()?;
+        let (_, best) = ranked.next()?;
         let runner_up = ranked.next().map(|(_, plan)| RunnerUp {
             machine: plan.machine,
             victims: count(&plan.victims),
             loss: plan.loss,
         });
         let considered = Considered { machines: site.machines(), plans, runner_up };
-        Some((tier, Plan { considered, ..best }))
+        Some(Plan { considered, ..best })
     }
 }
 

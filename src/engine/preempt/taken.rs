@@ -83,6 +83,10 @@ impl Takings {
     /// For each side at `level`, whether it took, directly or through others, from `side`.
     fn takers(&self, level: Level, side: usize) -> Vec<bool> {
         let takers = &self.0[level.place()];
+        // Nobody took from most.
+        if takers.get(side).is_none_or(BTreeSet::is_empty) {
+            return Vec::new();
+        }
         let mut has_taken = vec![false; takers.len()];
         let mut open = vec![side];
         while let Some(side) = open.pop() {

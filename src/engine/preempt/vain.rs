@@ -1,15 +1,14 @@
 //! Searches of which nothing came, and what has changed since: who may take no more than somebody
-//! who looked before finds no more than what has become possible meanwhile, and nothing cheaper.
+//! who looked before finds no more than what has become possible meanwhile.
 //!
-//! Of a hundred thousand jobs most ask for the same as many others, and find nothing, or nothing
-//! that they would pay for. So a verdict is shared by all whose claim reaches no further.
+//! Of a hundred thousand jobs most ask for the same as many others, and find nothing. So a verdict is
+//! shared by all whose claim reaches no further.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::right::Claim;
-use super::victims::Tier;
 use crate::engine::draft::Draft;
-use crate::model::{ClassIx, MachineIx, Millis, ShareState};
+use crate::model::{ClassIx, MachineIx, ShareState};
 
 /// So many verdicts are remembered of each class and order, the newest.
 const KEPT: usize = 16;
@@ -55,32 +54,12 @@ enum Change {
     Shifted(usize),
 }
 
-/// What came of a claim.
+/// That nothing came of a claim.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub extent: Extent,
-    pub finding: Finding,
-}
-
-/// What came of a search.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Finding {
-    /// There is no plan.
-    Nothing {
-        /// Whether most of the class was looked at.
-        is_wide: bool,
-    },
-    /// There is one, and it is too dear.
-    Dear {
-        /// The worst tier of what it takes.
-        tier: Tier,
-        /// Where it is.
-        machine: MachineIx,
-        /// What would be lost with it. Others that take nothing of a worse tier hardly lose less: only
-        /// whoever may take less on some machine, and is left with cheaper shares there, could do
-        /// better, and finds out once it may pay as much.
-        loss: Millis,
-    },
+    /// Whether most of the class was looked at.
+    pub is_wide: bool,
 }
 
 /// The verdicts of one cycle.
@@ -93,18 +72,9 @@ pub(super) struct Vain {
 
 /// Where alone a claim may find more than somebody else did.
 pub(super) struct Left {
-    pub finding: Finding,
+    /// Whether most of the class was looked at.
+    pub is_wide: bool,
     pub machines: BTreeSet<MachineIx>,
-}
-
-impl Finding {
-    /// Whether it may be all that there is for whoever may lose others so much; `None` is anything.
-    fn may_do_for(self, limit: Option<Millis>) -> bool {
-        match self {
-            Finding::Nothing { .. } => true,
-            Finding::Dear { loss, .. } => limit.is_some_and(|limit| limit < loss),
-        }
-    }
 }
 
 impl Vain {
@@ -123,41 +93,31 @@ impl Vain {
         self.changes.push(Change::Shifted(job));
     }
 
-    /// Notes what came of a claim, if it is of use to anybody else.
+    /// Notes that nothing came of a claim, if that is of use to anybody else.
     pub(super) fn note(&mut self, verdict: Verdict) {
         if verdict.extent.is_barred {
             return;
         }
-        let replaces = |known: &Verdict| {
-            let limit = match known.finding {
-                Finding::Nothing { .. } => None,
-                // It is of use to whoever may lose a little less.
-                Finding::Dear { loss, .. } => Some(loss.saturating_sub(1)),
-            };
-            verdict.finding.may_do_for(limit) && verdict.extent.covers(&known.extent)
-        };
         let alike = self.verdicts.entry((verdict.extent.class, verdict.extent.order)).or_default();
-        alike.retain(|(known, _)| !replaces(known));
+        alike.retain(|(known, _)| !verdict.extent.covers(&known.extent));
         if alike.len() == KEPT {
             alike.remove(0);
         }
         alike.push((verdict, self.changes.len()));
     }
 
-    /// Where alone `claim` of `job`, which is of this extent, may find what others did not, if there may
-    /// be nothing else for it that loses no more than `limit`.
+    /// Where alone `claim` of `job`, which is of this extent, may find what others did not, if it is
+    /// known to find nothing elsewhere.
     pub(super) fn left_for(
         &self,
         draft: &Draft<'_>,
         claim: &Claim<'_, '_>,
         extent: &Extent,
         job: usize,
-        limit: Option<Millis>,
     ) -> Option<Left> {
-        let may_do =
-            |known: &Verdict| known.finding.may_do_for(limit) && known.extent.covers(extent);
         let alike = self.verdicts.get(&(extent.class, extent.order))?;
-        let (verdict, changes) = alike.iter().rev().find(|(known, _)| may_do(known))?;
+        let mut newest_first = alike.iter().rev();
+        let (verdict, changes) = newest_first.find(|(known, _)| known.extent.covers(extent))?;
         let changes = &self.changes[*changes..];
         if CHANGES < changes.len() {
             return None;
@@ -182,7 +142,7 @@ impl Vain {
                 return None;
             }
         }
-        Some(Left { finding: verdict.finding, machines })
+        Some(Left { is_wide: verdict.is_wide, machines })
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct There {
     pub victims: usize,
     /// And then at least so much too much goes.
     pub overshoot: QShares,
+    /// No less work is lost.
+    pub loss: Millis,
 }
 
 /// Whether `missing` might go from `machine`, as far as users and classes go.
@@ -66,6 +68,7 @@ impl There {
         missing: QShares,
     ) -> Option<There> {
         let (mut amount, mut largest, mut one_enough) = (QShares(0), 1, None);
+        let (mut cheapest, mut cheapest_alone) = (Millis::MAX, Millis::MAX);
         for tenant in draft.rooms.tenants(machine) {
             let order = tenant.order();
             if claim.reach_to(tenant.user()) < order.0 || order == QShares(0) {
@@ -73,23 +76,31 @@ impl There {
             }
             amount += order;
             largest = largest.max(order.0);
-            if missing <= order && one_enough.is_none_or(|least| order < least) {
-                one_enough = Some(order);
+            cheapest = cheapest.min(tenant.loss());
+            if missing <= order {
+                cheapest_alone = cheapest_alone.min(tenant.loss());
+                one_enough = Some(one_enough.map_or(order, |least: QShares| least.min(order)));
             }
         }
+        if amount < missing {
+            return None;
+        }
         let (victims, overshoot) = match one_enough {
-            _ if missing == QShares(0) => (0, QShares(0)),
+            _ if missing == QShares(0) => {
+                return Some(There { victims: 0, overshoot: QShares(0), loss: 0 });
+            }
             Some(order) => (1, order - missing),
             None => {
                 (usize::try_from(missing.0.div_ceil(largest)).unwrap_or(usize::MAX), QShares(0))
             }
         };
-        (missing <= amount).then_some(There { victims, overshoot })
+        let together = cheapest.saturating_mul(count(0..victims.max(2)));
+        Some(There { victims, overshoot, loss: cheapest_alone.min(together) })
     }
 
     /// At least so much work is lost, if with one share it is `loss` or more.
     pub(super) fn least_loss(&self, loss: Millis) -> Millis {
-        loss.saturating_mul(count(0..self.victims))
+        self.loss.max(loss.saturating_mul(count(0..self.victims)))
     }
 }
 
