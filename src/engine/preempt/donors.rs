@@ -297,6 +297,21 @@ impl Donors {
         courses.sorted()
     }
 
+    /// The jobs of the user of `job` that `claim` of `job` might take from.
+    pub(super) fn peers_that_may_give(
+        &self,
+        draft: &Draft<'_>,
+        claim: &Claim<'_, '_>,
+        job: usize,
+    ) -> Vec<usize> {
+        let group = draft.entities.group_of(job);
+        if claim.may_take_first_share() {
+            return draft.entities.members(group).to_vec();
+        }
+        let is_ahead = |other, order| claim.is_ahead(Level::Job, other, order);
+        self.jobs.ahead(group, &is_ahead).map(|(other, _)| other).collect()
+    }
+
     /// Whom `claim` of `job` might take from.
     fn sources(&self, draft: &Draft<'_>, claim: &Claim<'_, '_>, job: usize) -> Sources {
         let class = draft.snapshot.class_of(draft.job(job));

@@ -63,7 +63,8 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
     };
     let extent = claim.extent();
     let vain = donors.vain();
-    let left = extent.as_ref().and_then(|extent| vain.left_for(draft, &claim, extent, job));
+    let own = || donors.peers_that_may_give(draft, &claim, job);
+    let left = extent.as_ref().and_then(|extent| vain.left_for(draft, &claim, extent, own));
     let mut search = Search::new(site, limit);
     let is_wide = if let Some(Left { is_wide, machines }) = left {
         // These are so few that all are compared, whatever they cost.
@@ -202,13 +203,12 @@ impl<'d, 'a> Site<'d, 'a> {
 
 impl<'d, 'a> Search<'d, 'a> {
     fn new(site: Site<'d, 'a>, limit: Option<Millis>) -> Search<'d, 'a> {
-        let seen = vec![false; site.draft.snapshot.machines.len()];
         Search {
             site,
             limit,
             least_left: None,
             too_dear_on: Vec::new(),
-            seen,
+            seen: Vec::new(),
             tried: 0,
             plans: 0,
             vain_looks: 0,
@@ -219,6 +219,7 @@ impl<'d, 'a> Search<'d, 'a> {
     /// Looks at the machines of the shares in `courses`, those of the best tier first: in each tier as
     /// far as they may be worth it.
     fn follow_all(&mut self, claim: &mut Claim<'_, '_>, courses: &Courses<'_, '_>) {
+        self.seen = vec![false; self.site.draft.snapshot.machines.len()];
         let mut too_dear = Vec::new();
         for mut course in courses.in_turn() {
             match self.follow(claim, &mut course, courses.are_few) {

@@ -196,6 +196,11 @@ impl<'d, 'a> Claim<'d, 'a> {
         })
     }
 
+    /// Whether it is a claim of `user`, within a class.
+    pub(super) fn is_of_user(&self, user: usize) -> bool {
+        self.draft.entities.group_of(self.beneficiary) == user
+    }
+
     /// Whether an nshare of `qshares` of `victim` might go, as far as its user and class go, if nothing
     /// else did.
     pub(super) fn is_within_reach(&self, victim: usize, qshares: u64) -> bool {

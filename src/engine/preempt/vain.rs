@@ -106,14 +106,14 @@ impl Vain {
         alike.push((verdict, self.changes.len()));
     }
 
-    /// Where alone `claim` of `job`, which is of this extent, may find what others did not, if it is
-    /// known to find nothing elsewhere.
+    /// Where alone `claim`, which is of this extent, may find what others did not, if it is known to
+    /// find nothing elsewhere. The jobs of its own user that may give to it are its `own`.
     pub(super) fn left_for(
         &self,
         draft: &Draft<'_>,
         claim: &Claim<'_, '_>,
         extent: &Extent,
-        job: usize,
+        own: impl FnOnce() -> Vec<usize>,
     ) -> Option<Left> {
         let alike = self.verdicts.get(&(extent.class, extent.order))?;
         let mut newest_first = alike.iter().rev();
@@ -122,9 +122,8 @@ impl Vain {
         if CHANGES < changes.len() {
             return None;
         }
-        let own = draft.entities.group_of(job);
         let mut machines = BTreeSet::new();
-        add_machines_of(draft, claim, draft.entities.members(own), &mut machines);
+        add_machines_of(draft, claim, &own(), &mut machines);
         for change in changes {
             match change {
                 Change::Left(machine) => {
@@ -132,7 +131,7 @@ impl Vain {
                 }
                 Change::Gained(user) => {
                     let is_peer = draft.entities.groups()[*user].0 == extent.class;
-                    if is_peer && *user != own && 0 < claim.reach_to(*user) {
+                    if is_peer && !claim.is_of_user(*user) && 0 < claim.reach_to(*user) {
                         add_machines_of(draft, claim, draft.entities.members(*user), &mut machines);
                     }
                 }
