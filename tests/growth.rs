@@ -108,11 +108,11 @@ fn prediction_is_the_formula() {
 /// The first so many processes of job 1 have initialized, each in so many milliseconds.
 fn initialize(cluster: &mut Cluster, millis: u64, processes: usize) {
     let shares = cluster.job(1).shares.clone();
-    for (number, share) in shares.into_iter().enumerate() {
+    for (number, share) in shares.iter().enumerate() {
         let is_initialized = number < processes;
         let initialization = if is_initialized { millis } else { 999_000_000 };
         let facts = apportion::model::ShareFacts { is_initialized, initialization, investment: 0 };
-        let (job, node) = (apportion::model::JobId(1), share.node);
+        let (job, node) = (apportion::model::JobId(1), share.node.clone());
         let share = share.id;
         cluster.record(apportion::scheduler::Event::ShareSeen { job, share, node, facts });
     }

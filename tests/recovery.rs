@@ -140,7 +140,7 @@ fn work_in_the_wrong_pool_leaves_it() {
         });
         cluster.cycle();
         assert_eq!(cluster.node("m1").used.0, 4, "accounted");
-        let shares = [1, 2].map(|id| cluster.job(id).shares.clone()).concat();
+        let shares = [1, 2].map(|id| cluster.job(id).shares.to_vec()).concat();
         let leaving = shares.iter().filter(|share| share.node == "m1");
         assert!(leaving.clone().all(|share| share.removal == Some(Removal::Blacklisted)));
         assert_eq!(leaving.count(), 4);

@@ -16,7 +16,9 @@ use super::report::{CapBound, HeldBack};
 use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
 use super::serve::{Seat, Service, Walk};
 use super::snapshot::{Job, Promise, Share, Snapshot};
-use crate::model::{JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares};
+use crate::model::{
+    ClassIx, JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares, ResourceClass,
+};
 
 /// One cycle's work in progress.
 #[derive(Debug)]
@@ -128,7 +130,7 @@ impl<'a> Draft<'a> {
     /// The priorities that have work, best first.
     pub(super) fn priorities(&self) -> Vec<u32> {
         let mut priorities: Vec<u32> =
-            self.snapshot.jobs.iter().map(|job| self.snapshot.class_of(job).priority).collect();
+            self.entities.groups().iter().map(|(class, _)| self.class(*class).priority).collect();
         priorities.sort_unstable();
         priorities.dedup();
         priorities
@@ -136,12 +138,15 @@ impl<'a> Draft<'a> {
 
     /// The jobs of `priority` whose class has a policy that `matches`, oldest first.
     pub(super) fn jobs_of(&self, priority: u32, matches: impl Fn(&Policy) -> bool) -> Vec<usize> {
-        let in_class = |job: &Job| {
-            let class = self.snapshot.class_of(job);
+        let in_class = |job: &usize| {
+            let class = self.class(self.entities.class_of(*job));
             class.priority == priority && matches(&class.policy)
         };
-        let jobs = self.snapshot.jobs.iter().enumerate();
-        jobs.filter(|(_, job)| in_class(job)).map(|(ix, _)| ix).collect()
+        (0..self.jobs.len()).filter(in_class).collect()
+    }
+
+    fn class(&self, class: ClassIx) -> &'a ResourceClass {
+        &self.snapshot.topology.classes[class.0]
     }
 
     /// The job at place `ix` of the snapshot.

@@ -68,17 +68,18 @@ impl Amounts {
 
 impl Entities {
     pub(super) fn new(snapshot: &Snapshot) -> Entities {
-        let jobs: Vec<usize> = (0..snapshot.jobs.len()).collect();
-        let by_user = sorted_by(&jobs, snapshot.users.len(), |job| snapshot.jobs[job].user.0);
-        let classes = snapshot.topology.classes.len();
-        let members = sorted_by(&by_user, classes, |job| snapshot.jobs[job].class.0);
+        // Asked for out of order and more than once, and jobs are wherever they were frozen.
+        let keys: Vec<(ClassIx, UserIx)> =
+            snapshot.jobs.iter().map(|job| (job.class, job.user)).collect();
+        let jobs: Vec<usize> = (0..keys.len()).collect();
+        let by_user = sorted_by(&jobs, snapshot.users.len(), |job| keys[job].1.0);
+        let members = sorted_by(&by_user, snapshot.topology.classes.len(), |job| keys[job].0.0);
         let mut groups = Vec::new();
         let mut member_ranges: Vec<Range<usize>> = Vec::new();
         let mut group_of = vec![0; members.len()];
         for (place, &job) in members.iter().enumerate() {
-            let key = (snapshot.jobs[job].class, snapshot.jobs[job].user);
-            if groups.last() != Some(&key) {
-                groups.push(key);
+            if groups.last() != Some(&keys[job]) {
+                groups.push(keys[job]);
                 member_ranges.push(place..place);
             }
             group_of[job] = groups.len() - 1;
@@ -89,7 +90,7 @@ impl Entities {
         Entities {
             members,
             member_ranges,
-            class_of: snapshot.jobs.iter().map(|job| job.class).collect(),
+            class_of: keys.into_iter().map(|(class, _)| class).collect(),
             group_of,
             groups,
             weights: snapshot

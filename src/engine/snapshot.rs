@@ -23,7 +23,7 @@ pub struct Snapshot {
     /// The names of all users with work, in order.
     pub users: Arc<Vec<Name>>,
     /// All work that is not refused, oldest first, then by number.
-    pub jobs: Arc<Vec<Job>>,
+    pub jobs: Arc<Vec<Arc<Job>>>,
     /// Room already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<Promise>,
     /// For how long nothing has changed.

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Scheduler;
+use super::booked::Booked;
 use super::freeze::BookedPromise;
 use super::jobs::JobBook;
 use super::machines::{MachineBook, Machines, NodeIx};
@@ -157,7 +158,7 @@ impl Scheduler {
             cycle: self.cycle,
             next_share: ShareId(self.next_share),
             nodes: self.machines.to_books(),
-            jobs: self.jobs.values().map(|job| job.to_book(name)).collect(),
+            jobs: self.jobs.by_number().map(|job| job.to_book(name)).collect(),
             limbo: self
                 .limbo
                 .iter()
@@ -190,8 +191,8 @@ impl Scheduler {
             let mut book = JobBook::new(job.spec, user, &topology);
             book.shares = shares(&mut scheduler.machines, &topology, job.shares);
             book.purged = shares(&mut scheduler.machines, &topology, job.purged);
-            (book.behind_since, book.is_spent) = (job.behind_since, job.is_spent);
-            scheduler.jobs.insert(book.spec.id, book.into());
+            book.is_spent = job.is_spent;
+            scheduler.jobs.enter(book, job.behind_since);
         }
         for Limbo { id, node, memory } in limbo {
             let node = scheduler.machines.expect(&topology, &node);
@@ -223,25 +224,17 @@ impl Scheduler {
     pub fn enter_hearing(&mut self, hearing: &Hearing) {
         let (silent, back): (BTreeSet<&Name>, BTreeSet<&Name>) =
             (hearing.silent.iter().collect(), hearing.back.iter().collect());
-        for machine in &mut self.machines.books {
+        self.machines.enter_heard(|machine| {
             let name = &machine.report.name;
-            machine.is_heard =
-                if machine.missed == 0 { !silent.contains(name) } else { back.contains(name) };
-        }
+            if machine.missed == 0 { !silent.contains(name) } else { back.contains(name) }
+        });
     }
 
     /// Counts missed heartbeats anew: who keeps the books could not hear anything. Nodes that are
     /// dead stay so, and deaths that are held back stay held back.
     pub fn restart_hearing(&mut self) {
         self.is_changed = true;
-        let Machines { books, dying, .. } = &mut self.machines;
-        for machine in books.iter_mut() {
-            machine.is_heard = false;
-            if !machine.is_dead {
-                machine.missed = 0;
-            }
-        }
-        dying.retain(|node| books[node.0].is_dead);
+        self.machines.restart_hearing();
     }
 }
 
@@ -257,13 +250,13 @@ fn shares(machines: &mut Machines, topology: &Topology, from: Vec<Share>) -> Sha
 
 impl Machines {
     fn to_books(&self) -> Vec<Node> {
-        let nodes = self.books.iter().enumerate().map(|(ix, machine)| Node {
+        let nodes = self.books().map(|(node, machine)| Node {
             report: machine.report.clone(),
             missed: machine.missed,
             is_heard: machine.is_heard,
             is_awaited: machine.is_awaited,
             is_dead: machine.is_dead,
-            is_dying: self.dying.contains(&NodeIx(ix)),
+            is_dying: self.dying.contains(&node),
             vary_off_reason: machine.vary_off_reason.clone(),
         });
         nodes.collect()
@@ -285,7 +278,7 @@ impl Machines {
     }
 }
 
-impl JobBook {
+impl Booked {
     fn to_book(&self, name: impl Fn(NodeIx) -> Name) -> Job {
         let to_books = |shares: &Shares| {
             let shares = shares.iter().map(|share| Share {
@@ -303,7 +296,7 @@ impl JobBook {
             spec: self.spec.clone(),
             shares: to_books(&self.shares),
             purged: to_books(&self.purged),
-            behind_since: self.behind_since,
+            behind_since: self.behind_since(),
             is_spent: self.is_spent,
         }
     }

@@ -80,7 +80,7 @@ impl Scheduler {
             self.calm.stir();
         }
         if let Event::JobChanged { job, facts } = event {
-            let is_news = self.jobs.get(job).is_some_and(|known| known.spec.facts != *facts);
+            let is_news = self.jobs.get(*job).is_some_and(|known| known.spec.facts != *facts);
             self.calm.has_news |= is_news;
         }
     }
@@ -102,15 +102,15 @@ impl Scheduler {
             | Event::JobArrived(_)
             | Event::JobCompleted { .. }
             | Event::LimboShareGone { .. } => true,
-            Event::JobChanged { job, facts } => self.jobs.get(job).is_some_and(|known| {
+            Event::JobChanged { job, facts } => self.jobs.get(*job).is_some_and(|known| {
                 demand(&known.spec.facts, known.spec.threads) != demand(facts, known.spec.threads)
             }),
             Event::ShareSeen { job, share, .. } => {
-                self.jobs.get(job).is_some_and(|job| job.shares.get(*share).is_none())
+                self.jobs.get(*job).is_some_and(|job| job.shares.get(*share).is_none())
             }
             Event::LimboShareSeen { share, .. } => !self.limbo.contains_key(share),
             Event::ShareExited { job, share } => {
-                let share = self.jobs.get(job).and_then(|job| job.shares.get(*share));
+                let share = self.jobs.get(*job).and_then(|job| job.shares.get(*share));
                 share.is_some_and(|share| share.state == ShareState::Held)
             }
         }

@@ -2,145 +2,131 @@
 //!
 //! Design: "Dispatch".
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Scheduler;
+use super::booked::{Age, Booked};
 use super::freeze::BookedPromise;
-use super::jobs::{Booked, JobBook};
-use super::machines::{ByNode, NodeIx};
+use super::jobs::JobBook;
+use super::machines::MachineBook;
 use super::pictures::Pictures;
 use super::shares::{ShareBook, Shares};
 use super::view::{
-    ClassView, JobView, NodeView, Planned, Removal, ShareOnNode, ShareView, View, Waiting,
+    ClassView, JobView, Planned, Refusal, Removal, ShareView, ShareViews, View, Waiting,
 };
-use crate::engine::{Account, Schedule};
+use crate::engine::{Account, Expansion, Job, JobReport, Schedule};
 use crate::model::{
-    JobId, Millis, NShares, Name, QShares, Quantum, ShareFacts, ShareId, ShareState,
+    JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, ShareState, count,
 };
 
 impl Scheduler {
     /// Enters what the engine decided. Says whether a job began to wait, or no longer does.
     pub(super) fn apply(&mut self, schedule: &Schedule) -> bool {
-        let nodes: Vec<NodeIx> = self.machines.by_name().map(|(node, _)| node).collect();
         for preemption in &schedule.preemptions {
             let job =
-                self.jobs.get_mut(&preemption.job).expect("the engine preempts work that exists");
+                self.jobs.get_mut(preemption.job).expect("the engine preempts work that exists");
             job.evict_share(preemption.share, Removal::Preempted);
             job.last.preemptions.push(*preemption);
         }
-        for expansion in &schedule.expansions {
-            let share = ShareBook {
-                id: ShareId(self.next_share),
-                node: nodes[expansion.machine.0],
-                order: expansion.order,
-                state: ShareState::Held,
-                removal: None,
-                is_seen: false,
-                facts: ShareFacts::default(),
-            };
-            let job =
-                self.jobs.get_mut(&expansion.job).expect("the engine expands work that exists");
-            job.shares.insert(share);
-            job.last.has_grown = true;
-            self.next_share += 1;
-        }
-        let beneficiaries: BTreeSet<JobId> =
-            schedule.preemptions.iter().filter_map(|receipt| receipt.beneficiary).collect();
-        let (cycle, mut has_changed) = (self.cycle, false);
-        let books = self.jobs.values_mut().filter(|job| job.admission.is_ok());
-        let mut books: Vec<((Millis, JobId), &mut Booked)> =
-            books.map(|job| (job.age(), job)).collect();
-        books.sort_by_key(|(age, _)| *age);
-        for ((_, job), report) in books.into_iter().zip(&schedule.report.jobs) {
-            assert_eq!(job.spec.id, report.job, "the engine reports on all work, oldest first");
-            has_changed |= job.note_report(cycle, *report, beneficiaries.contains(&report.job));
-        }
+        let has_changed = self.expand_and_report(schedule);
         self.calm.remember(schedule);
-        let promises = schedule.promises.iter();
-        self.promises = promises
-            .map(|promise| BookedPromise {
-                job: promise.job,
-                node: nodes[promise.machine.0],
-                order: promise.order,
-            })
-            .collect();
+        let places = self.machines.places();
+        let promises = schedule.promises.iter().map(|promise| BookedPromise {
+            job: promise.job,
+            node: places.node(promise.machine),
+            order: promise.order,
+        });
+        self.promises = promises.collect();
         has_changed
     }
 
-    /// Has the next view drawn from scratch, for those who doubt that what is taken over from the last
-    /// one is right.
+    /// Gives every job its new shares, and enters what is said of it.
+    fn expand_and_report(&mut self, schedule: &Schedule) -> bool {
+        let places = self.machines.places();
+        let numbered = schedule.expansions.iter().zip(self.next_share..).enumerate();
+        let mut expansions = ByJob::new(
+            numbered.map(|(place, (expansion, number))| (expansion.job, (ShareId(number), place))),
+        );
+        let beneficiaries = schedule.preemptions.iter().filter_map(|receipt| receipt.beneficiary);
+        let mut beneficiaries = ByJob::new(beneficiaries.map(|job| (job, ())));
+        let mut reports = schedule.report.jobs.iter().peekable();
+        let mut last_reports = Reports::of(self.planned.as_deref());
+        let mut has_changed = false;
+        for (age, job) in self.jobs.by_age_mut() {
+            // On refused work the engine does not report.
+            let Some(report) = reports.next_if(|report| report.job == age.1) else { continue };
+            let new = expansions.of(report.job);
+            if !new.is_empty() {
+                let job: &mut JobBook = job;
+                job.last.has_grown = true;
+                job.shares.make_room(new.len());
+                for &(_, (id, place)) in new {
+                    let Expansion { machine, order, .. } = schedule.expansions[place];
+                    job.shares.insert(ShareBook {
+                        id,
+                        node: places.node(machine),
+                        order,
+                        state: ShareState::Held,
+                        removal: None,
+                        is_seen: false,
+                        facts: ShareFacts::default(),
+                    });
+                }
+            }
+            let has_got_room = !beneficiaries.of(report.job).is_empty();
+            let last = last_reports.of_age(age);
+            has_changed |= job.note_report(self.cycle, report, last, has_got_room);
+        }
+        assert!(reports.next().is_none(), "the engine reports on all work, oldest first");
+        self.next_share += count(&schedule.expansions);
+        has_changed
+    }
+
+    /// Has the next cycle freeze and draw everything anew, for those who doubt that what is taken over
+    /// from the last one is right.
     pub fn forget_pictures(&mut self) {
-        self.jobs.values_mut().for_each(Booked::discard_picture);
+        self.jobs.values_mut().for_each(Booked::forget);
+        self.machines.forget();
+        self.frozen_machines = None;
         self.last_view = None;
     }
 
     /// The books as they are now, without planning.
     pub fn view(&self) -> View {
-        let mut jobs: Vec<((Millis, JobId), &Booked)> =
-            self.jobs.values().map(|job| (job.age(), job)).collect();
-        jobs.sort_by_key(|(age, _)| *age);
-        let pictures = jobs.into_iter().map(|(_, job)| job.picture(|book| self.job_view(book)));
+        let mut reports = Reports::of(self.planned.as_deref());
+        let jobs = self.jobs.by_age().map(|(age, job)| {
+            let report = reports.of_age(age);
+            job.picture(|job| self.job_view(job, report.filter(|_| job.is_reported())))
+        });
+        let jobs: Pictures<JobView> = jobs.collect();
         View {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
-            nodes: Arc::new(self.node_views()),
-            jobs: Arc::new(pictures.collect()),
-            classes: Arc::new(self.class_views()),
-            varied_off: self
-                .machines
-                .varied_off()
-                .map(|(node, why)| (node.clone(), why.to_owned()))
-                .collect(),
+            nodes: Arc::new(self.node_views(&jobs)),
+            classes: Arc::new(self.class_views(&jobs)),
+            jobs: Arc::new(jobs),
+            varied_off: self.varied_off(),
             lost_held_back: self.machines.held_back(),
             planned: self.planned.clone(),
             next_share: ShareId(self.next_share),
         }
     }
 
-    /// Of nodes that are as they were the pictures are those of the last cycle.
-    fn node_views(&self) -> Pictures<NodeView> {
-        let all = || {
-            self.jobs.iter().flat_map(|(&id, job)| job.shares.iter().map(move |share| (id, share)))
-        };
-        let mut counts = ByNode::new(&self.machines, 0);
-        for (_, share) in all() {
-            counts[share.node] += 1;
-        }
-        let mut shares = counts.map(Vec::with_capacity);
-        for (job, share) in all() {
-            shares[share.node].push((job, share.id, share.order, share.state));
-        }
-        let limbo = self.limbo_by_node();
-        let blacklisted = self.blacklisted_nodes();
-        let last = self.last_view.iter().flat_map(|view| view.nodes.shared());
-        let mut last = last.peekable();
-        let nodes = self.machines.by_name().map(|(node, machine)| {
-            let pool = &self.topology.pools[machine.pool.0];
-            let shares: Vec<ShareOnNode> = std::mem::take(&mut shares[node]);
-            let drawn = NodeView {
-                name: machine.report.name.clone(),
-                pool: pool.name.clone(),
-                quantum: pool.quantum,
-                memory: machine.report.memory,
-                order: machine.order,
-                used: shares.iter().map(|(_, _, order, _)| order.qshares()).sum::<QShares>()
-                    + limbo.get(&node).copied().unwrap_or_default(),
-                state: machine.state(blacklisted.contains(&node)),
-                missed: machine.missed,
-                vary_off_reason: machine.vary_off_reason.clone(),
-                shares,
-            };
-            let known = last.next_if(|known| known.name == drawn.name);
-            known.filter(|known| ***known == drawn).map_or_else(|| Arc::new(drawn), Arc::clone)
-        });
-        nodes.collect()
+    /// Every node that is varied off, with the reason.
+    fn varied_off(&self) -> Vec<(Name, String)> {
+        let nodes = self.machines.varied_off().iter().map(|&node| &self.machines[node]);
+        let reason = |machine: &MachineBook| machine.vary_off_reason.clone();
+        nodes.filter_map(|machine| Some((machine.report.name.clone(), reason(machine)?))).collect()
     }
 
-    fn job_view(&self, job: &JobBook) -> JobView {
-        let (spec, report) = (&job.spec, job.last.report);
+    /// What readers see of `job`, of which the last cycle said `report`.
+    fn job_view(&self, job: &Booked, report: Option<&JobReport>) -> JobView {
+        let spec = &job.spec;
         let admission = job.admission.as_ref().ok();
-        let shares = |book: &Shares| {
+        let shares = |book: &Shares| -> ShareViews {
+            if book.is_empty() {
+                return ShareViews::default();
+            }
             let views = book.iter().map(|share| {
                 let machine = &self.machines[share.node];
                 let quantum = self.topology.pools[machine.pool.0].quantum;
@@ -165,20 +151,21 @@ impl Scheduler {
             pure_fair_share: report.map_or(QShares(0), |report| report.pure_fair_share),
             given: report.map_or(NShares(0), |report| report.given),
             promised: report.map_or(NShares(0), |report| report.promised),
-            behind_since: job.behind_since,
+            behind_since: job.behind_since(),
             held_back: report.and_then(|report| report.held_back),
             disposition: job.disposition(),
             reason: match &job.admission {
-                Err(refusal) => Some(Waiting::Refused(refusal.clone())),
+                Err(refusal) => Some(Waiting::Refused(Refusal::clone(refusal))),
                 Ok(_) => report.and_then(|report| report.reason).map(Waiting::Engine),
             },
-            shares: shares(&job.shares),
+            shares: job.share_views(shares),
             purged: shares(&job.purged),
             preemptions: job.last.preemptions.clone(),
         }
     }
 
-    fn class_views(&self) -> Vec<ClassView> {
+    /// Every class, `jobs` being the pictures of all work.
+    fn class_views(&self, jobs: &Pictures<JobView>) -> Vec<ClassView> {
         let classes = self.topology.classes.iter().map(|class| ClassView {
             name: class.name.clone(),
             jobs: 0,
@@ -186,15 +173,7 @@ impl Scheduler {
             users: Vec::new(),
         });
         let mut views: Vec<ClassView> = classes.collect();
-        for job in self.jobs.values() {
-            let class = match &job.admission {
-                Ok(admission) => Some(admission.class),
-                Err(_) => self.topology.class_named(&job.spec.class),
-            };
-            if let Some(class) = class {
-                views[class.0].jobs += 1;
-            }
-        }
+        self.count_jobs(&mut views, jobs);
         if let Some(Planned { snapshot, schedule }) = self.planned.as_deref() {
             for (view, account) in views.iter_mut().zip(&schedule.report.classes) {
                 view.account = *account;
@@ -208,6 +187,32 @@ impl Scheduler {
         }
         views
     }
+
+    /// Counts the jobs of each class, from what the last cycle counted where that was of the same
+    /// classes.
+    fn count_jobs(&self, views: &mut [ClassView], jobs: &Pictures<JobView>) {
+        let is_same = |last: &&View| Arc::ptr_eq(&last.topology, &self.topology);
+        let nothing = Pictures::default();
+        let mut before = &nothing;
+        if let Some(last) = self.last_view.as_ref().filter(is_same) {
+            before = &last.jobs;
+            for (view, last) in views.iter_mut().zip(last.classes.iter()) {
+                view.jobs = last.jobs;
+            }
+        }
+        for (gone, there) in jobs.changed_since(before, |job| (job.submitted, job.id)) {
+            if gone.map(|gone| &gone.class) == there.map(|there| &there.class) {
+                continue;
+            }
+            let class = |job: &JobView| self.topology.class_named(&job.class);
+            if let Some(class) = gone.and_then(class) {
+                views[class.0].jobs -= 1;
+            }
+            if let Some(class) = there.and_then(class) {
+                views[class.0].jobs += 1;
+            }
+        }
+    }
 }
 
 fn share_view(share: &ShareBook, node: Name, quantum: Quantum) -> ShareView {
@@ -220,5 +225,68 @@ fn share_view(share: &ShareBook, node: Name, quantum: Quantum) -> ShareView {
         removal: share.removal,
         is_seen: share.is_seen,
         facts: share.facts,
+    }
+}
+
+/// Things found by whose they are.
+struct ByJob<T> {
+    /// Those of one job in order.
+    sorted: Vec<(JobId, T)>,
+    /// Before which of them the last job asked for was.
+    next: usize,
+}
+
+impl<T: Ord> ByJob<T> {
+    fn new(things: impl Iterator<Item = (JobId, T)>) -> ByJob<T> {
+        let mut sorted: Vec<(JobId, T)> = things.collect();
+        sorted.sort_unstable();
+        ByJob { sorted, next: 0 }
+    }
+
+    /// What is of `job`. Quick for whoever asks in the order of numbers.
+    fn of(&mut self, job: JobId) -> &[(JobId, T)] {
+        let is_below = |place: usize| self.sorted.get(place).is_some_and(|(of, _)| *of < job);
+        let is_expected = !is_below(self.next) && (self.next == 0 || is_below(self.next - 1));
+        if !is_expected {
+            self.next = self.sorted.partition_point(|(of, _)| *of < job);
+        }
+        let first = self.next;
+        let its = self.sorted[first..].iter().take_while(|(of, _)| *of == job);
+        self.next += its.count();
+        &self.sorted[first..self.next]
+    }
+}
+
+/// What a cycle said of all work, for whoever goes through that by age.
+struct Reports<'a> {
+    jobs: &'a [Arc<Job>],
+    said: &'a [JobReport],
+    next: usize,
+}
+
+impl<'a> Reports<'a> {
+    fn of(planned: Option<&'a Planned>) -> Reports<'a> {
+        planned.map_or(Reports { jobs: &[], said: &[], next: 0 }, |planned| Reports {
+            jobs: &planned.snapshot.jobs,
+            said: &planned.schedule.report.jobs,
+            next: 0,
+        })
+    }
+
+    /// What it said of the job of this age, which is higher than the one asked for before.
+    fn of_age(&mut self, age: Age) -> Option<&'a JobReport> {
+        loop {
+            let report = self.said.get(self.next)?;
+            // Nearly always: no need to look at the job for its age.
+            if report.job == age.1 {
+                self.next += 1;
+                return Some(report);
+            }
+            let job = &self.jobs[self.next];
+            if age < (job.submitted, job.id) {
+                return None;
+            }
+            self.next += 1;
+        }
     }
 }

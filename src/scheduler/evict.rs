@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::jobs::{Booked, JobBook, admit};
+use super::jobs::{JobBook, admit};
 use super::jobs_order;
 use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
@@ -33,9 +33,12 @@ impl Scheduler {
             return;
         }
         self.calm.stir();
+        let is_lost = |share: &ShareBook| dead.contains(&share.node);
         for job in self.jobs.values_mut().filter(|job| job.spec.kind != WorkKind::Reservation) {
-            for share in job.shares.take(|share| dead.contains(&share.node)) {
-                job.purge(share);
+            if job.shares.iter().any(is_lost) {
+                for share in job.shares.take(is_lost) {
+                    job.purge(share);
+                }
             }
         }
     }
@@ -54,7 +57,12 @@ impl Scheduler {
     /// what may be evicted from them.
     pub(super) fn evict_what_may_not_stay(&mut self, blacklisted: &BTreeSet<NodeIx>) {
         let (machines, topology) = (&self.machines, &self.topology);
-        for job in self.jobs.values_mut() {
+        if machines.varied_off().is_empty() && blacklisted.is_empty() {
+            return;
+        }
+        // What the last cycle saw and nobody touched since was evicted then, or may stay.
+        let is_all_new = machines.have_changed() || !blacklisted.is_empty();
+        for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_as_frozen()) {
             if job.policy(topology).is_some_and(Policy::is_preemptable) {
                 job.evict(Removal::VariedOff, |share| {
                     machines[share.node].vary_off_reason.is_some()
@@ -69,11 +77,11 @@ impl Scheduler {
     /// Machines with shares on them that configuration does not allow: until those have left, the
     /// machine gets no work.
     pub(super) fn blacklisted_nodes(&self) -> BTreeSet<NodeIx> {
-        self.misplaced().into_iter().map(|(_, share)| share.node).collect()
+        self.misplaced().map(|(_, share)| share.node).collect()
     }
 
     /// The shares that configuration does not allow where they are, each with its job.
-    pub(super) fn misplaced(&self) -> Vec<(JobId, &ShareBook)> {
+    pub(super) fn misplaced(&self) -> impl Iterator<Item = (JobId, &ShareBook)> {
         // Most work may be anywhere, and there may be much of it.
         let is_everywhere: Vec<bool> = self
             .topology
@@ -81,15 +89,21 @@ impl Scheduler {
             .iter()
             .map(|class| may_be_anywhere(&self.topology, class))
             .collect();
-        let is_bound = |(_, job): &(&JobId, &Booked)| {
+        let is_bound = move |job: &JobBook| {
             job.admission.as_ref().map_or(true, |admission| !is_everywhere[admission.class.0])
         };
-        let misplaced = self.jobs.iter().filter(is_bound).flat_map(|(&id, job)| {
-            let is_misplaced =
-                |share: &&ShareBook| !may_be_at(&self.topology, &self.machines, job, share.node);
-            job.shares.iter().filter(is_misplaced).map(move |share| (id, share))
+        let is_misplaced = |job: &JobBook, share: &ShareBook| {
+            !may_be_at(&self.topology, &self.machines, job, share.node)
+        };
+        let strays = self.jobs.values().filter(move |job| {
+            job.has_strays(|job| {
+                is_bound(job) && job.shares.iter().any(|share| is_misplaced(job, share))
+            })
         });
-        misplaced.collect()
+        strays.flat_map(move |job| {
+            let shares = job.shares.iter().filter(move |share| is_misplaced(job, share));
+            shares.map(|share| (job.spec.id, share))
+        })
     }
 
     /// Replaces the configuration: every request is admitted anew, every machine finds its pool.
@@ -98,7 +112,7 @@ impl Scheduler {
         self.machines.replace_all(&self.topology);
         self.promises.clear();
         for job in self.jobs.values_mut() {
-            job.admission = admit(&self.topology, &job.spec);
+            job.admission = admit(&self.topology, &job.spec).map_err(Box::new);
             let order_on = |node| jobs_order(job, &self.topology, &self.machines[node]);
             let orders: Vec<Order> = job.shares.iter().map(|share| order_on(share.node)).collect();
             for (share, order) in job.shares.iter_mut().zip(orders) {

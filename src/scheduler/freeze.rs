@@ -1,15 +1,18 @@
 //! The books, as the engine sees them: one snapshot a cycle.
+//!
+//! What nobody touched since the last cycle is that cycle's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::jobs::{Admission, Booked, JobBook};
-use super::machines::{ByNode, Machines, NodeIx};
+use super::booked::Booked;
+use super::jobs::Admission;
+use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
 use super::users::UserPlaces;
 use crate::engine::{Job, Machine, Promise, Share, Snapshot};
-use crate::model::{JobId, MachineIx, Millis, Order, QShares};
+use crate::model::{JobId, MachineIx, Order, QShares};
 
 /// Room promised to a job, by a place that lasts longer than a snapshot's.
 #[derive(Clone, Debug)]
@@ -19,57 +22,74 @@ pub(super) struct BookedPromise {
     pub order: Order,
 }
 
+/// The machines as a cycle saw them, and what their books do not say.
+#[derive(Clone, Debug)]
+pub(super) struct FrozenMachines {
+    machines: Arc<Vec<Machine>>,
+    limbo: BTreeMap<NodeIx, QShares>,
+    blacklisted: BTreeSet<NodeIx>,
+}
+
 /// Turns places in the books into places in the snapshot.
 struct Places<'a> {
-    books: &'a Machines,
-    machines: ByNode<MachineIx>,
-    users: UserPlaces,
+    machines: &'a Machines,
+    users: &'a UserPlaces,
 }
 
 impl Scheduler {
     /// All that the next cycle may look at. Nodes in `blacklisted` get no work.
-    pub(super) fn freeze(&self, blacklisted: &BTreeSet<NodeIx>) -> Snapshot {
+    pub(super) fn freeze(&mut self, blacklisted: BTreeSet<NodeIx>) -> Snapshot {
+        if !self.are_places_as_before() {
+            self.jobs.values_mut().for_each(Booked::thaw);
+        }
         let mut limbo = self.limbo_by_node();
-        let mut admitted: Vec<((Millis, JobId), &Booked, Admission)> =
-            Vec::with_capacity(self.jobs.len());
+        let places = Places { machines: &self.machines, users: self.users.places() };
+        let mut jobs = Vec::with_capacity(self.jobs.len());
         for job in self.jobs.values() {
-            if let Ok(admission) = &job.admission {
-                admitted.push((job.age(), job, *admission));
+            if job.is_as_frozen() || job.admission.is_ok() {
+                jobs.push(job.frozen(|job| places.job(job)));
             } else {
                 for share in job.shares.iter() {
                     *limbo.entry(share.node).or_default() += share.order.qshares();
                 }
             }
         }
-        admitted.sort_by_key(|(age, ..)| *age);
-        let places = Places {
-            books: &self.machines,
-            machines: self.machines.places(),
-            users: self.users.places(admitted.iter().map(|(_, job, _)| job.user)),
-        };
-        let jobs = admitted.into_iter().map(|(_, job, admission)| places.job(job, admission));
-        let jobs = jobs.collect();
         let promises = self.promises.iter().map(|promise| Promise {
             job: promise.job,
-            machine: places.machines[promise.node],
+            machine: self.machines.places().of(promise.node),
             order: promise.order,
         });
         Snapshot {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
-            machines: Arc::new(self.freeze_machines(&limbo, blacklisted)),
             promises: promises.collect(),
             calm: self.calm.freeze(),
-            users: Arc::new(places.users.names),
+            users: Arc::clone(&self.users.places().names),
             jobs: Arc::new(jobs),
+            machines: self.freeze_machines(limbo, blacklisted),
         }
     }
 
+    /// Whether everybody has the place that it had in the last snapshot. Machines are never
+    /// forgotten, so that as many are the same.
+    fn are_places_as_before(&self) -> bool {
+        self.planned.as_deref().is_some_and(|last| {
+            last.snapshot.machines.len() == self.machines.len()
+                && last.snapshot.users == self.users.places().names
+        })
+    }
+
     fn freeze_machines(
-        &self,
-        limbo: &BTreeMap<NodeIx, QShares>,
-        blacklisted: &BTreeSet<NodeIx>,
-    ) -> Vec<Machine> {
+        &mut self,
+        limbo: BTreeMap<NodeIx, QShares>,
+        blacklisted: BTreeSet<NodeIx>,
+    ) -> Arc<Vec<Machine>> {
+        let is_as_before = |last: &&FrozenMachines| {
+            !self.machines.have_changed() && last.limbo == limbo && last.blacklisted == blacklisted
+        };
+        if let Some(last) = self.frozen_machines.as_ref().filter(is_as_before) {
+            return Arc::clone(&last.machines);
+        }
         let machines = self.machines.by_name().map(|(node, machine)| Machine {
             name: machine.report.name.clone(),
             order: machine.order,
@@ -77,32 +97,46 @@ impl Scheduler {
             state: machine.state(blacklisted.contains(&node)),
             limbo: limbo.get(&node).copied().unwrap_or_default(),
         });
-        machines.collect()
+        let machines = Arc::new(machines.collect());
+        let frozen = FrozenMachines { machines: Arc::clone(&machines), limbo, blacklisted };
+        if let Some(last) = self.frozen_machines.replace(frozen) {
+            let burdened = last.limbo.into_keys().chain(last.blacklisted);
+            burdened.for_each(|node| self.machines.note_unseen(node));
+        }
+        machines
+    }
+}
+
+impl FrozenMachines {
+    /// Whether something other than its own books was said of the machine.
+    pub(super) fn is_burdened(&self, node: NodeIx) -> bool {
+        self.limbo.contains_key(&node) || self.blacklisted.contains(&node)
     }
 }
 
 impl Places<'_> {
-    fn job(&self, job: &JobBook, admission: Admission) -> Job {
+    /// Work that is not refused, as the engine sees it.
+    fn job(&self, job: &Booked) -> Job {
         let spec = &job.spec;
-        let mut machines: Vec<MachineIx> = spec
-            .machines
-            .iter()
-            .filter_map(|name| Some(self.machines[self.books.find(name)?]))
-            .collect();
+        let Admission { class, order, .. } =
+            *job.admission.as_ref().expect("the engine sees no refused work");
+        let places = self.machines.places();
+        let named = |name: &String| Some(places.of(self.machines.find(name)?));
+        let mut machines: Vec<MachineIx> = spec.machines.iter().filter_map(named).collect();
         machines.sort_unstable();
         machines.dedup();
         Job {
             id: spec.id,
             user: self.users.of(job.user),
-            class: admission.class,
+            class,
             kind: spec.kind,
-            order: admission.order,
+            order,
             submitted: spec.submitted,
             threads: spec.threads,
             service: spec.service,
             machines: (!spec.machines.is_empty()).then_some(machines),
             facts: spec.facts,
-            behind_since: job.behind_since,
+            behind_since: job.behind_since(),
             is_spent: job.is_spent,
             shares: job.shares.iter().map(|share| self.share(share)).collect(),
         }
@@ -111,7 +145,7 @@ impl Places<'_> {
     fn share(&self, share: &ShareBook) -> Share {
         Share {
             id: share.id,
-            machine: self.machines[share.node],
+            machine: self.machines.places().of(share.node),
             order: share.order,
             state: share.state,
             facts: share.facts,

@@ -4,8 +4,9 @@
 //! of is its own for good, and the rest of the books knows it by that. Design: "Nodes, Machines,
 //! and Node Management".
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Index, IndexMut};
+use std::ops::Index;
 
 use super::command::{CommandError, CommandOutcome, UnknownNode};
 use crate::model::{
@@ -36,13 +37,28 @@ pub(super) struct MachineBook {
 /// All machines.
 #[derive(Clone, Debug)]
 pub(super) struct Machines {
-    pub books: Vec<MachineBook>,
+    books: Vec<MachineBook>,
     by_name: BTreeMap<Name, NodeIx>,
     /// The pools of the nodes that the configuration lists; the others are in the first.
     pools: BTreeMap<Name, PoolIx>,
     /// Machines that missed too many heartbeats and whose death takes effect in the next cycle,
     /// unless they report before.
     pub dying: BTreeSet<NodeIx>,
+    /// Where they are by name, until one comes that was never heard of.
+    places: OnceCell<Places>,
+    /// Those that are varied off, by name, until anything changes.
+    varied_off: OnceCell<Vec<NodeIx>>,
+    /// For each machine, whether readers have not seen it yet as it is now.
+    is_unseen: Vec<bool>,
+    /// Whether there is anything the engine has not seen yet.
+    has_changed: bool,
+}
+
+/// Where machines are in a snapshot: by name.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    by_place: Vec<NodeIx>,
+    by_node: Vec<MachineIx>,
 }
 
 impl Index<NodeIx> for Machines {
@@ -61,7 +77,58 @@ impl Machines {
             by_name: BTreeMap::new(),
             pools: topology.pools_by_node(),
             dying: BTreeSet::new(),
+            places: OnceCell::new(),
+            varied_off: OnceCell::new(),
+            is_unseen: Vec::new(),
+            has_changed: true,
         }
+    }
+
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        self.books.len()
+    }
+
+    /// The machine at `node`, to be changed.
+    fn edit(&mut self, node: NodeIx) -> &mut MachineBook {
+        self.is_unseen[node.0] = true;
+        self.has_changed = true;
+        self.varied_off.take();
+        &mut self.books[node.0]
+    }
+
+    /// The machine at `node`, for changes that the engine does not see: of heartbeats.
+    fn edit_heartbeats(&mut self, node: NodeIx) -> &mut MachineBook {
+        self.is_unseen[node.0] = true;
+        &mut self.books[node.0]
+    }
+
+    /// Whether anything changed about any machine, but for heartbeats, since the last cycle.
+    pub(super) fn have_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// Whether readers have not seen the machine yet as it is now.
+    pub(super) fn is_unseen(&self, node: NodeIx) -> bool {
+        self.is_unseen[node.0]
+    }
+
+    /// Something that its own books do not say changed about the machine.
+    pub(super) fn note_unseen(&mut self, node: NodeIx) {
+        self.is_unseen[node.0] = true;
+    }
+
+    /// The cycle is over: all has been seen.
+    pub(super) fn end_cycle(&mut self) {
+        self.has_changed = false;
+        self.is_unseen.fill(false);
+    }
+
+    /// Has all of them seen anew, whether anything changed or not.
+    pub(super) fn forget(&mut self) {
+        self.has_changed = true;
+        self.varied_off.take();
+        self.is_unseen.fill(true);
     }
 
     /// Where the machine is that is called `name`; `None` if nobody ever spoke of it.
@@ -70,17 +137,20 @@ impl Machines {
     }
 
     /// All of them, by name.
-    pub(super) fn by_name(&self) -> impl Iterator<Item = (NodeIx, &MachineBook)> {
-        self.by_name.values().map(|&node| (node, &self[node]))
+    pub(super) fn by_name(&self) -> impl ExactSizeIterator<Item = (NodeIx, &MachineBook)> {
+        self.places().by_place.iter().map(|&node| (node, &self[node]))
     }
 
-    /// For each place in the books, the place by name.
-    pub(super) fn places(&self) -> ByNode<MachineIx> {
-        let mut places = ByNode::new(self, MachineIx(0));
-        for (ix, (node, _)) in self.by_name().enumerate() {
-            places[node] = MachineIx(ix);
-        }
-        places
+    /// Where they are by name.
+    pub(super) fn places(&self) -> &Places {
+        self.places.get_or_init(|| {
+            let by_place: Vec<NodeIx> = self.by_name.values().copied().collect();
+            let mut by_node = vec![MachineIx(0); by_place.len()];
+            for (place, node) in by_place.iter().enumerate() {
+                by_node[node.0] = MachineIx(place);
+            }
+            Places { by_place, by_node }
+        })
     }
 
     /// Takes in what an agent says. Returns where its node is if that was dead.
@@ -90,7 +160,7 @@ impl Machines {
             return None;
         };
         self.dying.remove(&node);
-        let machine = &mut self.books[node.0];
+        let machine = self.edit(node);
         machine.report = report;
         machine.measure(topology);
         machine.missed = 0;
@@ -148,16 +218,21 @@ impl Machines {
         let node = NodeIx(self.books.len());
         self.by_name.insert(machine.report.name.clone(), node);
         self.books.push(machine);
+        self.is_unseen.push(true);
+        self.has_changed = true;
+        self.places.take();
+        self.varied_off.take();
         node
     }
 
     /// One heartbeat interval is over.
     pub(super) fn end_interval(&mut self, node_stability: u32) {
-        for (ix, machine) in self.books.iter_mut().enumerate() {
-            if !std::mem::take(&mut machine.is_heard) {
+        for node in (0..self.books.len()).map(NodeIx) {
+            if !std::mem::take(&mut self.books[node.0].is_heard) {
+                let machine = self.edit_heartbeats(node);
                 machine.missed = machine.missed.saturating_add(1);
                 if node_stability <= machine.missed && !machine.is_dead {
-                    self.dying.insert(NodeIx(ix));
+                    self.dying.insert(node);
                 }
             }
         }
@@ -167,7 +242,7 @@ impl Machines {
     /// verdict, as long as it has not taken effect.
     pub(super) fn miss(&mut self, name: &str, missed: u32, node_stability: u32) {
         if let Some(node) = self.find(name) {
-            let machine = &mut self.books[node.0];
+            let machine = self.edit_heartbeats(node);
             machine.missed = missed;
             if machine.is_dead {
                 return;
@@ -191,8 +266,11 @@ impl Machines {
     /// work is lost with them; none where so many are silent at once that the fault is more likely
     /// ours (decision D15). Those are asked for again in the next cycle.
     pub(super) fn bury(&mut self, mass_loss_percent: Option<u32>) -> BTreeSet<NodeIx> {
-        for node in &self.dying {
-            self.books[node.0].is_dead = true;
+        if self.dying.is_empty() {
+            return BTreeSet::new();
+        }
+        for node in self.dying.clone() {
+            self.edit(node).is_dead = true;
         }
         let alive = self.books.iter().filter(|machine| !machine.is_dead).count();
         let silent = self.dying.len();
@@ -247,10 +325,8 @@ impl Machines {
         let mut changed = Vec::new();
         for name in nodes {
             let node = self.find(name).expect("checked above");
-            let before = std::mem::replace(
-                &mut self.books[node.0].vary_off_reason,
-                reason.map(str::to_owned),
-            );
+            let machine = self.edit(node);
+            let before = std::mem::replace(&mut machine.vary_off_reason, reason.map(str::to_owned));
             if before.is_some() != reason.is_some() {
                 changed.push(name.clone());
             }
@@ -266,20 +342,24 @@ impl Machines {
     ) {
         for (name, reason) in nodes {
             let node = self.expect(topology, &name);
-            self.books[node.0].vary_off_reason = Some(reason);
+            self.edit(node).vary_off_reason = Some(reason);
         }
     }
 
-    /// Every node that is varied off, with the reason, whether it has reported or not.
-    pub(super) fn varied_off(&self) -> impl Iterator<Item = (&Name, &str)> {
-        self.by_name().filter_map(|(_, machine)| {
-            Some((&machine.report.name, machine.vary_off_reason.as_deref()?))
+    /// Every node that is varied off, by name, whether it has reported or not.
+    pub(super) fn varied_off(&self) -> &[NodeIx] {
+        self.varied_off.get_or_init(|| {
+            let all = self.by_name();
+            all.filter(|(_, machine)| machine.vary_off_reason.is_some())
+                .map(|(node, _)| node)
+                .collect()
         })
     }
 
     /// Finds each machine's pool and order anew.
     pub(super) fn replace_all(&mut self, topology: &Topology) {
         self.pools = topology.pools_by_node();
+        self.forget();
         for machine in &mut self.books {
             machine.find_pool(&self.pools);
             machine.measure(topology);
@@ -297,6 +377,46 @@ impl Machines {
         });
         let unknown: Vec<UnknownNode> = unknown.collect();
         if unknown.is_empty() { Ok(()) } else { Err(CommandError::UnknownNodes(unknown)) }
+    }
+}
+
+/// Heartbeats, as they are kept on record.
+impl Machines {
+    /// All of them, in the order in which they were first heard of.
+    pub(super) fn books(&self) -> impl Iterator<Item = (NodeIx, &MachineBook)> {
+        self.books.iter().enumerate().map(|(ix, machine)| (NodeIx(ix), machine))
+    }
+
+    /// Enters of each machine whether it was heard.
+    pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&MachineBook) -> bool) {
+        for machine in &mut self.books {
+            machine.is_heard = is_heard(machine);
+        }
+    }
+
+    /// Counts missed heartbeats anew, but for machines that are dead.
+    pub(super) fn restart_hearing(&mut self) {
+        for node in (0..self.books.len()).map(NodeIx) {
+            let machine = self.edit_heartbeats(node);
+            machine.is_heard = false;
+            if !machine.is_dead {
+                machine.missed = 0;
+            }
+        }
+        let books = &self.books;
+        self.dying.retain(|node| books[node.0].is_dead);
+    }
+}
+
+impl Places {
+    /// The machine at this place.
+    pub(super) fn node(&self, machine: MachineIx) -> NodeIx {
+        self.by_place[machine.0]
+    }
+
+    /// The place of a machine.
+    pub(super) fn of(&self, node: NodeIx) -> MachineIx {
+        self.by_node[node.0]
     }
 }
 
@@ -332,37 +452,5 @@ impl MachineBook {
     fn measure(&mut self, topology: &Topology) {
         let offered = self.report.memory.0.saturating_sub(topology.settings.reserved_memory.0);
         self.order = topology.pools[self.pool.0].quantum.order_of_machine(Mebibytes(offered));
-    }
-}
-
-/// Something for each machine in the books.
-pub(super) struct ByNode<T>(Vec<T>);
-
-impl<T> ByNode<T> {
-    /// The same for each.
-    pub(super) fn new(machines: &Machines, each: T) -> ByNode<T>
-    where
-        T: Clone,
-    {
-        ByNode(vec![each; machines.books.len()])
-    }
-
-    /// Something made of each.
-    pub(super) fn map<U>(self, make: impl FnMut(T) -> U) -> ByNode<U> {
-        ByNode(self.0.into_iter().map(make).collect())
-    }
-}
-
-impl<T> Index<NodeIx> for ByNode<T> {
-    type Output = T;
-
-    fn index(&self, node: NodeIx) -> &T {
-        &self.0[node.0]
-    }
-}
-
-impl<T> IndexMut<NodeIx> for ByNode<T> {
-    fn index_mut(&mut self, node: NodeIx) -> &mut T {
-        &mut self.0[node.0]
     }
 }

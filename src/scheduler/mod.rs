@@ -5,6 +5,7 @@
 //!
 //! Design: "Middle Layer: Scheduler".
 
+mod booked;
 pub mod books;
 mod calm;
 mod command;
@@ -14,6 +15,7 @@ mod evict;
 mod freeze;
 mod jobs;
 mod machines;
+mod nodes;
 mod pictures;
 mod shares;
 mod trial;
@@ -27,13 +29,13 @@ pub use pictures::Pictures;
 pub use trial::Impact;
 pub use view::{
     ClassView, Disposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode, ShareView,
-    View, Waiting,
+    ShareViews, View, Waiting,
 };
 
 /// Parts of a [`View`] that the engine made, for readers who do not know the engine.
 pub use crate::engine::{Account, Cap, Considered, HeldBack, Preemption, PreemptionRule};
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::engine::{self, Snapshot};
@@ -41,9 +43,10 @@ use crate::model::{
     JobId, Mebibytes, Name, NodeReport, Order, Policy, QShares, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
 };
+use booked::{Booked, Jobs};
 use calm::CalmBook;
-use freeze::BookedPromise;
-use jobs::{Booked, JobBook};
+use freeze::{BookedPromise, FrozenMachines};
+use jobs::JobBook;
 use machines::{Machines, NodeIx};
 use shares::ShareBook;
 use users::Users;
@@ -65,7 +68,7 @@ pub struct Scheduler {
     cycle: u64,
     next_share: u64,
     machines: Machines,
-    jobs: BTreeMap<JobId, Booked>,
+    jobs: Jobs,
     users: Users,
     /// Shares of work that could not be understood.
     limbo: BTreeMap<ShareId, LimboShare>,
@@ -77,6 +80,8 @@ pub struct Scheduler {
     /// Whether anything was recorded since the last cycle, or in it, that the next one could
     /// notice.
     is_changed: bool,
+    /// The machines as the last cycle saw them.
+    frozen_machines: Option<FrozenMachines>,
     /// What the last cycle left to be seen.
     last_view: Option<View>,
 }
@@ -89,7 +94,7 @@ impl Scheduler {
             topology: Arc::new(topology),
             cycle: 0,
             next_share: next_share.0,
-            jobs: BTreeMap::new(),
+            jobs: Jobs::default(),
             users: Users::default(),
             limbo: BTreeMap::new(),
             told_to_leave: BTreeSet::new(),
@@ -97,6 +102,7 @@ impl Scheduler {
             calm: CalmBook::default(),
             planned: None,
             is_changed: true,
+            frozen_machines: None,
             last_view: None,
         }
     }
@@ -135,18 +141,19 @@ impl Scheduler {
             }
             Event::NodeDied { node } => self.machines.die(&node),
             Event::JobArrived(spec) => {
-                if let Entry::Vacant(vacant) = self.jobs.entry(spec.id) {
+                if !self.jobs.contains(spec.id) {
                     let user = self.users.enter(&spec.user);
-                    vacant.insert(JobBook::new(spec, user, &self.topology).into());
+                    self.jobs.enter(JobBook::new(spec, user, &self.topology), None);
                 }
             }
             Event::JobChanged { job, facts } => {
-                if let Some(job) = self.jobs.get_mut(&job) {
+                let job = self.jobs.get_mut(job).filter(|job| job.spec.facts != facts);
+                if let Some(job) = job {
                     job.spec.facts = facts;
                 }
             }
             Event::JobCompleted { job } => {
-                if let Some(gone) = self.jobs.remove(&job) {
+                if let Some(gone) = self.jobs.remove(job) {
                     self.users.leave(&gone.spec.user);
                     self.promises.retain(|promise| promise.job != job);
                 }
@@ -168,7 +175,7 @@ impl Scheduler {
                 self.limbo.remove(&share);
             }
             Event::ShareExited { job, share } => {
-                if let Some(job) = self.jobs.get_mut(&job) {
+                if let Some(job) = self.jobs.get_mut(job) {
                     job.end_share(share);
                 }
             }
@@ -218,11 +225,12 @@ impl Scheduler {
         self.measure_reservations();
         let blacklisted = self.blacklisted_nodes();
         self.evict_what_may_not_stay(&blacklisted);
-        let snapshot = self.freeze(&blacklisted);
+        let snapshot = self.freeze(blacklisted);
         let schedule = engine::plan(&snapshot);
         self.is_changed = self.apply(&schedule);
         self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
         let view = self.view();
+        self.machines.end_cycle();
         self.last_view = Some(view.clone());
         view
     }
@@ -282,7 +290,7 @@ impl Scheduler {
         if !self.is_elsewhere(id, share, node) {
             self.limbo.remove(&share);
         }
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.get_mut(id) else { return };
         if job.purged.get(share).is_some() {
             return;
         }
@@ -293,7 +301,7 @@ impl Scheduler {
         }
         let node = self.machines.expect(&self.topology, node);
         let order = jobs_order(job, &self.topology, &self.machines[node]);
-        let job = self.jobs.get_mut(&id).expect("looked up above");
+        let job = self.jobs.get_mut(id).expect("looked up above");
         let was_told_to_leave = self.told_to_leave.remove(&share);
         let known = ShareBook {
             id: share,
@@ -311,7 +319,7 @@ impl Scheduler {
 
     /// Whether the share is in the books, on another node than `node`.
     fn is_elsewhere(&self, job: JobId, share: ShareId, node: &str) -> bool {
-        let job = self.jobs.get(&job);
+        let job = self.jobs.get(job);
         let known = job.and_then(|job| job.shares.get(share).or_else(|| job.purged.get(share)));
         known.is_some_and(|known| self.machines[known.node].report.name != node)
     }
@@ -321,7 +329,9 @@ impl Scheduler {
         if !self.topology.classes.iter().any(|class| class.policy == Policy::Reserve) {
             return;
         }
-        for job in self.jobs.values_mut() {
+        // Of what the last cycle saw the order changes with its machine only.
+        let is_all_new = self.machines.have_changed();
+        for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_as_frozen()) {
             if job.policy(&self.topology) != Some(&Policy::Reserve) {
                 continue;
             }

@@ -55,13 +55,33 @@ impl<T> Pictures<T> {
         before: &'a Pictures<T>,
         key: impl Fn(&T) -> Key,
     ) -> impl Iterator<Item = (&'a T, Option<&'a T>)> {
-        let mut before = before.0.iter().peekable();
-        self.0.iter().filter_map(move |picture| {
-            let own = key(picture);
-            while before.next_if(|old| key(old) < own).is_some() {}
-            let old = before.next_if(|old| key(old) == own);
-            let is_shared = old.is_some_and(|old| Arc::ptr_eq(old, picture));
-            (!is_shared).then(|| (picture.as_ref(), old.map(Arc::as_ref)))
+        self.changed_since(before, key).filter_map(|(old, new)| Some((new?, old)))
+    }
+
+    /// What is not as it was `before`: what was seen in each place, and what is, if anything. Both
+    /// lists are sorted by `key`.
+    pub(super) fn changed_since<'a, Key: Ord>(
+        &'a self,
+        before: &'a Pictures<T>,
+        key: impl Fn(&T) -> Key,
+    ) -> impl Iterator<Item = (Option<&'a T>, Option<&'a T>)> {
+        let (mut before, mut now) = (before.0.iter().peekable(), self.0.iter().peekable());
+        std::iter::from_fn(move || {
+            while let (Some(old), Some(new)) = (before.peek(), now.peek())
+                && Arc::ptr_eq(old, new)
+            {
+                before.next();
+                now.next();
+            }
+            let order = match (before.peek(), now.peek()) {
+                (Some(old), Some(new)) => key(old).cmp(&key(new)),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return None,
+            };
+            let old = if order.is_le() { before.next() } else { None };
+            let new = if order.is_ge() { now.next() } else { None };
+            Some((old.map(Arc::as_ref), new.map(Arc::as_ref)))
         })
     }
 

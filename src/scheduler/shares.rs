@@ -47,8 +47,19 @@ impl Shares {
     pub(super) fn insert(&mut self, share: ShareBook) {
         match self.place_of(share.id) {
             Ok(place) => self.0[place] = share,
-            Err(place) => self.0.insert(place, share),
+            Err(place) => {
+                if self.0.len() == self.0.capacity() {
+                    // Rather little: there are many such lists, and most do not grow any more.
+                    self.make_room(1 + self.0.len().isqrt());
+                }
+                self.0.insert(place, share);
+            }
         }
+    }
+
+    /// So many are about to be entered.
+    pub(super) fn make_room(&mut self, shares: usize) {
+        self.0.reserve_exact(shares);
     }
 
     pub(super) fn remove(&mut self, id: ShareId) -> Option<ShareBook> {

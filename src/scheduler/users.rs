@@ -1,6 +1,8 @@
 //! Who has work. Users are known by number in the books, so that a cycle compares no names.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::model::{Name, UserIx};
 
@@ -10,6 +12,8 @@ pub(super) struct Users {
     by_name: BTreeMap<Name, UserBook>,
     /// Numbers below the next one that nobody has any more.
     free: Vec<UserNumber>,
+    /// Where they are, until somebody comes or goes.
+    places: OnceCell<UserPlaces>,
 }
 
 /// A user's number. Kept for as long as the user has work.
@@ -24,9 +28,10 @@ struct UserBook {
 }
 
 /// Where users are in a snapshot.
+#[derive(Clone, Debug)]
 pub(super) struct UserPlaces {
-    /// The names of those who are in it, in order.
-    pub names: Vec<Name>,
+    /// Their names, in order.
+    pub names: Arc<Vec<Name>>,
     by_number: Vec<UserIx>,
 }
 
@@ -40,6 +45,7 @@ impl Users {
         }
         let number = self.free.pop().unwrap_or(next);
         self.by_name.insert(user.clone(), UserBook { number, jobs: 1 });
+        self.places.take();
         number
     }
 
@@ -50,27 +56,24 @@ impl Users {
         if known.jobs == 0 {
             self.free.push(known.number);
             self.by_name.remove(user);
+            self.places.take();
         }
     }
 
-    /// The places of those who have one, by name.
-    pub(super) fn places(&self, have_one: impl IntoIterator<Item = UserNumber>) -> UserPlaces {
-        let numbers = self.by_name.len() + self.free.len();
-        let mut is_there = vec![false; numbers];
-        for UserNumber(number) in have_one {
-            is_there[number] = true;
-        }
-        let mut places = UserPlaces { names: Vec::new(), by_number: vec![UserIx(0); numbers] };
-        for (name, user) in self.by_name.iter().filter(|(_, user)| is_there[user.number.0]) {
-            places.by_number[user.number.0] = UserIx(places.names.len());
-            places.names.push(name.clone());
-        }
-        places
+    /// Their places, by name.
+    pub(super) fn places(&self) -> &UserPlaces {
+        self.places.get_or_init(|| {
+            let mut by_number = vec![UserIx(0); self.by_name.len() + self.free.len()];
+            for (place, user) in self.by_name.values().enumerate() {
+                by_number[user.number.0] = UserIx(place);
+            }
+            UserPlaces { names: Arc::new(self.by_name.keys().cloned().collect()), by_number }
+        })
     }
 }
 
 impl UserPlaces {
-    /// Where a user is who has a place.
+    /// Where a user is who has work.
     pub(super) fn of(&self, user: UserNumber) -> UserIx {
         self.by_number[user.0]
     }
@@ -85,10 +88,13 @@ mod tests {
         let mut users = Users::default();
         let [dan, ann, bob] = ["dan", "ann", "bob"].map(|name| users.enter(&name.into()));
         assert_eq!(users.enter(&"dan".into()), dan);
-        let places = users.places([dan, bob, dan]);
-        assert_eq!(places.names, ["bob", "dan"]);
-        assert_eq!([places.of(bob), places.of(dan)], [UserIx(0), UserIx(1)]);
-        assert_eq!(users.places([ann]).names, ["ann"]);
+        let places = users.places();
+        assert_eq!(*places.names, ["ann", "bob", "dan"]);
+        assert_eq!([ann, bob, dan].map(|user| places.of(user).0), [0, 1, 2]);
+        users.leave("bob");
+        let places = users.places();
+        assert_eq!(*places.names, ["ann", "dan"]);
+        assert_eq!([ann, dan].map(|user| places.of(user).0), [0, 1]);
     }
 
     #[test]
@@ -101,6 +107,7 @@ mod tests {
         users.leave("dan");
         let zoe = users.enter(&"zoe".into());
         assert_eq!(zoe, dan);
-        assert_eq!(users.places([zoe, ann]).names, ["ann", "zoe"]);
+        assert_eq!(*users.places().names, ["ann", "eve", "zoe"]);
+        assert_eq!([ann, zoe].map(|user| users.places().of(user).0), [0, 2]);
     }
 }

@@ -3,6 +3,7 @@
 //! Queries, the update for the orchestrator and what is stored are all made from the same
 //! [`View`], so they cannot disagree.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::pictures::Pictures;
@@ -123,10 +124,10 @@ pub struct JobView {
     /// Why it has less than it wants.
     pub reason: Option<Waiting>,
     /// Its shares, oldest first, those that are leaving included.
-    pub shares: Vec<ShareView>,
+    pub shares: ShareViews,
     /// Shares that died with their node and whose end the orchestrator has not confirmed: they
     /// hold no space, and their removal is repeated.
-    pub purged: Vec<ShareView>,
+    pub purged: ShareViews,
     /// What the last cycle took from it.
     pub preemptions: Vec<Preemption>,
 }
@@ -189,6 +190,40 @@ pub enum Refusal {
         /// The quantum of the class's pool.
         quantum: Mebibytes,
     },
+}
+
+/// The shares of a request. The next picture has the same, as long as nothing is done to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShareViews(Arc<[ShareView]>);
+
+impl ShareViews {
+    /// Whether both are one list, so that there is nothing to compare.
+    pub(super) fn are_shared_with(&self, other: &ShareViews) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl FromIterator<ShareView> for ShareViews {
+    fn from_iter<I: IntoIterator<Item = ShareView>>(shares: I) -> ShareViews {
+        ShareViews(shares.into_iter().collect())
+    }
+}
+
+impl Deref for ShareViews {
+    type Target = [ShareView];
+
+    fn deref(&self) -> &[ShareView] {
+        &self.0
+    }
+}
+
+impl<'a> IntoIterator for &'a ShareViews {
+    type Item = &'a ShareView;
+    type IntoIter = std::slice::Iter<'a, ShareView>;
+
+    fn into_iter(self) -> std::slice::Iter<'a, ShareView> {
+        self.0.iter()
+    }
 }
 
 /// A share.

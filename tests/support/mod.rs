@@ -369,7 +369,7 @@ impl Cluster {
         scheduler.restore_varied_off(view.varied_off);
         for job in view.jobs.iter() {
             scheduler.record(Event::JobArrived(spec_of(job)));
-            for share in job.shares.clone() {
+            for share in job.shares.iter().cloned() {
                 let ShareView { id: share, node, facts, .. } = share;
                 scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
             }

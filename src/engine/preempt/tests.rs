@@ -173,7 +173,7 @@ fn snapshot(scene: &Scene) -> Snapshot {
         topology: Arc::new(topology(scene)),
         machines: Arc::new(scene.machines.iter().enumerate().map(machine).collect()),
         users: Arc::new((0..100).map(|user| format!("user{user:02}").into()).collect()),
-        jobs: Arc::new(jobs.collect()),
+        jobs: Arc::new(jobs.map(Arc::new).collect()),
         promises: Vec::new(),
         calm: Calm {
             quiet_cycles: scene.rest_cycles,
@@ -446,7 +446,8 @@ fn has_then(machines: &[u64], jobs: &[(usize, usize, usize)], confined: &[usize]
         takings: Vec::new(),
     });
     for &job in confined {
-        Arc::make_mut(&mut snapshot.jobs)[job].machines = Some(vec![MachineIx(0)]);
+        Arc::make_mut(&mut Arc::make_mut(&mut snapshot.jobs)[job]).machines =
+            Some(vec![MachineIx(0)]);
     }
     let mut draft = Draft::new(&snapshot);
     how_much::how_much(&mut draft);

@@ -89,7 +89,7 @@ impl Scene {
         work: u64,
     ) -> JobId {
         let id = JobId(u64::try_from(self.snapshot.jobs.len()).unwrap() + 1);
-        self.jobs().push(Job {
+        self.jobs().push(Arc::new(Job {
             id,
             user,
             class,
@@ -109,7 +109,7 @@ impl Scene {
             behind_since: None,
             is_spent: false,
             shares: Vec::new(),
-        });
+        }));
         id
     }
 
@@ -141,10 +141,10 @@ impl Scene {
     }
 
     pub(in crate::engine) fn edit(&mut self, id: JobId) -> &mut Job {
-        self.jobs().iter_mut().find(|job| job.id == id).unwrap()
+        Arc::make_mut(self.jobs().iter_mut().find(|job| job.id == id).unwrap())
     }
 
-    fn jobs(&mut self) -> &mut Vec<Job> {
+    fn jobs(&mut self) -> &mut Vec<Arc<Job>> {
         Arc::make_mut(&mut self.snapshot.jobs)
     }
 

@@ -343,7 +343,7 @@ fn what_is_taken_elsewhere_makes_room_for_what_is_moved() {
     moving_in().breaks(Rule::SuperfluousVictim, |scene| {
         scene.machine(1).order = QShares(3);
         for job in scene.jobs() {
-            job.facts.limit = ProcessLimit::AtMost(1);
+            Arc::make_mut(job).facts.limit = ProcessLimit::AtMost(1);
         }
     });
 }

@@ -1,0 +1,220 @@
+//! All work in the books, each request with what is kept of how it was last seen, so that a cycle
+//! goes through all of it and looks only into what changed.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use super::jobs::{JobBook, LastCycle};
+use super::shares::{ShareBook, Shares};
+use super::view::{JobView, Removal, ShareViews};
+use crate::engine::{Job, JobReport};
+use crate::model::{JobId, Millis, ShareState};
+
+/// What all work is in order by, the oldest first: when it was submitted, and its number.
+pub(super) type Age = (Millis, JobId);
+
+/// All work: found by number, gone through by age.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Jobs {
+    by_age: BTreeMap<Age, Booked>,
+    submitted: BTreeMap<JobId, Millis>,
+}
+
+/// A request in the books, as the engine saw it and as readers see it. Whoever may change the
+/// request discards both; so what nobody touched is neither frozen nor drawn again.
+#[derive(Clone, Debug)]
+pub(super) struct Booked {
+    /// Apart: the tree that keeps it is as it grows little more than half full, which with so large
+    /// entries would cost as much as the entries. And most passes need not look into it.
+    book: Box<JobBook>,
+    /// Since which cycle it has been below its count and has got nothing.
+    behind_since: Option<u64>,
+    picture: OnceCell<Arc<JobView>>,
+    /// The shares in the picture: of most work only the rest of it changes.
+    shares: OnceCell<ShareViews>,
+    frozen: OnceCell<Arc<Job>>,
+    /// Whether it has shares where it may not have any.
+    has_strays: OnceCell<bool>,
+    /// Whether a cycle has said anything about it.
+    is_reported: bool,
+    /// Whether anything was done to it since the last cycle began.
+    is_touched: bool,
+}
+
+impl Jobs {
+    pub(super) fn len(&self) -> usize {
+        self.by_age.len()
+    }
+
+    pub(super) fn contains(&self, job: JobId) -> bool {
+        self.submitted.contains_key(&job)
+    }
+
+    pub(super) fn get(&self, job: JobId) -> Option<&Booked> {
+        self.by_age.get(&(*self.submitted.get(&job)?, job))
+    }
+
+    pub(super) fn get_mut(&mut self, job: JobId) -> Option<&mut Booked> {
+        self.by_age.get_mut(&(*self.submitted.get(&job)?, job))
+    }
+
+    /// Enters a request whose number no other has.
+    pub(super) fn enter(&mut self, book: JobBook, behind_since: Option<u64>) {
+        let age = book.age();
+        self.submitted.insert(age.1, age.0);
+        self.by_age.insert(age, Booked::new(book, behind_since));
+    }
+
+    pub(super) fn remove(&mut self, job: JobId) -> Option<Booked> {
+        let submitted = self.submitted.remove(&job)?;
+        self.by_age.remove(&(submitted, job))
+    }
+
+    /// The oldest first.
+    pub(super) fn by_age(&self) -> impl ExactSizeIterator<Item = (Age, &Booked)> {
+        self.by_age.iter().map(|(&age, job)| (age, job))
+    }
+
+    /// The oldest first.
+    pub(super) fn by_age_mut(&mut self) -> impl Iterator<Item = (Age, &mut Booked)> {
+        self.by_age.iter_mut().map(|(&age, job)| (age, job))
+    }
+
+    /// In the order of their numbers.
+    pub(super) fn by_number(&self) -> impl Iterator<Item = &Booked> {
+        self.submitted.iter().map(|(&job, &submitted)| &self.by_age[&(submitted, job)])
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Booked> {
+        self.by_age.values()
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Booked> {
+        self.by_age.values_mut()
+    }
+}
+
+impl Deref for Booked {
+    type Target = JobBook;
+
+    fn deref(&self) -> &JobBook {
+        &self.book
+    }
+}
+
+impl DerefMut for Booked {
+    fn deref_mut(&mut self) -> &mut JobBook {
+        self.forget();
+        &mut self.book
+    }
+}
+
+impl Booked {
+    fn new(book: JobBook, behind_since: Option<u64>) -> Booked {
+        Booked {
+            book: Box::new(book),
+            behind_since,
+            picture: OnceCell::new(),
+            shares: OnceCell::new(),
+            frozen: OnceCell::new(),
+            has_strays: OnceCell::new(),
+            is_reported: false,
+            is_touched: false,
+        }
+    }
+
+    /// What readers see of it, drawn by `draw` if it changed since it was last drawn.
+    pub(super) fn picture(&self, draw: impl FnOnce(&Booked) -> JobView) -> Arc<JobView> {
+        Arc::clone(self.picture.get_or_init(|| Arc::new(draw(self))))
+    }
+
+    /// What readers see of its shares, drawn by `draw` if it changed since they were last drawn.
+    pub(super) fn share_views(&self, draw: impl FnOnce(&Shares) -> ShareViews) -> ShareViews {
+        self.shares.get_or_init(|| draw(&self.book.shares)).clone()
+    }
+
+    /// What the engine sees of it, made by `freeze` if it changed since that was last made.
+    pub(super) fn frozen(&self, freeze: impl FnOnce(&Booked) -> Job) -> Arc<Job> {
+        Arc::clone(self.frozen.get_or_init(|| Arc::new(freeze(self))))
+    }
+
+    /// Whether it is as the engine last saw it. Refused work never is: the engine does not see it.
+    pub(super) fn is_as_frozen(&self) -> bool {
+        self.frozen.get().is_some()
+    }
+
+    /// What it refers to by place has another one: it has to be frozen again.
+    pub(super) fn thaw(&mut self) {
+        self.frozen.take();
+    }
+
+    /// Whether it has shares where it may not have any, found out by `look` if it changed since.
+    pub(super) fn has_strays(&self, look: impl FnOnce(&JobBook) -> bool) -> bool {
+        *self.has_strays.get_or_init(|| look(self))
+    }
+
+    /// Has it seen anew, whether anything changed or not.
+    pub(super) fn forget(&mut self) {
+        self.picture.take();
+        self.shares.take();
+        self.frozen.take();
+        self.has_strays.take();
+        self.is_touched = true;
+    }
+
+    /// Since which cycle it has been below its count and has got nothing.
+    pub(super) fn behind_since(&self) -> Option<u64> {
+        self.behind_since
+    }
+
+    /// Whether a cycle has said anything about it.
+    pub(super) fn is_reported(&self) -> bool {
+        self.is_reported
+    }
+
+    /// Forgets what the last cycle did with it.
+    pub(super) fn begin_cycle(&mut self) {
+        if !std::mem::take(&mut self.is_touched) {
+            return;
+        }
+        let LastCycle { preemptions, has_grown, has_shrunk } = &self.book.last;
+        let was_reported = self.is_reported && self.book.admission.is_err();
+        if was_reported || !preemptions.is_empty() || *has_grown || *has_shrunk {
+            self.is_reported &= !was_reported;
+            self.deref_mut().last = LastCycle::default();
+        }
+    }
+
+    /// Marks the held shares that `must_go` as leaving. Work that is one process is over with it.
+    pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
+        let goes = |share: &ShareBook| share.state == ShareState::Held && must_go(share);
+        if self.book.shares.iter().any(&goes) {
+            self.deref_mut().evict(removal, goes);
+        }
+    }
+
+    /// Enters what `cycle` says about it, and the one before said. Says whether it began to wait, or
+    /// no longer does.
+    pub(super) fn note_report(
+        &mut self,
+        cycle: u64,
+        report: &JobReport,
+        before: Option<&JobReport>,
+        has_got_room: bool,
+    ) -> bool {
+        let is_behind = report.held.0 + report.promised.0 < report.given.0;
+        let waits = is_behind && !has_got_room && !self.book.last.has_grown;
+        let has_changed = waits != self.behind_since.is_some();
+        if has_changed {
+            self.behind_since = waits.then_some(cycle);
+            self.frozen.take();
+        }
+        if has_changed || !self.is_reported || before != Some(report) {
+            self.is_reported = true;
+            self.picture.take();
+        }
+        has_changed
+    }
+}

@@ -1,0 +1,182 @@
+//! Nodes, as readers see them. Drawn again are those to which something was done; of the others the
+//! pictures are those of the last cycle.
+//!
+//! Who came to a node and who went follows from the pictures of jobs, of the last cycle and of now:
+//! what is in the same picture has not moved.
+
+use std::sync::Arc;
+
+use super::Scheduler;
+use super::booked::Booked;
+use super::machines::{MachineBook, Machines, NodeIx};
+use super::pictures::Pictures;
+use super::view::{JobView, NodeView, ShareOnNode, ShareView};
+use crate::model::{JobId, MachineIx, Order, QShares, ShareId, ShareState};
+
+/// A share that is not on its node as it was: how it is there, if at all.
+#[derive(Clone, Copy)]
+struct Moved {
+    node: MachineIx,
+    job: JobId,
+    share: ShareId,
+    there: Option<(Order, ShareState)>,
+}
+
+/// Which shares are not on their nodes as they were.
+struct Moves<'a> {
+    machines: &'a Machines,
+    all: Vec<Moved>,
+}
+
+impl Scheduler {
+    /// All nodes, by name, `jobs` being the pictures of all work.
+    pub(super) fn node_views(&self, jobs: &Pictures<JobView>) -> Pictures<NodeView> {
+        let moved = self.moved(jobs);
+        let mut moved = moved.chunk_by(|one, other| one.node == other.node).peekable();
+        let limbo = self.limbo_by_node();
+        let blacklisted = self.blacklisted_nodes();
+        let is_as_it_was = |node: NodeIx| {
+            let was_burdened =
+                self.frozen_machines.as_ref().is_some_and(|last| last.is_burdened(node));
+            !self.machines.is_unseen(node)
+                && !was_burdened
+                && !limbo.contains_key(&node)
+                && !blacklisted.contains(&node)
+        };
+        let last = self.last_view.as_ref().map(|view| &view.nodes);
+        // Machines are never forgotten, so that as many are the same.
+        let are_same = last.is_some_and(|last| last.len() == self.machines.len());
+        let mut last = last.into_iter().flat_map(|nodes| nodes.shared()).peekable();
+        let nodes = self.machines.by_name().enumerate().map(|(place, (node, machine))| {
+            let last = last.next_if(|last| are_same || last.name == machine.report.name);
+            let moved = moved.next_if(|moved| moved[0].node.0 == place).unwrap_or_default();
+            if let Some(last) = last.filter(|_| moved.is_empty() && is_as_it_was(node)) {
+                return Arc::clone(last);
+            }
+            let shares = shares_now(last.map_or(&[][..], |last| &last.shares), moved);
+            let in_limbo = limbo.get(&node).copied().unwrap_or_default();
+            let is_blacklisted = blacklisted.contains(&node);
+            let drawn = self.node_view(machine, shares, in_limbo, is_blacklisted);
+            let is_same = last.filter(|last| ***last == drawn);
+            is_same.map_or_else(|| Arc::new(drawn), Arc::clone)
+        });
+        nodes.collect()
+    }
+
+    fn node_view(
+        &self,
+        machine: &MachineBook,
+        shares: Vec<ShareOnNode>,
+        in_limbo: QShares,
+        is_blacklisted: bool,
+    ) -> NodeView {
+        let pool = &self.topology.pools[machine.pool.0];
+        NodeView {
+            name: machine.report.name.clone(),
+            pool: pool.name.clone(),
+            quantum: pool.quantum,
+            memory: machine.report.memory,
+            order: machine.order,
+            used: shares.iter().map(|(_, _, order, _)| order.qshares()).sum::<QShares>() + in_limbo,
+            state: machine.state(is_blacklisted),
+            missed: machine.missed,
+            vary_off_reason: machine.vary_off_reason.clone(),
+            shares,
+        }
+    }
+
+    /// What became of shares since the last cycle, node by node.
+    fn moved(&self, jobs: &Pictures<JobView>) -> Vec<Moved> {
+        let mut moves = Moves { machines: &self.machines, all: Vec::new() };
+        let last = self.last_view.iter().flat_map(|view| view.jobs.shared());
+        let mut last = last.peekable();
+        for ((age, job), picture) in self.jobs.by_age().zip(jobs.shared()) {
+            if last.next_if(|last| Arc::ptr_eq(last, picture)).is_some() {
+                continue;
+            }
+            while let Some(gone) = last.next_if(|last| (last.submitted, last.id) < age) {
+                moves.note(gone.id, &gone.shares, None);
+            }
+            let before = last.next_if(|last| last.id == job.spec.id);
+            if before.is_some_and(|before| before.shares.are_shared_with(&picture.shares)) {
+                continue;
+            }
+            let before = before.map_or(&[][..], |before| &before.shares);
+            moves.note(job.spec.id, before, Some((job, &picture.shares)));
+        }
+        for gone in last {
+            moves.note(gone.id, &gone.shares, None);
+        }
+        by_node(&moves.all, self.machines.len())
+    }
+}
+
+impl Moves<'_> {
+    /// Notes which shares of a job came, changed or went, if it is still there. All lists are in
+    /// order of numbers.
+    fn note(&mut self, job: JobId, before: &[ShareView], now: Option<(&Booked, &[ShareView])>) {
+        let mut before = before.iter().peekable();
+        let now = now.into_iter().flat_map(|(job, views)| job.shares.iter().zip(views));
+        for (share, view) in now {
+            while let Some(gone) = before.next_if(|before| before.id < share.id) {
+                self.leave(job, gone);
+            }
+            let before = before.next_if(|before| before.id == share.id);
+            let is_there = |view: &ShareView| (view.order, view.state);
+            match before {
+                Some(before) if before.node != view.node => self.leave(job, before),
+                Some(before) if is_there(before) == is_there(view) => continue,
+                Some(_) | None => {}
+            }
+            let node = self.machines.places().of(share.node);
+            self.all.push(Moved { node, job, share: share.id, there: Some(is_there(view)) });
+        }
+        for gone in before {
+            self.leave(job, gone);
+        }
+    }
+
+    fn leave(&mut self, job: JobId, share: &ShareView) {
+        let node = self.machines.find(&share.node).expect("machines are never forgotten");
+        let node = self.machines.places().of(node);
+        self.all.push(Moved { node, job, share: share.id, there: None });
+    }
+}
+
+/// What `moved`, by node, job and number. Nodes are many and each has few shares.
+fn by_node(moved: &[Moved], nodes: usize) -> Vec<Moved> {
+    let Some(&any) = moved.first() else { return Vec::new() };
+    let mut ends = vec![0; nodes + 1];
+    for moved in moved {
+        ends[moved.node.0 + 1] += 1;
+    }
+    for node in 1..ends.len() {
+        ends[node] += ends[node - 1];
+    }
+    let mut sorted = vec![any; moved.len()];
+    for moved in moved {
+        let next: &mut usize = &mut ends[moved.node.0];
+        sorted[*next] = *moved;
+        *next += 1;
+    }
+    for on_one in sorted.chunk_by_mut(|one, other| one.node == other.node) {
+        on_one.sort_unstable_by_key(|moved| (moved.job, moved.share));
+    }
+    sorted
+}
+
+/// The shares on a node, by job and then by number, of which some `moved` since `before`.
+fn shares_now(before: &[ShareOnNode], moved: &[Moved]) -> Vec<ShareOnNode> {
+    let has_moved = |(job, share, ..): &&ShareOnNode| {
+        moved.binary_search_by_key(&(*job, *share), |moved| (moved.job, moved.share)).is_ok()
+    };
+    let stayed = before.iter().filter(|share| !has_moved(share)).copied();
+    let there = moved.iter().filter_map(|moved| {
+        moved.there.map(|(order, state)| (moved.job, moved.share, order, state))
+    });
+    let mut shares = Vec::with_capacity(before.len() + moved.len());
+    shares.extend(stayed.chain(there));
+    shares.shrink_to_fit();
+    shares.sort_unstable_by_key(|(job, share, ..)| (*job, *share));
+    shares
+}
