@@ -136,12 +136,14 @@ impl<'a> Draft<'a> {
 
     /// The jobs of `priority` whose class has a policy that `matches`, oldest first.
     pub(super) fn jobs_of(&self, priority: u32, matches: impl Fn(&Policy) -> bool) -> Vec<usize> {
-        let in_class = |job: &Job| {
-            let class = self.snapshot.class_of(job);
-            class.priority == priority && matches(&class.policy)
-        };
-        let jobs = self.snapshot.jobs.iter().enumerate();
-        jobs.filter(|(_, job)| in_class(job)).map(|(ix, _)| ix).collect()
+        let classes = self.snapshot.topology.classes.iter();
+        let is_asked: Vec<bool> =
+            classes.map(|class| class.priority == priority && matches(&class.policy)).collect();
+        if !is_asked.contains(&true) {
+            return Vec::new();
+        }
+        let jobs = 0..self.snapshot.jobs.len();
+        jobs.filter(|job| is_asked[self.entities.class_of(*job).0]).collect()
     }
 
     /// The job at place `ix` of the snapshot.
@@ -324,8 +326,8 @@ impl<'a> Draft<'a> {
             order: self.job(job).order,
             room_to_grow: growth(self, job),
         });
-        let walk = Walk::new(&self.entities, seats, &self.held, &self.held);
-        let _ = walk.serve_least_first(|seat, wanted| serve(self, seat.job, wanted));
+        let mut walk = Walk::new(&self.entities, seats, &self.held, &self.held);
+        walk.serve_least_first(|seat, wanted| serve(self, seat.job, wanted));
     }
 }
 

@@ -3,6 +3,7 @@
 //! Priorities are counted best first, each from what the better ones left. Design: "How Much",
 //! "Priority vs Weight".
 
+mod at_once;
 mod fair_share;
 mod fixed;
 mod listed;
