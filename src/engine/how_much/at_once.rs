@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::{CountSpace, OrdersWanted, Shortage};
-use crate::engine::serve::{Claim, Walk, Waterline};
+use crate::engine::serve::{Claim, Seat, Walk, Waterline};
 use crate::model::{ClassIx, PoolIx, QShares};
 
 /// How often a share is tried.
@@ -29,19 +29,33 @@ pub(super) fn count_at_once(draft: &Draft<'_>, space: &mut CountSpace, walk: &mu
     for _ in 0..TRIALS {
         let mut ahead = walk.clone();
         ahead.raise_to(highest_waterline(draft, space, &claims, parts));
-        let mut asked = vec![OrdersWanted::default(); draft.snapshot.topology.pools.len()];
-        for (seat, nshares) in ahead.served_since(walk).filter(|(_, nshares)| 0 < *nshares) {
-            let pool = pool_of(draft, draft.entities.class_of(seat.job));
-            asked[pool.0].add_many(seat.order.qshares().0, nshares);
-        }
-        let mut left = space.clone();
-        let Err(Shortage { found, asked }) = left.take_all(pools, &asked, ahead.wanted()) else {
-            (*walk, *space) = (ahead, left);
+        let gains = ahead.served_since(walk);
+        let Err(Shortage { found, asked }) = take_all(draft, space, gains, ahead.wanted()) else {
+            *walk = ahead;
             return;
         };
         let filled = parts.saturating_mul(found).checked_div(asked).unwrap_or(0);
         parts = filled.saturating_sub((filled >> CAUTION) + 1);
     }
+}
+
+/// Takes room for so many nshares of all of `gains`, work of one tree, while others still want those
+/// `wanted`. If there is too little, none is taken.
+pub(super) fn take_all(
+    draft: &Draft<'_>,
+    space: &mut CountSpace,
+    gains: impl Iterator<Item = (Seat, u64)>,
+    wanted: &OrdersWanted,
+) -> Result<(), Shortage> {
+    let mut asked = vec![OrdersWanted::default(); draft.snapshot.topology.pools.len()];
+    for (seat, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
+        let pool = pool_of(draft, draft.entities.class_of(seat.job));
+        asked[pool.0].add_many(seat.order.qshares().0, nshares);
+    }
+    let mut left = space.clone();
+    left.take_all(&draft.pools, &asked, wanted)?;
+    *space = left;
+    Ok(())
 }
 
 /// The highest waterline at which so many `parts` of each pool suffice, as far as sizes go.

@@ -123,13 +123,6 @@ impl CountSpace {
         QShares(holes.flat_map(Holes::sizes).map(|(size, machines)| size * machines).sum())
     }
 
-    /// How many nshares of `order` there is room for in `pool` and the pools in it, if nothing else
-    /// is taken.
-    pub(in crate::engine) fn nshares(&self, pools: &Pools, pool: PoolIx, order: Order) -> u64 {
-        let pools = pools.searched_from(pool).iter().map(|pool| &self.pools[pool.0]);
-        pools.map(|holes| holes.nshares(order)).sum()
-    }
-
     /// The largest piece left in `pool` itself.
     pub(in crate::engine) fn largest_local(&self, pool: PoolIx) -> QShares {
         QShares(self.pools[pool.0].sizes().map(|(size, _)| size).max().unwrap_or(0))
@@ -163,10 +156,6 @@ impl Holes {
 
     fn has(&self, hole: &Hole) -> bool {
         0 < self.machines(hole)
-    }
-
-    fn nshares(&self, order: Order) -> u64 {
-        self.sizes().map(|(size, machines)| QShares(size).nshares(order).0 * machines).sum()
     }
 
     /// Takes `order` from a hole like `liked`; else from the one whose use costs larger requests
@@ -294,8 +283,9 @@ mod tests {
             (0..100).take_while(|_| holes.take(order(size), &OrdersWanted::default(), None)).count()
         });
         assert_eq!(nshares, [26, 11, 5, 4]);
-        let counted = [1, 2, 3, 4].map(|size| whole_and_partial.nshares(order(size)));
-        assert_eq!(counted, [26, 11, 5, 4]);
+        let at_once = [1, 2, 3, 4]
+            .map(|size| whole_and_partial.clone().take_many(size, 100, &OrdersWanted::default()));
+        assert_eq!(at_once, [26, 11, 5, 4]);
     }
 
     /// An order-3 share on an order-5 machine leaves a virtual machine of order 2.

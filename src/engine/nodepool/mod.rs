@@ -89,7 +89,7 @@ impl OrdersWanted {
     /// So many `requests` more of `order`.
     pub(super) fn add_many(&mut self, order: u64, requests: u64) {
         match self.0.binary_search_by_key(&order, |(order, _)| *order) {
-            Ok(place) => self.0[place].1 += requests,
+            Ok(place) => self.0[place].1 = self.0[place].1.saturating_add(requests),
             Err(place) => self.0.insert(place, (order, requests)),
         }
     }

@@ -115,7 +115,7 @@ impl Heaps {
 
 /// Makes a heap of what is in any order.
 fn put_in_order(heap: &mut [Rank]) {
-    for place in (0..heap.len() / 2).rev() {
+    for place in (0..heap.len()).rev() {
         sift_down(heap, place);
     }
 }

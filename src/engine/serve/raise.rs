@@ -157,7 +157,7 @@ impl Members {
             asks: self.asks(user.place()),
         };
         let users: Vec<Vessel> = self.users.members(class.place).iter().map(vessel).collect();
-        let level = even_share(users.iter().copied(), missing);
+        let level = even_share(&users.iter().copied(), missing);
         self.serve_users(class, |members, class, user| members.raise_user(class, user, level));
         while class.standing.served < share && !self.users.members(class.place).is_empty() {
             self.serve_first(class, |_, _| Service::Served);
@@ -168,7 +168,7 @@ impl Members {
     fn raise_user(&mut self, class: usize, user: Rank, share: u64) -> u64 {
         let missing = share.saturating_sub(user.served());
         let user = user.place();
-        let level = even_share(self.vessels(user), missing);
+        let level = even_share(&self.vessels(user), missing);
         let Members { of_classes, of_users, jobs, of_jobs, wanted, .. } = self;
         let mut gain = 0;
         of_users[user].largest = (0, 0);
@@ -224,7 +224,7 @@ impl Members {
 }
 
 /// The largest share up to which all `vessels` can be raised for certain with no more than `amount`.
-fn even_share(vessels: impl Iterator<Item = Vessel> + Clone, amount: u64) -> u64 {
+fn even_share(vessels: &(impl Iterator<Item = Vessel> + Clone), amount: u64) -> u64 {
     let asks = vessels.clone().map(|vessel| vessel.asks).fold(0, u64::saturating_add);
     if asks <= amount {
         return u64::MAX;
