@@ -252,11 +252,13 @@ pub(in crate::engine) fn immovable(snapshot: &Snapshot) -> Vec<QShares> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::engine::audit::tests::{SUB, Scene, TOP};
+    use crate::engine::audit::tests::{APART, SUB, Scene, TOP};
     use crate::model::count;
 
     /// So many nshares of an order.
@@ -369,19 +371,23 @@ mod tests {
         }
     }
 
-    /// A machine of 4 in a pool, and one of 3 in a pool within it: what is asked of each, by order.
+    /// A machine of 4 in a pool, and of 3 in two pools within it: what is asked of it, and of the one
+    /// of those that is searched first.
     #[test]
     fn all_is_taken_or_it_is_said_what_there_is_too_little_of() {
-        let mut scene = Scene::new(&[4, 3]);
+        let mut scene = Scene::new(&[4, 3, 3]);
         scene.machine(1).pool = SUB;
+        scene.machine(2).pool = APART;
+        Arc::make_mut(&mut scene.snapshot.topology).pools[APART.0].parent = Some(TOP);
         let pools = Pools::new(&scene.snapshot.topology);
         let cases: [(Asked<'_>, Asked<'_>, Result<(), Shortage>); 5] = [
-            (&[(1, 7)], &[], Ok(())),
-            (&[(1, 8)], &[], Err(Shortage { found: 7, asked: 8 })),
-            (&[(1, 1), (3, 2)], &[], Ok(())),
-            (&[(1, 1), (4, 1)], &[(1, 1), (2, 1)], Err(Shortage { found: 0, asked: 1 })),
-            (&[(2, 3)], &[(1, 1)], Ok(())), // what can only be within goes there first
+            (&[(1, 10)], &[], Ok(())),
+            (&[(1, 11)], &[], Err(Shortage { found: 10, asked: 11 })),
+            (&[(1, 1), (3, 3)], &[], Ok(())), // the larger first
+            (&[(1, 1), (4, 2)], &[], Err(Shortage { found: 1, asked: 2 })),
+            (&[(1, 7)], &[(3, 1)], Ok(())), // what can be nowhere else first
         ];
+        assert_eq!(pools.searched_from(TOP), [TOP, SUB, APART]);
         for (outside, within, expected) in cases {
             let mut asked = vec![OrdersWanted::default(); scene.snapshot.topology.pools.len()];
             for (pool, orders) in [(TOP, outside), (SUB, within)] {

@@ -316,8 +316,8 @@ mod tests {
             }
             // From wherever turns have got to.
             let (low, high) = (random.random_range(0..5), random.random_range(0..40));
-            serve_below(&mut in_turn, Waterline::of(low, 100));
-            let waterline = Waterline::of(high * 3, 100 + high);
+            serve_below(&mut in_turn, Waterline::of(low, 1));
+            let waterline = Waterline::of(high, 1 + high % 3);
             let before = in_turn.clone();
             let mut raised = in_turn.clone();
             raised.raise_to(waterline);
