@@ -16,9 +16,7 @@ use super::report::{CapBound, HeldBack};
 use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
 use super::serve::{Seat, Service, Walk};
 use super::snapshot::{Job, Promise, Share, Snapshot};
-use crate::model::{
-    ClassIx, JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares, ResourceClass,
-};
+use crate::model::{JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares};
 
 /// One cycle's work in progress.
 #[derive(Debug)]
@@ -129,8 +127,9 @@ impl<'a> Draft<'a> {
 
     /// The priorities that have work, best first.
     pub(super) fn priorities(&self) -> Vec<u32> {
-        let mut priorities: Vec<u32> =
-            self.entities.groups().iter().map(|(class, _)| self.class(*class).priority).collect();
+        let classes = &self.snapshot.topology.classes;
+        let of_groups = self.entities.groups().iter().map(|(class, _)| classes[class.0].priority);
+        let mut priorities: Vec<u32> = of_groups.collect();
         priorities.sort_unstable();
         priorities.dedup();
         priorities
@@ -138,15 +137,14 @@ impl<'a> Draft<'a> {
 
     /// The jobs of `priority` whose class has a policy that `matches`, oldest first.
     pub(super) fn jobs_of(&self, priority: u32, matches: impl Fn(&Policy) -> bool) -> Vec<usize> {
-        let in_class = |job: &usize| {
-            let class = self.class(self.entities.class_of(*job));
-            class.priority == priority && matches(&class.policy)
-        };
-        (0..self.jobs.len()).filter(in_class).collect()
-    }
-
-    fn class(&self, class: ClassIx) -> &'a ResourceClass {
-        &self.snapshot.topology.classes[class.0]
+        let classes = self.snapshot.topology.classes.iter();
+        let is_asked: Vec<bool> =
+            classes.map(|class| class.priority == priority && matches(&class.policy)).collect();
+        if !is_asked.contains(&true) {
+            return Vec::new();
+        }
+        let jobs = 0..self.snapshot.jobs.len();
+        jobs.filter(|job| is_asked[self.entities.class_of(*job).0]).collect()
     }
 
     /// The job at place `ix` of the snapshot.
@@ -329,8 +327,8 @@ impl<'a> Draft<'a> {
             order: self.job(job).order,
             room_to_grow: growth(self, job),
         });
-        let walk = Walk::new(&self.entities, seats, &self.held, &self.held);
-        let _ = walk.serve_least_first(|seat, wanted| serve(self, seat.job, wanted));
+        let mut walk = Walk::new(&self.entities, seats, &self.held, &self.held);
+        walk.serve_least_first(|seat, wanted| serve(self, seat.job, wanted));
     }
 }
 

@@ -149,8 +149,12 @@ impl Listed {
         self.change_expected(list, |expected| expected + order.qshares().0);
     }
 
-    /// Notes where the fair-share work `jobs` is: worse priorities cannot have that room.
+    /// Notes where the fair-share work `jobs` is: worse priorities cannot have that room. Where nobody
+    /// lists machines, nobody asks.
     pub(super) fn keep_for(&mut self, draft: &Draft<'_>, jobs: &[usize]) {
+        if self.lists.is_empty() {
+            return;
+        }
         for &ix in jobs {
             let job = draft.job(ix);
             // What is above its declared maximum leaves in this cycle.

@@ -3,6 +3,7 @@
 //! Priorities are counted best first, each from what the better ones left. Design: "How Much",
 //! "Priority vs Weight".
 
+mod at_once;
 mod fair_share;
 mod fixed;
 mod listed;
@@ -22,8 +23,7 @@ pub(super) fn how_much(draft: &mut Draft<'_>) {
     let mut space = CountSpace::new(draft.snapshot);
     let mut listed = Listed::new(draft);
     let mut ledger = AllotmentLedger::new(draft.snapshot);
-    let priorities = draft.priorities();
-    for &priority in &priorities {
+    for priority in draft.priorities() {
         // Whole machines before parts of them: a part taken would spoil the machine.
         for policy in [Policy::Reserve, Policy::FixedShare] {
             for job in draft.jobs_of(priority, |other| *other == policy) {
@@ -31,8 +31,7 @@ pub(super) fn how_much(draft: &mut Draft<'_>) {
             }
         }
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
-        let is_last = priorities.last() == Some(&priority);
-        fair_share::count(draft, &mut space, &mut listed, &jobs, is_last);
+        fair_share::count(draft, &mut space, &mut listed, &jobs);
         listed.keep_for(draft, &jobs);
     }
 }

@@ -3,6 +3,7 @@
 //! Design: "Virtual Machines". The design's three tables are here one per pool: holes by size, in
 //! whole machines and in partial ones; the nshares of an order are their weighted sum.
 
+use std::cmp::Reverse;
 use std::ops::RangeInclusive;
 
 use super::{OrdersWanted, Pools};
@@ -28,6 +29,13 @@ pub(in crate::engine) struct Hole {
     pub is_whole: bool,
 }
 
+/// There was room for fewer nshares of some order than were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Shortage {
+    pub found: u64,
+    pub asked: u64,
+}
+
 impl CountSpace {
     /// All schedulable machines, less what cannot be preempted on each.
     pub(in crate::engine) fn new(snapshot: &Snapshot) -> CountSpace {
@@ -38,7 +46,7 @@ impl CountSpace {
         {
             let taken = fixed[ix.0];
             let size = machine.order.saturating_sub(taken).0;
-            pools[machine.pool.0].put(Hole { size, is_whole: taken == QShares(0) });
+            pools[machine.pool.0].put(Hole { size, is_whole: taken == QShares(0) }, 1);
         }
         CountSpace { pools }
     }
@@ -54,6 +62,32 @@ impl CountSpace {
     ) -> bool {
         let searched = pools.searched_from(pool);
         searched.iter().any(|&pool| self.pools[pool.0].take(order, wanted, None))
+    }
+
+    /// Takes all that is `asked` of each pool, in nshares, or says what there is too little of.
+    ///
+    /// The innermost pools first, as their work can go nowhere else, and in each the largest orders
+    /// first, as they fit into the fewest holes.
+    pub(in crate::engine) fn take_all(
+        &mut self,
+        pools: &Pools,
+        asked: &[OrdersWanted],
+        wanted: &OrdersWanted,
+    ) -> Result<(), Shortage> {
+        let mut innermost_first: Vec<PoolIx> = (0..self.pools.len()).map(PoolIx).collect();
+        innermost_first.sort_by_key(|pool| Reverse(pools.depth(*pool)));
+        for pool in innermost_first {
+            for &(order, nshares) in asked[pool.0].0.iter().rev() {
+                let mut found = 0;
+                for &pool in pools.searched_from(pool) {
+                    found += self.pools[pool.0].take_many(order, nshares - found, wanted);
+                }
+                if found < nshares {
+                    return Err(Shortage { found, asked: nshares });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes one nshare of `order` from `pool` itself, from a hole like `liked` if there is one.
@@ -79,7 +113,7 @@ impl CountSpace {
         let liked = liked.map(|hole| Hole { is_whole: true, ..hole });
         let liked = liked.filter(|hole| holes.has(hole));
         let Some(hole) = liked.or_else(|| holes.smallest_whole(orders)) else { return false };
-        holes.remove(hole);
+        holes.remove(hole, 1);
         true
     }
 
@@ -87,13 +121,6 @@ impl CountSpace {
     pub(in crate::engine) fn total(&self, pools: &Pools, pool: PoolIx) -> QShares {
         let holes = pools.searched_from(pool).iter().map(|pool| &self.pools[pool.0]);
         QShares(holes.flat_map(Holes::sizes).map(|(size, machines)| size * machines).sum())
-    }
-
-    /// How many nshares of `order` there is room for in `pool` and the pools in it, if nothing else
-    /// is taken.
-    pub(in crate::engine) fn nshares(&self, pools: &Pools, pool: PoolIx, order: Order) -> u64 {
-        let pools = pools.searched_from(pool).iter().map(|pool| &self.pools[pool.0]);
-        pools.map(|holes| holes.nshares(order)).sum()
     }
 
     /// The largest piece left in `pool` itself.
@@ -122,12 +149,13 @@ impl Holes {
         self.0.binary_search_by_key(hole, |(hole, _)| *hole)
     }
 
-    fn has(&self, hole: &Hole) -> bool {
-        self.place(hole).is_ok_and(|place| 0 < self.0[place].1)
+    /// How many holes like `hole` there are.
+    fn machines(&self, hole: &Hole) -> u64 {
+        self.place(hole).map_or(0, |place| self.0[place].1)
     }
 
-    fn nshares(&self, order: Order) -> u64 {
-        self.sizes().map(|(size, machines)| QShares(size).nshares(order).0 * machines).sum()
+    fn has(&self, hole: &Hole) -> bool {
+        0 < self.machines(hole)
     }
 
     /// Takes `order` from a hole like `liked`; else from the one whose use costs larger requests
@@ -136,9 +164,32 @@ impl Holes {
         let order = u64::from(order.get());
         let liked = liked.filter(|hole| order <= hole.size && self.has(hole));
         let Some(hole) = liked.or_else(|| self.cheapest(order, wanted)) else { return false };
-        self.remove(hole);
-        self.put(Hole { size: hole.size - order, is_whole: false });
+        self.remove(hole, 1);
+        self.put(Hole { size: hole.size - order, is_whole: false }, 1);
         true
+    }
+
+    /// Takes so many `nshares` of `order`, as if one by one. Returns for how many there was room.
+    fn take_many(&mut self, order: u64, nshares: u64, wanted: &OrdersWanted) -> u64 {
+        let mut missing = nshares;
+        while 0 < missing
+            && let Some(hole) = self.cheapest(order, wanted)
+        {
+            let damage = wanted.damage(hole.size, order);
+            // What is left of it is the next to be taken from as long as that costs no more than it
+            // did here: no other costs less, and none that costs as much is smaller.
+            let (mut left, mut taken) = (hole.size - order, 1);
+            while order <= left && taken < missing && wanted.damage(left, order) <= damage {
+                left -= order;
+                taken += 1;
+            }
+            // All holes like it are alike. `missing` is at least `taken`, so this is one of them at least.
+            let machines = self.machines(&hole).min(missing.checked_div(taken).unwrap_or(0));
+            self.remove(hole, machines);
+            self.put(Hole { size: left, is_whole: false }, machines);
+            missing -= machines * taken;
+        }
+        nshares - missing
     }
 
     fn cheapest(&self, order: u64, wanted: &OrdersWanted) -> Option<Hole> {
@@ -151,19 +202,19 @@ impl Holes {
         holes.find(|hole| hole.is_whole && orders.contains(&hole.size))
     }
 
-    fn put(&mut self, hole: Hole) {
+    fn put(&mut self, hole: Hole, machines: u64) {
         if hole.size == 0 {
             return;
         }
         match self.place(&hole) {
-            Ok(place) => self.0[place].1 += 1,
-            Err(place) => self.0.insert(place, (hole, 1)),
+            Ok(place) => self.0[place].1 += machines,
+            Err(place) => self.0.insert(place, (hole, machines)),
         }
     }
 
-    fn remove(&mut self, hole: Hole) {
+    fn remove(&mut self, hole: Hole, machines: u64) {
         let place = self.place(&hole).expect("a hole that is taken exists");
-        self.0[place].1 -= 1;
+        self.0[place].1 -= machines;
     }
 }
 
@@ -201,7 +252,17 @@ pub(in crate::engine) fn immovable(snapshot: &Snapshot) -> Vec<QShares> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
     use super::*;
+    use crate::engine::audit::tests::{APART, SUB, Scene, TOP};
+    use crate::model::count;
+
+    /// So many nshares of an order.
+    type Asked<'a> = &'a [(u64, u64)];
 
     fn order(order: u32) -> Order {
         Order::new(order).unwrap()
@@ -224,8 +285,9 @@ mod tests {
             (0..100).take_while(|_| holes.take(order(size), &OrdersWanted::default(), None)).count()
         });
         assert_eq!(nshares, [26, 11, 5, 4]);
-        let counted = [1, 2, 3, 4].map(|size| whole_and_partial.nshares(order(size)));
-        assert_eq!(counted, [26, 11, 5, 4]);
+        let at_once = [1, 2, 3, 4]
+            .map(|size| whole_and_partial.clone().take_many(size, 100, &OrdersWanted::default()));
+        assert_eq!(at_once, [26, 11, 5, 4]);
     }
 
     /// An order-3 share on an order-5 machine leaves a virtual machine of order 2.
@@ -285,6 +347,58 @@ mod tests {
         assert!(left.take(order(2), &OrdersWanted::default(), None));
         assert_eq!(left.left().next(), None);
         assert_eq!(CountSpace { pools: vec![left] }.largest_local(PoolIx(0)), QShares(0));
+    }
+
+    #[test]
+    fn many_are_taken_as_if_one_by_one() {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        for _ in 0..2_000 {
+            let mut draw = |least: u64, most: u64| random.random_range(least..=most);
+            let mut at_once = Holes::default();
+            for _ in 0..draw(1, 5) {
+                at_once.put(Hole { size: draw(1, 20), is_whole: draw(0, 1) == 0 }, draw(1, 4));
+            }
+            let mut wanted = OrdersWanted::default();
+            for _ in 0..draw(0, 3) {
+                wanted.add(draw(1, 9));
+            }
+            let (size, nshares) = (u32::try_from(draw(1, 6)).unwrap(), draw(1, 40));
+            let mut in_turn = at_once.clone();
+            let taken = (0..nshares).take_while(|_| in_turn.take(order(size), &wanted, None));
+            let taken = count(taken);
+            assert_eq!(at_once.take_many(u64::from(size), nshares, &wanted), taken);
+            assert!(at_once.left().eq(in_turn.left()), "{at_once:?} {in_turn:?}");
+        }
+    }
+
+    /// A machine of 4 in a pool, and of 3 in two pools within it: what is asked of it, and of the one
+    /// of those that is searched first.
+    #[test]
+    fn all_is_taken_or_it_is_said_what_there_is_too_little_of() {
+        let mut scene = Scene::new(&[4, 3, 3]);
+        scene.machine(1).pool = SUB;
+        scene.machine(2).pool = APART;
+        Arc::make_mut(&mut scene.snapshot.topology).pools[APART.0].parent = Some(TOP);
+        let pools = Pools::new(&scene.snapshot.topology);
+        let cases: [(Asked<'_>, Asked<'_>, Result<(), Shortage>); 5] = [
+            (&[(1, 10)], &[], Ok(())),
+            (&[(1, 11)], &[], Err(Shortage { found: 10, asked: 11 })),
+            (&[(1, 1), (3, 3)], &[], Ok(())), // the larger first
+            (&[(1, 1), (4, 2)], &[], Err(Shortage { found: 1, asked: 2 })),
+            (&[(1, 7)], &[(3, 1)], Ok(())), // what can be nowhere else first
+        ];
+        assert_eq!(pools.searched_from(TOP), [TOP, SUB, APART]);
+        for (outside, within, expected) in cases {
+            let mut asked = vec![OrdersWanted::default(); scene.snapshot.topology.pools.len()];
+            for (pool, orders) in [(TOP, outside), (SUB, within)] {
+                for &(order, nshares) in orders {
+                    asked[pool.0].add_many(order, nshares);
+                }
+            }
+            let mut space = CountSpace::new(&scene.snapshot);
+            let taken = space.take_all(&pools, &asked, &OrdersWanted::default());
+            assert_eq!(taken, expected, "{outside:?} {within:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod count_space;
 mod machine_set;
 mod rooms;
 
-pub(super) use count_space::{CountSpace, Hole, immovable, least_damage};
+pub(super) use count_space::{CountSpace, Hole, Shortage, immovable, least_damage};
 pub(super) use rooms::{HeldShare, Holding, Rooms};
 
 use crate::model::{PoolIx, Topology};
@@ -83,9 +83,14 @@ pub(super) struct OrdersWanted(Vec<(u64, u64)>);
 impl OrdersWanted {
     /// One request more of `order`.
     pub(super) fn add(&mut self, order: u64) {
+        self.add_many(order, 1);
+    }
+
+    /// So many `requests` more of `order`.
+    pub(super) fn add_many(&mut self, order: u64, requests: u64) {
         match self.0.binary_search_by_key(&order, |(order, _)| *order) {
-            Ok(place) => self.0[place].1 += 1,
-            Err(place) => self.0.insert(place, (order, 1)),
+            Ok(place) => self.0[place].1 = self.0[place].1.saturating_add(requests),
+            Err(place) => self.0.insert(place, (order, requests)),
         }
     }
 
@@ -100,6 +105,13 @@ impl OrdersWanted {
         self.0[place].1 -= 1;
         if self.0[place].1 == 0 {
             self.0.remove(place);
+        }
+    }
+
+    /// All requests more that are in `others`.
+    pub(super) fn add_all(&mut self, others: &OrdersWanted) {
+        for (order, requests) in &others.0 {
+            self.add_many(*order, *requests);
         }
     }
 

@@ -40,15 +40,20 @@ impl Rank {
 }
 
 /// For each owner a heap of its members.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Heaps {
     ranks: Vec<Rank>,
     of_owners: Vec<Range<usize>>,
 }
 
 impl Heaps {
-    /// A heap for each of so many owners, of the members that are theirs.
-    pub(super) fn new(owners: usize, members: &[(usize, Rank)]) -> Heaps {
+    /// A heap for each of so many owners, of the members that are theirs, ranked as `rank` says.
+    /// Returns the members, too, owner by owner: their places there are those that are ranked.
+    pub(super) fn new<T: Copy>(
+        owners: usize,
+        members: &[(usize, T)],
+        rank: impl Fn(usize, &T) -> Rank,
+    ) -> (Heaps, Vec<T>) {
         let mut of_owners = vec![0..0; owners];
         for (owner, _) in members {
             of_owners[*owner].end += 1;
@@ -59,19 +64,17 @@ impl Heaps {
             *range = start..start;
             start += members;
         }
-        let nobody = Rank { unserved: 0, tie: 0 };
-        let mut ranks = vec![nobody; members.len()];
-        for (owner, rank) in members {
-            ranks[of_owners[*owner].end] = *rank;
+        let mut sorted: Vec<T> = members.iter().map(|(_, member)| *member).collect();
+        for (owner, member) in members {
+            sorted[of_owners[*owner].end] = *member;
             of_owners[*owner].end += 1;
         }
+        let mut ranks: Vec<Rank> =
+            sorted.iter().enumerate().map(|(place, member)| rank(place, member)).collect();
         for range in &of_owners {
-            let heap = &mut ranks[range.clone()];
-            for place in (0..heap.len()).rev() {
-                sift_down(heap, place);
-            }
+            put_in_order(&mut ranks[range.clone()]);
         }
-        Heaps { ranks, of_owners }
+        (Heaps { ranks, of_owners }, sorted)
     }
 
     /// The members of `owner`, the greatest first, the others in any order.
@@ -93,6 +96,27 @@ impl Heaps {
         let (first, last) = (range.start, range.end);
         self.ranks.swap(first, last);
         sift_down(&mut self.ranks[first..last], 0);
+    }
+
+    /// Ranks the members of `owner` anew; those that get no rank are taken out.
+    pub(super) fn rank_anew(&mut self, owner: usize, mut rank: impl FnMut(Rank) -> Option<Rank>) {
+        let range = &mut self.of_owners[owner];
+        let mut kept = range.start;
+        for place in range.clone() {
+            if let Some(rank) = rank(self.ranks[place]) {
+                self.ranks[kept] = rank;
+                kept += 1;
+            }
+        }
+        range.end = kept;
+        put_in_order(&mut self.ranks[range.clone()]);
+    }
+}
+
+/// Makes a heap of what is in any order.
+fn put_in_order(heap: &mut [Rank]) {
+    for place in (0..heap.len()).rev() {
+        sift_down(heap, place);
     }
 }
 
@@ -143,7 +167,7 @@ mod tests {
             .enumerate()
             .map(|(place, served)| (2 * (place % 2), rank(*served, place)))
             .collect();
-        let mut heaps = Heaps::new(3, &members);
+        let (mut heaps, _) = Heaps::new(3, &members, |_, rank| *rank);
         assert!(heaps.members(1).is_empty());
         heaps.replace_first(0, rank(6, 0)); // the 5 at place 0
         let drained = [0, 2].map(|owner| {

@@ -10,9 +10,12 @@
 //! every hole it could use is exhausted.
 //!
 //! A hundred thousand jobs may take part, most of them in vain. So what ranks a user or job is one
-//! number, and whoever is refused in a way that holds for all like it is asked only once.
+//! number, and whoever is refused in a way that holds for all like it is asked only once: the others
+//! leave when it is their user's turn. Where nobody is refused, turns need not be taken at all
+//! (`raise.rs`).
 
 mod heaps;
+mod raise;
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -22,6 +25,8 @@ use super::entities::{Amounts, Entities};
 use super::nodepool::OrdersWanted;
 use crate::model::{ClassIx, Order};
 use heaps::{Heaps, Rank};
+
+pub(super) use raise::{Claim, Waterline};
 
 /// One job's part in a walk.
 #[derive(Clone, Copy, Debug)]
@@ -46,17 +51,10 @@ pub(super) enum Service {
 }
 
 /// A walk over some jobs, and how far it has got.
+#[derive(Clone)]
 pub(super) struct Walk {
     classes: BinaryHeap<Entry>,
-    /// What the jobs of each class in the walk ask for.
-    of_classes: Vec<OfClass>,
-    /// The users of each class in the walk.
-    users: Heaps,
-    of_users: Vec<OfUser>,
-    /// The jobs of each user in the walk.
-    jobs: Heaps,
-    of_jobs: Vec<OfJob>,
-    wanted: OrdersWanted,
+    members: Members,
 }
 
 /// A class in the walk: how it stands, and its place.
@@ -66,11 +64,26 @@ struct Entry {
     place: usize,
 }
 
+/// All in a walk, below the classes.
+#[derive(Clone)]
+struct Members {
+    /// What the jobs of each class ask for.
+    of_classes: Vec<OfClass>,
+    /// The users of each class.
+    users: Heaps,
+    of_users: Vec<OfUser>,
+    /// The jobs of each user.
+    jobs: Heaps,
+    /// User by user.
+    of_jobs: Vec<OfJob>,
+    wanted: OrdersWanted,
+}
+
 /// What the jobs of a class in the walk ask for.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct OfClass {
     orders: OrdersWanted,
-    /// Those of the orders that are refused, whoever asks.
+    /// Orders that are refused, whoever asks.
     refused: Vec<u64>,
 }
 
@@ -81,9 +94,12 @@ struct OfUser {
     held: u64,
     /// The largest order that any of its jobs asks for, and how many do.
     largest: (u64, usize),
+    /// How many of the orders that its class is refused none of its jobs asks for any more.
+    dismissed: usize,
 }
 
 /// A job in the walk.
+#[derive(Clone, Copy)]
 struct OfJob {
     seat: Seat,
     /// How many nshares it got.
@@ -108,34 +124,39 @@ impl Walk {
         let mut user_places = vec![None; served.groups.len()];
         let (mut classes, mut of_classes) = (Vec::new(), Vec::<OfClass>::new());
         let (mut users, mut of_users) = (Vec::new(), Vec::<OfUser>::new());
-        let (mut jobs, mut of_jobs) = (Vec::new(), Vec::<OfJob>::new());
-        let mut wanted = OrdersWanted::default();
+        let mut jobs = Vec::new();
         for seat in seats.into_iter().filter(|seat| seat.room_to_grow > 0) {
             let (job, order) = (seat.job, seat.order.qshares().0);
-            let (group, class) = (entities.group_of(job), entities.class_of(job));
-            let of_class = *class_places[class.0].get_or_insert_with(|| {
-                classes.push(class);
-                of_classes.push(OfClass::default());
-                of_classes.len() - 1
-            });
-            let of_user = *user_places[group].get_or_insert_with(|| {
+            let group = entities.group_of(job);
+            let (of_class, of_user) = *user_places[group].get_or_insert_with(|| {
+                let class = entities.class_of(job);
+                let of_class = *class_places[class.0].get_or_insert_with(|| {
+                    classes.push(class);
+                    of_classes.push(OfClass::default());
+                    of_classes.len() - 1
+                });
                 users.push((of_class, group));
-                of_users.push(OfUser { held: incumbent.groups[group], largest: (0, 0) });
-                of_users.len() - 1
+                let held = incumbent.groups[group];
+                of_users.push(OfUser { held, largest: (0, 0), dismissed: 0 });
+                (of_class, of_users.len() - 1)
             });
-            wanted.add(order);
             of_classes[of_class].orders.add(order);
             of_users[of_user].note(order);
-            let (has, held) = (served.jobs[job], incumbent.jobs[job]);
-            jobs.push((of_user, Rank::new(has, order, has < held, of_jobs.len())));
-            of_jobs.push(OfJob { seat, served: 0, held });
+            jobs.push((of_user, OfJob { seat, served: 0, held: incumbent.jobs[job] }));
         }
+        let mut wanted = OrdersWanted::default();
+        for of_class in &of_classes {
+            wanted.add_all(&of_class.orders);
+        }
+        let rank_of_job = |place, of_job: &OfJob| of_job.rank(place, served.jobs[of_job.seat.job]);
+        let (jobs, of_jobs) = Heaps::new(of_users.len(), &jobs, rank_of_job);
         let ranked = |(place, (class, group)): (usize, &(usize, usize))| {
-            let OfUser { held, largest: (order, _) } = of_users[place];
+            let OfUser { held, largest: (order, _), .. } = of_users[place];
             let has = served.groups[*group];
             (*class, Rank::new(has, order, has < held, place))
         };
         let users: Vec<(usize, Rank)> = users.iter().enumerate().map(ranked).collect();
+        let (users, _) = Heaps::new(of_classes.len(), &users, |_, rank| *rank);
         let entry = |(place, class): (usize, &ClassIx)| {
             let (served, held) = (served.classes[class.0], incumbent.classes[class.0]);
             let largest_order = of_classes[place].orders.largest();
@@ -145,79 +166,150 @@ impl Walk {
         };
         Walk {
             classes: classes.iter().enumerate().map(entry).collect(),
-            users: Heaps::new(of_classes.len(), &users),
-            jobs: Heaps::new(of_users.len(), &jobs),
-            of_classes,
-            of_users,
-            of_jobs,
-            wanted,
+            members: Members { of_classes, users, of_users, jobs, of_jobs, wanted },
         }
     }
 
     /// Serves, the least served first, until nobody can be served any more.
     ///
     /// `serve` tries to give one nshare to a job, told what other requests still want, and says
-    /// what came of it. Returns for each seat how many nshares it got.
+    /// what came of it.
     pub(super) fn serve_least_first(
-        mut self,
+        &mut self,
         mut serve: impl FnMut(&Seat, &OrdersWanted) -> Service,
-    ) -> impl Iterator<Item = (Seat, u64)> {
-        while let Some(mut class) = self.classes.peek_mut() {
-            let of_class = &mut self.of_classes[class.place];
-            if of_class.is_hopeless() {
-                self.wanted.remove_all(&of_class.orders);
-                PeekMut::pop(class);
-                continue;
-            }
-            let user = self.users.members(class.place)[0];
-            let job = self.jobs.members(user.place())[0];
-            let OfJob { seat, served, held } = &mut self.of_jobs[job.place()];
-            let order = seat.order.qshares().0;
-            let service = if of_class.refused.contains(&order) {
-                Service::Refused
-            } else {
-                serve(seat, &self.wanted)
-            };
-            if service == Service::RefusedAlike {
-                of_class.refused.push(order);
-            }
-            let is_served = service == Service::Served;
-            let gain = if is_served { order } else { 0 };
-            class.standing.served += gain;
-            *served += u64::from(is_served);
-            if is_served && *served < seat.room_to_grow {
-                let has = job.served() + gain;
-                let rank = Rank::new(has, order, has < *held, job.place());
-                self.jobs.replace_first(user.place(), rank);
-            } else {
-                self.jobs.remove_first(user.place());
-                self.wanted.remove(order);
-                of_class.orders.remove(order);
-                class.standing.largest_order = of_class.orders.largest();
-                let left = self.jobs.members(user.place()).iter();
-                let left = left.map(|job| self.of_jobs[job.place()].seat.order.qshares().0);
-                self.of_users[user.place()].forget(order, left);
-            }
-            let OfUser { held, largest: (largest_order, jobs) } = self.of_users[user.place()];
-            if 0 < jobs {
-                let has = user.served() + gain;
-                let rank = Rank::new(has, largest_order, has < held, user.place());
-                self.users.replace_first(class.place, rank);
-            } else {
-                self.users.remove_first(class.place);
-            }
-            if self.users.members(class.place).is_empty() {
-                PeekMut::pop(class);
-            }
+    ) {
+        while !self.is_over() {
+            self.serve_next(&mut serve);
         }
-        self.of_jobs.into_iter().map(|OfJob { seat, served, .. }| (seat, served))
+    }
+
+    /// Whether nobody can be served any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.classes.is_empty()
+    }
+
+    /// Serves whoever is the least served, if anybody can be.
+    pub(super) fn serve_next(&mut self, serve: impl FnMut(&Seat, &OrdersWanted) -> Service) {
+        let Some(mut class) = self.classes.peek_mut() else { return };
+        if self.members.is_hopeless(class.place) {
+            self.members.wanted.remove_all(&self.members.of_classes[class.place].orders);
+            PeekMut::pop(class);
+            return;
+        }
+        self.members.serve_first(&mut class, serve);
+        if self.members.users.members(class.place).is_empty() {
+            PeekMut::pop(class);
+        }
+    }
+
+    /// How many nshares each seat got.
+    pub(super) fn served(&self) -> impl Iterator<Item = (Seat, u64)> {
+        self.members.of_jobs.iter().map(|OfJob { seat, served, .. }| (*seat, *served))
     }
 }
 
-impl OfClass {
-    /// Whether none of its jobs can be served any more.
-    fn is_hopeless(&self) -> bool {
-        !self.refused.is_empty() && self.orders.iter().all(|order| self.refused.contains(&order))
+impl Members {
+    /// Serves the first user of `class`.
+    fn serve_first(
+        &mut self,
+        class: &mut Entry,
+        serve: impl FnMut(&Seat, &OrdersWanted) -> Service,
+    ) {
+        let user = self.users.members(class.place)[0];
+        // Whose turn it is without those that are refused in any case is to be seen.
+        let gain = if self.dismiss(class.place, user.place()) {
+            0
+        } else {
+            self.serve_first_of_user(class.place, user.place(), serve)
+        };
+        class.standing.served += gain;
+        class.standing.largest_order = self.of_classes[class.place].orders.largest();
+        match self.rank_of_user(user.place(), user.served() + gain) {
+            Some(rank) => self.users.replace_first(class.place, rank),
+            None => self.users.remove_first(class.place),
+        }
+    }
+
+    /// The rank of `user`, which `has` so much; `None` if no job of it is left.
+    fn rank_of_user(&self, user: usize, has: u64) -> Option<Rank> {
+        let OfUser { held, largest: (largest_order, jobs), .. } = self.of_users[user];
+        (0 < jobs).then(|| Rank::new(has, largest_order, has < held, user))
+    }
+
+    /// Serves the first job of `user`. Returns what it got.
+    fn serve_first_of_user(
+        &mut self,
+        class: usize,
+        user: usize,
+        mut serve: impl FnMut(&Seat, &OrdersWanted) -> Service,
+    ) -> u64 {
+        let job = self.jobs.members(user)[0];
+        let of_job = &mut self.of_jobs[job.place()];
+        let order = of_job.order();
+        let service = serve(&of_job.seat, &self.wanted);
+        let gain = if service == Service::Served { order } else { 0 };
+        if service == Service::Served {
+            of_job.served += 1;
+            if 0 < of_job.left() {
+                let rank = of_job.rank(job.place(), job.served() + gain);
+                self.jobs.replace_first(user, rank);
+                return gain;
+            }
+        } else if service == Service::RefusedAlike {
+            self.of_classes[class].refused.push(order);
+        }
+        self.jobs.remove_first(user);
+        self.wanted.remove(order);
+        self.of_classes[class].orders.remove(order);
+        let left = self.jobs.members(user).iter();
+        let left = left.map(|job| self.of_jobs[job.place()].order());
+        self.of_users[user].forget(order, left);
+        gain
+    }
+
+    /// Dismisses those jobs of `user` that are refused whatever they are told. Says whether there
+    /// were any.
+    fn dismiss(&mut self, class: usize, user: usize) -> bool {
+        let Members { of_classes, of_users, jobs, of_jobs, wanted, .. } = self;
+        let (OfClass { orders, refused }, of_user) = (&mut of_classes[class], &mut of_users[user]);
+        if of_user.dismissed == refused.len() {
+            return false;
+        }
+        let before = jobs.members(user).len();
+        (of_user.dismissed, of_user.largest) = (refused.len(), (0, 0));
+        jobs.rank_anew(user, |job| {
+            let order = of_jobs[job.place()].order();
+            if refused.contains(&order) {
+                wanted.remove(order);
+                orders.remove(order);
+                return None;
+            }
+            of_user.note(order);
+            Some(job)
+        });
+        jobs.members(user).len() < before
+    }
+
+    /// Whether no job of `class` can be served any more.
+    fn is_hopeless(&self, class: usize) -> bool {
+        let OfClass { orders, refused } = &self.of_classes[class];
+        !refused.is_empty() && orders.iter().all(|order| refused.contains(&order))
+    }
+}
+
+impl OfJob {
+    fn order(&self) -> u64 {
+        self.seat.order.qshares().0
+    }
+
+    /// How many nshares more it may get.
+    fn left(&self) -> u64 {
+        self.seat.room_to_grow - self.served
+    }
+
+    /// Its rank at `place`, once it `has` so much.
+    fn rank(&self, place: usize, has: u64) -> Rank {
+        Rank::new(has, self.order(), has < self.held, place)
     }
 }
 

@@ -1,0 +1,336 @@
+//! Serves many nshares at once, as they would be served one by one if nobody were refused.
+//!
+//! As long as nobody is refused, whose turn it is follows from what the peers have, and what a class
+//! gets does not depend on the others. Whoever is served has the least, and has more afterwards: so
+//! all that is given to users with less than some share comes before all that is given to users with
+//! that much, and so with the jobs of a user. What a user gets while it has less than the share is
+//! therefore what it would get if it were alone. That is most of it, and known without turns: each
+//! job is raised to one share in a single step. Only the few nshares on which it depends who comes
+//! first among equals are served in turn.
+
+use super::heaps::Rank;
+use super::{Entry, Members, OfClass, Seat, Service, Walk};
+use crate::engine::nodepool::OrdersWanted;
+use crate::model::ClassIx;
+
+/// A share by weight, in parts of a qshare: every class that has less is served until it has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) struct Waterline(u128);
+
+impl Waterline {
+    /// Nobody is below it.
+    pub(in crate::engine) const LOWEST: Waterline = Waterline(0);
+    /// The parts of a qshare.
+    const PARTS: u128 = 1 << 16;
+
+    /// The lowest at which a class of `weight` is served until it has `qshares`.
+    pub(in crate::engine) fn of(qshares: u64, weight: u64) -> Waterline {
+        let parts = u128::from(qshares) * Waterline::PARTS;
+        Waterline(parts.div_ceil(u128::from(weight.max(1))))
+    }
+
+    /// What is between it and `high`, if anything is.
+    pub(in crate::engine) fn middle(self, high: Waterline) -> Option<Waterline> {
+        let middle = self.0.midpoint(high.0);
+        (self.0 < middle && middle < high.0).then_some(Waterline(middle))
+    }
+
+    /// The least with which a class of `weight` is not below.
+    fn share(self, weight: u64) -> u64 {
+        let qshares = self.0.saturating_mul(u128::from(weight)).div_ceil(Waterline::PARTS);
+        u64::try_from(qshares).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a class, a user or a job has, and could still get.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Vessel {
+    has: u64,
+    /// The largest step in which it might grow.
+    step: u64,
+    asks: u64,
+}
+
+impl Vessel {
+    /// The most that it gets if it is served as long as it has less than `share`.
+    fn most(self, share: u64) -> u64 {
+        if self.has < share { self.asks.min(share - self.has + self.step - 1) } else { 0 }
+    }
+}
+
+/// A class in a walk, and what it could get.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Claim {
+    /// Which it is.
+    pub class: ClassIx,
+    weight: u64,
+    vessel: Vessel,
+}
+
+impl Claim {
+    /// The most that it gets if everybody is raised to `waterline`.
+    pub(in crate::engine) fn most(&self, waterline: Waterline) -> u64 {
+        self.vessel.most(waterline.share(self.weight))
+    }
+
+    /// The lowest waterline at which it gets all that it asks for, or `limit` if it asks for more.
+    pub(in crate::engine) fn high(&self, limit: u64) -> Waterline {
+        let gain = self.vessel.asks.min(limit);
+        Waterline::of(self.vessel.has.saturating_add(gain), self.weight)
+    }
+}
+
+impl Walk {
+    /// What each class could still get.
+    pub(in crate::engine) fn claims(&self) -> Vec<Claim> {
+        let claim = |Entry { standing, place }: &Entry| {
+            let users = self.members.users.members(*place);
+            let asks = users.iter().map(|user| self.members.asks(user.place()));
+            Claim {
+                class: ClassIx(standing.seniority),
+                weight: standing.weight,
+                vessel: Vessel {
+                    has: standing.served,
+                    step: standing.largest_order,
+                    asks: asks.fold(0, u64::saturating_add),
+                },
+            }
+        };
+        self.classes.iter().map(claim).collect()
+    }
+
+    /// How many nshares more the seats have here than in `earlier`, which this walk once was.
+    pub(in crate::engine) fn served_since(
+        &self,
+        earlier: &Walk,
+    ) -> impl Iterator<Item = (Seat, u64)> {
+        let jobs = self.members.of_jobs.iter().zip(&earlier.members.of_jobs);
+        jobs.map(|(now, before)| (now.seat, now.served - before.served))
+    }
+
+    /// What those who are still in the walk want.
+    pub(in crate::engine) fn wanted(&self) -> &OrdersWanted {
+        &self.members.wanted
+    }
+
+    /// Refuses the jobs of every class and order of which one `is_refused`, whoever asks.
+    pub(in crate::engine) fn refuse(&mut self, is_refused: impl Fn(ClassIx, u64) -> bool) {
+        self.change_classes(|members, class| {
+            let OfClass { orders, refused } = &mut members.of_classes[class.place];
+            let is_new = |order: &u64| {
+                !refused.contains(order) && is_refused(ClassIx(class.standing.seniority), *order)
+            };
+            let new: Vec<u64> = orders.iter().filter(is_new).collect();
+            refused.extend(new);
+            members.serve_users(class, |members, class, user| {
+                members.dismiss(class, user.place());
+                0
+            });
+        });
+    }
+
+    /// Serves, the least served first, whoever is below `waterline`, as if nobody could be refused.
+    /// Those that are have been dismissed.
+    pub(in crate::engine) fn raise_to(&mut self, waterline: Waterline) {
+        self.change_classes(|members, class| {
+            members.raise_class(class, waterline.share(class.standing.weight));
+        });
+    }
+
+    fn change_classes(&mut self, mut change: impl FnMut(&mut Members, &mut Entry)) {
+        let mut classes = std::mem::take(&mut self.classes).into_vec();
+        for class in &mut classes {
+            change(&mut self.members, class);
+        }
+        classes.retain(|class| !self.members.users.members(class.place).is_empty());
+        self.classes = classes.into();
+    }
+}
+
+impl Members {
+    /// Serves the users of `class` until it has `share`.
+    fn raise_class(&mut self, class: &mut Entry, share: u64) {
+        let missing = share.saturating_sub(class.standing.served);
+        let vessel = |user: &Rank| Vessel {
+            has: user.served(),
+            step: self.of_users[user.place()].largest.0,
+            asks: self.asks(user.place()),
+        };
+        let users: Vec<Vessel> = self.users.members(class.place).iter().map(vessel).collect();
+        let level = even_share(&users.iter().copied(), missing);
+        self.serve_users(class, |members, class, user| members.raise_user(class, user, level));
+        while class.standing.served < share && !self.users.members(class.place).is_empty() {
+            self.serve_first(class, |_, _| Service::Served);
+        }
+    }
+
+    /// Serves the jobs of `user` until it has `share`. Returns what it got.
+    fn raise_user(&mut self, class: usize, user: Rank, share: u64) -> u64 {
+        let missing = share.saturating_sub(user.served());
+        let user = user.place();
+        let level = even_share(&self.vessels(user), missing);
+        let Members { of_classes, of_users, jobs, of_jobs, wanted, .. } = self;
+        let mut gain = 0;
+        of_users[user].largest = (0, 0);
+        jobs.rank_anew(user, |job| {
+            let of_job = &mut of_jobs[job.place()];
+            let order = of_job.order();
+            let nshares = level.saturating_sub(job.served()).div_ceil(order).min(of_job.left());
+            let gained = nshares * order;
+            of_job.served += nshares;
+            gain += gained;
+            if of_job.left() == 0 {
+                wanted.remove(order);
+                of_classes[class].orders.remove(order);
+                return None;
+            }
+            of_users[user].note(order);
+            Some(of_job.rank(job.place(), job.served() + gained))
+        });
+        while gain < missing && !self.jobs.members(user).is_empty() {
+            gain += self.serve_first_of_user(class, user, |_, _| Service::Served);
+        }
+        gain
+    }
+
+    /// Serves each user of `class` as `serve` does, which says what the user got, and ranks them anew.
+    fn serve_users(
+        &mut self,
+        class: &mut Entry,
+        mut serve: impl FnMut(&mut Members, usize, Rank) -> u64,
+    ) {
+        let mut users = std::mem::take(&mut self.users);
+        users.rank_anew(class.place, |user| {
+            let gain = serve(self, class.place, user);
+            class.standing.served += gain;
+            self.rank_of_user(user.place(), user.served() + gain)
+        });
+        self.users = users;
+        class.standing.largest_order = self.of_classes[class.place].orders.largest();
+    }
+
+    /// What the jobs of `user` could still get.
+    fn asks(&self, user: usize) -> u64 {
+        self.vessels(user).map(|job| job.asks).fold(0, u64::saturating_add)
+    }
+
+    fn vessels(&self, user: usize) -> impl Iterator<Item = Vessel> + Clone {
+        self.jobs.members(user).iter().map(|job| {
+            let of_job = &self.of_jobs[job.place()];
+            let step = of_job.order();
+            Vessel { has: job.served(), step, asks: of_job.left().saturating_mul(step) }
+        })
+    }
+}
+
+/// The largest share up to which all `vessels` can be raised for certain with no more than `amount`.
+fn even_share(vessels: &(impl Iterator<Item = Vessel> + Clone), amount: u64) -> u64 {
+    let asks = vessels.clone().map(|vessel| vessel.asks).fold(0, u64::saturating_add);
+    if asks <= amount {
+        return u64::MAX;
+    }
+    let suffices = |share| {
+        let most = vessels.clone().map(|vessel: Vessel| vessel.most(share));
+        most.fold(0, u64::saturating_add) <= amount
+    };
+    let mut share = vessels.clone().map(|vessel| vessel.has).min().unwrap_or(0);
+    let mut step = 1;
+    while suffices(share + step) {
+        share += step;
+        step *= 2;
+    }
+    while 1 < step {
+        step >>= 1;
+        if suffices(share + step) {
+            share += step;
+        }
+    }
+    share
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::engine::audit::tests::{ANN, BOB, FAIR, HEAVY, LOW, Scene};
+    use crate::engine::draft::Draft;
+    use crate::model::Order;
+
+    /// Work of some users in three classes: most have equally much so far, as where counting begins,
+    /// and some hold something.
+    fn walk(random: &mut ChaCha8Rng) -> Walk {
+        let mut draw = |least: u64, most: u64| random.random_range(least..=most);
+        let mut scene = Scene::new(&[]);
+        for _ in 0..draw(1, 12) {
+            let user = if draw(0, 1) == 0 { ANN } else { BOB };
+            let class = [FAIR, HEAVY, LOW][usize::try_from(draw(0, 2)).unwrap()];
+            scene.job(user, class, 1, 1);
+        }
+        let mut draft = Draft::new(&scene.snapshot);
+        let entities = Arc::clone(&draft.entities);
+        let jobs = 0..scene.snapshot.jobs.len();
+        let seat = |job| {
+            let order = Order::new(u32::try_from(draw(1, 7)).unwrap()).unwrap();
+            for amounts in [&mut draft.given, &mut draft.held] {
+                if draw(0, 2) == 0 {
+                    entities.add(amounts, job, draw(0, 9));
+                }
+            }
+            Seat { job, order, room_to_grow: draw(0, 9) }
+        };
+        let seats: Vec<Seat> = jobs.map(seat).collect();
+        Walk::new(&entities, seats, &draft.given, &draft.held)
+    }
+
+    /// Serves one by one whoever is below `waterline`, as if nobody could be refused.
+    fn serve_below(walk: &mut Walk, waterline: Waterline) {
+        while let Some(Entry { standing, .. }) = walk.classes.peek()
+            && standing.served < waterline.share(standing.weight)
+        {
+            walk.serve_next(|_, _| Service::Served);
+        }
+    }
+
+    /// Who is served in turn from here on, where nobody is refused.
+    fn rest(mut walk: Walk) -> Vec<usize> {
+        let mut served = Vec::new();
+        walk.serve_least_first(|seat, _| {
+            served.push(seat.job);
+            Service::Served
+        });
+        served
+    }
+
+    #[test]
+    fn whoever_is_raised_has_what_they_would_have_in_turn() {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        for _ in 0..3_000 {
+            let mut in_turn = walk(&mut random);
+            if random.random_range(0..3) == 0 {
+                let refused = random.random_range(1..8);
+                in_turn.refuse(|class, order| class == FAIR && order == refused);
+            }
+            // From wherever turns have got to.
+            let (low, high) = (random.random_range(0..5), random.random_range(0..40));
+            serve_below(&mut in_turn, Waterline::of(low, 1));
+            let waterline = Waterline::of(high, 1 + high % 3);
+            let before = in_turn.clone();
+            let mut raised = in_turn.clone();
+            raised.raise_to(waterline);
+            serve_below(&mut in_turn, waterline);
+            let served =
+                |walk: &Walk| -> Vec<u64> { walk.served().map(|(_, nshares)| nshares).collect() };
+            assert_eq!(served(&raised), served(&in_turn));
+            let most = before.claims().iter().map(|claim| claim.most(waterline)).sum();
+            let gain = raised.served_since(&before);
+            let gain: u64 = gain.map(|(seat, nshares)| seat.order.qshares().0 * nshares).sum();
+            assert!(gain <= most, "{gain} of {most}");
+            assert!(raised.wanted().iter().eq(in_turn.wanted().iter()));
+            assert_eq!(rest(raised), rest(in_turn));
+        }
+    }
+}
