@@ -74,33 +74,35 @@ pub(super) enum CountRefusal {
 impl<'a> Draft<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Draft<'a> {
         let entities = Arc::new(Entities::new(snapshot));
-        let mut held = entities.no_amounts();
-        for (ix, job) in snapshot.jobs.iter().enumerate() {
-            entities.add(&mut held, ix, job.held().map(|share| share.order.qshares().0).sum());
-        }
         let arriving = cap::arriving(snapshot);
-        let arriving = |job: &Job| arriving.get(&job.id).copied().unwrap_or(0);
-        let jobs = snapshot.jobs.iter().map(|job| JobDraft {
-            demand: cap::demand(snapshot, job, arriving(job)),
-            given: 0,
-            held: job.nshares_held().0,
-            promised: 0,
-            pure_fair_share: 0,
-            largest_machine: 0,
-            refusal: None,
-            held_back: None,
-        });
+        let mut held = entities.no_amounts();
+        let mut jobs = Vec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
-        for job in
-            snapshot.jobs.iter().filter(|job| snapshot.class_of(job).policy == Policy::FixedShare)
-        {
-            services
-                .entry(job.service)
-                .or_default()
-                .extend(job.shares.iter().map(|share| share.machine));
+        let mut places: Vec<(JobId, usize)> = Vec::with_capacity(snapshot.jobs.len());
+        // All at once: jobs and their shares are wherever they were frozen.
+        for (ix, job) in snapshot.jobs.iter().enumerate() {
+            let (mut nshares, mut qshares) = (0, 0);
+            for share in job.held() {
+                nshares += 1;
+                qshares += share.order.qshares().0;
+            }
+            entities.add(&mut held, ix, qshares);
+            if snapshot.class_of(job).policy == Policy::FixedShare {
+                let machines = job.shares.iter().map(|share| share.machine);
+                services.entry(job.service).or_default().extend(machines);
+            }
+            places.push((job.id, ix));
+            jobs.push(JobDraft {
+                demand: cap::demand(snapshot, job, arriving.get(&job.id).copied().unwrap_or(0)),
+                given: 0,
+                held: nshares,
+                promised: 0,
+                pure_fair_share: 0,
+                largest_machine: 0,
+                refusal: None,
+                held_back: None,
+            });
         }
-        let mut places: Vec<(JobId, usize)> =
-            snapshot.jobs.iter().enumerate().map(|(ix, job)| (job.id, ix)).collect();
         // Most have their numbers in the order in which they came.
         places.sort();
         Draft {
@@ -108,7 +110,7 @@ impl<'a> Draft<'a> {
             snapshot,
             pools: Pools::new(&snapshot.topology),
             rooms: Rooms::new(snapshot, &entities),
-            jobs: jobs.collect(),
+            jobs,
             given: entities.no_amounts(),
             held,
             entities,

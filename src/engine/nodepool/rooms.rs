@@ -55,8 +55,6 @@ pub(in crate::engine) struct HeldShare {
     pub holding: Holding,
     /// Its number.
     pub share: ShareId,
-    /// The work that is lost with it.
-    pub loss: Millis,
     /// Whether its process has initialized.
     pub is_initialized: bool,
     /// The time at stake: its initialization so far, or what was invested once it has initialized.
@@ -68,7 +66,7 @@ impl HeldShare {
     pub(in crate::engine) fn new(holding: Holding, share: &Share) -> HeldShare {
         let ShareFacts { is_initialized, initialization, investment } = share.facts;
         let at_stake = if is_initialized { investment } else { initialization };
-        HeldShare { holding, share: share.id, loss: share.loss(), is_initialized, at_stake }
+        HeldShare { holding, share: share.id, is_initialized, at_stake }
     }
 }
 
@@ -191,7 +189,7 @@ impl Rooms {
                 holdings: 0..0,
             })
             .collect();
-        let (held_shares, tenants) = take_in_shares(snapshot, entities, &mut rooms);
+        let shares = take_in_shares(snapshot, entities, &mut rooms);
         let mut by_pool: Vec<PoolRooms> = Vec::new();
         by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
         for (ix, room) in rooms.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
@@ -201,13 +199,7 @@ impl Rooms {
         for pool in &mut by_pool {
             pool.sizes.sort_unstable();
         }
-        let mut shares = 0;
-        let shares_of = snapshot.jobs.iter().map(|job| {
-            shares += job.shares.len();
-            shares - job.shares.len()
-        });
-        let shares_of = shares_of.collect();
-        let left = vec![false; shares];
+        let Shares { held_shares, tenants, left, shares_of } = shares;
         Rooms { by_machine: rooms, held_shares, tenants, left, shares_of, by_pool }
     }
 
@@ -372,19 +364,29 @@ impl Rooms {
     }
 }
 
+/// What [`Rooms`] has of shares, under the same names.
+struct Shares {
+    held_shares: Vec<HeldShare>,
+    tenants: Vec<Tenant>,
+    left: Vec<bool>,
+    shares_of: Vec<usize>,
+}
+
 /// Enters the shares of all jobs in `rooms`, and lists those that are held machine by machine, on
 /// each by job and share.
-fn take_in_shares(
-    snapshot: &Snapshot,
-    entities: &Entities,
-    rooms: &mut [Room],
-) -> (Vec<HeldShare>, Vec<Tenant>) {
-    for share in snapshot.jobs.iter().flat_map(|job| &job.shares) {
-        let room = &mut rooms[share.machine.0];
-        room.used += share.order.qshares();
-        match share.state {
-            ShareState::Leaving => room.leaving += share.order.qshares(),
-            ShareState::Held => room.holdings.end += 1,
+fn take_in_shares(snapshot: &Snapshot, entities: &Entities, rooms: &mut [Room]) -> Shares {
+    let mut shares = 0;
+    let mut shares_of = Vec::with_capacity(snapshot.jobs.len());
+    for job in snapshot.jobs.iter() {
+        shares_of.push(shares);
+        shares += job.shares.len();
+        for share in &job.shares {
+            let room = &mut rooms[share.machine.0];
+            room.used += share.order.qshares();
+            match share.state {
+                ShareState::Leaving => room.leaving += share.order.qshares(),
+                ShareState::Held => room.holdings.end += 1,
+            }
         }
     }
     let mut held = 0;
@@ -396,7 +398,6 @@ fn take_in_shares(
     let nothing = HeldShare {
         holding: Holding { job: 0, share: 0 },
         share: ShareId(0),
-        loss: 0,
         is_initialized: false,
         at_stake: 0,
     };
@@ -413,5 +414,5 @@ fn take_in_shares(
             }
         }
     }
-    (held_shares, tenants)
+    Shares { held_shares, tenants, left: vec![false; shares], shares_of }
 }

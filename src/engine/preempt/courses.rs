@@ -10,6 +10,7 @@ use super::donors::Stand;
 use super::victims::Tier;
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Holding;
+use crate::engine::snapshot::Share;
 use crate::model::{MachineIx, Millis, QShares};
 
 /// So many of a list are put in order when it is first read.
@@ -22,9 +23,11 @@ const THEN_TIMES: usize = 3;
 pub(super) struct Prey {
     /// The work lost with it.
     pub loss: Millis,
-    pub machine: MachineIx,
-    pub order: QShares,
-    pub holding: Holding,
+    // Small, as there are so many.
+    machine: u32,
+    order: u32,
+    job: u32,
+    share: u32,
 }
 
 /// Shares of a class that are of one tier and of similar orders.
@@ -92,6 +95,36 @@ enum Left<'d> {
     First(&'d PreyOfTier, usize),
     Late(btree_set::Iter<'d, Prey>),
     OfFew(std::slice::Iter<'d, (Tier, Prey)>),
+}
+
+impl Prey {
+    /// The share that is at `holding`.
+    pub(super) fn new(share: &Share, holding: Holding) -> Prey {
+        let place = |place| u32::try_from(place).expect("there are fewer than 2^32 of anything");
+        Prey {
+            loss: share.loss(),
+            machine: place(share.machine.0),
+            order: share.order.get(),
+            job: place(holding.job),
+            share: place(holding.share),
+        }
+    }
+
+    pub(super) fn machine(&self) -> MachineIx {
+        MachineIx(from_place(self.machine))
+    }
+
+    pub(super) fn order(&self) -> QShares {
+        QShares(u64::from(self.order))
+    }
+
+    pub(super) fn holding(&self) -> Holding {
+        Holding { job: from_place(self.job), share: from_place(self.share) }
+    }
+}
+
+fn from_place(place: u32) -> usize {
+    usize::try_from(place).expect("it was made from one")
 }
 
 impl LazyOrder {
@@ -213,7 +246,7 @@ impl<'c, 'd, 'a> Course<'c, 'd, 'a> {
                 Some(after) => *next = Reverse((after, place)),
                 None => drop(PeekMut::pop(next)),
             }
-            if self.courses.is_there(self.tier, prey.holding) {
+            if self.courses.is_there(self.tier, prey.holding()) {
                 return Step::Look(prey);
             }
         }
@@ -249,9 +282,8 @@ impl Iterator for Course<'_, '_, '_> {
 mod tests {
     use super::*;
 
-    fn prey(loss: Millis, job: usize) -> Prey {
-        let holding = Holding { job, share: 0 };
-        Prey { loss, machine: MachineIx(0), order: QShares(1), holding }
+    fn prey(loss: Millis, job: u32) -> Prey {
+        Prey { loss, machine: 0, order: 1, job, share: 0 }
     }
 
     /// More than are put in order at once, read in turn and from the middle.

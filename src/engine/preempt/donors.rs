@@ -228,10 +228,10 @@ impl Donors {
     pub(super) fn note_taken(&mut self, draft: &Draft<'_>, holding: Holding) {
         let (tier, taken) = prey_of(draft, self.known_jobs[holding.job], holding);
         if let Some(lists) = self.prey[draft.entities.class_of(holding.job).0].get_mut() {
-            list_of(lists, tier, taken.order).remove(&taken);
+            list_of(lists, tier, taken.order()).remove(&taken);
         }
         self.next_search[holding.job] = 0;
-        self.vain.note_left(taken.machine);
+        self.vain.note_left(taken.machine());
         self.note_change(draft, holding.job);
     }
 
@@ -259,10 +259,10 @@ impl Donors {
         };
         for holding in holdings(draft, job) {
             let (tier, prey) = prey_of(draft, before, holding);
-            list_of(lists, tier, prey.order).remove(&prey);
+            list_of(lists, tier, prey.order()).remove(&prey);
             if !now.is_alike(listed_as) {
                 let (tier, prey) = prey_of(draft, now, holding);
-                list_of(lists, tier, prey.order).insert(prey);
+                list_of(lists, tier, prey.order()).insert(prey);
             }
         }
     }
@@ -279,7 +279,7 @@ impl Donors {
         let mut courses = Courses::new(draft, &self.known_jobs);
         courses.is_wide = sources.classes.contains(&own);
         let may_do = |list: &PreyOfTier| {
-            let rule = |prey: Prey| claim.rule(prey.holding.job, list.least_order);
+            let rule = |prey: Prey| claim.rule(prey.holding().job, list.least_order);
             list.any().is_some_and(|any| claim.may_take_first_share() || rule(any).is_some())
         };
         for &class in &sources.classes {
@@ -394,7 +394,7 @@ impl Donors {
                 self.listed_as[job].set(self.known_jobs[job]);
                 for holding in holdings(draft, job) {
                     let (tier, prey) = prey_of(draft, self.known_jobs[job], holding);
-                    lists.entry((tier, least_of_similar(prey.order))).or_default().push(prey);
+                    lists.entry((tier, least_of_similar(prey.order()))).or_default().push(prey);
                 }
             }
             let lists = lists.into_iter();
@@ -455,6 +455,5 @@ fn prey_of(draft: &Draft<'_>, stand: Stand, holding: Holding) -> (Tier, Prey) {
         is_within_count: stand.is_within_count,
         becomes_needy: stand.becomes_needy,
     };
-    let order = share.order.qshares();
-    (tier, Prey { loss: share.loss(), machine: share.machine, order, holding })
+    (tier, Prey::new(share, holding))
 }

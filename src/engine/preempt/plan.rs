@@ -117,6 +117,16 @@ struct Site<'d, 'a> {
     pools: &'d [PoolIx],
 }
 
+/// What is to be seen on a machine that would do.
+struct Look {
+    machine: MachineIx,
+    /// The order of the share to come.
+    order: Order,
+    /// How much would have to go.
+    missing: QShares,
+    there: There,
+}
+
 /// How far the shares of one tier were looked at.
 enum Followed {
     /// All of them.
@@ -265,7 +275,7 @@ impl<'d, 'a> Search<'d, 'a> {
                 }
             }
             // The least that a plan can cost from here on.
-            let least = (tier, prey.loss, 1, QShares(0), prey.machine);
+            let least = (tier, prey.loss, 1, QShares(0), prey.machine());
             let is_known = self.ranked.first().is_some_and(|(cost, _)| *cost <= least);
             let is_told = TOLD_PLANS <= self.tried || last_looks == 0;
             let is_enough = ENOUGH_PLANS <= self.tried && !self.ranked.is_empty();
@@ -274,17 +284,18 @@ impl<'d, 'a> Search<'d, 'a> {
             }
             last_looks -= u32::from(is_known);
             looks -= u32::from(!self.ranked.is_empty());
-            if self.seen[prey.machine.0] || !claim.is_within_reach(prey.holding.job, prey.order.0) {
+            let (machine, holding, order) = (prey.machine(), prey.holding(), prey.order());
+            if self.seen[machine.0] || !claim.is_within_reach(holding.job, order.0) {
                 continue;
             }
-            let Some((order, missing)) = self.needed_on(prey.machine) else {
-                self.seen[prey.machine.0] = true;
+            let Some(look) = self.look(claim, machine) else {
+                self.seen[machine.0] = true;
                 continue;
             };
             claim.reset();
-            if claim.rule(prey.holding.job, prey.order.0).is_some() {
-                self.seen[prey.machine.0] = true;
-                self.look_at(claim, prey.machine, order, missing, (tier, prey.loss));
+            if claim.rule(holding.job, order.0).is_some() {
+                self.seen[machine.0] = true;
+                self.compare(claim, look, (tier, prey.loss));
             }
         }
     }
@@ -346,33 +357,29 @@ impl<'d, 'a> Search<'d, 'a> {
         machines: impl IntoIterator<Item = MachineIx>,
     ) {
         for machine in machines {
-            if let Some(order) = self.site.order_on(machine) {
-                let missing = self.site.draft.rooms.lacking(machine, order.qshares());
-                claim.reset();
-                self.look_at(claim, machine, order, missing, (None, 0));
+            if let Some(look) = self.look(claim, machine) {
+                self.compare(claim, look, (None, 0));
             }
         }
     }
 
-    /// The order of a share on `machine`, and how much would have to go; `None` if the machine will
-    /// not do.
-    fn needed_on(&self, machine: MachineIx) -> Option<(Order, QShares)> {
+    /// What is to be seen on `machine`; `None` if it will not do, or not enough might go.
+    fn look(&self, claim: &Claim<'_, '_>, machine: MachineIx) -> Option<Look> {
+        let draft = self.site.draft;
         let order = self.site.order_on(machine)?;
-        Some((order, self.site.draft.rooms.lacking(machine, order.qshares())))
+        let missing = draft.rooms.lacking(machine, order.qshares());
+        let there = There::on(draft, claim, machine, missing)?;
+        Some(Look { machine, order, missing, there })
     }
 
-    /// Makes a plan for `machine`, unless it would not be among the best two: no share that might go
-    /// from there is of a better tier, or of this one and cheaper, than `least`.
-    fn look_at(
+    /// Makes a plan for a machine, unless it would not be among the best two, or worth it: no share
+    /// that might go from there is of a better tier, or of this one and cheaper, than the given.
+    fn compare(
         &mut self,
         claim: &mut Claim<'_, '_>,
-        machine: MachineIx,
-        order: Order,
-        missing: QShares,
+        Look { machine, order, missing, there }: Look,
         (tier, loss): (Option<Tier>, Millis),
     ) {
-        let draft = self.site.draft;
-        let Some(there) = There::on(draft, claim, machine, missing) else { return };
         self.tried += 1;
         if !self.may_lose(there.loss) {
             self.note_too_dear(there.loss);
@@ -384,7 +391,8 @@ impl<'d, 'a> Search<'d, 'a> {
         if self.ranked.get(1).is_some_and(|(cost, _)| *cost <= least) {
             return;
         }
-        if let Some(plan) = plan_on(draft, claim, machine, order, missing) {
+        claim.reset();
+        if let Some(plan) = plan_on(self.site.draft, claim, machine, order, missing) {
             self.plans += 1;
             self.ranked.push(plan);
             self.ranked.sort_by_key(|(cost, _)| *cost);

@@ -204,9 +204,7 @@ fn all_prey(draft: &Draft<'_>, claim: &Claim<'_, '_>) -> Vec<(Willing, Prey)> {
                 is_within_count: !claim.is_above_count(holding.job),
                 becomes_needy: claim.becomes_needy(holding.job),
             };
-            let loss = share.facts.investment + share.facts.initialization;
-            let order = share.order.qshares();
-            (willing(tier), Prey { loss, machine: share.machine, order, holding })
+            (willing(tier), Prey::new(share, holding))
         })
         .collect();
     all.sort_unstable();
@@ -225,7 +223,7 @@ fn shown(
         let tier = willing(course.tier);
         course.map(move |prey| (tier, prey))
     });
-    prey.filter(|(_, prey)| claim.rule(prey.holding.job, prey.order.0).is_some()).collect()
+    prey.filter(|(_, prey)| claim.rule(prey.holding().job, prey.order().0).is_some()).collect()
 }
 
 fn check(donors: &Donors, draft: &Draft<'_>) {

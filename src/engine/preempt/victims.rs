@@ -178,7 +178,7 @@ fn candidates(
             becomes_needy: claim.becomes_needy(holding.job),
         };
         let rank = rank::of(draft, machine, held);
-        Some(Victim { holding, rule, tier, rank, order, loss: held.loss })
+        Some(Victim { holding, rule, tier, rank, order, loss: tenant.loss() })
     })
 }
 

@@ -165,8 +165,8 @@ impl<'d, 'a> Search<'d, 'a> {
         let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
         let courses = donors.courses(draft, &claim, beneficiary);
         for share in courses.in_turn().flatten() {
-            if claim.rule(share.holding.job, share.order.0).is_some() {
-                *prey.entry(share.machine).or_default() += share.order;
+            if claim.rule(share.holding().job, share.order().0).is_some() {
+                *prey.entry(share.machine()).or_default() += share.order();
             }
         }
         Search { draft, beneficiary, claim, prey }
@@ -201,12 +201,12 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// The shares on `machine` that do not leave, the cheapest to lose first.
     fn shares_on(&self, machine: MachineIx) -> Vec<Victim> {
-        let shares = self.draft.rooms.held_shares(machine).map(|(held, _)| Victim {
+        let shares = self.draft.rooms.held_shares(machine).map(|(held, tenant)| Victim {
             holding: held.holding,
             rule: PreemptionRule::Relocation,
             order: self.draft.share(held.holding).order,
             rank: rank::of(self.draft, machine, held),
-            loss: held.loss,
+            loss: tenant.loss(),
         });
         let mut shares: Vec<Victim> = shares.collect();
         shares.sort_unstable_by_key(|victim| victim.rank);
