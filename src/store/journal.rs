@@ -12,6 +12,10 @@ use super::write::send;
 use super::{CycleRecord, from_sql, to_sql};
 use crate::model::Sealed;
 
+/// An event of so many bytes or more travels as it is: as JSON within JSON, SQLite would need many
+/// times its size to take it in.
+const LARGE_BODY: usize = 1 << 16;
+
 /// How much of the past is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -107,11 +111,26 @@ pub(super) async fn put(
             .execute(&mut *connection)
             .await?;
     }
+    let (large, others): (Vec<&FeedRow>, Vec<&FeedRow>) =
+        record.feed.iter().partition(|event| LARGE_BODY <= event.body.len());
+    for event in large {
+        let sql = "insert into feed (seq, cycle, at_ms, kind, body, sum)
+                   values (?1, ?2, ?3, ?4, ?5, ?6)";
+        query(sql)
+            .bind(to_sql(event.seq))
+            .bind(to_sql(event.cycle))
+            .bind(event.at_ms)
+            .bind(&event.kind)
+            .bind(&event.body)
+            .bind(sum_of(event))
+            .execute(&mut *connection)
+            .await?;
+    }
     let sql = "insert into feed (seq, cycle, at_ms, kind, body, sum)
                select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
                    unhex(value ->> 5)
                from json_each(?1)";
-    send(connection, sql, &record.feed, |event| {
+    send(connection, sql, &others, |event| {
         let sum = sum_of(event).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
         (
             to_sql(event.seq),

@@ -1,7 +1,7 @@
 //! One cycle, one transaction.
 //!
-//! Rows travel as one JSON array per table, so that a statement is sent once however many rows
-//! change: after a restart all 10,000 nodes may.
+//! Rows travel as JSON arrays, so that few statements are sent however many rows change: after a
+//! restart all 10,000 nodes may.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +19,8 @@ use super::{state_word, to_sql};
 pub const PREEMPTIONS_KEPT: u32 = 100_000;
 /// How many administrative acts stay on record.
 pub const ADMIN_ACTS_KEPT: u32 = 10_000;
+/// So many rows travel at a time: SQLite needs several times their size as JSON to take them in.
+const ROWS_AT_A_TIME: usize = 500;
 
 /// How the tables for readers differ from what a cycle left.
 #[derive(Debug)]
@@ -198,7 +200,7 @@ async fn add_admin_acts(
     Ok(())
 }
 
-/// Runs `sql` over `rows`, each made into JSON; does nothing where there are none.
+/// Runs `sql` over `rows`, some at a time, each made into JSON; does nothing where there are none.
 ///
 /// # Panics
 ///
@@ -209,13 +211,12 @@ pub(super) async fn send<'a, T, R: Serialize>(
     rows: &'a [T],
     row: impl Fn(&'a T) -> R,
 ) -> Result<(), sqlx::Error> {
-    if rows.is_empty() {
-        return Ok(());
+    for some in rows.chunks(ROWS_AT_A_TIME) {
+        let mut text = Vec::new();
+        let mut json = serde_json::Serializer::new(&mut text);
+        json.collect_seq(some.iter().map(&row)).expect("numbers and texts become JSON");
+        let text = String::from_utf8(text).expect("JSON is UTF-8");
+        query(sql).bind(text).execute(&mut *connection).await?;
     }
-    let mut text = Vec::new();
-    let mut json = serde_json::Serializer::new(&mut text);
-    json.collect_seq(rows.iter().map(row)).expect("numbers and texts become JSON");
-    let text = String::from_utf8(text).expect("JSON is UTF-8");
-    query(sql).bind(text).execute(connection).await?;
     Ok(())
 }
