@@ -12,7 +12,7 @@ use super::write::send;
 use super::{CycleRecord, from_sql, to_sql};
 use crate::model::Sealed;
 
-/// An event of so many bytes or more travels as it is: as JSON within JSON, SQLite would need many
+/// An event of so many bytes or more travels as it is: as JSON within JSON, `SQLite` would need many
 /// times its size to take it in.
 const LARGE_BODY: usize = 1 << 16;
 

@@ -19,7 +19,7 @@ use super::{state_word, to_sql};
 pub const PREEMPTIONS_KEPT: u32 = 100_000;
 /// How many administrative acts stay on record.
 pub const ADMIN_ACTS_KEPT: u32 = 10_000;
-/// So many rows travel at a time: SQLite needs several times their size as JSON to take them in.
+/// So many rows travel at a time: `SQLite` needs several times their size as JSON to take them in.
 const ROWS_AT_A_TIME: usize = 500;
 
 /// How the tables for readers differ from what a cycle left.

@@ -189,7 +189,7 @@ impl Rooms {
                 holdings: 0..0,
             })
             .collect();
-        let shares = take_in_shares(snapshot, entities, &mut rooms);
+        let listed = take_in_shares(snapshot, entities, &mut rooms);
         let mut by_pool: Vec<PoolRooms> = Vec::new();
         by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
         for (ix, room) in rooms.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
@@ -199,8 +199,14 @@ impl Rooms {
         for pool in &mut by_pool {
             pool.sizes.sort_unstable();
         }
-        let Shares { held_shares, tenants, left, shares_of } = shares;
-        Rooms { by_machine: rooms, held_shares, tenants, left, shares_of, by_pool }
+        Rooms {
+            by_machine: rooms,
+            held_shares: listed.held,
+            tenants: listed.tenants,
+            left: vec![false; listed.shares],
+            shares_of: listed.begins,
+            by_pool,
+        }
     }
 
     /// Changes one machine and keeps the indexes true.
@@ -364,21 +370,25 @@ impl Rooms {
     }
 }
 
-/// What [`Rooms`] has of shares, under the same names.
-struct Shares {
-    held_shares: Vec<HeldShare>,
+/// What [`Rooms`] has of shares.
+struct Listed {
+    /// Machine by machine.
+    held: Vec<HeldShare>,
+    /// Whose each of those is.
     tenants: Vec<Tenant>,
-    left: Vec<bool>,
-    shares_of: Vec<usize>,
+    /// Where the shares of each job begin in a list of all, job by job.
+    begins: Vec<usize>,
+    /// How many there are in all.
+    shares: usize,
 }
 
 /// Enters the shares of all jobs in `rooms`, and lists those that are held machine by machine, on
 /// each by job and share.
-fn take_in_shares(snapshot: &Snapshot, entities: &Entities, rooms: &mut [Room]) -> Shares {
+fn take_in_shares(snapshot: &Snapshot, entities: &Entities, rooms: &mut [Room]) -> Listed {
     let mut shares = 0;
-    let mut shares_of = Vec::with_capacity(snapshot.jobs.len());
+    let mut begins = Vec::with_capacity(snapshot.jobs.len());
     for job in snapshot.jobs.iter() {
-        shares_of.push(shares);
+        begins.push(shares);
         shares += job.shares.len();
         for share in &job.shares {
             let room = &mut rooms[share.machine.0];
@@ -414,5 +424,5 @@ fn take_in_shares(snapshot: &Snapshot, entities: &Entities, rooms: &mut [Room]) 
             }
         }
     }
-    Shares { held_shares, tenants, left: vec![false; shares], shares_of }
+    Listed { held: held_shares, tenants, begins, shares }
 }
