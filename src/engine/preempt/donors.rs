@@ -202,11 +202,10 @@ impl Donors {
         self.changes < self.next_search[job]
     }
 
-    /// Notes that there was no plan for `job`. Where one is held back, and where there is none and most
-    /// of its class was looked at, once a cycle is enough, unless it loses something: what changes may
-    /// be of use to it in the next.
+    /// Notes that there was no plan for `job`. If there is none and most of its class was looked at,
+    /// once a cycle is enough: what changes may be of use to it in the next.
     pub(super) fn note_no_plan(&mut self, job: usize, no_plan: NoPlan) {
-        let is_over = no_plan.held_back.is_some() || no_plan.is_wide;
+        let is_over = no_plan.held_back.is_none() && no_plan.is_wide;
         self.next_search[job] = if is_over { u64::MAX } else { self.changes + 1 };
         self.share_verdict(no_plan);
     }
@@ -230,7 +229,6 @@ impl Donors {
         if let Some(lists) = self.prey[draft.entities.class_of(holding.job).0].get_mut() {
             list_of(lists, tier, taken.order()).remove(&taken);
         }
-        self.next_search[holding.job] = 0;
         self.vain.note_left(taken.machine());
         self.note_change(draft, holding.job);
     }
