@@ -175,9 +175,10 @@ impl PreyOfTier {
         self.late.remove(prey);
     }
 
-    /// Any one of it.
-    pub(super) fn any(&self) -> Option<Prey> {
-        self.first.entries.borrow().first().copied().or_else(|| self.late.first().copied())
+    /// Any one of it that `is_there`.
+    pub(super) fn any(&self, is_there: impl Fn(&Prey) -> bool) -> Option<Prey> {
+        let first = self.first.entries.borrow().iter().find(|prey| is_there(prey)).copied();
+        first.or_else(|| self.late.first().copied())
     }
 }
 
@@ -212,7 +213,7 @@ impl<'d, 'a> Courses<'d, 'a> {
     }
 
     /// Whether a share that was listed under `tier` belongs there and is still to be had.
-    fn is_there(&self, tier: Tier, holding: Holding) -> bool {
+    pub(super) fn is_there(&self, tier: Tier, holding: Holding) -> bool {
         self.stands[holding.job].is_of(tier) && !self.draft.rooms.has_left(holding)
     }
 }

@@ -276,9 +276,11 @@ impl Donors {
         let sources = self.sources(draft, claim, job);
         let mut courses = Courses::new(draft, &self.known_jobs);
         courses.is_wide = sources.classes.contains(&own);
+        let asked = Courses::new(draft, &self.known_jobs);
         let may_do = |list: &PreyOfTier| {
             let rule = |prey: Prey| claim.rule(prey.holding().job, list.least_order);
-            list.any().is_some_and(|any| claim.may_take_first_share() || rule(any).is_some())
+            let any = list.any(|prey| asked.is_there(list.tier, prey.holding()));
+            any.is_some_and(|any| claim.may_take_first_share() || rule(any).is_some())
         };
         for &class in &sources.classes {
             let lists = self.prey_of_class(draft, class).iter();
