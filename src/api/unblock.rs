@@ -211,7 +211,8 @@ fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
             let estimate = cycles.map(|cycles| Estimate {
                 in_ms: cycles.saturating_mul(period),
                 basis: format!(
-                    "{cycles} more cycles of waiting, or more, pay for what would be destroyed"
+                    "it takes at least {} of waiting to pay for what would be destroyed",
+                    counted(cycles, "more cycle")
                 ),
             });
             by_itself("room that is free, or waiting until it is worth it".to_owned(), estimate)

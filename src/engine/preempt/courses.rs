@@ -63,9 +63,11 @@ pub(super) struct Course<'c, 'd, 'a> {
 /// What comes next in a course.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
+    /// A share to look at.
     Look(Prey),
     /// All that is left loses so much or more, which is too much.
     Beyond(Millis),
+    /// Nothing is left.
     End,
 }
 
@@ -304,5 +306,18 @@ mod tests {
             let loss = list.get(place).map(|prey| prey.loss);
             assert_eq!(loss, u64::try_from(place).ok().filter(|place| *place < 1000));
         }
+    }
+
+    /// Whoever has left the list says nothing of those who are still in it.
+    #[test]
+    fn any_of_a_list_is_one_that_is_still_in_it() {
+        let tier = Tier { is_resident: true, is_within_count: false, becomes_needy: false };
+        let mut list = PreyOfTier::new(tier, 1, vec![prey(1, 1), prey(2, 2)]);
+        assert_eq!(list.any(|prey| prey.job != 1), Some(prey(2, 2)));
+        assert_eq!(list.any(|_| false), None);
+        list.insert(prey(3, 3));
+        assert_eq!(list.any(|_| false), Some(prey(3, 3)));
+        list.remove(&prey(3, 3));
+        assert_eq!(list.any(|_| false), None);
     }
 }
