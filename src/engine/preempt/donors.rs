@@ -17,7 +17,7 @@ use super::victims::Tier;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::nodepool::Holding;
-use crate::model::{ClassIx, QShares, ShareState};
+use crate::model::{ClassIx, MachineIx, Millis, QShares, ShareState};
 
 /// So many users or jobs are looked at one by one; of more, all shares of their class are.
 const FEW: usize = 32;
@@ -297,19 +297,38 @@ impl Donors {
         courses.sorted()
     }
 
-    /// The jobs of the user of `job` that `claim` of `job` might take from.
-    pub(super) fn peers_that_may_give(
+    /// The machines that have something of its user's other jobs that `claim` of `job` might take, if
+    /// that is not more than the `limit` of what may be lost; and the least that is.
+    pub(super) fn machines_of_peers(
         &self,
         draft: &Draft<'_>,
         claim: &Claim<'_, '_>,
         job: usize,
-    ) -> Vec<usize> {
+        limit: Option<Millis>,
+    ) -> (Vec<MachineIx>, Option<Millis>) {
         let group = draft.entities.group_of(job);
+        let (mut machines, mut least_left) = (Vec::new(), None);
+        let mut look_at = |peer: usize| {
+            for share in draft.job(peer).held() {
+                let loss = share.loss();
+                let is_too_dear = limit.is_some_and(|limit| limit < loss);
+                if is_too_dear && least_left.is_some_and(|least| least <= loss) {
+                    continue;
+                }
+                match claim.rule(peer, share.order.qshares().0) {
+                    Some(_) if is_too_dear => least_left = Some(loss),
+                    Some(_) => machines.push(share.machine),
+                    None => {}
+                }
+            }
+        };
         if claim.may_take_first_share() {
-            return draft.entities.members(group).to_vec();
+            draft.entities.members(group).iter().copied().for_each(&mut look_at);
+        } else {
+            let is_ahead = |other, order| claim.is_ahead(Level::Job, other, order);
+            self.jobs.ahead(group, &is_ahead).map(|(other, _)| other).for_each(&mut look_at);
         }
-        let is_ahead = |other, order| claim.is_ahead(Level::Job, other, order);
-        self.jobs.ahead(group, &is_ahead).map(|(other, _)| other).collect()
+        (machines, least_left)
     }
 
     /// Whom `claim` of `job` might take from.

@@ -1,11 +1,15 @@
 //! Chooses the machine on which to make room.
 
+use std::collections::BTreeSet;
+
 use super::courses::{Course, Courses, Step};
 use super::donors::Donors;
 use super::price::{self, Worth};
 use super::right::Claim;
 use super::vain::{Extent, Left, Verdict};
-use super::victims::{There, Tier, Victim, choose_victims, is_enough_within_reach};
+use super::victims::{
+    There, Tier, Victim, choose_victims, is_enough_within_reach, least_loss_by_right, least_loss_on,
+};
 use crate::engine::draft::Draft;
 use crate::engine::report::HeldBack;
 use crate::engine::schedule::{Considered, RunnerUp};
@@ -61,30 +65,21 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
         Worth::UpTo(limit) => Some(limit),
         Worth::Nothing(held_back) => return Err(NoPlan::held_back(held_back)),
     };
-    let extent = claim.extent();
-    let vain = donors.vain();
-    let own = || donors.peers_that_may_give(draft, &claim, job);
-    let left = extent.as_ref().and_then(|extent| vain.left_for(draft, &claim, extent, own));
-    let mut search = Search::new(site, limit);
-    let is_wide = if let Some(Left { is_wide, machines }) = left {
-        // These are so few that all are compared, whatever they cost.
-        search.limit = None;
-        search.look_at_all(&mut claim, machines);
-        is_wide
-    } else {
-        let courses = donors.courses(draft, &claim, job);
-        search.follow_all(&mut claim, &courses);
-        courses.is_wide
-    };
-    let least_left = search.least_left;
-    let plan = search.outcome();
-    let least = plan.iter().map(|plan| plan.loss).chain(least_left).min();
-    match (plan, limit.zip(least)) {
-        (Some(plan), None) => Ok(plan),
-        (Some(plan), Some((limit, _))) if plan.loss <= limit => Ok(plan),
-        (_, Some((limit, loss))) => Err(NoPlan::held_back(HeldBack::TooDear { loss, limit })),
-        (None, None) => Err(NoPlan::in_vain(extent, is_wide)),
+    let extent = claim.extent(limit);
+    let left = extent.as_ref().and_then(|extent| donors.vain().left_for(draft, extent));
+    if let Some(left) = left {
+        let mut search = Search::new(site, limit);
+        if search.is_told_by(donors, &mut claim, &left) {
+            return search.judged(limit, left.is_wide, None);
+        }
+        claim.reset();
     }
+    let courses = donors.courses(draft, &claim, job);
+    let mut search = Search::new(site, limit);
+    search.follow_all(&mut claim, &courses);
+    let is_wide = courses.is_wide;
+    let verdict = extent.and_then(|extent| search.verdict(extent, is_wide));
+    search.judged(limit, is_wide, verdict)
 }
 
 /// That there is no plan, or none that is worth it.
@@ -100,11 +95,6 @@ pub(super) struct NoPlan {
 impl NoPlan {
     fn held_back(held_back: HeldBack) -> NoPlan {
         NoPlan { held_back: Some(held_back), is_wide: false, verdict: None }
-    }
-
-    fn in_vain(extent: Option<Extent>, is_wide: bool) -> NoPlan {
-        let verdict = extent.map(|extent| Verdict { extent, is_wide });
-        NoPlan { held_back: None, is_wide, verdict }
     }
 }
 
@@ -135,6 +125,8 @@ enum Followed {
     ToTheLimit,
     /// No other plan can be better than the best there is.
     Enough,
+    /// All machines were looked at that may do.
+    Everywhere,
 }
 
 /// A search for the cheapest plan.
@@ -146,6 +138,12 @@ struct Search<'d, 'a> {
     least_left: Option<Millis>,
     /// Where no plan can be worth it, with the best tier of what might go.
     too_dear_on: Vec<(Option<Tier>, MachineIx)>,
+    /// Where enough might go that may be worth it, as far as users and classes go, with the best tier of
+    /// it.
+    in_doubt: Vec<(Option<Tier>, MachineIx)>,
+    /// All was looked at that may be worth it and takes nothing of this tier, or a worse one; `None` if
+    /// that was all.
+    seen_before: Option<Tier>,
     /// For each machine whether it was looked at, or need not be.
     seen: Vec<bool>,
     /// On how many machines enough might go.
@@ -218,6 +216,8 @@ impl<'d, 'a> Search<'d, 'a> {
             limit,
             least_left: None,
             too_dear_on: Vec::new(),
+            in_doubt: Vec::new(),
+            seen_before: None,
             seen: Vec::new(),
             tried: 0,
             plans: 0,
@@ -235,13 +235,18 @@ impl<'d, 'a> Search<'d, 'a> {
             match self.follow(claim, &mut course, courses.are_few) {
                 Followed::ToTheEnd => {}
                 Followed::ToTheLimit => too_dear.push(course),
-                Followed::Enough => break,
+                Followed::Enough => {
+                    self.seen_before = Some(course.tier);
+                    break;
+                }
+                Followed::Everywhere => break,
             }
         }
         let best = self.ranked.first().map(|(cost, _)| *cost);
-        let Some((worst, ..)) = best.filter(|(_, loss, ..)| self.may_lose(*loss)) else { return };
+        let Some((worst, ..)) = best.filter(|_| self.has_affordable()) else { return };
         // Who gives less willingly is spared where others would do, however much that costs.
         (self.limit, self.tried) = (None, 0);
+        let in_doubt = std::mem::take(&mut self.in_doubt);
         let others = std::mem::take(&mut self.too_dear_on);
         for (_, machine) in &others {
             self.seen[machine.0] = false;
@@ -251,6 +256,52 @@ impl<'d, 'a> Search<'d, 'a> {
         for mut course in too_dear {
             let _ = self.follow(claim, &mut course, courses.are_few);
         }
+        self.in_doubt = in_doubt;
+    }
+
+    /// Looks where alone something may be found. Says whether that was enough.
+    fn is_told_by(&mut self, donors: &Donors, claim: &mut Claim<'_, '_>, left: &Left) -> bool {
+        let limit = self.limit;
+        let (own, least_own) =
+            donors.machines_of_peers(self.site.draft, claim, self.site.job, limit);
+        let least_left = left.least_left.into_iter().chain(least_own).min();
+        if let Some((tier, machine)) = left.sooner {
+            // Whether what others give more willingly would do here, too.
+            self.limit = None;
+            self.look_at_all(claim, [machine]);
+            let is_held_back = |((worst, loss, ..), _): &(Cost, Plan)| {
+                *worst <= Some(tier) && limit.is_some_and(|limit| limit < *loss)
+            };
+            if !self.ranked.first().is_some_and(is_held_back) {
+                return false;
+            }
+        }
+        // Where nothing is too dear elsewhere, what is too dear here is the best there is.
+        self.limit = limit.filter(|_| least_left.is_some());
+        let machines = left.machines.iter().copied().chain(own);
+        self.look_at_all(claim, machines.collect::<BTreeSet<MachineIx>>());
+        self.least_left = self.least_left.into_iter().chain(least_left).min();
+        // What is worth it here is to be compared with what others did not look at, as they would not
+        // have it.
+        least_left.is_none() || !self.has_affordable()
+    }
+
+    /// What others may know of a search of which nothing came.
+    fn verdict(&self, extent: Extent, is_wide: bool) -> Option<Verdict> {
+        let sooner = match self.ranked.first() {
+            Some(((worst, loss, .., machine), _)) => {
+                let is_known = self.seen_before.is_none_or(|tier| *worst < Some(tier));
+                let is_too_dear = extent.limit.is_some_and(|limit| limit < *loss);
+                Some((worst.filter(|_| is_known && is_too_dear)?, *machine))
+            }
+            None => None,
+        };
+        // On a machine where the best is of a worse tier nobody finds anything else.
+        let best = sooner.map(|(tier, _)| tier);
+        let is_open = |(tier, _): &(Option<Tier>, MachineIx)| best.is_none() || *tier <= best;
+        let in_doubt = self.in_doubt.iter().filter(|open| is_open(open));
+        let in_doubt = in_doubt.map(|(_, machine)| *machine).collect();
+        Some(Verdict { extent, is_wide, least_left: self.least_left, sooner, in_doubt })
     }
 
     /// Looks at the machines of the shares in `course`. Of few shares each is looked at.
@@ -262,28 +313,37 @@ impl<'d, 'a> Search<'d, 'a> {
     ) -> Followed {
         let (mut looks, mut last_looks) = (ENOUGH_LOOKS, LAST_LOOKS);
         let tier = Some(course.tier);
+        // Whoever gives more willingly at too high a price is not spared for others.
+        if self
+            .ranked
+            .first()
+            .is_some_and(|((worst, ..), _)| *worst < tier && !self.has_affordable())
+        {
+            return Followed::Enough;
+        }
         loop {
             let prey = match course.next_within(self.limit) {
                 Step::Look(prey) => prey,
                 Step::Beyond(loss) => return self.stop_at_limit(tier, loss),
                 Step::End => return Followed::ToTheEnd,
             };
-            if self.ranked.is_empty() && !are_few {
+            let has_affordable = self.has_affordable();
+            if !has_affordable && !are_few {
                 self.vain_looks += 1;
                 if self.vain_looks == self.patience() && self.rule_out(claim) {
-                    return Followed::Enough;
+                    return Followed::Everywhere;
                 }
             }
             // The least that a plan can cost from here on.
             let least = (tier, prey.loss, 1, QShares(0), prey.machine());
-            let is_known = self.ranked.first().is_some_and(|(cost, _)| *cost <= least);
+            let is_known = has_affordable && self.ranked[0].0 <= least;
             let is_told = TOLD_PLANS <= self.tried || last_looks == 0;
-            let is_enough = ENOUGH_PLANS <= self.tried && !self.ranked.is_empty();
+            let is_enough = ENOUGH_PLANS <= self.tried && has_affordable;
             if is_enough || looks == 0 || (is_known && is_told) {
                 return Followed::Enough;
             }
             last_looks -= u32::from(is_known);
-            looks -= u32::from(!self.ranked.is_empty());
+            looks -= u32::from(has_affordable);
             let (machine, holding, order) = (prey.machine(), prey.holding(), prey.order());
             if self.seen[machine.0] || !claim.is_within_reach(holding.job, order.0) {
                 continue;
@@ -306,6 +366,12 @@ impl<'d, 'a> Search<'d, 'a> {
         VAIN_LOOKS.max(self.seen.len().div_ceil(MACHINES_A_LOOK))
     }
 
+    /// Whether the best plan may be worth it. Where none is, all is looked at that may be: others are told
+    /// what was seen.
+    fn has_affordable(&self) -> bool {
+        self.ranked.first().is_some_and(|((_, loss, ..), _)| self.may_lose(*loss))
+    }
+
     /// Whether so much work may be lost.
     fn may_lose(&self, loss: Millis) -> bool {
         self.limit.is_none_or(|limit| loss <= limit)
@@ -320,8 +386,7 @@ impl<'d, 'a> Search<'d, 'a> {
     /// of a worse one, that is enough.
     fn stop_at_limit(&mut self, tier: Option<Tier>, loss: Millis) -> Followed {
         self.note_too_dear(loss);
-        let best = self.ranked.first();
-        let is_enough = best.is_some_and(|((worst, ..), _)| *worst <= tier);
+        let is_enough = self.has_affordable() && self.ranked[0].0.0 <= tier;
         if is_enough { Followed::Enough } else { Followed::ToTheLimit }
     }
 
@@ -381,37 +446,75 @@ impl<'d, 'a> Search<'d, 'a> {
         (tier, loss): (Option<Tier>, Millis),
     ) {
         self.tried += 1;
-        if !self.may_lose(there.loss) {
-            self.note_too_dear(there.loss);
+        let draft = self.site.draft;
+        let mut least_there = there.loss;
+        if self.limit.is_some() && self.may_lose(least_there) {
+            least_there = least_loss_on(draft, claim, machine, missing).unwrap_or(Millis::MAX);
+        }
+        if !self.may_lose(least_there) {
+            self.note_too_dear(least_there);
             self.too_dear_on.push((tier, machine));
             return;
         }
-        let loss = there.least_loss(loss);
-        let least = (tier, loss, there.victims, there.overshoot, machine);
+        let least = (tier, there.least_loss(loss), there.victims, there.overshoot, machine);
         if self.ranked.get(1).is_some_and(|(cost, _)| *cost <= least) {
+            // Nor would it be if it took only what is too dear, and thus has not been seen.
+            self.too_dear_on.push((None, machine));
+            self.in_doubt.push((tier, machine));
             return;
         }
         claim.reset();
-        if let Some(plan) = plan_on(self.site.draft, claim, machine, order, missing) {
-            self.plans += 1;
-            self.ranked.push(plan);
-            self.ranked.sort_by_key(|(cost, _)| *cost);
-            self.ranked.truncate(2);
+        let plan = plan_on(draft, claim, machine, order, missing);
+        self.plans += u64::from(plan.is_some());
+        if plan.as_ref().is_some_and(|(_, plan)| self.may_lose(plan.loss)) {
+            self.in_doubt.push((tier, machine));
+        } else {
+            self.note_no_plan_on(claim, machine, missing, tier);
+        }
+        self.ranked.extend(plan);
+        self.ranked.sort_by_key(|(cost, _)| *cost);
+        self.ranked.truncate(2);
+    }
+
+    /// Notes that there is no plan for a machine that may be worth it, though as far as users and
+    /// classes go there might be one.
+    fn note_no_plan_on(
+        &mut self,
+        claim: &mut Claim<'_, '_>,
+        machine: MachineIx,
+        missing: QShares,
+        tier: Option<Tier>,
+    ) {
+        claim.reset();
+        match least_loss_by_right(self.site.draft, claim, machine, missing) {
+            Some(loss) if self.may_lose(loss) => self.in_doubt.push((tier, machine)),
+            Some(loss) => self.note_too_dear(loss),
+            None => {}
         }
     }
 
-    /// The best plan.
-    fn outcome(self) -> Option<Plan> {
-        let Search { site, plans, ranked, .. } = self;
-        let mut ranked = ranked.into_iter();
-        let (_, best) = ranked.next()?;
-        let runner_up = ranked.next().map(|(_, plan)| RunnerUp {
+    /// The best plan, if it is worth it; else why there is none, with what others may know of it.
+    fn judged(
+        self,
+        limit: Option<Millis>,
+        is_wide: bool,
+        verdict: Option<Verdict>,
+    ) -> Result<Plan, NoPlan> {
+        let mut ranked = self.ranked.into_iter().map(|(_, plan)| plan);
+        let best = ranked.next();
+        let least = best.iter().map(|plan| plan.loss).chain(self.least_left).min();
+        let too_dear = limit.zip(least).map(|(limit, loss)| HeldBack::TooDear { loss, limit });
+        let Some(best) = best.filter(|best| limit.is_none_or(|limit| best.loss <= limit)) else {
+            return Err(NoPlan { held_back: too_dear, is_wide, verdict });
+        };
+        let runner_up = ranked.next().map(|plan| RunnerUp {
             machine: plan.machine,
             victims: count(&plan.victims),
             loss: plan.loss,
         });
-        let considered = Considered { machines: site.machines(), plans, runner_up };
-        Some(Plan { considered, ..best })
+        let considered =
+            Considered { machines: self.site.machines(), plans: self.plans, runner_up };
+        Ok(Plan { considered, ..best })
     }
 }
 

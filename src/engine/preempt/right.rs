@@ -15,10 +15,11 @@ use std::cell::Cell;
 use super::price::is_at_rest;
 use super::taken::{Barred, COUNTS_UNTIL};
 use super::vain::Extent;
+use super::victims::Candidate;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::schedule::PreemptionRule;
-use crate::model::{ClassIx, Policy, count};
+use crate::model::{ClassIx, Millis, Policy, QShares, count};
 
 /// The largest nshare that each user of a class might be made to give, as the claim that asked last
 /// has it. A search asks about thousands of shares, and most of them belong to the same users, of
@@ -165,9 +166,9 @@ impl<'d, 'a> Claim<'d, 'a> {
         })
     }
 
-    /// How far it reaches; `None` where that cannot be compared with others: it may use but some
-    /// machines, or is not fair-share work.
-    pub(super) fn extent(&self) -> Option<Extent> {
+    /// How far it reaches, if no more than `limit` may be lost; `None` where that cannot be compared with
+    /// others: it may use but some machines, or is not fair-share work.
+    pub(super) fn extent(&self, limit: Option<Millis>) -> Option<Extent> {
         let (draft, entities) = (self.draft, &self.draft.entities);
         let work = draft.job(self.beneficiary);
         let class = entities.class_of(self.beneficiary);
@@ -176,9 +177,12 @@ impl<'d, 'a> Claim<'d, 'a> {
             return None;
         }
         let classes = (0..entities.sides(Level::Class)).map(ClassIx);
-        let most_of = |other: ClassIx| {
-            let most = if other == class { 0 } else { self.most_of(Level::Class, other.0, other) };
-            most.min(self.reach.most_of_one_plan)
+        let may_give = |other: ClassIx| {
+            if other == class {
+                return [0; 2];
+            }
+            let may_give = self.may_give(Level::Class, other.0, other);
+            may_give.map(|amount| amount.min(self.reach.most_of_one_plan))
         };
         Some(Extent {
             class,
@@ -192,13 +196,9 @@ impl<'d, 'a> Claim<'d, 'a> {
             ],
             is_barred: self.barred.is_any_user(draft),
             user_holds: entities.at(&draft.held, Level::User, self.beneficiary),
-            of_classes: classes.map(most_of).collect(),
+            of_classes: classes.map(may_give).collect(),
+            limit,
         })
-    }
-
-    /// Whether it is a claim of `user`, within a class.
-    pub(super) fn is_of_user(&self, user: usize) -> bool {
-        self.draft.entities.group_of(self.beneficiary) == user
     }
 
     /// Whether an nshare of `qshares` of `victim` might go, as far as its user and class go, if nothing
@@ -216,6 +216,15 @@ impl<'d, 'a> Claim<'d, 'a> {
             self.reach.of_users[user].set((self.number, most));
         }
         u64::from(most)
+    }
+
+    /// A share of `user`, within a class, as far as that and the class decide.
+    pub(super) fn candidate(&self, user: usize, order: QShares, loss: Millis) -> Candidate {
+        let most = self.reach_to(user);
+        let is_own = user == self.draft.entities.group_of(self.beneficiary);
+        let has_to_be_above = !is_own && !self.may_defragment && !self.may_envy;
+        let class = self.draft.entities.class_of(self.beneficiary);
+        candidate(self.draft, (class, has_to_be_above), user, most, (order, loss))
     }
 
     #[cold]
@@ -242,18 +251,25 @@ impl<'d, 'a> Claim<'d, 'a> {
     /// The largest nshare that `side` at `level`, which is of `class` and not the beneficiary's, might
     /// be made to give.
     fn most_of(&self, level: Level, side: usize, class: ClassIx) -> u64 {
+        let [ahead, beyond_count] = self.may_give(level, side, class);
+        if self.may_take_first_share() { ahead.max(beyond_count) } else { ahead }
+    }
+
+    /// The largest nshare of that side as far as it is ahead, and as far as it is beyond its count: that
+    /// is of use only to who may take first shares.
+    fn may_give(&self, level: Level, side: usize, class: ClassIx) -> [u64; 2] {
         let (draft, entities) = (self.draft, &self.draft.entities);
         let own_class = entities.class_of(self.beneficiary);
         let [own, other] = [own_class, class].map(|ix| &draft.snapshot.topology.classes[ix.0]);
         if !other.policy.is_preemptable() {
-            return 0;
+            return [0; 2];
         }
         if own.priority < other.priority {
-            return u64::MAX;
+            return [u64::MAX; 2];
         }
         let is_among_peers = own.priority == other.priority && own.policy.is_preemptable();
         if !is_among_peers || self.barred.contains_side(draft, level, side) {
-            return 0;
+            return [0; 2];
         }
         let held = draft.held.of(level, side);
         let beyond_count = held.saturating_sub(draft.given.of(level, side));
@@ -263,17 +279,9 @@ impl<'d, 'a> Claim<'d, 'a> {
         };
         let beneficiary_has = entities.at(&draft.held, level, self.beneficiary);
         let ahead = held.saturating_sub(least_to_keep(beneficiary_has, weights));
-        let mut most = 0;
-        if self.is_below_count && (0 < beyond_count || self.may_defragment) {
-            most = ahead;
-        }
-        if self.may_take_first_share() {
-            most = most.max(beyond_count);
-        }
-        if self.may_envy && self.order <= ahead {
-            most = most.max(ahead);
-        }
-        most
+        let by_counts = self.is_below_count && (0 < beyond_count || self.may_defragment);
+        let by_holdings = self.may_envy && self.order <= ahead;
+        [if by_counts || by_holdings { ahead } else { 0 }, beyond_count]
     }
 
     /// What was counted decides: the beneficiary is below its count, and the victim's side above,
@@ -350,6 +358,27 @@ impl<'d, 'a> Claim<'d, 'a> {
     fn given(&self, level: Level, job: usize) -> u64 {
         self.draft.entities.at(&self.draft.given, level, job)
     }
+}
+
+/// A share of `user`, within a class, of so many qshares and with so much work, as a claim of `class`
+/// sees it that can be given so much at `most`: only from what is above the count, if the other side
+/// `has_to_be_above` it.
+pub(super) fn candidate(
+    draft: &Draft<'_>,
+    (class, has_to_be_above): (ClassIx, bool),
+    user: usize,
+    most: u64,
+    (order, loss): (QShares, Millis),
+) -> Candidate {
+    let (victims_class, _) = draft.entities.groups()[user];
+    let (level, side) =
+        if victims_class == class { (Level::User, user) } else { (Level::Class, victims_class.0) };
+    let priority = |class: ClassIx| draft.snapshot.topology.classes[class.0].priority;
+    let is_free = !has_to_be_above || priority(class) < priority(victims_class);
+    let beyond_count = draft.held.of(level, side).saturating_sub(draft.given.of(level, side));
+    let until = if is_free { u64::MAX } else { beyond_count };
+    let first = if level == Level::User { draft.entities.sides(Level::Class) } else { 0 };
+    Candidate { side: first + side, most, until, order, loss }
 }
 
 /// The least that a side must have left so that it has more, by weight, than one that has so much.

@@ -43,6 +43,9 @@ pub(super) struct There {
     pub loss: Millis,
 }
 
+/// What is missing is looked at closely up to so much.
+const CLOSELY: usize = 64;
+
 /// Whether `missing` might go from `machine`, as far as users and classes go.
 pub(super) fn is_enough_within_reach(
     draft: &Draft<'_>,
@@ -102,6 +105,94 @@ impl There {
     pub(super) fn least_loss(&self, loss: Millis) -> Millis {
         self.loss.max(loss.saturating_mul(count(0..self.victims)))
     }
+}
+
+/// A share that might go, as far as is known before it is tried.
+pub(super) struct Candidate {
+    /// Who gives it, at the level at which it is decided how much may go: a class, or one of its users.
+    pub side: usize,
+    /// How much that may give at most.
+    pub most: u64,
+    /// And it gives no more once it has given so much.
+    pub until: u64,
+    pub order: QShares,
+    /// The work lost with it.
+    pub loss: Millis,
+}
+
+/// At least so much work is lost with room on `machine`, as far as users and classes go; `None` if
+/// there is none to be had.
+pub(super) fn least_loss_on(
+    draft: &Draft<'_>,
+    claim: &Claim<'_, '_>,
+    machine: MachineIx,
+    missing: QShares,
+) -> Option<Millis> {
+    let there = draft.rooms.tenants(machine).iter();
+    let there = there.map(|tenant| claim.candidate(tenant.user(), tenant.order(), tenant.loss()));
+    least_loss(there, missing)
+}
+
+/// The same, of shares of which each might go by right.
+pub(super) fn least_loss_by_right(
+    draft: &Draft<'_>,
+    claim: &Claim<'_, '_>,
+    machine: MachineIx,
+    missing: QShares,
+) -> Option<Millis> {
+    let there = candidates(draft, claim, machine).map(|victim| {
+        let user = draft.entities.group_of(victim.holding.job);
+        claim.candidate(user, victim.order, victim.loss)
+    });
+    least_loss(there, missing)
+}
+
+/// The least work that is lost if `missing` is freed by some of `shares`; `None` if they do not come to
+/// it. Of what is missing no more is looked at than can be closely.
+pub(super) fn least_loss(
+    shares: impl Iterator<Item = Candidate>,
+    missing: QShares,
+) -> Option<Millis> {
+    let is_open = |share: &Candidate| QShares(0) < share.order && share.order.0 <= share.most;
+    let mut shares: Vec<Candidate> = shares.filter(is_open).collect();
+    // What ends the giving of a side may be large: it goes last.
+    shares.sort_unstable_by_key(|share| (share.side, share.order));
+    let missing = usize::try_from(missing.0).map_or(CLOSELY, |missing| missing.min(CLOSELY));
+    // By how much is freed: what is missing, or more, comes last.
+    let mut least = [None; CLOSELY + 1];
+    least[0] = Some(0);
+    for of_side in shares.chunk_by(|one, other| one.side == other.side) {
+        let mut least_of_side = [None; CLOSELY + 1];
+        least_of_side[0] = Some(0);
+        for share in of_side {
+            let [order, most, until] = [share.order.0, share.most, share.until]
+                .map(|amount| usize::try_from(amount).unwrap_or(usize::MAX));
+            let until = until.min(most.saturating_sub(order).saturating_add(1)).min(missing);
+            for freed in (0..until).rev() {
+                let freed_then = freed.saturating_add(order).min(missing);
+                let loss = both(least_of_side[freed], Some(share.loss));
+                note_least(&mut least_of_side[freed_then], loss);
+            }
+        }
+        for freed in (0..missing).rev() {
+            for of_this in 1..=missing {
+                let freed_then = (freed + of_this).min(missing);
+                let loss = both(least[freed], least_of_side[of_this]);
+                note_least(&mut least[freed_then], loss);
+            }
+        }
+    }
+    least[missing]
+}
+
+/// What is lost with two parts, if both can be had.
+fn both(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
+    Some(one?.saturating_add(other?))
+}
+
+/// Notes that no more need be lost than `loss`, if that can be had.
+fn note_least(least: &mut Option<Millis>, loss: Option<Millis>) {
+    *least = least.iter().chain(&loss).min().copied();
 }
 
 /// The shares on `machine` that free `missing` qshares, least rank first, superfluous ones spared.
