@@ -29,33 +29,32 @@ pub(super) fn count_at_once(draft: &Draft<'_>, space: &mut CountSpace, walk: &mu
     for _ in 0..TRIALS {
         let mut ahead = walk.clone();
         ahead.raise_to(highest_waterline(draft, space, &claims, parts));
-        let gains = ahead.served_since(walk);
-        let Err(Shortage { found, asked }) = take_all(draft, space, gains, ahead.wanted()) else {
-            *walk = ahead;
-            return;
-        };
-        let filled = parts.saturating_mul(found).checked_div(asked).unwrap_or(0);
-        parts = filled.saturating_sub((filled >> CAUTION) + 1);
+        let asked = asked_of_pools(draft, ahead.served_since(walk));
+        let mut left = space.clone();
+        match left.take_all(pools, &asked, ahead.wanted()) {
+            Ok(()) => {
+                (*walk, *space) = (ahead, left);
+                return;
+            }
+            Err(Shortage { found, asked }) => {
+                let filled = parts.saturating_mul(found).checked_div(asked).unwrap_or(0);
+                parts = filled.saturating_sub((filled >> CAUTION) + 1);
+            }
+        }
     }
 }
 
-/// Takes room for so many nshares of all of `gains`, work of one tree, while others still want those
-/// `wanted`. If there is too little, none is taken.
-pub(super) fn take_all(
+/// How many nshares of each order are asked of each pool where the seats ask for so many.
+pub(super) fn asked_of_pools(
     draft: &Draft<'_>,
-    space: &mut CountSpace,
-    gains: impl Iterator<Item = (Seat, u64)>,
-    wanted: &OrdersWanted,
-) -> Result<(), Shortage> {
+    seats: impl Iterator<Item = (Seat, u64)>,
+) -> Vec<OrdersWanted> {
     let mut asked = vec![OrdersWanted::default(); draft.snapshot.topology.pools.len()];
-    for (seat, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
+    for (seat, nshares) in seats.filter(|(_, nshares)| 0 < *nshares) {
         let pool = pool_of(draft, draft.entities.class_of(seat.job));
         asked[pool.0].add_many(seat.order.qshares().0, nshares);
     }
-    let mut left = space.clone();
-    left.take_all(&draft.pools, &asked, wanted)?;
-    *space = left;
-    Ok(())
+    asked
 }
 
 /// The highest waterline at which so many `parts` of each pool suffice, as far as sizes go.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::at_once::{count_at_once, take_all};
+use super::at_once::{asked_of_pools, count_at_once};
 use super::listed::Listed;
 use crate::engine::cap::maximum;
 use crate::engine::draft::{CountRefusal, Draft};
@@ -58,8 +58,16 @@ fn pool_of(draft: &Draft<'_>, job: usize) -> PoolIx {
 /// Takes room for all that `seats` could use. Says whether there is so much; if there is not, none
 /// is taken.
 fn has_room_for_all(draft: &Draft<'_>, space: &mut CountSpace, seats: &[Seat]) -> bool {
-    let all = seats.iter().map(|seat| (*seat, seat.room_to_grow));
-    take_all(draft, space, all, &OrdersWanted::default()).is_ok()
+    let asked = asked_of_pools(draft, seats.iter().map(|seat| (*seat, seat.room_to_grow)));
+    if !space.has_room_for_each(&draft.pools, &asked) {
+        return false;
+    }
+    let mut left = space.clone();
+    let has_room = left.take_all(&draft.pools, &asked, &OrdersWanted::default()).is_ok();
+    if has_room {
+        *space = left;
+    }
+    has_room
 }
 
 /// Serves `seats`, the least served first, as long as there is room for anybody.
@@ -271,7 +279,7 @@ mod tests {
     /// How many nshares are counted for each job.
     fn count_all(scene: &Scene) -> Vec<u64> {
         let mut draft = Draft::new(&scene.snapshot);
-        let mut space = CountSpace::new(&scene.snapshot);
+        let mut space = CountSpace::new(&draft.rooms);
         let mut listed = Listed::new(&draft);
         let jobs: Vec<usize> = (0..scene.snapshot.jobs.len()).collect();
         count(&mut draft, &mut space, &mut listed, &jobs);
@@ -281,7 +289,7 @@ mod tests {
     /// How many nshares are counted for each job if nobody is served but in turn.
     fn count_all_in_turn(scene: &Scene) -> Vec<u64> {
         let mut draft = Draft::new(&scene.snapshot);
-        let mut space = CountSpace::new(&scene.snapshot);
+        let mut space = CountSpace::new(&draft.rooms);
         let mut listed = Listed::new(&draft);
         let seats = (0..scene.snapshot.jobs.len()).map(|job| seat(&draft, &listed, job));
         let mut walk = Walk::new(&draft.entities, seats, &draft.given, &draft.held);
@@ -343,7 +351,7 @@ mod tests {
             scene.job(user, class, job % 5 + 1, 90);
         }
         let draft = Draft::new(&scene.snapshot);
-        let mut space = CountSpace::new(&scene.snapshot);
+        let mut space = CountSpace::new(&draft.rooms);
         let listed = Listed::new(&draft);
         let seats = (0..scene.snapshot.jobs.len()).map(|job| seat(&draft, &listed, job));
         let mut walk = Walk::new(&draft.entities, seats, &draft.given, &draft.held);

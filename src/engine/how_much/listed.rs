@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use crate::engine::cap::maximum;
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::{Hole, immovable};
+use crate::engine::nodepool::Cell;
 use crate::engine::snapshot::Job;
 use crate::model::{MachineIx, Order, Policy, QShares};
 
@@ -27,9 +27,8 @@ pub(super) struct Listed {
 
 /// A machine, in scheduling or not.
 struct Spot {
-    order: u64,
-    /// What of it nothing stays on.
-    left: u64,
+    /// How large it is, and what of it nothing stays on.
+    cell: Cell,
     /// The lists that it is on, ascending.
     lists: Vec<usize>,
 }
@@ -50,12 +49,8 @@ struct List {
 impl Listed {
     pub(super) fn new(draft: &Draft<'_>) -> Listed {
         let snapshot = draft.snapshot;
-        let taken = immovable(snapshot);
-        let machines = snapshot.machines.iter().zip(taken).map(|(machine, taken)| Spot {
-            order: machine.order.0,
-            left: machine.order.saturating_sub(taken).0,
-            lists: Vec::new(),
-        });
+        let machines = (0..snapshot.machines.len()).map(MachineIx);
+        let machines = machines.map(|ix| Spot { cell: draft.rooms.ideal(ix), lists: Vec::new() });
         let mut machines: Vec<Spot> = machines.collect();
         let mut places: BTreeMap<Vec<MachineIx>, usize> = BTreeMap::new();
         let mut list_of = Vec::with_capacity(snapshot.jobs.len());
@@ -74,7 +69,7 @@ impl Listed {
         let wider: Vec<Vec<usize>> =
             lists.iter().map(|(list, _)| lists_with_all(&machines, list)).collect();
         let lists = lists.into_iter().zip(wider).map(|((list, _), wider)| List {
-            left: list.iter().map(|machine| machines[machine.0].left).sum(),
+            left: list.iter().map(|machine| machines[machine.0].cell.free).sum(),
             machines: list,
             expected: 0,
             wider,
@@ -112,22 +107,21 @@ impl Listed {
         orders: &RangeInclusive<u64>,
     ) -> Option<MachineIx> {
         let is_whole = |&(size, machine): &(u64, MachineIx)| {
-            size == self.machines[machine.0].order && orders.contains(&size)
+            size == self.machines[machine.0].cell.order && orders.contains(&size)
         };
         self.holes(job).filter(is_whole).min().map(|(_, machine)| machine)
     }
 
-    /// What is left of `machine`.
-    pub(super) fn hole(&self, machine: MachineIx) -> Hole {
-        let Spot { order, left, .. } = self.machines[machine.0];
-        Hole { size: left, is_whole: left == order }
+    /// How large `machine` is, and what is left of it.
+    pub(super) fn cell(&self, machine: MachineIx) -> Cell {
+        self.machines[machine.0].cell
     }
 
     /// Notes that `amount` of `machine` is nobody else's any more.
     pub(super) fn take(&mut self, machine: MachineIx, amount: u64) {
         let machine = &mut self.machines[machine.0];
-        let amount = amount.min(machine.left);
-        machine.left -= amount;
+        let amount = amount.min(machine.cell.free);
+        machine.cell.free -= amount;
         for &list in &machine.lists {
             self.lists[list].left -= amount;
         }
@@ -189,9 +183,9 @@ impl Listed {
     /// What is left of `machine` for those whose place is counted by machine: not what all who are
     /// confined to it and others need in any case.
     fn free(&self, machine: MachineIx) -> u64 {
-        let Spot { left, lists, .. } = &self.machines[machine.0];
+        let Spot { cell, lists } = &self.machines[machine.0];
         let lists = lists.iter().map(|&list| &self.lists[list]);
-        lists.map(|list| list.left.saturating_sub(list.expected)).fold(*left, u64::min)
+        lists.map(|list| list.left.saturating_sub(list.expected)).fold(cell.free, u64::min)
     }
 }
 
