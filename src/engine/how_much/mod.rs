@@ -32,6 +32,6 @@ pub(super) fn how_much(draft: &mut Draft<'_>) {
         }
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
         fair_share::count(draft, &mut space, &mut listed, &jobs);
-        listed.keep_for(draft, &jobs);
+        listed.keep_for(draft, priority);
     }
 }
