@@ -38,6 +38,8 @@ pub(super) struct Draft<'a> {
     pub services: BTreeMap<u64, BTreeSet<MachineIx>>,
     /// Who took from whom: lately, and in this cycle.
     pub takings: Takings,
+    /// The jobs that list the only machines they may use, oldest first.
+    pub confined: Vec<usize>,
     /// Where each job is in the snapshot, by number.
     places: Vec<(JobId, usize)>,
 }
@@ -79,6 +81,7 @@ impl<'a> Draft<'a> {
         let mut jobs = Vec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
         let mut places: Vec<(JobId, usize)> = Vec::with_capacity(snapshot.jobs.len());
+        let mut confined = Vec::new();
         // All at once: jobs and their shares are wherever they were frozen.
         for (ix, job) in snapshot.jobs.iter().enumerate() {
             let (mut nshares, mut qshares) = (0, 0);
@@ -90,6 +93,9 @@ impl<'a> Draft<'a> {
             if snapshot.class_of(job).policy == Policy::FixedShare {
                 let machines = job.shares.iter().map(|share| share.machine);
                 services.entry(job.service).or_default().extend(machines);
+            }
+            if job.machines.is_some() {
+                confined.push(ix);
             }
             places.push((job.id, ix));
             jobs.push(JobDraft {
@@ -118,6 +124,7 @@ impl<'a> Draft<'a> {
             preemptions: Vec::new(),
             promises: Vec::new(),
             services,
+            confined,
             places,
         }
     }

@@ -5,9 +5,13 @@
 //! would then have is taken, the largest orders first, as that leaves the most room. If there is not,
 //! a lower one is tried. Whatever is counted in this way is where counting in turn would have come
 //! by, but that the holes left may be larger than if nshares of all orders had been taken in turn.
+//!
+//! Who is confined to some machines is refused, too, where these have no room for more of such work. As
+//! room is only ever used up, nobody was refused on the way if there is room for all in the end.
 
 use std::collections::BTreeSet;
 
+use super::listed::Listed;
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::{CountSpace, OrdersWanted, Shortage};
 use crate::engine::serve::{Claim, Seat, Walk, Waterline};
@@ -19,18 +23,37 @@ const TRIALS: u32 = 4;
 const PARTS: u64 = 1 << 10;
 /// What was found is too much for the next trial by one part of so many: 2 to this power.
 const CAUTION: u32 = 6;
+/// Where those confined to some machines have room for less than one part of so many, so little can
+/// be counted at once before one of them is refused that turns cost less than another trial.
+const SCARCE: u64 = 2;
 
-/// Serves those in `walk` up to a share for which there is room in `space`.
-pub(super) fn count_at_once(draft: &Draft<'_>, space: &mut CountSpace, walk: &mut Walk) {
+/// Serves those in `walk` up to a share for which there is room in `space`, and for those who list
+/// machines on these.
+pub(super) fn count_at_once(
+    draft: &Draft<'_>,
+    space: &mut CountSpace,
+    listed: &mut Listed,
+    walk: &mut Walk,
+) {
     let pools = &draft.pools;
     walk.refuse(|class, order| space.largest(pools, pool_of(draft, class)).0 < order);
+    if listed.has_lists() {
+        walk.refuse_seats(|seat| !listed.has_room(seat.job, seat.order));
+    }
     let claims = walk.claims();
     let mut parts = PARTS;
     for _ in 0..TRIALS {
         let mut ahead = walk.clone();
         ahead.raise_to(highest_waterline(draft, space, &claims, parts));
-        let gains = ahead.served_since(walk);
-        let Err(Shortage { found, asked }) = take_all(draft, space, gains, ahead.wanted()) else {
+        let gains = || ahead.served_since(walk);
+        let is_scarce = |short: &Shortage| short.found.saturating_mul(SCARCE) < short.asked;
+        let among_confined = listed.has_room_for_all(gains());
+        if among_confined.as_ref().is_err_and(is_scarce) {
+            return;
+        }
+        let taken = among_confined.and_then(|()| take_all(draft, space, gains(), ahead.wanted()));
+        let Err(Shortage { found, asked }) = taken else {
+            listed.expect_all(gains());
             *walk = ahead;
             return;
         };
@@ -41,21 +64,48 @@ pub(super) fn count_at_once(draft: &Draft<'_>, space: &mut CountSpace, walk: &mu
 
 /// Takes room for so many nshares of all of `gains`, work of one tree, while others still want those
 /// `wanted`. If there is too little, none is taken.
-pub(super) fn take_all(
+fn take_all(
     draft: &Draft<'_>,
     space: &mut CountSpace,
     gains: impl Iterator<Item = (Seat, u64)>,
     wanted: &OrdersWanted,
 ) -> Result<(), Shortage> {
-    let mut asked = vec![OrdersWanted::default(); draft.snapshot.topology.pools.len()];
-    for (seat, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
-        let pool = pool_of(draft, draft.entities.class_of(seat.job));
-        asked[pool.0].add_many(seat.order.qshares().0, nshares);
-    }
+    let asked = asked_of_pools(draft, gains);
     let mut left = space.clone();
     left.take_all(&draft.pools, &asked, wanted)?;
     *space = left;
     Ok(())
+}
+
+/// Takes room for all that `seats` could use. Says whether there is so much; if there is not, none is
+/// taken.
+pub(super) fn take_all_wanted(
+    draft: &Draft<'_>,
+    space: &mut CountSpace,
+    listed: &mut Listed,
+    seats: &[Seat],
+) -> bool {
+    let all = || seats.iter().map(|seat| (*seat, seat.room_to_grow));
+    let has_room = space.has_room_for_each(&draft.pools, &asked_of_pools(draft, all()))
+        && listed.has_room_for_all(all()).is_ok()
+        && take_all(draft, space, all(), &OrdersWanted::default()).is_ok();
+    if has_room {
+        listed.expect_all(all());
+    }
+    has_room
+}
+
+/// How many nshares of each order are asked of each pool where the seats ask for so many.
+fn asked_of_pools(
+    draft: &Draft<'_>,
+    seats: impl Iterator<Item = (Seat, u64)>,
+) -> Vec<OrdersWanted> {
+    let mut asked = vec![OrdersWanted::default(); draft.snapshot.topology.pools.len()];
+    for (seat, nshares) in seats.filter(|(_, nshares)| 0 < *nshares) {
+        let pool = pool_of(draft, draft.entities.class_of(seat.job));
+        asked[pool.0].add_many(seat.order.qshares().0, nshares);
+    }
+    asked
 }
 
 /// The highest waterline at which so many `parts` of each pool suffice, as far as sizes go.

@@ -130,14 +130,14 @@ fn take(
     if listed.has_list(ix) && machine.is_none() {
         return false;
     }
-    let hole = machine.map(|machine| listed.hole(machine));
+    let cell = machine.map(|machine| listed.cell(machine));
     let is_counted = if takes_whole {
-        space.take_whole(class.pool, orders, hole)
+        space.take_whole(class.pool, &orders, cell)
     } else {
-        space.take_local(class.pool, job.order, hole)
+        space.take_local(class.pool, job.order, cell)
     };
-    if let Some((machine, hole)) = machine.zip(hole).filter(|_| is_counted) {
-        listed.take(machine, if takes_whole { hole.size } else { job.order.qshares().0 });
+    if let Some((machine, cell)) = machine.zip(cell).filter(|_| is_counted) {
+        listed.take(machine, if takes_whole { cell.free } else { job.order.qshares().0 });
     }
     is_counted
 }

@@ -6,14 +6,15 @@
 //! not move once it is there. Where fair-share work goes is decided later: what is counted for it
 //! is held against its own list and all that reach further, which never count too little for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::engine::cap::maximum;
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::{Hole, immovable};
-use crate::engine::snapshot::Job;
-use crate::model::{MachineIx, Order, Policy, QShares};
+use crate::engine::nodepool::{Cell, Shortage};
+use crate::engine::serve::Seat;
+use crate::engine::snapshot::{Job, Share};
+use crate::model::{MachineIx, NShares, Order, Policy, QShares};
 
 /// The lists of all work that has one, and what is left on every machine.
 pub(super) struct Listed {
@@ -27,9 +28,8 @@ pub(super) struct Listed {
 
 /// A machine, in scheduling or not.
 struct Spot {
-    order: u64,
-    /// What of it nothing stays on.
-    left: u64,
+    /// How large it is, and what of it nothing stays on.
+    cell: Cell,
     /// The lists that it is on, ascending.
     lists: Vec<usize>,
 }
@@ -50,19 +50,15 @@ struct List {
 impl Listed {
     pub(super) fn new(draft: &Draft<'_>) -> Listed {
         let snapshot = draft.snapshot;
-        let taken = immovable(snapshot);
-        let machines = snapshot.machines.iter().zip(taken).map(|(machine, taken)| Spot {
-            order: machine.order.0,
-            left: machine.order.saturating_sub(taken).0,
-            lists: Vec::new(),
-        });
+        let machines = (0..snapshot.machines.len()).map(MachineIx);
+        let machines = machines.map(|ix| Spot { cell: draft.rooms.ideal(ix), lists: Vec::new() });
         let mut machines: Vec<Spot> = machines.collect();
         let mut places: BTreeMap<Vec<MachineIx>, usize> = BTreeMap::new();
-        let mut list_of = Vec::with_capacity(snapshot.jobs.len());
-        for job in snapshot.jobs.iter() {
+        let mut list_of = vec![None; snapshot.jobs.len()];
+        for &job in &draft.confined {
             let next = places.len();
-            let list = usable_of_list(draft, job);
-            list_of.push(list.map(|list| *places.entry(list).or_insert(next)));
+            let list = usable_of_list(draft, draft.job(job));
+            list_of[job] = list.map(|list| *places.entry(list).or_insert(next));
         }
         let mut lists: Vec<(Vec<MachineIx>, usize)> = places.into_iter().collect();
         lists.sort_unstable_by_key(|(_, place)| *place);
@@ -74,12 +70,17 @@ impl Listed {
         let wider: Vec<Vec<usize>> =
             lists.iter().map(|(list, _)| lists_with_all(&machines, list)).collect();
         let lists = lists.into_iter().zip(wider).map(|((list, _), wider)| List {
-            left: list.iter().map(|machine| machines[machine.0].left).sum(),
+            left: list.iter().map(|machine| machines[machine.0].cell.free).sum(),
             machines: list,
             expected: 0,
             wider,
         });
         Listed { lists: lists.collect(), machines, list_of, counted: BTreeMap::new() }
+    }
+
+    /// Whether anybody has a list.
+    pub(super) fn has_lists(&self) -> bool {
+        !self.lists.is_empty()
     }
 
     pub(super) fn has_list(&self, job: usize) -> bool {
@@ -112,22 +113,21 @@ impl Listed {
         orders: &RangeInclusive<u64>,
     ) -> Option<MachineIx> {
         let is_whole = |&(size, machine): &(u64, MachineIx)| {
-            size == self.machines[machine.0].order && orders.contains(&size)
+            size == self.machines[machine.0].cell.order && orders.contains(&size)
         };
         self.holes(job).filter(is_whole).min().map(|(_, machine)| machine)
     }
 
-    /// What is left of `machine`.
-    pub(super) fn hole(&self, machine: MachineIx) -> Hole {
-        let Spot { order, left, .. } = self.machines[machine.0];
-        Hole { size: left, is_whole: left == order }
+    /// How large `machine` is, and what is left of it.
+    pub(super) fn cell(&self, machine: MachineIx) -> Cell {
+        self.machines[machine.0].cell
     }
 
     /// Notes that `amount` of `machine` is nobody else's any more.
     pub(super) fn take(&mut self, machine: MachineIx, amount: u64) {
         let machine = &mut self.machines[machine.0];
-        let amount = amount.min(machine.left);
-        machine.left -= amount;
+        let amount = amount.min(machine.cell.free);
+        machine.cell.free -= amount;
         for &list in &machine.lists {
             self.lists[list].left -= amount;
         }
@@ -142,33 +142,85 @@ impl Listed {
         wider.all(|list| list.expected + order <= list.left)
     }
 
-    /// Notes that one nshare of `order` is counted for `job`, which is fair-share work.
-    pub(super) fn expect(&mut self, job: usize, order: Order) {
-        let Some(list) = self.list_of[job] else { return };
-        *self.counted.entry(job).or_default() += order.qshares().0;
-        self.change_expected(list, |expected| expected + order.qshares().0);
+    /// Whether all who are confined would still have room with so many nshares more for each of the
+    /// seats, which is what [`Listed::has_room`] would have said on the way. If not, what there is
+    /// too little of, where it is scarcest.
+    pub(super) fn has_room_for_all(
+        &self,
+        gains: impl Iterator<Item = (Seat, u64)>,
+    ) -> Result<(), Shortage> {
+        if !self.has_lists() {
+            return Ok(());
+        }
+        let mut asked = vec![0; self.lists.len()];
+        for (Seat { job, order, .. }, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
+            let wider = self.list_of[job].map_or(&[][..], |list| &self.lists[list].wider);
+            for &list in wider {
+                asked[list] += NShares(nshares).of_order(order).0;
+            }
+        }
+        let lists = self.lists.iter().zip(asked);
+        let shortages = lists.map(|(List { left, expected, .. }, asked)| Shortage {
+            found: left.saturating_sub(*expected),
+            asked,
+        });
+        let scarcest = shortages.filter(|short| short.found < short.asked).min_by(|one, other| {
+            let part =
+                |one: &Shortage, other: &Shortage| u128::from(one.found) * u128::from(other.asked);
+            part(one, other).cmp(&part(other, one))
+        });
+        scarcest.map_or(Ok(()), Err)
     }
 
-    /// Notes where the fair-share work `jobs` is: worse priorities cannot have that room. Where nobody
-    /// lists machines, nobody asks.
-    pub(super) fn keep_for(&mut self, draft: &Draft<'_>, jobs: &[usize]) {
-        if self.lists.is_empty() {
+    /// Notes that so many nshares are counted for each of the seats, which are fair-share work.
+    pub(super) fn expect_all(&mut self, gains: impl Iterator<Item = (Seat, u64)>) {
+        if !self.has_lists() {
             return;
         }
-        for &ix in jobs {
-            let job = draft.job(ix);
-            // What is above its declared maximum leaves in this cycle.
-            let staying = || job.held().zip(0..maximum(job).unwrap_or(u64::MAX));
-            if let (Some(list), Some(counted)) = (self.list_of[ix], self.counted.remove(&ix)) {
-                let machines = &self.lists[list].machines;
-                let there =
-                    staying().filter(|(share, _)| machines.binary_search(&share.machine).is_ok());
-                let there: u64 = there.map(|(share, _)| share.order.qshares().0).sum();
-                self.change_expected(list, |expected| expected - there.min(counted));
+        for (Seat { job, order, .. }, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
+            let Some(list) = self.list_of[job] else { continue };
+            let amount = NShares(nshares).of_order(order).0;
+            *self.counted.entry(job).or_default() += amount;
+            self.change_expected(list, |expected| expected + amount);
+        }
+    }
+
+    /// Notes where the fair-share work of `priority`, which has been counted, is: worse priorities
+    /// cannot have that room. What is on a machine that nobody lists is nothing to anybody.
+    pub(super) fn keep_for(&mut self, draft: &Draft<'_>, priority: u32) {
+        for (job, counted) in std::mem::take(&mut self.counted) {
+            let Some(list) = self.list_of[job] else { continue };
+            let machines = &self.lists[list].machines;
+            let there = staying(draft.job(job));
+            let there = there.filter(|share| machines.binary_search(&share.machine).is_ok());
+            let there: u64 = there.map(|share| share.order.qshares().0).sum();
+            self.change_expected(list, |expected| expected - there.min(counted));
+        }
+        let classes = &draft.snapshot.topology.classes;
+        let machines = self.machines.iter().enumerate();
+        let listed: Vec<MachineIx> = machines
+            .filter(|(_, spot)| !spot.lists.is_empty())
+            .map(|(ix, _)| MachineIx(ix))
+            .collect();
+        // Of whoever is to have less, what stays is to be seen from all that it has.
+        let mut shrinking = BTreeSet::new();
+        for machine in listed {
+            for (share, tenant) in draft.rooms.held_shares(machine) {
+                let job = share.holding.job;
+                let class = &classes[draft.entities.class_of(job).0];
+                if class.priority != priority || !class.policy.is_preemptable() {
+                    continue;
+                }
+                let most = maximum(draft.job(job)).unwrap_or(u64::MAX);
+                if draft.jobs[job].held <= most {
+                    self.take(machine, tenant.order().0);
+                } else {
+                    shrinking.insert(job);
+                }
             }
-            for (share, _) in staying() {
-                self.take(share.machine, share.order.qshares().0);
-            }
+        }
+        for share in shrinking.into_iter().flat_map(|job| staying(draft.job(job))) {
+            self.take(share.machine, share.order.qshares().0);
         }
     }
 
@@ -189,10 +241,15 @@ impl Listed {
     /// What is left of `machine` for those whose place is counted by machine: not what all who are
     /// confined to it and others need in any case.
     fn free(&self, machine: MachineIx) -> u64 {
-        let Spot { left, lists, .. } = &self.machines[machine.0];
+        let Spot { cell, lists } = &self.machines[machine.0];
         let lists = lists.iter().map(|&list| &self.lists[list]);
-        lists.map(|list| list.left.saturating_sub(list.expected)).fold(*left, u64::min)
+        lists.map(|list| list.left.saturating_sub(list.expected)).fold(cell.free, u64::min)
     }
+}
+
+/// The shares of `job` but for those that are above its declared maximum: these leave in this cycle.
+fn staying(job: &Job) -> impl Iterator<Item = &Share> {
+    job.held().zip(0..maximum(job).unwrap_or(u64::MAX)).map(|(share, _)| share)
 }
 
 /// The machines that `job` lists, as far as it may be given anything there; `None` without a list.

@@ -20,7 +20,7 @@ pub(super) use fixed::orders_that_suit;
 
 /// Counts every job: afterwards [`JobDraft::given`](super::draft::JobDraft) is final.
 pub(super) fn how_much(draft: &mut Draft<'_>) {
-    let mut space = CountSpace::new(draft.snapshot);
+    let mut space = CountSpace::new(&draft.rooms);
     let mut listed = Listed::new(draft);
     let mut ledger = AllotmentLedger::new(draft.snapshot);
     for priority in draft.priorities() {
@@ -32,6 +32,6 @@ pub(super) fn how_much(draft: &mut Draft<'_>) {
         }
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
         fair_share::count(draft, &mut space, &mut listed, &jobs);
-        listed.keep_for(draft, &jobs);
+        listed.keep_for(draft, priority);
     }
 }

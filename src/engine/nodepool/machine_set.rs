@@ -13,7 +13,7 @@ const CHUNK: usize = WORD * WORD;
 
 /// Some machines of a cluster.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MachineSet {
+pub(in crate::engine) struct MachineSet {
     /// By place. None without members but where there is only one.
     chunks: Vec<(usize, Box<Chunk>)>,
     len: u64,
@@ -42,11 +42,6 @@ impl MachineSet {
     /// How many.
     pub(super) fn len(&self) -> u64 {
         self.len
-    }
-
-    /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Puts `machine` in. It must not be in already.
@@ -128,7 +123,6 @@ mod tests {
             }
             assert_eq!(set.iter().next(), model.first().copied());
             assert_eq!(usize::try_from(set.len()), Ok(model.len()));
-            assert_eq!(set.is_empty(), model.is_empty());
         }
         assert!(set.iter().eq(model.iter().copied()));
     }

@@ -1,14 +1,17 @@
 //! Nodepools as one cycle sees them: the tree, the space to count with, the room to place in.
 //!
-//! Design: "`NodePool`". [`Pools`] answers who may go where; [`CountSpace`] is the ideal cluster that
-//! How Much gives away; [`Rooms`] is the real one that What Of and preemption work on. Both are
-//! rebuilt from the machines in every cycle, so errors do not accumulate.
+//! Design: "`NodePool`". [`Pools`] answers who may go where; [`Rooms`] is the cluster that What Of and
+//! preemption work on; [`CountSpace`] is the ideal one that How Much gives away. What is free in both
+//! is in one structure, the capacity matrix (`matrix.rs`), which is built from the machines in every
+//! cycle, so errors do not accumulate.
 
 mod count_space;
 mod machine_set;
+mod matrix;
 mod rooms;
 
-pub(super) use count_space::{CountSpace, Hole, Shortage, immovable, least_damage};
+pub(super) use count_space::{CountSpace, Shortage};
+pub(super) use matrix::Cell;
 pub(super) use rooms::{HeldShare, Holding, Rooms};
 
 use crate::model::{PoolIx, Topology};

@@ -1,15 +1,13 @@
 //! The real cluster that What Of and preemption work on: what is on each machine, and what of the
 //! rest may be given away.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::machine_set::MachineSet;
+use super::matrix::{Alike, Cell, Matrix};
 use crate::engine::entities::Entities;
 use crate::engine::snapshot::{Share, Snapshot};
-use crate::model::{
-    MachineIx, Millis, Order, PoolIx, QShares, ShareFacts, ShareId, ShareState, count,
-};
+use crate::model::{MachineIx, Millis, Order, PoolIx, QShares, ShareFacts, ShareId, ShareState};
 
 /// A held share, by its place in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +68,7 @@ impl HeldShare {
     }
 }
 
-/// Every machine's room, indexed by how much of it is free to give.
+/// Every machine's room, and the capacity matrix that finds machines by it.
 #[derive(Debug)]
 pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
@@ -86,19 +84,16 @@ pub(in crate::engine) struct Rooms {
     by_pool: Vec<PoolRooms>,
 }
 
-/// The schedulable machines of one pool.
+/// The schedulable machines of one pool, by what is free of them: at three points in time.
 #[derive(Debug, Default)]
 struct PoolRooms {
-    /// By usable room. A set may be empty: as machines fill up, there is soon one for it again.
-    by_room: BTreeMap<RoomKey, MachineSet>,
-    /// Those on which something is leaving, by the room that comes of it, if any does.
-    by_coming: BTreeMap<u64, MachineSet>,
-    /// The sizes of all, ascending.
-    sizes: Vec<u64>,
+    /// What may be given away now.
+    now: Matrix<MachineSet>,
+    /// What will be free, of those on which something is leaving, if anything comes of that.
+    to_come: Matrix<MachineSet>,
+    /// What would be free if all had gone that can be preempted, as it was when the cycle began.
+    ideal: Matrix<u64>,
 }
-
-/// How much room a machine offers, and whether it is all of it: whole machines are used last.
-type RoomKey = (u64, bool);
 
 #[derive(Debug)]
 struct Room {
@@ -109,6 +104,8 @@ struct Room {
     used: QShares,
     /// Occupied by shares that are leaving.
     leaving: QShares,
+    /// Occupied by what cannot be preempted, whoever asks, when the cycle began.
+    immovable: QShares,
     /// Earmarked for jobs that wait for it.
     promised: QShares,
     /// Where its shares are in [`Rooms::held_shares`].
@@ -130,48 +127,32 @@ impl Room {
         self.free().min(self.coming())
     }
 
-    fn key(&self) -> RoomKey {
-        (self.usable().0, self.used == QShares(0))
+    /// The cell it is in when so much of it is free.
+    fn cell(&self, free: QShares) -> Cell {
+        Cell { order: self.order.0, free: free.0 }
+    }
+
+    fn cell_now(&self) -> Cell {
+        self.cell(self.usable())
     }
 
     /// What comes of the shares that are leaving; `None` if nothing does.
-    fn coming_key(&self) -> Option<u64> {
-        let coming = self.coming().0;
-        (QShares(0) < self.leaving && 0 < coming).then_some(coming)
+    fn cell_to_come(&self) -> Option<Cell> {
+        let coming = self.coming();
+        (QShares(0) < self.leaving && QShares(0) < coming).then(|| self.cell(coming))
+    }
+
+    fn ideal_cell(&self) -> Cell {
+        self.cell(self.order.saturating_sub(self.immovable))
     }
 }
 
 impl PoolRooms {
     fn enter(&mut self, machine: MachineIx, room: &Room) {
-        self.by_room.entry(room.key()).or_default().insert(machine);
-        if let Some(coming) = room.coming_key() {
-            self.by_coming.entry(coming).or_default().insert(machine);
-        }
+        self.now.insert(machine, room.cell_now());
+        self.to_come.move_machine(machine, None, room.cell_to_come());
+        self.ideal.put(room.ideal_cell(), 1);
     }
-
-    /// Moves `machine` from where it was to where it belongs now.
-    fn move_room(&mut self, machine: MachineIx, from: RoomKey, to: RoomKey) {
-        if from != to {
-            remove(&mut self.by_room, &from, machine);
-            self.by_room.entry(to).or_default().insert(machine);
-        }
-    }
-
-    fn move_coming(&mut self, machine: MachineIx, from: Option<u64>, to: Option<u64>) {
-        if from == to {
-            return;
-        }
-        if let Some(from) = from {
-            remove(&mut self.by_coming, &from, machine);
-        }
-        if let Some(to) = to {
-            self.by_coming.entry(to).or_default().insert(machine);
-        }
-    }
-}
-
-fn remove<Key: Ord>(index: &mut BTreeMap<Key, MachineSet>, key: &Key, machine: MachineIx) {
-    index.get_mut(key).expect("every schedulable machine is indexed").remove(machine);
 }
 
 impl Rooms {
@@ -185,6 +166,7 @@ impl Rooms {
                 order: machine.order,
                 used: machine.limbo,
                 leaving: QShares(0),
+                immovable: machine.limbo,
                 promised: QShares(0),
                 holdings: 0..0,
             })
@@ -194,10 +176,6 @@ impl Rooms {
         by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
         for (ix, room) in rooms.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
             by_pool[room.pool.0].enter(MachineIx(ix), room);
-            by_pool[room.pool.0].sizes.push(room.order.0);
-        }
-        for pool in &mut by_pool {
-            pool.sizes.sort_unstable();
         }
         Rooms {
             by_machine: rooms,
@@ -209,15 +187,15 @@ impl Rooms {
         }
     }
 
-    /// Changes one machine and keeps the indexes true.
+    /// Changes one machine, and moves it to where it then belongs.
     fn change(&mut self, machine: MachineIx, change: impl FnOnce(&mut Room)) {
         let room = &mut self.by_machine[machine.0];
-        let before = (room.key(), room.coming_key());
+        let before = (room.cell_now(), room.cell_to_come());
         change(room);
         if room.is_schedulable {
             let pool = &mut self.by_pool[room.pool.0];
-            pool.move_room(machine, before.0, room.key());
-            pool.move_coming(machine, before.1, room.coming_key());
+            pool.now.move_machine(machine, Some(before.0), Some(room.cell_now()));
+            pool.to_come.move_machine(machine, before.1, room.cell_to_come());
         }
     }
 
@@ -297,12 +275,6 @@ impl Rooms {
         (room.used - room.leaving + room.promised + needed).saturating_sub(room.order)
     }
 
-    /// Whether nothing is on it and nothing of it is promised.
-    pub(in crate::engine) fn is_empty(&self, machine: MachineIx) -> bool {
-        let room = &self.by_machine[machine.0];
-        room.used == QShares(0) && room.promised == QShares(0)
-    }
-
     /// Shares on it that were there when the cycle began and are not leaving.
     pub(in crate::engine) fn held_shares(
         &self,
@@ -318,55 +290,61 @@ impl Rooms {
         &self.tenants[self.by_machine[machine.0].holdings.clone()]
     }
 
-    /// The schedulable machines of `pool`, with what may be given away on each, from the least
-    /// room of at least `order` upwards; among equals machines in use first. Those of equal room
-    /// come by name.
+    /// What `machine` would be if all had gone that can be preempted.
+    pub(in crate::engine) fn ideal(&self, machine: MachineIx) -> Cell {
+        self.by_machine[machine.0].ideal_cell()
+    }
+
+    /// How many schedulable machines of each pool would be what if all had gone that can be preempted.
+    pub(in crate::engine) fn ideal_counts(&self) -> impl Iterator<Item = &Matrix<u64>> {
+        self.by_pool.iter().map(|pool| &pool.ideal)
+    }
+
+    /// The schedulable machines of `pool` by what may be given away on them.
+    pub(in crate::engine) fn matrix(&self, pool: PoolIx) -> &Matrix<MachineSet> {
+        &self.by_pool[pool.0].now
+    }
+
+    /// The schedulable machines of `pool` of which at least `order` may be given away, from the
+    /// least room upwards; among equals machines in use first.
     pub(in crate::engine) fn with_room(
         &self,
         pool: PoolIx,
         order: Order,
-    ) -> impl Iterator<Item = (RoomKey, impl Iterator<Item = MachineIx>)> {
-        let least = (order.qshares().0, false);
-        let rooms = self.by_pool[pool.0].by_room.range(least..);
-        let rooms = rooms.filter(|(_, machines)| !machines.is_empty());
-        rooms.map(|(&key, machines)| (key, machines.iter()))
+    ) -> impl Iterator<Item = Alike<'_, MachineSet>> {
+        self.matrix(pool).alike_from(order.qshares().0)
     }
 
     /// The schedulable machines of `pool` on which something is leaving and at least `order` will
-    /// be free, from the least room upwards.
+    /// be free, those that are alike in turn.
     pub(in crate::engine) fn with_room_to_come(
         &self,
         pool: PoolIx,
         order: Order,
     ) -> impl Iterator<Item = impl Iterator<Item = MachineIx>> {
-        let rooms = self.by_pool[pool.0].by_coming.range(order.qshares().0..);
-        rooms.map(|(_, machines)| machines.iter())
+        self.by_pool[pool.0].to_come.machines_from(order.qshares().0)
     }
 
     /// The schedulable machines of `pool`.
     pub(in crate::engine) fn schedulable(&self, pool: PoolIx) -> impl Iterator<Item = MachineIx> {
-        self.by_pool[pool.0].by_room.values().flat_map(MachineSet::iter)
+        self.matrix(pool).machines_from(0).flatten()
     }
 
     /// How many schedulable machines of `pool` have at least `order`.
     pub(in crate::engine) fn count_of_size(&self, pool: PoolIx, order: Order) -> u64 {
-        let sizes = &self.by_pool[pool.0].sizes;
-        let smaller = sizes.partition_point(|size| *size < order.qshares().0);
-        count(&sizes[smaller..])
+        self.matrix(pool).machines_of_size(order.qshares().0)
     }
 
     /// Whether anything may be given away in `pool` now, or when everything has left that is leaving.
     pub(in crate::engine) fn has_any(&self, pool: PoolIx) -> bool {
-        let mut to_come = self.by_pool[pool.0].by_coming.values();
-        QShares(0) < self.usable_in(pool).1 || to_come.any(|machines| !machines.is_empty())
+        let PoolRooms { now, to_come, .. } = &self.by_pool[pool.0];
+        0 < now.largest() || 0 < to_come.largest()
     }
 
     /// What may be given away on all schedulable machines of `pool`, and on the one with the most.
     pub(in crate::engine) fn usable_in(&self, pool: PoolIx) -> (QShares, QShares) {
-        let by_room = &self.by_pool[pool.0].by_room;
-        let all = by_room.iter().map(|((room, _), machines)| room * machines.len()).sum();
-        let largest = by_room.iter().rfind(|(_, machines)| !machines.is_empty());
-        (QShares(all), QShares(largest.map_or(0, |((room, _), _)| *room)))
+        let matrix = self.matrix(pool);
+        (QShares(matrix.total()), QShares(matrix.largest()))
     }
 }
 
@@ -390,9 +368,13 @@ fn take_in_shares(snapshot: &Snapshot, entities: &Entities, rooms: &mut [Room]) 
     for job in snapshot.jobs.iter() {
         begins.push(shares);
         shares += job.shares.len();
+        let is_immovable = !snapshot.class_of(job).policy.is_preemptable();
         for share in &job.shares {
             let room = &mut rooms[share.machine.0];
             room.used += share.order.qshares();
+            if is_immovable {
+                room.immovable += share.order.qshares();
+            }
             match share.state {
                 ShareState::Leaving => room.leaving += share.order.qshares(),
                 ShareState::Held => room.holdings.end += 1,

@@ -473,8 +473,8 @@ fn whoever_has_nothing_comes_before_the_user_who_has_least() {
     assert_eq!(has_then(&[8, 4], &jobs, &[1, 2]), [4, 1, 3, 4]);
 }
 
-/// What there is room for now, what there will be, and what is empty, while shares leave and room
-/// is promised.
+/// What there is room for now, whether on whole machines, and what there will be, while shares leave
+/// and room is promised.
 #[test]
 fn rooms_say_what_is_free_now_and_what_will_be() {
     let snapshot = snapshot(&Scene {
@@ -487,17 +487,16 @@ fn rooms_say_what_is_free_now_and_what_will_be() {
     });
     let mut draft = Draft::new(&snapshot);
     let one = Order::new(1).unwrap();
-    let now = |draft: &Draft<'_>, pool| -> Vec<(u64, bool, Vec<MachineIx>)> {
+    let now = |draft: &Draft<'_>, pool| -> Vec<(u64, bool, Option<MachineIx>)> {
         let rooms = draft.rooms.with_room(PoolIx(pool), one);
-        rooms.map(|((room, is_whole), machines)| (room, is_whole, machines.collect())).collect()
+        rooms.map(|alike| (alike.free(), alike.is_whole(), alike.first(|_| true))).collect()
     };
     let to_come = |draft: &Draft<'_>| -> Vec<MachineIx> {
         draft.rooms.with_room_to_come(PoolIx(0), one).flatten().collect()
     };
-    let empty = |draft: &Draft<'_>| [0, 1, 2].map(|ix| draft.rooms.is_empty(MachineIx(ix)));
-    assert_eq!(now(&draft, 0), [(3, true, vec![MachineIx(2)])]);
-    assert_eq!(now(&draft, 1), [(5, false, vec![MachineIx(1)])]);
-    assert_eq!((to_come(&draft), empty(&draft)), (vec![], [false, false, true]));
+    assert_eq!(now(&draft, 0), [(3, true, Some(MachineIx(2)))]);
+    assert_eq!(now(&draft, 1), [(5, false, Some(MachineIx(1)))]);
+    assert_eq!(to_come(&draft), []);
 
     let [first, second] = [0, 1].map(|share| Holding { job: 0, share });
     draft.preempt(first, PreemptionRule::NoLongerAllowed, None);
@@ -506,8 +505,8 @@ fn rooms_say_what_is_free_now_and_what_will_be() {
 
     draft.promise(1, MachineIx(0), Order::new(2).unwrap());
     draft.promise(1, MachineIx(2), one);
-    assert_eq!((to_come(&draft), empty(&draft)), (vec![], [false; 3]));
-    assert_eq!(now(&draft, 0), [(2, true, vec![MachineIx(2)])]);
+    assert_eq!(to_come(&draft), []);
+    assert_eq!(now(&draft, 0), [(2, false, Some(MachineIx(2)))]);
 }
 
 fn config(cases: u32) -> ProptestConfig {

@@ -270,24 +270,40 @@ impl Members {
     /// Dismisses those jobs of `user` that are refused whatever they are told. Says whether there
     /// were any.
     fn dismiss(&mut self, class: usize, user: usize) -> bool {
-        let Members { of_classes, of_users, jobs, of_jobs, wanted, .. } = self;
-        let (OfClass { orders, refused }, of_user) = (&mut of_classes[class], &mut of_users[user]);
+        let (refused, of_user) = (&self.of_classes[class].refused, &mut self.of_users[user]);
         if of_user.dismissed == refused.len() {
             return false;
         }
-        let before = jobs.members(user).len();
-        (of_user.dismissed, of_user.largest) = (refused.len(), (0, 0));
+        of_user.dismissed = refused.len();
+        self.dismiss_those(class, user, |seat, refused| refused.contains(&seat.order.qshares().0))
+    }
+
+    /// Dismisses those jobs of `user` of which one `is_refused`, told the orders that its class is.
+    /// Says whether there were any.
+    fn dismiss_those(
+        &mut self,
+        class: usize,
+        user: usize,
+        is_refused: impl Fn(&Seat, &[u64]) -> bool,
+    ) -> bool {
+        let Members { of_classes, of_users, jobs, of_jobs, wanted, .. } = self;
+        let (OfClass { orders, refused }, of_user) = (&mut of_classes[class], &mut of_users[user]);
+        let is_refused = |of_job: &OfJob| is_refused(&of_job.seat, refused);
+        if !jobs.members(user).iter().any(|job| is_refused(&of_jobs[job.place()])) {
+            return false;
+        }
+        of_user.largest = (0, 0);
         jobs.rank_anew(user, |job| {
-            let order = of_jobs[job.place()].order();
-            if refused.contains(&order) {
-                wanted.remove(order);
-                orders.remove(order);
+            let of_job = of_jobs[job.place()];
+            if is_refused(&of_job) {
+                wanted.remove(of_job.order());
+                orders.remove(of_job.order());
                 return None;
             }
-            of_user.note(order);
+            of_user.note(of_job.order());
             Some(job)
         });
-        jobs.members(user).len() < before
+        true
     }
 
     /// Whether no job of `class` can be served any more.

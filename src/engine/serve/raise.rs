@@ -129,6 +129,16 @@ impl Walk {
         });
     }
 
+    /// Refuses the seats of which one `is_refused`.
+    pub(in crate::engine) fn refuse_seats(&mut self, is_refused: impl Fn(&Seat) -> bool) {
+        self.change_classes(|members, class| {
+            members.serve_users(class, |members, class, user| {
+                members.dismiss_those(class, user.place(), |seat, _| is_refused(seat));
+                0
+            });
+        });
+    }
+
     /// Serves, the least served first, whoever is below `waterline`, as if nobody could be refused.
     /// Those that are have been dismissed.
     pub(in crate::engine) fn raise_to(&mut self, waterline: Waterline) {

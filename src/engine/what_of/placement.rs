@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::{OrdersWanted, least_damage};
+use crate::engine::nodepool::OrdersWanted;
 use crate::engine::snapshot::Job;
 use crate::model::{MachineIx, Order, Policy, PoolIx};
 
@@ -46,28 +46,17 @@ fn best_fit(
     avoid: &BTreeSet<MachineIx>,
 ) -> Option<MachineIx> {
     let order = work.order.qshares().0;
-    let may_take = |machine: &MachineIx| work.may_use(*machine) && !avoid.contains(machine);
-    least_damage(
-        draft.rooms.with_room(pool, work.order),
-        |((room, _), _)| wanted.damage(*room, order),
-        |(_, mut machines)| machines.find(may_take),
-    )
+    let may_take = |machine: MachineIx| work.may_use(machine) && !avoid.contains(&machine);
+    draft.rooms.matrix(pool).cheapest(order, wanted, |alike| alike.first(may_take))
 }
 
 /// The smallest empty machine of a size that suits a reservation.
 fn empty_machine(draft: &Draft<'_>, job: usize, pool: PoolIx) -> Option<(MachineIx, Order)> {
     let work = draft.job(job);
     let orders = draft.machines_within_reach(job);
-    let suits = |machine: &MachineIx| {
-        let order = draft.rooms.order(*machine).0;
-        orders.contains(&order) && work.may_use(*machine) && draft.rooms.is_empty(*machine)
-    };
-    let machine = draft
-        .rooms
-        .with_room(pool, work.order)
-        .filter_map(|((room, _), mut machines)| Some((room, machines.find(suits)?)))
-        .min()
-        .map(|(_, machine)| machine)?;
+    let may_take = |machine: MachineIx| work.may_use(machine);
+    let machine =
+        draft.rooms.matrix(pool).smallest_whole(&orders, |alike| alike.first(may_take))?;
     let order = u32::try_from(draft.rooms.order(machine).0).ok().and_then(Order::new)?;
     Some((machine, order))
 }

@@ -79,15 +79,15 @@ impl Search<'_, '_> {
     ) -> Option<MachineIx> {
         let draft = self.draft;
         let work = draft.job(victim.holding.job);
-        let has_room = |machine: &MachineIx| {
-            let used = housing.used.get(machine).copied().unwrap_or_default();
-            *machine != cleared
-                && work.may_use(*machine)
-                && used + victim.order.qshares() <= draft.rooms.usable(*machine)
+        let has_room = |machine: MachineIx| {
+            let used = housing.used.get(&machine).copied().unwrap_or_default();
+            machine != cleared
+                && work.may_use(machine)
+                && used + victim.order.qshares() <= draft.rooms.usable(machine)
         };
         draft.pools.searched_from(draft.snapshot.class_of(work).pool).iter().find_map(|&pool| {
-            let machines = draft.rooms.with_room(pool, victim.order);
-            machines.flat_map(|(_, machines)| machines).find(has_room)
+            let mut machines = draft.rooms.with_room(pool, victim.order);
+            machines.find_map(|alike| alike.first(has_room))
         })
     }
 

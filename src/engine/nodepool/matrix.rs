@@ -1,0 +1,398 @@
+//! The capacity matrix: the machines of one pool, by how large they are and how much of each is free.
+//!
+//! Design: "Virtual Machines"; architecture section 7. A cell is a machine order and a free order.
+//! Whole machines are the diagonal, virtual machines the rest, and what an order could get alone is
+//! the weighted sum of the cells. Where shares are placed a cell has the machines that are in it; where
+//! they are counted only how many, so that who counts begins with a copy of numbers.
+//!
+//! Only cells that a machine is in, or was, are there: of a machine of 4,096 quanta that is one and
+//! not 4,096. They are in the order in which they are searched: the least that is free first, then
+//! the largest machine, so that a whole one comes after those of which as much is left.
+//!
+//! The machines of a pool differ in nothing else, as they have no tags. Had they any, there would be a
+//! matrix for each set of tags that a machine of the pool has, and work would search those that suit it.
+
+use std::cmp::Reverse;
+use std::ops::RangeInclusive;
+
+use super::OrdersWanted;
+use super::machine_set::MachineSet;
+use crate::model::MachineIx;
+
+/// A size of machines, and how much of one is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Cell {
+    /// The order of the machine.
+    pub order: u64,
+    /// What is free of it, which is no more.
+    pub free: u64,
+}
+
+impl Cell {
+    /// Whether nothing is on the machine.
+    pub(in crate::engine) fn is_whole(self) -> bool {
+        self.free == self.order
+    }
+
+    /// What makes one cell as good as another.
+    fn kind(self) -> (u64, bool) {
+        (self.free, self.is_whole())
+    }
+
+    /// Where it is in the order in which cells are searched. Those of a kind are in one piece.
+    fn rank(self) -> (u64, Reverse<u64>) {
+        (self.free, Reverse(self.order))
+    }
+}
+
+/// What is known of the machines in a cell.
+pub(in crate::engine) trait Content: Default {
+    /// How many they are.
+    fn machines(&self) -> u64;
+}
+
+impl Content for u64 {
+    fn machines(&self) -> u64 {
+        *self
+    }
+}
+
+impl Content for MachineSet {
+    fn machines(&self) -> u64 {
+        self.len()
+    }
+}
+
+/// The machines of one pool, by cell.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Matrix<C> {
+    /// By rank. There may be no machine in one: as machines fill up, there is soon one again.
+    cells: Vec<(Cell, C)>,
+}
+
+/// Cells of one kind, at least one machine in them.
+#[derive(Debug)]
+pub(in crate::engine) struct Alike<'m, C> {
+    kind: (u64, bool),
+    cells: &'m [(Cell, C)],
+}
+
+impl<C: Content> Matrix<C> {
+    /// What is known of the machines in `cell`, to be changed.
+    fn content(&mut self, cell: Cell) -> &mut C {
+        let place = self.cells.binary_search_by_key(&cell.rank(), |(cell, _)| cell.rank());
+        let place = place.unwrap_or_else(|place| {
+            self.cells.insert(place, (cell, C::default()));
+            place
+        });
+        &mut self.cells[place].1
+    }
+
+    /// Cells with at least `free`, each with what is known of its machines.
+    fn cells_from(&self, free: u64) -> &[(Cell, C)] {
+        &self.cells[self.cells.partition_point(|(cell, _)| cell.free < free)..]
+    }
+
+    /// Machines of which at least `free` is, in the order in which they are searched.
+    pub(super) fn alike_from(&self, free: u64) -> impl Iterator<Item = Alike<'_, C>> {
+        let kinds = self.cells_from(free).chunk_by(|(one, _), (next, _)| one.kind() == next.kind());
+        let alike = kinds.map(|cells| Alike { kind: cells[0].0.kind(), cells });
+        alike.filter(|alike| alike.cells.iter().any(|(_, content)| 0 < content.machines()))
+    }
+
+    /// What `take` makes of the machines whose use for one nshare of `order` costs larger requests
+    /// least; then of those with the least room; then rather of those in use than of whole ones.
+    /// Those of which it makes nothing are passed over.
+    pub(in crate::engine) fn cheapest<T>(
+        &self,
+        order: u64,
+        wanted: &OrdersWanted,
+        take: impl Fn(Alike<'_, C>) -> Option<T>,
+    ) -> Option<T> {
+        least_damage(self.alike_from(order), |alike| wanted.damage(alike.free(), order), take)
+    }
+
+    /// What `take` makes of the smallest whole machines whose order is in `orders`, if it makes
+    /// anything of them.
+    pub(in crate::engine) fn smallest_whole<T>(
+        &self,
+        orders: &RangeInclusive<u64>,
+        take: impl Fn(Alike<'_, C>) -> Option<T>,
+    ) -> Option<T> {
+        let alike = self.alike_from(*orders.start());
+        let alike = alike.take_while(|alike| alike.free() <= *orders.end());
+        alike.filter(Alike::is_whole).find_map(take)
+    }
+
+    /// What is free on all machines.
+    pub(super) fn total(&self) -> u64 {
+        self.cells.iter().map(|(cell, content)| cell.free * content.machines()).sum()
+    }
+
+    /// What is free on the machine with the most.
+    pub(super) fn largest(&self) -> u64 {
+        let filled = self.cells.iter().rfind(|(_, content)| 0 < content.machines());
+        filled.map_or(0, |(cell, _)| cell.free)
+    }
+
+    /// How many nshares of `order` could be had if nobody had any other.
+    pub(super) fn nshares(&self, order: u64) -> u64 {
+        let fit = |cell: &Cell| cell.free.checked_div(order).unwrap_or(0);
+        self.cells_from(order).iter().map(|(cell, content)| fit(cell) * content.machines()).sum()
+    }
+
+    /// How many machines are in each cell that any is in.
+    #[cfg(test)]
+    pub(super) fn filled(&self) -> Vec<(Cell, u64)> {
+        let cells = self.cells.iter().map(|(cell, content)| (*cell, content.machines()));
+        cells.filter(|(_, machines)| 0 < *machines).collect()
+    }
+
+    /// How many machines have at least `order`, whatever is free of them.
+    pub(super) fn machines_of_size(&self, order: u64) -> u64 {
+        let large = self.cells.iter().filter(|(cell, _)| order <= cell.order);
+        large.map(|(_, content)| content.machines()).sum()
+    }
+}
+
+impl Matrix<u64> {
+    /// So many `machines` more in `cell`.
+    pub(super) fn put(&mut self, cell: Cell, machines: u64) {
+        *self.content(cell) += machines;
+    }
+
+    /// Takes so much of each of so many `machines` in `cell`.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer: the caller's books are wrong.
+    pub(super) fn take_of(&mut self, cell: Cell, amount: u64, machines: u64) {
+        let there = self.content(cell);
+        *there = there.checked_sub(machines).expect("machines that are used are there");
+        self.put(Cell { free: cell.free - amount, ..cell }, machines);
+    }
+
+    /// A cell of the kind of `cell` that a machine is in.
+    pub(super) fn like(&self, cell: Cell) -> Option<Cell> {
+        let mut alike = self.alike_from(cell.free).take_while(|alike| alike.free() == cell.free);
+        let (cell, _) = alike.find(|alike| alike.kind == cell.kind())?.first_cell()?;
+        Some(cell)
+    }
+}
+
+impl Matrix<MachineSet> {
+    /// Puts `machine` into `cell`. It must not be in any.
+    pub(super) fn insert(&mut self, machine: MachineIx, cell: Cell) {
+        self.content(cell).insert(machine);
+    }
+
+    /// Moves `machine` from the cell it is in to where it belongs now, if it is in any, or belongs to any.
+    pub(super) fn move_machine(
+        &mut self,
+        machine: MachineIx,
+        from: Option<Cell>,
+        to: Option<Cell>,
+    ) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            self.content(from).remove(machine);
+        }
+        if let Some(to) = to {
+            self.insert(machine, to);
+        }
+    }
+
+    /// The machines of which at least `free` is, cell by cell; in each by name.
+    pub(super) fn machines_from(
+        &self,
+        free: u64,
+    ) -> impl Iterator<Item = impl Iterator<Item = MachineIx>> {
+        self.cells_from(free).iter().map(|(_, machines)| machines.iter())
+    }
+}
+
+impl<C> Alike<'_, C> {
+    /// What is free of each.
+    pub(in crate::engine) fn free(&self) -> u64 {
+        self.kind.0
+    }
+
+    /// Whether nothing is on any of them.
+    pub(in crate::engine) fn is_whole(&self) -> bool {
+        self.kind.1
+    }
+}
+
+impl Alike<'_, u64> {
+    /// The first of the cells that a machine is in, and how many are.
+    pub(super) fn first_cell(&self) -> Option<(Cell, u64)> {
+        self.cells.iter().copied().find(|(_, machines)| 0 < *machines)
+    }
+}
+
+impl Alike<'_, MachineSet> {
+    /// The first machine, by name, that `may_take` allows.
+    pub(in crate::engine) fn first(
+        &self,
+        may_take: impl Fn(MachineIx) -> bool,
+    ) -> Option<MachineIx> {
+        let mut first: Option<MachineIx> = None;
+        for (_, machines) in self.cells {
+            let mut earlier =
+                machines.iter().take_while(|machine| first.is_none_or(|first| *machine < first));
+            first = earlier.find(|machine| may_take(*machine)).or(first);
+        }
+        first
+    }
+}
+
+/// What `take` makes of the first of `holes` that costs least of those of which it makes something;
+/// those after one that costs nothing are not looked at.
+fn least_damage<T, U>(
+    holes: impl Iterator<Item = T>,
+    damage: impl Fn(&T) -> u64,
+    take: impl Fn(T) -> Option<U>,
+) -> Option<U> {
+    let mut cheapest: Option<(u64, U)> = None;
+    for hole in holes {
+        let damage = damage(&hole);
+        if cheapest.as_ref().is_some_and(|(least, _)| *least <= damage) {
+            continue;
+        }
+        let Some(taken) = take(hole) else { continue };
+        if damage == 0 {
+            return Some(taken);
+        }
+        cheapest = Some((damage, taken));
+    }
+    cheapest.map(|(_, taken)| taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::model::count;
+
+    /// The machines, each with its cell, in no structure at all.
+    type Model = [Cell];
+
+    fn matrices(machines: &Model) -> (Matrix<MachineSet>, Matrix<u64>) {
+        let (mut sets, mut counts) = (Matrix::default(), Matrix::default());
+        for (ix, cell) in machines.iter().enumerate() {
+            sets.insert(MachineIx(ix), *cell);
+            counts.put(*cell, 1);
+        }
+        (sets, counts)
+    }
+
+    fn check_sums<C: Content>(matrix: &Matrix<C>, machines: &Model) {
+        let free = || machines.iter().map(|cell| cell.free);
+        assert_eq!(matrix.total(), free().sum::<u64>());
+        assert_eq!(matrix.largest(), free().max().unwrap_or(0));
+        for order in 1..14 {
+            let fit = |free: u64| free.checked_div(order).unwrap();
+            assert_eq!(matrix.nshares(order), free().map(fit).sum::<u64>(), "{order}");
+            let large = machines.iter().filter(|cell| order <= cell.order);
+            assert_eq!(matrix.machines_of_size(order), count(large), "{order}");
+        }
+    }
+
+    /// Which machine would be taken for an order, and which whole one, of those that may be.
+    fn check_searches(
+        matrix: &Matrix<MachineSet>,
+        counts: &Matrix<u64>,
+        machines: &Model,
+        (order, wanted, refused): (u64, &OrdersWanted, &BTreeSet<usize>),
+    ) {
+        let allowed = || (0..machines.len()).filter(|ix| !refused.contains(ix));
+        let may_take = |machine: MachineIx| !refused.contains(&machine.0);
+        let rank = |ix: &usize| {
+            let Cell { free, order: size } = machines[*ix];
+            (wanted.damage(free, order), free, free == size, *ix)
+        };
+        let best = allowed().filter(|ix| order <= machines[*ix].free).min_by_key(rank);
+        let found = matrix.cheapest(order, wanted, |alike| alike.first(may_take));
+        assert_eq!(found, best.map(MachineIx));
+        let orders = order..=order + 3;
+        let suits = |ix: &usize| machines[*ix].is_whole() && orders.contains(&machines[*ix].order);
+        let best = allowed().filter(suits).min_by_key(|ix| (machines[*ix].order, *ix));
+        let found = matrix.smallest_whole(&orders, |alike| alike.first(may_take));
+        assert_eq!(found, best.map(MachineIx));
+        // Where nobody is refused, who counts takes a hole like that of the machine that is taken.
+        if refused.is_empty() {
+            let of_kind = |alike: Alike<'_, u64>| alike.first_cell().map(|(cell, _)| cell.kind());
+            let machine = matrix.cheapest(order, wanted, |alike| alike.first(may_take));
+            let kind = machine.map(|machine| machines[machine.0].kind());
+            assert_eq!(counts.cheapest(order, wanted, of_kind), kind);
+        }
+    }
+
+    /// Against a list of machines that is looked through, after any moves.
+    #[test]
+    fn what_is_asked_of_the_matrix_is_what_a_look_at_all_machines_says() {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        for _ in 0..200 {
+            let mut draw = |least: u64, most: u64| random.random_range(least..=most);
+            let cell = |order: u64, free: u64| Cell { order, free: free.min(order) };
+            let mut machines: Vec<Cell> =
+                (0..draw(0, 12)).map(|_| cell(draw(0, 12), draw(0, 12))).collect();
+            let (mut matrix, mut counts) = matrices(&machines);
+            for _ in 0..20 {
+                let wanted = (0..draw(0, 3)).fold(OrdersWanted::default(), |mut wanted, _| {
+                    wanted.add(draw(1, 9));
+                    wanted
+                });
+                let most = if draw(0, 1) == 0 { 0 } else { 6 };
+                let refused = (0..draw(0, most)).map(|_| usize::try_from(draw(0, 11)).unwrap());
+                let refused = refused.collect();
+                check_searches(&matrix, &counts, &machines, (draw(1, 6), &wanted, &refused));
+                let Some(last) = count(&machines).checked_sub(1) else { break };
+                let moved = usize::try_from(draw(0, last)).unwrap();
+                let (from, to) = (machines[moved], cell(machines[moved].order, draw(0, 12)));
+                matrix.move_machine(MachineIx(moved), Some(from), Some(to));
+                if to.free < from.free {
+                    counts.take_of(from, from.free - to.free, 1);
+                } else {
+                    counts = matrices(&machines).1;
+                    *counts.content(from) -= 1;
+                    counts.put(to, 1);
+                }
+                machines[moved] = to;
+                check_sums(&matrix, &machines);
+                check_sums(&counts, &machines);
+                let (fresh, fresh_counts) = matrices(&machines);
+                assert_eq!(matrix.filled(), fresh.filled());
+                assert_eq!(counts.clone().filled(), fresh_counts.filled());
+            }
+        }
+    }
+
+    /// A machine of 4 TB at a quantum of 1 GB, beside one of a quarter of that.
+    #[test]
+    fn there_are_as_many_cells_as_there_are_sizes_and_rooms() {
+        let machines =
+            [(4096, 4096), (4096, 4096), (4096, 17), (1024, 1024), (1024, 17), (4096, 0)];
+        let machines = machines.map(|(order, free)| Cell { order, free });
+        let distinct: BTreeSet<(u64, u64)> = machines.iter().map(|c| (c.order, c.free)).collect();
+        let (sets, counts) = matrices(&machines);
+        assert_eq!((sets.cells.len(), counts.cells.len()), (distinct.len(), distinct.len()));
+        assert_eq!(counts.nshares(4096), 2);
+        assert_eq!(counts.nshares(1), 2 * 4096 + 1024 + 2 * 17);
+    }
+
+    #[test]
+    fn of_holes_that_cost_the_same_the_first_is_taken() {
+        let cost = |costs: [u64; 3]| least_damage(0..3, |hole| costs[*hole], Some);
+        assert_eq!(cost([2, 1, 1]), Some(1));
+        assert_eq!(cost([2, 2, 2]), Some(0));
+        let others = |hole| (hole != 1).then_some(hole);
+        assert_eq!(least_damage(0..3, |hole| [2, 0, 1][*hole], others), Some(2));
+    }
+}
