@@ -345,7 +345,7 @@ impl Owner {
         let record = CycleRecord { at_ms, admin, feed, last_event, configuration, audit, ..record };
         let prepared_in = started.elapsed();
         let started = Instant::now();
-        self.store.commit(&record).await?;
+        self.store.commit(record).await?;
         let stored_in = started.elapsed();
         tracing::debug!(cycle = view.cycle, ?planned_in, ?stored_in, "a cycle is on record");
         decisions::log(&before.view, &view);
