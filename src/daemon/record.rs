@@ -17,6 +17,8 @@ pub fn of_cycle(
 ) -> CycleRecord {
     let is_new = |schedule: &&ScheduleText| schedule.cycle == view.cycle;
     CycleRecord {
+        // First, for while it is packed it takes more than all the others.
+        schedule: schedule.filter(is_new).map(|schedule| seal(schedule.json.plain())),
         cycle: view.cycle,
         publication_sequence: publication,
         next_share: view.next_share.0,
@@ -24,7 +26,6 @@ pub fn of_cycle(
         shares: all_share_rows(view),
         preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
         schedule_cycle: schedule.map(|schedule| schedule.cycle),
-        schedule: schedule.filter(is_new).map(|schedule| seal(schedule.json.plain())),
         ..CycleRecord::default()
     }
 }
