@@ -225,6 +225,8 @@ impl Store {
         let Session { connection, known, .. } = &mut session;
         let (nodes, shares) = record.take_rows();
         let changes = write::Changes::between(known, &nodes, &shares);
+        // If this fails, all that is known is read again.
+        known.forget(&nodes);
         let last = known.last.after(&record);
         known.cut =
             write::cycle(connection, (&known.last, known.cut), record, &changes, self.retention)
@@ -332,14 +334,19 @@ impl Session {
 }
 
 impl Known {
-    /// Follows the file after a commit of these rows, each in order.
+    /// Forgets what is about to be replaced: all shares, and of `nodes` what was.
+    fn forget(&mut self, nodes: &[NodeRow]) {
+        self.shares = Vec::new();
+        self.nodes.retain(|node| rows::place_of(nodes, &node.name).is_none());
+        self.nodes.shrink_to_fit();
+    }
+
+    /// Follows the file after a commit of these rows, each in order, of which nothing else is known.
     fn adopt(&mut self, nodes: Vec<NodeRow>, shares: Vec<ShareRow>) {
         self.shares = shares;
-        let before = std::mem::replace(&mut self.nodes, nodes);
-        let is_missing = |node: &NodeRow| rows::place_of(&self.nodes, &node.name).is_none();
-        let missing: Vec<NodeRow> = before.into_iter().filter(is_missing).collect();
-        if !missing.is_empty() {
-            self.nodes.extend(missing);
+        let others = std::mem::replace(&mut self.nodes, nodes);
+        if !others.is_empty() {
+            self.nodes.extend(others);
             self.nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         }
     }
