@@ -49,7 +49,7 @@ async fn every_schema_there_was_opens_with_its_data() {
         }
         assert_eq!(recovered, expected, "from {}", migration.version);
         let next = CycleRecord { cycle: 10, next_share: 43, ..CycleRecord::default() };
-        store.commit(&next).await.unwrap();
+        store.commit(next).await.unwrap();
         store.close().await.unwrap();
         assert_eq!(soundness(&path).await, "ok");
     }

@@ -36,6 +36,8 @@ pub struct PastEvent {
     pub cycle: u64,
     /// When that ran, in milliseconds since the epoch.
     pub at_ms: i64,
+    /// What kind of event it is.
+    pub kind: String,
     /// What came about, in JSON.
     pub body: String,
 }
@@ -153,8 +155,8 @@ pub async fn read(state: &ApiState, since: u64) -> Result<Vec<Event>, ApiError> 
 }
 
 fn told(event: PastEvent) -> Result<Event, ApiError> {
-    let PastEvent { sequence, cycle, at_ms, body } = event;
-    let what: Happening = serde_json::from_str(&body).map_err(|error| {
+    let PastEvent { sequence, cycle, at_ms, kind, body } = event;
+    let what = Happening::read(&kind, &body).map_err(|error| {
         tracing::error!(sequence, %error, "an event on record cannot be read");
         ApiError::new(Code::Internal, format!("event {sequence} on record cannot be read"))
     })?;

@@ -15,7 +15,7 @@ use super::json::shortened;
 use super::lives::{Agent, Heard};
 use super::state::Limits;
 use super::wire::Heartbeat;
-use crate::model::{Mebibytes, NodeReport};
+use crate::model::{Mebibytes, Name, NodeReport};
 
 /// A clock that is further off than this is worth a word; in milliseconds.
 const SKEW_MAX: i64 = 60_000;
@@ -70,7 +70,8 @@ impl Hearing {
 /// What was heard last of every node.
 #[derive(Debug)]
 pub struct HeartbeatLog {
-    nodes: HashMap<String, Node>,
+    /// Apart: of the places in the map many are empty.
+    nodes: HashMap<Name, Box<Node>>,
     /// Those of which an administrator should know something.
     noted: BTreeSet<String>,
     /// What the scheduler has not been told yet.
@@ -118,7 +119,7 @@ impl HeartbeatLog {
     ) -> Result<(), Fault> {
         let clock_ahead = beat.sent_ms.map_or(0, |sent| sent.saturating_sub(now));
         let (boot_id, sequence) = (beat.boot_id.as_deref(), beat.sequence);
-        let Some(node) = self.nodes.get_mut(&beat.node) else {
+        let Some(node) = self.nodes.get_mut(beat.node.as_str()) else {
             let limit = self.limits.nodes;
             if limit <= self.nodes.len() && !is_listed(&beat.node) {
                 let detail = format!(
@@ -126,8 +127,8 @@ impl HeartbeatLog {
                 );
                 return Err(Fault::new(Code::TooManyNodes, "/node", detail));
             }
-            let mut node = Node::new(Agent::new(boot_id, sequence));
-            let name = beat.node.clone();
+            let mut node = Box::new(Node::new(Agent::new(boot_id, sequence)));
+            let name = Name::from(beat.node.as_str());
             node.heard_by(&beat, clock_ahead);
             node.note(&name, &mut self.noted);
             node.is_to_be_told(beat, &mut self.untold, self.turn);
@@ -151,7 +152,7 @@ impl HeartbeatLog {
         nodes
             .map(|(name, node)| {
                 let age = now.saturating_duration_since(node.heard);
-                (name.clone(), (age, node.available_mb))
+                (name.to_string(), (age, node.available_mb))
             })
             .collect()
     }

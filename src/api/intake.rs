@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use axum::body::Bytes;
+
 use super::alarms::Books;
 use super::check::{NUMBER_MAX, check_work, code_of_field};
 use super::error::{ApiError, Code, Fault};
@@ -60,8 +62,8 @@ impl Intake {
     /// # Errors
     ///
     /// If it is no publication, or comes out of turn; then nothing of it counts.
-    pub fn read(&self, body: &[u8], published: &Published) -> Result<Taken, ApiError> {
-        let envelope: PublicationEnvelope<'_> = json::read_body(body, code_of_field)?;
+    pub fn read(&self, body: Bytes, published: &Published) -> Result<Taken, ApiError> {
+        let envelope: PublicationEnvelope<'_> = json::read_body(&body, code_of_field)?;
         self.check_turn(envelope.sequence)?;
         let before = self.current.as_ref().or(published.taken_over.as_deref());
         self.check_amount(&envelope, before)?;
@@ -74,6 +76,8 @@ impl Intake {
         let mut overdue = std::mem::take(&mut reading.overdue);
         overdue.retain(|share, _| reading.shares.contains_key(share));
         let (publication, answer) = reading.finish(envelope.sequence);
+        // It may be as large as what comes of it.
+        drop(body);
         if self.current.as_ref().is_some_and(|current| current.sequence == publication.sequence) {
             return self.repeated(&publication, answer);
         }
@@ -334,7 +338,9 @@ impl<'a> Reading<'a> {
             warnings: self.warnings.into_iter().map(Into::into).collect(),
             warnings_unlisted: self.unlisted,
         };
-        (Publication { sequence, work: self.work, limbo: self.limbo }, answer)
+        // Once more and at once: the tree is as it grew little more than half full, and it stays.
+        let work = self.work.into_iter().collect();
+        (Publication { sequence, work, limbo: self.limbo }, answer)
     }
 }
 

@@ -57,9 +57,9 @@ pub use why::{why, why_by_node};
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::{self, Next};
@@ -89,11 +89,15 @@ use utoipa_axum::routes;
 )]
 struct Document;
 
+/// What kind of text an answer is, where it is not made of a type.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
 /// All routes, with their document at `/openapi.json`, and `pages` beside them, for which the same
 /// checks hold.
 pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
-    let document = Arc::new(document::completed(&document));
+    // As text: the tree that it is made of takes many times as much.
+    let document = Bytes::from(document::completed(&document).to_string());
     // Of forms; other bodies have limits of their own. Not tower-http's limit: it answers by itself,
     // and not with a problem.
     let body_limit = || DefaultBodyLimit::max(state.limits.body);
@@ -101,7 +105,8 @@ pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
     routes
         .route(
             "/openapi.json",
-            get(move || async move { axum::Json(document) }).layer(packed::packing()),
+            get(move || async move { ([(header::CONTENT_TYPE, JSON)], document) })
+                .layer(packed::packing()),
         )
         .route("/login", login.layer(body_limit()))
         .route("/logout", post(login::post_logout))

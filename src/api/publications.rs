@@ -44,7 +44,7 @@ pub async fn put_publication(
     let published = state.latest();
     // A publication can be large enough to hold up other requests while it is read.
     let reading = tokio::task::spawn_blocking(move || {
-        let taken = intake.read(&body, &published);
+        let taken = intake.read(body, &published);
         (intake, taken)
     });
     let (mut intake, taken) = reading.await.map_err(|error| {

@@ -5,6 +5,7 @@
 //! and `--json` shows those: nothing here knows more than any other client could.
 
 pub mod agent;
+mod allocator;
 mod answer;
 pub mod args;
 mod audit;
@@ -75,7 +76,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Agent(args) => ask(agent::run(&args)),
-        Command::Serve(args) => wait(busy(), serve::run(&args)),
+        Command::Serve(args) => {
+            allocator::tell();
+            wait(busy(), serve::run(&args))
+        }
         Command::Demo(args) => wait(busy(), demo::run(&args)),
         Command::Config { action } => config::run(&action),
         Command::Nodes(args) => ask(nodes::list(&args)),

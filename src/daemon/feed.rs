@@ -64,8 +64,8 @@ impl PastEvents for Feed {
             let rows = self.read(since, limit).await;
             let rows = rows.map_err(|error| tracing::error!(%error, "the feed cannot be read"));
             let event = |row: FeedRow| {
-                let FeedRow { seq, cycle, at_ms, body, .. } = row;
-                PastEvent { sequence: seq, cycle, at_ms, body }
+                let FeedRow { seq, cycle, at_ms, kind, body } = row;
+                PastEvent { sequence: seq, cycle, at_ms, kind, body }
             };
             Some(rows.ok()?.into_iter().map(event).collect())
         })

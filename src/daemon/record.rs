@@ -17,14 +17,15 @@ pub fn of_cycle(
 ) -> CycleRecord {
     let is_new = |schedule: &&ScheduleText| schedule.cycle == view.cycle;
     CycleRecord {
+        // First, for while it is packed it takes more than all the others.
+        schedule: schedule.filter(is_new).map(|schedule| seal(schedule.json.plain())),
         cycle: view.cycle,
         publication_sequence: publication,
         next_share: view.next_share.0,
         nodes: node_rows(view, admin),
-        shares: view.jobs.iter().flat_map(share_rows).collect(),
+        shares: all_share_rows(view),
         preemptions: view.jobs.iter().flat_map(preemption_rows).collect(),
         schedule_cycle: schedule.map(|schedule| schedule.cycle),
-        schedule: schedule.filter(is_new).map(|schedule| seal(schedule.json.plain())),
         ..CycleRecord::default()
     }
 }
@@ -59,6 +60,13 @@ fn node_row(node: &NodeView) -> NodeRow {
         missed: node.missed,
         varied_off: node.vary_off_reason.clone(),
     }
+}
+
+fn all_share_rows(view: &View) -> Vec<ShareRow> {
+    // A list that grows takes up to twice as much, and this one stays until the next.
+    let mut rows = Vec::with_capacity(view.jobs.iter().map(|job| job.shares.len()).sum());
+    rows.extend(view.jobs.iter().flat_map(share_rows));
+    rows
 }
 
 fn share_rows(job: &JobView) -> impl Iterator<Item = ShareRow> {

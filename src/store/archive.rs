@@ -30,6 +30,7 @@ impl Archive {
             .filename(path)
             .read_only(true)
             .busy_timeout(open::BUSY_TIMEOUT)
+            .pragma("cache_size", open::CACHE_SIZE)
             .disable_statement_logging()
             .connect()
             .await

@@ -196,7 +196,7 @@ mod tests {
         let record =
             CycleRecord { cycle: 1, configuration: Some(row(2)), ..CycleRecord::default() };
         let record = CycleRecord { next_share: 1, ..record };
-        store.commit(&record).await.unwrap();
+        store.commit(record).await.unwrap();
         let without_text = |row| ConfigurationRow { text: String::new(), ..row };
         assert_eq!(store.configurations().await.unwrap(), [row(1), row(2)].map(without_text));
         assert_eq!(store.configuration(1).await.unwrap(), Some(row(1)));

@@ -96,33 +96,34 @@ pub struct PastBooks {
 /// Puts on record what leads to the cycle.
 pub(super) async fn put(
     connection: &mut SqliteConnection,
-    record: &CycleRecord,
+    record: CycleRecord,
 ) -> Result<(), sqlx::Error> {
-    if let Some(books) = &record.books {
+    if let Some(books) = record.books {
         put_books(connection, books).await?;
     }
-    if let Some(BatchRow { cycle, sealed }) = &record.batch {
+    if let Some(BatchRow { cycle, sealed }) = record.batch {
         let sql = "insert into batches (cycle, form, body, sum) values (?1, ?2, ?3, ?4)";
         query(sql)
-            .bind(to_sql(*cycle))
+            .bind(to_sql(cycle))
             .bind(sealed.version)
-            .bind(&sealed.body)
-            .bind(&sealed.sum)
+            .bind(sealed.body)
+            .bind(sealed.sum)
             .execute(&mut *connection)
             .await?;
     }
-    let (large, others): (Vec<&FeedRow>, Vec<&FeedRow>) =
-        record.feed.iter().partition(|event| LARGE_BODY <= event.body.len());
+    let is_large = |event: &FeedRow| LARGE_BODY <= event.body.len();
+    let (large, others): (Vec<FeedRow>, Vec<FeedRow>) = record.feed.into_iter().partition(is_large);
     for event in large {
+        let sum = sum_of(&event);
         let sql = "insert into feed (seq, cycle, at_ms, kind, body, sum)
                    values (?1, ?2, ?3, ?4, ?5, ?6)";
         query(sql)
             .bind(to_sql(event.seq))
             .bind(to_sql(event.cycle))
             .bind(event.at_ms)
-            .bind(&event.kind)
-            .bind(&event.body)
-            .bind(sum_of(event))
+            .bind(event.kind)
+            .bind(event.body)
+            .bind(sum)
             .execute(&mut *connection)
             .await?;
     }
@@ -150,7 +151,7 @@ fn sum_of(event: &FeedRow) -> Vec<u8> {
     sum.text(kind).text(body).end()
 }
 
-async fn put_books(connection: &mut SqliteConnection, books: &BooksRow) -> Result<(), sqlx::Error> {
+async fn put_books(connection: &mut SqliteConnection, books: BooksRow) -> Result<(), sqlx::Error> {
     let cycle = to_sql(books.cycle);
     if books.is_beginning {
         // It was to lead on from other books.
@@ -163,8 +164,8 @@ async fn put_books(connection: &mut SqliteConnection, books: &BooksRow) -> Resul
         .bind(books.is_beginning)
         .bind(books.is_lasting)
         .bind(books.sealed.version)
-        .bind(&books.sealed.body)
-        .bind(&books.sealed.sum)
+        .bind(books.sealed.body)
+        .bind(books.sealed.sum)
         .execute(&mut *connection)
         .await?;
     let sql = "delete from books where cycle < ?1 and not is_lasting";

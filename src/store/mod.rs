@@ -29,12 +29,11 @@ mod rows;
 mod sum;
 mod write;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sqlx::{Connection, SqliteConnection, query};
 
-use crate::model::{Name, Sealed, ShareState};
+use crate::model::{Sealed, ShareState};
 
 pub use archive::Archive;
 pub use audit::{AuditCheck, AuditEntry, AuditFault, AuditHead, AuditRow};
@@ -73,12 +72,15 @@ struct Session {
     is_sound: bool,
 }
 
-/// What the file holds, so that a cycle writes only what changed.
+/// What the file holds, so that a cycle writes only what changed. Lists and no trees: they take half
+/// as much, and a cycle replaces them whole.
 #[derive(Clone, Debug, Default)]
 struct Known {
     last: Last,
-    nodes: BTreeMap<Name, NodeRow>,
-    shares: BTreeMap<u64, ShareRow>,
+    /// By name.
+    nodes: Vec<NodeRow>,
+    /// By number.
+    shares: Vec<ShareRow>,
     /// Up to this cycle nothing is kept.
     cut: u64,
 }
@@ -103,6 +105,17 @@ impl Default for Last {
 }
 
 impl Last {
+    /// What follows on it with `record`.
+    fn after(&self, record: &CycleRecord) -> Last {
+        Last {
+            cycle: record.cycle,
+            next_share: record.next_share,
+            sequence: record.publication_sequence.or(self.sequence),
+            schedule: record.schedule_cycle.or(self.schedule),
+            event: record.last_event.max(self.event),
+        }
+    }
+
     /// Whether the record had come further once, as its mark says.
     fn is_behind(&self, mark: &Last) -> bool {
         self.cycle < mark.cycle || self.next_share < mark.next_share || self.event < mark.event
@@ -176,7 +189,7 @@ impl Store {
         let (schedule, journal) = read.map_err(|source| self.unread(source))?;
         let Known { last, nodes, shares, .. } = &mut self.session.insert(session).known;
         let varied_off = nodes
-            .values()
+            .iter()
             .filter_map(|node| Some((node.name.clone(), node.varied_off.clone()?)))
             .collect();
         let on_record = last.cycle;
@@ -188,7 +201,7 @@ impl Store {
             cycle: last.cycle,
             lost_after: is_behind.then_some(on_record),
             sequence: last.sequence,
-            shares: shares.values().cloned().collect(),
+            shares: shares.clone(),
             schedule: schedule.filter(|_| !is_behind),
             last_event: last.event,
             journal: journal.filter(|_| !is_behind),
@@ -197,24 +210,30 @@ impl Store {
 
     /// Puts one cycle on record, durably, all of it or nothing. The last cycle may be recorded
     /// again, to add what happened since: an administrator may act before the next one is planned.
+    /// What is in `record` is handed on and not copied: a large cycle has megabytes of it.
     ///
     /// # Errors
     ///
     /// If cycles or share numbers go back, or the file cannot be written. The next call begins
     /// with what the file holds then.
-    pub async fn commit(&mut self, record: &CycleRecord) -> Result<(), StoreError> {
+    pub async fn commit(&mut self, mut record: CycleRecord) -> Result<(), StoreError> {
         let mut session = self.sound_session().await?;
-        if let Err(refusal) = self.check(&session.known.last, record) {
+        if let Err(refusal) = self.check(&session.known.last, &record) {
             self.session = Some(session);
             return Err(refusal);
         }
         let Session { connection, known, .. } = &mut session;
-        let changes = write::Changes::between(known, record);
+        let (nodes, shares) = record.take_rows();
+        let changes = write::Changes::between(known, &nodes, &shares);
+        // If this fails, all that is known is read again.
+        known.forget(&nodes);
+        let last = known.last.after(&record);
         known.cut =
             write::cycle(connection, (&known.last, known.cut), record, &changes, self.retention)
                 .await
                 .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
-        known.adopt(record, changes);
+        known.last = last;
+        known.adopt(nodes, shares);
         self.mark.put(&known.last)?;
         self.session = Some(session);
         Ok(())
@@ -315,20 +334,20 @@ impl Session {
 }
 
 impl Known {
-    /// Follows the file after a commit.
-    fn adopt(&mut self, record: &CycleRecord, changes: write::Changes<'_>) {
-        self.last = Last {
-            cycle: record.cycle,
-            next_share: record.next_share,
-            sequence: record.publication_sequence.or(self.last.sequence),
-            schedule: record.schedule_cycle.or(self.last.schedule),
-            event: record.last_event.max(self.last.event),
-        };
-        let write::Changes { nodes, shares, gone } = changes;
-        self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone(), node.clone())));
-        self.shares.extend(shares.into_iter().map(|share| (share.id, share.clone())));
-        for share in gone {
-            self.shares.remove(&share);
+    /// Forgets what is about to be replaced: all shares, and of `nodes` what was.
+    fn forget(&mut self, nodes: &[NodeRow]) {
+        self.shares = Vec::new();
+        self.nodes.retain(|node| rows::place_of(nodes, &node.name).is_none());
+        self.nodes.shrink_to_fit();
+    }
+
+    /// Follows the file after a commit of these rows, each in order, of which nothing else is known.
+    fn adopt(&mut self, nodes: Vec<NodeRow>, shares: Vec<ShareRow>) {
+        self.shares = shares;
+        let others = std::mem::replace(&mut self.nodes, nodes);
+        if !others.is_empty() {
+            self.nodes.extend(others);
+            self.nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         }
     }
 }

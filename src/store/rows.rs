@@ -3,6 +3,8 @@
 //! Plain values: nothing here can be wrong, only unwritable. Names and reasons are stored as they
 //! are given; limits on their length are the business of whoever takes them in.
 
+use std::mem::take;
+
 use super::audit::AuditRow;
 use super::journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle};
 use crate::model::{Name, Sealed, ShareState};
@@ -45,6 +47,21 @@ pub struct CycleRecord {
     pub configuration: Option<ConfigurationRow>,
     /// What is to stand in the audit log with it.
     pub audit: Vec<AuditRow>,
+}
+
+impl CycleRecord {
+    /// Its nodes by name, and its shares by number; it has none afterwards.
+    pub(super) fn take_rows(&mut self) -> (Vec<NodeRow>, Vec<ShareRow>) {
+        let (mut nodes, mut shares) = (take(&mut self.nodes), take(&mut self.shares));
+        nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        shares.sort_unstable_by_key(|share| share.id);
+        (nodes, shares)
+    }
+}
+
+/// Where the node called `name` is in a list by name.
+pub(super) fn place_of(nodes: &[NodeRow], name: &str) -> Option<usize> {
+    nodes.binary_search_by(|node| node.name.as_str().cmp(name)).ok()
 }
 
 /// A configuration that was put into effect.

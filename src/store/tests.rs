@@ -144,7 +144,7 @@ async fn a_new_file_starts_at_the_beginning() {
 async fn a_cycle_is_on_record_in_full() {
     let place = Place::new();
     let mut store = place.open().await;
-    store.commit(&busy()).await.unwrap();
+    store.commit(busy()).await.unwrap();
     let cases = [
         (
             "select concat_ws(' ', cycle, at_ms, publication_sequence, next_share, schedule_cycle,
@@ -196,7 +196,7 @@ async fn a_cycle_is_on_record_in_full() {
 #[tokio::test]
 async fn a_restart_resumes_where_the_last_cycle_ended() {
     let place = Place::new();
-    place.open().await.commit(&busy()).await.unwrap();
+    place.open().await.commit(busy()).await.unwrap();
     let mut store = place.open().await;
     let recovered = store.recover().await.unwrap();
     let expected = Recovered {
@@ -222,7 +222,7 @@ async fn a_restart_resumes_where_the_last_cycle_ended() {
     };
     assert_eq!(recovered, expected);
     // Nothing has reported or been published since: what is on record stays.
-    store.commit(&CycleRecord { next_share: 5, ..quiet(2) }).await.unwrap();
+    store.commit(CycleRecord { next_share: 5, ..quiet(2) }).await.unwrap();
     store.close().await.unwrap();
     let recovered = place.open().await.recover().await.unwrap();
     assert_eq!(recovered.journal.as_ref().unwrap().cycles.len(), 2);
@@ -234,9 +234,9 @@ async fn a_restart_resumes_where_the_last_cycle_ended() {
 async fn a_node_varied_on_is_not_varied_off_after_a_restart() {
     let place = Place::new();
     let mut store = place.open().await;
-    store.commit(&busy()).await.unwrap();
+    store.commit(busy()).await.unwrap();
     let on = CycleRecord { nodes: vec![node("a2", 0)], next_share: 5, ..quiet(2) };
-    store.commit(&on).await.unwrap();
+    store.commit(on).await.unwrap();
     store.close().await.unwrap();
     assert_eq!(place.open().await.recover().await.unwrap().varied_off, []);
 }
@@ -246,7 +246,7 @@ async fn a_node_varied_on_is_not_varied_off_after_a_restart() {
 async fn nothing_is_left_beside_a_closed_file_though_somebody_still_reads() {
     let place = Place::new();
     let mut store = place.open().await;
-    store.commit(&busy()).await.unwrap();
+    store.commit(busy()).await.unwrap();
     let mut archive = Archive::open(&place.path()).await.unwrap();
     assert_eq!(archive.feed_since(0, 10).await.unwrap().len(), 2);
     store.close().await.unwrap();
@@ -262,7 +262,7 @@ async fn only_what_changed_is_written() {
     let mut store = place.open().await;
     let (preemptions, admin, feed) = (Vec::new(), Vec::new(), Vec::new());
     let steady = CycleRecord { preemptions, admin, feed, batch: None, books: None, ..busy() };
-    store.commit(&busy()).await.unwrap();
+    store.commit(busy()).await.unwrap();
     let second = CycleRecord { cycle: 2, ..steady.clone() };
     assert_eq!(rows_written(&mut store, &second).await, 1);
     let third = CycleRecord {
@@ -278,7 +278,7 @@ async fn only_what_changed_is_written() {
 async fn rows_written(store: &mut Store, record: &CycleRecord) -> i64 {
     // `replace` counts the row it replaces only where triggers see it, so one row counts once.
     let before = total_changes(store).await;
-    store.commit(record).await.unwrap();
+    store.commit(record.clone()).await.unwrap();
     total_changes(store).await - before
 }
 
@@ -291,7 +291,7 @@ async fn numbers_of_64_bits_come_back_as_they_were() {
     let place = Place::new();
     let huge = ShareRow { id: u64::MAX, job: u64::MAX - 1, ..share(1, "a1", ShareState::Held) };
     let record = CycleRecord { shares: vec![huge.clone()], ..quiet(1) };
-    place.open().await.commit(&record).await.unwrap();
+    place.open().await.commit(record).await.unwrap();
     assert_eq!(place.open().await.recover().await.unwrap().shares, [huge]);
 }
 
@@ -303,7 +303,7 @@ async fn nothing_of_a_failed_cycle_is_visible() {
     let sabotage = "create trigger sabotage before insert on admin_acts
                     begin select raise(abort, 'sabotage'); end";
     place.execute(sabotage).await;
-    let error = store.commit(&busy()).await.unwrap_err();
+    let error = store.commit(busy()).await.unwrap_err();
     assert!(matches!(error, StoreError::Database { action: "record a cycle", .. }), "{error}");
     let rows = "select count(*) || '' from
                 (select name from nodes union all select id from shares
@@ -311,7 +311,7 @@ async fn nothing_of_a_failed_cycle_is_visible() {
     assert_eq!(place.read(rows).await, "0");
     assert_eq!(store.recover().await.unwrap().cycle, 0);
     place.execute("drop trigger sabotage").await;
-    store.commit(&busy()).await.unwrap();
+    store.commit(busy()).await.unwrap();
     assert_eq!(place.read(rows).await, "7");
 }
 
@@ -334,7 +334,7 @@ async fn what_leads_to_the_oldest_cycle_stays_with_it() {
             last_event: cycle,
             ..quiet(cycle)
         };
-        store.commit(&record).await.unwrap();
+        store.commit(record).await.unwrap();
         let mut archive = Archive::open(&place.path()).await.unwrap();
         let (oldest, newest) = archive.range().await.unwrap().unwrap();
         assert_eq!(newest, cycle);
@@ -369,7 +369,7 @@ async fn an_archive_is_only_read() {
 #[tokio::test]
 async fn a_changed_event_is_named_and_hides_none_before_it() {
     let place = Place::new();
-    place.open().await.commit(&busy()).await.unwrap();
+    place.open().await.commit(busy()).await.unwrap();
     let mut archive = Archive::open(&place.path()).await.unwrap();
     let whole = archive.feed_since(0, 10).await.unwrap();
     assert_eq!(whole, busy().feed);
@@ -416,10 +416,10 @@ async fn troubles_of_the_file_pass() {
     for (cycle, (trouble, message)) in (1..).zip(troubles) {
         // Both last as long as the connection does.
         raw_sql(trouble).execute(connection(&mut store)).await.unwrap();
-        let error = store.commit(&large(cycle)).await.unwrap_err().to_string();
+        let error = store.commit(large(cycle)).await.unwrap_err().to_string();
         let error = error.replace(place.path().to_str().unwrap(), "state.db");
         assert!(error.starts_with(message), "{trouble}: {error}");
-        store.commit(&large(cycle)).await.unwrap();
+        store.commit(large(cycle)).await.unwrap();
     }
     assert_eq!(place.read("select count(*) || '' from cycles").await, "2");
 }
@@ -431,10 +431,10 @@ async fn a_client_that_keeps_the_file_locked_is_named_as_such() {
     raw_sql("pragma busy_timeout = 0").execute(connection(&mut store)).await.unwrap();
     let mut client = place.client().await;
     let transaction = client.begin_with("begin immediate").await.unwrap();
-    let error = store.commit(&quiet(1)).await.unwrap_err();
+    let error = store.commit(quiet(1)).await.unwrap_err();
     assert!(matches!(error, StoreError::Busy { .. }), "{error}");
     transaction.rollback().await.unwrap();
-    store.commit(&quiet(1)).await.unwrap();
+    store.commit(quiet(1)).await.unwrap();
 }
 
 /// As when an administrator acts after a restart and before the first publication.
@@ -442,14 +442,14 @@ async fn a_client_that_keeps_the_file_locked_is_named_as_such() {
 async fn a_cycle_recorded_again_gains_and_loses_nothing() {
     let place = Place::new();
     let mut store = place.open().await;
-    store.commit(&busy()).await.unwrap();
+    store.commit(busy()).await.unwrap();
     let again = CycleRecord {
         nodes: vec![varied_off("a1", "fan"), varied_off("a2", "disk swap")],
         admin: vec![act(&["a1"], Some("fan"))],
         next_share: 5,
         ..quiet(1)
     };
-    store.commit(&again).await.unwrap();
+    store.commit(again).await.unwrap();
     let sql = "select cast(body as text) || ' ' || publication_sequence || ' ' || hex(digest)
                from cycles join schedules using (cycle)
                union all select count(*) || ' preemptions' from preemptions
@@ -462,16 +462,16 @@ async fn a_cycle_recorded_again_gains_and_loses_nothing() {
 async fn numbers_never_go_back() {
     let place = Place::new();
     let mut store = place.open().await;
-    store.commit(&CycleRecord { next_share: 50, ..quiet(8) }).await.unwrap();
+    store.commit(CycleRecord { next_share: 50, ..quiet(8) }).await.unwrap();
     let cases = [
         (CycleRecord { next_share: 50, ..quiet(7) }, "cycle 7 comes after cycle 8 is on record"),
         (CycleRecord { next_share: 49, ..quiet(9) }, "share number 49 was issued before"),
     ];
     for (record, message) in cases {
-        let error = store.commit(&record).await.unwrap_err().to_string();
+        let error = store.commit(record).await.unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
-    store.commit(&CycleRecord { next_share: 50, ..quiet(9) }).await.unwrap();
+    store.commit(CycleRecord { next_share: 50, ..quiet(9) }).await.unwrap();
     assert_eq!(store.recover().await.unwrap().cycle, 9);
 }
 
@@ -482,13 +482,13 @@ async fn the_oldest_goes_when_the_record_is_full() {
     let mut store = place.open().await.keeping(retention);
     let cycles = 102;
     for cycle in 1..=cycles {
-        store.commit(&quiet(cycle)).await.unwrap();
+        store.commit(quiet(cycle)).await.unwrap();
     }
     let acts = vec![act(&["a1"], None); usize::try_from(ADMIN_ACTS_KEPT).unwrap()];
     let losses = vec![preemption(1, None); usize::try_from(PREEMPTIONS_KEPT).unwrap()];
     for cycle in cycles + 1..=cycles + 2 {
         let (preemptions, admin) = (losses.clone(), acts.clone());
-        store.commit(&CycleRecord { preemptions, admin, ..quiet(cycle) }).await.unwrap();
+        store.commit(CycleRecord { preemptions, admin, ..quiet(cycle) }).await.unwrap();
     }
     let kept = "select min(cycle) || ' ' || count(*) from cycles
                 union all select min(cycle) || ' ' || count(*) from preemptions
@@ -553,7 +553,7 @@ async fn what_is_no_database_is_refused_and_left_alone() {
 async fn a_truncated_file_is_refused() {
     let place = Place::new();
     let mut store = place.open().await;
-    store.commit(&busy()).await.unwrap();
+    store.commit(busy()).await.unwrap();
     store.close().await.unwrap();
     let whole = std::fs::read(place.path()).unwrap();
     for pages in [1, 3, 6] {

@@ -3,8 +3,6 @@
 //! Rows travel as JSON arrays, so that few statements are sent however many rows change: after a
 //! restart all 10,000 nodes may.
 
-use std::collections::BTreeSet;
-
 use serde::{Serialize, Serializer};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, query};
@@ -12,6 +10,7 @@ use sqlx::{Connection, query};
 use super::audit;
 use super::configurations::put_configuration;
 use super::journal::{self, Retention};
+use super::rows::place_of;
 use super::{CycleRecord, Known, Last, NodeRow, ShareRow};
 use super::{state_word, to_sql};
 
@@ -34,40 +33,51 @@ pub(super) struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    pub(super) fn between(known: &Known, record: &'a CycleRecord) -> Changes<'a> {
-        let differs = |node: &&NodeRow| known.nodes.get(&node.name) != Some(node);
-        let nodes = record.nodes.iter().filter(differs).collect();
-        let differs = |share: &&ShareRow| known.shares.get(&share.id) != Some(share);
-        let shares = record.shares.iter().filter(differs).collect();
-        let present: BTreeSet<u64> = record.shares.iter().map(|share| share.id).collect();
-        let gone = known.shares.keys().filter(|id| !present.contains(id)).copied().collect();
+    /// From what is `known` to these rows, nodes by name and shares by number.
+    pub(super) fn between(
+        known: &Known,
+        nodes: &'a [NodeRow],
+        shares: &'a [ShareRow],
+    ) -> Changes<'a> {
+        let place = |node: &NodeRow| place_of(&known.nodes, &node.name);
+        let is_known =
+            |node: &NodeRow| place(node).is_some_and(|place| known.nodes[place] == *node);
+        let nodes = nodes.iter().filter(|node| !is_known(node)).collect();
+        let find = |shares: &[ShareRow], id| shares.binary_search_by_key(&id, |share| share.id);
+        let is_known = |share: &ShareRow| {
+            find(&known.shares, share.id).is_ok_and(|place| known.shares[place] == *share)
+        };
+        let is_gone = |share: &&ShareRow| find(shares, share.id).is_err();
+        let gone = known.shares.iter().filter(is_gone).map(|share| share.id).collect();
+        let shares = shares.iter().filter(|share| !is_known(share)).collect();
         Changes { nodes, shares, gone }
     }
 }
 
-/// Writes all of `record`, or nothing. Returns the cycle up to which nothing is kept, which was
-/// `cut` before.
+/// Writes all of `record`, or nothing; of its rows what `changes` says. Returns the cycle up to which
+/// nothing is kept, which was `cut` before.
 pub(super) async fn cycle(
     connection: &mut SqliteConnection,
     (last, cut): (&Last, u64),
-    record: &CycleRecord,
+    mut record: CycleRecord,
     changes: &Changes<'_>,
     retention: Retention,
 ) -> Result<u64, sqlx::Error> {
     // Immediate: a lock that another program holds is met here and not halfway through.
     let mut transaction = connection.begin_with("begin immediate").await?;
-    put_cycle(&mut transaction, last, record).await?;
+    put_cycle(&mut transaction, last, &mut record).await?;
     put_nodes(&mut transaction, &changes.nodes).await?;
     put_shares(&mut transaction, &changes.shares).await?;
     remove_shares(&mut transaction, &changes.gone).await?;
-    add_preemptions(&mut transaction, record).await?;
-    add_admin_acts(&mut transaction, record).await?;
+    add_preemptions(&mut transaction, &record).await?;
+    add_admin_acts(&mut transaction, &record).await?;
     if let Some(configuration) = &record.configuration {
         put_configuration(&mut transaction, configuration).await?;
     }
     audit::append(&mut transaction, &record.audit).await?;
+    let cycle = record.cycle;
     journal::put(&mut transaction, record).await?;
-    let cut = journal::trim(&mut transaction, record.cycle, retention, cut).await?;
+    let cut = journal::trim(&mut transaction, cycle, retention, cut).await?;
     transaction.commit().await?;
     Ok(cut)
 }
@@ -76,7 +86,7 @@ pub(super) async fn cycle(
 async fn put_cycle(
     connection: &mut SqliteConnection,
     last: &Last,
-    record: &CycleRecord,
+    record: &mut CycleRecord,
 ) -> Result<(), sqlx::Error> {
     let sql = "insert into cycles (cycle, at_ms, publication_sequence, next_share, schedule_cycle,
                    digest, last_event)
@@ -91,18 +101,18 @@ async fn put_cycle(
         .bind(record.publication_sequence.or(last.sequence).map(to_sql))
         .bind(to_sql(record.next_share))
         .bind(record.schedule_cycle.or(last.schedule).map(to_sql))
-        .bind(&record.digest)
+        .bind(record.digest.take())
         .bind(to_sql(record.last_event.max(last.event)))
         .execute(&mut *connection)
         .await?;
-    if let (Some(cycle), Some(schedule)) = (record.schedule_cycle, &record.schedule) {
+    if let (Some(cycle), Some(schedule)) = (record.schedule_cycle, record.schedule.take()) {
         let sql = "insert into schedules (cycle, form, body, sum) values (?1, ?2, ?3, ?4)
                    on conflict (cycle) do nothing";
         query(sql)
             .bind(to_sql(cycle))
             .bind(schedule.version)
-            .bind(&schedule.body)
-            .bind(&schedule.sum)
+            .bind(schedule.body)
+            .bind(schedule.sum)
             .execute(connection)
             .await?;
     }
