@@ -338,12 +338,14 @@ impl<'d, 'a> Search<'d, 'a> {
             let least = (tier, prey.loss, 1, QShares(0), prey.machine());
             let is_known = has_affordable && self.ranked[0].0 <= least;
             let is_told = TOLD_PLANS <= self.tried || last_looks == 0;
-            let is_enough = ENOUGH_PLANS <= self.tried && has_affordable;
+            // One of a worse tier is not compared with these.
+            let is_settled = has_affordable && self.ranked[0].0.0 <= tier;
+            let is_enough = ENOUGH_PLANS <= self.tried && is_settled;
             if is_enough || looks == 0 || (is_known && is_told) {
                 return Followed::Enough;
             }
             last_looks -= u32::from(is_known);
-            looks -= u32::from(has_affordable);
+            looks -= u32::from(is_settled);
             let (machine, holding, order) = (prey.machine(), prey.holding(), prey.order());
             if self.seen[machine.0] || !claim.is_within_reach(holding.job, order.0) {
                 continue;

@@ -18,7 +18,7 @@ use crate::model::{ClassIx, MachineIx, Millis, QShares, ShareState};
 /// So many verdicts are remembered of each class and order, the newest.
 const KEPT: usize = 32;
 /// Where so many machines are in doubt it is no less work to look at them than through all.
-const DOUBTS: usize = 64;
+const DOUBTS: usize = 256;
 
 /// How far a claim reaches. It may use any machine of its pools.
 #[derive(Debug)]

@@ -159,40 +159,53 @@ pub(super) fn least_loss(
     shares.sort_unstable_by_key(|share| (share.side, share.order));
     let missing = usize::try_from(missing.0).map_or(CLOSELY, |missing| missing.min(CLOSELY));
     // By how much is freed: what is missing, or more, comes last.
-    let mut least = [None; CLOSELY + 1];
+    let mut least: [Option<Millis>; CLOSELY + 1] = [None; CLOSELY + 1];
     least[0] = Some(0);
     for of_side in shares.chunk_by(|one, other| one.side == other.side) {
-        let mut least_of_side = [None; CLOSELY + 1];
-        least_of_side[0] = Some(0);
-        for share in of_side {
-            let [order, most, until] = [share.order.0, share.most, share.until]
-                .map(|amount| usize::try_from(amount).unwrap_or(usize::MAX));
-            let until = until.min(most.saturating_sub(order).saturating_add(1)).min(missing);
-            for freed in (0..until).rev() {
-                let freed_then = freed.saturating_add(order).min(missing);
-                let loss = both(least_of_side[freed], Some(share.loss));
-                note_least(&mut least_of_side[freed_then], loss);
-            }
-        }
+        let by_side = losses_of_side(of_side, missing);
         for freed in (0..missing).rev() {
-            for of_this in 1..=missing {
-                let freed_then = (freed + of_this).min(missing);
-                let loss = both(least[freed], least_of_side[of_this]);
-                note_least(&mut least[freed_then], loss);
+            let Some(before) = least[freed] else { continue };
+            for &(of_this, loss) in &by_side {
+                let loss = before.saturating_add(loss);
+                note_least(&mut least[(freed + of_this).min(missing)], loss);
             }
         }
     }
     least[missing]
 }
 
-/// What is lost with two parts, if both can be had.
-fn both(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
-    Some(one?.saturating_add(other?))
+/// What the shares of one side may come to, the smallest first, each amount with the least work lost;
+/// from `missing` on all are the same.
+fn losses_of_side(shares: &[Candidate], missing: usize) -> Vec<(usize, Millis)> {
+    let mut losses: Vec<(usize, Millis)> = Vec::with_capacity(shares.len());
+    for share in shares {
+        let [order, most, until] = [share.order.0, share.most, share.until]
+            .map(|amount| usize::try_from(amount).unwrap_or(usize::MAX));
+        let may_follow = |freed: usize| {
+            freed < until.min(missing) && freed.saturating_add(order) <= most
+        };
+        // None of those that it is added to has it already.
+        for place in (0..losses.len()).rev() {
+            let (freed, loss) = losses[place];
+            if may_follow(freed) {
+                let loss = loss.saturating_add(share.loss);
+                losses.push(((freed + order).min(missing), loss));
+            }
+        }
+        if may_follow(0) {
+            losses.push((order.min(missing), share.loss));
+        }
+        losses.sort_unstable();
+        losses.dedup_by_key(|(freed, _)| *freed);
+    }
+    losses
 }
 
-/// Notes that no more need be lost than `loss`, if that can be had.
-fn note_least(least: &mut Option<Millis>, loss: Option<Millis>) {
-    *least = least.iter().chain(&loss).min().copied();
+/// Notes that no more than `loss` need be lost.
+fn note_least(least: &mut Option<Millis>, loss: Millis) {
+    if least.is_none_or(|known| loss < known) {
+        *least = Some(loss);
+    }
 }
 
 /// The shares on `machine` that free `missing` qshares, least rank first, superfluous ones spared.
