@@ -214,7 +214,7 @@ impl Donors {
     /// on.
     pub(super) fn share_verdict(&mut self, no_plan: NoPlan) {
         if let Some(verdict) = no_plan.verdict {
-            self.vain.note(verdict);
+            self.vain.note(*verdict);
         }
     }
 

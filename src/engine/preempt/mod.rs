@@ -21,6 +21,7 @@ mod price;
 mod rank;
 mod relocate;
 mod right;
+mod site;
 mod taken;
 #[cfg(test)]
 mod tests;

@@ -6,14 +6,15 @@ use super::courses::{Course, Courses, Step};
 use super::donors::Donors;
 use super::price::{self, Worth};
 use super::right::Claim;
-use super::vain::{Extent, Left, Verdict};
+use super::site::Site;
+use super::vain::{Doubt, Extent, Left, Verdict};
 use super::victims::{
     There, Tier, Victim, choose_victims, is_enough_within_reach, least_loss_by_right, least_loss_on,
 };
 use crate::engine::draft::Draft;
 use crate::engine::report::HeldBack;
 use crate::engine::schedule::{Considered, RunnerUp};
-use crate::model::{MachineIx, Millis, Order, Policy, PoolIx, QShares, count};
+use crate::model::{MachineIx, Millis, Order, QShares, count};
 
 /// Room for one nshare of a beneficiary on one machine, and what it costs.
 pub(super) struct Plan {
@@ -78,7 +79,7 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
     let mut search = Search::new(site, limit);
     search.follow_all(&mut claim, &courses);
     let is_wide = courses.is_wide;
-    let verdict = extent.and_then(|extent| search.verdict(extent, is_wide));
+    let verdict = extent.and_then(|extent| search.verdict(extent, is_wide)).map(Box::new);
     search.judged(limit, is_wide, verdict)
 }
 
@@ -89,22 +90,13 @@ pub(super) struct NoPlan {
     /// Whether most of the beneficiary's own class was looked at.
     pub is_wide: bool,
     /// What others may know of it, if it can be compared.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<Box<Verdict>>,
 }
 
 impl NoPlan {
     fn held_back(held_back: HeldBack) -> NoPlan {
         NoPlan { held_back: Some(held_back), is_wide: false, verdict: None }
     }
-}
-
-/// Where a beneficiary could be.
-#[derive(Clone, Copy)]
-struct Site<'d, 'a> {
-    draft: &'d Draft<'a>,
-    job: usize,
-    policy: &'a Policy,
-    pools: &'d [PoolIx],
 }
 
 /// What is to be seen on a machine that would do.
@@ -139,8 +131,8 @@ struct Search<'d, 'a> {
     /// Where no plan can be worth it, with the best tier of what might go.
     too_dear_on: Vec<(Option<Tier>, MachineIx)>,
     /// Where enough might go that may be worth it, as far as users and classes go, with the best tier of
-    /// it.
-    in_doubt: Vec<(Option<Tier>, MachineIx)>,
+    /// it, and the least that is lost there.
+    in_doubt: Vec<(Option<Tier>, Doubt)>,
     /// All was looked at that may be worth it and takes nothing of this tier, or a worse one; `None` if
     /// that was all.
     seen_before: Option<Tier>,
@@ -154,59 +146,6 @@ struct Search<'d, 'a> {
     vain_looks: usize,
     /// The best plan, and the best of the others.
     ranked: Vec<(Cost, Plan)>,
-}
-
-impl<'d, 'a> Site<'d, 'a> {
-    fn new(draft: &'d Draft<'a>, job: usize) -> Site<'d, 'a> {
-        let policy = &draft.snapshot.class_of(draft.job(job)).policy;
-        Site { draft, job, policy, pools: draft.pools_for(job) }
-    }
-
-    /// The order of a share on `machine`; `None` if the machine will not do.
-    fn order_on(&self, machine: MachineIx) -> Option<Order> {
-        let (draft, work) = (self.draft, self.draft.job(self.job));
-        let is_legal = draft.rooms.is_schedulable(machine)
-            && self.pools.contains(&draft.rooms.pool(machine))
-            && work.may_use(machine);
-        if !is_legal {
-            return None;
-        }
-        let whole = draft.rooms.order(machine);
-        match self.policy {
-            Policy::FairShare { .. } | Policy::FixedShare => {
-                (work.order.qshares() <= whole).then_some(work.order)
-            }
-            Policy::Reserve => {
-                draft.machines_within_reach(self.job).contains(&whole.0).then_some(())?;
-                u32::try_from(whole.0).ok().and_then(Order::new)
-            }
-        }
-    }
-
-    /// Room that comes of shares that are leaving, and that nobody waits for.
-    fn room_to_come(&self) -> Option<Plan> {
-        let rooms = &self.draft.rooms;
-        let least = self.draft.job(self.job).order;
-        let order_on = |machine| {
-            let order = self.order_on(machine)?;
-            (rooms.lacking(machine, order.qshares()) == QShares(0)).then_some((machine, order))
-        };
-        let machines = self.pools.iter().flat_map(|&pool| rooms.with_room_to_come(pool, least));
-        let (machine, order) = machines.filter_map(|mut all| all.find_map(order_on)).min()?;
-        let considered = Considered::default();
-        Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
-    }
-
-    /// How many machines would do, whatever is on them.
-    fn machines(&self) -> u64 {
-        let (draft, work) = (self.draft, self.draft.job(self.job));
-        let rooms = &draft.rooms;
-        if work.machines.is_none() && *self.policy != Policy::Reserve {
-            return self.pools.iter().map(|&pool| rooms.count_of_size(pool, work.order)).sum();
-        }
-        let all = self.pools.iter().flat_map(|&pool| rooms.schedulable(pool));
-        count(all.filter(|&machine| self.order_on(machine).is_some()))
-    }
 }
 
 impl<'d, 'a> Search<'d, 'a> {
@@ -264,7 +203,7 @@ impl<'d, 'a> Search<'d, 'a> {
         let limit = self.limit;
         let (own, least_own) =
             donors.machines_of_peers(self.site.draft, claim, self.site.job, limit);
-        let least_left = left.least_left.into_iter().chain(least_own).min();
+        let least_left = left.least_loss.into_iter().chain(least_own).min();
         if let Some((tier, machine)) = left.sooner {
             // Whether what others give more willingly would do here, too.
             self.limit = None;
@@ -298,9 +237,8 @@ impl<'d, 'a> Search<'d, 'a> {
         };
         // On a machine where the best is of a worse tier nobody finds anything else.
         let best = sooner.map(|(tier, _)| tier);
-        let is_open = |(tier, _): &(Option<Tier>, MachineIx)| best.is_none() || *tier <= best;
-        let in_doubt = self.in_doubt.iter().filter(|open| is_open(open));
-        let in_doubt = in_doubt.map(|(_, machine)| *machine).collect();
+        let in_doubt = self.in_doubt.iter().filter(|(tier, _)| best.is_none() || *tier <= best);
+        let in_doubt = in_doubt.map(|(_, doubt)| *doubt).collect();
         Some(Verdict { extent, is_wide, least_left: self.least_left, sooner, in_doubt })
     }
 
@@ -461,15 +399,17 @@ impl<'d, 'a> Search<'d, 'a> {
         let least = (tier, there.least_loss(loss), there.victims, there.overshoot, machine);
         if self.ranked.get(1).is_some_and(|(cost, _)| *cost <= least) {
             // Nor would it be if it took only what is too dear, and thus has not been seen.
-            self.too_dear_on.push((None, machine));
-            self.in_doubt.push((tier, machine));
+            if self.limit.is_some() {
+                self.too_dear_on.push((None, machine));
+            }
+            self.in_doubt.push((tier, Doubt { machine, least_loss: least_there }));
             return;
         }
         claim.reset();
         let plan = plan_on(draft, claim, machine, order, missing);
         self.plans += u64::from(plan.is_some());
         if plan.as_ref().is_some_and(|(_, plan)| self.may_lose(plan.loss)) {
-            self.in_doubt.push((tier, machine));
+            self.in_doubt.push((tier, Doubt { machine, least_loss: least_there }));
         } else {
             self.note_no_plan_on(claim, machine, missing, tier);
         }
@@ -489,7 +429,9 @@ impl<'d, 'a> Search<'d, 'a> {
     ) {
         claim.reset();
         match least_loss_by_right(self.site.draft, claim, machine, missing) {
-            Some(loss) if self.may_lose(loss) => self.in_doubt.push((tier, machine)),
+            Some(least_loss) if self.may_lose(least_loss) => {
+                self.in_doubt.push((tier, Doubt { machine, least_loss }));
+            }
             Some(loss) => self.note_too_dear(loss),
             None => {}
         }
@@ -500,7 +442,7 @@ impl<'d, 'a> Search<'d, 'a> {
         self,
         limit: Option<Millis>,
         is_wide: bool,
-        verdict: Option<Verdict>,
+        verdict: Option<Box<Verdict>>,
     ) -> Result<Plan, NoPlan> {
         let mut ranked = self.ranked.into_iter().map(|(_, plan)| plan);
         let best = ranked.next();

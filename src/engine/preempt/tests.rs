@@ -515,7 +515,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(300))]
+    #![proptest_config(config(2_000))]
 
     #[test]
     fn a_look_at_a_few_finds_what_a_look_at_all_does(scene in scene(4, 1..12, 1..13)) {
@@ -524,7 +524,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(60))]
+    #![proptest_config(config(300))]
 
     /// Many who ask for the same.
     #[test]

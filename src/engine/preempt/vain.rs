@@ -106,7 +106,15 @@ pub(super) struct Verdict {
     /// holds for plans that take nothing of a worse tier.
     pub sooner: Option<(Tier, MachineIx)>,
     /// Where somebody else may find more.
-    pub in_doubt: Vec<MachineIx>,
+    pub in_doubt: Vec<Doubt>,
+}
+
+/// A machine on which somebody may find something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    pub machine: MachineIx,
+    /// It loses no less.
+    pub least_loss: Millis,
 }
 
 /// A verdict that is remembered.
@@ -130,7 +138,7 @@ pub(super) struct Left {
     /// Whether most of the class was looked at.
     pub is_wide: bool,
     /// Whatever is too dear elsewhere loses no less; `None` if nothing is.
-    pub least_left: Option<Millis>,
+    pub least_loss: Option<Millis>,
     /// As [`Verdict`] has it.
     pub sooner: Option<(Tier, MachineIx)>,
     pub machines: Vec<MachineIx>,
@@ -176,9 +184,16 @@ impl Vain {
             alike.remove(place);
             return None;
         }
-        let Verdict { is_wide, least_left, sooner, in_doubt, .. } = &alike[place].verdict;
-        let (is_wide, least_left, sooner) = (*is_wide, *least_left, *sooner);
-        Some(Left { is_wide, least_left, sooner, machines: in_doubt.clone() })
+        let Verdict { is_wide, sooner, in_doubt, .. } = &alike[place].verdict;
+        let (open, too_dear): (Vec<Doubt>, Vec<Doubt>) =
+            in_doubt.iter().partition(|doubt| extent.may_lose(doubt.least_loss));
+        let too_dear = too_dear.iter().map(|doubt| doubt.least_loss);
+        Some(Left {
+            is_wide: *is_wide,
+            least_loss: too_dear.chain(alike[place].verdict.least_left).min(),
+            sooner: *sooner,
+            machines: open.iter().map(|doubt| doubt.machine).collect(),
+        })
     }
 }
 
@@ -208,11 +223,13 @@ impl Known {
     /// Has `machine` looked at again, if something might be found there.
     fn doubt(&mut self, draft: &Draft<'_>, machine: MachineIx) {
         let Verdict { extent, in_doubt, .. } = &mut self.verdict;
-        if in_doubt.contains(&machine) {
-            return;
-        }
         match extent.least_loss_on(draft, machine) {
-            Some(loss) if extent.may_lose(loss) => in_doubt.push(machine),
+            Some(least_loss) if extent.may_lose(least_loss) => {
+                match in_doubt.iter_mut().find(|doubt| doubt.machine == machine) {
+                    Some(doubt) => doubt.least_loss = doubt.least_loss.min(least_loss),
+                    None => in_doubt.push(Doubt { machine, least_loss }),
+                }
+            }
             Some(loss) => self.note_too_dear(loss),
             None => {}
         }

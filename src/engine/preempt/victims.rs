@@ -181,9 +181,8 @@ fn losses_of_side(shares: &[Candidate], missing: usize) -> Vec<(usize, Millis)> 
     for share in shares {
         let [order, most, until] = [share.order.0, share.most, share.until]
             .map(|amount| usize::try_from(amount).unwrap_or(usize::MAX));
-        let may_follow = |freed: usize| {
-            freed < until.min(missing) && freed.saturating_add(order) <= most
-        };
+        let may_follow =
+            |freed: usize| freed < until.min(missing) && freed.saturating_add(order) <= most;
         // None of those that it is added to has it already.
         for place in (0..losses.len()).rev() {
             let (freed, loss) = losses[place];

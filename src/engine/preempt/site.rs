@@ -1,0 +1,69 @@
+//! Where a beneficiary could be: which machines would do, and what is known of them before anything is
+//! taken.
+
+use super::plan::Plan;
+use crate::engine::draft::Draft;
+use crate::engine::schedule::Considered;
+use crate::model::{MachineIx, Order, Policy, PoolIx, QShares, count};
+
+/// Where a beneficiary could be.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'d, 'a> {
+    pub draft: &'d Draft<'a>,
+    pub job: usize,
+    policy: &'a Policy,
+    pools: &'d [PoolIx],
+}
+
+impl<'d, 'a> Site<'d, 'a> {
+    pub(super) fn new(draft: &'d Draft<'a>, job: usize) -> Site<'d, 'a> {
+        let policy = &draft.snapshot.class_of(draft.job(job)).policy;
+        Site { draft, job, policy, pools: draft.pools_for(job) }
+    }
+
+    /// The order of a share on `machine`; `None` if the machine will not do.
+    pub(super) fn order_on(&self, machine: MachineIx) -> Option<Order> {
+        let (draft, work) = (self.draft, self.draft.job(self.job));
+        let is_legal = draft.rooms.is_schedulable(machine)
+            && self.pools.contains(&draft.rooms.pool(machine))
+            && work.may_use(machine);
+        if !is_legal {
+            return None;
+        }
+        let whole = draft.rooms.order(machine);
+        match self.policy {
+            Policy::FairShare { .. } | Policy::FixedShare => {
+                (work.order.qshares() <= whole).then_some(work.order)
+            }
+            Policy::Reserve => {
+                draft.machines_within_reach(self.job).contains(&whole.0).then_some(())?;
+                u32::try_from(whole.0).ok().and_then(Order::new)
+            }
+        }
+    }
+
+    /// Room that comes of shares that are leaving, and that nobody waits for.
+    pub(super) fn room_to_come(&self) -> Option<Plan> {
+        let rooms = &self.draft.rooms;
+        let least = self.draft.job(self.job).order;
+        let order_on = |machine| {
+            let order = self.order_on(machine)?;
+            (rooms.lacking(machine, order.qshares()) == QShares(0)).then_some((machine, order))
+        };
+        let machines = self.pools.iter().flat_map(|&pool| rooms.with_room_to_come(pool, least));
+        let (machine, order) = machines.filter_map(|mut all| all.find_map(order_on)).min()?;
+        let considered = Considered::default();
+        Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
+    }
+
+    /// How many machines would do, whatever is on them.
+    pub(super) fn machines(&self) -> u64 {
+        let (draft, work) = (self.draft, self.draft.job(self.job));
+        let rooms = &draft.rooms;
+        if work.machines.is_none() && *self.policy != Policy::Reserve {
+            return self.pools.iter().map(|&pool| rooms.count_of_size(pool, work.order)).sum();
+        }
+        let all = self.pools.iter().flat_map(|&pool| rooms.schedulable(pool));
+        count(all.filter(|&machine| self.order_on(machine).is_some()))
+    }
+}
