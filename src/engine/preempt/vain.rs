@@ -113,7 +113,7 @@ pub(super) struct Verdict {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
     pub machine: MachineIx,
-    /// It loses no less.
+    /// Whatever is found there loses no less.
     pub least_loss: Millis,
 }
 

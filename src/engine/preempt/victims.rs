@@ -305,3 +305,59 @@ pub(super) fn spare_superfluous<V>(
     kept.reverse();
     kept
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    /// Of all sets of shares, each side's taken the smallest first, the least that frees enough.
+    fn least_of_all_sets(shares: &[Candidate], missing: u64) -> Option<Millis> {
+        let sets = 0..1_u32 << shares.len();
+        let losses = sets.filter_map(|set| {
+            let taken = shares.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
+            let mut taken: Vec<&Candidate> = taken.map(|(_, share)| share).collect();
+            taken.sort_by_key(|share| share.order);
+            let mut given = [0; 3];
+            for share in &taken {
+                let given = &mut given[share.side];
+                let may_go = *given < share.until && *given + share.order.0 <= share.most;
+                may_go.then(|| *given += share.order.0)?;
+            }
+            let loss = taken.iter().map(|share| share.loss).sum();
+            (missing <= given.iter().sum()).then_some(loss)
+        });
+        losses.min()
+    }
+
+    #[test]
+    fn the_least_loss_is_that_of_the_best_of_all_sets() {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let mut found = 0;
+        for _ in 0..3_000 {
+            let mut draw = |least: u64, most: u64| random.random_range(least..=most);
+            let sides = [(); 3].map(|()| (draw(0, 8), draw(0, 8)));
+            let shares = |draw: &mut dyn FnMut(u64, u64) -> u64| Candidate {
+                side: usize::try_from(draw(0, 2)).unwrap(),
+                most: 0,
+                until: 0,
+                order: QShares(draw(1, 4)),
+                loss: draw(0, 20),
+            };
+            let shares: Vec<Candidate> = (0..draw(0, 7))
+                .map(|_| shares(&mut draw))
+                .map(|share| {
+                    let (most, until) = sides[share.side];
+                    Candidate { most, until, ..share }
+                })
+                .collect();
+            let missing = draw(0, 9);
+            let expected = least_of_all_sets(&shares, missing);
+            found += usize::from(expected.is_some());
+            assert_eq!(least_loss(shares.into_iter(), QShares(missing)), expected);
+        }
+        assert!((500..2_900).contains(&found), "{found} of 3000 can be had");
+    }
+}
