@@ -11,6 +11,7 @@ mod matrix;
 mod rooms;
 
 pub(super) use count_space::{CountSpace, Shortage};
+pub(super) use machine_set::MachineSet;
 pub(super) use matrix::Cell;
 pub(super) use rooms::{HeldShare, Holding, Rooms};
 

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap, btree_set};
+use std::ops::Bound;
 
 use super::donors::Stand;
 use super::victims::Tier;
@@ -95,7 +96,7 @@ enum List<'d> {
 /// What is left of a list.
 enum Left<'d> {
     First(&'d PreyOfTier, usize),
-    Late(btree_set::Iter<'d, Prey>),
+    Late(btree_set::Range<'d, Prey>),
     OfFew(std::slice::Iter<'d, (Tier, Prey)>),
 }
 
@@ -110,6 +111,11 @@ impl Prey {
             job: place(holding.job),
             share: place(holding.share),
         }
+    }
+
+    /// Nothing that loses so much comes after it.
+    fn last_of(loss: Millis) -> Prey {
+        Prey { loss, machine: u32::MAX, order: u32::MAX, job: u32::MAX, share: u32::MAX }
     }
 
     pub(super) fn machine(&self) -> MachineIx {
@@ -135,6 +141,15 @@ impl LazyOrder {
             self.order_beyond(place)?;
         }
         self.entries.borrow().get(place).copied()
+    }
+
+    /// The place of the first that is not `known`: those that are come first.
+    fn first_not(&self, known: impl Fn(&Prey) -> bool) -> usize {
+        let mut place = self.entries.borrow()[..self.in_order.get()].partition_point(&known);
+        while self.in_order.get() <= place && self.get(place).is_some_and(|prey| known(&prey)) {
+            place += 1;
+        }
+        place
     }
 
     /// Puts more in order, so that `place` is; `None` if there is no such place.
@@ -210,8 +225,23 @@ impl<'d, 'a> Courses<'d, 'a> {
 
     /// One course a tier, the most willing first.
     pub(super) fn in_turn(&self) -> impl Iterator<Item = Course<'_, 'd, 'a>> {
+        self.in_turn_beyond(|_| None)
+    }
+
+    /// The same, but of each tier only what loses more than `known_to` says, if that says anything.
+    pub(super) fn in_turn_beyond(
+        &self,
+        known_to: impl Fn(Tier) -> Option<Millis>,
+    ) -> impl Iterator<Item = Course<'_, 'd, 'a>> {
         let by_tier = self.lists.chunk_by(|(one, _), (other, _)| one == other);
-        by_tier.map(|lists| Course::new(self, lists))
+        let by_tier = by_tier.map(move |lists| (lists, known_to(lists[0].0)));
+        let by_tier = by_tier.filter(|(_, known_to)| *known_to != Some(Millis::MAX));
+        by_tier.map(|(lists, known_to)| Course::new(self, lists, known_to))
+    }
+
+    /// No share is of a better tier.
+    pub(super) fn first_tier(&self) -> Option<Tier> {
+        self.lists.first().map(|(tier, _)| *tier)
     }
 
     /// Whether a share that was listed under `tier` belongs there and is still to be had.
@@ -221,16 +251,27 @@ impl<'d, 'a> Courses<'d, 'a> {
 }
 
 impl<'c, 'd, 'a> Course<'c, 'd, 'a> {
-    /// `lists` are all of one tier, and there is one at least.
-    fn new(courses: &'c Courses<'d, 'a>, lists: &[(Tier, List<'d>)]) -> Course<'c, 'd, 'a> {
+    /// `lists` are all of one tier, and there is one at least. What loses no more than `known_to` is left
+    /// out.
+    fn new(
+        courses: &'c Courses<'d, 'a>,
+        lists: &[(Tier, List<'d>)],
+        known_to: Option<Millis>,
+    ) -> Course<'c, 'd, 'a> {
         let mut left = Vec::with_capacity(2 * lists.len());
+        let is_known = |prey: &Prey| known_to.is_some_and(|known_to| prey.loss <= known_to);
         for (_, list) in lists {
             match list {
                 List::OfClass(prey) => {
-                    left.push(Left::First(prey, 0));
-                    left.push(Left::Late(prey.late.iter()));
+                    left.push(Left::First(prey, prey.first.first_not(is_known)));
+                    let late = known_to
+                        .map_or(Bound::Unbounded, |loss| Bound::Excluded(Prey::last_of(loss)));
+                    left.push(Left::Late(prey.late.range((late, Bound::Unbounded))));
                 }
-                List::OfFew(shares) => left.push(Left::OfFew(shares.iter())),
+                List::OfFew(shares) => {
+                    let known = shares.partition_point(|(_, prey)| is_known(prey));
+                    left.push(Left::OfFew(shares[known..].iter()));
+                }
             }
         }
         let firsts = left.iter_mut().enumerate();

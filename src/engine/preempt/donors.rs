@@ -239,16 +239,20 @@ impl Donors {
         let (class, group) = (entities.class_of(job).0, entities.group_of(job));
         let (before, now) = (self.known_jobs[job], Stand::of(draft, job));
         self.changes += 1;
-        self.vain.note_gained(group);
         self.prey_of_user[group] = OnceCell::new();
         let of_user = draft.held.groups[group];
+        // Whoever has less than before has less to give, and gives it less willingly.
+        if self.known_users[group] < of_user {
+            self.vain.note_gained(group);
+        }
         self.users.update(group, self.known_users[group], of_user);
         self.jobs.update(job, before.held, now.held);
         self.known_users[group] = of_user;
         self.known_jobs[job] = now;
         self.jobs_above[class] += usize::from(!now.is_within_count);
         self.jobs_above[class] -= usize::from(!before.is_within_count);
-        if !now.is_alike(before) || !now.is_within_count {
+        let is_shifted = !now.is_alike(before) || !now.is_within_count;
+        if before.held < now.held && is_shifted {
             self.vain.note_shifted(job);
         }
         let listed_as = self.listed_as[job].get();
@@ -439,7 +443,7 @@ fn list_of(lists: &mut PreyOfClass, tier: Tier, order: QShares) -> &mut PreyOfTi
 }
 
 impl Stand {
-    fn of(draft: &Draft<'_>, job: usize) -> Stand {
+    pub(super) fn of(draft: &Draft<'_>, job: usize) -> Stand {
         Stand {
             held: draft.held.jobs[job],
             is_within_count: draft.held.jobs[job] <= draft.given.jobs[job],
@@ -450,6 +454,12 @@ impl Stand {
     /// Whether its shares are of the same tiers as those of one that stands like `other`.
     fn is_alike(self, other: Stand) -> bool {
         (self.is_within_count, self.becomes_needy) == (other.is_within_count, other.becomes_needy)
+    }
+
+    /// The tier of its shares, of those that are residents or of the others.
+    pub(super) fn tier(self, is_resident: bool) -> Tier {
+        let Stand { is_within_count, becomes_needy, .. } = self;
+        Tier { is_resident, is_within_count, becomes_needy }
     }
 
     /// Whether its shares may be of `tier`.
@@ -469,10 +479,5 @@ fn holdings(draft: &Draft<'_>, job: usize) -> impl Iterator<Item = Holding> {
 /// A share of a job that stands like `stand`, as it is listed.
 fn prey_of(draft: &Draft<'_>, stand: Stand, holding: Holding) -> (Tier, Prey) {
     let share = draft.share(holding);
-    let tier = Tier {
-        is_resident: draft.is_resident(holding),
-        is_within_count: stand.is_within_count,
-        becomes_needy: stand.becomes_needy,
-    };
-    (tier, Prey::new(share, holding))
+    (stand.tier(draft.is_resident(holding)), Prey::new(share, holding))
 }

@@ -21,10 +21,12 @@ mod price;
 mod rank;
 mod relocate;
 mod right;
+mod search;
 mod site;
 mod taken;
 #[cfg(test)]
 mod tests;
+mod told;
 mod vain;
 mod victims;
 

@@ -8,11 +8,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::right::candidate;
-use super::victims::{Tier, least_loss};
+use super::victims::{Candidate, Tier, least_loss, least_loss_within};
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
+use crate::engine::nodepool::MachineSet;
 use crate::model::{ClassIx, MachineIx, Millis, QShares, ShareState};
 
 /// So many verdicts are remembered of each class and order, the newest.
@@ -21,7 +23,7 @@ const KEPT: usize = 32;
 const DOUBTS: usize = 256;
 
 /// How far a claim reaches. It may use any machine of its pools.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Extent {
     pub class: ClassIx,
     pub order: u64,
@@ -40,16 +42,25 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Whether it reaches as far as `other`, or further, but for what belongs to the user of `other`.
-    /// Both are of one class and order.
-    fn covers(&self, other: &Extent) -> bool {
+    /// Whether it reaches as far as `other`, or further, but for what belongs to the user of `other` and
+    /// for what may be lost. Both are of one class and order.
+    fn reaches_as_far_as(&self, other: &Extent) -> bool {
         let rights = || self.rights.iter().zip(&other.rights).all(|(own, other)| own >= other);
         let classes = || {
             let mut classes = self.of_classes.iter().zip(&other.of_classes);
             classes.all(|(own, other)| own[0] >= other[0] && own[1] >= other[1])
         };
-        let limit = self.limit.is_none_or(|own| other.limit.is_some_and(|other| other <= own));
-        limit && self.user_holds <= other.user_holds && rights() && classes()
+        self.user_holds <= other.user_holds && rights() && classes()
+    }
+
+    /// Whether it may lose as much, too.
+    fn covers(&self, other: &Extent) -> bool {
+        self.may_lose_all_of(other.limit) && self.reaches_as_far_as(other)
+    }
+
+    /// Whether it may lose as much as `limit` says.
+    pub(super) fn may_lose_all_of(&self, limit: Option<Millis>) -> bool {
+        self.limit.is_none_or(|own| limit.is_some_and(|limit| limit <= own))
     }
 
     /// The largest nshare of `user`, within a class, that such a claim might take now, at most.
@@ -65,20 +76,24 @@ impl Extent {
         held.saturating_sub(self.user_holds.saturating_add(1)).max(beyond_count)
     }
 
-    fn may_lose(&self, loss: Millis) -> bool {
+    pub(super) fn may_lose(&self, loss: Millis) -> bool {
         self.limit.is_none_or(|limit| loss <= limit)
     }
 
     /// The least work that such a claim might lose with room on `machine`; `None` if it finds none.
     fn least_loss_on(&self, draft: &Draft<'_>, machine: MachineIx) -> Option<Millis> {
         let missing = draft.rooms.lacking(machine, QShares(self.order));
+        let there = draft.rooms.tenants(machine).iter();
+        let there =
+            there.map(|tenant| self.candidate(draft, tenant.user(), tenant.order(), tenant.loss()));
+        least_loss(there, missing)
+    }
+
+    /// A share of `user`, within a class, as such a claim sees it.
+    fn candidate(&self, draft: &Draft<'_>, user: usize, order: QShares, loss: Millis) -> Candidate {
         let [_, may_defragment, _, _, may_envy] = self.rights;
         let rights = (self.class, !may_defragment && !may_envy);
-        let there = draft.rooms.tenants(machine).iter().map(|tenant| {
-            let (user, share) = (tenant.user(), (tenant.order(), tenant.loss()));
-            candidate(draft, rights, user, self.reach_to(draft, user), share)
-        });
-        least_loss(there, missing)
+        candidate(draft, rights, user, self.reach_to(draft, user), (order, loss))
     }
 }
 
@@ -94,33 +109,60 @@ enum Change {
 }
 
 /// That nothing came of a claim.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub extent: Extent,
     /// Whether most of the class was looked at.
     pub is_wide: bool,
-    /// Whatever was too dear elsewhere than on machines in doubt loses no less; `None` if nothing was.
+    /// Whatever was not looked at as it is too dear loses no less; `None` if nothing was.
     pub least_left: Option<Millis>,
     /// If something was found that would be worth it, but that others give more willingly, at a higher
     /// price: of which tier those shares are, at worst, and where. Then that nothing else is worth it
     /// holds for plans that take nothing of a worse tier.
     pub sooner: Option<(Tier, MachineIx)>,
-    /// Where somebody else may find more.
+    /// Shares of this tier, or of a worse one, were not looked at; `None` if all were that may be worth
+    /// it.
+    pub seen_before: Option<Tier>,
+    /// Where somebody else may find more, or what is too dear; what loses least first.
     pub in_doubt: Vec<Doubt>,
+    /// The machines that were looked at, or need not be: those in doubt are among them.
+    pub seen: MachineSet,
 }
 
 /// A machine on which somebody may find something.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Doubt {
-    pub machine: MachineIx,
     /// Whatever is found there loses no less.
     pub least_loss: Millis,
+    pub machine: MachineIx,
+    /// Whatever is found there and may be lost loses no less, unless it is of a worse tier than what is
+    /// found sooner.
+    pub least_within: Millis,
+}
+
+impl Doubt {
+    /// The same, once it is known what a claim of `extent` finds sooner. `candidate` says of a user's
+    /// share of so many qshares and with so much work what might go.
+    pub(super) fn within(
+        self,
+        draft: &Draft<'_>,
+        (extent, sooner): (&Extent, Option<(Tier, MachineIx)>),
+        candidate: impl Fn(usize, QShares, Millis) -> Candidate,
+    ) -> Doubt {
+        let is_open = extent.may_lose(self.least_within);
+        let Some(((tier, _), limit)) = sooner.zip(extent.limit).filter(|_| is_open) else {
+            return self;
+        };
+        let missing = draft.rooms.lacking(self.machine, QShares(extent.order));
+        let least = least_loss_within(draft, (self.machine, missing), (tier, limit), candidate);
+        Doubt { least_within: least.unwrap_or(Millis::MAX), ..self }
+    }
 }
 
 /// A verdict that is remembered.
 #[derive(Debug)]
 struct Known {
-    verdict: Verdict,
+    verdict: Rc<Verdict>,
     /// So many changes are taken into account.
     changes: usize,
 }
@@ -133,15 +175,25 @@ pub(super) struct Vain {
     known: RefCell<BTreeMap<(ClassIx, u64), Vec<Known>>>,
 }
 
-/// Where alone a claim may find more than somebody else did.
-pub(super) struct Left {
-    /// Whether most of the class was looked at.
-    pub is_wide: bool,
-    /// Whatever is too dear elsewhere loses no less; `None` if nothing is.
-    pub least_loss: Option<Millis>,
-    /// As [`Verdict`] has it.
-    pub sooner: Option<(Tier, MachineIx)>,
-    pub machines: Vec<MachineIx>,
+impl Verdict {
+    /// Where somebody may find something who may lose so much.
+    pub(super) fn open_to(&self, limit: Option<Millis>) -> &[Doubt] {
+        let is_open = |doubt: &Doubt| limit.is_none_or(|limit| doubt.least_loss <= limit);
+        &self.in_doubt[..self.in_doubt.partition_point(is_open)]
+    }
+
+    /// What is found on other machines that are in doubt loses no less.
+    pub(super) fn least_beyond(&self, limit: Option<Millis>) -> Option<Millis> {
+        self.in_doubt.get(self.open_to(limit).len()).map(|doubt| doubt.least_loss)
+    }
+
+    /// Whether so many machines are in doubt that a search is no more work.
+    fn is_of_no_use(&self) -> bool {
+        let Extent { limit, .. } = self.extent;
+        let open = self.open_to(limit).iter();
+        let is_open = |doubt: &&Doubt| limit.is_none_or(|limit| doubt.least_within <= limit);
+        DOUBTS < open.filter(is_open).count()
+    }
 }
 
 impl Vain {
@@ -162,7 +214,7 @@ impl Vain {
 
     /// Notes that nothing came of a claim, if that is of use to anybody else.
     pub(super) fn note(&mut self, verdict: Verdict) {
-        if verdict.extent.is_barred || DOUBTS < verdict.in_doubt.len() {
+        if verdict.extent.is_barred || verdict.is_of_no_use() {
             return;
         }
         let Extent { class, order, .. } = verdict.extent;
@@ -171,88 +223,78 @@ impl Vain {
         if alike.len() == KEPT {
             alike.remove(0);
         }
-        alike.push(Known { verdict, changes: self.changes.len() });
+        alike.push(Known { verdict: Rc::new(verdict), changes: self.changes.len() });
     }
 
-    /// Where alone a claim of this `extent` may find what others did not, if it is known to find
-    /// nothing elsewhere, but for what belongs to its own user.
-    pub(super) fn left_for(&self, draft: &Draft<'_>, extent: &Extent) -> Option<Left> {
+    /// That somebody found nothing who reaches as far as `extent`, but for what belongs to the user of
+    /// that: who may lose as much, if there is such a one, or else one of those who may lose most.
+    pub(super) fn known_to(&self, draft: &Draft<'_>, extent: &Extent) -> Option<Rc<Verdict>> {
         let mut known = self.known.borrow_mut();
         let alike = known.get_mut(&(extent.class, extent.order))?;
-        let place = alike.iter().rposition(|known| known.verdict.extent.covers(extent))?;
+        let of = |place: usize| &alike[place].verdict.extent;
+        let reaches = |place: &usize| of(*place).reaches_as_far_as(extent);
+        let newest_first = || (0..alike.len()).rev().filter(reaches);
+        let place = newest_first()
+            .find(|place| of(*place).may_lose_all_of(extent.limit))
+            .or_else(|| newest_first().max_by_key(|place| of(*place).limit))?;
         if !alike[place].catch_up(draft, &self.changes) {
             alike.remove(place);
             return None;
         }
-        let Verdict { is_wide, sooner, in_doubt, .. } = &alike[place].verdict;
-        let (open, too_dear): (Vec<Doubt>, Vec<Doubt>) =
-            in_doubt.iter().partition(|doubt| extent.may_lose(doubt.least_loss));
-        let too_dear = too_dear.iter().map(|doubt| doubt.least_loss);
-        Some(Left {
-            is_wide: *is_wide,
-            least_loss: too_dear.chain(alike[place].verdict.least_left).min(),
-            sooner: *sooner,
-            machines: open.iter().map(|doubt| doubt.machine).collect(),
-        })
+        Some(Rc::clone(&alike[place].verdict))
     }
 }
 
 impl Known {
     /// Takes what has changed since into account. Says whether it is still of use.
     fn catch_up(&mut self, draft: &Draft<'_>, changes: &[Change]) -> bool {
+        let verdict = Rc::make_mut(&mut self.verdict);
         for change in &changes[self.changes..] {
             match change {
-                Change::Left(machine) => self.doubt(draft, *machine),
+                Change::Left(machine) => verdict.doubt(draft, *machine),
                 Change::Gained(user) => {
-                    if draft.entities.groups()[*user].0 == self.verdict.extent.class {
-                        self.doubt_all_of(draft, *user, draft.entities.members(*user));
+                    if draft.entities.groups()[*user].0 == verdict.extent.class {
+                        verdict.doubt_all_of(draft, *user, draft.entities.members(*user));
                     }
                 }
                 Change::Shifted(job) => {
-                    self.doubt_all_of(draft, draft.entities.group_of(*job), &[*job]);
+                    verdict.doubt_all_of(draft, draft.entities.group_of(*job), &[*job]);
                 }
-            }
-            if DOUBTS < self.verdict.in_doubt.len() {
-                return false;
             }
         }
         self.changes = changes.len();
-        true
+        !verdict.is_of_no_use()
     }
+}
 
+impl Verdict {
     /// Has `machine` looked at again, if something might be found there.
     fn doubt(&mut self, draft: &Draft<'_>, machine: MachineIx) {
-        let Verdict { extent, in_doubt, .. } = &mut self.verdict;
-        match extent.least_loss_on(draft, machine) {
-            Some(least_loss) if extent.may_lose(least_loss) => {
-                match in_doubt.iter_mut().find(|doubt| doubt.machine == machine) {
-                    Some(doubt) => doubt.least_loss = doubt.least_loss.min(least_loss),
-                    None => in_doubt.push(Doubt { machine, least_loss }),
-                }
-            }
-            Some(loss) => self.note_too_dear(loss),
-            None => {}
+        let Some(least_loss) = self.extent.least_loss_on(draft, machine) else { return };
+        self.seen.include(machine);
+        let candidate = |user, order, loss| self.extent.candidate(draft, user, order, loss);
+        let doubt = Doubt { least_loss, machine, least_within: least_loss };
+        let doubt = doubt.within(draft, (&self.extent, self.sooner), candidate);
+        if let Err(place) = self.in_doubt.binary_search(&doubt) {
+            self.in_doubt.insert(place, doubt);
         }
-    }
-
-    /// Notes that there may be something that loses so much, which is too much.
-    fn note_too_dear(&mut self, loss: Millis) {
-        let least = &mut self.verdict.least_left;
-        *least = Some(least.map_or(loss, |least| least.min(loss)));
     }
 
     /// Has those machines looked at again that have something of `jobs` of `user` that might go.
     fn doubt_all_of(&mut self, draft: &Draft<'_>, user: usize, jobs: &[usize]) {
-        let reach = self.verdict.extent.reach_to(draft, user);
+        let reach = self.extent.reach_to(draft, user);
         if reach == 0 {
             return;
         }
         for share in jobs.iter().flat_map(|job| &draft.job(*job).shares) {
             let is_open = share.state == ShareState::Held && share.order.qshares().0 <= reach;
-            if is_open && self.verdict.extent.may_lose(share.loss()) {
+            if is_open && self.extent.may_lose(share.loss()) {
                 self.doubt(draft, share.machine);
             } else if is_open {
-                self.note_too_dear(share.loss());
+                // Whoever may lose more looks at it in its turn.
+                self.seen.exclude(share.machine);
+                let least = &mut self.least_left;
+                *least = Some(least.map_or(share.loss(), |least| least.min(share.loss())));
             }
         }
     }

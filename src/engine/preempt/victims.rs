@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::donors::Stand;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use crate::engine::draft::Draft;
@@ -147,6 +148,30 @@ pub(super) fn least_loss_by_right(
     least_loss(there, missing)
 }
 
+/// The least work that is lost with room on `machine` if no share goes that is of a worse tier than `tier`,
+/// or loses more than `limit` alone; `None` if there is none to be had. `candidate` says of a user's share
+/// of so many qshares and with so much work what might go.
+pub(super) fn least_loss_within(
+    draft: &Draft<'_>,
+    (machine, missing): (MachineIx, QShares),
+    (tier, limit): (Tier, Millis),
+    candidate: impl Fn(usize, QShares, Millis) -> Candidate,
+) -> Option<Millis> {
+    let pool = draft.rooms.pool(machine);
+    let there = draft.rooms.held_shares(machine).filter_map(|(held, tenant)| {
+        let share = candidate(tenant.user(), tenant.order(), tenant.loss());
+        let is_open = share.loss <= limit && share.order.0 <= share.most;
+        let is_within = || {
+            let job = held.holding.job;
+            let class = draft.entities.class_of(job);
+            let is_resident = draft.snapshot.topology.classes[class.0].pool == pool;
+            Stand::of(draft, job).tier(is_resident) <= tier
+        };
+        (is_open && is_within()).then_some(share)
+    });
+    least_loss(there, missing)
+}
+
 /// The least work that is lost if `missing` is freed by some of `shares`; `None` if they do not come to
 /// it. Of what is missing no more is looked at than can be closely.
 pub(super) fn least_loss(
@@ -155,6 +180,9 @@ pub(super) fn least_loss(
 ) -> Option<Millis> {
     let is_open = |share: &Candidate| QShares(0) < share.order && share.order.0 <= share.most;
     let mut shares: Vec<Candidate> = shares.filter(is_open).collect();
+    if shares.iter().map(|share| share.order).sum::<QShares>() < missing {
+        return None;
+    }
     // What ends the giving of a side may be large: it goes last.
     shares.sort_unstable_by_key(|share| (share.side, share.order));
     let missing = usize::try_from(missing.0).map_or(CLOSELY, |missing| missing.min(CLOSELY));

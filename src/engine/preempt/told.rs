@@ -1,0 +1,157 @@
+//! Searches that begin with what others found: what was looked at in vain is not looked at again.
+
+use super::courses::Courses;
+use super::donors::Donors;
+use super::plan::{Cost, Plan, plan_on};
+use super::right::Claim;
+use super::search::Search;
+use super::vain::{Doubt, Extent, Verdict};
+use super::victims::{Tier, least_loss_within};
+use crate::model::{MachineIx, Millis};
+
+impl Search<'_, '_> {
+    /// Looks where alone something may be found that may be worth it, if `known` holds for as much work
+    /// as may be lost. Says whether nothing was found, and nothing else is to be looked at.
+    pub(super) fn is_told_by(
+        &mut self,
+        donors: &Donors,
+        claim: &mut Claim<'_, '_>,
+        known: &Verdict,
+    ) -> bool {
+        if !known.extent.may_lose_all_of(self.limit) {
+            return false;
+        }
+        let limit = self.limit;
+        let (own, least_own) =
+            donors.machines_of_peers(self.site.draft, claim, self.site.job, limit);
+        if let Some((tier, machine)) = known.sooner {
+            // Whether what others give more willingly would do here, too.
+            self.plan_for(claim, machine);
+            let is_held_back = |((worst, loss, ..), _): &(Cost, Plan)| {
+                *worst <= Some(tier) && limit.is_some_and(|limit| limit < *loss)
+            };
+            if !self.ranked.first().is_some_and(is_held_back) {
+                return false;
+            }
+        }
+        let may_lose = |doubt: &&Doubt| limit.is_none_or(|limit| doubt.least_within <= limit);
+        for doubt in known.open_to(limit).iter().filter(may_lose) {
+            self.plan_for(claim, doubt.machine);
+        }
+        for machine in own {
+            self.plan_for(claim, machine);
+        }
+        let too_dear = known.least_beyond(limit).into_iter().chain(known.least_left);
+        self.least_left = too_dear.chain(least_own).min();
+        !self.has_affordable()
+    }
+
+    /// Makes a plan for `machine`, if there is one.
+    fn plan_for(&mut self, claim: &mut Claim<'_, '_>, machine: MachineIx) {
+        let draft = self.site.draft;
+        let Some(order) = self.site.order_on(machine) else { return };
+        let missing = draft.rooms.lacking(machine, order.qshares());
+        claim.reset();
+        let plan = plan_on(draft, claim, machine, order, missing);
+        self.rank(plan);
+    }
+
+    /// Goes on where the search ended that `known` came of: looks at what was in doubt, and at what was
+    /// too dear and is not now. Says whether that was enough.
+    pub(super) fn goes_on_from(
+        &mut self,
+        donors: &Donors,
+        claim: &mut Claim<'_, '_>,
+        courses: &Courses<'_, '_>,
+        known: &Verdict,
+    ) -> bool {
+        let limit = self.limit;
+        let (own, least_own) =
+            donors.machines_of_peers(self.site.draft, claim, self.site.job, limit);
+        self.seen = known.seen.clone();
+        if let Some((_, machine)) = known.sooner {
+            self.plan_for(claim, machine);
+        }
+        let open = known.open_to(limit);
+        self.look_at_doubts(claim, known.sooner, open);
+        self.look_at_all(claim, own.into_iter().map(|machine| (None, machine)));
+        self.follow_rest(claim, courses, |tier| {
+            let is_known = known.seen_before.is_none_or(|seen_before| tier < seen_before);
+            is_known.then_some(known.extent.limit.unwrap_or(Millis::MAX))
+        });
+        if self.has_affordable() {
+            // Where better tiers have something that is too dear, those are looked at closely.
+            return self.ranked[0].0.0 <= courses.first_tier();
+        }
+        let dear = &known.in_doubt[open.len()..];
+        self.in_doubt.extend(dear);
+        let known_left = known.least_left.filter(|_| known.extent.may_lose_all_of(limit));
+        let too_dear = dear.first().map(|doubt| doubt.least_loss);
+        let others = too_dear.into_iter().chain(known_left).chain(least_own);
+        self.least_left = others.chain(self.least_left).min();
+        true
+    }
+
+    /// Looks at machines in doubt, but not where only shares of worse tiers than what is found `sooner` may
+    /// be worth it, if that holds here, too.
+    fn look_at_doubts(
+        &mut self,
+        claim: &mut Claim<'_, '_>,
+        sooner: Option<(Tier, MachineIx)>,
+        doubts: &[Doubt],
+    ) {
+        let tier = sooner.map(|(tier, _)| tier).filter(|tier| {
+            let is_as_good = |((worst, ..), _): &(Cost, Plan)| *worst <= Some(*tier);
+            self.ranked.first().is_some_and(is_as_good) && !self.has_affordable()
+        });
+        let draft = self.site.draft;
+        for doubt in doubts {
+            if let Some((tier, limit)) = tier.zip(self.limit) {
+                let candidate = |user, order, loss| claim.candidate(user, order, loss);
+                let order = draft.job(self.site.job).order.qshares();
+                let missing = draft.rooms.lacking(doubt.machine, order);
+                let there = (doubt.machine, missing);
+                let least = least_loss_within(draft, there, (tier, limit), candidate);
+                let least_within = least.unwrap_or(Millis::MAX);
+                if limit < least_within {
+                    self.in_doubt.push(Doubt { least_within, ..*doubt });
+                    continue;
+                }
+            }
+            self.look_at_all(claim, [(None, doubt.machine)]);
+        }
+    }
+
+    /// What others may know of a search of which nothing came.
+    pub(super) fn verdict(
+        &mut self,
+        claim: &Claim<'_, '_>,
+        extent: Extent,
+        is_wide: bool,
+    ) -> Option<Verdict> {
+        let sooner = match self.ranked.first() {
+            Some(((worst, loss, .., machine), _)) => {
+                let is_known = self.seen_before.is_none_or(|tier| *worst < Some(tier));
+                let is_too_dear = extent.limit.is_some_and(|limit| limit < *loss);
+                Some((worst.filter(|_| is_known && is_too_dear)?, *machine))
+            }
+            None => None,
+        };
+        let mut in_doubt: Vec<Doubt> = std::mem::take(&mut self.in_doubt);
+        let candidate = |user, order, loss| claim.candidate(user, order, loss);
+        for doubt in in_doubt.iter_mut().filter(|doubt| doubt.least_within == doubt.least_loss) {
+            *doubt = doubt.within(self.site.draft, (&extent, sooner), candidate);
+        }
+        in_doubt.sort_unstable();
+        in_doubt.dedup();
+        Some(Verdict {
+            extent,
+            is_wide,
+            least_left: self.least_left,
+            sooner,
+            seen_before: self.seen_before,
+            in_doubt,
+            seen: std::mem::take(&mut self.seen),
+        })
+    }
+}
