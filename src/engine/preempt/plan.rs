@@ -59,7 +59,7 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
     if !is_enough {
         claim.reset();
         search = Search::new(site, limit);
-        search.follow_all(&mut claim, &courses);
+        search.go_through(donors, &mut claim, &courses, extent.as_ref());
     }
     let verdict =
         extent.and_then(|extent| search.verdict(&claim, extent, courses.is_wide)).map(Box::new);

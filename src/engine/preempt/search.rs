@@ -69,6 +69,8 @@ pub(super) struct Search<'d, 'a> {
     pub seen_before: Option<Tier>,
     /// The machines that were looked at, or need not be.
     pub seen: MachineSet,
+    /// Whether shares that are cheaper, or given more willingly, may not have been looked at.
+    pub is_partial: bool,
     /// On how many machines enough might go.
     tried: u64,
     /// For how many of them a plan was made.
@@ -89,6 +91,7 @@ impl<'d, 'a> Search<'d, 'a> {
             in_doubt: Vec::new(),
             seen_before: None,
             seen: MachineSet::default(),
+            is_partial: false,
             tried: 0,
             plans: 0,
             vain_looks: 0,
@@ -99,9 +102,15 @@ impl<'d, 'a> Search<'d, 'a> {
     /// Looks at the machines of the shares in `courses`, those of the best tier first: in each tier as
     /// far as they may be worth it, and then until it is known whether there is any plan that takes
     /// nothing of a worse one. Who gives less willingly is spared where others would do, however much
-    /// that costs.
-    pub(super) fn follow_all(&mut self, claim: &mut Claim<'_, '_>, courses: &Courses<'_, '_>) {
-        for mut course in courses.in_turn() {
+    /// that costs. Of tiers better than `from` it is known that nothing comes of them.
+    pub(super) fn follow_all(
+        &mut self,
+        claim: &mut Claim<'_, '_>,
+        courses: &Courses<'_, '_>,
+        from: Option<Tier>,
+    ) {
+        self.is_partial = from.is_some();
+        for mut course in courses.in_turn().filter(|course| from <= Some(course.tier)) {
             match self.follow(claim, &mut course, courses.are_few) {
                 Followed::ToTheEnd | Followed::ToTheLimit => {
                     self.look_beyond(claim, &mut course, courses.are_few);
@@ -126,6 +135,7 @@ impl<'d, 'a> Search<'d, 'a> {
         courses: &Courses<'_, '_>,
         known_to: impl Fn(Tier) -> Option<Millis>,
     ) {
+        self.is_partial = true;
         for mut course in courses.in_turn_beyond(known_to) {
             match self.follow(claim, &mut course, courses.are_few) {
                 Followed::ToTheEnd | Followed::ToTheLimit => {}
@@ -345,7 +355,8 @@ impl<'d, 'a> Search<'d, 'a> {
             });
             return;
         }
-        let least = (tier, there.least_loss(loss), there.victims, there.overshoot, machine);
+        let least_loss = there.least_loss(loss, self.is_partial);
+        let least = (tier, least_loss, there.victims, there.overshoot, machine);
         if self.ranked.get(1).is_some_and(|(cost, _)| *cost <= least) {
             // Nor would it be if it took only what is too dear, and thus has not been seen.
             if self.limit.is_some() {

@@ -5,7 +5,7 @@ use super::donors::Donors;
 use super::plan::{Cost, Plan, plan_on};
 use super::right::Claim;
 use super::search::Search;
-use super::vain::{Doubt, Extent, Verdict};
+use super::vain::{Doubt, Exhausted, Extent, Verdict, is_plan_below};
 use super::victims::{Tier, least_loss_within};
 use crate::model::{MachineIx, Millis};
 
@@ -111,7 +111,8 @@ impl Search<'_, '_> {
                 let order = draft.job(self.site.job).order.qshares();
                 let missing = draft.rooms.lacking(doubt.machine, order);
                 let there = (doubt.machine, missing);
-                let least = least_loss_within(draft, there, (tier, limit), candidate);
+                let is_open = |of: Tier, loss: Millis| of <= tier && loss <= limit;
+                let least = least_loss_within(draft, there, is_open, candidate);
                 let least_within = least.unwrap_or(Millis::MAX);
                 if limit < least_within {
                     self.in_doubt.push(Doubt { least_within, ..*doubt });
@@ -120,6 +121,57 @@ impl Search<'_, '_> {
             }
             self.look_at_all(claim, [(None, doubt.machine)]);
         }
+    }
+
+    /// Looks for the best plan, but not among the tiers of which others know that nothing comes; tells
+    /// others of those of which it found that out.
+    pub(super) fn go_through(
+        &mut self,
+        donors: &Donors,
+        claim: &mut Claim<'_, '_>,
+        courses: &Courses<'_, '_>,
+        extent: Option<&Extent>,
+    ) {
+        let known = extent.and_then(|extent| donors.vain().exhausted_for(self.site.draft, extent));
+        if let Some(known) = &known {
+            self.look_below(donors, claim, known);
+        }
+        self.follow_all(claim, courses, known.as_ref().map(|known| known.below));
+        let exhausted = extent.and_then(|extent| self.exhausted(claim, extent, known.as_deref()));
+        if let Some(exhausted) = exhausted {
+            donors.vain().note_exhausted(exhausted);
+        }
+    }
+
+    /// Looks where alone there may be a plan that takes nothing of the tier below which all is
+    /// `exhausted`, or of a worse one: whatever it costs.
+    fn look_below(&mut self, donors: &Donors, claim: &mut Claim<'_, '_>, exhausted: &Exhausted) {
+        let (own, _) = donors.machines_of_peers(self.site.draft, claim, self.site.job, None);
+        let limit = self.limit.take();
+        let machines = exhausted.in_doubt.iter().copied().chain(own);
+        self.look_at_all(claim, machines.map(|machine| (None, machine)));
+        self.limit = limit;
+    }
+
+    /// What others may know of the tiers of which nothing came, if it is more than was `known`: of all
+    /// that are better than that of the best plan.
+    fn exhausted(
+        &self,
+        claim: &Claim<'_, '_>,
+        extent: &Extent,
+        known: Option<&Exhausted>,
+    ) -> Option<Exhausted> {
+        let ((worst, ..), _) = self.ranked.first()?;
+        let below = worst.filter(|worst| known.is_none_or(|known| known.below < *worst))?;
+        let extent = Extent { limit: None, ..extent.clone() };
+        let candidate = |user, order, loss| claim.candidate(user, order, loss);
+        let doubted = known.into_iter().flat_map(|known| known.in_doubt.iter().copied());
+        let machines = self.in_doubt.iter().map(|doubt| doubt.machine).chain(doubted);
+        let is_in_doubt = |machine: &MachineIx| {
+            is_plan_below(self.site.draft, &extent, (*machine, below), candidate)
+        };
+        let in_doubt = machines.filter(is_in_doubt).collect();
+        Some(Exhausted { extent, below, in_doubt })
     }
 
     /// What others may know of a search of which nothing came.

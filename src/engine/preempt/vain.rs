@@ -4,10 +4,13 @@
 //! Of a hundred thousand jobs most ask for the same as many others, and find nothing that is worth
 //! it. So a verdict is shared by all whose claim reaches no further. What one job more may be made to
 //! give, and what becomes of several together, depends on who asks: so a machine is in doubt where
-//! enough could go that is not too dear, as far as users and classes go.
+//! enough could go that is not too dear, as far as users and classes go. And of those who do find
+//! something most went first through better tiers of which nothing comes, at no price: that is
+//! remembered as well.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::right::candidate;
@@ -15,6 +18,7 @@ use super::victims::{Candidate, Tier, least_loss, least_loss_within};
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::nodepool::MachineSet;
+use crate::engine::snapshot::Share;
 use crate::model::{ClassIx, MachineIx, Millis, QShares, ShareState};
 
 /// So many verdicts are remembered of each class and order, the newest.
@@ -51,11 +55,6 @@ impl Extent {
             classes.all(|(own, other)| own[0] >= other[0] && own[1] >= other[1])
         };
         self.user_holds <= other.user_holds && rights() && classes()
-    }
-
-    /// Whether it may lose as much, too.
-    fn covers(&self, other: &Extent) -> bool {
-        self.may_lose_all_of(other.limit) && self.reaches_as_far_as(other)
     }
 
     /// Whether it may lose as much as `limit` says.
@@ -154,25 +153,66 @@ impl Doubt {
             return self;
         };
         let missing = draft.rooms.lacking(self.machine, QShares(extent.order));
-        let least = least_loss_within(draft, (self.machine, missing), (tier, limit), candidate);
+        let is_open = |of: Tier, loss: Millis| of <= tier && loss <= limit;
+        let least = least_loss_within(draft, (self.machine, missing), is_open, candidate);
         Doubt { least_within: least.unwrap_or(Millis::MAX), ..self }
     }
 }
 
-/// A verdict that is remembered.
+/// That there is no plan that takes nothing of a certain tier, or a worse one, whatever it costs.
+#[derive(Clone, Debug)]
+pub(super) struct Exhausted {
+    /// How far the claim reaches; what may be lost is not limited.
+    pub extent: Extent,
+    /// The tier.
+    pub below: Tier,
+    /// Where somebody else may find one.
+    pub in_doubt: BTreeSet<MachineIx>,
+}
+
+/// What is remembered of a search, and holds for all who reach no further.
+trait Memory: Clone {
+    fn extent(&self) -> &Extent;
+
+    /// Has `machine` looked at again, if something might be found there.
+    fn doubt(&mut self, draft: &Draft<'_>, machine: MachineIx);
+
+    /// Has the machine of `share` looked at again, which might go.
+    fn doubt_share(&mut self, draft: &Draft<'_>, share: &Share) {
+        self.doubt(draft, share.machine);
+    }
+
+    /// Whether so many machines are in doubt that a search is no more work.
+    fn is_of_no_use(&self) -> bool;
+
+    /// Whether all follows from it that follows from `other`, which is of the same class and order.
+    fn covers(&self, other: &Self) -> bool;
+}
+
+/// Something that is remembered.
 #[derive(Debug)]
-struct Known {
-    verdict: Rc<Verdict>,
+struct Known<M> {
+    memory: Rc<M>,
     /// So many changes are taken into account.
     changes: usize,
 }
 
-/// The verdicts of one cycle.
+/// What is remembered, by class and order.
+#[derive(Debug)]
+struct Memories<M>(BTreeMap<(ClassIx, u64), Vec<Known<M>>>);
+
+impl<M> Default for Memories<M> {
+    fn default() -> Memories<M> {
+        Memories(BTreeMap::new())
+    }
+}
+
+/// What one cycle found out in vain.
 #[derive(Debug, Default)]
 pub(super) struct Vain {
     changes: Vec<Change>,
-    /// By class and order.
-    known: RefCell<BTreeMap<(ClassIx, u64), Vec<Known>>>,
+    verdicts: RefCell<Memories<Verdict>>,
+    exhausted: RefCell<Memories<Exhausted>>,
 }
 
 impl Verdict {
@@ -186,13 +226,40 @@ impl Verdict {
     pub(super) fn least_beyond(&self, limit: Option<Millis>) -> Option<Millis> {
         self.in_doubt.get(self.open_to(limit).len()).map(|doubt| doubt.least_loss)
     }
+}
 
-    /// Whether so many machines are in doubt that a search is no more work.
-    fn is_of_no_use(&self) -> bool {
-        let Extent { limit, .. } = self.extent;
-        let open = self.open_to(limit).iter();
-        let is_open = |doubt: &&Doubt| limit.is_none_or(|limit| doubt.least_within <= limit);
-        DOUBTS < open.filter(is_open).count()
+impl<M: Memory> Memories<M> {
+    fn note(&mut self, memory: M, changes: usize) {
+        if memory.extent().is_barred || memory.is_of_no_use() {
+            return;
+        }
+        let Extent { class, order, .. } = *memory.extent();
+        let alike = self.0.entry((class, order)).or_default();
+        alike.retain(|known| !memory.covers(&known.memory));
+        if alike.len() == KEPT {
+            alike.remove(0);
+        }
+        alike.push(Known { memory: Rc::new(memory), changes });
+    }
+
+    /// What `choose` takes of all that reach as far as `extent`, by their places, the newest first.
+    fn find(
+        &mut self,
+        draft: &Draft<'_>,
+        (extent, changes): (&Extent, &[Change]),
+        choose: impl Fn(&mut dyn Iterator<Item = (usize, &M)>) -> Option<usize>,
+    ) -> Option<Rc<M>> {
+        let alike = self.0.get_mut(&(extent.class, extent.order))?;
+        let newest_first = alike.iter().enumerate().rev();
+        let newest_first = newest_first.map(|(place, known)| (place, &*known.memory));
+        let place = choose(
+            &mut newest_first.filter(|(_, memory)| memory.extent().reaches_as_far_as(extent)),
+        )?;
+        if !alike[place].catch_up(draft, changes) {
+            alike.remove(place);
+            return None;
+        }
+        Some(Rc::clone(&alike[place].memory))
     }
 }
 
@@ -214,61 +281,113 @@ impl Vain {
 
     /// Notes that nothing came of a claim, if that is of use to anybody else.
     pub(super) fn note(&mut self, verdict: Verdict) {
-        if verdict.extent.is_barred || verdict.is_of_no_use() {
-            return;
-        }
-        let Extent { class, order, .. } = verdict.extent;
-        let alike = self.known.get_mut().entry((class, order)).or_default();
-        alike.retain(|known| !verdict.extent.covers(&known.verdict.extent));
-        if alike.len() == KEPT {
-            alike.remove(0);
-        }
-        alike.push(Known { verdict: Rc::new(verdict), changes: self.changes.len() });
+        self.verdicts.get_mut().note(verdict, self.changes.len());
+    }
+
+    /// Notes of what tiers nothing comes, if that is of use to anybody else.
+    pub(super) fn note_exhausted(&self, exhausted: Exhausted) {
+        self.exhausted.borrow_mut().note(exhausted, self.changes.len());
     }
 
     /// That somebody found nothing who reaches as far as `extent`, but for what belongs to the user of
     /// that: who may lose as much, if there is such a one, or else one of those who may lose most.
     pub(super) fn known_to(&self, draft: &Draft<'_>, extent: &Extent) -> Option<Rc<Verdict>> {
-        let mut known = self.known.borrow_mut();
-        let alike = known.get_mut(&(extent.class, extent.order))?;
-        let of = |place: usize| &alike[place].verdict.extent;
-        let reaches = |place: &usize| of(*place).reaches_as_far_as(extent);
-        let newest_first = || (0..alike.len()).rev().filter(reaches);
-        let place = newest_first()
-            .find(|place| of(*place).may_lose_all_of(extent.limit))
-            .or_else(|| newest_first().max_by_key(|place| of(*place).limit))?;
-        if !alike[place].catch_up(draft, &self.changes) {
-            alike.remove(place);
-            return None;
-        }
-        Some(Rc::clone(&alike[place].verdict))
+        let order = |(_, verdict): &(usize, &Verdict)| {
+            let is_enough = verdict.extent.may_lose_all_of(extent.limit);
+            (!is_enough, (!is_enough).then_some(Reverse(verdict.extent.limit)))
+        };
+        let mut verdicts = self.verdicts.borrow_mut();
+        verdicts.find(draft, (extent, &self.changes), |known| {
+            known.min_by_key(order).map(|(place, _)| place)
+        })
+    }
+
+    /// Of what tiers nothing comes for who reaches as far as `extent`, but for what belongs to its user.
+    pub(super) fn exhausted_for(
+        &self,
+        draft: &Draft<'_>,
+        extent: &Extent,
+    ) -> Option<Rc<Exhausted>> {
+        let mut exhausted = self.exhausted.borrow_mut();
+        exhausted.find(draft, (extent, &self.changes), |known| {
+            known.min_by_key(|(_, known)| Reverse(known.below)).map(|(place, _)| place)
+        })
     }
 }
 
-impl Known {
+impl<M: Memory> Known<M> {
     /// Takes what has changed since into account. Says whether it is still of use.
     fn catch_up(&mut self, draft: &Draft<'_>, changes: &[Change]) -> bool {
-        let verdict = Rc::make_mut(&mut self.verdict);
+        let memory = Rc::make_mut(&mut self.memory);
         for change in &changes[self.changes..] {
             match change {
-                Change::Left(machine) => verdict.doubt(draft, *machine),
+                Change::Left(machine) => memory.doubt(draft, *machine),
                 Change::Gained(user) => {
-                    if draft.entities.groups()[*user].0 == verdict.extent.class {
-                        verdict.doubt_all_of(draft, *user, draft.entities.members(*user));
+                    if draft.entities.groups()[*user].0 == memory.extent().class {
+                        doubt_all_of(memory, draft, *user, draft.entities.members(*user));
                     }
                 }
                 Change::Shifted(job) => {
-                    verdict.doubt_all_of(draft, draft.entities.group_of(*job), &[*job]);
+                    doubt_all_of(memory, draft, draft.entities.group_of(*job), &[*job]);
                 }
             }
         }
         self.changes = changes.len();
-        !verdict.is_of_no_use()
+        !memory.is_of_no_use()
     }
 }
 
-impl Verdict {
-    /// Has `machine` looked at again, if something might be found there.
+/// Has those machines looked at again that have something of `jobs` of `user` that might go.
+fn doubt_all_of(memory: &mut impl Memory, draft: &Draft<'_>, user: usize, jobs: &[usize]) {
+    let reach = memory.extent().reach_to(draft, user);
+    if reach == 0 {
+        return;
+    }
+    for share in jobs.iter().flat_map(|job| &draft.job(*job).shares) {
+        if share.state == ShareState::Held && share.order.qshares().0 <= reach {
+            memory.doubt_share(draft, share);
+        }
+    }
+}
+
+impl Memory for Exhausted {
+    fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    fn doubt(&mut self, draft: &Draft<'_>, machine: MachineIx) {
+        let candidate = |user, order, loss| self.extent.candidate(draft, user, order, loss);
+        if is_plan_below(draft, &self.extent, (machine, self.below), candidate) {
+            self.in_doubt.insert(machine);
+        }
+    }
+
+    fn is_of_no_use(&self) -> bool {
+        DOUBTS < self.in_doubt.len()
+    }
+
+    fn covers(&self, other: &Exhausted) -> bool {
+        other.below <= self.below && self.extent.reaches_as_far_as(&other.extent)
+    }
+}
+
+/// Whether a claim of `extent` might find a plan on `machine` that takes nothing of the tier, or of a
+/// worse one. `candidate` says of a user's share of so many qshares and with so much work what might go.
+pub(super) fn is_plan_below(
+    draft: &Draft<'_>,
+    extent: &Extent,
+    (machine, below): (MachineIx, Tier),
+    candidate: impl Fn(usize, QShares, Millis) -> Candidate,
+) -> bool {
+    let there = (machine, draft.rooms.lacking(machine, QShares(extent.order)));
+    least_loss_within(draft, there, |tier, _| tier < below, candidate).is_some()
+}
+
+impl Memory for Verdict {
+    fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
     fn doubt(&mut self, draft: &Draft<'_>, machine: MachineIx) {
         let Some(least_loss) = self.extent.least_loss_on(draft, machine) else { return };
         self.seen.include(machine);
@@ -280,22 +399,26 @@ impl Verdict {
         }
     }
 
-    /// Has those machines looked at again that have something of `jobs` of `user` that might go.
-    fn doubt_all_of(&mut self, draft: &Draft<'_>, user: usize, jobs: &[usize]) {
-        let reach = self.extent.reach_to(draft, user);
-        if reach == 0 {
-            return;
+    fn doubt_share(&mut self, draft: &Draft<'_>, share: &Share) {
+        if self.extent.may_lose(share.loss()) {
+            self.doubt(draft, share.machine);
+        } else {
+            // Whoever may lose more looks at it in its turn.
+            self.seen.exclude(share.machine);
+            let least = &mut self.least_left;
+            *least = Some(least.map_or(share.loss(), |least| least.min(share.loss())));
         }
-        for share in jobs.iter().flat_map(|job| &draft.job(*job).shares) {
-            let is_open = share.state == ShareState::Held && share.order.qshares().0 <= reach;
-            if is_open && self.extent.may_lose(share.loss()) {
-                self.doubt(draft, share.machine);
-            } else if is_open {
-                // Whoever may lose more looks at it in its turn.
-                self.seen.exclude(share.machine);
-                let least = &mut self.least_left;
-                *least = Some(least.map_or(share.loss(), |least| least.min(share.loss())));
-            }
-        }
+    }
+
+    fn is_of_no_use(&self) -> bool {
+        let Extent { limit, .. } = self.extent;
+        let open = self.open_to(limit).iter();
+        let is_open = |doubt: &&Doubt| limit.is_none_or(|limit| doubt.least_within <= limit);
+        DOUBTS < open.filter(is_open).count()
+    }
+
+    fn covers(&self, other: &Verdict) -> bool {
+        self.extent.may_lose_all_of(other.extent.limit)
+            && self.extent.reaches_as_far_as(&other.extent)
     }
 }

@@ -102,9 +102,11 @@ impl There {
         Some(There { victims, overshoot, loss: cheapest_alone.min(together) })
     }
 
-    /// At least so much work is lost, if with one share it is `loss` or more.
-    pub(super) fn least_loss(&self, loss: Millis) -> Millis {
-        self.loss.max(loss.saturating_mul(count(0..self.victims)))
+    /// At least so much work is lost, if with one share it is `loss` or more: with each, unless `only_one`
+    /// of them need be like that.
+    pub(super) fn least_loss(&self, loss: Millis, only_one: bool) -> Millis {
+        let alike = if only_one { self.victims.min(1) } else { self.victims };
+        self.loss.max(loss.saturating_mul(count(0..alike)))
     }
 }
 
@@ -148,26 +150,25 @@ pub(super) fn least_loss_by_right(
     least_loss(there, missing)
 }
 
-/// The least work that is lost with room on `machine` if no share goes that is of a worse tier than `tier`,
-/// or loses more than `limit` alone; `None` if there is none to be had. `candidate` says of a user's share
-/// of so many qshares and with so much work what might go.
+/// The least work that is lost with room on `machine` if only shares go of which `is_open` says so, by
+/// tier and by the work lost with each; `None` if there is none to be had. `candidate` says of a user's
+/// share of so many qshares and with so much work what might go.
 pub(super) fn least_loss_within(
     draft: &Draft<'_>,
     (machine, missing): (MachineIx, QShares),
-    (tier, limit): (Tier, Millis),
+    is_open: impl Fn(Tier, Millis) -> bool,
     candidate: impl Fn(usize, QShares, Millis) -> Candidate,
 ) -> Option<Millis> {
     let pool = draft.rooms.pool(machine);
     let there = draft.rooms.held_shares(machine).filter_map(|(held, tenant)| {
         let share = candidate(tenant.user(), tenant.order(), tenant.loss());
-        let is_open = share.loss <= limit && share.order.0 <= share.most;
-        let is_within = || {
+        let tier = || {
             let job = held.holding.job;
             let class = draft.entities.class_of(job);
             let is_resident = draft.snapshot.topology.classes[class.0].pool == pool;
-            Stand::of(draft, job).tier(is_resident) <= tier
+            Stand::of(draft, job).tier(is_resident)
         };
-        (is_open && is_within()).then_some(share)
+        (share.order.0 <= share.most && is_open(tier(), share.loss)).then_some(share)
     });
     least_loss(there, missing)
 }
