@@ -332,7 +332,8 @@ impl<'d, 'a> Search<'d, 'a> {
     }
 
     /// Makes a plan for a machine, unless it would not be among the best two, or worth it: no share
-    /// that might go from there is of a better tier, or of this one and cheaper, than the given.
+    /// that might go from there is of a better tier, or of this one and cheaper, than the given; of a
+    /// search that is partial this holds for one of those that go.
     fn compare(
         &mut self,
         claim: &mut Claim<'_, '_>,
