@@ -349,11 +349,7 @@ impl<'d, 'a> Search<'d, 'a> {
         if !self.may_lose(least_there) {
             self.note_too_dear(least_there);
             self.too_dear_on.push((tier, machine));
-            self.in_doubt.push(Doubt {
-                least_loss: least_there,
-                machine,
-                least_within: least_there,
-            });
+            self.in_doubt.push(Doubt::new(machine, least_there));
             return;
         }
         let least_loss = there.least_loss(loss, self.is_partial);
@@ -363,21 +359,13 @@ impl<'d, 'a> Search<'d, 'a> {
             if self.limit.is_some() {
                 self.too_dear_on.push((None, machine));
             }
-            self.in_doubt.push(Doubt {
-                least_loss: least_there,
-                machine,
-                least_within: least_there,
-            });
+            self.in_doubt.push(Doubt::new(machine, least_there));
             return;
         }
         claim.reset();
         let plan = plan_on(draft, claim, machine, order, missing);
         if plan.as_ref().is_some_and(|(_, plan)| self.may_lose(plan.loss)) {
-            self.in_doubt.push(Doubt {
-                least_loss: least_there,
-                machine,
-                least_within: least_there,
-            });
+            self.in_doubt.push(Doubt::new(machine, least_there));
         } else {
             self.note_no_plan_on(claim, machine, missing);
         }
@@ -399,7 +387,7 @@ impl<'d, 'a> Search<'d, 'a> {
         claim.reset();
         let least_loss = least_loss_by_right(self.site.draft, claim, machine, missing);
         let Some(least_loss) = least_loss else { return };
-        self.in_doubt.push(Doubt { least_loss, machine, least_within: least_loss });
+        self.in_doubt.push(Doubt::new(machine, least_loss));
         if !self.may_lose(least_loss) {
             self.note_too_dear(least_loss);
         }

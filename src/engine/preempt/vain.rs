@@ -140,6 +140,11 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
+    /// That something may be found on `machine` that loses no less, whatever is found sooner.
+    pub(super) fn new(machine: MachineIx, least_loss: Millis) -> Doubt {
+        Doubt { least_loss, machine, least_within: least_loss }
+    }
+
     /// The same, once it is known what a claim of `extent` finds sooner. `candidate` says of a user's
     /// share of so many qshares and with so much work what might go.
     pub(super) fn within(
@@ -392,7 +397,7 @@ impl Memory for Verdict {
         let Some(least_loss) = self.extent.least_loss_on(draft, machine) else { return };
         self.seen.include(machine);
         let candidate = |user, order, loss| self.extent.candidate(draft, user, order, loss);
-        let doubt = Doubt { least_loss, machine, least_within: least_loss };
+        let doubt = Doubt::new(machine, least_loss);
         let doubt = doubt.within(draft, (&self.extent, self.sooner), candidate);
         if let Err(place) = self.in_doubt.binary_search(&doubt) {
             self.in_doubt.insert(place, doubt);
