@@ -10,13 +10,16 @@ use std::sync::Arc;
 use super::cap::{self, Demand};
 use super::entities::{Amounts, Entities};
 use super::how_much::orders_that_suit;
-use super::nodepool::{Holding, OrdersWanted, Pools, Rooms};
+use super::nodepool::{OrdersWanted, Pools, Rooms};
 use super::preempt::Takings;
 use super::report::{CapBound, HeldBack};
 use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
 use super::serve::{Seat, Service, Walk};
+use super::shares::{Holding, Shares};
 use super::snapshot::{Job, Promise, Share, Snapshot};
-use crate::model::{JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares};
+use crate::model::{
+    JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares, ResourceClass, WorkKind, count,
+};
 
 /// One cycle's work in progress.
 #[derive(Debug)]
@@ -25,6 +28,7 @@ pub(super) struct Draft<'a> {
     pub pools: Pools,
     pub entities: Arc<Entities>,
     pub rooms: Rooms,
+    pub shares: Shares,
     /// One for each job of the snapshot.
     pub jobs: Vec<JobDraft>,
     /// What every entity was counted, in qshares.
@@ -47,6 +51,14 @@ pub(super) struct Draft<'a> {
 /// What is known of one job so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobDraft {
+    /// Its number.
+    pub id: JobId,
+    /// The size of one nshare of it.
+    pub order: Order,
+    /// What kind of work it is.
+    pub kind: WorkKind,
+    /// Whether it lists the only machines that it may use.
+    pub is_confined: bool,
     pub demand: Demand,
     /// What How Much counted for it, in nshares.
     pub given: u64,
@@ -75,21 +87,16 @@ pub(super) enum CountRefusal {
 
 impl<'a> Draft<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Draft<'a> {
-        let entities = Arc::new(Entities::new(snapshot));
         let arriving = cap::arriving(snapshot);
-        let mut held = entities.no_amounts();
-        let mut jobs = Vec::with_capacity(snapshot.jobs.len());
+        let mut shares = Shares::default();
+        let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
-        let mut places: Vec<(JobId, usize)> = Vec::with_capacity(snapshot.jobs.len());
+        let mut belongs = Vec::with_capacity(snapshot.jobs.len());
         let mut confined = Vec::new();
         // All at once: jobs and their shares are wherever they were frozen.
         for (ix, job) in snapshot.jobs.iter().enumerate() {
-            let (mut nshares, mut qshares) = (0, 0);
-            for share in job.held() {
-                nshares += 1;
-                qshares += share.order.qshares().0;
-            }
-            entities.add(&mut held, ix, qshares);
+            shares.enter(job);
+            belongs.push((job.class, job.user));
             if snapshot.class_of(job).policy == Policy::FixedShare {
                 let machines = job.shares.iter().map(|share| share.machine);
                 services.entry(job.service).or_default().extend(machines);
@@ -97,25 +104,25 @@ impl<'a> Draft<'a> {
             if job.machines.is_some() {
                 confined.push(ix);
             }
-            places.push((job.id, ix));
-            jobs.push(JobDraft {
-                demand: cap::demand(snapshot, job, arriving.get(&job.id).copied().unwrap_or(0)),
-                given: 0,
-                held: nshares,
-                promised: 0,
-                pure_fair_share: 0,
-                largest_machine: 0,
-                refusal: None,
-                held_back: None,
-            });
+            let arriving = arriving.get(&job.id).copied().unwrap_or(0);
+            jobs.push(JobDraft::new(snapshot, job, count(shares.held_by(ix)), arriving));
         }
+        let entities = Arc::new(Entities::new(snapshot, belongs));
+        let mut held = entities.no_amounts();
+        for ix in 0..jobs.len() {
+            let qshares = shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
+            entities.add(&mut held, ix, qshares);
+        }
+        let mut places: Vec<(JobId, usize)> =
+            jobs.iter().enumerate().map(|(ix, job)| (job.id, ix)).collect();
         // Most have their numbers in the order in which they came.
         places.sort();
         Draft {
             takings: Takings::new(&entities, &snapshot.calm.takings, |job| place_in(&places, job)),
             snapshot,
             pools: Pools::new(&snapshot.topology),
-            rooms: Rooms::new(snapshot, &entities),
+            rooms: Rooms::new(snapshot, &entities, &mut shares),
+            shares,
             jobs,
             given: entities.no_amounts(),
             held,
@@ -156,15 +163,25 @@ impl<'a> Draft<'a> {
         jobs.filter(|job| is_asked[self.entities.class_of(*job).0]).collect()
     }
 
-    /// The job at place `ix` of the snapshot.
+    /// The job at place `ix` of the snapshot. What many are asked for is in [`Draft::jobs`], too.
     pub(super) fn job(&self, ix: usize) -> &'a Job {
         &self.snapshot.jobs[ix]
+    }
+
+    /// The class of the job at `ix`.
+    pub(super) fn class_of(&self, ix: usize) -> &'a ResourceClass {
+        &self.snapshot.topology.classes[self.entities.class_of(ix).0]
+    }
+
+    /// Whether the job at `ix` may use `machine`, as far as its own list goes.
+    pub(super) fn may_use(&self, ix: usize, machine: MachineIx) -> bool {
+        !self.jobs[ix].is_confined || self.job(ix).may_use(machine)
     }
 
     /// The pools that the work at `ix` may be placed in, in the order in which they are searched.
     /// Other than fair-share work goes to its own pool only: it can never be a squatter.
     pub(super) fn pools_for(&self, ix: usize) -> &[PoolIx] {
-        let class = self.snapshot.class_of(self.job(ix));
+        let class = self.class_of(ix);
         match class.policy {
             Policy::FairShare { .. } => self.pools.searched_from(class.pool),
             Policy::FixedShare | Policy::Reserve => std::slice::from_ref(&class.pool),
@@ -240,8 +257,7 @@ impl<'a> Draft<'a> {
         if self.shortfall(job) == 0 {
             return false;
         }
-        let work = self.job(job);
-        if !self.snapshot.class_of(work).policy.is_preemptable() {
+        if !self.class_of(job).policy.is_preemptable() {
             return true;
         }
         self.would_be_needy_with(job, self.has(job))
@@ -249,7 +265,7 @@ impl<'a> Draft<'a> {
 
     /// Whether `job` would be below what it deserves and below the threshold with so many nshares.
     pub(super) fn would_be_needy_with(&self, job: usize, nshares: u64) -> bool {
-        let amount = NShares(nshares).of_order(self.job(job).order).0;
+        let amount = NShares(nshares).of_order(self.jobs[job].order).0;
         nshares < self.snapshot.topology.settings.fragmentation_threshold
             && amount < self.jobs[job].pure_fair_share
     }
@@ -259,21 +275,15 @@ impl<'a> Draft<'a> {
         nshares < self.jobs[job].given && self.would_be_needy_with(job, nshares)
     }
 
-    /// Whether the share that `holding` names is in the pool of its job's class.
-    pub(super) fn is_resident(&self, holding: Holding) -> bool {
-        let class = self.snapshot.class_of(self.job(holding.job));
-        class.pool == self.rooms.pool(self.share(holding).machine)
-    }
-
     /// Gives `job` a new share on `machine`.
     pub(super) fn expand(&mut self, job: usize, machine: MachineIx, order: Order) {
         self.rooms.occupy(machine, order.qshares());
         self.jobs[job].held += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
-        if self.snapshot.class_of(self.job(job)).policy == Policy::FixedShare {
+        if self.class_of(job).policy == Policy::FixedShare {
             self.services.entry(self.job(job).service).or_default().insert(machine);
         }
-        self.expansions.push(Expansion { job: self.job(job).id, machine, order });
+        self.expansions.push(Expansion { job: self.jobs[job].id, machine, order });
     }
 
     /// Earmarks room on `machine` for one nshare of `job`, which counts as held from now on.
@@ -281,7 +291,7 @@ impl<'a> Draft<'a> {
         self.rooms.promise(machine, order.qshares());
         self.jobs[job].promised += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
-        self.promises.push(Promise { job: self.job(job).id, machine, order });
+        self.promises.push(Promise { job: self.jobs[job].id, machine, order });
     }
 
     /// Gives the room of a promise back.
@@ -311,13 +321,14 @@ impl<'a> Draft<'a> {
             self.takings.note(&self.entities, holding.job, taker);
         }
         self.rooms.leave(share.machine, holding, share.order.qshares());
+        self.shares.leave(holding);
         self.jobs[holding.job].held -= 1;
         self.entities.remove(&mut self.held, holding.job, share.order.qshares().0);
         self.preemptions.push(Preemption {
             share: share.id,
-            job: self.job(holding.job).id,
+            job: self.jobs[holding.job].id,
             machine: share.machine,
-            beneficiary: beneficiary.map(|(job, _)| self.job(job).id),
+            beneficiary: beneficiary.map(|(job, _)| self.jobs[job].id),
             rule,
             loss: share.loss(),
             considered: beneficiary.map_or_else(Considered::default, |(_, considered)| considered),
@@ -333,11 +344,31 @@ impl<'a> Draft<'a> {
     ) {
         let seats = jobs.iter().map(|&job| Seat {
             job,
-            order: self.job(job).order,
+            order: self.jobs[job].order,
             room_to_grow: growth(self, job),
         });
         let mut walk = Walk::new(&self.entities, seats, &self.held, &self.held);
         walk.serve_least_first(|seat, wanted| serve(self, seat.job, wanted));
+    }
+}
+
+impl JobDraft {
+    /// Of `job`, which holds so many nshares, and is about to get so many.
+    fn new(snapshot: &Snapshot, job: &Job, held: u64, arriving: u64) -> JobDraft {
+        JobDraft {
+            id: job.id,
+            order: job.order,
+            kind: job.kind,
+            is_confined: job.machines.is_some(),
+            demand: cap::demand(snapshot, job, arriving),
+            given: 0,
+            held,
+            promised: 0,
+            pure_fair_share: 0,
+            largest_machine: 0,
+            refusal: None,
+            held_back: None,
+        }
     }
 }
 

@@ -67,10 +67,8 @@ impl Amounts {
 }
 
 impl Entities {
-    pub(super) fn new(snapshot: &Snapshot) -> Entities {
-        // Asked for out of order and more than once, and jobs are wherever they were frozen.
-        let keys: Vec<(ClassIx, UserIx)> =
-            snapshot.jobs.iter().map(|job| (job.class, job.user)).collect();
+    /// Those of `snapshot`, of whose jobs `keys` says to which class and user each belongs.
+    pub(super) fn new(snapshot: &Snapshot, keys: Vec<(ClassIx, UserIx)>) -> Entities {
         let jobs: Vec<usize> = (0..keys.len()).collect();
         let by_user = sorted_by(&jobs, snapshot.users.len(), |job| keys[job].1.0);
         let members = sorted_by(&by_user, snapshot.topology.classes.len(), |job| keys[job].0.0);

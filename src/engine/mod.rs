@@ -15,6 +15,7 @@ mod reasons;
 mod report;
 mod schedule;
 mod serve;
+mod shares;
 mod snapshot;
 mod what_of;
 

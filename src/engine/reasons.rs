@@ -21,11 +21,11 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
     let mut classes = vec![Account::default(); draft.snapshot.topology.classes.len()];
     let mut groups = vec![Account::default(); draft.entities.groups().len()];
     let promised = promised_amounts(draft);
-    for (ix, job) in draft.snapshot.jobs.iter().enumerate() {
+    for (ix, job) in draft.jobs.iter().enumerate() {
         let (group, class) = (draft.entities.group_of(ix), draft.entities.class_of(ix));
         for account in [&mut groups[group], &mut classes[class.0]] {
-            account.wanted += draft.jobs[ix].demand.cap.nshares.of_order(job.order);
-            account.deserved += QShares(draft.jobs[ix].pure_fair_share);
+            account.wanted += job.demand.cap.nshares.of_order(job.order);
+            account.deserved += QShares(job.pure_fair_share);
             account.given += QShares(draft.given.jobs[ix]);
             account.held += QShares(draft.held.jobs[ix] - promised.jobs[ix]);
         }
@@ -65,28 +65,27 @@ struct Verdicts {
 }
 
 impl Verdicts {
-    fn no_machine(&mut self, draft: &Draft<'_>, job: &Job) -> Option<Reason> {
-        if job.machines.is_some() {
-            return no_machine(draft, job);
+    fn no_machine(&mut self, draft: &Draft<'_>, ix: usize) -> Option<Reason> {
+        let JobDraft { kind, order, is_confined, .. } = draft.jobs[ix];
+        if is_confined {
+            return no_machine(draft, draft.job(ix));
         }
-        let alike = (job.class, job.kind, job.order);
-        *self.no_machine.entry(alike).or_insert_with(|| no_machine(draft, job))
+        let alike = (draft.entities.class_of(ix), kind, order);
+        *self.no_machine.entry(alike).or_insert_with(|| no_machine(draft, draft.job(ix)))
     }
 
     fn usable(&mut self, draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
-        let job = draft.job(ix);
-        if job.machines.is_some() {
+        if draft.jobs[ix].is_confined {
             return usable_for(draft, ix);
         }
-        *self.usable.entry(job.class).or_insert_with(|| usable_for(draft, ix))
+        *self.usable.entry(draft.entities.class_of(ix)).or_insert_with(|| usable_for(draft, ix))
     }
 }
 
 fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobReport {
-    let job = draft.job(ix);
-    let JobDraft { demand, given, held, promised, pure_fair_share, .. } = draft.jobs[ix];
+    let JobDraft { id, demand, given, held, promised, pure_fair_share, .. } = draft.jobs[ix];
     JobReport {
-        job: job.id,
+        job: id,
         wanted: demand.wanted,
         cap: demand.cap,
         pure_fair_share: QShares(pure_fair_share),
@@ -100,13 +99,13 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobRepor
 }
 
 fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> Reason {
-    let job = draft.job(ix);
-    let JobDraft { demand, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
+    let JobDraft { order, demand, given, held, promised, pure_fair_share, refusal, .. } =
+        draft.jobs[ix];
     let cap = demand.cap;
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
         return Reason::Capped { bound: cap.bound, cap: cap.nshares };
     }
-    if let Some(reason) = verdicts.no_machine(draft, job) {
+    if let Some(reason) = verdicts.no_machine(draft, ix) {
         return reason;
     }
     if promised > 0 {
@@ -120,7 +119,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> Reason {
             return Reason::OverAllotment { allotment, held, asks };
         }
         Some(CountRefusal::NothingLeft { left }) if given <= held => {
-            return Reason::NothingLeft { left, asks: job.order };
+            return Reason::NothingLeft { left, asks: order };
         }
         Some(CountRefusal::NothingLeft { .. }) | None => {}
     }
@@ -132,7 +131,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> Reason {
         return Reason::FairShareUsed { given: NShares(given), cap: cap.nshares, deserved };
     }
     let (free, largest_hole) = verdicts.usable(draft, ix);
-    Reason::Fragmented { given: NShares(given), free, largest_hole, asks: job.order }
+    Reason::Fragmented { given: NShares(given), free, largest_hole, asks: order }
 }
 
 /// What may be given away on the machines that the job at `ix` may use, and on the one of them with the most.

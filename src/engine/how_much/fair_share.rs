@@ -18,7 +18,8 @@ use super::at_once::{count_at_once, take_all_wanted};
 use super::listed::Listed;
 use crate::engine::cap::maximum;
 use crate::engine::draft::{CountRefusal, Draft};
-use crate::engine::nodepool::{CountSpace, Holding};
+use crate::engine::nodepool::CountSpace;
+use crate::engine::shares::Holding;
 use crate::engine::serve::{Seat, Service, Walk};
 use crate::model::{ClassIx, MachineIx, NShares, PoolIx, QShares, floor_div};
 
@@ -117,7 +118,7 @@ fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Seat, u64)>) {
 
 /// How far a job may be counted: to its cap, and no further than the machines it lists could hold.
 fn seat(draft: &Draft<'_>, listed: &Listed, job: usize) -> Seat {
-    let order = draft.job(job).order;
+    let order = draft.jobs[job].order;
     let below_cap = draft.jobs[job].demand.cap.nshares.0.saturating_sub(draft.jobs[job].given);
     let room_to_grow = listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
     Seat { job, order, room_to_grow }
@@ -131,14 +132,14 @@ fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[usize]) {
     let machines = (0..draft.snapshot.machines.len()).map(MachineIx);
     let apart = machines.filter(|machine| !draft.rooms.is_schedulable(*machine));
     let shares = apart.flat_map(|machine| draft.rooms.held_shares(machine));
-    let mut stays: Vec<Holding> = shares.map(|(share, _)| share.holding).collect();
+    let mut stays: Vec<Holding> = shares.map(|(holding, _)| holding).collect();
     stays.retain(|holding| jobs.binary_search(&holding.job).is_ok());
     stays.sort_unstable();
     for holding in stays {
         let most = maximum(draft.job(holding.job)).unwrap_or(u64::MAX);
         if draft.jobs[holding.job].given < most {
             draft.jobs[holding.job].given += 1;
-            let order = draft.share(holding).order.qshares().0;
+            let order = draft.shares.at(holding).order.qshares().0;
             entities.add(&mut draft.given, holding.job, order);
         }
     }
@@ -156,7 +157,7 @@ fn note_where_nothing_is_left(
         let pool = pool_of(draft, job);
         let largest = *largest.entry(pool).or_insert_with(|| space.largest(&draft.pools, pool));
         let largest = listed.largest(job).map_or(largest, |listed| listed.min(largest));
-        if largest < draft.job(job).order.qshares() {
+        if largest < draft.jobs[job].order.qshares() {
             draft.jobs[job].refusal = Some(CountRefusal::NothingLeft { left: largest });
         }
     }

@@ -13,6 +13,7 @@ use crate::engine::cap::maximum;
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::{Cell, Shortage};
 use crate::engine::serve::Seat;
+use crate::engine::shares::Holding;
 use crate::engine::snapshot::{Job, Share};
 use crate::model::{MachineIx, NShares, Order, Policy, QShares};
 
@@ -205,8 +206,7 @@ impl Listed {
         // Of whoever is to have less, what stays is to be seen from all that it has.
         let mut shrinking = BTreeSet::new();
         for machine in listed {
-            for (share, tenant) in draft.rooms.held_shares(machine) {
-                let job = share.holding.job;
+            for (Holding { job, .. }, tenant) in draft.rooms.held_shares(machine) {
                 let class = &classes[draft.entities.class_of(job).0];
                 if class.priority != priority || !class.policy.is_preemptable() {
                     continue;

@@ -172,7 +172,6 @@ mod tests {
     use super::*;
     use crate::engine::audit::tests::{ANN, APART, FAIR, FIXED, SUB, Scene, TOP};
     use crate::engine::draft::Draft;
-    use crate::engine::entities::Entities;
     use crate::engine::what_of::what_of;
     use crate::model::count;
 
@@ -370,8 +369,7 @@ mod tests {
                     asked[pool.0].add_many(order, nshares);
                 }
             }
-            let rooms = Rooms::new(&scene.snapshot, &Entities::new(&scene.snapshot));
-            let mut space = CountSpace::new(&rooms);
+            let mut space = CountSpace::new(&Draft::new(&scene.snapshot).rooms);
             let taken = space.take_all(&pools, &asked, &OrdersWanted::default());
             assert_eq!(taken, expected, "{outside:?} {within:?}");
         }

@@ -13,7 +13,7 @@ mod rooms;
 pub(super) use count_space::{CountSpace, Shortage};
 pub(super) use machine_set::MachineSet;
 pub(super) use matrix::Cell;
-pub(super) use rooms::{HeldShare, Holding, Rooms};
+pub(super) use rooms::Rooms;
 
 use crate::model::{PoolIx, Topology};
 

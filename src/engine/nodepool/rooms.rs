@@ -6,17 +6,9 @@ use std::ops::Range;
 use super::machine_set::MachineSet;
 use super::matrix::{Alike, Cell, Matrix};
 use crate::engine::entities::Entities;
-use crate::engine::snapshot::{Share, Snapshot};
-use crate::model::{MachineIx, Millis, Order, PoolIx, QShares, ShareFacts, ShareId, ShareState};
-
-/// A held share, by its place in the snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::engine) struct Holding {
-    /// The job's place in the snapshot.
-    pub job: usize,
-    /// The share's place among its job's shares.
-    pub share: usize,
-}
+use crate::engine::shares::{Holding, Shares};
+use crate::engine::snapshot::Snapshot;
+use crate::model::{MachineIx, Millis, Order, PoolIx, QShares};
 
 /// What a look at a machine needs to know of one share there.
 #[derive(Clone, Copy, Debug)]
@@ -46,25 +38,18 @@ impl Tenant {
     }
 }
 
-/// What a plan needs to know of a share.
+/// A [`Holding`], as small as that of so many may be.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct HeldShare {
-    /// Which it is.
-    pub holding: Holding,
-    /// Its number.
-    pub share: ShareId,
-    /// Whether its process has initialized.
-    pub is_initialized: bool,
-    /// The time at stake: its initialization so far, or what was invested once it has initialized.
-    pub at_stake: Millis,
+struct Place {
+    job: u32,
+    share: u32,
 }
 
-impl HeldShare {
-    /// What is to be known of `share`, which is at `holding`.
-    pub(in crate::engine) fn new(holding: Holding, share: &Share) -> HeldShare {
-        let ShareFacts { is_initialized, initialization, investment } = share.facts;
-        let at_stake = if is_initialized { investment } else { initialization };
-        HeldShare { holding, share: share.id, is_initialized, at_stake }
+impl Place {
+    fn holding(self) -> Holding {
+        let [job, share] = [self.job, self.share]
+            .map(|place| usize::try_from(place).expect("it was made from one"));
+        Holding { job, share }
     }
 }
 
@@ -73,14 +58,10 @@ impl HeldShare {
 pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
     /// Shares that were there when the cycle began, machine by machine.
-    held_shares: Vec<HeldShare>,
+    held_shares: Vec<Place>,
     /// Whose each of those is, and its size: whoever looks at a machine is not to fetch that from the
     /// job.
     tenants: Vec<Tenant>,
-    /// Which of the shares of all jobs, job by job, left in this cycle.
-    left: Vec<bool>,
-    /// Where those of each job begin in that list.
-    shares_of: Vec<usize>,
     by_pool: Vec<PoolRooms>,
 }
 
@@ -156,7 +137,11 @@ impl PoolRooms {
 }
 
 impl Rooms {
-    pub(in crate::engine) fn new(snapshot: &Snapshot, entities: &Entities) -> Rooms {
+    pub(in crate::engine) fn new(
+        snapshot: &Snapshot,
+        entities: &Entities,
+        shares: &mut Shares,
+    ) -> Rooms {
         let mut rooms: Vec<Room> = snapshot
             .machines
             .iter()
@@ -171,20 +156,13 @@ impl Rooms {
                 holdings: 0..0,
             })
             .collect();
-        let listed = take_in_shares(snapshot, entities, &mut rooms);
+        let (held_shares, tenants) = take_in_shares(snapshot, entities, shares, &mut rooms);
         let mut by_pool: Vec<PoolRooms> = Vec::new();
         by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
         for (ix, room) in rooms.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
             by_pool[room.pool.0].enter(MachineIx(ix), room);
         }
-        Rooms {
-            by_machine: rooms,
-            held_shares: listed.held,
-            tenants: listed.tenants,
-            left: vec![false; listed.shares],
-            shares_of: listed.begins,
-            by_pool,
-        }
+        Rooms { by_machine: rooms, held_shares, tenants, by_pool }
     }
 
     /// Changes one machine, and moves it to where it then belongs.
@@ -226,16 +204,10 @@ impl Rooms {
     ) {
         let there = self.by_machine[machine.0].holdings.clone();
         let mut there = self.held_shares[there.clone()].iter().zip(&mut self.tenants[there]);
-        let place = there.find(|(kept, tenant)| kept.holding == holding && 0 < tenant.order);
+        let place = there.find(|(kept, tenant)| kept.holding() == holding && 0 < tenant.order);
         let (_, tenant) = place.expect("a share leaves once");
         tenant.order = 0;
-        self.left[self.shares_of[holding.job] + holding.share] = true;
         self.change(machine, |room| room.leaving += amount);
-    }
-
-    /// Whether a share that was held when the cycle began has left since.
-    pub(in crate::engine) fn has_left(&self, holding: Holding) -> bool {
-        self.left[self.shares_of[holding.job] + holding.share]
     }
 
     /// Earmarks room on `machine`.
@@ -279,10 +251,11 @@ impl Rooms {
     pub(in crate::engine) fn held_shares(
         &self,
         machine: MachineIx,
-    ) -> impl Iterator<Item = (&HeldShare, Tenant)> {
+    ) -> impl Iterator<Item = (Holding, Tenant)> {
         let there = self.by_machine[machine.0].holdings.clone();
         let there = self.held_shares[there].iter().zip(self.tenants(machine).iter().copied());
-        there.filter(|(_, tenant)| 0 < tenant.order)
+        let there = there.filter(|(_, tenant)| 0 < tenant.order);
+        there.map(|(place, tenant)| (place.holding(), tenant))
     }
 
     /// What is to be known of the shares that were on it when the cycle began.
@@ -348,36 +321,28 @@ impl Rooms {
     }
 }
 
-/// What [`Rooms`] has of shares.
-struct Listed {
-    /// Machine by machine.
-    held: Vec<HeldShare>,
-    /// Whose each of those is.
-    tenants: Vec<Tenant>,
-    /// Where the shares of each job begin in a list of all, job by job.
-    begins: Vec<usize>,
-    /// How many there are in all.
-    shares: usize,
-}
-
 /// Enters the shares of all jobs in `rooms`, and lists those that are held machine by machine, on
-/// each by job and share.
-fn take_in_shares(snapshot: &Snapshot, entities: &Entities, rooms: &mut [Room]) -> Listed {
-    let mut shares = 0;
-    let mut begins = Vec::with_capacity(snapshot.jobs.len());
-    for job in snapshot.jobs.iter() {
-        begins.push(shares);
-        shares += job.shares.len();
-        let is_immovable = !snapshot.class_of(job).policy.is_preemptable();
-        for share in &job.shares {
-            let room = &mut rooms[share.machine.0];
+/// each by job and share; and whose each is.
+fn take_in_shares(
+    snapshot: &Snapshot,
+    entities: &Entities,
+    shares: &mut Shares,
+    rooms: &mut [Room],
+) -> (Vec<Place>, Vec<Tenant>) {
+    for job in 0..snapshot.jobs.len() {
+        let class = &snapshot.topology.classes[entities.class_of(job).0];
+        let is_immovable = !class.policy.is_preemptable();
+        for share in shares.of_job_mut(job) {
+            let room = &mut rooms[share.machine().0];
+            share.is_resident = room.pool == class.pool;
             room.used += share.order.qshares();
             if is_immovable {
                 room.immovable += share.order.qshares();
             }
-            match share.state {
-                ShareState::Leaving => room.leaving += share.order.qshares(),
-                ShareState::Held => room.holdings.end += 1,
+            if share.is_held {
+                room.holdings.end += 1;
+            } else {
+                room.leaving += share.order.qshares();
             }
         }
     }
@@ -387,24 +352,17 @@ fn take_in_shares(snapshot: &Snapshot, entities: &Entities, rooms: &mut [Room]) 
         room.holdings = held..held;
         held += shares;
     }
-    let nothing = HeldShare {
-        holding: Holding { job: 0, share: 0 },
-        share: ShareId(0),
-        is_initialized: false,
-        at_stake: 0,
-    };
-    let mut held_shares = vec![nothing; held];
+    let mut held_shares = vec![Place { job: 0, share: 0 }; held];
     let mut tenants = vec![Tenant { user: 0, order: 0, loss: 0 }; held];
-    for (job, work) in snapshot.jobs.iter().enumerate() {
-        let user = u32::try_from(entities.group_of(job)).expect("fewer than 2^32 users have work");
-        for (place, share) in work.shares.iter().enumerate() {
-            if share.state == ShareState::Held {
-                let next = &mut rooms[share.machine.0].holdings.end;
-                held_shares[*next] = HeldShare::new(Holding { job, share: place }, share);
-                tenants[*next] = Tenant { user, order: share.order.get(), loss: share.loss() };
-                *next += 1;
-            }
+    let small = |place| u32::try_from(place).expect("there are fewer than 2^32 of anything");
+    for job in 0..snapshot.jobs.len() {
+        let user = small(entities.group_of(job));
+        for (Holding { job, share }, brief) in shares.held_by(job) {
+            let next = &mut rooms[brief.machine().0].holdings.end;
+            held_shares[*next] = Place { job: small(job), share: small(share) };
+            tenants[*next] = Tenant { user, order: brief.order.get(), loss: brief.loss };
+            *next += 1;
         }
     }
-    Listed { held: held_shares, tenants, begins, shares }
+    (held_shares, tenants)
 }

@@ -10,8 +10,7 @@ use std::ops::Bound;
 use super::donors::Stand;
 use super::victims::Tier;
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::Holding;
-use crate::engine::snapshot::Share;
+use crate::engine::shares::{Brief, Holding};
 use crate::model::{MachineIx, Millis, QShares};
 
 /// So many of a list are put in order when it is first read.
@@ -102,11 +101,11 @@ enum Left<'d> {
 
 impl Prey {
     /// The share that is at `holding`.
-    pub(super) fn new(share: &Share, holding: Holding) -> Prey {
+    pub(super) fn new(share: &Brief, holding: Holding) -> Prey {
         let place = |place| u32::try_from(place).expect("there are fewer than 2^32 of anything");
         Prey {
-            loss: share.loss(),
-            machine: place(share.machine.0),
+            loss: share.loss,
+            machine: place(share.machine().0),
             order: share.order.get(),
             job: place(holding.job),
             share: place(holding.share),
@@ -246,7 +245,7 @@ impl<'d, 'a> Courses<'d, 'a> {
 
     /// Whether a share that was listed under `tier` belongs there and is still to be had.
     pub(super) fn is_there(&self, tier: Tier, holding: Holding) -> bool {
-        self.stands[holding.job].is_of(tier) && !self.draft.rooms.has_left(holding)
+        self.stands[holding.job].is_of(tier) && self.draft.shares.at(holding).is_held
     }
 }
 

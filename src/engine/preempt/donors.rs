@@ -6,7 +6,6 @@
 //! lost with them. Made once a cycle, and kept true as room is made.
 
 use std::cell::{Cell, OnceCell};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::courses::{Courses, Prey, PreyOfTier};
@@ -16,8 +15,8 @@ use super::vain::Vain;
 use super::victims::Tier;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
-use crate::engine::nodepool::Holding;
-use crate::model::{ClassIx, MachineIx, Millis, QShares, ShareState};
+use crate::engine::shares::{Brief, Holding};
+use crate::model::{ClassIx, MachineIx, Millis, QShares};
 
 /// So many users or jobs are looked at one by one; of more, all shares of their class are.
 const FEW: usize = 32;
@@ -155,15 +154,12 @@ impl Donors {
         let classes = draft.snapshot.topology.classes.len();
         let groups = entities.groups().iter().enumerate();
         let users = groups.map(|(group, (class, _))| {
-            let orders = entities.members(group).iter().map(|&job| draft.job(job).order);
+            let orders = entities.members(group).iter().map(|&job| draft.jobs[job].order);
             let least = orders.min().map_or(0, |order| order.qshares().0);
             (class.0, least, held.groups[group], group)
         });
-        let jobs = draft
-            .snapshot
-            .jobs
-            .iter()
-            .enumerate()
+        let jobs = draft.jobs.iter().enumerate();
+        let jobs = jobs
             .map(|(ix, job)| (entities.group_of(ix), job.order.qshares().0, held.jobs[ix], ix));
         let known_jobs: Vec<Stand> =
             (0..draft.snapshot.jobs.len()).map(|job| Stand::of(draft, job)).collect();
@@ -225,7 +221,8 @@ impl Donors {
 
     /// Notes that `holding` was taken.
     pub(super) fn note_taken(&mut self, draft: &Draft<'_>, holding: Holding) {
-        let (tier, taken) = prey_of(draft, self.known_jobs[holding.job], holding);
+        let share = draft.shares.at(holding);
+        let (tier, taken) = prey_of(self.known_jobs[holding.job], holding, share);
         if let Some(lists) = self.prey[draft.entities.class_of(holding.job).0].get_mut() {
             list_of(lists, tier, taken.order()).remove(&taken);
         }
@@ -259,11 +256,11 @@ impl Donors {
         let Some(lists) = self.prey[class].get_mut().filter(|_| !now.is_alike(before)) else {
             return;
         };
-        for holding in holdings(draft, job) {
-            let (tier, prey) = prey_of(draft, before, holding);
+        for (holding, share) in draft.shares.held_by(job) {
+            let (tier, prey) = prey_of(before, holding, share);
             list_of(lists, tier, prey.order()).remove(&prey);
             if !now.is_alike(listed_as) {
-                let (tier, prey) = prey_of(draft, now, holding);
+                let (tier, prey) = prey_of(now, holding, share);
                 list_of(lists, tier, prey.order()).insert(prey);
             }
         }
@@ -313,15 +310,15 @@ impl Donors {
         let group = draft.entities.group_of(job);
         let (mut machines, mut least_left) = (Vec::new(), None);
         let mut look_at = |peer: usize| {
-            for share in draft.job(peer).held() {
-                let loss = share.loss();
+            for (_, share) in draft.shares.held_by(peer) {
+                let loss = share.loss;
                 let is_too_dear = limit.is_some_and(|limit| limit < loss);
                 if is_too_dear && least_left.is_some_and(|least| least <= loss) {
                     continue;
                 }
                 match claim.rule(peer, share.order.qshares().0) {
                     Some(_) if is_too_dear => least_left = Some(loss),
-                    Some(_) => machines.push(share.machine),
+                    Some(_) => machines.push(share.machine()),
                     None => {}
                 }
             }
@@ -337,7 +334,7 @@ impl Donors {
 
     /// Whom `claim` of `job` might take from.
     fn sources(&self, draft: &Draft<'_>, claim: &Claim<'_, '_>, job: usize) -> Sources {
-        let class = draft.snapshot.class_of(draft.job(job));
+        let class = draft.class_of(job);
         let own = draft.entities.class_of(job);
         let mut sources = Sources::default();
         for (ix, other) in draft.snapshot.topology.classes.iter().enumerate() {
@@ -401,8 +398,8 @@ impl Donors {
         self.prey_of_user[user].get_or_init(|| {
             let jobs = draft.entities.members(user).iter();
             let prey = jobs.flat_map(|&job| {
-                holdings(draft, job)
-                    .map(move |holding| prey_of(draft, self.known_jobs[job], holding))
+                let shares = draft.shares.held_by(job);
+                shares.map(move |(holding, share)| prey_of(self.known_jobs[job], holding, share))
             });
             let mut prey: Vec<(Tier, Prey)> = prey.collect();
             prey.sort_unstable();
@@ -412,14 +409,25 @@ impl Donors {
 
     fn prey_of_class(&self, draft: &Draft<'_>, class: ClassIx) -> &[PreyOfTier] {
         self.prey[class.0].get_or_init(|| {
-            let mut lists: BTreeMap<(Tier, u64), Vec<Prey>> = BTreeMap::new();
+            let mut lists: Vec<((Tier, u64), Vec<Prey>)> = Vec::new();
+            // There are few lists, and the shares of a job are mostly of the same.
+            let mut last = 0;
             for &job in draft.entities.members_of_class(class) {
                 self.listed_as[job].set(self.known_jobs[job]);
-                for holding in holdings(draft, job) {
-                    let (tier, prey) = prey_of(draft, self.known_jobs[job], holding);
-                    lists.entry((tier, least_of_similar(prey.order()))).or_default().push(prey);
+                for (holding, share) in draft.shares.held_by(job) {
+                    let (tier, prey) = prey_of(self.known_jobs[job], holding, share);
+                    let alike = (tier, least_of_similar(prey.order()));
+                    if lists.get(last).is_none_or(|(of_last, _)| *of_last != alike) {
+                        let known = lists.iter().position(|(of_list, _)| *of_list == alike);
+                        last = known.unwrap_or_else(|| {
+                            lists.push((alike, Vec::new()));
+                            lists.len() - 1
+                        });
+                    }
+                    lists[last].1.push(prey);
                 }
             }
+            lists.sort_unstable_by_key(|(alike, _)| *alike);
             let lists = lists.into_iter();
             lists.map(|((tier, least), shares)| PreyOfTier::new(tier, least, shares)).collect()
         })
@@ -468,16 +476,7 @@ impl Stand {
     }
 }
 
-/// The shares of `job` that are there and were not taken in this cycle.
-fn holdings(draft: &Draft<'_>, job: usize) -> impl Iterator<Item = Holding> {
-    let shares = draft.job(job).shares.iter().enumerate();
-    let held = shares.filter(|(_, share)| share.state == ShareState::Held);
-    let holdings = held.map(move |(share, _)| Holding { job, share });
-    holdings.filter(|holding| !draft.rooms.has_left(*holding))
-}
-
 /// A share of a job that stands like `stand`, as it is listed.
-fn prey_of(draft: &Draft<'_>, stand: Stand, holding: Holding) -> (Tier, Prey) {
-    let share = draft.share(holding);
-    (stand.tier(draft.is_resident(holding)), Prey::new(share, holding))
+fn prey_of(stand: Stand, holding: Holding, share: &Brief) -> (Tier, Prey) {
+    (stand.tier(share.is_resident), Prey::new(share, holding))
 }

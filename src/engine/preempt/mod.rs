@@ -35,12 +35,13 @@ pub use taken::MEMORY_AFTER;
 pub(super) use taken::Takings;
 
 use super::cap::maximum;
-use super::draft::Draft;
-use super::nodepool::{HeldShare, Holding, OrdersWanted};
+use super::draft::{Draft, JobDraft};
+use super::nodepool::OrdersWanted;
+use super::shares::Holding;
 use super::schedule::PreemptionRule;
 use super::serve::Service;
 use super::what_of::place_one;
-use crate::model::{Policy, ShareState};
+use crate::model::{Policy, WorkKind};
 use donors::Donors;
 use plan::best_plan;
 use price::is_at_rest;
@@ -53,20 +54,19 @@ use relocate::relocate;
 /// (decision D6).
 pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
     for ix in 0..draft.snapshot.jobs.len() {
-        let job = draft.job(ix);
-        let Some(most) = maximum(job) else { continue };
-        let excess = draft.jobs[ix].held.saturating_sub(most);
-        if excess == 0 || !draft.snapshot.class_of(job).policy.is_preemptable() {
+        let JobDraft { held, kind, demand, .. } = draft.jobs[ix];
+        // Who works through items wants no more than it may have.
+        if kind == WorkKind::Job && held <= demand.wanted.0 {
             continue;
         }
-        let held =
-            job.shares.iter().enumerate().filter(|(_, share)| share.state == ShareState::Held);
-        let mut ranked: Vec<(EvictionRank, Holding)> = held
-            .map(|(place, share)| {
-                (share.machine, HeldShare::new(Holding { job: ix, share: place }, share))
-            })
-            .map(|(machine, held)| (rank::of(draft, machine, &held), held.holding))
-            .collect();
+        let Some(most) = maximum(draft.job(ix)) else { continue };
+        let excess = held.saturating_sub(most);
+        if excess == 0 || !draft.class_of(ix).policy.is_preemptable() {
+            continue;
+        }
+        let shares = draft.shares.held_by(ix);
+        let mut ranked: Vec<(EvictionRank, Holding)> =
+            shares.map(|(holding, share)| (rank::of(draft, share), holding)).collect();
         ranked.sort_unstable();
         for (_, victim) in ranked.into_iter().zip(0..excess).map(|(ranked, _)| ranked) {
             draft.preempt(victim, PreemptionRule::NoLongerAllowed, None);

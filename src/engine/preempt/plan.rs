@@ -103,7 +103,7 @@ pub(super) fn plan_on(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::engine::nodepool::Holding;
+    use crate::engine::shares::Holding;
     use crate::engine::preempt::right::Reach;
     use crate::model::count;
 

@@ -94,6 +94,6 @@ fn limit(draft: &Draft<'_>, job: usize) -> Option<Millis> {
     let credit = if draft.has(job) < BEGUN { CREDIT } else { 0 };
     let paid = waited.saturating_add(credit);
     let is_last_call = LAST_CALL <= draft.snapshot.calm.quiet_cycles;
-    let limit = draft.snapshot.class_of(work).cap_rules.loss_limit;
+    let limit = draft.class_of(job).cap_rules.loss_limit;
     Some(if is_last_call { paid.max(limit) } else { paid })
 }

@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::HeldShare;
-use crate::model::{MachineIx, Millis, ShareId};
+use crate::engine::shares::Brief;
+use crate::model::{Millis, ShareId};
 
 /// How readily a share is given up: the least goes first.
 ///
@@ -24,13 +24,13 @@ pub(super) struct EvictionRank {
     pub share: Reverse<ShareId>,
 }
 
-/// The rank of a share on `machine`.
-pub(super) fn of(draft: &Draft<'_>, machine: MachineIx, held: &HeldShare) -> EvictionRank {
+/// The rank of a share.
+pub(super) fn of(draft: &Draft<'_>, share: &Brief) -> EvictionRank {
     EvictionRank {
-        is_initialized: held.is_initialized,
-        at_stake: held.at_stake,
-        pool_depth: Reverse(draft.pools.depth(draft.rooms.pool(machine))),
-        share: Reverse(held.share),
+        is_initialized: share.is_initialized,
+        at_stake: share.at_stake,
+        pool_depth: Reverse(draft.pools.depth(draft.rooms.pool(share.machine()))),
+        share: Reverse(share.id),
     }
 }
 

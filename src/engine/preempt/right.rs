@@ -62,7 +62,7 @@ impl Reach {
     pub(super) fn new(draft: &Draft<'_>) -> Reach {
         let entities = &draft.entities;
         let nobody = Cell::new((0, 0));
-        let asked = draft.snapshot.jobs.iter().map(|job| job.order.qshares());
+        let asked = draft.jobs.iter().map(|job| job.order.qshares());
         let largest = asked.max().unwrap_or_default().max(draft.rooms.largest_tenant());
         Reach {
             claims: Cell::new(0),
@@ -92,7 +92,7 @@ impl<'d, 'a> Claim<'d, 'a> {
             reach,
             number: reach.next(),
             barred: Barred::new(draft, beneficiary),
-            order: draft.job(beneficiary).order.qshares().0,
+            order: draft.jobs[beneficiary].order.qshares().0,
             is_below_count: do_counts_decide && 0 < draft.shortfall(beneficiary),
             may_defragment: defragmentation && draft.is_needy(beneficiary),
             may_envy,
@@ -159,7 +159,7 @@ impl<'d, 'a> Claim<'d, 'a> {
     /// Whether it may take from worse priorities: they are not asked what it costs.
     pub(super) fn reaches_worse_priorities(&self) -> bool {
         let draft = self.draft;
-        let priority = draft.snapshot.class_of(draft.job(self.beneficiary)).priority;
+        let priority = draft.class_of(self.beneficiary).priority;
         let mut classes = draft.snapshot.topology.classes.iter().zip(&draft.held.classes);
         classes.any(|(class, held)| {
             priority < class.priority && class.policy.is_preemptable() && 0 < *held
@@ -170,10 +170,9 @@ impl<'d, 'a> Claim<'d, 'a> {
     /// others: it may use but some machines, or is not fair-share work.
     pub(super) fn extent(&self, limit: Option<Millis>) -> Option<Extent> {
         let (draft, entities) = (self.draft, &self.draft.entities);
-        let work = draft.job(self.beneficiary);
         let class = entities.class_of(self.beneficiary);
         let is_preemptable = draft.snapshot.topology.classes[class.0].policy.is_preemptable();
-        if !is_preemptable || work.machines.is_some() {
+        if !is_preemptable || draft.jobs[self.beneficiary].is_confined {
             return None;
         }
         let classes = (0..entities.sides(Level::Class)).map(ClassIx);

@@ -17,23 +17,23 @@ pub(super) struct Site<'d, 'a> {
 
 impl<'d, 'a> Site<'d, 'a> {
     pub(super) fn new(draft: &'d Draft<'a>, job: usize) -> Site<'d, 'a> {
-        let policy = &draft.snapshot.class_of(draft.job(job)).policy;
+        let policy = &draft.class_of(job).policy;
         Site { draft, job, policy, pools: draft.pools_for(job) }
     }
 
     /// The order of a share on `machine`; `None` if the machine will not do.
     pub(super) fn order_on(&self, machine: MachineIx) -> Option<Order> {
-        let (draft, work) = (self.draft, self.draft.job(self.job));
+        let (draft, least) = (self.draft, self.draft.jobs[self.job].order);
         let is_legal = draft.rooms.is_schedulable(machine)
             && self.pools.contains(&draft.rooms.pool(machine))
-            && work.may_use(machine);
+            && draft.may_use(self.job, machine);
         if !is_legal {
             return None;
         }
         let whole = draft.rooms.order(machine);
         match self.policy {
             Policy::FairShare { .. } | Policy::FixedShare => {
-                (work.order.qshares() <= whole).then_some(work.order)
+                (least.qshares() <= whole).then_some(least)
             }
             Policy::Reserve => {
                 draft.machines_within_reach(self.job).contains(&whole.0).then_some(())?;
@@ -45,7 +45,7 @@ impl<'d, 'a> Site<'d, 'a> {
     /// Room that comes of shares that are leaving, and that nobody waits for.
     pub(super) fn room_to_come(&self) -> Option<Plan> {
         let rooms = &self.draft.rooms;
-        let least = self.draft.job(self.job).order;
+        let least = self.draft.jobs[self.job].order;
         let order_on = |machine| {
             let order = self.order_on(machine)?;
             (rooms.lacking(machine, order.qshares()) == QShares(0)).then_some((machine, order))
@@ -58,9 +58,9 @@ impl<'d, 'a> Site<'d, 'a> {
 
     /// How many machines would do, whatever is on them.
     pub(super) fn machines(&self) -> u64 {
-        let (draft, work) = (self.draft, self.draft.job(self.job));
+        let (draft, work) = (self.draft, &self.draft.jobs[self.job]);
         let rooms = &draft.rooms;
-        if work.machines.is_none() && *self.policy != Policy::Reserve {
+        if !work.is_confined && *self.policy != Policy::Reserve {
             return self.pools.iter().map(|&pool| rooms.count_of_size(pool, work.order)).sum();
         }
         let all = self.pools.iter().flat_map(|&pool| rooms.schedulable(pool));

@@ -18,7 +18,7 @@ use super::right::{Claim, Reach};
 use super::victims::Tier;
 use super::{make_room, make_room_for};
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::Holding;
+use crate::engine::shares::Holding;
 use crate::engine::report::HeldBack;
 use crate::engine::{
     Calm, Considered, Job, Machine, PreemptionRule, Share, Snapshot, Taking, how_much, what_of,
@@ -195,12 +195,12 @@ fn all_prey(draft: &Draft<'_>, claim: &Claim<'_, '_>) -> Vec<(Willing, Prey)> {
     let machines = draft.snapshot.machines_with_ix();
     let holdings = machines.flat_map(|(machine, _)| draft.rooms.held_shares(machine));
     let mut all: Vec<(Willing, Prey)> = holdings
-        .map(|(held, tenant)| (held.holding, tenant.order()))
+        .map(|(holding, tenant)| (holding, tenant.order()))
         .filter(|(holding, order)| claim.rule(holding.job, order.0).is_some())
         .map(|(holding, _)| {
-            let share = draft.share(holding);
+            let share = draft.shares.at(holding);
             let tier = Tier {
-                is_resident: draft.is_resident(holding),
+                is_resident: share.is_resident,
                 is_within_count: !claim.is_above_count(holding.job),
                 becomes_needy: claim.becomes_needy(holding.job),
             };
@@ -500,7 +500,7 @@ fn rooms_say_what_is_free_now_and_what_will_be() {
 
     let [first, second] = [0, 1].map(|share| Holding { job: 0, share });
     draft.preempt(first, PreemptionRule::NoLongerAllowed, None);
-    assert_eq!([first, second].map(|share| draft.rooms.has_left(share)), [true, false]);
+    assert_eq!([first, second].map(|share| draft.shares.at(share).is_held), [false, true]);
     assert_eq!((now(&draft, 0).len(), to_come(&draft)), (1, vec![MachineIx(0)]));
 
     draft.promise(1, MachineIx(0), Order::new(2).unwrap());

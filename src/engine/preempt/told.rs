@@ -108,7 +108,7 @@ impl Search<'_, '_> {
         for doubt in doubts {
             if let Some((tier, limit)) = tier.zip(self.limit) {
                 let candidate = |user, order, loss| claim.candidate(user, order, loss);
-                let order = draft.job(self.site.job).order.qshares();
+                let order = draft.jobs[self.site.job].order.qshares();
                 let missing = draft.rooms.lacking(doubt.machine, order);
                 let there = (doubt.machine, missing);
                 let is_open = |of: Tier, loss: Millis| of <= tier && loss <= limit;

@@ -18,8 +18,8 @@ use super::victims::{Candidate, Tier, least_loss, least_loss_within};
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::nodepool::MachineSet;
-use crate::engine::snapshot::Share;
-use crate::model::{ClassIx, MachineIx, Millis, QShares, ShareState};
+use crate::engine::shares::Brief;
+use crate::model::{ClassIx, MachineIx, Millis, QShares};
 
 /// So many verdicts are remembered of each class and order, the newest.
 const KEPT: usize = 32;
@@ -183,8 +183,8 @@ trait Memory: Clone {
     fn doubt(&mut self, draft: &Draft<'_>, machine: MachineIx);
 
     /// Has the machine of `share` looked at again, which might go.
-    fn doubt_share(&mut self, draft: &Draft<'_>, share: &Share) {
-        self.doubt(draft, share.machine);
+    fn doubt_share(&mut self, draft: &Draft<'_>, share: &Brief) {
+        self.doubt(draft, share.machine());
     }
 
     /// Whether so many machines are in doubt that a search is no more work.
@@ -348,8 +348,8 @@ fn doubt_all_of(memory: &mut impl Memory, draft: &Draft<'_>, user: usize, jobs: 
     if reach == 0 {
         return;
     }
-    for share in jobs.iter().flat_map(|job| &draft.job(*job).shares) {
-        if share.state == ShareState::Held && share.order.qshares().0 <= reach {
+    for (_, share) in jobs.iter().flat_map(|job| draft.shares.held_by(*job)) {
+        if share.order.qshares().0 <= reach {
             memory.doubt_share(draft, share);
         }
     }
@@ -404,14 +404,14 @@ impl Memory for Verdict {
         }
     }
 
-    fn doubt_share(&mut self, draft: &Draft<'_>, share: &Share) {
-        if self.extent.may_lose(share.loss()) {
-            self.doubt(draft, share.machine);
+    fn doubt_share(&mut self, draft: &Draft<'_>, share: &Brief) {
+        if self.extent.may_lose(share.loss) {
+            self.doubt(draft, share.machine());
         } else {
             // Whoever may lose more looks at it in its turn.
-            self.seen.exclude(share.machine);
+            self.seen.exclude(share.machine());
             let least = &mut self.least_left;
-            *least = Some(least.map_or(share.loss(), |least| least.min(share.loss())));
+            *least = Some(least.map_or(share.loss, |least| least.min(share.loss)));
         }
     }
 

@@ -6,7 +6,7 @@ use super::donors::Stand;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::Holding;
+use crate::engine::shares::Holding;
 use crate::engine::schedule::PreemptionRule;
 use crate::model::{MachineIx, Millis, QShares, count};
 
@@ -160,10 +160,9 @@ pub(super) fn least_loss_within(
     candidate: impl Fn(usize, QShares, Millis) -> Candidate,
 ) -> Option<Millis> {
     let pool = draft.rooms.pool(machine);
-    let there = draft.rooms.held_shares(machine).filter_map(|(held, tenant)| {
+    let there = draft.rooms.held_shares(machine).filter_map(|(Holding { job, .. }, tenant)| {
         let share = candidate(tenant.user(), tenant.order(), tenant.loss());
         let tier = || {
-            let job = held.holding.job;
             let class = draft.entities.class_of(job);
             let is_resident = draft.snapshot.topology.classes[class.0].pool == pool;
             Stand::of(draft, job).tier(is_resident)
@@ -296,20 +295,19 @@ fn candidates(
     claim: &Claim<'_, '_>,
     machine: MachineIx,
 ) -> impl Iterator<Item = Victim> {
-    let pool = draft.rooms.pool(machine);
-    draft.rooms.held_shares(machine).filter_map(move |(held, tenant)| {
-        let (order, holding) = (tenant.order(), held.holding);
+    draft.rooms.held_shares(machine).filter_map(move |(holding, tenant)| {
+        let order = tenant.order();
         if claim.reach_to(tenant.user()) < order.0 {
             return None;
         }
         let rule = claim.rule(holding.job, order.0)?;
-        let class = draft.entities.class_of(holding.job);
+        let share = draft.shares.at(holding);
         let tier = Tier {
-            is_resident: draft.snapshot.topology.classes[class.0].pool == pool,
+            is_resident: share.is_resident,
             is_within_count: !claim.is_above_count(holding.job),
             becomes_needy: claim.becomes_needy(holding.job),
         };
-        let rank = rank::of(draft, machine, held);
+        let rank = rank::of(draft, share);
         Some(Victim { holding, rule, tier, rank, order, loss: tenant.loss() })
     })
 }

@@ -43,7 +43,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) {
 fn has_room_for_any(draft: &Draft<'_>, jobs: &[usize]) -> bool {
     let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
     let most = pools.map(|pool| draft.rooms.usable_in(pool).1).max().unwrap_or_default();
-    jobs.iter().any(|&job| draft.job(job).order.qshares() <= most)
+    jobs.iter().any(|&job| draft.jobs[job].order.qshares() <= most)
 }
 
 /// Places one nshare of `job`, if there is a hole for it. Says whether there was.
@@ -58,7 +58,7 @@ pub(super) fn place_one(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted
 fn serve(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> Service {
     if place_one(draft, job, wanted) {
         Service::Served
-    } else if draft.job(job).machines.is_none() {
+    } else if !draft.jobs[job].is_confined {
         Service::RefusedAlike
     } else {
         Service::Refused

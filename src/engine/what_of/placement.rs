@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::OrdersWanted;
-use crate::engine::snapshot::Job;
 use crate::model::{MachineIx, Order, Policy, PoolIx};
 
 /// A machine with room for one nshare of `job` now, and the order the share will have.
@@ -16,21 +15,20 @@ pub(super) fn find_room(
     job: usize,
     wanted: &OrdersWanted,
 ) -> Option<(MachineIx, Order)> {
-    let work = draft.job(job);
-    let class = draft.snapshot.class_of(work);
+    let (class, order) = (draft.class_of(job), draft.jobs[job].order);
     match class.policy {
         Policy::FairShare { .. } => {
             let mut pools = draft.pools.searched_from(class.pool).iter();
             let machine =
-                pools.find_map(|&pool| best_fit(draft, work, pool, wanted, &BTreeSet::new()))?;
-            Some((machine, work.order))
+                pools.find_map(|&pool| best_fit(draft, job, pool, wanted, &BTreeSet::new()))?;
+            Some((machine, order))
         }
         Policy::FixedShare => {
             let nowhere = BTreeSet::new();
-            let taken = draft.services.get(&work.service).unwrap_or(&nowhere);
-            let machine = best_fit(draft, work, class.pool, wanted, taken)
-                .or_else(|| best_fit(draft, work, class.pool, wanted, &nowhere))?;
-            Some((machine, work.order))
+            let taken = draft.services.get(&draft.job(job).service).unwrap_or(&nowhere);
+            let machine = best_fit(draft, job, class.pool, wanted, taken)
+                .or_else(|| best_fit(draft, job, class.pool, wanted, &nowhere))?;
+            Some((machine, order))
         }
         Policy::Reserve => empty_machine(draft, job, class.pool),
     }
@@ -40,21 +38,20 @@ pub(super) fn find_room(
 /// room; then rather one in use than a whole one; then by name.
 fn best_fit(
     draft: &Draft<'_>,
-    work: &Job,
+    job: usize,
     pool: PoolIx,
     wanted: &OrdersWanted,
     avoid: &BTreeSet<MachineIx>,
 ) -> Option<MachineIx> {
-    let order = work.order.qshares().0;
-    let may_take = |machine: MachineIx| work.may_use(machine) && !avoid.contains(&machine);
+    let order = draft.jobs[job].order.qshares().0;
+    let may_take = |machine: MachineIx| draft.may_use(job, machine) && !avoid.contains(&machine);
     draft.rooms.matrix(pool).cheapest(order, wanted, |alike| alike.first(may_take))
 }
 
 /// The smallest empty machine of a size that suits a reservation.
 fn empty_machine(draft: &Draft<'_>, job: usize, pool: PoolIx) -> Option<(MachineIx, Order)> {
-    let work = draft.job(job);
     let orders = draft.machines_within_reach(job);
-    let may_take = |machine: MachineIx| work.may_use(machine);
+    let may_take = |machine: MachineIx| draft.may_use(job, machine);
     let machine =
         draft.rooms.matrix(pool).smallest_whole(&orders, |alike| alike.first(may_take))?;
     let order = u32::try_from(draft.rooms.order(machine).0).ok().and_then(Order::new)?;

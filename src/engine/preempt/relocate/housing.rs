@@ -77,15 +77,14 @@ impl Search<'_, '_> {
         victim: Victim,
         housing: &Housing,
     ) -> Option<MachineIx> {
-        let draft = self.draft;
-        let work = draft.job(victim.holding.job);
+        let (draft, job) = (self.draft, victim.holding.job);
         let has_room = |machine: MachineIx| {
             let used = housing.used.get(&machine).copied().unwrap_or_default();
             machine != cleared
-                && work.may_use(machine)
+                && draft.may_use(job, machine)
                 && used + victim.order.qshares() <= draft.rooms.usable(machine)
         };
-        draft.pools.searched_from(draft.snapshot.class_of(work).pool).iter().find_map(|&pool| {
+        draft.pools.searched_from(draft.class_of(job).pool).iter().find_map(|&pool| {
             let mut machines = draft.rooms.with_room(pool, victim.order);
             machines.find_map(|alike| alike.first(has_room))
         })
@@ -113,14 +112,13 @@ impl Search<'_, '_> {
         moved: Victim,
         housing: &Housing,
     ) -> Option<(MachineIx, Vec<Victim>)> {
-        let draft = self.draft;
-        let work = draft.job(moved.holding.job);
-        let pool = draft.snapshot.class_of(work).pool;
+        let (draft, job) = (self.draft, moved.holding.job);
+        let pool = draft.class_of(job).pool;
         let may_use = |machine: &MachineIx| {
             *machine != cleared
                 && draft.rooms.is_schedulable(*machine)
                 && draft.pools.is_within(draft.rooms.pool(*machine), pool)
-                && work.may_use(*machine)
+                && draft.may_use(job, *machine)
         };
         let machines: Vec<MachineIx> =
             self.prey.keys().copied().filter(may_use).take(TRIED_ELSEWHERE).collect();

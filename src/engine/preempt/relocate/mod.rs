@@ -29,7 +29,7 @@ use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use super::victims;
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::Holding;
+use crate::engine::shares::Holding;
 use crate::engine::report::CapBound;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
 use crate::engine::serve::Service;
@@ -110,11 +110,11 @@ fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize, free: QShares) -> O
     if free == QShares(0) && search.prey.is_empty() {
         return None;
     }
-    let (work, order) = (draft.job(job), draft.job(job).order);
-    let pools: &[PoolIx] = draft.pools.searched_from(draft.snapshot.class_of(work).pool);
+    let order = draft.jobs[job].order;
+    let pools: &[PoolIx] = draft.pools.searched_from(draft.class_of(job).pool);
     let all = pools.iter().flat_map(|&pool| draft.rooms.schedulable(pool));
     let suits = |machine: &MachineIx| {
-        work.may_use(*machine) && order.qshares() <= draft.rooms.order(*machine)
+        draft.may_use(job, *machine) && order.qshares() <= draft.rooms.order(*machine)
     };
     let suitable: Vec<MachineIx> = all.filter(suits).collect();
     let machines = count(&suitable);
@@ -201,11 +201,11 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// The shares on `machine` that do not leave, the cheapest to lose first.
     fn shares_on(&self, machine: MachineIx) -> Vec<Victim> {
-        let shares = self.draft.rooms.held_shares(machine).map(|(held, tenant)| Victim {
-            holding: held.holding,
+        let shares = self.draft.rooms.held_shares(machine).map(|(holding, tenant)| Victim {
+            holding,
             rule: PreemptionRule::Relocation,
-            order: self.draft.share(held.holding).order,
-            rank: rank::of(self.draft, machine, held),
+            order: self.draft.shares.at(holding).order,
+            rank: rank::of(self.draft, self.draft.shares.at(holding)),
             loss: tenant.loss(),
         });
         let mut shares: Vec<Victim> = shares.collect();
@@ -218,12 +218,12 @@ impl<'d, 'a> Search<'d, 'a> {
     fn may_move(&self, victim: Victim) -> bool {
         let (draft, job) = (self.draft, victim.holding.job);
         let (class, own) =
-            [job, self.beneficiary].map(|ix| draft.snapshot.class_of(draft.job(ix))).into();
+            [job, self.beneficiary].map(|ix| draft.class_of(ix)).into();
         let cap = draft.jobs[job].demand.cap;
         job != self.beneficiary
             && class.policy.is_preemptable()
             && class.priority == own.priority
-            && victim.order == draft.job(job).order
+            && victim.order == draft.jobs[job].order
             && draft.has(job) <= cap.nshares.0
             && !matches!(cap.bound, CapBound::Completing | CapBound::Spent)
     }

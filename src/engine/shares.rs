@@ -1,0 +1,108 @@
+//! All shares in one piece of memory, job by job, with what a plan needs to know of each: whoever looks
+//! at many is not to fetch them from wherever their jobs were frozen.
+
+use super::snapshot::{Job, Share};
+use crate::model::{MachineIx, Millis, Order, ShareFacts, ShareId, ShareState};
+
+/// A share, by its place in the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Holding {
+    /// The job's place in the snapshot.
+    pub job: usize,
+    /// The share's place among its job's shares.
+    pub share: usize,
+}
+
+/// What a plan needs to know of a share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Brief {
+    /// Its number.
+    pub id: ShareId,
+    /// The work that is lost with it.
+    pub loss: Millis,
+    /// The time at stake: its initialization so far, or what was invested once it has initialized.
+    pub at_stake: Millis,
+    /// Its size.
+    pub order: Order,
+    machine: u32,
+    /// Whether its process has initialized.
+    pub is_initialized: bool,
+    /// Whether it is not on its way out, since before the cycle or in it.
+    pub is_held: bool,
+    /// Whether it is in the pool of its job's class. Known once [`Rooms`](super::nodepool::Rooms) are.
+    pub is_resident: bool,
+}
+
+impl Brief {
+    fn of(share: &Share) -> Brief {
+        let ShareFacts { is_initialized, initialization, investment } = share.facts;
+        Brief {
+            id: share.id,
+            loss: share.loss(),
+            at_stake: if is_initialized { investment } else { initialization },
+            order: share.order,
+            machine: u32::try_from(share.machine.0).expect("fewer than 2^32 machines are known"),
+            is_initialized,
+            is_held: share.state == ShareState::Held,
+            is_resident: false,
+        }
+    }
+
+    /// Where it is.
+    pub(super) fn machine(&self) -> MachineIx {
+        MachineIx(usize::try_from(self.machine).expect("it was made from one"))
+    }
+}
+
+/// The shares of all jobs.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    listed: Vec<Brief>,
+    /// Where those of each job end.
+    ends: Vec<usize>,
+}
+
+impl Shares {
+    /// Enters the shares of the next job of the snapshot.
+    pub(super) fn enter(&mut self, job: &Job) {
+        self.listed.extend(job.shares.iter().map(Brief::of));
+        self.ends.push(self.listed.len());
+    }
+
+    /// The shares of the job at place `job` of the snapshot, those that are leaving included.
+    pub(super) fn of_job(&self, job: usize) -> &[Brief] {
+        &self.listed[self.begin_of(job)..self.ends[job]]
+    }
+
+    /// The same, to note more of them.
+    pub(super) fn of_job_mut(&mut self, job: usize) -> &mut [Brief] {
+        let begin = self.begin_of(job);
+        &mut self.listed[begin..self.ends[job]]
+    }
+
+    /// Those of them that are not.
+    pub(super) fn held_by(&self, job: usize) -> impl Iterator<Item = (Holding, &Brief)> {
+        let shares = self.of_job(job).iter().enumerate().filter(|(_, share)| share.is_held);
+        shares.map(move |(share, brief)| (Holding { job, share }, brief))
+    }
+
+    /// The share that `holding` names.
+    pub(super) fn at(&self, holding: Holding) -> &Brief {
+        &self.listed[self.begin_of(holding.job) + holding.share]
+    }
+
+    /// Notes that a share is now leaving.
+    ///
+    /// # Panics
+    ///
+    /// If it was leaving before: a share leaves once.
+    pub(super) fn leave(&mut self, holding: Holding) {
+        let place = self.begin_of(holding.job) + holding.share;
+        let was_held = std::mem::replace(&mut self.listed[place].is_held, false);
+        assert!(was_held, "a share leaves once");
+    }
+
+    fn begin_of(&self, job: usize) -> usize {
+        job.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+}
