@@ -88,7 +88,7 @@ pub(super) enum CountRefusal {
 impl<'a> Draft<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Draft<'a> {
         let arriving = cap::arriving(snapshot);
-        let mut shares = Shares::default();
+        let mut shares = Shares::with_room_for(&snapshot.jobs);
         let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
         let mut belongs = Vec::with_capacity(snapshot.jobs.len());

@@ -1,6 +1,8 @@
 //! All shares in one piece of memory, job by job, with what a plan needs to know of each: whoever looks
 //! at many is not to fetch them from wherever their jobs were frozen.
 
+use std::sync::Arc;
+
 use super::snapshot::{Job, Share};
 use crate::model::{MachineIx, Millis, Order, ShareFacts, ShareId, ShareState};
 
@@ -55,7 +57,7 @@ impl Brief {
 }
 
 /// The shares of all jobs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shares {
     listed: Vec<Brief>,
     /// Where those of each job end.
@@ -63,6 +65,12 @@ pub(super) struct Shares {
 }
 
 impl Shares {
+    /// None yet, and room for those of `jobs`.
+    pub(super) fn with_room_for(jobs: &[Arc<Job>]) -> Shares {
+        let shares = jobs.iter().map(|job| job.shares.len()).sum();
+        Shares { listed: Vec::with_capacity(shares), ends: Vec::with_capacity(jobs.len()) }
+    }
+
     /// Enters the shares of the next job of the snapshot.
     pub(super) fn enter(&mut self, job: &Job) {
         self.listed.extend(job.shares.iter().map(Brief::of));

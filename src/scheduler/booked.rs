@@ -10,7 +10,7 @@ use super::jobs::{JobBook, LastCycle};
 use super::shares::{ShareBook, Shares};
 use super::view::{JobView, Removal, ShareViews};
 use crate::engine::{Job, JobReport};
-use crate::model::{JobId, Millis, ShareState};
+use crate::model::{ClassIx, JobId, Millis, ShareState};
 
 /// What all work is in order by, the oldest first: when it was submitted, and its number.
 pub(super) type Age = (Millis, JobId);
@@ -20,6 +20,8 @@ pub(super) type Age = (Millis, JobId);
 pub(super) struct Jobs {
     by_age: BTreeMap<Age, Booked>,
     submitted: BTreeMap<JobId, Millis>,
+    /// How many were submitted to each class.
+    of_classes: Vec<u64>,
 }
 
 /// A request in the books, as the engine saw it and as readers see it. Whoever may change the
@@ -60,16 +62,41 @@ impl Jobs {
         self.by_age.get_mut(&(*self.submitted.get(&job)?, job))
     }
 
+    /// How many were submitted to `class`, refused ones included.
+    pub(super) fn of_class(&self, class: ClassIx) -> u64 {
+        self.of_classes.get(class.0).copied().unwrap_or(0)
+    }
+
+    /// Counts those of each class anew, after the classes were replaced.
+    pub(super) fn count_anew(&mut self) {
+        self.of_classes.clear();
+        let classes: Vec<Option<ClassIx>> = self.values().map(|job| job.class).collect();
+        classes.into_iter().for_each(|class| self.count(class));
+    }
+
+    fn count(&mut self, class: Option<ClassIx>) {
+        let Some(class) = class else { return };
+        if self.of_classes.len() <= class.0 {
+            self.of_classes.resize(class.0 + 1, 0);
+        }
+        self.of_classes[class.0] += 1;
+    }
+
     /// Enters a request whose number no other has.
     pub(super) fn enter(&mut self, book: JobBook, behind_since: Option<u64>) {
         let age = book.age();
+        self.count(book.class);
         self.submitted.insert(age.1, age.0);
         self.by_age.insert(age, Booked::new(book, behind_since));
     }
 
     pub(super) fn remove(&mut self, job: JobId) -> Option<Booked> {
         let submitted = self.submitted.remove(&job)?;
-        self.by_age.remove(&(submitted, job))
+        let gone = self.by_age.remove(&(submitted, job))?;
+        if let Some(class) = gone.class {
+            self.of_classes[class.0] -= 1;
+        }
+        Some(gone)
     }
 
     /// The oldest first.
@@ -113,13 +140,16 @@ impl DerefMut for Booked {
 
 impl Booked {
     fn new(book: JobBook, behind_since: Option<u64>) -> Booked {
+        // Most that come have no shares yet.
+        let has_strays =
+            if book.shares.is_empty() { OnceCell::from(false) } else { OnceCell::new() };
         Booked {
             book: Box::new(book),
             behind_since,
             picture: OnceCell::new(),
             shares: OnceCell::new(),
             frozen: OnceCell::new(),
-            has_strays: OnceCell::new(),
+            has_strays,
             is_reported: false,
             is_touched: false,
         }

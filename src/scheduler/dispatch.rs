@@ -16,7 +16,7 @@ use super::view::{
 };
 use crate::engine::{Account, Expansion, Job, JobReport, Schedule};
 use crate::model::{
-    JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, ShareState, count,
+    ClassIx, JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, ShareState, count,
 };
 
 impl Scheduler {
@@ -103,7 +103,7 @@ impl Scheduler {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
             nodes: Arc::new(self.node_views(&jobs)),
-            classes: Arc::new(self.class_views(&jobs)),
+            classes: Arc::new(self.class_views()),
             jobs: Arc::new(jobs),
             varied_off: self.varied_off(),
             lost_held_back: self.machines.held_back(),
@@ -164,16 +164,15 @@ impl Scheduler {
         }
     }
 
-    /// Every class, `jobs` being the pictures of all work.
-    fn class_views(&self, jobs: &Pictures<JobView>) -> Vec<ClassView> {
-        let classes = self.topology.classes.iter().map(|class| ClassView {
+    /// Every class.
+    fn class_views(&self) -> Vec<ClassView> {
+        let classes = self.topology.classes.iter().enumerate().map(|(ix, class)| ClassView {
             name: class.name.clone(),
-            jobs: 0,
+            jobs: self.jobs.of_class(ClassIx(ix)),
             account: Account::default(),
             users: Vec::new(),
         });
         let mut views: Vec<ClassView> = classes.collect();
-        self.count_jobs(&mut views, jobs);
         if let Some(Planned { snapshot, schedule }) = self.planned.as_deref() {
             for (view, account) in views.iter_mut().zip(&schedule.report.classes) {
                 view.account = *account;
@@ -186,32 +185,6 @@ impl Scheduler {
             }
         }
         views
-    }
-
-    /// Counts the jobs of each class, from what the last cycle counted where that was of the same
-    /// classes.
-    fn count_jobs(&self, views: &mut [ClassView], jobs: &Pictures<JobView>) {
-        let is_same = |last: &&View| Arc::ptr_eq(&last.topology, &self.topology);
-        let nothing = Pictures::default();
-        let mut before = &nothing;
-        if let Some(last) = self.last_view.as_ref().filter(is_same) {
-            before = &last.jobs;
-            for (view, last) in views.iter_mut().zip(last.classes.iter()) {
-                view.jobs = last.jobs;
-            }
-        }
-        for (gone, there) in jobs.changed_since(before, |job| (job.submitted, job.id)) {
-            if gone.map(|gone| &gone.class) == there.map(|there| &there.class) {
-                continue;
-            }
-            let class = |job: &JobView| self.topology.class_named(&job.class);
-            if let Some(class) = gone.and_then(class) {
-                views[class.0].jobs -= 1;
-            }
-            if let Some(class) = there.and_then(class) {
-                views[class.0].jobs += 1;
-            }
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::jobs::{JobBook, admit};
+use super::jobs::JobBook;
 use super::jobs_order;
 use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
@@ -112,13 +112,14 @@ impl Scheduler {
         self.machines.replace_all(&self.topology);
         self.promises.clear();
         for job in self.jobs.values_mut() {
-            job.admission = admit(&self.topology, &job.spec).map_err(Box::new);
+            job.admit_anew(&self.topology);
             let order_on = |node| jobs_order(job, &self.topology, &self.machines[node]);
             let orders: Vec<Order> = job.shares.iter().map(|share| order_on(share.node)).collect();
             for (share, order) in job.shares.iter_mut().zip(orders) {
                 share.order = order;
             }
         }
+        self.jobs.count_anew();
     }
 }
 

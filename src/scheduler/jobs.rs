@@ -15,6 +15,8 @@ use crate::model::{
 pub(super) struct JobBook {
     pub spec: JobSpec,
     pub user: UserNumber,
+    /// The class of the name it was submitted to, whether it is admitted to it or not.
+    pub class: Option<ClassIx>,
     pub admission: Result<Admission, Box<Refusal>>,
     pub shares: Shares,
     /// Shares that died with their node and whose end is not confirmed; they hold no space.
@@ -80,7 +82,8 @@ fn needs_stability(kind: WorkKind) -> Option<&'static str> {
 
 impl JobBook {
     pub(super) fn new(spec: JobSpec, user: UserNumber, topology: &Topology) -> JobBook {
-        JobBook {
+        let mut book = JobBook {
+            class: None,
             admission: admit(topology, &spec).map_err(Box::new),
             spec,
             user,
@@ -88,7 +91,22 @@ impl JobBook {
             purged: Shares::default(),
             is_spent: false,
             last: LastCycle::default(),
-        }
+        };
+        book.note_class(topology);
+        book
+    }
+
+    /// Admits it anew, after the configuration was replaced.
+    pub(super) fn admit_anew(&mut self, topology: &Topology) {
+        self.admission = admit(topology, &self.spec).map_err(Box::new);
+        self.note_class(topology);
+    }
+
+    fn note_class(&mut self, topology: &Topology) {
+        self.class = match &self.admission {
+            Ok(admission) => Some(admission.class),
+            Err(_) => topology.class_named(&self.spec.class),
+        };
     }
 
     /// What all work is in order by.

@@ -55,33 +55,20 @@ impl<T> Pictures<T> {
         before: &'a Pictures<T>,
         key: impl Fn(&T) -> Key,
     ) -> impl Iterator<Item = (&'a T, Option<&'a T>)> {
-        self.changed_since(before, key).filter_map(|(old, new)| Some((new?, old)))
-    }
-
-    /// What is not as it was `before`: what was seen in each place, and what is, if anything. Both
-    /// lists are sorted by `key`.
-    pub(super) fn changed_since<'a, Key: Ord>(
-        &'a self,
-        before: &'a Pictures<T>,
-        key: impl Fn(&T) -> Key,
-    ) -> impl Iterator<Item = (Option<&'a T>, Option<&'a T>)> {
-        let (mut before, mut now) = (before.0.iter().peekable(), self.0.iter().peekable());
+        let (mut before, mut now) = (before.0.iter().peekable(), self.0.iter());
         std::iter::from_fn(move || {
-            while let (Some(old), Some(new)) = (before.peek(), now.peek())
-                && Arc::ptr_eq(old, new)
-            {
-                before.next();
-                now.next();
+            loop {
+                let new = now.next()?;
+                if before.next_if(|old| Arc::ptr_eq(old, new)).is_some() {
+                    continue;
+                }
+                let at = key(new);
+                while before.next_if(|old| key(old) < at).is_some() {}
+                let old = before.next_if(|old| key(old) == at);
+                if old.is_none_or(|old| !Arc::ptr_eq(old, new)) {
+                    return Some((new.as_ref(), old.map(Arc::as_ref)));
+                }
             }
-            let order = match (before.peek(), now.peek()) {
-                (Some(old), Some(new)) => key(old).cmp(&key(new)),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (None, None) => return None,
-            };
-            let old = if order.is_le() { before.next() } else { None };
-            let new = if order.is_ge() { now.next() } else { None };
-            Some((old.map(Arc::as_ref), new.map(Arc::as_ref)))
         })
     }
 

@@ -18,7 +18,7 @@ use apportion::journal::{Replay, seal_books};
 use apportion::model::{
     CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Policy, PoolIx,
     ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
-    WorkKind,
+    WorkKind, count,
 };
 use apportion::scheduler::{
     Command, CommandError, CommandOutcome, Event, JobView, NodeView, Scheduler, ShareView, View,
@@ -387,6 +387,10 @@ pub fn assert_same(one: &View, other: &View) {
     assert_eq!((jobs, classes), (&other.jobs, &other.classes));
     assert_eq!((varied_off, lost_held_back), (&other.varied_off, &other.lost_held_back));
     assert_eq!(one.next_share, other.next_share);
+    for class in classes.iter() {
+        let of_class = jobs.iter().filter(|job| job.class == class.name);
+        assert_eq!(class.jobs, count(of_class), "jobs of class {}", class.name);
+    }
 }
 
 /// What was asked for, as far as the books still say it.

@@ -19,8 +19,8 @@ use super::listed::Listed;
 use crate::engine::cap::maximum;
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::nodepool::CountSpace;
-use crate::engine::shares::Holding;
 use crate::engine::serve::{Seat, Service, Walk};
+use crate::engine::shares::Holding;
 use crate::model::{ClassIx, MachineIx, NShares, PoolIx, QShares, floor_div};
 
 /// Counts `jobs`, the fair-share work of one priority, from what better priorities left in

@@ -159,8 +159,8 @@ impl Donors {
             (class.0, least, held.groups[group], group)
         });
         let jobs = draft.jobs.iter().enumerate();
-        let jobs = jobs
-            .map(|(ix, job)| (entities.group_of(ix), job.order.qshares().0, held.jobs[ix], ix));
+        let jobs =
+            jobs.map(|(ix, job)| (entities.group_of(ix), job.order.qshares().0, held.jobs[ix], ix));
         let known_jobs: Vec<Stand> =
             (0..draft.snapshot.jobs.len()).map(|job| Stand::of(draft, job)).collect();
         let mut jobs_above = vec![0; classes];

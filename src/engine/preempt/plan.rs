@@ -103,8 +103,8 @@ pub(super) fn plan_on(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::engine::shares::Holding;
     use crate::engine::preempt::right::Reach;
+    use crate::engine::shares::Holding;
     use crate::model::count;
 
     /// How many machines would do for `job`, and of those on which something has to go the one on

@@ -56,6 +56,12 @@ impl<'d, 'a> Site<'d, 'a> {
         Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
     }
 
+    /// The machines that would do, whatever is on them.
+    pub(super) fn suitable(&self) -> impl Iterator<Item = MachineIx> {
+        let all = self.pools.iter().flat_map(|&pool| self.draft.rooms.schedulable(pool));
+        all.filter(|&machine| self.order_on(machine).is_some())
+    }
+
     /// How many machines would do, whatever is on them.
     pub(super) fn machines(&self) -> u64 {
         let (draft, work) = (self.draft, &self.draft.jobs[self.job]);
@@ -63,7 +69,6 @@ impl<'d, 'a> Site<'d, 'a> {
         if !work.is_confined && *self.policy != Policy::Reserve {
             return self.pools.iter().map(|&pool| rooms.count_of_size(pool, work.order)).sum();
         }
-        let all = self.pools.iter().flat_map(|&pool| rooms.schedulable(pool));
-        count(all.filter(|&machine| self.order_on(machine).is_some()))
+        count(self.suitable())
     }
 }

@@ -18,8 +18,8 @@ use super::right::{Claim, Reach};
 use super::victims::Tier;
 use super::{make_room, make_room_for};
 use crate::engine::draft::Draft;
-use crate::engine::shares::Holding;
 use crate::engine::report::HeldBack;
+use crate::engine::shares::Holding;
 use crate::engine::{
     Calm, Considered, Job, Machine, PreemptionRule, Share, Snapshot, Taking, how_much, what_of,
 };

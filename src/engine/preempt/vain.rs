@@ -361,6 +361,9 @@ impl Memory for Exhausted {
     }
 
     fn doubt(&mut self, draft: &Draft<'_>, machine: MachineIx) {
+        if self.in_doubt.contains(&machine) {
+            return;
+        }
         let candidate = |user, order, loss| self.extent.candidate(draft, user, order, loss);
         if is_plan_below(draft, &self.extent, (machine, self.below), candidate) {
             self.in_doubt.insert(machine);

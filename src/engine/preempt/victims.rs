@@ -6,8 +6,8 @@ use super::donors::Stand;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use crate::engine::draft::Draft;
-use crate::engine::shares::Holding;
 use crate::engine::schedule::PreemptionRule;
+use crate::engine::shares::Holding;
 use crate::model::{MachineIx, Millis, QShares, count};
 
 /// A share that goes.

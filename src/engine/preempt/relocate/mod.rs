@@ -27,13 +27,14 @@ use super::donors::Donors;
 use super::price::is_at_rest;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
+use super::site::Site;
 use super::victims;
-use crate::engine::draft::Draft;
-use crate::engine::shares::Holding;
+use crate::engine::draft::{Draft, JobDraft};
 use crate::engine::report::CapBound;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
 use crate::engine::serve::Service;
-use crate::model::{MachineIx, Millis, Order, PoolIx, QShares, count};
+use crate::engine::shares::Holding;
+use crate::model::{ClassIx, MachineIx, Millis, Order, PoolIx, QShares, count};
 use housing::Housing;
 
 /// So many machines are tried for one beneficiary, those first on which the least has to be moved.
@@ -51,21 +52,46 @@ pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize
     let empty_handed: Vec<usize> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
     let free = free_room(draft);
+    // For all of a class and order, but that those who list machines have a list each.
+    let mut suitable: BTreeMap<(ClassIx, Order, Option<usize>), Vec<Lack>> = BTreeMap::new();
     let (mut is_done, mut tried) = (false, 0);
     draft.serve_by_holdings(
         &empty_handed,
         |draft, job| draft.shortfall(job).min(1),
         |draft, job, _| {
             tried += 1;
-            let is_over = is_done || TRIED_JOBS < tried;
-            if let Some(plan) = if is_over { None } else { best_plan(draft, donors, job, free) } {
-                plan.carry_out(draft, donors, job);
-                is_done = true;
+            if is_done {
+                return Service::Served;
             }
-            if is_done { Service::Served } else { Service::Refused }
+            if TRIED_JOBS < tried {
+                return Service::Refused;
+            }
+            // Nothing changes until a plan is found.
+            let JobDraft { order, is_confined, .. } = draft.jobs[job];
+            let alike = (draft.entities.class_of(job), order, is_confined.then_some(job));
+            let lacks = suitable.entry(alike).or_insert_with(|| lacks_for(draft, job));
+            let Some(plan) = best_plan(draft, donors, job, (lacks, free)) else {
+                return Service::Refused;
+            };
+            plan.carry_out(draft, donors, job);
+            is_done = true;
+            Service::Served
         },
     );
     is_done
+}
+
+/// How much would have to go from a machine.
+type Lack = (QShares, MachineIx);
+
+/// The machines on which one nshare of `job` could be, the one first from which the least has to go.
+fn lacks_for(draft: &Draft<'_>, job: usize) -> Vec<Lack> {
+    let site = Site::new(draft, job);
+    let order = draft.jobs[job].order;
+    let lack = |machine| (draft.rooms.lacking(machine, order.qshares()), machine);
+    let mut lacks: Vec<Lack> = site.suitable().map(lack).collect();
+    lacks.sort_unstable();
+    lacks
 }
 
 /// Room that may be given away now, on all machines together.
@@ -104,30 +130,30 @@ struct Victim {
 type Cost = (bool, Millis, usize, QShares, MachineIx);
 
 /// The cheapest way to make room for one nshare of `job` by moving what is in the way, if any is
-/// found. No more can be moved than there is room for, `free` or to be had by right.
-fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize, free: QShares) -> Option<Plan> {
+/// found, `lacks` being how much would have to go from where it could be. No more can be moved than
+/// there is room for, `free` or to be had by right.
+fn best_plan(
+    draft: &Draft<'_>,
+    donors: &Donors,
+    job: usize,
+    (lacks, free): (&[Lack], QShares),
+) -> Option<Plan> {
     let mut search = Search::new(draft, donors, job);
     if free == QShares(0) && search.prey.is_empty() {
         return None;
     }
     let order = draft.jobs[job].order;
-    let pools: &[PoolIx] = draft.pools.searched_from(draft.class_of(job).pool);
-    let all = pools.iter().flat_map(|&pool| draft.rooms.schedulable(pool));
-    let suits = |machine: &MachineIx| {
-        draft.may_use(job, *machine) && order.qshares() <= draft.rooms.order(*machine)
-    };
-    let suitable: Vec<MachineIx> = all.filter(suits).collect();
-    let machines = count(&suitable);
     let by_right: QShares = search.prey.values().copied().sum();
-    let mut open: Vec<(QShares, MachineIx)> = suitable
-        .into_iter()
-        .filter_map(|machine| {
-            let missing = draft.rooms.lacking(machine, order.qshares());
-            let prey = search.prey.get(&machine).copied().unwrap_or_default();
-            let to_move = missing.saturating_sub(prey);
-            (to_move <= free + (by_right - prey)).then_some((to_move, machine))
-        })
-        .collect();
+    let site = Site::new(draft, job);
+    let is_suitable = |machine: &MachineIx| site.order_on(*machine).is_some();
+    let with_prey = search.prey.iter().filter(|(machine, _)| is_suitable(machine));
+    let with_prey = with_prey.filter_map(|(&machine, &prey)| {
+        let to_move = draft.rooms.lacking(machine, order.qshares()).saturating_sub(prey);
+        (to_move <= free + (by_right - prey)).then_some((to_move, machine))
+    });
+    let others = lacks.iter().take_while(|(missing, _)| *missing <= free + by_right);
+    let others = others.filter(|(_, machine)| !search.prey.contains_key(machine)).take(TRIED);
+    let mut open: Vec<Lack> = with_prey.chain(others.copied()).collect();
     open.sort_unstable();
     open.truncate(TRIED);
     let cleared: Vec<(MachineIx, Vec<Victim>)> = open
@@ -147,7 +173,10 @@ fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize, free: QShares) -> O
         victims: count(0..victims),
         loss,
     });
-    Some(Plan { considered: Considered { machines, plans: found, runner_up }, ..best })
+    Some(Plan {
+        considered: Considered { machines: count(lacks), plans: found, runner_up },
+        ..best
+    })
 }
 
 /// A search for a plan for one beneficiary.
@@ -217,8 +246,7 @@ impl<'d, 'a> Search<'d, 'a> {
     /// that holds more than its cap would not get it back, nor would one that is ending.
     fn may_move(&self, victim: Victim) -> bool {
         let (draft, job) = (self.draft, victim.holding.job);
-        let (class, own) =
-            [job, self.beneficiary].map(|ix| draft.class_of(ix)).into();
+        let (class, own) = [job, self.beneficiary].map(|ix| draft.class_of(ix)).into();
         let cap = draft.jobs[job].demand.cap;
         job != self.beneficiary
             && class.policy.is_preemptable()
