@@ -71,7 +71,9 @@ impl Jobs {
     pub(super) fn count_anew(&mut self) {
         self.of_classes.clear();
         let classes: Vec<Option<ClassIx>> = self.values().map(|job| job.class).collect();
-        classes.into_iter().for_each(|class| self.count(class));
+        for class in classes {
+            self.count(class);
+        }
     }
 
     fn count(&mut self, class: Option<ClassIx>) {

@@ -18,6 +18,11 @@ use crate::engine::entities::Level;
 use crate::engine::shares::{Brief, Holding};
 use crate::model::{ClassIx, MachineIx, Millis, QShares};
 
+/// After so many shares without a plan, or more in a large cluster, it is found out on which machines
+/// there may be one at all.
+const VAIN_LOOKS: usize = 256;
+/// So many machines are ruled out, or not, in the time of one look.
+const MACHINES_A_LOOK: usize = 4;
 /// So many users or jobs are looked at one by one; of more, all shares of their class are.
 const FEW: usize = 32;
 
@@ -46,6 +51,9 @@ pub(super) struct Donors {
     /// What whoever is looked for might take.
     reach: Reach,
     vain: Vain,
+    /// After so many shares without a plan all machines are looked through: when that is no more work
+    /// than has been done.
+    pub patience: usize,
 }
 
 /// Users of several classes, or jobs of several users: each owner's in buckets of one order, in
@@ -180,6 +188,7 @@ impl Donors {
             prey_of_user: vec![OnceCell::new(); entities.groups().len()],
             reach: Reach::new(draft),
             vain: Vain::default(),
+            patience: VAIN_LOOKS.max(draft.snapshot.machines.len().div_ceil(MACHINES_A_LOOK)),
         }
     }
 

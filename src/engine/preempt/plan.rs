@@ -46,19 +46,19 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
     let extent = claim.extent(limit);
     let known = extent.as_ref().and_then(|extent| donors.vain().known_to(draft, extent));
     if let Some(known) = &known {
-        let mut search = Search::new(site, limit);
+        let mut search = Search::new(site, limit, donors.patience);
         if search.is_told_by(donors, &mut claim, known) {
             return search.judged(limit, known.is_wide, None);
         }
         claim.reset();
     }
     let courses = donors.courses(draft, &claim, job);
-    let mut search = Search::new(site, limit);
+    let mut search = Search::new(site, limit, donors.patience);
     let is_enough =
         known.is_some_and(|known| search.goes_on_from(donors, &mut claim, &courses, &known));
     if !is_enough {
         claim.reset();
-        search = Search::new(site, limit);
+        search = Search::new(site, limit, donors.patience);
         search.go_through(donors, &mut claim, &courses, extent.as_ref());
     }
     let verdict =

@@ -37,16 +37,27 @@ pub(super) struct Reach {
 }
 
 /// A claim of one beneficiary on one machine, while its victims are being chosen.
+#[expect(clippy::struct_excessive_bools, reason = "rights that are held independently")]
 pub(super) struct Claim<'d, 'a> {
     draft: &'d Draft<'a>,
     beneficiary: usize,
+    /// The beneficiary's user, within the class.
+    user: usize,
+    class: ClassIx,
+    /// Whether its work is fair-share work: else it has no peers.
+    is_among_peers: bool,
+    /// The least that another user of the class must have left so that it has more.
+    peers_keep: u64,
     reach: &'d Reach,
     /// Its number.
     number: u32,
     /// Whom it may not take from, because they took from it.
     barred: Barred,
+    has_nothing: bool,
     /// Whether it is below its count, and what was counted decides.
     is_below_count: bool,
+    /// Whether sides that are not open are to be asked for what is beyond their counts.
+    may_take_first_share: bool,
     /// The order of one nshare of it.
     order: u64,
     /// Whether it is needy, and the needy may take.
@@ -85,15 +96,24 @@ impl<'d, 'a> Claim<'d, 'a> {
         let defragmentation = draft.snapshot.topology.settings.defragmentation;
         let may_envy = defragmentation && is_at_rest(draft);
         let is_late = may_envy && COUNTS_UNTIL <= draft.snapshot.calm.quiet_cycles;
-        let do_counts_decide = !is_late || draft.has(beneficiary) == 0;
+        let has_nothing = draft.has(beneficiary) == 0;
+        let do_counts_decide = !is_late || has_nothing;
+        let is_below_count = do_counts_decide && 0 < draft.shortfall(beneficiary);
+        let user = draft.entities.group_of(beneficiary);
         Claim {
             draft,
             beneficiary,
+            user,
+            class: draft.entities.class_of(beneficiary),
+            is_among_peers: draft.class_of(beneficiary).policy.is_preemptable(),
+            peers_keep: least_to_keep(draft.held.groups[user], (1, 1)),
             reach,
             number: reach.next(),
             barred: Barred::new(draft, beneficiary),
             order: draft.jobs[beneficiary].order.qshares().0,
-            is_below_count: do_counts_decide && 0 < draft.shortfall(beneficiary),
+            has_nothing,
+            is_below_count,
+            may_take_first_share: is_below_count && has_nothing && !is_at_rest(draft),
             may_defragment: defragmentation && draft.is_needy(beneficiary),
             may_envy,
             taken: Vec::new(),
@@ -128,7 +148,7 @@ impl<'d, 'a> Claim<'d, 'a> {
 
     /// Whether sides that are not open are to be asked for what is beyond their counts.
     pub(super) fn may_take_first_share(&self) -> bool {
-        self.is_below_count && self.has_nothing() && !is_at_rest(self.draft)
+        self.may_take_first_share
     }
 
     /// The rule under which an nshare of `qshares` of `victim` may go now, if any.
@@ -180,7 +200,7 @@ impl<'d, 'a> Claim<'d, 'a> {
             if other == class {
                 return [0; 2];
             }
-            let may_give = self.may_give(Level::Class, other.0, other);
+            let may_give = self.class_may_give(other);
             may_give.map(|amount| amount.min(self.reach.most_of_one_plan))
         };
         Some(Extent {
@@ -189,8 +209,8 @@ impl<'d, 'a> Claim<'d, 'a> {
             rights: [
                 self.is_below_count,
                 self.may_defragment,
-                self.has_nothing(),
-                self.may_take_first_share(),
+                self.has_nothing,
+                self.may_take_first_share,
                 self.may_envy,
             ],
             is_barred: self.barred.is_any_user(draft),
@@ -226,58 +246,59 @@ impl<'d, 'a> Claim<'d, 'a> {
         candidate(self.draft, (class, has_to_be_above), user, most, (order, loss))
     }
 
-    #[cold]
     fn find_reach_to(&self, user: usize) -> u32 {
-        let entities = &self.draft.entities;
-        let own_class = entities.class_of(self.beneficiary);
-        let (class, _) = entities.groups()[user];
-        let most_of =
-            |level, side| u32::try_from(self.most_of(level, side, class)).unwrap_or(u32::MAX);
-        if user == entities.group_of(self.beneficiary) {
-            return u32::MAX;
-        }
-        if class == own_class {
-            return most_of(Level::User, user);
+        let small = |most| u32::try_from(most).unwrap_or(u32::MAX);
+        let (class, _) = self.draft.entities.groups()[user];
+        if class == self.class {
+            let is_own = user == self.user;
+            return if is_own { u32::MAX } else { small(self.most_of(self.peer_may_give(user))) };
         }
         let (claim, mut most) = self.reach.of_classes[class.0].get();
         if claim != self.number {
-            most = most_of(Level::Class, class.0);
+            most = small(self.most_of(self.class_may_give(class)));
             self.reach.of_classes[class.0].set((self.number, most));
         }
         most
     }
 
-    /// The largest nshare that `side` at `level`, which is of `class` and not the beneficiary's, might
-    /// be made to give.
-    fn most_of(&self, level: Level, side: usize, class: ClassIx) -> u64 {
-        let [ahead, beyond_count] = self.may_give(level, side, class);
-        if self.may_take_first_share() { ahead.max(beyond_count) } else { ahead }
+    /// The largest nshare that a side might be made to give that may give so much.
+    fn most_of(&self, [ahead, beyond_count]: [u64; 2]) -> u64 {
+        if self.may_take_first_share { ahead.max(beyond_count) } else { ahead }
     }
 
-    /// The largest nshare of that side as far as it is ahead, and as far as it is beyond its count: that
-    /// is of use only to who may take first shares.
-    fn may_give(&self, level: Level, side: usize, class: ClassIx) -> [u64; 2] {
+    /// The largest nshare of another user of the beneficiary's class as far as that is ahead, and as
+    /// far as it is beyond its count: that is of use only to who may take first shares.
+    fn peer_may_give(&self, user: usize) -> [u64; 2] {
+        if !self.is_among_peers || self.barred.contains_side(self.draft, Level::User, user) {
+            return [0; 2];
+        }
+        self.side_may_give(Level::User, user, self.peers_keep)
+    }
+
+    /// The same of another class.
+    fn class_may_give(&self, class: ClassIx) -> [u64; 2] {
         let (draft, entities) = (self.draft, &self.draft.entities);
-        let own_class = entities.class_of(self.beneficiary);
-        let [own, other] = [own_class, class].map(|ix| &draft.snapshot.topology.classes[ix.0]);
+        let [own, other] = [self.class, class].map(|ix| &draft.snapshot.topology.classes[ix.0]);
         if !other.policy.is_preemptable() {
             return [0; 2];
         }
         if own.priority < other.priority {
             return [u64::MAX; 2];
         }
-        let is_among_peers = own.priority == other.priority && own.policy.is_preemptable();
-        if !is_among_peers || self.barred.contains_side(draft, level, side) {
+        let is_among_peers = own.priority == other.priority && self.is_among_peers;
+        if !is_among_peers || self.barred.contains_side(draft, Level::Class, class.0) {
             return [0; 2];
         }
-        let held = draft.held.of(level, side);
-        let beyond_count = held.saturating_sub(draft.given.of(level, side));
-        let weights = match level {
-            Level::Class => (entities.weight(own_class), entities.weight(class)),
-            Level::User | Level::Job => (1, 1),
-        };
-        let beneficiary_has = entities.at(&draft.held, level, self.beneficiary);
-        let ahead = held.saturating_sub(least_to_keep(beneficiary_has, weights));
+        let weights = (entities.weight(self.class), entities.weight(class));
+        let has = entities.at(&draft.held, Level::Class, self.beneficiary);
+        self.side_may_give(Level::Class, class.0, least_to_keep(has, weights))
+    }
+
+    /// The same of a side at `level` that has to keep so much.
+    fn side_may_give(&self, level: Level, side: usize, keeps: u64) -> [u64; 2] {
+        let held = self.draft.held.of(level, side);
+        let beyond_count = held.saturating_sub(self.draft.given.of(level, side));
+        let ahead = held.saturating_sub(keeps);
         let by_counts = self.is_below_count && (0 < beyond_count || self.may_defragment);
         let by_holdings = self.may_envy && self.order <= ahead;
         [if by_counts || by_holdings { ahead } else { 0 }, beyond_count]
@@ -301,7 +322,7 @@ impl<'d, 'a> Claim<'d, 'a> {
         }
         let keeps_its_count =
             |level| self.given(level, victim) + qshares <= self.held(level, victim);
-        (self.may_take_first_share() && keeps_its_count(level) && keeps_its_count(Level::Job))
+        (self.may_take_first_share && keeps_its_count(level) && keeps_its_count(Level::Job))
             .then_some(PreemptionRule::FirstShare)
     }
 
@@ -328,11 +349,7 @@ impl<'d, 'a> Claim<'d, 'a> {
     /// needy itself, unless the beneficiary has nothing at all (decision D5; that nobody starves
     /// weighs more, and the pair test keeps the two from taking turns).
     fn may_defragment(&self, victim: usize) -> bool {
-        self.may_defragment && (self.has_nothing() || !self.becomes_needy(victim))
-    }
-
-    fn has_nothing(&self) -> bool {
-        self.draft.has(self.beneficiary) == 0
+        self.may_defragment && (self.has_nothing || !self.becomes_needy(victim))
     }
 
     /// Whether `victim` would be needy after giving one nshare more.

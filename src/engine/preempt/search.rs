@@ -23,11 +23,6 @@ const ENOUGH_LOOKS: u32 = 1024;
 const TOLD_PLANS: u64 = 4;
 /// And no longer than for so many shares more.
 const LAST_LOOKS: u32 = 64;
-/// After so many shares without a plan, or more in a large cluster, it is found out on which machines
-/// there may be one at all.
-const VAIN_LOOKS: usize = 256;
-/// So many machines are ruled out, or not, in the time of one look.
-const MACHINES_A_LOOK: usize = 4;
 /// If there are no more than so many, all of them are looked at, and nothing else.
 const FEW_MACHINES: usize = 64;
 
@@ -69,6 +64,8 @@ pub(super) struct Search<'d, 'a> {
     pub seen_before: Option<Tier>,
     /// The machines that were looked at, or need not be.
     pub seen: MachineSet,
+    /// The only machines on which enough might go, as far as users and classes go, once that was found out.
+    pub possible: Option<Vec<MachineIx>>,
     /// Whether shares that are cheaper, or given more willingly, may not have been looked at.
     pub is_partial: bool,
     /// On how many machines enough might go.
@@ -77,20 +74,29 @@ pub(super) struct Search<'d, 'a> {
     plans: u64,
     /// How many shares were looked at before there was a plan.
     vain_looks: usize,
+    /// After so many it is found out on which machines there may be one at all.
+    patience: usize,
     /// The best plan, and the best of the others.
     pub ranked: Vec<(Cost, Plan)>,
 }
 
 impl<'d, 'a> Search<'d, 'a> {
-    pub(super) fn new(site: Site<'d, 'a>, limit: Option<Millis>) -> Search<'d, 'a> {
+    /// A search that goes through shares one by one until `patience` of them were looked at in vain.
+    pub(super) fn new(
+        site: Site<'d, 'a>,
+        limit: Option<Millis>,
+        patience: usize,
+    ) -> Search<'d, 'a> {
         Search {
             site,
             limit,
+            patience,
             least_left: None,
             too_dear_on: Vec::new(),
             in_doubt: Vec::new(),
             seen_before: None,
             seen: MachineSet::default(),
+            possible: None,
             is_partial: false,
             tried: 0,
             plans: 0,
@@ -161,7 +167,7 @@ impl<'d, 'a> Search<'d, 'a> {
         while limit.is_some() && !self.is_settled(course.tier) {
             let Some(prey) = course.next() else { break };
             self.vain_looks += usize::from(!are_few);
-            if self.vain_looks == self.patience() && self.rule_out(claim) {
+            if self.vain_looks == self.patience && self.rule_out(claim) {
                 break;
             }
             self.look_for(claim, course.tier, prey);
@@ -215,7 +221,7 @@ impl<'d, 'a> Search<'d, 'a> {
             let has_affordable = self.has_affordable();
             if !has_affordable && !are_few {
                 self.vain_looks += 1;
-                if self.vain_looks == self.patience() && self.rule_out(claim) {
+                if self.vain_looks == self.patience && self.rule_out(claim) {
                     return Followed::Everywhere;
                 }
             }
@@ -252,12 +258,6 @@ impl<'d, 'a> Search<'d, 'a> {
         }
     }
 
-    /// After so many looks in vain it is found out on which machines there may be a plan at all: when
-    /// that is no more work than has been done.
-    fn patience(&self) -> usize {
-        VAIN_LOOKS.max(self.site.draft.snapshot.machines.len().div_ceil(MACHINES_A_LOOK))
-    }
-
     /// Whether the best plan may be worth it. Where none is, all is looked at that may be: others are told
     /// what was seen.
     pub(super) fn has_affordable(&self) -> bool {
@@ -287,19 +287,21 @@ impl<'d, 'a> Search<'d, 'a> {
     fn rule_out(&mut self, claim: &mut Claim<'_, '_>) -> bool {
         let draft = self.site.draft;
         claim.reset();
-        let mut open = Vec::new();
+        let (mut open, mut possible) = (Vec::new(), Vec::new());
         for (machine, _) in draft.snapshot.machines_with_ix() {
-            if self.seen.contains(machine) {
-                continue;
-            }
             let Some(order) = self.site.order_on(machine) else { continue };
             let missing = draft.rooms.lacking(machine, order.qshares());
-            if is_enough_within_reach(draft, claim, machine, missing) {
+            let is_enough = is_enough_within_reach(draft, claim, machine, missing);
+            if is_enough {
+                possible.push(machine);
+            }
+            if is_enough && !self.seen.contains(machine) {
                 open.push(machine);
             } else {
                 self.seen.include(machine);
             }
         }
+        self.possible = Some(possible);
         let are_few = open.len() <= FEW_MACHINES;
         if are_few {
             self.look_at_all(claim, open.into_iter().map(|machine| (None, machine)));

@@ -273,13 +273,15 @@ fn check_plans(donors: &mut Donors, draft: &Draft<'_>) {
     }
 }
 
-/// Takes for one job after the other, and looks again at the latest after so many acts.
-fn play(scene: &Scene, acts: usize) {
+/// Takes for one job after the other, and looks again at the latest after so many acts. All machines
+/// are looked through after so many shares without a plan, if that is given.
+fn play(scene: &Scene, acts: usize, patience: Option<usize>) {
     let snapshot = snapshot(scene);
     let mut draft = Draft::new(&snapshot);
     how_much::how_much(&mut draft);
     what_of::what_of(&mut draft);
     let mut donors = Donors::new(&draft);
+    donors.patience = patience.unwrap_or(donors.patience);
     check(&donors, &draft);
     check_plans(&mut donors, &draft);
     let rounds = (0..3).flat_map(|_| 0..snapshot.jobs.len());
@@ -509,6 +511,11 @@ fn rooms_say_what_is_free_now_and_what_will_be() {
     assert_eq!(now(&draft, 0), [(2, false, Some(MachineIx(2)))]);
 }
 
+/// As much as there is in a cluster of that size, which is more than there are shares, or little.
+fn patience() -> impl Strategy<Value = Option<usize>> {
+    prop::option::of(1..20_usize)
+}
+
 fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(7), ..default }
@@ -518,8 +525,10 @@ proptest! {
     #![proptest_config(config(2_000))]
 
     #[test]
-    fn a_look_at_a_few_finds_what_a_look_at_all_does(scene in scene(4, 1..12, 1..13)) {
-        play(&scene, 1);
+    fn a_look_at_a_few_finds_what_a_look_at_all_does(
+        scene in scene(4, 1..12, 1..13), patience in patience()
+    ) {
+        play(&scene, 1, patience);
     }
 }
 
@@ -528,8 +537,10 @@ proptest! {
 
     /// Many who ask for the same.
     #[test]
-    fn who_need_not_look_would_find_nothing(scene in scene(6, 40..60, 12..13)) {
-        play(&scene, 2);
+    fn who_need_not_look_would_find_nothing(
+        scene in scene(6, 40..60, 12..13), patience in patience()
+    ) {
+        play(&scene, 2, patience);
     }
 }
 
@@ -546,11 +557,11 @@ proptest! {
 
     #[test]
     fn a_look_at_some_of_many_users_finds_what_a_look_at_all_does(scene in crowd(80)) {
-        play(&scene, 100);
+        play(&scene, 100, None);
     }
 
     #[test]
     fn a_look_at_some_of_many_jobs_finds_what_a_look_at_all_does(scene in crowd(1)) {
-        play(&scene, 100);
+        play(&scene, 100, None);
     }
 }

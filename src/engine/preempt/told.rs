@@ -5,7 +5,7 @@ use super::donors::Donors;
 use super::plan::{Cost, Plan, plan_on};
 use super::right::Claim;
 use super::search::Search;
-use super::vain::{Doubt, Exhausted, Extent, Verdict, is_plan_below};
+use super::vain::{Below, Doubt, Exhausted, Extent, Verdict, is_plan_below};
 use super::victims::{Tier, least_loss_within};
 use crate::model::{MachineIx, Millis};
 
@@ -136,15 +136,19 @@ impl Search<'_, '_> {
         if let Some(known) = &known {
             self.look_below(donors, claim, known);
         }
-        self.follow_all(claim, courses, known.as_ref().map(|known| known.below));
+        match known.as_ref().map(|known| known.below) {
+            None => self.follow_all(claim, courses, None),
+            Some(Below::Tier(tier)) => self.follow_all(claim, courses, Some(tier)),
+            Some(Below::Any) => {}
+        }
         let exhausted = extent.and_then(|extent| self.exhausted(claim, extent, known.as_deref()));
         if let Some(exhausted) = exhausted {
             donors.vain().note_exhausted(exhausted);
         }
     }
 
-    /// Looks where alone there may be a plan that takes nothing of the tier below which all is
-    /// `exhausted`, or of a worse one: whatever it costs.
+    /// Looks where alone there may be a plan that takes nothing but of the tiers that are `exhausted`:
+    /// whatever it costs.
     fn look_below(&mut self, donors: &Donors, claim: &mut Claim<'_, '_>, exhausted: &Exhausted) {
         let (own, _) = donors.machines_of_peers(self.site.draft, claim, self.site.job, None);
         let limit = self.limit.take();
@@ -154,23 +158,28 @@ impl Search<'_, '_> {
     }
 
     /// What others may know of the tiers of which nothing came, if it is more than was `known`: of all
-    /// that are better than that of the best plan.
+    /// that are better than that of the best plan, or of all that there are, if it was found out where
+    /// alone something might come of them.
     fn exhausted(
         &self,
         claim: &Claim<'_, '_>,
         extent: &Extent,
         known: Option<&Exhausted>,
     ) -> Option<Exhausted> {
-        let ((worst, ..), _) = self.ranked.first()?;
-        let below = worst.filter(|worst| known.is_none_or(|known| known.below < *worst))?;
+        let of_best = || self.ranked.first().and_then(|((worst, ..), _)| worst.map(Below::Tier));
+        let below = if self.possible.is_some() { Some(Below::Any) } else { of_best() };
+        let below = below.filter(|below| known.is_none_or(|known| known.below < *below))?;
         let extent = Extent { limit: None, ..extent.clone() };
         let candidate = |user, order, loss| claim.candidate(user, order, loss);
         let doubted = known.into_iter().flat_map(|known| known.in_doubt.iter().copied());
-        let machines = self.in_doubt.iter().map(|doubt| doubt.machine).chain(doubted);
+        let seen = self.in_doubt.iter().map(|doubt| doubt.machine).chain(doubted);
         let is_in_doubt = |machine: &MachineIx| {
             is_plan_below(self.site.draft, &extent, (*machine, below), candidate)
         };
-        let in_doubt = machines.filter(is_in_doubt).collect();
+        let in_doubt = match &self.possible {
+            Some(possible) => possible.iter().copied().filter(is_in_doubt).collect(),
+            None => seen.filter(is_in_doubt).collect(),
+        };
         Some(Exhausted { extent, below, in_doubt })
     }
 

@@ -164,15 +164,34 @@ impl Doubt {
     }
 }
 
-/// That there is no plan that takes nothing of a certain tier, or a worse one, whatever it costs.
+/// That there is no plan that takes nothing of a certain tier, or a worse one, whatever it costs; or that
+/// there is none at all.
 #[derive(Clone, Debug)]
 pub(super) struct Exhausted {
     /// How far the claim reaches; what may be lost is not limited.
     pub extent: Extent,
-    /// The tier.
-    pub below: Tier,
+    /// Which tiers are exhausted.
+    pub below: Below,
     /// Where somebody else may find one.
     pub in_doubt: BTreeSet<MachineIx>,
+}
+
+/// Some of all tiers, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Below {
+    /// All that are better than this one.
+    Tier(Tier),
+    /// All that there are.
+    Any,
+}
+
+impl Below {
+    fn contains(self, tier: Tier) -> bool {
+        match self {
+            Below::Tier(below) => tier < below,
+            Below::Any => true,
+        }
+    }
 }
 
 /// What is remembered of a search, and holds for all who reach no further.
@@ -379,16 +398,15 @@ impl Memory for Exhausted {
     }
 }
 
-/// Whether a claim of `extent` might find a plan on `machine` that takes nothing of the tier, or of a
-/// worse one. `candidate` says of a user's share of so many qshares and with so much work what might go.
+/// Whether a claim of `extent` might find a plan on `machine` that takes nothing but of the tiers `below`. `candidate` says of a user's share of so many qshares and with so much work what might go.
 pub(super) fn is_plan_below(
     draft: &Draft<'_>,
     extent: &Extent,
-    (machine, below): (MachineIx, Tier),
+    (machine, below): (MachineIx, Below),
     candidate: impl Fn(usize, QShares, Millis) -> Candidate,
 ) -> bool {
     let there = (machine, draft.rooms.lacking(machine, QShares(extent.order)));
-    least_loss_within(draft, there, |tier, _| tier < below, candidate).is_some()
+    least_loss_within(draft, there, |tier, _| below.contains(tier), candidate).is_some()
 }
 
 impl Memory for Verdict {
