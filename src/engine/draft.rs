@@ -44,8 +44,8 @@ pub(super) struct Draft<'a> {
     pub takings: Takings,
     /// The jobs that list the only machines they may use, oldest first.
     pub confined: Vec<usize>,
-    /// Where each job is in the snapshot, by number.
-    places: Vec<(JobId, usize)>,
+    /// The places of the jobs in the snapshot, by number.
+    by_number: Vec<usize>,
 }
 
 /// What is known of one job so far.
@@ -113,12 +113,12 @@ impl<'a> Draft<'a> {
             let qshares = shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
             entities.add(&mut held, ix, qshares);
         }
-        let mut places: Vec<(JobId, usize)> =
-            jobs.iter().enumerate().map(|(ix, job)| (job.id, ix)).collect();
+        let mut by_number: Vec<usize> = (0..jobs.len()).collect();
         // Most have their numbers in the order in which they came.
-        places.sort();
+        by_number.sort_by_key(|&ix| jobs[ix].id);
+        let place_of = |job| place_in(&jobs, &by_number, job);
         Draft {
-            takings: Takings::new(&entities, &snapshot.calm.takings, |job| place_in(&places, job)),
+            takings: Takings::new(&entities, &snapshot.calm.takings, place_of),
             snapshot,
             pools: Pools::new(&snapshot.topology),
             rooms: Rooms::new(snapshot, &entities, &mut shares),
@@ -132,13 +132,13 @@ impl<'a> Draft<'a> {
             promises: Vec::new(),
             services,
             confined,
-            places,
+            by_number,
         }
     }
 
     /// The place of a job in the snapshot.
     pub(super) fn place_of(&self, job: JobId) -> Option<usize> {
-        place_in(&self.places, job)
+        place_in(&self.jobs, &self.by_number, job)
     }
 
     /// The priorities that have work, best first.
@@ -372,10 +372,10 @@ impl JobDraft {
     }
 }
 
-/// Where `job` is in the snapshot, as `places` have it.
-fn place_in(places: &[(JobId, usize)], job: JobId) -> Option<usize> {
-    let place = places.binary_search_by_key(&job, |(id, _)| *id).ok()?;
-    Some(places[place].1)
+/// Where the job of that number is among `jobs`, of which the places are given by number.
+fn place_in(jobs: &[JobDraft], by_number: &[usize], job: JobId) -> Option<usize> {
+    let place = by_number.binary_search_by_key(&job, |&ix| jobs[ix].id).ok()?;
+    Some(by_number[place])
 }
 
 #[cfg(test)]
