@@ -137,6 +137,8 @@ impl PoolRooms {
 }
 
 impl Rooms {
+    /// The machines of `snapshot` with all `shares` on them; of each it is noted whether it is in the pool
+    /// of its job's class.
     pub(in crate::engine) fn new(
         snapshot: &Snapshot,
         entities: &Entities,
