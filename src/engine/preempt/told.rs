@@ -5,7 +5,7 @@ use super::donors::Donors;
 use super::plan::{Cost, Plan, plan_on};
 use super::right::Claim;
 use super::search::Search;
-use super::vain::{Below, Doubt, Exhausted, Extent, Verdict, is_plan_below};
+use super::vain::{Below, DOUBTS, Doubt, Exhausted, Extent, Verdict, is_plan_below};
 use super::victims::{Tier, least_loss_within};
 use crate::model::{MachineIx, Millis};
 
@@ -167,7 +167,12 @@ impl Search<'_, '_> {
         known: Option<&Exhausted>,
     ) -> Option<Exhausted> {
         let of_best = || self.ranked.first().and_then(|((worst, ..), _)| worst.map(Below::Tier));
-        let below = if self.possible.is_some() { Some(Below::Any) } else { of_best() };
+        let below = match &self.possible {
+            // To look at so many is more work than to search, whatever tiers are known to be exhausted.
+            Some(possible) if DOUBTS < possible.len() => None,
+            Some(_) => Some(Below::Any),
+            None => of_best(),
+        };
         let below = below.filter(|below| known.is_none_or(|known| known.below < *below))?;
         let extent = Extent { limit: None, ..extent.clone() };
         let candidate = |user, order, loss| claim.candidate(user, order, loss);

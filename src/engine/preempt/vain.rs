@@ -24,7 +24,7 @@ use crate::model::{ClassIx, MachineIx, Millis, QShares};
 /// So many verdicts are remembered of each class and order, the newest.
 const KEPT: usize = 32;
 /// Where so many machines are in doubt it is no less work to look at them than through all.
-const DOUBTS: usize = 256;
+pub(super) const DOUBTS: usize = 256;
 
 /// How far a claim reaches. It may use any machine of its pools.
 #[derive(Clone, Debug)]
