@@ -64,7 +64,8 @@ pub(super) struct Search<'d, 'a> {
     pub seen_before: Option<Tier>,
     /// The machines that were looked at, or need not be.
     pub seen: MachineSet,
-    /// The only machines on which enough might go, as far as users and classes go, once that was found out.
+    /// The only machines on which enough might go, as far as users and classes go, once all were looked
+    /// through.
     pub possible: Option<Vec<MachineIx>>,
     /// Whether shares that are cheaper, or given more willingly, may not have been looked at.
     pub is_partial: bool,

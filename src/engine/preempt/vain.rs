@@ -6,7 +6,7 @@
 //! give, and what becomes of several together, depends on who asks: so a machine is in doubt where
 //! enough could go that is not too dear, as far as users and classes go. And of those who do find
 //! something most went first through better tiers of which nothing comes, at no price: that is
-//! remembered as well.
+//! remembered as well. So is where alone anything might come, once all machines were looked through.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -398,7 +398,8 @@ impl Memory for Exhausted {
     }
 }
 
-/// Whether a claim of `extent` might find a plan on `machine` that takes nothing but of the tiers `below`. `candidate` says of a user's share of so many qshares and with so much work what might go.
+/// Whether a claim of `extent` might find a plan on `machine` that takes nothing but of the tiers
+/// `below`. `candidate` says of a user's share of so many qshares and with so much work what might go.
 pub(super) fn is_plan_below(
     draft: &Draft<'_>,
     extent: &Extent,
