@@ -62,9 +62,12 @@ impl Tokens {
         tokens
     }
 
+    /// Moved into place whole: the daemon may be reading it, for a signal or because it just started.
     fn write(&self, lines: &[String]) {
-        std::fs::write(&self.file, lines.join("\n")).unwrap();
-        private(&self.file);
+        let new = self.file.with_extension("new");
+        std::fs::write(&new, lines.join("\n")).unwrap();
+        private(&new);
+        std::fs::rename(&new, &self.file).unwrap();
     }
 
     fn of(&self, role: Role) -> &str {
@@ -522,6 +525,9 @@ async fn what_is_done_and_refused_stands_in_the_audit_log_and_cannot_be_changed_
     tokens.write(&["nonsense".to_owned()]);
     daemon.signal("HUP");
     daemon.logs("not read again").await;
+    tokens.write(&[]);
+    daemon.signal("HUP");
+    daemon.logs_line(&["no token is in it", "nobody is let in"]).await;
 
     // Nobody waits for what was refused, so it may take a moment; what follows it comes after it.
     let on = ["node", "vary-on", "n1", "--url", &socket];

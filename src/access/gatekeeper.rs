@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,7 @@ impl Gatekeeper {
     /// If a file cannot be read or is wrong, or others may read it.
     pub fn open(settings: &Access, limits: &Limits) -> Result<Gatekeeper, AccessError> {
         let tokens = match &settings.tokens {
-            Some(path) => Some((path.clone(), ArcSwap::from_pointee(TokenFile::read(path)?))),
+            Some(path) => Some((path.clone(), ArcSwap::from_pointee(read_tokens(path)?))),
             None => None,
         };
         let tls = match settings.certificate.as_ref().zip(settings.key.as_ref()) {
@@ -245,7 +245,7 @@ impl Gatekeeper {
     pub fn reread(&self) -> Vec<Reread> {
         let mut all = Vec::new();
         if let Some((path, tokens)) = &self.tokens {
-            let read = TokenFile::read(path).map(|file| {
+            let read = read_tokens(path).map(|file| {
                 let count = file.len();
                 tokens.store(file.into());
                 format!("{count} tokens")
@@ -282,6 +282,18 @@ impl Gatekeeper {
         budget.left -= 1;
         Some(std::mem::take(&mut budget.dropped))
     }
+}
+
+/// The tokens in a file. One without any is taken, for it may be meant so; or it was just being written.
+fn read_tokens(path: &Path) -> Result<TokenFile, TokenFileError> {
+    let file = TokenFile::read(path)?;
+    if file.is_empty() {
+        tracing::warn!(
+            file = %path.display(),
+            "no token is in it, so nobody is let in but at the unix socket; if it was being written, have it read again"
+        );
+    }
+    Ok(file)
 }
 
 /// The address that rates are counted by.
