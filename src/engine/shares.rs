@@ -27,6 +27,7 @@ pub(super) struct Brief {
     /// Its size.
     pub order: Order,
     machine: u32,
+    job: u32,
     /// Whether its process has initialized.
     pub is_initialized: bool,
     /// Whether it is not on its way out, since before the cycle or in it.
@@ -36,14 +37,16 @@ pub(super) struct Brief {
 }
 
 impl Brief {
-    fn of(share: &Share) -> Brief {
+    /// A share of the job at place `job` of the snapshot.
+    fn of(share: &Share, job: usize) -> Brief {
         let ShareFacts { is_initialized, initialization, investment } = share.facts;
         Brief {
             id: share.id,
             loss: share.loss(),
             at_stake: if is_initialized { investment } else { initialization },
             order: share.order,
-            machine: u32::try_from(share.machine.0).expect("fewer than 2^32 machines are known"),
+            machine: small(share.machine.0),
+            job: small(job),
             is_initialized,
             is_held: share.state == ShareState::Held,
             is_resident: false,
@@ -52,8 +55,23 @@ impl Brief {
 
     /// Where it is.
     pub(super) fn machine(&self) -> MachineIx {
-        MachineIx(usize::try_from(self.machine).expect("it was made from one"))
+        MachineIx(large(self.machine))
     }
+
+    /// Whose it is: the place of that job in the snapshot.
+    pub(super) fn job(&self) -> usize {
+        large(self.job)
+    }
+}
+
+/// A place, as it is kept where there are many.
+fn small(place: usize) -> u32 {
+    u32::try_from(place).expect("there are fewer than 2^32 of anything")
+}
+
+/// The place that was kept.
+fn large(place: u32) -> usize {
+    usize::try_from(place).expect("it was made from one")
 }
 
 /// The shares of all jobs.
@@ -73,7 +91,8 @@ impl Shares {
 
     /// Enters the shares of the next job of the snapshot.
     pub(super) fn enter(&mut self, job: &Job) {
-        self.listed.extend(job.shares.iter().map(Brief::of));
+        let ix = self.ends.len();
+        self.listed.extend(job.shares.iter().map(|share| Brief::of(share, ix)));
         self.ends.push(self.listed.len());
     }
 
@@ -96,7 +115,17 @@ impl Shares {
 
     /// The share that `holding` names.
     pub(super) fn at(&self, holding: Holding) -> &Brief {
-        &self.listed[self.begin_of(holding.job) + holding.share]
+        &self.listed[self.place_of(holding)]
+    }
+
+    /// The place of the share that `holding` names among all shares.
+    pub(super) fn place_of(&self, holding: Holding) -> usize {
+        self.begin_of(holding.job) + holding.share
+    }
+
+    /// The job of the share at `place` among all.
+    pub(super) fn job_at(&self, place: usize) -> usize {
+        self.listed[place].job()
     }
 
     /// Notes that a share is now leaving.
@@ -105,7 +134,7 @@ impl Shares {
     ///
     /// If it was leaving before: a share leaves once.
     pub(super) fn leave(&mut self, holding: Holding) {
-        let place = self.begin_of(holding.job) + holding.share;
+        let place = self.place_of(holding);
         let was_held = std::mem::replace(&mut self.listed[place].is_held, false);
         assert!(was_held, "a share leaves once");
     }

@@ -7,10 +7,9 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap, btree_set};
 use std::ops::Bound;
 
-use super::donors::Stand;
+use super::stand::Tiers;
 use super::victims::Tier;
-use crate::engine::draft::Draft;
-use crate::engine::shares::{Brief, Holding};
+use crate::engine::shares::Brief;
 use crate::model::{MachineIx, Millis, QShares};
 
 /// So many of a list are put in order when it is first read.
@@ -26,8 +25,8 @@ pub(super) struct Prey {
     // Small, as there are so many.
     machine: u32,
     order: u32,
-    job: u32,
-    share: u32,
+    place: u32,
+    user: u32,
 }
 
 /// Shares of a class that are of one tier and of similar orders.
@@ -51,9 +50,9 @@ struct LazyOrder {
 }
 
 /// Shares of one tier to look at, the cheapest first.
-pub(super) struct Course<'c, 'd, 'a> {
+pub(super) struct Course<'d> {
     pub tier: Tier,
-    courses: &'c Courses<'d, 'a>,
+    tiers: &'d Tiers,
     /// The next of each list, with the place of what is left of it. Whether one belongs there and is
     /// still to be had is seen when its turn comes.
     next: BinaryHeap<Reverse<(Prey, usize)>>,
@@ -72,10 +71,9 @@ pub(super) enum Step {
 }
 
 /// What a search looks at.
-pub(super) struct Courses<'d, 'a> {
-    draft: &'d Draft<'a>,
-    /// How each job stands.
-    stands: &'d [Stand],
+pub(super) struct Courses<'d> {
+    /// Of what tier each share is now.
+    tiers: &'d Tiers,
     lists: Vec<(Tier, List<'d>)>,
     /// Whether so many of the beneficiary's own class might give that all of it is looked at.
     pub is_wide: bool,
@@ -100,21 +98,21 @@ enum Left<'d> {
 }
 
 impl Prey {
-    /// The share that is at `holding`.
-    pub(super) fn new(share: &Brief, holding: Holding) -> Prey {
-        let place = |place| u32::try_from(place).expect("there are fewer than 2^32 of anything");
+    /// The share at `place` among all shares, of `user` within a class.
+    pub(super) fn new(share: &Brief, place: usize, user: usize) -> Prey {
+        let small = |place| u32::try_from(place).expect("there are fewer than 2^32 of anything");
         Prey {
             loss: share.loss,
-            machine: place(share.machine().0),
+            machine: small(share.machine().0),
             order: share.order.get(),
-            job: place(holding.job),
-            share: place(holding.share),
+            place: small(place),
+            user: small(user),
         }
     }
 
     /// Nothing that loses so much comes after it.
     fn last_of(loss: Millis) -> Prey {
-        Prey { loss, machine: u32::MAX, order: u32::MAX, job: u32::MAX, share: u32::MAX }
+        Prey { loss, machine: u32::MAX, order: u32::MAX, place: u32::MAX, user: u32::MAX }
     }
 
     pub(super) fn machine(&self) -> MachineIx {
@@ -125,8 +123,14 @@ impl Prey {
         QShares(u64::from(self.order))
     }
 
-    pub(super) fn holding(&self) -> Holding {
-        Holding { job: from_place(self.job), share: from_place(self.share) }
+    /// Its place among all shares.
+    pub(super) fn place(&self) -> usize {
+        from_place(self.place)
+    }
+
+    /// Whose it is, within a class.
+    pub(super) fn user(&self) -> usize {
+        from_place(self.user)
     }
 }
 
@@ -198,10 +202,10 @@ impl PreyOfTier {
     }
 }
 
-impl<'d, 'a> Courses<'d, 'a> {
+impl<'d> Courses<'d> {
     /// Nothing to look at yet.
-    pub(super) fn new(draft: &'d Draft<'a>, stands: &'d [Stand]) -> Courses<'d, 'a> {
-        Courses { draft, stands, lists: Vec::new(), is_wide: false, are_few: true }
+    pub(super) fn new(tiers: &'d Tiers) -> Courses<'d> {
+        Courses { tiers, lists: Vec::new(), is_wide: false, are_few: true }
     }
 
     /// Adds a list of a class.
@@ -217,13 +221,13 @@ impl<'d, 'a> Courses<'d, 'a> {
     }
 
     /// Has all been added.
-    pub(super) fn sorted(mut self) -> Courses<'d, 'a> {
+    pub(super) fn sorted(mut self) -> Courses<'d> {
         self.lists.sort_by_key(|(tier, _)| *tier);
         self
     }
 
     /// One course a tier, the most willing first.
-    pub(super) fn in_turn(&self) -> impl Iterator<Item = Course<'_, 'd, 'a>> {
+    pub(super) fn in_turn(&self) -> impl Iterator<Item = Course<'d>> {
         self.in_turn_beyond(|_| None)
     }
 
@@ -231,32 +235,23 @@ impl<'d, 'a> Courses<'d, 'a> {
     pub(super) fn in_turn_beyond(
         &self,
         known_to: impl Fn(Tier) -> Option<Millis>,
-    ) -> impl Iterator<Item = Course<'_, 'd, 'a>> {
+    ) -> impl Iterator<Item = Course<'d>> {
         let by_tier = self.lists.chunk_by(|(one, _), (other, _)| one == other);
         let by_tier = by_tier.map(move |lists| (lists, known_to(lists[0].0)));
         let by_tier = by_tier.filter(|(_, known_to)| *known_to != Some(Millis::MAX));
-        by_tier.map(|(lists, known_to)| Course::new(self, lists, known_to))
+        by_tier.map(|(lists, known_to)| Course::new(self.tiers, lists, known_to))
     }
 
     /// No share is of a better tier.
     pub(super) fn first_tier(&self) -> Option<Tier> {
         self.lists.first().map(|(tier, _)| *tier)
     }
-
-    /// Whether a share that was listed under `tier` belongs there and is still to be had.
-    pub(super) fn is_there(&self, tier: Tier, holding: Holding) -> bool {
-        self.stands[holding.job].is_of(tier) && self.draft.shares.at(holding).is_held
-    }
 }
 
-impl<'c, 'd, 'a> Course<'c, 'd, 'a> {
+impl<'d> Course<'d> {
     /// `lists` are all of one tier, and there is one at least. What loses no more than `known_to` is left
     /// out.
-    fn new(
-        courses: &'c Courses<'d, 'a>,
-        lists: &[(Tier, List<'d>)],
-        known_to: Option<Millis>,
-    ) -> Course<'c, 'd, 'a> {
+    fn new(tiers: &'d Tiers, lists: &[(Tier, List<'d>)], known_to: Option<Millis>) -> Course<'d> {
         let mut left = Vec::with_capacity(2 * lists.len());
         let is_known = |prey: &Prey| known_to.is_some_and(|known_to| prey.loss <= known_to);
         for (_, list) in lists {
@@ -275,7 +270,7 @@ impl<'c, 'd, 'a> Course<'c, 'd, 'a> {
         }
         let firsts = left.iter_mut().enumerate();
         let next = firsts.filter_map(|(place, left)| Some(Reverse((left.next()?, place))));
-        Course { tier: lists[0].0, courses, next: next.collect(), left }
+        Course { tier: lists[0].0, tiers, next: next.collect(), left }
     }
 
     /// The next, if it loses no more than `limit`; else it stays the next.
@@ -289,7 +284,7 @@ impl<'c, 'd, 'a> Course<'c, 'd, 'a> {
                 Some(after) => *next = Reverse((after, place)),
                 None => drop(PeekMut::pop(next)),
             }
-            if self.courses.is_there(self.tier, prey.holding()) {
+            if self.tiers.is_of(prey.place(), self.tier) {
                 return Step::Look(prey);
             }
         }
@@ -310,7 +305,7 @@ impl Left<'_> {
     }
 }
 
-impl Iterator for Course<'_, '_, '_> {
+impl Iterator for Course<'_> {
     type Item = Prey;
 
     fn next(&mut self) -> Option<Prey> {
@@ -325,8 +320,8 @@ impl Iterator for Course<'_, '_, '_> {
 mod tests {
     use super::*;
 
-    fn prey(loss: Millis, job: u32) -> Prey {
-        Prey { loss, machine: 0, order: 1, job, share: 0 }
+    fn prey(loss: Millis, place: u32) -> Prey {
+        Prey { loss, machine: 0, order: 1, place, user: 0 }
     }
 
     /// More than are put in order at once, read in turn and from the middle.
@@ -353,7 +348,7 @@ mod tests {
     fn any_of_a_list_is_one_that_is_still_in_it() {
         let tier = Tier { is_resident: true, is_within_count: false, becomes_needy: false };
         let mut list = PreyOfTier::new(tier, 1, vec![prey(1, 1), prey(2, 2)]);
-        assert_eq!(list.any(|prey| prey.job != 1), Some(prey(2, 2)));
+        assert_eq!(list.any(|prey| prey.place != 1), Some(prey(2, 2)));
         assert_eq!(list.any(|_| false), None);
         list.insert(prey(3, 3));
         assert_eq!(list.any(|_| false), Some(prey(3, 3)));

@@ -11,6 +11,7 @@ use std::ops::Range;
 use super::courses::{Courses, Prey, PreyOfTier};
 use super::plan::NoPlan;
 use super::right::{Claim, Reach};
+use super::stand::{Stand, Tiers};
 use super::vain::Vain;
 use super::victims::Tier;
 use crate::engine::draft::Draft;
@@ -36,6 +37,8 @@ pub(super) struct Donors {
     known_users: Vec<u64>,
     /// How each job stood when last looked at.
     known_jobs: Vec<Stand>,
+    /// Of what tier each share was then.
+    tiers: Tiers,
     /// How each job stood when the shares of its class were listed.
     listed_as: Vec<Cell<Stand>>,
     /// How many jobs of each class are above their own count.
@@ -71,14 +74,6 @@ struct Ranking {
 struct Bucket {
     order: u64,
     entries: Range<usize>,
-}
-
-/// How a job stands as a donor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stand {
-    held: u64,
-    is_within_count: bool,
-    becomes_needy: bool,
 }
 
 /// The shares of a class, by tier and, of similar orders together, by order.
@@ -180,6 +175,7 @@ impl Donors {
             users: Ranking::new(classes, users.collect()),
             jobs: Ranking::new(entities.groups().len(), jobs.collect()),
             known_users: held.groups.clone(),
+            tiers: Tiers::new(draft, &known_jobs),
             known_jobs,
             jobs_above,
             next_search: vec![0; draft.snapshot.jobs.len()],
@@ -223,6 +219,11 @@ impl Donors {
         }
     }
 
+    /// Of what tier each share is now.
+    pub(super) fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
     /// What was looked for in vain in this cycle.
     pub(super) fn vain(&self) -> &Vain {
         &self.vain
@@ -230,8 +231,9 @@ impl Donors {
 
     /// Notes that `holding` was taken.
     pub(super) fn note_taken(&mut self, draft: &Draft<'_>, holding: Holding) {
-        let share = draft.shares.at(holding);
-        let (tier, taken) = prey_of(self.known_jobs[holding.job], holding, share);
+        let share = (holding, draft.shares.at(holding));
+        let (tier, taken) = prey_of(draft, self.known_jobs[holding.job], share);
+        self.tiers.note_gone(taken.place());
         if let Some(lists) = self.prey[draft.entities.class_of(holding.job).0].get_mut() {
             list_of(lists, tier, taken.order()).remove(&taken);
         }
@@ -261,35 +263,37 @@ impl Donors {
         if before.held < now.held && is_shifted {
             self.vain.note_shifted(job);
         }
-        let listed_as = self.listed_as[job].get();
-        let Some(lists) = self.prey[class].get_mut().filter(|_| !now.is_alike(before)) else {
+        if now.is_alike(before) {
             return;
-        };
-        for (holding, share) in draft.shares.held_by(job) {
-            let (tier, prey) = prey_of(before, holding, share);
-            list_of(lists, tier, prey.order()).remove(&prey);
+        }
+        let listed_as = self.listed_as[job].get();
+        let mut lists = self.prey[class].get_mut();
+        for share in draft.shares.held_by(job) {
+            let (tier, prey) = prey_of(draft, now, share);
+            self.tiers.note(prey.place(), tier);
+            let Some(lists) = &mut lists else { continue };
+            let (tier_before, _) = prey_of(draft, before, share);
+            list_of(lists, tier_before, prey.order()).remove(&prey);
             if !now.is_alike(listed_as) {
-                let (tier, prey) = prey_of(now, holding, share);
                 list_of(lists, tier, prey.order()).insert(prey);
             }
         }
     }
 
     /// The shares that `claim` of `job` might take.
-    pub(super) fn courses<'d, 'a>(
+    pub(super) fn courses<'d>(
         &'d self,
-        draft: &'d Draft<'a>,
+        draft: &Draft<'_>,
         claim: &Claim<'_, '_>,
         job: usize,
-    ) -> Courses<'d, 'a> {
+    ) -> Courses<'d> {
         let own = draft.entities.class_of(job);
         let sources = self.sources(draft, claim, job);
-        let mut courses = Courses::new(draft, &self.known_jobs);
+        let mut courses = Courses::new(&self.tiers);
         courses.is_wide = sources.classes.contains(&own);
-        let asked = Courses::new(draft, &self.known_jobs);
         let may_do = |list: &PreyOfTier| {
-            let rule = |prey: Prey| claim.rule(prey.holding().job, list.least_order);
-            let any = list.any(|prey| asked.is_there(list.tier, prey.holding()));
+            let rule = |prey: Prey| claim.rule(draft.shares.job_at(prey.place()), list.least_order);
+            let any = list.any(|prey| self.tiers.is_of(prey.place(), list.tier));
             any.is_some_and(|any| claim.may_take_first_share() || rule(any).is_some())
         };
         for &class in &sources.classes {
@@ -408,7 +412,7 @@ impl Donors {
             let jobs = draft.entities.members(user).iter();
             let prey = jobs.flat_map(|&job| {
                 let shares = draft.shares.held_by(job);
-                shares.map(move |(holding, share)| prey_of(self.known_jobs[job], holding, share))
+                shares.map(move |share| prey_of(draft, self.known_jobs[job], share))
             });
             let mut prey: Vec<(Tier, Prey)> = prey.collect();
             prey.sort_unstable();
@@ -423,8 +427,8 @@ impl Donors {
             let mut last = 0;
             for &job in draft.entities.members_of_class(class) {
                 self.listed_as[job].set(self.known_jobs[job]);
-                for (holding, share) in draft.shares.held_by(job) {
-                    let (tier, prey) = prey_of(self.known_jobs[job], holding, share);
+                for share in draft.shares.held_by(job) {
+                    let (tier, prey) = prey_of(draft, self.known_jobs[job], share);
                     let alike = (tier, least_of_similar(prey.order()));
                     if lists.get(last).is_none_or(|(of_last, _)| *of_last != alike) {
                         let known = lists.iter().position(|(of_list, _)| *of_list == alike);
@@ -459,33 +463,8 @@ fn list_of(lists: &mut PreyOfClass, tier: Tier, order: QShares) -> &mut PreyOfTi
     &mut lists[place]
 }
 
-impl Stand {
-    pub(super) fn of(draft: &Draft<'_>, job: usize) -> Stand {
-        Stand {
-            held: draft.held.jobs[job],
-            is_within_count: draft.held.jobs[job] <= draft.given.jobs[job],
-            becomes_needy: draft.becomes_needy_with(job, draft.has(job).saturating_sub(1)),
-        }
-    }
-
-    /// Whether its shares are of the same tiers as those of one that stands like `other`.
-    fn is_alike(self, other: Stand) -> bool {
-        (self.is_within_count, self.becomes_needy) == (other.is_within_count, other.becomes_needy)
-    }
-
-    /// The tier of its shares, of those that are residents or of the others.
-    pub(super) fn tier(self, is_resident: bool) -> Tier {
-        let Stand { is_within_count, becomes_needy, .. } = self;
-        Tier { is_resident, is_within_count, becomes_needy }
-    }
-
-    /// Whether its shares may be of `tier`.
-    pub(super) fn is_of(self, tier: Tier) -> bool {
-        (self.is_within_count, self.becomes_needy) == (tier.is_within_count, tier.becomes_needy)
-    }
-}
-
 /// A share of a job that stands like `stand`, as it is listed.
-fn prey_of(stand: Stand, holding: Holding, share: &Brief) -> (Tier, Prey) {
-    (stand.tier(share.is_resident), Prey::new(share, holding))
+fn prey_of(draft: &Draft<'_>, stand: Stand, (holding, share): (Holding, &Brief)) -> (Tier, Prey) {
+    let user = draft.entities.group_of(holding.job);
+    (stand.tier(share.is_resident), Prey::new(share, draft.shares.place_of(holding), user))
 }

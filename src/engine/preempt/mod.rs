@@ -23,6 +23,7 @@ mod relocate;
 mod right;
 mod search;
 mod site;
+mod stand;
 mod taken;
 #[cfg(test)]
 mod tests;

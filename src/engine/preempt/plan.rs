@@ -46,20 +46,19 @@ pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Resul
     let extent = claim.extent(limit);
     let known = extent.as_ref().and_then(|extent| donors.vain().known_to(draft, extent));
     if let Some(known) = &known {
-        let mut search = Search::new(site, limit, donors.patience);
-        if search.is_told_by(donors, &mut claim, known) {
+        let mut search = Search::new(site, donors, limit);
+        if search.is_told_by(&mut claim, known) {
             return search.judged(limit, known.is_wide, None);
         }
         claim.reset();
     }
     let courses = donors.courses(draft, &claim, job);
-    let mut search = Search::new(site, limit, donors.patience);
-    let is_enough =
-        known.is_some_and(|known| search.goes_on_from(donors, &mut claim, &courses, &known));
+    let mut search = Search::new(site, donors, limit);
+    let is_enough = known.is_some_and(|known| search.goes_on_from(&mut claim, &courses, &known));
     if !is_enough {
         claim.reset();
-        search = Search::new(site, limit, donors.patience);
-        search.go_through(donors, &mut claim, &courses, extent.as_ref());
+        search = Search::new(site, donors, limit);
+        search.go_through(&mut claim, &courses, extent.as_ref());
     }
     let verdict =
         extent.and_then(|extent| search.verdict(&claim, extent, courses.is_wide)).map(Box::new);

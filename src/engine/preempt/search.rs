@@ -2,11 +2,14 @@
 //! cheapest first, each as a reason to look at its machine.
 
 use super::courses::{Course, Courses, Prey, Step};
+use super::donors::Donors;
 use super::plan::{Cost, NoPlan, Plan, plan_on};
 use super::right::Claim;
 use super::site::Site;
 use super::vain::{Doubt, Verdict};
-use super::victims::{There, Tier, is_enough_within_reach, least_loss_by_right, least_loss_on};
+use super::victims::{
+    There, Tier, is_enough_within_reach, least_loss_by_right, least_loss_on, least_worst_tier,
+};
 use crate::engine::nodepool::MachineSet;
 use crate::engine::report::HeldBack;
 use crate::engine::schedule::{Considered, RunnerUp};
@@ -51,6 +54,7 @@ enum Followed {
 /// A search for the cheapest plan.
 pub(super) struct Search<'d, 'a> {
     pub site: Site<'d, 'a>,
+    pub donors: &'d Donors,
     /// What may be lost at most, if that is limited.
     pub limit: Option<Millis>,
     /// What was not looked at as it is too dear loses no less.
@@ -75,23 +79,20 @@ pub(super) struct Search<'d, 'a> {
     plans: u64,
     /// How many shares were looked at before there was a plan.
     vain_looks: usize,
-    /// After so many it is found out on which machines there may be one at all.
-    patience: usize,
     /// The best plan, and the best of the others.
     pub ranked: Vec<(Cost, Plan)>,
 }
 
 impl<'d, 'a> Search<'d, 'a> {
-    /// A search that goes through shares one by one until `patience` of them were looked at in vain.
     pub(super) fn new(
         site: Site<'d, 'a>,
+        donors: &'d Donors,
         limit: Option<Millis>,
-        patience: usize,
     ) -> Search<'d, 'a> {
         Search {
             site,
+            donors,
             limit,
-            patience,
             least_left: None,
             too_dear_on: Vec::new(),
             in_doubt: Vec::new(),
@@ -113,7 +114,7 @@ impl<'d, 'a> Search<'d, 'a> {
     pub(super) fn follow_all(
         &mut self,
         claim: &mut Claim<'_, '_>,
-        courses: &Courses<'_, '_>,
+        courses: &Courses<'_>,
         from: Option<Tier>,
     ) {
         self.is_partial = from.is_some();
@@ -139,7 +140,7 @@ impl<'d, 'a> Search<'d, 'a> {
     pub(super) fn follow_rest(
         &mut self,
         claim: &mut Claim<'_, '_>,
-        courses: &Courses<'_, '_>,
+        courses: &Courses<'_>,
         known_to: impl Fn(Tier) -> Option<Millis>,
     ) {
         self.is_partial = true;
@@ -157,18 +158,13 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// Looks for any plan that takes nothing of a worse tier than `course`, whatever it costs, if none is
     /// known.
-    fn look_beyond(
-        &mut self,
-        claim: &mut Claim<'_, '_>,
-        course: &mut Course<'_, '_, '_>,
-        are_few: bool,
-    ) {
+    fn look_beyond(&mut self, claim: &mut Claim<'_, '_>, course: &mut Course<'_>, are_few: bool) {
         self.look_at_the_dear(claim, Some(course.tier));
         let limit = self.limit.take();
         while limit.is_some() && !self.is_settled(course.tier) {
             let Some(prey) = course.next() else { break };
             self.vain_looks += usize::from(!are_few);
-            if self.vain_looks == self.patience && self.rule_out(claim) {
+            if self.vain_looks == self.donors.patience && self.rule_out(claim) {
                 break;
             }
             self.look_for(claim, course.tier, prey);
@@ -200,7 +196,7 @@ impl<'d, 'a> Search<'d, 'a> {
     fn follow(
         &mut self,
         claim: &mut Claim<'_, '_>,
-        course: &mut Course<'_, '_, '_>,
+        course: &mut Course<'_>,
         are_few: bool,
     ) -> Followed {
         let (mut looks, mut last_looks) = (ENOUGH_LOOKS, LAST_LOOKS);
@@ -222,7 +218,7 @@ impl<'d, 'a> Search<'d, 'a> {
             let has_affordable = self.has_affordable();
             if !has_affordable && !are_few {
                 self.vain_looks += 1;
-                if self.vain_looks == self.patience && self.rule_out(claim) {
+                if self.vain_looks == self.donors.patience && self.rule_out(claim) {
                     return Followed::Everywhere;
                 }
             }
@@ -244,8 +240,8 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// Looks at the machine of `prey`, which is of `tier`, if that may go.
     fn look_for(&mut self, claim: &mut Claim<'_, '_>, tier: Tier, prey: Prey) {
-        let (machine, holding, order) = (prey.machine(), prey.holding(), prey.order());
-        if self.seen.contains(machine) || !claim.is_within_reach(holding.job, order.0) {
+        let (machine, order) = (prey.machine(), prey.order());
+        if self.seen.contains(machine) || claim.reach_to(prey.user()) < order.0 {
             return;
         }
         let Some(look) = self.look(claim, machine) else {
@@ -253,7 +249,7 @@ impl<'d, 'a> Search<'d, 'a> {
             return;
         };
         claim.reset();
-        if claim.rule(holding.job, order.0).is_some() {
+        if claim.rule(self.site.draft.shares.job_at(prey.place()), order.0).is_some() {
             self.seen.include(machine);
             self.compare(claim, look, (Some(tier), prey.loss));
         }
@@ -357,7 +353,17 @@ impl<'d, 'a> Search<'d, 'a> {
         }
         let least_loss = there.least_loss(loss, self.is_partial);
         let least = (tier, least_loss, there.victims, there.overshoot, machine);
-        if self.ranked.get(1).is_some_and(|(cost, _)| *cost <= least) {
+        let is_no_better = |(known, _): &(Cost, Plan)| {
+            // Enough of this tier alone may not be there.
+            let of_worse = || {
+                let given = (&*claim, self.donors.tiers());
+                let worst = least_worst_tier(draft, given, machine, missing)?;
+                let least = (Some(worst), there.loss, there.victims, there.overshoot, machine);
+                (tier < least.0).then_some(least)
+            };
+            *known <= least || (tier < known.0 && of_worse().is_some_and(|least| *known <= least))
+        };
+        if self.ranked.get(1).is_some_and(is_no_better) {
             // Nor would it be if it took only what is too dear, and thus has not been seen.
             if self.limit.is_some() {
                 self.too_dear_on.push((None, machine));

@@ -204,7 +204,8 @@ fn all_prey(draft: &Draft<'_>, claim: &Claim<'_, '_>) -> Vec<(Willing, Prey)> {
                 is_within_count: !claim.is_above_count(holding.job),
                 becomes_needy: claim.becomes_needy(holding.job),
             };
-            (willing(tier), Prey::new(share, holding))
+            let user = draft.entities.group_of(holding.job);
+            (willing(tier), Prey::new(share, draft.shares.place_of(holding), user))
         })
         .collect();
     all.sort_unstable();
@@ -223,7 +224,10 @@ fn shown(
         let tier = willing(course.tier);
         course.map(move |prey| (tier, prey))
     });
-    prey.filter(|(_, prey)| claim.rule(prey.holding().job, prey.order().0).is_some()).collect()
+    let may_go = |(_, prey): &(Willing, Prey)| {
+        claim.rule(draft.shares.job_at(prey.place()), prey.order().0).is_some()
+    };
+    prey.filter(may_go).collect()
 }
 
 fn check(donors: &Donors, draft: &Draft<'_>) {

@@ -1,7 +1,6 @@
 //! Searches that begin with what others found: what was looked at in vain is not looked at again.
 
 use super::courses::Courses;
-use super::donors::Donors;
 use super::plan::{Cost, Plan, plan_on};
 use super::right::Claim;
 use super::search::Search;
@@ -12,18 +11,13 @@ use crate::model::{MachineIx, Millis};
 impl Search<'_, '_> {
     /// Looks where alone something may be found that may be worth it, if `known` holds for as much work
     /// as may be lost. Says whether nothing was found, and nothing else is to be looked at.
-    pub(super) fn is_told_by(
-        &mut self,
-        donors: &Donors,
-        claim: &mut Claim<'_, '_>,
-        known: &Verdict,
-    ) -> bool {
+    pub(super) fn is_told_by(&mut self, claim: &mut Claim<'_, '_>, known: &Verdict) -> bool {
         if !known.extent.may_lose_all_of(self.limit) {
             return false;
         }
         let limit = self.limit;
         let (own, least_own) =
-            donors.machines_of_peers(self.site.draft, claim, self.site.job, limit);
+            self.donors.machines_of_peers(self.site.draft, claim, self.site.job, limit);
         if let Some((tier, machine)) = known.sooner {
             // Whether what others give more willingly would do here, too.
             self.plan_for(claim, machine);
@@ -60,14 +54,13 @@ impl Search<'_, '_> {
     /// too dear and is not now. Says whether that was enough.
     pub(super) fn goes_on_from(
         &mut self,
-        donors: &Donors,
         claim: &mut Claim<'_, '_>,
-        courses: &Courses<'_, '_>,
+        courses: &Courses<'_>,
         known: &Verdict,
     ) -> bool {
         let limit = self.limit;
         let (own, least_own) =
-            donors.machines_of_peers(self.site.draft, claim, self.site.job, limit);
+            self.donors.machines_of_peers(self.site.draft, claim, self.site.job, limit);
         self.seen = known.seen.clone();
         if let Some((_, machine)) = known.sooner {
             self.plan_for(claim, machine);
@@ -127,14 +120,14 @@ impl Search<'_, '_> {
     /// others of those of which it found that out.
     pub(super) fn go_through(
         &mut self,
-        donors: &Donors,
         claim: &mut Claim<'_, '_>,
-        courses: &Courses<'_, '_>,
+        courses: &Courses<'_>,
         extent: Option<&Extent>,
     ) {
-        let known = extent.and_then(|extent| donors.vain().exhausted_for(self.site.draft, extent));
+        let known =
+            extent.and_then(|extent| self.donors.vain().exhausted_for(self.site.draft, extent));
         if let Some(known) = &known {
-            self.look_below(donors, claim, known);
+            self.look_below(claim, known);
         }
         match known.as_ref().map(|known| known.below) {
             None => self.follow_all(claim, courses, None),
@@ -143,14 +136,14 @@ impl Search<'_, '_> {
         }
         let exhausted = extent.and_then(|extent| self.exhausted(claim, extent, known.as_deref()));
         if let Some(exhausted) = exhausted {
-            donors.vain().note_exhausted(exhausted);
+            self.donors.vain().note_exhausted(exhausted);
         }
     }
 
     /// Looks where alone there may be a plan that takes nothing but of the tiers that are `exhausted`:
     /// whatever it costs.
-    fn look_below(&mut self, donors: &Donors, claim: &mut Claim<'_, '_>, exhausted: &Exhausted) {
-        let (own, _) = donors.machines_of_peers(self.site.draft, claim, self.site.job, None);
+    fn look_below(&mut self, claim: &mut Claim<'_, '_>, exhausted: &Exhausted) {
+        let (own, _) = self.donors.machines_of_peers(self.site.draft, claim, self.site.job, None);
         let limit = self.limit.take();
         let machines = exhausted.in_doubt.iter().copied().chain(own);
         self.look_at_all(claim, machines.map(|machine| (None, machine)));

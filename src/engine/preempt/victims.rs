@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::donors::Stand;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
+use super::stand::{Stand, Tiers};
 use crate::engine::draft::Draft;
 use crate::engine::schedule::PreemptionRule;
 use crate::engine::shares::Holding;
@@ -31,6 +31,23 @@ pub(super) struct Tier {
     pub is_within_count: bool,
     /// A job that stays above need before one that does not.
     pub becomes_needy: bool,
+}
+
+impl Tier {
+    /// So many there are.
+    const COUNT: usize = 8;
+
+    /// Its number: better ones have less.
+    pub(super) fn number(self) -> u8 {
+        let Tier { is_resident, is_within_count, becomes_needy } = self;
+        (u8::from(is_resident) << 2) | (u8::from(is_within_count) << 1) | u8::from(becomes_needy)
+    }
+
+    /// The one with this number.
+    pub(super) fn numbered(number: u8) -> Tier {
+        let [is_resident, is_within_count, becomes_needy] = [4, 2, 1].map(|bit| number & bit != 0);
+        Tier { is_resident, is_within_count, becomes_needy }
+    }
 }
 
 /// What of enough room on one machine is known beforehand: of the shares that might go, as far as
@@ -108,6 +125,29 @@ impl There {
         let alike = if only_one { self.victims.min(1) } else { self.victims };
         self.loss.max(loss.saturating_mul(count(0..alike)))
     }
+}
+
+/// The best tier of which something has to go so that `missing` is free on `machine`, or of a worse one,
+/// as far as users and classes go; `None` if enough cannot go.
+pub(super) fn least_worst_tier(
+    draft: &Draft<'_>,
+    (claim, tiers): (&Claim<'_, '_>, &Tiers),
+    machine: MachineIx,
+    missing: QShares,
+) -> Option<Tier> {
+    let mut amounts = [QShares(0); Tier::COUNT];
+    for (holding, tenant) in draft.rooms.held_shares(machine) {
+        let is_within_reach = tenant.order().0 <= claim.reach_to(tenant.user());
+        let tier = tiers.of(draft.shares.place_of(holding)).filter(|_| is_within_reach);
+        if let Some(tier) = tier {
+            amounts[usize::from(tier.number())] += tenant.order();
+        }
+    }
+    let mut freed = QShares(0);
+    (0..).zip(amounts).find_map(|(number, amount)| {
+        freed += amount;
+        (missing <= freed).then(|| Tier::numbered(number))
+    })
 }
 
 /// A share that might go, as far as is known before it is tried.

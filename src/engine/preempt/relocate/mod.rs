@@ -194,7 +194,7 @@ impl<'d, 'a> Search<'d, 'a> {
         let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
         let courses = donors.courses(draft, &claim, beneficiary);
         for share in courses.in_turn().flatten() {
-            if claim.rule(share.holding().job, share.order().0).is_some() {
+            if claim.rule(draft.shares.job_at(share.place()), share.order().0).is_some() {
                 *prey.entry(share.machine()).or_default() += share.order();
             }
         }
