@@ -1,11 +1,12 @@
 //! Searches that begin with what others found: what was looked at in vain is not looked at again.
 
-use super::courses::Courses;
+use super::courses::{Courses, Prey};
 use super::plan::{Cost, Plan, plan_on};
 use super::right::Claim;
 use super::search::Search;
 use super::vain::{Below, DOUBTS, Doubt, Exhausted, Extent, Verdict, is_plan_below};
-use super::victims::{Tier, least_loss_within};
+use super::victims::{Tier, least_loss_within, least_worst_tier};
+use crate::engine::nodepool::MachineSet;
 use crate::model::{MachineIx, Millis};
 
 impl Search<'_, '_> {
@@ -72,17 +73,60 @@ impl Search<'_, '_> {
             let is_known = known.seen_before.is_none_or(|seen_before| tier < seen_before);
             is_known.then_some(known.extent.limit.unwrap_or(Millis::MAX))
         });
-        if self.has_affordable() {
-            // Where better tiers have something that is too dear, those are looked at closely.
-            return self.ranked[0].0.0 <= courses.first_tier();
-        }
         let dear = &known.in_doubt[open.len()..];
+        if self.has_affordable() {
+            let worst = self.ranked[0].0.0;
+            if let Some(tier) = worst.filter(|_| courses.first_tier() < worst) {
+                self.look_for_better(claim, courses, (tier, dear));
+            }
+            if self.has_affordable() {
+                // Any that is found there would do, and need not be the cheapest.
+                return self.ranked[0].0.0 == worst;
+            }
+        }
         self.in_doubt.extend(dear);
         let known_left = known.least_left.filter(|_| known.extent.may_lose_all_of(limit));
         let too_dear = dear.first().map(|doubt| doubt.least_loss);
         let others = too_dear.into_iter().chain(known_left).chain(least_own);
         self.least_left = others.chain(self.least_left).min();
         true
+    }
+
+    /// Looks whether others give more willingly than those of tier `worst`, at whatever price: for any plan
+    /// that takes nothing of that tier, or of a worse one. It may be where somebody found it `too_dear`.
+    fn look_for_better(
+        &mut self,
+        claim: &mut Claim<'_, '_>,
+        courses: &Courses<'_>,
+        (worst, too_dear): (Tier, &[Doubt]),
+    ) {
+        // Nearly always one is found soon: to ask of what tiers nothing comes would take longer.
+        let prey = courses.in_turn().take_while(|course| course.tier < worst).flatten();
+        let too_dear = too_dear.iter().map(|doubt| (doubt.machine, None));
+        let mut looked_at = MachineSet::default();
+        for (machine, prey) in too_dear.chain(prey.map(|prey| (prey.machine(), Some(prey)))) {
+            if self.ranked.first().is_some_and(|(cost, _)| cost.0 < Some(worst)) {
+                return;
+            }
+            let may_go = |prey: Prey| prey.order().0 <= claim.reach_to(prey.user());
+            if !looked_at.contains(machine) && prey.is_none_or(may_go) {
+                looked_at.include(machine);
+                self.look_for_better_on(claim, worst, machine);
+            }
+        }
+    }
+
+    /// Makes a plan for `machine`, if there may be one that takes nothing of tier `worst` or a worse one.
+    fn look_for_better_on(&mut self, claim: &mut Claim<'_, '_>, worst: Tier, machine: MachineIx) {
+        let draft = self.site.draft;
+        let Some(order) = self.site.order_on(machine) else { return };
+        let missing = draft.rooms.lacking(machine, order.qshares());
+        claim.reset();
+        let given = (&*claim, self.donors.tiers());
+        let least = least_worst_tier(draft, given, machine, missing);
+        if least.is_some_and(|least| least < worst) {
+            self.plan_for(claim, machine);
+        }
     }
 
     /// Looks at machines in doubt, but not where only shares of worse tiers than what is found `sooner` may
