@@ -65,12 +65,12 @@ impl Brief {
 }
 
 /// A place, as it is kept where there are many.
-fn small(place: usize) -> u32 {
+pub(super) fn small(place: usize) -> u32 {
     u32::try_from(place).expect("there are fewer than 2^32 of anything")
 }
 
 /// The place that was kept.
-fn large(place: u32) -> usize {
+pub(super) fn large(place: u32) -> usize {
     usize::try_from(place).expect("it was made from one")
 }
 

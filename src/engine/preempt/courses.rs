@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use super::stand::Tiers;
 use super::victims::Tier;
-use crate::engine::shares::Brief;
+use crate::engine::shares::{Brief, large, small};
 use crate::model::{MachineIx, Millis, QShares};
 
 /// So many of a list are put in order when it is first read.
@@ -100,7 +100,6 @@ enum Left<'d> {
 impl Prey {
     /// The share at `place` among all shares, of `user` within a class.
     pub(super) fn new(share: &Brief, place: usize, user: usize) -> Prey {
-        let small = |place| u32::try_from(place).expect("there are fewer than 2^32 of anything");
         Prey {
             loss: share.loss,
             machine: small(share.machine().0),
@@ -116,7 +115,7 @@ impl Prey {
     }
 
     pub(super) fn machine(&self) -> MachineIx {
-        MachineIx(from_place(self.machine))
+        MachineIx(large(self.machine))
     }
 
     pub(super) fn order(&self) -> QShares {
@@ -125,17 +124,13 @@ impl Prey {
 
     /// Its place among all shares.
     pub(super) fn place(&self) -> usize {
-        from_place(self.place)
+        large(self.place)
     }
 
     /// Whose it is, within a class.
     pub(super) fn user(&self) -> usize {
-        from_place(self.user)
+        large(self.user)
     }
-}
-
-fn from_place(place: u32) -> usize {
-    usize::try_from(place).expect("it was made from one")
 }
 
 impl LazyOrder {
