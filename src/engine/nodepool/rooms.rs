@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::machine_set::MachineSet;
 use super::matrix::{Alike, Cell, Matrix};
 use crate::engine::entities::Entities;
-use crate::engine::shares::{Holding, Shares};
+use crate::engine::shares::{Holding, Shares, large, small};
 use crate::engine::snapshot::Snapshot;
 use crate::model::{MachineIx, Millis, Order, PoolIx, QShares};
 
@@ -24,7 +24,7 @@ pub(in crate::engine) struct Tenant {
 impl Tenant {
     /// Its job's user within the class.
     pub(in crate::engine) fn user(self) -> usize {
-        usize::try_from(self.user).expect("it was made from one")
+        large(self.user)
     }
 
     /// Its size; 0 once it leaves.
@@ -47,9 +47,7 @@ struct Place {
 
 impl Place {
     fn holding(self) -> Holding {
-        let [job, share] = [self.job, self.share]
-            .map(|place| usize::try_from(place).expect("it was made from one"));
-        Holding { job, share }
+        Holding { job: large(self.job), share: large(self.share) }
     }
 }
 
@@ -356,7 +354,6 @@ fn take_in_shares(
     }
     let mut held_shares = vec![Place { job: 0, share: 0 }; held];
     let mut tenants = vec![Tenant { user: 0, order: 0, loss: 0 }; held];
-    let small = |place| u32::try_from(place).expect("there are fewer than 2^32 of anything");
     for job in 0..snapshot.jobs.len() {
         let user = small(entities.group_of(job));
         for (Holding { job, share }, brief) in shares.held_by(job) {

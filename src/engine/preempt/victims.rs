@@ -380,6 +380,15 @@ mod tests {
 
     use super::*;
 
+    /// Tiers are counted by number, and plans are compared by tier: both have to say the same.
+    #[test]
+    fn tiers_are_numbered_from_the_best_to_the_worst() {
+        let numbers = 0..u8::try_from(Tier::COUNT).unwrap();
+        let tiers: Vec<Tier> = numbers.clone().map(Tier::numbered).collect();
+        assert!(tiers.is_sorted_by(|better, worse| better < worse), "{tiers:?}");
+        assert!(tiers.iter().map(|tier| tier.number()).eq(numbers));
+    }
+
     /// Of all sets of shares, each side's taken the smallest first, the least that frees enough.
     fn least_of_all_sets(shares: &[Candidate], missing: u64) -> Option<Millis> {
         let sets = 0..1_u32 << shares.len();
