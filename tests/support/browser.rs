@@ -130,6 +130,13 @@ impl Browser {
         self.call("goog/cdp/execute", call).await;
     }
 
+    /// Runs a script on every page that is loaded from now on, before the page's own.
+    pub async fn before_scripts(&self, source: &str) {
+        let params = json!({ "source": source });
+        let call = json!({ "cmd": "Page.addScriptToEvaluateOnNewDocument", "params": params });
+        self.call("goog/cdp/execute", call).await;
+    }
+
     /// Pretends that the screen is so wide.
     pub async fn width(&self, width: u64) {
         let params =
