@@ -16,6 +16,7 @@
 
 mod courses;
 mod donors;
+mod losses;
 mod plan;
 mod price;
 mod rank;

@@ -12,10 +12,10 @@
 
 use std::cell::Cell;
 
+use super::losses::Candidate;
 use super::price::is_at_rest;
 use super::taken::{Barred, COUNTS_UNTIL};
 use super::vain::Extent;
-use super::victims::Candidate;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::schedule::PreemptionRule;
@@ -237,13 +237,16 @@ impl<'d, 'a> Claim<'d, 'a> {
         u64::from(most)
     }
 
-    /// A share of `user`, within a class, as far as that and the class decide.
-    pub(super) fn candidate(&self, user: usize, order: QShares, loss: Millis) -> Candidate {
+    /// A share of `user`, within a class, if it might go as far as that and the class decide.
+    pub(super) fn candidate(&self, user: usize, order: QShares, loss: Millis) -> Option<Candidate> {
         let most = self.reach_to(user);
+        if most < order.0 {
+            return None;
+        }
         let is_own = user == self.draft.entities.group_of(self.beneficiary);
         let has_to_be_above = !is_own && !self.may_defragment && !self.may_envy;
         let class = self.draft.entities.class_of(self.beneficiary);
-        candidate(self.draft, (class, has_to_be_above), user, most, (order, loss))
+        Some(candidate(self.draft, (class, has_to_be_above), user, most, (order, loss)))
     }
 
     fn find_reach_to(&self, user: usize) -> u32 {

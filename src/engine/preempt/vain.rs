@@ -13,8 +13,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::losses::{Candidate, least_loss};
 use super::right::candidate;
-use super::victims::{Candidate, Tier, least_loss, least_loss_within};
+use super::victims::{Tier, least_loss_within};
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::nodepool::MachineSet;
@@ -83,16 +84,27 @@ impl Extent {
     fn least_loss_on(&self, draft: &Draft<'_>, machine: MachineIx) -> Option<Millis> {
         let missing = draft.rooms.lacking(machine, QShares(self.order));
         let there = draft.rooms.tenants(machine).iter();
-        let there =
-            there.map(|tenant| self.candidate(draft, tenant.user(), tenant.order(), tenant.loss()));
+        let there = there.filter_map(|tenant| {
+            self.candidate(draft, tenant.user(), tenant.order(), tenant.loss())
+        });
         least_loss(there, missing)
     }
 
-    /// A share of `user`, within a class, as such a claim sees it.
-    fn candidate(&self, draft: &Draft<'_>, user: usize, order: QShares, loss: Millis) -> Candidate {
+    /// A share of `user`, within a class, as such a claim sees it, if it might go.
+    fn candidate(
+        &self,
+        draft: &Draft<'_>,
+        user: usize,
+        order: QShares,
+        loss: Millis,
+    ) -> Option<Candidate> {
+        let most = self.reach_to(draft, user);
+        if most < order.0 {
+            return None;
+        }
         let [_, may_defragment, _, _, may_envy] = self.rights;
         let rights = (self.class, !may_defragment && !may_envy);
-        candidate(draft, rights, user, self.reach_to(draft, user), (order, loss))
+        Some(candidate(draft, rights, user, most, (order, loss)))
     }
 }
 
@@ -151,7 +163,7 @@ impl Doubt {
         self,
         draft: &Draft<'_>,
         (extent, sooner): (&Extent, Option<(Tier, MachineIx)>),
-        candidate: impl Fn(usize, QShares, Millis) -> Candidate,
+        candidate: impl Fn(usize, QShares, Millis) -> Option<Candidate>,
     ) -> Doubt {
         let is_open = extent.may_lose(self.least_within);
         let Some(((tier, _), limit)) = sooner.zip(extent.limit).filter(|_| is_open) else {
@@ -404,7 +416,7 @@ pub(super) fn is_plan_below(
     draft: &Draft<'_>,
     extent: &Extent,
     (machine, below): (MachineIx, Below),
-    candidate: impl Fn(usize, QShares, Millis) -> Candidate,
+    candidate: impl Fn(usize, QShares, Millis) -> Option<Candidate>,
 ) -> bool {
     let there = (machine, draft.rooms.lacking(machine, QShares(extent.order)));
     least_loss_within(draft, there, |tier, _| below.contains(tier), candidate).is_some()

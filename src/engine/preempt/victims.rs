@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::losses::{Candidate, least_loss};
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use super::stand::{Stand, Tiers};
@@ -60,9 +61,6 @@ pub(super) struct There {
     /// No less work is lost.
     pub loss: Millis,
 }
-
-/// What is missing is looked at closely up to so much.
-const CLOSELY: usize = 64;
 
 /// Whether `missing` might go from `machine`, as far as users and classes go.
 pub(super) fn is_enough_within_reach(
@@ -150,19 +148,6 @@ pub(super) fn least_worst_tier(
     })
 }
 
-/// A share that might go, as far as is known before it is tried.
-pub(super) struct Candidate {
-    /// Who gives it, at the level at which it is decided how much may go: a class, or one of its users.
-    pub side: usize,
-    /// How much that may give at most.
-    pub most: u64,
-    /// And it gives no more once it has given so much.
-    pub until: u64,
-    pub order: QShares,
-    /// The work lost with it.
-    pub loss: Millis,
-}
-
 /// At least so much work is lost with room on `machine`, as far as users and classes go; `None` if
 /// there is none to be had.
 pub(super) fn least_loss_on(
@@ -172,7 +157,8 @@ pub(super) fn least_loss_on(
     missing: QShares,
 ) -> Option<Millis> {
     let there = draft.rooms.tenants(machine).iter();
-    let there = there.map(|tenant| claim.candidate(tenant.user(), tenant.order(), tenant.loss()));
+    let there =
+        there.filter_map(|tenant| claim.candidate(tenant.user(), tenant.order(), tenant.loss()));
     least_loss(there, missing)
 }
 
@@ -183,7 +169,7 @@ pub(super) fn least_loss_by_right(
     machine: MachineIx,
     missing: QShares,
 ) -> Option<Millis> {
-    let there = candidates(draft, claim, machine).map(|victim| {
+    let there = candidates(draft, claim, machine).filter_map(|victim| {
         let user = draft.entities.group_of(victim.holding.job);
         claim.candidate(user, victim.order, victim.loss)
     });
@@ -197,82 +183,19 @@ pub(super) fn least_loss_within(
     draft: &Draft<'_>,
     (machine, missing): (MachineIx, QShares),
     is_open: impl Fn(Tier, Millis) -> bool,
-    candidate: impl Fn(usize, QShares, Millis) -> Candidate,
+    candidate: impl Fn(usize, QShares, Millis) -> Option<Candidate>,
 ) -> Option<Millis> {
     let pool = draft.rooms.pool(machine);
     let there = draft.rooms.held_shares(machine).filter_map(|(Holding { job, .. }, tenant)| {
-        let share = candidate(tenant.user(), tenant.order(), tenant.loss());
+        let share = candidate(tenant.user(), tenant.order(), tenant.loss())?;
         let tier = || {
             let class = draft.entities.class_of(job);
             let is_resident = draft.snapshot.topology.classes[class.0].pool == pool;
             Stand::of(draft, job).tier(is_resident)
         };
-        (share.order.0 <= share.most && is_open(tier(), share.loss)).then_some(share)
+        is_open(tier(), share.loss).then_some(share)
     });
     least_loss(there, missing)
-}
-
-/// The least work that is lost if `missing` is freed by some of `shares`; `None` if they do not come to
-/// it. Of what is missing no more is looked at than can be closely.
-pub(super) fn least_loss(
-    shares: impl Iterator<Item = Candidate>,
-    missing: QShares,
-) -> Option<Millis> {
-    let is_open = |share: &Candidate| QShares(0) < share.order && share.order.0 <= share.most;
-    let mut shares: Vec<Candidate> = shares.filter(is_open).collect();
-    if shares.iter().map(|share| share.order).sum::<QShares>() < missing {
-        return None;
-    }
-    // What ends the giving of a side may be large: it goes last.
-    shares.sort_unstable_by_key(|share| (share.side, share.order));
-    let missing = usize::try_from(missing.0).map_or(CLOSELY, |missing| missing.min(CLOSELY));
-    // By how much is freed: what is missing, or more, comes last.
-    let mut least: [Option<Millis>; CLOSELY + 1] = [None; CLOSELY + 1];
-    least[0] = Some(0);
-    for of_side in shares.chunk_by(|one, other| one.side == other.side) {
-        let by_side = losses_of_side(of_side, missing);
-        for freed in (0..missing).rev() {
-            let Some(before) = least[freed] else { continue };
-            for &(of_this, loss) in &by_side {
-                let loss = before.saturating_add(loss);
-                note_least(&mut least[(freed + of_this).min(missing)], loss);
-            }
-        }
-    }
-    least[missing]
-}
-
-/// What the shares of one side may come to, the smallest first, each amount with the least work lost;
-/// from `missing` on all are the same.
-fn losses_of_side(shares: &[Candidate], missing: usize) -> Vec<(usize, Millis)> {
-    let mut losses: Vec<(usize, Millis)> = Vec::with_capacity(shares.len());
-    for share in shares {
-        let [order, most, until] = [share.order.0, share.most, share.until]
-            .map(|amount| usize::try_from(amount).unwrap_or(usize::MAX));
-        let may_follow =
-            |freed: usize| freed < until.min(missing) && freed.saturating_add(order) <= most;
-        // None of those that it is added to has it already.
-        for place in (0..losses.len()).rev() {
-            let (freed, loss) = losses[place];
-            if may_follow(freed) {
-                let loss = loss.saturating_add(share.loss);
-                losses.push(((freed + order).min(missing), loss));
-            }
-        }
-        if may_follow(0) {
-            losses.push((order.min(missing), share.loss));
-        }
-        losses.sort_unstable();
-        losses.dedup_by_key(|(freed, _)| *freed);
-    }
-    losses
-}
-
-/// Notes that no more than `loss` need be lost.
-fn note_least(least: &mut Option<Millis>, loss: Millis) {
-    if least.is_none_or(|known| loss < known) {
-        *least = Some(loss);
-    }
 }
 
 /// The shares on `machine` that free `missing` qshares, least rank first, superfluous ones spared.
@@ -375,9 +298,6 @@ pub(super) fn spare_superfluous<V>(
 
 #[cfg(test)]
 mod tests {
-    use rand::{RngExt, SeedableRng};
-    use rand_chacha::ChaCha8Rng;
-
     use super::*;
 
     /// Tiers are counted by number, and plans are compared by tier: both have to say the same.
@@ -387,53 +307,5 @@ mod tests {
         let tiers: Vec<Tier> = numbers.clone().map(Tier::numbered).collect();
         assert!(tiers.is_sorted_by(|better, worse| better < worse), "{tiers:?}");
         assert!(tiers.iter().map(|tier| tier.number()).eq(numbers));
-    }
-
-    /// Of all sets of shares, each side's taken the smallest first, the least that frees enough.
-    fn least_of_all_sets(shares: &[Candidate], missing: u64) -> Option<Millis> {
-        let sets = 0..1_u32 << shares.len();
-        let losses = sets.filter_map(|set| {
-            let taken = shares.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
-            let mut taken: Vec<&Candidate> = taken.map(|(_, share)| share).collect();
-            taken.sort_by_key(|share| share.order);
-            let mut given = [0; 3];
-            for share in &taken {
-                let given = &mut given[share.side];
-                let may_go = *given < share.until && *given + share.order.0 <= share.most;
-                may_go.then(|| *given += share.order.0)?;
-            }
-            let loss = taken.iter().map(|share| share.loss).sum();
-            (missing <= given.iter().sum()).then_some(loss)
-        });
-        losses.min()
-    }
-
-    #[test]
-    fn the_least_loss_is_that_of_the_best_of_all_sets() {
-        let mut random = ChaCha8Rng::seed_from_u64(1);
-        let mut found = 0;
-        for _ in 0..3_000 {
-            let mut draw = |least: u64, most: u64| random.random_range(least..=most);
-            let sides = [(); 3].map(|()| (draw(0, 8), draw(0, 8)));
-            let shares = |draw: &mut dyn FnMut(u64, u64) -> u64| Candidate {
-                side: usize::try_from(draw(0, 2)).unwrap(),
-                most: 0,
-                until: 0,
-                order: QShares(draw(1, 4)),
-                loss: draw(0, 20),
-            };
-            let shares: Vec<Candidate> = (0..draw(0, 7))
-                .map(|_| shares(&mut draw))
-                .map(|share| {
-                    let (most, until) = sides[share.side];
-                    Candidate { most, until, ..share }
-                })
-                .collect();
-            let missing = draw(0, 9);
-            let expected = least_of_all_sets(&shares, missing);
-            found += usize::from(expected.is_some());
-            assert_eq!(least_loss(shares.into_iter(), QShares(missing)), expected);
-        }
-        assert!((500..2_900).contains(&found), "{found} of 3000 can be had");
     }
 }
