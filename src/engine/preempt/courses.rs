@@ -16,6 +16,8 @@ use crate::model::{MachineIx, Millis, QShares};
 const FIRST_IN_ORDER: usize = 64;
 /// And so many times as many each time when that was too few.
 const THEN_TIMES: usize = 3;
+/// At most so many of one list are passed over at once.
+const PASSED_OVER: usize = 16;
 
 /// A share that could be taken, as far as its own facts go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -268,18 +270,27 @@ impl<'d> Course<'d> {
         Course { tier: lists[0].0, tiers, next: next.collect(), left }
     }
 
-    /// The next, if it loses no more than `limit`; else it stays the next.
-    pub(super) fn next_within(&mut self, limit: Option<Millis>) -> Step {
-        while let Some(mut next) = self.next.peek_mut() {
-            let Reverse((prey, place)) = *next;
-            if limit.is_some_and(|limit| limit < prey.loss) {
+    /// The next that `is_of_use`, if it loses no more than `limit`; else it stays the next.
+    pub(super) fn next_within(
+        &mut self,
+        limit: Option<Millis>,
+        is_of_use: impl Fn(&Prey) -> bool,
+    ) -> Step {
+        let Course { tier, tiers, next, left } = self;
+        let is_too_dear = |prey: &Prey| limit.is_some_and(|limit| limit < prey.loss);
+        let is_of_use = |prey: &Prey| tiers.is_of(prey.place(), *tier) && is_of_use(prey);
+        while let Some(mut first) = next.peek_mut() {
+            let Reverse((prey, place)) = *first;
+            if is_too_dear(&prey) {
                 return Step::Beyond(prey.loss);
             }
-            match self.left[place].next() {
-                Some(after) => *next = Reverse((after, place)),
-                None => drop(PeekMut::pop(next)),
+            // Most are of no use: what is passed over at once is not compared with other lists.
+            let is_stop = |prey: &Prey| is_too_dear(prey) || is_of_use(prey);
+            match left[place].next_stop(is_stop) {
+                Some(after) => *first = Reverse((after, place)),
+                None => drop(PeekMut::pop(first)),
             }
-            if self.tiers.is_of(prey.place(), self.tier) {
+            if is_of_use(&prey) {
                 return Step::Look(prey);
             }
         }
@@ -288,6 +299,18 @@ impl<'d> Course<'d> {
 }
 
 impl Left<'_> {
+    /// The next that `is_stop`, or one on the way there.
+    fn next_stop(&mut self, is_stop: impl Fn(&Prey) -> bool) -> Option<Prey> {
+        let mut next = self.next()?;
+        for _ in 0..PASSED_OVER {
+            if is_stop(&next) {
+                break;
+            }
+            next = self.next()?;
+        }
+        Some(next)
+    }
+
     fn next(&mut self) -> Option<Prey> {
         match self {
             Left::First(prey, place) => {
@@ -304,7 +327,7 @@ impl Iterator for Course<'_> {
     type Item = Prey;
 
     fn next(&mut self) -> Option<Prey> {
-        match self.next_within(None) {
+        match self.next_within(None, |_| true) {
             Step::Look(prey) => Some(prey),
             Step::Beyond(_) | Step::End => None,
         }
@@ -335,6 +358,54 @@ mod tests {
         for place in [700, 3, 699, 999, 1000] {
             let loss = list.get(place).map(|prey| prey.loss);
             assert_eq!(loss, u64::try_from(place).ok().filter(|place| *place < 1000));
+        }
+    }
+
+    /// Some are gone, and of the others every third is of use, but none of many in a row.
+    #[test]
+    fn a_course_is_read_in_order_but_for_what_is_of_no_use() {
+        let tier = Tier { is_resident: true, is_within_count: false, becomes_needy: false };
+        let mut tiers = Tiers::all_of(tier, 1000);
+        let is_gone = |place: usize| place.is_multiple_of(7);
+        for place in (0..1000).filter(|place| is_gone(*place)) {
+            tiers.note_gone(place);
+        }
+        let is_of_use =
+            |prey: &Prey| prey.place.is_multiple_of(3) && !(100..200).contains(&prey.loss);
+        let shares = |from: u32, to: u32| -> Vec<Prey> {
+            (from..to).map(|place| prey(u64::from(place * 7919 % 500), place)).collect()
+        };
+        let mut list = PreyOfTier::new(tier, 1, shares(0, 600));
+        for late in shares(600, 800) {
+            list.insert(late);
+        }
+        let mut few: Vec<(Tier, Prey)> =
+            shares(800, 1000).into_iter().map(|prey| (tier, prey)).collect();
+        few.sort_unstable();
+        let mut expected: Vec<Prey> = shares(0, 1000);
+        expected.retain(|prey| is_of_use(prey) && !is_gone(prey.place()));
+        expected.sort_unstable();
+        for limit in [None, Some(0), Some(123), Some(499)] {
+            let lists = [(tier, List::OfClass(&list)), (tier, List::OfFew(&few))];
+            let mut course = Course::new(&tiers, &lists, None);
+            let mut read = Vec::new();
+            let end = loop {
+                match course.next_within(limit, is_of_use) {
+                    Step::Look(prey) => read.push(prey),
+                    end @ (Step::Beyond(_) | Step::End) => break end,
+                }
+            };
+            let within =
+                expected.partition_point(|prey| limit.is_none_or(|most| prey.loss <= most));
+            assert_eq!(read, expected[..within]);
+            // Of what is of no use the first may be named, too.
+            match end {
+                Step::Beyond(loss) => {
+                    let least = expected.get(within).map_or(Millis::MAX, |prey| prey.loss);
+                    assert!(limit < Some(loss) && loss <= least, "{limit:?} {loss}");
+                }
+                Step::Look(_) | Step::End => assert_eq!(within, expected.len()),
+            }
         }
     }
 

@@ -162,7 +162,7 @@ impl<'d, 'a> Search<'d, 'a> {
         self.look_at_the_dear(claim, Some(course.tier));
         let limit = self.limit.take();
         while limit.is_some() && !self.is_settled(course.tier) {
-            let Some(prey) = course.next() else { break };
+            let Step::Look(prey) = self.next_in(claim, course) else { break };
             self.vain_looks += usize::from(!are_few);
             if self.vain_looks == self.donors.patience && self.rule_out(claim) {
                 break;
@@ -210,7 +210,7 @@ impl<'d, 'a> Search<'d, 'a> {
             return Followed::Enough;
         }
         loop {
-            let prey = match course.next_within(self.limit) {
+            let prey = match self.next_in(claim, course) {
                 Step::Look(prey) => prey,
                 Step::Beyond(loss) => return self.stop_at_limit(course.tier, loss),
                 Step::End => return Followed::ToTheEnd,
@@ -238,12 +238,16 @@ impl<'d, 'a> Search<'d, 'a> {
         }
     }
 
+    /// The next of `course` that might go from a machine that was not looked at.
+    fn next_in(&self, claim: &Claim<'_, '_>, course: &mut Course<'_>) -> Step {
+        course.next_within(self.limit, |prey| {
+            !self.seen.contains(prey.machine()) && prey.order().0 <= claim.reach_to(prey.user())
+        })
+    }
+
     /// Looks at the machine of `prey`, which is of `tier`, if that may go.
     fn look_for(&mut self, claim: &mut Claim<'_, '_>, tier: Tier, prey: Prey) {
         let (machine, order) = (prey.machine(), prey.order());
-        if self.seen.contains(machine) || claim.reach_to(prey.user()) < order.0 {
-            return;
-        }
         let Some(look) = self.look(claim, machine) else {
             self.seen.include(machine);
             return;

@@ -54,6 +54,12 @@ impl Tiers {
         Tiers(shares.collect())
     }
 
+    /// So many shares, all of `tier`.
+    #[cfg(test)]
+    pub(super) fn all_of(tier: Tier, shares: usize) -> Tiers {
+        Tiers(vec![tier.number(); shares])
+    }
+
     /// Whether the share at `place` is of `tier` now, and still to be had.
     #[inline]
     pub(super) fn is_of(&self, place: usize, tier: Tier) -> bool {
