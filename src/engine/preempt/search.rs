@@ -18,8 +18,9 @@ use crate::model::{MachineIx, Millis, Order, QShares, count};
 /// So many plans are compared, if they cost so much the same that not even the first is clearly
 /// the best.
 const ENOUGH_PLANS: u64 = 64;
-/// Once there is a plan, at most so many shares more are looked at for a better one. What is left
-/// then is dearer share by share: only where the plan takes several could one with fewer cost less.
+/// Once there is a plan, at most so many shares more are looked at for a better one: shares that might go,
+/// from machines that were not looked at. What is left then is dearer share by share: only where the plan
+/// takes several could one with fewer cost less.
 const ENOUGH_LOOKS: u32 = 1024;
 /// Once the best plan is known, others are looked for until there are so many: they are told of,
 /// and change nothing.
