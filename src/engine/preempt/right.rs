@@ -240,13 +240,10 @@ impl<'d, 'a> Claim<'d, 'a> {
     /// A share of `user`, within a class, if it might go as far as that and the class decide.
     pub(super) fn candidate(&self, user: usize, order: QShares, loss: Millis) -> Option<Candidate> {
         let most = self.reach_to(user);
-        if most < order.0 {
-            return None;
-        }
         let is_own = user == self.draft.entities.group_of(self.beneficiary);
         let has_to_be_above = !is_own && !self.may_defragment && !self.may_envy;
         let class = self.draft.entities.class_of(self.beneficiary);
-        Some(candidate(self.draft, (class, has_to_be_above), user, most, (order, loss)))
+        candidate(self.draft, (class, has_to_be_above), user, most, (order, loss))
     }
 
     fn find_reach_to(&self, user: usize) -> u32 {
@@ -381,14 +378,17 @@ impl<'d, 'a> Claim<'d, 'a> {
 
 /// A share of `user`, within a class, of so many qshares and with so much work, as a claim of `class`
 /// sees it that can be given so much at `most`: only from what is above the count, if the other side
-/// `has_to_be_above` it.
+/// `has_to_be_above` it. `None` if that is too little for it.
 pub(super) fn candidate(
     draft: &Draft<'_>,
     (class, has_to_be_above): (ClassIx, bool),
     user: usize,
     most: u64,
     (order, loss): (QShares, Millis),
-) -> Candidate {
+) -> Option<Candidate> {
+    if most < order.0 {
+        return None;
+    }
     let (victims_class, _) = draft.entities.groups()[user];
     let (level, side) =
         if victims_class == class { (Level::User, user) } else { (Level::Class, victims_class.0) };
@@ -397,7 +397,7 @@ pub(super) fn candidate(
     let beyond_count = draft.held.of(level, side).saturating_sub(draft.given.of(level, side));
     let until = if is_free { u64::MAX } else { beyond_count };
     let first = if level == Level::User { draft.entities.sides(Level::Class) } else { 0 };
-    Candidate { side: first + side, most, until, order, loss }
+    Some(Candidate { side: first + side, most, until, order, loss })
 }
 
 /// The least that a side must have left so that it has more, by weight, than one that has so much.

@@ -99,12 +99,9 @@ impl Extent {
         loss: Millis,
     ) -> Option<Candidate> {
         let most = self.reach_to(draft, user);
-        if most < order.0 {
-            return None;
-        }
         let [_, may_defragment, _, _, may_envy] = self.rights;
         let rights = (self.class, !may_defragment && !may_envy);
-        Some(candidate(draft, rights, user, most, (order, loss)))
+        candidate(draft, rights, user, most, (order, loss))
     }
 }
 
