@@ -13,6 +13,7 @@ mod nodepool;
 mod preempt;
 mod reasons;
 mod report;
+mod rows;
 mod schedule;
 mod serve;
 mod shares;

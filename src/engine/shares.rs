@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::rows::Rows;
 use super::snapshot::{Job, Share};
 use crate::model::{MachineIx, Millis, Order, ShareFacts, ShareId, ShareState};
 
@@ -76,35 +77,29 @@ pub(super) fn large(place: u32) -> usize {
 
 /// The shares of all jobs.
 #[derive(Debug)]
-pub(super) struct Shares {
-    listed: Vec<Brief>,
-    /// Where those of each job end.
-    ends: Vec<usize>,
-}
+pub(super) struct Shares(Rows<Brief>);
 
 impl Shares {
     /// None yet, and room for those of `jobs`.
     pub(super) fn with_room_for(jobs: &[Arc<Job>]) -> Shares {
         let shares = jobs.iter().map(|job| job.shares.len()).sum();
-        Shares { listed: Vec::with_capacity(shares), ends: Vec::with_capacity(jobs.len()) }
+        Shares(Rows::with_capacity(jobs.len(), shares))
     }
 
     /// Enters the shares of the next job of the snapshot.
     pub(super) fn enter(&mut self, job: &Job) {
-        let ix = self.ends.len();
-        self.listed.extend(job.shares.iter().map(|share| Brief::of(share, ix)));
-        self.ends.push(self.listed.len());
+        let ix = self.0.len();
+        self.0.push(job.shares.iter().map(|share| Brief::of(share, ix)));
     }
 
     /// The shares of the job at place `job` of the snapshot, those that are leaving included.
     pub(super) fn of_job(&self, job: usize) -> &[Brief] {
-        &self.listed[self.begin_of(job)..self.ends[job]]
+        self.0.row(job)
     }
 
     /// The same, to note more of them.
     pub(super) fn of_job_mut(&mut self, job: usize) -> &mut [Brief] {
-        let begin = self.begin_of(job);
-        &mut self.listed[begin..self.ends[job]]
+        self.0.row_mut(job)
     }
 
     /// Those of them that are not.
@@ -115,17 +110,17 @@ impl Shares {
 
     /// The share that `holding` names.
     pub(super) fn at(&self, holding: Holding) -> &Brief {
-        &self.listed[self.place_of(holding)]
+        &self.0.items()[self.place_of(holding)]
     }
 
     /// The place of the share that `holding` names among all shares.
     pub(super) fn place_of(&self, holding: Holding) -> usize {
-        self.begin_of(holding.job) + holding.share
+        self.0.begin(holding.job) + holding.share
     }
 
     /// The job of the share at `place` among all.
     pub(super) fn job_at(&self, place: usize) -> usize {
-        self.listed[place].job()
+        self.0.items()[place].job()
     }
 
     /// Notes that a share is now leaving.
@@ -134,12 +129,8 @@ impl Shares {
     ///
     /// If it was leaving before: a share leaves once.
     pub(super) fn leave(&mut self, holding: Holding) {
-        let place = self.place_of(holding);
-        let was_held = std::mem::replace(&mut self.listed[place].is_held, false);
+        let share = &mut self.of_job_mut(holding.job)[holding.share];
+        let was_held = std::mem::replace(&mut share.is_held, false);
         assert!(was_held, "a share leaves once");
-    }
-
-    fn begin_of(&self, job: usize) -> usize {
-        job.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 }

@@ -1,0 +1,110 @@
+//! Many short lists in one piece of memory, one after the other: whoever goes through all of them is not to
+//! fetch each from somewhere else.
+
+/// Lists of `T`, by number.
+#[derive(Clone, Debug)]
+pub(super) struct Rows<T> {
+    items: Vec<T>,
+    /// Where each list ends.
+    ends: Vec<usize>,
+}
+
+impl<T> Rows<T> {
+    /// None yet, and room for so many with so many items in all.
+    pub(super) fn with_capacity(rows: usize, items: usize) -> Rows<T> {
+        Rows { items: Vec::with_capacity(items), ends: Vec::with_capacity(rows) }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Adds the next one.
+    pub(super) fn push(&mut self, row: impl IntoIterator<Item = T>) {
+        self.items.extend(row);
+        self.ends.push(self.items.len());
+    }
+
+    /// List `number`.
+    pub(super) fn row(&self, number: usize) -> &[T] {
+        &self.items[self.begin(number)..self.ends[number]]
+    }
+
+    /// The same, to change what is on it.
+    pub(super) fn row_mut(&mut self, number: usize) -> &mut [T] {
+        let begin = self.begin(number);
+        &mut self.items[begin..self.ends[number]]
+    }
+
+    /// All lists in turn.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[T]> {
+        (0..self.len()).map(|number| self.row(number))
+    }
+
+    /// The place among all items of the first of list `number`.
+    pub(super) fn begin(&self, number: usize) -> usize {
+        number.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+
+    /// What is on all lists, one after the other.
+    pub(super) fn items(&self) -> &[T] {
+        &self.items
+    }
+}
+
+impl Rows<usize> {
+    /// For each of so many numbers the lists of `rows` that it is on, ascending.
+    pub(super) fn turned<T>(
+        rows: &Rows<T>,
+        numbers: usize,
+        number: impl Fn(&T) -> usize,
+    ) -> Rows<usize> {
+        // Where the next one goes; in the end, where each list ends.
+        let mut ends = vec![0; numbers + 1];
+        for item in &rows.items {
+            ends[number(item) + 1] += 1;
+        }
+        for place in 1..ends.len() {
+            ends[place] += ends[place - 1];
+        }
+        let mut items = vec![0; rows.items.len()];
+        for (place, row) in rows.iter().enumerate() {
+            for item in row {
+                let next = &mut ends[number(item)];
+                items[*next] = place;
+                *next += 1;
+            }
+        }
+        ends.truncate(numbers);
+        Rows { items, ends }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(lists: &[&[usize]]) -> Rows<usize> {
+        let mut rows = Rows::with_capacity(0, 0);
+        for list in lists {
+            rows.push(list.iter().copied());
+        }
+        rows
+    }
+
+    #[test]
+    fn lists_are_kept_apart_though_they_lie_together() {
+        let mut rows = rows(&[&[], &[3, 1], &[], &[2]]);
+        assert_eq!(rows.iter().collect::<Vec<_>>(), [&[][..], &[3, 1], &[], &[2]]);
+        assert_eq!((rows.len(), rows.begin(3), rows.items()), (4, 2, &[3, 1, 2][..]));
+        rows.row_mut(3)[0] = 5;
+        assert_eq!((rows.row(3), rows.row(1)), (&[5][..], &[3, 1][..]));
+    }
+
+    #[test]
+    fn turned_they_say_on_which_lists_each_number_is() {
+        let turned = Rows::turned(&rows(&[&[0, 3], &[], &[3, 1], &[3]]), 5, |number| *number);
+        assert_eq!(turned.iter().collect::<Vec<_>>(), [&[0][..], &[2], &[], &[0, 2, 3], &[]]);
+    }
+}
