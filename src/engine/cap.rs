@@ -46,9 +46,8 @@ pub(super) fn arriving(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
     arriving
 }
 
-/// The demand of `job`, for which so many nshares are `arriving`.
-pub(super) fn demand(snapshot: &Snapshot, job: &Job, arriving: u64) -> Demand {
-    let held = job.nshares_held().0;
+/// The demand of `job`, which holds so many nshares, while so many are `arriving` for it.
+pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, arriving: u64) -> Demand {
     if job.kind != WorkKind::Job {
         return demand_of_one(job, held);
     }
@@ -272,7 +271,10 @@ mod tests {
 
     #[track_caller]
     fn check(rules: CapRules, job: &Job, nshares: u64, bound: CapBound) {
-        assert_eq!(demand(&snapshot(rules), job, 0).cap, bounded(nshares, bound));
+        assert_eq!(
+            demand(&snapshot(rules), job, job.nshares_held().0, 0).cap,
+            bounded(nshares, bound)
+        );
     }
 
     #[test]
@@ -281,7 +283,7 @@ mod tests {
         work.threads = 4;
         let unpaced = CapRules { expand_by_doubling: false, prediction: false, ..RULES };
         assert_eq!(
-            demand(&snapshot(unpaced), &work, 0).wanted,
+            demand(&snapshot(unpaced), &work, 0, 0).wanted,
             NShares(4),
             "15 items, 4 at a time"
         );

@@ -119,6 +119,11 @@ impl Entities {
         self.class_of[job]
     }
 
+    /// The user of `job`.
+    pub(super) fn user_of(&self, job: usize) -> UserIx {
+        self.groups[self.group_of[job]].1
+    }
+
     /// Users within a class, by class and user.
     pub(super) fn groups(&self) -> &[(ClassIx, UserIx)] {
         &self.groups

@@ -13,7 +13,7 @@ use super::draft::{CountRefusal, Draft, JobDraft};
 use super::entities::Amounts;
 use super::how_much::orders_that_suit;
 use super::report::{Account, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
-use super::snapshot::{Job, Machine};
+use super::snapshot::Machine;
 use crate::model::{ClassIx, MachineIx, NShares, Order, Policy, PoolIx, QShares, WorkKind, count};
 
 /// The report of a finished cycle.
@@ -68,10 +68,10 @@ impl Verdicts {
     fn no_machine(&mut self, draft: &Draft<'_>, ix: usize) -> Option<Reason> {
         let JobDraft { kind, order, is_confined, .. } = draft.jobs[ix];
         if is_confined {
-            return no_machine(draft, draft.job(ix));
+            return no_machine(draft, ix);
         }
         let alike = (draft.entities.class_of(ix), kind, order);
-        *self.no_machine.entry(alike).or_insert_with(|| no_machine(draft, draft.job(ix)))
+        *self.no_machine.entry(alike).or_insert_with(|| no_machine(draft, ix))
     }
 
     fn usable(&mut self, draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
@@ -136,9 +136,8 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> Reason {
 
 /// What may be given away on the machines that the job at `ix` may use, and on the one of them with the most.
 fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
-    let job = draft.job(ix);
-    if job.machines.is_some() {
-        let rooms = || machines_for(draft, job).filter(|(_, room)| room.state.is_schedulable());
+    if draft.jobs[ix].is_confined {
+        let rooms = || machines_for(draft, ix).filter(|(_, room)| room.state.is_schedulable());
         let usable = || rooms().map(|(ix, _)| draft.rooms.usable(ix));
         return (usable().sum(), usable().max().unwrap_or_default());
     }
@@ -148,41 +147,42 @@ fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
     (usable().map(|(all, _)| all).sum(), largest.unwrap_or_default())
 }
 
-/// Why no machine could hold one process of `job`, if none could.
-fn no_machine(draft: &Draft<'_>, job: &Job) -> Option<Reason> {
-    let suits = |machine: &Machine| match draft.snapshot.class_of(job).policy {
-        Policy::FairShare { .. } | Policy::FixedShare => job.order.qshares() <= machine.order,
-        Policy::Reserve => orders_that_suit(draft.snapshot, job).contains(&machine.order.0),
+/// Why no machine could hold one process of the job at `ix`, if none could.
+fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<Reason> {
+    let asks = draft.jobs[ix].order;
+    let suits = |machine: &Machine| match draft.class_of(ix).policy {
+        Policy::FairShare { .. } | Policy::FixedShare => asks.qshares() <= machine.order,
+        Policy::Reserve => orders_that_suit(draft, ix).contains(&machine.order.0),
     };
     // Of a machine that has not reported yet nobody knows the size.
     let may_suit = |machine: &Machine| machine.state.is_awaited || suits(machine);
-    let suitable = || machines_for(draft, job).filter(|(_, machine)| may_suit(machine));
+    let suitable = || machines_for(draft, ix).filter(|(_, machine)| may_suit(machine));
     if suitable().any(|(_, machine)| machine.state.is_schedulable()) {
         return None;
     }
-    let asks = job.order;
     match count(suitable()) {
         0 => {
-            let largest = machines_for(draft, job).map(|(_, machine)| machine.order).max();
+            let largest = machines_for(draft, ix).map(|(_, machine)| machine.order).max();
             Some(Reason::Impossible { asks, largest: largest.unwrap_or_default() })
         }
         suitable => Some(Reason::NoMachineUp { asks, suitable }),
     }
 }
 
-/// The machines that `job` may use, up or not, whatever is on them.
+/// The machines that the job at `ix` may use, up or not, whatever is on them.
 fn machines_for<'d>(
     draft: &'d Draft<'_>,
-    job: &'d Job,
+    ix: usize,
 ) -> impl Iterator<Item = (MachineIx, &'d Machine)> {
-    let class = draft.snapshot.class_of(job);
+    let class = draft.class_of(ix);
     let may_spill = class.policy.is_preemptable();
     let is_legal = move |pool: PoolIx| {
         if may_spill { draft.pools.is_within(pool, class.pool) } else { pool == class.pool }
     };
     // A list is short, and the machines are many.
-    let all = 0..job.machines.as_ref().map_or(draft.snapshot.machines.len(), |_| 0);
-    let listed = job.machines.iter().flatten().copied();
+    let list = draft.jobs[ix].is_confined.then(|| draft.job(ix).machines.iter().flatten());
+    let all = 0..list.as_ref().map_or(draft.snapshot.machines.len(), |_| 0);
+    let listed = list.into_iter().flatten().copied();
     let machines = listed.chain(all.map(MachineIx)).map(|ix| (ix, draft.snapshot.machine(ix)));
     machines.filter(move |(_, machine)| is_legal(machine.pool))
 }

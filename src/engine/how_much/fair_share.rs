@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use super::at_once::{count_at_once, take_all_wanted};
 use super::listed::Listed;
-use crate::engine::cap::maximum;
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::nodepool::CountSpace;
 use crate::engine::serve::{Seat, Service, Walk};
@@ -136,9 +135,9 @@ fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[usize]) {
     stays.retain(|holding| jobs.binary_search(&holding.job).is_ok());
     stays.sort_unstable();
     for holding in stays {
-        let most = maximum(draft.job(holding.job)).unwrap_or(u64::MAX);
-        if draft.jobs[holding.job].given < most {
-            draft.jobs[holding.job].given += 1;
+        let job = &mut draft.jobs[holding.job];
+        if job.given < job.may_keep {
+            job.given += 1;
             let order = draft.shares.at(holding).order.qshares().0;
             entities.add(&mut draft.given, holding.job, order);
         }

@@ -6,20 +6,27 @@
 //! not move once it is there. Where fair-share work goes is decided later: what is counted for it
 //! is held against its own list and all that reach further, which never count too little for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use crate::engine::cap::maximum;
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::{Cell, Shortage};
+use crate::engine::rows::Rows;
 use crate::engine::serve::Seat;
-use crate::engine::shares::Holding;
-use crate::engine::snapshot::{Job, Share};
+use crate::engine::shares::{Brief, Holding};
 use crate::model::{MachineIx, NShares, Order, Policy, QShares};
 
 /// The lists of all work that has one, and what is left on every machine.
 pub(super) struct Listed {
-    machines: Vec<Spot>,
+    /// How large each machine is, in scheduling or not, and what of it nothing stays on.
+    cells: Vec<Cell>,
+    /// The lists that each machine is on, ascending.
+    lists_of: Rows<usize>,
+    /// Machines that some work is confined to: those of them that are in scheduling and in the pools of the
+    /// work, ascending. No two lists are the same.
+    machines: Rows<MachineIx>,
+    /// For each list those that have all its machines, itself among them.
+    wider: Rows<usize>,
     lists: Vec<List>,
     /// For each job of the snapshot, its list.
     list_of: Vec<Option<usize>>,
@@ -27,56 +34,51 @@ pub(super) struct Listed {
     counted: BTreeMap<usize, u64>,
 }
 
-/// A machine, in scheduling or not.
-struct Spot {
-    /// How large it is, and what of it nothing stays on.
-    cell: Cell,
-    /// The lists that it is on, ascending.
-    lists: Vec<usize>,
-}
-
-/// Machines that some work is confined to.
+/// How much there is on the machines of a list.
 struct List {
-    /// Those of them that are in scheduling and in the pools of the work, ascending.
-    machines: Vec<MachineIx>,
     /// What is left on all of them.
     left: u64,
     /// What is counted of fair-share work that may only be on them, but for what is there already
     /// and therefore not left.
     expected: u64,
-    /// The lists with all its machines, itself among them.
-    wider: Vec<usize>,
 }
 
 impl Listed {
     pub(super) fn new(draft: &Draft<'_>) -> Listed {
-        let snapshot = draft.snapshot;
-        let machines = (0..snapshot.machines.len()).map(MachineIx);
-        let machines = machines.map(|ix| Spot { cell: draft.rooms.ideal(ix), lists: Vec::new() });
-        let mut machines: Vec<Spot> = machines.collect();
-        let mut places: BTreeMap<Vec<MachineIx>, usize> = BTreeMap::new();
-        let mut list_of = vec![None; snapshot.jobs.len()];
+        let machines = draft.snapshot.machines.len();
+        let cells: Vec<Cell> = (0..machines).map(|ix| draft.rooms.ideal(MachineIx(ix))).collect();
+        let mut of_jobs = Rows::with_capacity(draft.confined.len(), 0);
         for &job in &draft.confined {
-            let next = places.len();
-            let list = usable_of_list(draft, draft.job(job));
-            list_of[job] = list.map(|list| *places.entry(list).or_insert(next));
+            of_jobs.push(usable_of_list(draft, job));
         }
-        let mut lists: Vec<(Vec<MachineIx>, usize)> = places.into_iter().collect();
-        lists.sort_unstable_by_key(|(_, place)| *place);
-        for (list, place) in &lists {
-            for machine in list {
-                machines[machine.0].lists.push(*place);
+        let mut sorted: Vec<usize> = (0..of_jobs.len()).collect();
+        sorted.sort_by_key(|list| of_jobs.row(*list));
+        let mut list_of = vec![None; draft.jobs.len()];
+        let mut machines_of = Rows::with_capacity(0, 0);
+        for alike in sorted.chunk_by(|one, other| of_jobs.row(*one) == of_jobs.row(*other)) {
+            for list in alike {
+                list_of[draft.confined[*list]] = Some(machines_of.len());
             }
+            machines_of.push(of_jobs.row(alike[0]).iter().copied());
         }
-        let wider: Vec<Vec<usize>> =
-            lists.iter().map(|(list, _)| lists_with_all(&machines, list)).collect();
-        let lists = lists.into_iter().zip(wider).map(|((list, _), wider)| List {
-            left: list.iter().map(|machine| machines[machine.0].cell.free).sum(),
-            machines: list,
+        let lists_of = Rows::turned(&machines_of, machines, |machine| machine.0);
+        let mut wider = Rows::with_capacity(machines_of.len(), 0);
+        for list in machines_of.iter() {
+            wider.push(lists_with_all(&lists_of, list));
+        }
+        let lists = machines_of.iter().map(|list| List {
+            left: list.iter().map(|machine| cells[machine.0].free).sum(),
             expected: 0,
-            wider,
         });
-        Listed { lists: lists.collect(), machines, list_of, counted: BTreeMap::new() }
+        Listed {
+            lists: lists.collect(),
+            cells,
+            lists_of,
+            machines: machines_of,
+            wider,
+            list_of,
+            counted: BTreeMap::new(),
+        }
     }
 
     /// Whether anybody has a list.
@@ -114,22 +116,22 @@ impl Listed {
         orders: &RangeInclusive<u64>,
     ) -> Option<MachineIx> {
         let is_whole = |&(size, machine): &(u64, MachineIx)| {
-            size == self.machines[machine.0].cell.order && orders.contains(&size)
+            size == self.cells[machine.0].order && orders.contains(&size)
         };
         self.holes(job).filter(is_whole).min().map(|(_, machine)| machine)
     }
 
     /// How large `machine` is, and what is left of it.
     pub(super) fn cell(&self, machine: MachineIx) -> Cell {
-        self.machines[machine.0].cell
+        self.cells[machine.0]
     }
 
     /// Notes that `amount` of `machine` is nobody else's any more.
     pub(super) fn take(&mut self, machine: MachineIx, amount: u64) {
-        let machine = &mut self.machines[machine.0];
-        let amount = amount.min(machine.cell.free);
-        machine.cell.free -= amount;
-        for &list in &machine.lists {
+        let cell = &mut self.cells[machine.0];
+        let amount = amount.min(cell.free);
+        cell.free -= amount;
+        for &list in self.lists_of.row(machine.0) {
             self.lists[list].left -= amount;
         }
     }
@@ -139,7 +141,7 @@ impl Listed {
     pub(super) fn has_room(&self, job: usize, order: Order) -> bool {
         let Some(list) = self.list_of[job] else { return true };
         let order = order.qshares().0;
-        let mut wider = self.lists[list].wider.iter().map(|&list| &self.lists[list]);
+        let mut wider = self.wider.row(list).iter().map(|&list| &self.lists[list]);
         wider.all(|list| list.expected + order <= list.left)
     }
 
@@ -155,13 +157,13 @@ impl Listed {
         }
         let mut asked = vec![0; self.lists.len()];
         for (Seat { job, order, .. }, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
-            let wider = self.list_of[job].map_or(&[][..], |list| &self.lists[list].wider);
+            let wider = self.list_of[job].map_or(&[][..], |list| self.wider.row(list));
             for &list in wider {
                 asked[list] += NShares(nshares).of_order(order).0;
             }
         }
         let lists = self.lists.iter().zip(asked);
-        let shortages = lists.map(|(List { left, expected, .. }, asked)| Shortage {
+        let shortages = lists.map(|(List { left, expected }, asked)| Shortage {
             found: left.saturating_sub(*expected),
             asked,
         });
@@ -191,70 +193,70 @@ impl Listed {
     pub(super) fn keep_for(&mut self, draft: &Draft<'_>, priority: u32) {
         for (job, counted) in std::mem::take(&mut self.counted) {
             let Some(list) = self.list_of[job] else { continue };
-            let machines = &self.lists[list].machines;
-            let there = staying(draft.job(job));
-            let there = there.filter(|share| machines.binary_search(&share.machine).is_ok());
+            let machines = self.machines.row(list);
+            let there = staying(draft, job);
+            let there = there.filter(|share| machines.binary_search(&share.machine()).is_ok());
             let there: u64 = there.map(|share| share.order.qshares().0).sum();
             self.change_expected(list, |expected| expected - there.min(counted));
         }
-        let classes = &draft.snapshot.topology.classes;
-        let machines = self.machines.iter().enumerate();
-        let listed: Vec<MachineIx> = machines
-            .filter(|(_, spot)| !spot.lists.is_empty())
-            .map(|(ix, _)| MachineIx(ix))
+        let classes = draft.snapshot.topology.classes.iter();
+        let is_asked: Vec<bool> = classes
+            .map(|class| class.priority == priority && class.policy.is_preemptable())
             .collect();
         // Of whoever is to have less, what stays is to be seen from all that it has.
-        let mut shrinking = BTreeSet::new();
-        for machine in listed {
+        let is_shrinking = |job: usize| draft.jobs[job].may_keep < draft.jobs[job].held;
+        let of_class = |job: usize| draft.entities.class_of(job);
+        let shrinking = (0..draft.jobs.len()).filter(|job| is_shrinking(*job));
+        let shrinking: Vec<usize> = shrinking.filter(|job| is_asked[of_class(*job).0]).collect();
+        for machine in (0..self.cells.len()).map(MachineIx) {
+            if self.lists_of.row(machine.0).is_empty() {
+                continue;
+            }
             for (Holding { job, .. }, tenant) in draft.rooms.held_shares(machine) {
-                let class = &classes[draft.entities.class_of(job).0];
-                if class.priority != priority || !class.policy.is_preemptable() {
-                    continue;
-                }
-                let most = maximum(draft.job(job)).unwrap_or(u64::MAX);
-                if draft.jobs[job].held <= most {
+                let (class, _) = draft.entities.groups()[tenant.user()];
+                if is_asked[class.0] && shrinking.binary_search(&job).is_err() {
                     self.take(machine, tenant.order().0);
-                } else {
-                    shrinking.insert(job);
                 }
             }
         }
-        for share in shrinking.into_iter().flat_map(|job| staying(draft.job(job))) {
-            self.take(share.machine, share.order.qshares().0);
+        for share in shrinking.into_iter().flat_map(|job| staying(draft, job)) {
+            self.take(share.machine(), share.order.qshares().0);
         }
     }
 
     fn change_expected(&mut self, list: usize, change: impl Fn(u64) -> u64) {
-        for place in 0..self.lists[list].wider.len() {
-            let wider = self.lists[list].wider[place];
+        for &wider in self.wider.row(list) {
             self.lists[wider].expected = change(self.lists[wider].expected);
         }
     }
 
     /// What `job` could have on each machine of its list.
     fn holes(&self, job: usize) -> impl Iterator<Item = (u64, MachineIx)> {
-        let list = self.list_of[job].map(|list| &self.lists[list]);
-        let machines = list.into_iter().flat_map(|list| &list.machines);
+        let machines = self.list_of[job].map_or(&[][..], |list| self.machines.row(list));
+        let machines = machines.iter();
         machines.map(|&machine| (self.free(machine), machine))
     }
 
     /// What is left of `machine` for those whose place is counted by machine: not what all who are
     /// confined to it and others need in any case.
     fn free(&self, machine: MachineIx) -> u64 {
-        let Spot { cell, lists } = &self.machines[machine.0];
-        let lists = lists.iter().map(|&list| &self.lists[list]);
-        lists.map(|list| list.left.saturating_sub(list.expected)).fold(cell.free, u64::min)
+        let lists = self.lists_of.row(machine.0).iter().map(|&list| &self.lists[list]);
+        let left = lists.map(|list| list.left.saturating_sub(list.expected));
+        left.fold(self.cells[machine.0].free, u64::min)
     }
 }
 
 /// The shares of `job` but for those that are above its declared maximum: these leave in this cycle.
-fn staying(job: &Job) -> impl Iterator<Item = &Share> {
-    job.held().zip(0..maximum(job).unwrap_or(u64::MAX)).map(|(share, _)| share)
+fn staying<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = &'d Brief> {
+    draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep).map(|((_, share), _)| share)
 }
 
-/// The machines that `job` lists, as far as it may be given anything there; `None` without a list.
-fn usable_of_list(draft: &Draft<'_>, job: &Job) -> Option<Vec<MachineIx>> {
-    let class = draft.snapshot.class_of(job);
+/// The machines that `job` lists, as far as it may be given anything there.
+fn usable_of_list<'d>(
+    draft: &'d Draft<'_>,
+    job: usize,
+) -> impl Iterator<Item = MachineIx> + use<'d> {
+    let class = draft.class_of(job);
     let is_usable = |machine: &MachineIx| {
         let pool = draft.rooms.pool(*machine);
         let is_in_reach = match class.policy {
@@ -263,14 +265,17 @@ fn usable_of_list(draft: &Draft<'_>, job: &Job) -> Option<Vec<MachineIx>> {
         };
         is_in_reach && draft.rooms.is_schedulable(*machine)
     };
-    Some(job.machines.as_ref()?.iter().copied().filter(is_usable).collect())
+    draft.job(job).machines.iter().flatten().copied().filter(is_usable)
 }
 
 /// The lists that every machine of `list` is on. An empty one is in the way of nobody.
-fn lists_with_all(machines: &[Spot], list: &[MachineIx]) -> Vec<usize> {
-    let Some((first, others)) = list.split_first() else { return Vec::new() };
-    let has_others = |place: &usize| {
-        others.iter().all(|other| machines[other.0].lists.binary_search(place).is_ok())
-    };
-    machines[first.0].lists.iter().copied().filter(has_others).collect()
+fn lists_with_all<'d>(
+    lists_of: &'d Rows<usize>,
+    list: &'d [MachineIx],
+) -> impl Iterator<Item = usize> + use<'d> {
+    let first = list.first().map_or(&[][..], |first| lists_of.row(first.0));
+    let has =
+        |machine: &MachineIx, list: usize| lists_of.row(machine.0).binary_search(&list).is_ok();
+    let has_all = move |place: &usize| list.iter().skip(1).all(|other| has(other, *place));
+    first.iter().copied().filter(has_all)
 }

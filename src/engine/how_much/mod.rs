@@ -22,7 +22,7 @@ pub(super) use fixed::orders_that_suit;
 pub(super) fn how_much(draft: &mut Draft<'_>) {
     let mut space = CountSpace::new(&draft.rooms);
     let mut listed = Listed::new(draft);
-    let mut ledger = AllotmentLedger::new(draft.snapshot);
+    let mut ledger = AllotmentLedger::new(draft);
     for priority in draft.priorities() {
         // Whole machines before parts of them: a part taken would spoil the machine.
         for policy in [Policy::Reserve, Policy::FixedShare] {

@@ -36,14 +36,13 @@ pub use price::is_steady;
 pub use taken::MEMORY_AFTER;
 pub(super) use taken::Takings;
 
-use super::cap::maximum;
 use super::draft::{Draft, JobDraft};
 use super::nodepool::OrdersWanted;
 use super::schedule::PreemptionRule;
 use super::serve::Service;
 use super::shares::Holding;
 use super::what_of::place_one;
-use crate::model::{Policy, WorkKind};
+use crate::model::Policy;
 use donors::Donors;
 use plan::best_plan;
 use price::is_at_rest;
@@ -55,14 +54,9 @@ use relocate::relocate;
 /// The only preemption without a beneficiary. Work that cannot be preempted keeps what it has
 /// (decision D6).
 pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
-    for ix in 0..draft.snapshot.jobs.len() {
-        let JobDraft { held, kind, demand, .. } = draft.jobs[ix];
-        // Who works through items wants no more than it may have.
-        if kind == WorkKind::Job && held <= demand.wanted.0 {
-            continue;
-        }
-        let Some(most) = maximum(draft.job(ix)) else { continue };
-        let excess = held.saturating_sub(most);
+    for ix in 0..draft.jobs.len() {
+        let JobDraft { held, may_keep, .. } = draft.jobs[ix];
+        let excess = held.saturating_sub(may_keep);
         if excess == 0 || !draft.class_of(ix).policy.is_preemptable() {
             continue;
         }
