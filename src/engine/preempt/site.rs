@@ -58,8 +58,17 @@ impl<'d, 'a> Site<'d, 'a> {
 
     /// The machines that would do, whatever is on them.
     pub(super) fn suitable(&self) -> impl Iterator<Item = MachineIx> {
-        let all = self.pools.iter().flat_map(|&pool| self.draft.rooms.schedulable(pool));
-        all.filter(|&machine| self.order_on(machine).is_some())
+        let draft = self.draft;
+        // A list is short, and the machines are many.
+        let list = draft.jobs[self.job].is_confined.then(|| draft.job(self.job).machines.iter());
+        let all = list.is_none().then(|| self.in_scheduling());
+        let listed = list.into_iter().flatten().flatten().copied();
+        listed.chain(all.into_iter().flatten()).filter(|&machine| self.order_on(machine).is_some())
+    }
+
+    /// The machines in scheduling that work of its class may be on, whatever their size.
+    pub(super) fn in_scheduling(&self) -> impl Iterator<Item = MachineIx> {
+        self.pools.iter().flat_map(|&pool| self.draft.rooms.schedulable(pool))
     }
 
     /// How many machines would do, whatever is on them.

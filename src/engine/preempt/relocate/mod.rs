@@ -21,6 +21,7 @@
 
 mod housing;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::donors::Donors;
@@ -29,7 +30,7 @@ use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use super::site::Site;
 use super::victims;
-use crate::engine::draft::{Draft, JobDraft};
+use crate::engine::draft::Draft;
 use crate::engine::report::CapBound;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
 use crate::engine::serve::Service;
@@ -51,9 +52,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize
     }
     let empty_handed: Vec<usize> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
-    let free = free_room(draft);
-    // For all of a class and order, but that those who list machines have a list each.
-    let mut suitable: BTreeMap<(ClassIx, Order, Option<usize>), Vec<Lack>> = BTreeMap::new();
+    let mut sites = Sites { free: free_room(draft), of_classes: BTreeMap::new() };
     let (mut is_done, mut tried) = (false, 0);
     draft.serve_by_holdings(
         &empty_handed,
@@ -67,10 +66,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize
                 return Service::Refused;
             }
             // Nothing changes until a plan is found.
-            let JobDraft { order, is_confined, .. } = draft.jobs[job];
-            let alike = (draft.entities.class_of(job), order, is_confined.then_some(job));
-            let lacks = suitable.entry(alike).or_insert_with(|| lacks_for(draft, job));
-            let Some(plan) = best_plan(draft, donors, job, (lacks, free)) else {
+            let Some(plan) = best_plan(draft, donors, job, &mut sites) else {
                 return Service::Refused;
             };
             plan.carry_out(draft, donors, job);
@@ -84,14 +80,34 @@ pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize
 /// How much would have to go from a machine.
 type Lack = (QShares, MachineIx);
 
-/// The machines on which one nshare of `job` could be, the one first from which the least has to go.
-fn lacks_for(draft: &Draft<'_>, job: usize) -> Vec<Lack> {
-    let site = Site::new(draft, job);
-    let order = draft.jobs[job].order;
-    let lack = |machine| (draft.rooms.lacking(machine, order.qshares()), machine);
-    let mut lacks: Vec<Lack> = site.suitable().map(lack).collect();
-    lacks.sort_unstable();
-    lacks
+/// What is known of the machines before anything is moved, for all who ask.
+struct Sites {
+    /// Room that may be given away now, on all machines together.
+    free: QShares,
+    /// The machines in scheduling for work of a class, the one first from which the least has to go,
+    /// whatever it asks for. Known of those that were asked about.
+    of_classes: BTreeMap<ClassIx, Vec<MachineIx>>,
+}
+
+/// More than any machine has room for.
+const BEYOND: QShares = QShares(1 << 32);
+
+impl Sites {
+    /// The machines on which work of `site` could be, and some on which it could not, as it may not use them
+    /// or they are too small: the one first from which the least has to go.
+    fn by_lack(&mut self, site: &Site<'_, '_>) -> Cow<'_, [MachineIx]> {
+        let (draft, job) = (site.draft, site.job);
+        let ranked = |machines: &mut dyn Iterator<Item = MachineIx>| {
+            let mut machines: Vec<MachineIx> = machines.collect();
+            machines.sort_by_cached_key(|&ix| (draft.rooms.lacking(ix, BEYOND), ix));
+            machines
+        };
+        if draft.jobs[job].is_confined {
+            return Cow::Owned(ranked(&mut site.suitable()));
+        }
+        let of_class = self.of_classes.entry(draft.entities.class_of(job));
+        Cow::Borrowed(of_class.or_insert_with(|| ranked(&mut site.in_scheduling())))
+    }
 }
 
 /// Room that may be given away now, on all machines together.
@@ -130,15 +146,10 @@ struct Victim {
 type Cost = (bool, Millis, usize, QShares, MachineIx);
 
 /// The cheapest way to make room for one nshare of `job` by moving what is in the way, if any is
-/// found, `lacks` being how much would have to go from where it could be. No more can be moved than
-/// there is room for, `free` or to be had by right.
-fn best_plan(
-    draft: &Draft<'_>,
-    donors: &Donors,
-    job: usize,
-    (lacks, free): (&[Lack], QShares),
-) -> Option<Plan> {
+/// found. No more can be moved than there is room for, free or to be had by right.
+fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize, sites: &mut Sites) -> Option<Plan> {
     let mut search = Search::new(draft, donors, job);
+    let free = sites.free;
     if free == QShares(0) && search.prey.is_empty() {
         return None;
     }
@@ -146,14 +157,18 @@ fn best_plan(
     let by_right: QShares = search.prey.values().copied().sum();
     let site = Site::new(draft, job);
     let is_suitable = |machine: &MachineIx| site.order_on(*machine).is_some();
+    let lacking = |machine| draft.rooms.lacking(machine, order.qshares());
     let with_prey = search.prey.iter().filter(|(machine, _)| is_suitable(machine));
     let with_prey = with_prey.filter_map(|(&machine, &prey)| {
-        let to_move = draft.rooms.lacking(machine, order.qshares()).saturating_sub(prey);
+        let to_move = lacking(machine).saturating_sub(prey);
         (to_move <= free + (by_right - prey)).then_some((to_move, machine))
     });
-    let others = lacks.iter().take_while(|(missing, _)| *missing <= free + by_right);
-    let others = others.filter(|(_, machine)| !search.prey.contains_key(machine)).take(TRIED);
-    let mut open: Vec<Lack> = with_prey.chain(others.copied()).collect();
+    let by_lack = sites.by_lack(&site);
+    let others = by_lack.iter().map(|&machine| (lacking(machine), machine));
+    let others = others.take_while(|(missing, _)| *missing <= free + by_right);
+    let others = others.filter(|(_, machine)| !search.prey.contains_key(machine));
+    let others = others.filter(|(_, machine)| is_suitable(machine)).take(TRIED);
+    let mut open: Vec<Lack> = with_prey.chain(others).collect();
     open.sort_unstable();
     open.truncate(TRIED);
     let cleared: Vec<(MachineIx, Vec<Victim>)> = open
@@ -174,7 +189,7 @@ fn best_plan(
         loss,
     });
     Some(Plan {
-        considered: Considered { machines: count(lacks), plans: found, runner_up },
+        considered: Considered { machines: site.machines(), plans: found, runner_up },
         ..best
     })
 }
