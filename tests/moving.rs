@@ -204,6 +204,30 @@ fn what_is_moved_is_never_without_and_is_moved_once() {
     assert_eq!((script.lost(), script.cluster.holdings([1, 2, 3])), (1, [1, 1, 1]));
 }
 
+/// No more than 32 nodes are tried: those that are too small are none of them, and those come last on
+/// which more is in the way.
+#[test]
+fn a_node_that_can_be_cleared_is_found_among_many_that_cannot() {
+    for (others, size) in [("are full for good", 2), ("are too small", 1)] {
+        let mut script = Script::new(&Case::default());
+        for step in SPREAD {
+            script.step(step);
+            script.settle();
+        }
+        for node in 10..50 {
+            script.step(&format!("a{node}={size}"));
+            if size == 2 {
+                script.step(&format!("{node} dan@fixed 2 on a{node}"));
+            }
+        }
+        script.settle();
+        script.step("m1=2; m2=2; 3 cid 2x1");
+        script.settle();
+        assert_eq!(script.cluster.holdings([1, 2, 3]), [1, 1, 1], "{others}");
+        assert_eq!(script.lost(), 1, "{others}");
+    }
+}
+
 /// Either node could be cleared; on the second there is as much to lose.
 #[test]
 fn a_receipt_says_what_else_could_have_been_moved() {
