@@ -458,3 +458,62 @@ impl Memory for Verdict {
             && self.extent.reaches_as_far_as(&other.extent)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::audit::tests::{ANN, BOB, FAIR, Scene};
+
+    /// Somebody who may lose 10 found nothing on a machine of 4, all of it Ann's; then she got something
+    /// elsewhere and may have to give.
+    fn after_ann_gained(loss: Millis) -> Verdict {
+        let mut scene = Scene::new(&[4]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        for share in &mut scene.edit(ann).shares {
+            share.facts.investment = loss;
+        }
+        scene.job(BOB, FAIR, 1, 1);
+        let draft = Draft::new(&scene.snapshot);
+        let extent = Extent {
+            class: FAIR,
+            order: 1,
+            rights: [true, true, false, false, false],
+            is_barred: false,
+            user_holds: 0,
+            of_classes: vec![[0; 2]; scene.snapshot.topology.classes.len()],
+            limit: Some(10),
+        };
+        let mut seen = MachineSet::default();
+        seen.include(MachineIx(0));
+        let verdict = Verdict {
+            extent,
+            is_wide: false,
+            least_left: None,
+            sooner: None,
+            seen_before: None,
+            in_doubt: Vec::new(),
+            seen,
+        };
+        let mut known = Known { memory: Rc::new(verdict), changes: 0 };
+        let ann = draft.entities.group_of(draft.place_of(ann).unwrap());
+        assert!(known.catch_up(&draft, &[Change::Gained(ann)]));
+        Rc::unwrap_or_clone(known.memory)
+    }
+
+    #[test]
+    fn where_something_may_have_become_possible_is_in_doubt() {
+        let verdict = after_ann_gained(10);
+        assert_eq!(verdict.in_doubt, [Doubt::new(MachineIx(0), 10)]);
+        assert!(verdict.seen.contains(MachineIx(0)), "it is looked at as it is in doubt");
+        assert_eq!(verdict.least_left, None);
+    }
+
+    /// Whoever may lose more comes by it, as if nobody had looked there.
+    #[test]
+    fn what_has_become_possible_and_is_too_dear_was_not_seen() {
+        let verdict = after_ann_gained(11);
+        assert_eq!(verdict.in_doubt, []);
+        assert!(!verdict.seen.contains(MachineIx(0)));
+        assert_eq!(verdict.least_left, Some(11));
+    }
+}
