@@ -14,6 +14,7 @@ use std::hint::black_box;
 use std::process::{Command, ExitCode, Stdio};
 
 use apportion::bench::cluster::Shape;
+use apportion::bench::parts::Part;
 use apportion::bench::situation::{self, SITUATIONS, Situation};
 use apportion::converter::{events_between, update_from};
 use apportion::engine::plan;
@@ -27,7 +28,9 @@ const CHILD: &str = "--counted";
 /// What the names of parts end with: all of a cycle, and the engine alone.
 const WHOLE: &str = ": whole cycle";
 const PLAN: &str = ": plan";
-/// The other parts.
+/// The situation of which the engine's parts are counted one by one: each has something to do.
+const IN_PARTS: &str = "churn";
+/// What surrounds it.
 const DIFFERENCE: &str = "difference of publications";
 const UPDATE: &str = "update";
 /// What callgrind says before the number, once the process has ended.
@@ -42,7 +45,8 @@ fn main() -> ExitCode {
     println!("instructions of one cycle, {SIZE} nodes and {SIZE} jobs");
     let cycles =
         SITUATIONS.iter().flat_map(|(name, _)| [WHOLE, PLAN].map(|part| format!("{name}{part}")));
-    for name in cycles.chain([DIFFERENCE, UPDATE].map(str::to_owned)) {
+    let parts = Part::ALL.map(|part| format!("{IN_PARTS}: {}", part.name()));
+    for name in cycles.chain(parts).chain([DIFFERENCE, UPDATE].map(str::to_owned)) {
         match count(&name) {
             Ok(instructions) => println!("{name:<28}{instructions:>15}"),
             Err(reason) => {
@@ -63,7 +67,12 @@ fn play(name: &str) {
             let is_it = |(situation, _): &&Situation| name.starts_with(situation);
             let (_, books) = SITUATIONS.iter().find(is_it).expect("only we start ourselves so");
             let books = books(&shape());
-            if name.ends_with(PLAN) { planned(books) } else { whole(books) }
+            let is_part = |part: &Part| name.ends_with(&format!(": {}", part.name()));
+            match Part::ALL.into_iter().find(is_part) {
+                Some(part) => alone(part, books),
+                None if name.ends_with(PLAN) => planned(books),
+                None => whole(books),
+            }
         }
     }
 }
@@ -100,6 +109,12 @@ fn whole(mut books: Scheduler) {
 fn planned(books: Scheduler) {
     let snapshot = situation::next_snapshot(books);
     black_box(counted(|| plan(&snapshot)));
+}
+
+fn alone(part: Part, books: Scheduler) {
+    let snapshot = situation::next_snapshot(books);
+    let prepared = part.prepared(&snapshot);
+    black_box(counted(|| part.run(&snapshot, prepared)));
 }
 
 fn difference() {

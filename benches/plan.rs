@@ -2,11 +2,12 @@
 //!
 //! The clusters are those of `apportion bench`: nodes of 64, 128 and 256 GB in turn, four classes,
 //! as many jobs as nodes, a tenth as many users. For each situation there is the engine alone and
-//! the scheduler's whole cycle; then what surrounds it.
+//! the scheduler's whole cycle; then the engine's parts one by one, and what surrounds it.
 
 use std::hint::black_box;
 
 use apportion::bench::cluster::Shape;
+use apportion::bench::parts::Part;
 use apportion::bench::situation::{self, SITUATIONS};
 use apportion::converter::{events_between, update_from};
 use apportion::engine::plan;
@@ -44,6 +45,27 @@ fn cycles(criterion: &mut Criterion) {
     }
 }
 
+/// Where everything has to be placed, and where nearly everything is.
+fn parts(criterion: &mut Criterion) {
+    for (name, books) in SITUATIONS.iter().filter(|(name, _)| ["burst", "churn"].contains(name)) {
+        let mut group = criterion.benchmark_group(format!("parts of {name}"));
+        group.sample_size(10);
+        for size in SIZES {
+            let snapshot = situation::next_snapshot(books(&shape(size)));
+            for part in Part::ALL {
+                group.bench_function(BenchmarkId::new(part.name(), size), |bench| {
+                    bench.iter_batched(
+                        || part.prepared(&snapshot),
+                        |prepared| part.run(&snapshot, prepared),
+                        BatchSize::LargeInput,
+                    );
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
 fn conversion(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("conversion");
     for size in SIZES {
@@ -69,5 +91,5 @@ fn conversion(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, cycles, conversion);
+criterion_group!(benches, cycles, parts, conversion);
 criterion_main!(benches);

@@ -9,7 +9,7 @@
 //! cluster   a seed ─► nodes and jobs
 //! drive     nodes and jobs ⇄ Scheduler ─► settled books
 //! cycle     books in one of five situations ─► timed cycles ─► measure
-//! situation books right before a cycle, for benchmarks that repeat it
+//! situation books right before a cycle, for benchmarks that repeat it · parts: of the plan, one by one
 //! place     requests for one share each ─► one timed cycle ─► measure
 //! measure   parts of a cycle · bare: the pass below which nothing gets · audit, untimed
 //! daemon    the binary, on a store that goes with it ─► publication to committed schedule
@@ -24,6 +24,7 @@ pub mod drive;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 pub mod load;
 pub mod measure;
+pub mod parts;
 pub mod place;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 mod process;

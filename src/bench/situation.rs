@@ -1,8 +1,8 @@
 //! Books as they are right before a cycle: what benchmarks that repeat one cycle start from.
 //!
-//! The engine's parts cannot be reached from outside one by one. Each of these makes another of them
-//! the most of the work: a burst counts and places, a quiet cycle counts and looks for room that is
-//! not there, churn also takes back, and with blocked jobs most of it is reasons.
+//! Each of these makes another part of the engine the most of the work: a burst counts and places, a
+//! quiet cycle counts and looks for room that is not there, churn also takes back, and with blocked jobs
+//! most of it is reasons. [`PARTS`] are those parts by themselves.
 
 use super::cluster::{self, Jobs, Shape};
 use super::drive::{self, Ramp};

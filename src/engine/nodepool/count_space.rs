@@ -111,6 +111,11 @@ impl CountSpace {
         true
     }
 
+    /// How many nshares of `order` could be had of all pools if nobody had any other.
+    pub(in crate::engine) fn nshares(&self, order: Order) -> u64 {
+        self.pools.iter().map(|pool| pool.nshares(order.qshares().0)).sum()
+    }
+
     /// Everything left in `pool` and the pools in it.
     pub(in crate::engine) fn total(&self, pools: &Pools, pool: PoolIx) -> QShares {
         let searched = pools.searched_from(pool).iter();

@@ -1,0 +1,118 @@
+//! The parts of a plan, each by itself, for benchmarks: what goes before a part is done outside its time.
+
+use std::hint::black_box;
+
+use crate::engine::{Planning, Schedule, Snapshot};
+
+/// A part of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Reading the snapshot.
+    Read,
+    /// How many nshares of each order there would be, alone, in the ideal cluster.
+    NShares,
+    /// Carving up the ideal cluster.
+    Carve,
+    /// Counting what each job is to have.
+    Apportion,
+    /// Placing what fits now.
+    Place,
+    /// Making room for the rest.
+    MakeRoom,
+    /// The report.
+    Report,
+}
+
+/// What came of a part; whoever times it throws it away outside its time.
+#[derive(Debug)]
+pub struct Done<'a> {
+    /// The cycle, if it is not over.
+    pub planning: Option<Planning<'a>>,
+    /// What it decided, if it is.
+    pub schedule: Option<Schedule>,
+}
+
+impl Part {
+    /// All of them, in order.
+    pub const ALL: [Part; 7] = [
+        Part::Read,
+        Part::NShares,
+        Part::Carve,
+        Part::Apportion,
+        Part::Place,
+        Part::MakeRoom,
+        Part::Report,
+    ];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Read => "read",
+            Part::NShares => "nshares",
+            Part::Carve => "carve",
+            Part::Apportion => "apportion",
+            Part::Place => "place",
+            Part::MakeRoom => "make room",
+            Part::Report => "report",
+        }
+    }
+
+    /// A cycle in which everything is done that goes before; `None` if nothing does.
+    pub fn prepared<'a>(self, snapshot: &'a Snapshot) -> Option<Planning<'a>> {
+        let phases: &[fn(&mut Planning<'a>)] = match self {
+            Part::Read => return None,
+            Part::NShares | Part::Carve | Part::Apportion => &[],
+            Part::Place => &[Planning::count],
+            Part::MakeRoom => &[Planning::count, Planning::place],
+            Part::Report => &[Planning::count, Planning::place, Planning::make_room],
+        };
+        let mut planning = Planning::begin(snapshot);
+        for phase in phases {
+            phase(&mut planning);
+        }
+        Some(planning)
+    }
+
+    /// Does it, on what is [`Part::prepared`] of this snapshot.
+    pub fn run<'a>(self, snapshot: &'a Snapshot, prepared: Option<Planning<'a>>) -> Done<'a> {
+        let mut planning = prepared.unwrap_or_else(|| Planning::begin(snapshot));
+        match self {
+            Part::Read => {}
+            Part::NShares => {
+                black_box(planning.ideal_cluster().nshares());
+            }
+            Part::Carve => {
+                black_box(planning.ideal_cluster().carve());
+            }
+            Part::Apportion => planning.count(),
+            Part::Place => planning.place(),
+            Part::MakeRoom => planning.make_room(),
+            Part::Report => return Done { planning: None, schedule: Some(planning.end()) },
+        }
+        Done { planning: Some(planning), schedule: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::cluster::Shape;
+    use crate::bench::situation::{SITUATIONS, next_snapshot};
+    use crate::engine::plan;
+    use crate::model::{Mebibytes, Quantum};
+
+    #[test]
+    fn the_last_part_ends_what_the_others_began() {
+        let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+        let shape = Shape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 };
+        for (name, books) in SITUATIONS {
+            let snapshot = next_snapshot(books(&shape));
+            for part in Part::ALL {
+                let done = part.run(&snapshot, part.prepared(&snapshot));
+                assert_eq!(done.schedule.is_some(), part == Part::Report, "{name}");
+                assert_eq!(done.planning.is_some(), part != Part::Report, "{name}");
+                assert!(done.schedule.is_none_or(|schedule| schedule == plan(&snapshot)), "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A cycle, phase by phase: [`plan`](super::plan) goes through all of them; whoever times one goes as far as
+//! that.
+
+use super::draft::Draft;
+use super::how_much::how_much;
+use super::nodepool::{CountSpace, OrdersWanted};
+use super::preempt::{make_room, shed_beyond_maximum};
+use super::reasons;
+use super::schedule::Schedule;
+use super::snapshot::Snapshot;
+use super::what_of::{fill, what_of};
+use crate::model::{Order, PoolIx, count};
+
+/// A cycle that is being planned. The phases are to be gone through in the order of these methods.
+#[derive(Debug)]
+pub struct Planning<'a>(Draft<'a>);
+
+/// The ideal cluster: every machine in scheduling, empty but for what cannot be preempted.
+#[derive(Debug)]
+pub struct IdealCluster<'p, 'a> {
+    planning: &'p Planning<'a>,
+    space: CountSpace,
+    /// The orders that are asked for, each by so many jobs.
+    asked: OrdersWanted,
+}
+
+impl<'a> Planning<'a> {
+    /// Reads what there is.
+    pub fn begin(snapshot: &'a Snapshot) -> Planning<'a> {
+        Planning(Draft::new(snapshot))
+    }
+
+    /// How Much: counts what each job is to have.
+    pub fn count(&mut self) {
+        how_much(&mut self.0);
+    }
+
+    /// What Of: has those leave that are too many for their jobs, and places what fits now.
+    pub fn place(&mut self) {
+        shed_beyond_maximum(&mut self.0);
+        what_of(&mut self.0);
+    }
+
+    /// Makes room for the rest, where anybody needs and has any, and uses what is left over.
+    pub fn make_room(&mut self) {
+        let draft = &mut self.0;
+        if draft.is_anybody_short() && draft.is_room_to_be_had() {
+            make_room(draft);
+            fill(draft);
+        }
+    }
+
+    /// Says what came of it, and why.
+    pub fn end(self) -> Schedule {
+        let report = reasons::report(&self.0);
+        let Draft { expansions, preemptions, promises, .. } = self.0;
+        Schedule { expansions, preemptions, promises, report }
+    }
+
+    /// The ideal cluster that counting begins with.
+    pub fn ideal_cluster(&self) -> IdealCluster<'_, 'a> {
+        let mut asked = OrdersWanted::default();
+        for job in &self.0.jobs {
+            asked.add(job.order.qshares().0);
+        }
+        IdealCluster { planning: self, space: CountSpace::new(&self.0.rooms), asked }
+    }
+}
+
+impl IdealCluster<'_, '_> {
+    /// For each order that is asked for, ascending, how many nshares there would be if nobody had any other.
+    ///
+    /// Design: "`NodePool`", `nSharesByOrder`.
+    pub fn nshares(&self) -> Vec<(Order, u64)> {
+        self.orders().map(|order| (order, self.space.nshares(order))).collect()
+    }
+
+    /// Carves nshares of the orders that are asked for out of it, one of each in turn, the largest first, until
+    /// no hole is left for any. Returns how many there were.
+    ///
+    /// Design: "Virtual Machines".
+    pub fn carve(mut self) -> u64 {
+        let pools = &self.planning.0.pools;
+        let all = (0..self.planning.0.snapshot.topology.pools.len()).map(PoolIx);
+        let tops: Vec<PoolIx> = all.filter(|pool| pools.top(*pool) == *pool).collect();
+        let mut orders: Vec<Order> = self.orders().collect();
+        orders.reverse();
+        let mut carved = 0;
+        loop {
+            orders.retain(|&order| {
+                let mut tops = tops.iter();
+                tops.any(|&top| self.space.take(pools, top, order, &self.asked))
+            });
+            if orders.is_empty() {
+                return carved;
+            }
+            carved += count(&orders);
+        }
+    }
+
+    /// The orders that are asked for, ascending.
+    fn orders(&self) -> impl Iterator<Item = Order> {
+        self.asked.iter().filter_map(|order| u32::try_from(order).ok().and_then(Order::new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
+    use crate::engine::plan;
+
+    /// Whole machines of 1, 1, 3 and four of 4; one with 1 left and two with 2, the rest of which cannot be
+    /// preempted: the example of the design.
+    fn scene() -> Scene {
+        let mut scene = Scene::new(&[1, 1, 3, 4, 4, 4, 4, 4, 3, 3]);
+        scene.running((ANN, FIXED), 3, 1, 7);
+        scene.running((ANN, FIXED), 1, 1, 8);
+        scene.running((ANN, FIXED), 1, 1, 9);
+        for order in 1..=4 {
+            scene.job(BOB, FAIR, order, 9);
+        }
+        scene
+    }
+
+    #[test]
+    fn nshares_are_those_of_the_design_example() {
+        let scene = scene();
+        let planning = Planning::begin(&scene.snapshot);
+        let nshares = planning.ideal_cluster().nshares();
+        let nshares: Vec<(u64, u64)> =
+            nshares.iter().map(|(order, nshares)| (order.qshares().0, *nshares)).collect();
+        assert_eq!(nshares, [(1, 26), (2, 11), (3, 5), (4, 4)]);
+    }
+
+    /// Twice one each of 4, 3, 2 and 1; then another 4 and a 1, and at last a 1: all 26 qshares.
+    #[test]
+    fn all_is_carved_that_there_is() {
+        let scene = scene();
+        let planning = Planning::begin(&scene.snapshot);
+        assert_eq!(planning.ideal_cluster().carve(), 4 + 4 + 2 + 1);
+        assert_eq!(planning.ideal_cluster().carve(), 11, "a copy was carved up");
+    }
+
+    /// One phase after the other comes to the same as all at once.
+    #[test]
+    fn a_cycle_is_its_phases() {
+        let scene = scene();
+        let mut planning = Planning::begin(&scene.snapshot);
+        planning.count();
+        planning.place();
+        planning.make_room();
+        assert_eq!(planning.end(), plan(&scene.snapshot));
+    }
+}
