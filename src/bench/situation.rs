@@ -2,7 +2,7 @@
 //!
 //! Each of these makes another part of the engine the most of the work: a burst counts and places, a
 //! quiet cycle counts and looks for room that is not there, churn also takes back, and with blocked jobs
-//! most of it is reasons. [`PARTS`] are those parts by themselves.
+//! most of it is reasons. [`Part`](super::parts::Part) is one of those parts by itself.
 
 use super::cluster::{self, Jobs, Shape};
 use super::drive::{self, Ramp};
