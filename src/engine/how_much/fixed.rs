@@ -11,7 +11,7 @@ use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::nodepool::CountSpace;
 use crate::model::{Mebibytes, Order, Policy, QShares, Quantum, WorkKind};
 
-/// What each user holds of memory that cannot be preempted, over all trees.
+/// What each user holds of memory that cannot be preempted, over all trees; by its place in the snapshot.
 #[derive(Debug)]
 pub(super) struct AllotmentLedger(Vec<Mebibytes>);
 
