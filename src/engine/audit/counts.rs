@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::finding::{Finding, Rule};
 use super::ledger::{Entity, JobLine, Ledger};
-use crate::model::PoolIx;
+use crate::model::{Order, PoolIx};
 
 /// Peers that share between them, and the jobs of each.
 type Peers = BTreeMap<Entity, Vec<usize>>;
@@ -67,56 +67,68 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// was handed out while the peer was ahead.
 pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for peers in peers(ledger) {
-        let usable = peers.iter().map(|(&peer, jobs)| {
-            (peer, jobs.iter().map(|&job| countable(ledger, job)).sum::<u64>())
-        });
-        let mut most_first: Vec<(Entity, u64)> = usable.collect();
-        most_first.sort_by(|one, other| ledger.by_weight(*other, *one));
+        // Speakers of one order and pool see the same sides: with many users most do.
+        let mut sides_by_speaker: BTreeMap<(Order, PoolIx), Vec<Side>> = BTreeMap::new();
         for (&behind, jobs) in &peers {
             let unmet = jobs.iter().map(|&job| &ledger.jobs[job]).filter(|line| is_unmet(line));
             let Some(speaker) = unmet.min_by_key(|line| line.job.order) else { continue };
             let orders = jobs.iter().map(|&job| ledger.jobs[job].job.order.qshares().0);
             let given = ledger.standing(behind).given;
             let reach = (behind, given + orders.max().unwrap_or(0));
-            // Most are not ahead, whatever part of theirs would count.
-            let ahead =
-                most_first.iter().take_while(|peer| ledger.by_weight(**peer, reach).is_gt());
-            for (ahead, _) in ahead.filter(|(peer, _)| *peer != behind) {
-                compare(ledger, speaker, reach, (*ahead, &peers[ahead]), findings);
+            let sides = sides_by_speaker
+                .entry((speaker.job.order, speaker.class.pool))
+                .or_insert_with(|| sides_seen_by(ledger, speaker, &peers));
+            let ahead = sides
+                .iter()
+                .take_while(|side| ledger.by_weight((side.peer, side.without_one), reach).is_gt());
+            for side in ahead.filter(|side| side.peer != behind) {
+                let detail = format!(
+                    "job {} could use some of the {} qshares counted for {}; its side has {}",
+                    speaker.job.id,
+                    side.total,
+                    ledger.describe(side.peer),
+                    given,
+                );
+                findings.push(Rule::UnevenCounts.finding(detail));
             }
         }
     }
 }
 
-/// Whether `ahead`, whose jobs are `theirs`, has more than `reach` even without one nshare.
-fn compare(
-    ledger: &Ledger<'_>,
-    speaker: &JobLine<'_>,
-    reach: (Entity, u64),
-    (ahead, theirs): (Entity, &[usize]),
-    findings: &mut Vec<Finding>,
-) {
+/// What a speaker's peer has that the speaker could have instead.
+struct Side {
+    peer: Entity,
+    /// In qshares.
+    total: u64,
+    /// The same without one nshare of the largest order in it.
+    without_one: u64,
+}
+
+/// The peers as `speaker` sees them, those with the most by weight first.
+fn sides_seen_by(ledger: &Ledger<'_>, speaker: &JobLine<'_>, peers: &Peers) -> Vec<Side> {
     let topology = &ledger.snapshot.topology;
-    let comparable = theirs.iter().map(|&job| (job, &ledger.jobs[job])).filter(|(_, line)| {
+    let is_comparable = |line: &JobLine<'_>| {
         line.job.order >= speaker.job.order
             && line.job.machines.is_none()
             && topology.is_within(line.class.pool, speaker.class.pool)
+    };
+    let side = |(&peer, jobs): (&Entity, &Vec<usize>)| {
+        let lines = jobs.iter().map(|&job| (job, &ledger.jobs[job]));
+        let (mut total, mut largest) = (0, 0);
+        for (job, line) in lines.filter(|(_, line)| is_comparable(line)) {
+            let amount = countable(ledger, job);
+            if 0 < amount {
+                total += amount;
+                largest = largest.max(line.job.order.qshares().0);
+            }
+        }
+        Side { peer, total, without_one: total.saturating_sub(largest) }
+    };
+    let mut sides: Vec<Side> = peers.iter().map(side).collect();
+    sides.sort_by(|one, other| {
+        ledger.by_weight((other.peer, other.without_one), (one.peer, one.without_one))
     });
-    let amounts: Vec<(u64, u64)> = comparable
-        .map(|(job, line)| (countable(ledger, job), line.job.order.qshares().0))
-        .filter(|(amount, _)| *amount > 0)
-        .collect();
-    let total: u64 = amounts.iter().map(|(amount, _)| amount).sum();
-    let largest = amounts.iter().map(|(_, order)| *order).max().unwrap_or(0);
-    if ledger.by_weight((ahead, total.saturating_sub(largest)), reach).is_gt() {
-        let detail = format!(
-            "job {} could use some of the {total} qshares counted for {}; its side has {}",
-            speaker.job.id,
-            ledger.describe(ahead),
-            ledger.standing(reach.0).given,
-        );
-        findings.push(Rule::UnevenCounts.finding(detail));
-    }
+    sides
 }
 
 /// Fair-share classes of equal priority; the users of each class; the jobs of each user in it.

@@ -25,16 +25,25 @@ pub(super) struct Listed {
     /// Machines that some work is confined to: those of them that are in scheduling and in the pools of the
     /// work, ascending. No two lists are the same.
     machines: Rows<MachineIx>,
-    /// For each list those that have all its machines, itself among them.
+    /// For each list those that have all its machines, itself among them: at most [`WIDER_MAX`].
     wider: Rows<usize>,
     lists: Vec<List>,
+    /// For each machine the least room of a list that it is on, where that is below `largest_cell`.
+    least_room: Vec<u64>,
+    /// The largest machine. Lists with more room than that bind no machine.
+    largest_cell: u64,
     /// For each job of the snapshot, its list.
     list_of: Vec<Option<usize>>,
     /// What is counted in this cycle for each job that has a list and is of the priority at hand.
     counted: BTreeMap<usize, u64>,
 }
 
+/// A list is held against at most so many lists that have all its machines. Each is one more check of
+/// what the targets add up to; without a bound, nested lists cost their number squared.
+const WIDER_MAX: usize = 256;
+
 /// How much there is on the machines of a list.
+#[derive(Clone, Copy)]
 struct List {
     /// What is left on all of them.
     left: u64,
@@ -63,21 +72,46 @@ impl Listed {
         }
         let lists_of = Rows::turned(&machines_of, machines, |machine| machine.0);
         let mut wider = Rows::with_capacity(machines_of.len(), 0);
-        for list in machines_of.iter() {
-            wider.push(lists_with_all(&lists_of, list));
+        let outlines: Vec<Outline> = machines_of.iter().map(Outline::of).collect();
+        for list in 0..machines_of.len() {
+            wider.push(lists_with_all(&lists_of, &machines_of, &outlines, list));
         }
         let lists = machines_of.iter().map(|list| List {
             left: list.iter().map(|machine| cells[machine.0].free).sum(),
             expected: 0,
         });
-        Listed {
+        let mut listed = Listed {
             lists: lists.collect(),
+            least_room: Vec::new(),
+            largest_cell: cells.iter().map(|cell| cell.order).max().unwrap_or(0),
             cells,
             lists_of,
             machines: machines_of,
             wider,
             list_of,
             counted: BTreeMap::new(),
+        };
+        listed.find_least_room();
+        listed
+    }
+
+    /// Finds the least room on every machine anew, after lists gained room.
+    fn find_least_room(&mut self) {
+        self.least_room = vec![u64::MAX; self.cells.len()];
+        for list in 0..self.lists.len() {
+            self.note_least_room(list);
+        }
+    }
+
+    /// Notes on its machines that a list has less room than before. Room is whole qshares and only a
+    /// list with less than the largest machine is noted, so that this happens seldom.
+    fn note_least_room(&mut self, list: usize) {
+        let room = self.lists[list].room();
+        if room < self.largest_cell {
+            for machine in self.machines.row(list) {
+                let least = &mut self.least_room[machine.0];
+                *least = room.min(*least);
+            }
         }
     }
 
@@ -131,8 +165,10 @@ impl Listed {
         let cell = &mut self.cells[machine.0];
         let amount = amount.min(cell.free);
         cell.free -= amount;
-        for &list in self.lists_of.row(machine.0) {
+        for place in 0..self.lists_of.row(machine.0).len() {
+            let list = self.lists_of.row(machine.0)[place];
             self.lists[list].left -= amount;
+            self.note_least_room(list);
         }
     }
 
@@ -185,6 +221,9 @@ impl Listed {
             let amount = NShares(nshares).of_order(order).0;
             *self.counted.entry(job).or_default() += amount;
             self.change_expected(list, |expected| expected + amount);
+            for place in 0..self.wider.row(list).len() {
+                self.note_least_room(self.wider.row(list)[place]);
+            }
         }
     }
 
@@ -199,6 +238,7 @@ impl Listed {
             let there: u64 = there.map(|share| share.order.qshares().0).sum();
             self.change_expected(list, |expected| expected - there.min(counted));
         }
+        self.find_least_room();
         let classes = draft.snapshot.topology.classes.iter();
         let is_asked: Vec<bool> = classes
             .map(|class| class.priority == priority && class.policy.is_preemptable())
@@ -240,9 +280,14 @@ impl Listed {
     /// What is left of `machine` for those whose place is counted by machine: not what all who are
     /// confined to it and others need in any case.
     fn free(&self, machine: MachineIx) -> u64 {
-        let lists = self.lists_of.row(machine.0).iter().map(|&list| &self.lists[list]);
-        let left = lists.map(|list| list.left.saturating_sub(list.expected));
-        left.fold(self.cells[machine.0].free, u64::min)
+        self.cells[machine.0].free.min(self.least_room[machine.0])
+    }
+}
+
+impl List {
+    /// What its work may still be counted.
+    fn room(self) -> u64 {
+        self.left.saturating_sub(self.expected)
     }
 }
 
@@ -268,14 +313,48 @@ fn usable_of_list<'d>(
     draft.job(job).machines.iter().flatten().copied().filter(is_usable)
 }
 
-/// The lists that every machine of `list` is on. An empty one is in the way of nobody.
-fn lists_with_all<'d>(
-    lists_of: &'d Rows<usize>,
-    list: &'d [MachineIx],
-) -> impl Iterator<Item = usize> + use<'d> {
-    let first = list.first().map_or(&[][..], |first| lists_of.row(first.0));
-    let has =
-        |machine: &MachineIx, list: usize| lists_of.row(machine.0).binary_search(&list).is_ok();
-    let has_all = move |place: &usize| list.iter().skip(1).all(|other| has(other, *place));
-    first.iter().copied().filter(has_all)
+/// A list in 256 bits: the machines are dealt to them in turn. Most pairs of lists are told apart by it.
+struct Outline([u64; 4]);
+
+impl Outline {
+    fn of(list: &[MachineIx]) -> Outline {
+        let mut words = [0; 4];
+        for machine in list {
+            words[(machine.0 >> 6) & 3] |= 1_u64 << (machine.0 & 63);
+        }
+        Outline(words)
+    }
+
+    /// Whether the list may have all machines of `other`.
+    fn may_have_all(&self, other: &Outline) -> bool {
+        self.0.iter().zip(other.0).all(|(all, some)| some & !all == 0)
+    }
+}
+
+/// The lists that every machine of `list` is on: at most [`WIDER_MAX`], itself among them. An empty one
+/// is in the way of none. Goes by the machine that is on the fewest lists.
+fn lists_with_all(
+    lists_of: &Rows<usize>,
+    machines_of: &Rows<MachineIx>,
+    outlines: &[Outline],
+    of: usize,
+) -> Vec<usize> {
+    let (list, outline) = (machines_of.row(of), &outlines[of]);
+    let rarest = list.iter().min_by_key(|machine| lists_of.row(machine.0).len());
+    let candidates = rarest.map_or(&[][..], |machine| lists_of.row(machine.0));
+    let has_all = |other: &usize| {
+        if !outlines[*other].may_have_all(outline) {
+            return false;
+        }
+        let all = machines_of.row(*other);
+        list.len() <= all.len() && list.iter().all(|machine| all.binary_search(machine).is_ok())
+    };
+    let mut wider: Vec<usize> = candidates.iter().copied().filter(has_all).collect();
+    if WIDER_MAX < wider.len() {
+        // The shortest bind most.
+        wider.sort_by_key(|other| (machines_of.row(*other).len(), *other));
+        wider.truncate(WIDER_MAX);
+        wider.sort_unstable();
+    }
+    wider
 }
