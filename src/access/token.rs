@@ -25,7 +25,7 @@ use subtle::ConstantTimeEq;
 
 use super::identity::Nodes;
 use super::role::Role;
-use crate::model::expand_hostlist;
+use crate::model::{expand_hostlist, is_hidden};
 
 /// What every token begins with, so that scanners for lost secrets know one.
 const PREFIX: &str = "apn_";
@@ -281,7 +281,7 @@ fn node_set(list: &str) -> Result<BTreeSet<String>, String> {
 }
 
 fn shown(word: &str) -> String {
-    word.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    word.chars().take(80).map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// The line for a new token.

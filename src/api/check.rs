@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::error::{Code, Fault};
 use super::json;
-use super::names::{name_problem, user_problem};
+use super::names::{name_problem, node_problem, user_problem};
 use super::state::Limits;
 use super::wire;
 use crate::converter::{Process, Work, WorkState};
@@ -111,12 +111,12 @@ fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), Fault> {
         return bad(Code::BadValue, "/class".to_owned(), problem);
     }
     for (index, node) in work.nodes.iter().enumerate() {
-        if let Some(problem) = name_problem(node, bytes_max) {
+        if let Some(problem) = node_problem(node, bytes_max) {
             return bad(Code::BadValue, format!("/nodes/{index}"), problem);
         }
     }
     for (index, process) in work.processes.iter().enumerate() {
-        if let Some(problem) = name_problem(&process.node, bytes_max) {
+        if let Some(problem) = node_problem(&process.node, bytes_max) {
             return bad(Code::BadValue, format!("/processes/{index}/node"), problem);
         }
     }

@@ -13,6 +13,7 @@ use super::state::{ApiState, ConfigAsk, Request};
 use super::wire::{
     self, ConfigGeneration, ConfigHistory, ConfigInfo, ConfigPlan, ConfigRequest, ItemProblem,
 };
+use crate::model::is_hidden;
 
 /// Why a configuration was not taken. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +143,7 @@ fn check(request: &ConfigRequest, bytes_max: usize) -> Result<(), Fault> {
     let lines = [("/reason", &request.reason, bytes_max), ("/name", &request.name, 4096)];
     for (pointer, line, most) in lines {
         let line = line.as_deref().unwrap_or("-");
-        if line.is_empty() || most < line.len() || line.contains(char::is_control) {
+        if line.is_empty() || most < line.len() || line.contains(is_hidden) {
             let detail = format!("is one line of 1 to {most} bytes");
             return Err(Fault::new(Code::BadValue, pointer, detail));
         }

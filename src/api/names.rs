@@ -8,9 +8,17 @@ pub fn user_problem(name: &str, bytes_max: usize) -> Option<String> {
     problem(name, bytes_max, "._-@+$")
 }
 
-/// What is wrong with the name of a class or a node, at most `bytes_max` long.
+/// What is wrong with the name of a class, at most `bytes_max` long.
 pub fn name_problem(name: &str, bytes_max: usize) -> Option<String> {
     problem(name, bytes_max, "._-")
+}
+
+/// What is wrong with the name of a node, at most `bytes_max` long. Other programs take it for an option
+/// or for a folder if it begins with `-` or `.`.
+pub fn node_problem(name: &str, bytes_max: usize) -> Option<String> {
+    let begins_badly = name.starts_with(['-', '.']);
+    let problem = || format!("the name `{}` of a node begins with `-` or `.`", shortened(name));
+    name_problem(name, bytes_max).or_else(|| begins_badly.then(problem))
 }
 
 fn problem(name: &str, bytes_max: usize, marks: &str) -> Option<String> {
@@ -44,6 +52,11 @@ mod tests {
         // the last has a Cyrillic a
         for name in ["", "ann\n", "ann\0", "a b", &long, "\u{430}nn"] {
             assert!(user_problem(name, 256).is_some(), "{name:?}");
+        }
+        for (name, is_good) in
+            [("n1", true), ("n1.", true), ("_n", true), (".", false), ("..", false), ("-a", false)]
+        {
+            assert_eq!(node_problem(name, 256).is_none(), is_good, "{name}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets::NOTHING};
 
-use crate::model::Mebibytes;
+use crate::model::{Mebibytes, is_hidden};
 
 /// A column: its heading, and on which side its values line up.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub(super) fn headed<const N: usize>(
 
 /// `text` without anything that a terminal would obey. Names and reasons come from strangers.
 pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// [`plain`], line by line.

@@ -18,7 +18,8 @@ use toml::de::DeValue;
 use super::problem::{Code, quoted};
 use super::shape::Shape;
 use crate::model::{
-    HostListError, MAX_HOSTS, Mebibytes, Millis, expand_hostlist, floor_div, fold_hostlist, nearest,
+    HostListError, MAX_HOSTS, Mebibytes, Millis, expand_hostlist, floor_div, fold_hostlist,
+    is_hidden, nearest,
 };
 
 /// The longest name of a pool, class, node or user, in bytes.
@@ -277,11 +278,11 @@ pub(super) fn name() -> Kind<String> {
 }
 
 fn read_name(written: Written<'_>) -> Verdict<String> {
-    let remedy = format!("names have 1 to {MAX_NAME} bytes, without blanks and control characters");
+    let remedy = format!("names have 1 to {MAX_NAME} bytes, without blanks and hidden characters");
     let text = written
         .text()
         .ok_or_else(|| written.fault(Code::Kind, "is not a name", "write it in quotes"))?;
-    let is_clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    let is_clean = !text.chars().any(|c| c.is_whitespace() || is_hidden(c));
     if is_clean && (1..=MAX_NAME).contains(&text.len()) {
         Ok(text.to_owned())
     } else {

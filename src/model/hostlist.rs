@@ -77,7 +77,7 @@ fn expand_name(name: &str, room: usize) -> Result<Vec<String>, HostListError> {
     if name.is_empty() {
         return Err(HostListError::EmptyName);
     }
-    if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
+    if name.chars().any(|c| c.is_whitespace() || super::is_hidden(c)) {
         return Err(HostListError::BadCharacter { name: name.to_owned() });
     }
     let mut hosts = vec![String::new()];

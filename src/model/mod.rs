@@ -25,6 +25,7 @@
 //! | cycle | one run of the engine |
 
 mod class;
+mod hidden;
 mod hostlist;
 mod ids;
 mod job;
@@ -37,6 +38,7 @@ mod topology;
 mod units;
 
 pub use class::{CapRules, Policy, ResourceClass};
+pub use hidden::is_hidden;
 pub use hostlist::{HostListError, MAX_HOSTS, expand_hostlist, fold_hostlist};
 pub use ids::{ClassIx, JobId, MachineIx, PoolIx, ShareId, UserIx};
 pub use job::{JobFacts, JobSpec, ProcessLimit, WorkKind};
