@@ -8,6 +8,7 @@
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, query};
 
+use super::owner::check_owner;
 use super::sum::Sum;
 use super::{Archive, Store, StoreError, from_sql, to_sql};
 
@@ -85,13 +86,17 @@ impl Store {
         let mut session = self.take_session().await?;
         let added = async {
             let mut transaction = session.connection.begin_with("begin immediate").await?;
+            check_owner(&mut transaction, self.instance.as_deref()).await?;
             append(&mut transaction, rows).await?;
             transaction.commit().await
         };
         let added = added.await;
-        added.map_err(|source| StoreError::of("write the audit log", &self.path, source))?;
-        self.session = Some(session);
-        Ok(())
+        self.session = match &added {
+            Ok(()) => Some(session),
+            // It changed neither nodes nor shares, so the file need not be read again for them.
+            Err(_) => self.renewed(session).await,
+        };
+        added.map_err(|source| self.unwritten("write the audit log", source))
     }
 }
 
@@ -309,6 +314,21 @@ mod tests {
             faults("update audit set sum = x'00' where id = 2", Some(2)).await,
             [Changed { id: 2 }, AuditFault::NotAsNoted { id: 2 }, Changed { id: 3 }]
         );
+    }
+
+    /// Otherwise each refusal on a full disk would have the whole file read again.
+    #[tokio::test]
+    async fn a_row_that_cannot_be_written_costs_nothing_but_the_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("state.db")).await.unwrap();
+        store.recover().await.unwrap();
+        let session = store.session.as_mut().unwrap();
+        let known = session.known.clone();
+        raw_sql("pragma query_only = true").execute(&mut session.connection).await.unwrap();
+        store.add_audit(&[row("a")]).await.unwrap_err();
+        let session = store.session.as_ref().unwrap();
+        assert!(session.is_sound && session.known == known);
+        store.add_audit(&[row("b")]).await.unwrap();
     }
 
     #[tokio::test]

@@ -23,6 +23,23 @@ pub enum StoreError {
         holder.map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
     InUse { path: PathBuf, holder: Option<u32> },
+    #[error(
+        "another apportion took over `{}`: its lock file was deleted, or it has a second name. What this one has \
+         not written is not on record; let one daemon run on it",
+        path.display()
+    )]
+    TakenOver { path: PathBuf },
+    #[error(
+        "`{}` was {what} while it was in use; stop, put the right files back (docs/operations.md, Recovery), and \
+         start again",
+        path.display()
+    )]
+    Replaced { path: PathBuf, what: &'static str },
+    #[error(
+        "`{}` has {links} names (hard links): another daemon could be on it by another one; remove the others",
+        path.display()
+    )]
+    ManyNames { path: PathBuf, links: u64 },
     #[error("failed to lock `{}`; the folder must be writable for the user that runs apportion", path.display())]
     Lock { path: PathBuf, source: io::Error },
     #[error("failed to use `{}`, which says how far the record beside it has come; it must be writable for the user that runs apportion", path.display())]

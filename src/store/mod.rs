@@ -21,10 +21,12 @@ mod archive;
 mod audit;
 mod configurations;
 mod error;
+mod files;
 mod journal;
 mod lock;
 mod mark;
 mod open;
+mod owner;
 mod rows;
 mod sum;
 mod write;
@@ -41,12 +43,14 @@ pub use configurations::CONFIGURATIONS_KEPT;
 pub use error::StoreError;
 pub use journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle, Retention};
 pub use open::migrations;
+pub use owner::PublisherRow;
 pub use rows::{
     AdminRow, ConfigurationRow, CycleRecord, Glance, NodeRow, Past, PreemptionRow, Recovered,
     ShareRow,
 };
 pub use write::{ADMIN_ACTS_KEPT, PREEMPTIONS_KEPT};
 
+use files::Files;
 use lock::Lock;
 use mark::Mark;
 
@@ -59,6 +63,9 @@ pub struct Store {
     session: Option<Session>,
     retention: Retention,
     mark: Mark,
+    /// Who this daemon is to the record, once it took that over.
+    instance: Option<String>,
+    files: Files,
     _lock: Lock,
 }
 
@@ -74,7 +81,7 @@ struct Session {
 
 /// What the file holds, so that a cycle writes only what changed. Lists and no trees: they take half
 /// as much, and a cycle replaces them whole.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Known {
     last: Last,
     /// By name.
@@ -142,11 +149,20 @@ impl Store {
     /// version; or if it can be neither read nor created.
     pub async fn open(path: &Path) -> Result<Store, StoreError> {
         let path = open::resolve(path)?;
+        let files = Files::of(&path)?;
         let lock = Lock::claim(&path)?;
         let session = Some(Session::begin(&path).await?);
         // Only now: a file that is refused gets no other beside it.
         let mark = Mark::open(&path)?;
-        Ok(Store { path, session, retention: Retention::default(), mark, _lock: lock })
+        Ok(Store {
+            path,
+            session,
+            retention: Retention::default(),
+            mark,
+            instance: None,
+            files,
+            _lock: lock,
+        })
     }
 
     /// The same, which keeps so much of the past.
@@ -184,7 +200,10 @@ impl Store {
     ///
     /// If the file is damaged or cannot be read.
     pub async fn recover(&mut self) -> Result<Recovered, StoreError> {
-        let mut session = self.sound_session().await?;
+        let session = self.sound_session().await?;
+        self.session = Some(session);
+        self.take_over().await?;
+        let mut session = self.take_session().await?;
         let read = session.past().await;
         let (schedule, journal) = read.map_err(|source| self.unread(source))?;
         let Known { last, nodes, shares, .. } = &mut self.session.insert(session).known;
@@ -218,20 +237,29 @@ impl Store {
     /// with what the file holds then.
     pub async fn commit(&mut self, mut record: CycleRecord) -> Result<(), StoreError> {
         let mut session = self.sound_session().await?;
+        self.files.check()?;
         if let Err(refusal) = self.check(&session.known.last, &record) {
             self.session = Some(session);
             return Err(refusal);
         }
         let Session { connection, known, .. } = &mut session;
         let (nodes, shares) = record.take_rows();
+        if !record.forgotten.is_empty() {
+            known.nodes.retain(|node| !record.forgotten.contains(&node.name));
+        }
         let changes = write::Changes::between(known, &nodes, &shares);
         // If this fails, all that is known is read again.
         known.forget(&nodes);
         let last = known.last.after(&record);
-        known.cut =
-            write::cycle(connection, (&known.last, known.cut), record, &changes, self.retention)
-                .await
-                .map_err(|source| StoreError::of("record a cycle", &self.path, source))?;
+        known.cut = write::cycle(
+            (connection, self.instance.as_deref()),
+            (&known.last, known.cut),
+            record,
+            &changes,
+            self.retention,
+        )
+        .await
+        .map_err(|source| self.unwritten("record a cycle", source))?;
         known.last = last;
         known.adopt(nodes, shares);
         self.mark.put(&known.last)?;
@@ -294,12 +322,23 @@ impl Store {
         Ok(session)
     }
 
+    /// A new connection that knows what `session` knew: it is sure what of it is in the file. `None` if the
+    /// file cannot be opened now.
+    async fn renewed(&mut self, session: Session) -> Option<Session> {
+        let Session { connection, known, is_sound } = session;
+        drop(connection);
+        self.files.forget_log();
+        let fresh = Session::begin(&self.path).await.ok()?;
+        Some(Session { known, is_sound, ..fresh })
+    }
+
     /// The session, to be put back where nothing failed in it.
     async fn take_session(&mut self) -> Result<Session, StoreError> {
-        match self.session.take() {
-            Some(session) => Ok(session),
-            None => Session::begin(&self.path).await,
+        if let Some(session) = self.session.take() {
+            return Ok(session);
         }
+        self.files.forget_log();
+        Session::begin(&self.path).await
     }
 }
 

@@ -35,6 +35,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (3, "configurations", include_str!("../../migrations/0003_configurations.sql")),
     (4, "audit", include_str!("../../migrations/0004_audit.sql")),
     (5, "sums", include_str!("../../migrations/0005_sums.sql")),
+    (6, "owner", include_str!("../../migrations/0006_owner.sql")),
 ];
 
 /// The steps from an empty file to the present schema.

@@ -20,9 +20,11 @@ pub struct CycleRecord {
     pub next_share: u64,
     /// When it ran, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// Every node the books know. Nodes on record that are missing here stay as they are: machines
-    /// are never forgotten.
+    /// Every node the books know. Nodes on record that are missing here stay as they are, but for those
+    /// that are forgotten.
     pub nodes: Vec<NodeRow>,
+    /// Nodes of which nothing is known any more.
+    pub forgotten: Vec<Name>,
     /// Every share there is. Shares on record that are missing here are gone.
     pub shares: Vec<ShareRow>,
     /// What this cycle took back.

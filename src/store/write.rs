@@ -10,9 +10,11 @@ use sqlx::{Connection, query};
 use super::audit;
 use super::configurations::put_configuration;
 use super::journal::{self, Retention};
+use super::owner::check_owner;
 use super::rows::place_of;
 use super::{CycleRecord, Known, Last, NodeRow, ShareRow};
 use super::{state_word, to_sql};
+use crate::model::Name;
 
 /// How many preemptions stay on record.
 pub const PREEMPTIONS_KEPT: u32 = 100_000;
@@ -57,7 +59,7 @@ impl<'a> Changes<'a> {
 /// Writes all of `record`, or nothing; of its rows what `changes` says. Returns the cycle up to which
 /// nothing is kept, which was `cut` before.
 pub(super) async fn cycle(
-    connection: &mut SqliteConnection,
+    (connection, instance): (&mut SqliteConnection, Option<&str>),
     (last, cut): (&Last, u64),
     mut record: CycleRecord,
     changes: &Changes<'_>,
@@ -65,7 +67,9 @@ pub(super) async fn cycle(
 ) -> Result<u64, sqlx::Error> {
     // Immediate: a lock that another program holds is met here and not halfway through.
     let mut transaction = connection.begin_with("begin immediate").await?;
+    check_owner(&mut transaction, instance).await?;
     put_cycle(&mut transaction, last, &mut record).await?;
+    remove_nodes(&mut transaction, &record.forgotten).await?;
     put_nodes(&mut transaction, &changes.nodes).await?;
     put_shares(&mut transaction, &changes.shares).await?;
     remove_shares(&mut transaction, &changes.gone).await?;
@@ -117,6 +121,14 @@ async fn put_cycle(
             .await?;
     }
     Ok(())
+}
+
+async fn remove_nodes(
+    connection: &mut SqliteConnection,
+    nodes: &[Name],
+) -> Result<(), sqlx::Error> {
+    let sql = "delete from nodes where name in (select value from json_each(?1))";
+    send(connection, sql, nodes, Name::as_str).await
 }
 
 async fn put_nodes(

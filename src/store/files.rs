@@ -1,0 +1,81 @@
+//! The files of the record, while it is in use: none may be deleted or replaced under the daemon.
+//!
+//! A daemon whose database was deleted would go on writing to a file without a name, and a restart
+//! would find nothing. One look a cycle at the number and the links of each file notices that.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::StoreError;
+
+/// The files beside the database, by what follows on its name.
+const BESIDE: [&str; 3] = ["-wal", ".mark", ".lock"];
+
+/// Which files there were when each was first seen.
+#[derive(Debug)]
+pub(super) struct Files {
+    seen: Vec<(PathBuf, Option<FileId>)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    number: u64,
+}
+
+impl Files {
+    /// The files of the database at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the database has several names: the lock file of another would not be met.
+    pub(super) fn of(path: &Path) -> Result<Files, StoreError> {
+        if let Ok(facts) = path.metadata()
+            && 1 < facts.nlink()
+        {
+            return Err(StoreError::ManyNames { path: path.to_owned(), links: facts.nlink() });
+        }
+        let beside = BESIDE.map(|end| {
+            let mut name = OsString::from(path);
+            name.push(end);
+            PathBuf::from(name)
+        });
+        let all = [path.to_owned()].into_iter().chain(beside);
+        Ok(Files { seen: all.map(|path| (path, None)).collect() })
+    }
+
+    /// Looks at all files; one that is seen for the first time is to stay.
+    ///
+    /// # Errors
+    ///
+    /// If one is gone, or another one has its name.
+    pub(super) fn check(&mut self) -> Result<(), StoreError> {
+        for (path, seen) in &mut self.seen {
+            let now = match path.metadata() {
+                Ok(facts) => Some(FileId { device: facts.dev(), number: facts.ino() }),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                // What cannot be looked at now is looked at in the next cycle.
+                Err(_) => continue,
+            };
+            let what = match (*seen, now) {
+                (Some(_), None) => "deleted",
+                (Some(seen), Some(now)) if seen != now => "replaced",
+                (Some(_) | None, _) => {
+                    *seen = now;
+                    continue;
+                }
+            };
+            return Err(StoreError::Replaced { path: path.clone(), what });
+        }
+        Ok(())
+    }
+
+    /// A new connection may have a write-ahead log of its own.
+    pub(super) fn forget_log(&mut self) {
+        if let Some((_, seen)) = self.seen.get_mut(1) {
+            *seen = None;
+        }
+    }
+}
