@@ -60,6 +60,9 @@ fn on_record() -> Cluster {
     cluster.diary = Some(support::diary::Diary::of(&cluster.scheduler));
     cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.arrive(job(2, "bob", "normal", 1)).cycles(3);
+    // That a new node is heard again is on record.
+    cluster.record(Event::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
+    cluster.record(Event::HeartbeatIntervalPassed).cycle();
     cluster
 }
 

@@ -306,6 +306,8 @@ fn watched(node_stability: u32, mass_loss_percent: Option<u32>, nodes: u64) -> C
     let mut cluster = Cluster::new(topology);
     report_all_but(&mut cluster, nodes, 0);
     cluster.arrive(job(1, "ann", "normal", 1)).cycle();
+    // Only nodes on which a process was shown count.
+    cluster.invest(1, 0);
     cluster
 }
 

@@ -125,6 +125,7 @@ fn mass_loss_is_held_and_said() {
     topology.settings.mass_loss_percent = Some(20);
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=4 m2=4 m3=4 m4=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.invest(1, 0);
     for node in ["m1", "m2"] {
         cluster.record(Event::NodeDied { node: node.into() });
     }

@@ -19,6 +19,9 @@ fn quiet() -> Cluster {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     cluster.nodes("m1=4 m2=4");
     cluster.arrive(job(1, "ann", "normal", 1)).arrive(job(2, "bob", "normal", 2));
+    // That a new node is heard again is news.
+    cluster.record(Event::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
+    cluster.record(Event::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
     cluster.cycles(STEADY + 3);
     assert!(!is_planned(&mut cluster), "{}", cluster.picture());
     cluster

@@ -81,6 +81,7 @@ impl From<Removal> for wire::RemovalReason {
             Removal::VariedOff => wire::RemovalReason::VariedOff,
             Removal::Blacklisted => wire::RemovalReason::Blacklisted,
             Removal::NodeDied => wire::RemovalReason::NodeDied,
+            Removal::Withdrawn => wire::RemovalReason::Withdrawn,
         }
     }
 }

@@ -120,5 +120,6 @@ pub(super) fn removal(why: RemovalReason) -> &'static str {
         RemovalReason::VariedOff => "varied off",
         RemovalReason::Blacklisted => "blacklisted",
         RemovalReason::NodeDied => "node died",
+        RemovalReason::Withdrawn => "withdrawn: the node is full",
     }
 }

@@ -253,6 +253,7 @@ fn share_line(share: &ShareInfo) -> ShareLine {
                 wire::RemovalReason::VariedOff => "its node was varied off",
                 wire::RemovalReason::Blacklisted => "no longer allowed there",
                 wire::RemovalReason::NodeDied => "its node died",
+                wire::RemovalReason::Withdrawn => "withdrawn: the node is full",
             });
             format!("leaving: {}", why.unwrap_or("told to go"))
         }

@@ -237,7 +237,9 @@ impl Play {
                     self.lost.entry(stopped.node.clone()).or_default().push(stopped);
                 }
                 // Told when the administrator's act was answered.
-                RemovalReason::VariedOff | RemovalReason::Blacklisted => {}
+                RemovalReason::VariedOff
+                | RemovalReason::Blacklisted
+                | RemovalReason::Withdrawn => {}
             }
         }
         self.story.schedule(self.started.elapsed(), schedule, &self.orchestrator);

@@ -60,7 +60,10 @@ impl Tally {
         for stopped in &applied.stopped {
             match stopped.reason {
                 RemovalReason::Preempted => self.preempted += 1,
-                RemovalReason::VariedOff | RemovalReason::Blacklisted | RemovalReason::NodeDied => {
+                RemovalReason::VariedOff
+                | RemovalReason::Blacklisted
+                | RemovalReason::NodeDied
+                | RemovalReason::Withdrawn => {
                     self.evicted += 1;
                 }
             }

@@ -72,6 +72,12 @@ impl fmt::Display for Entry {
             Entry::Command(Command::VaryOn { nodes }) => {
                 write!(f, "{} varied on", nodes.join(", "))
             }
+            Entry::Command(Command::NodesLost { nodes, .. }) => {
+                write!(f, "{} declared lost", nodes.join(", "))
+            }
+            Entry::Command(Command::ForgetNodes { nodes, .. }) => {
+                write!(f, "{} forgotten", nodes.join(", "))
+            }
             Entry::Command(Command::Reconfigure(_)) => f.write_str("another configuration"),
             Entry::Restarted => f.write_str("the daemon was started again"),
         }

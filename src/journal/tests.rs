@@ -110,6 +110,8 @@ fn entries() -> Vec<Entry> {
         Entry::IntervalPassed(Hearing { silent: vec!["a".into()], back: vec!["b".into()] }),
         Entry::Command(Command::VaryOff { nodes: nodes(), reason: "disk swap".to_owned() }),
         Entry::Command(Command::VaryOn { nodes: nodes() }),
+        Entry::Command(Command::NodesLost { nodes: nodes(), reason: "burnt".to_owned() }),
+        Entry::Command(Command::ForgetNodes { nodes: nodes(), reason: "sold".to_owned() }),
         Entry::Command(Command::Reconfigure(Box::new(topology()))),
         Entry::Restarted,
     ];
@@ -124,6 +126,10 @@ fn books() -> Books {
         is_awaited: false,
         is_dead: true,
         is_dying: true,
+        died_at: Some(40),
+        is_given_up: false,
+        has_had_work: true,
+        heard_intervals: 1,
         vary_off_reason: Some("fan".to_owned()),
     };
     let share = |id, state, removal| Share {
@@ -139,6 +145,7 @@ fn books() -> Books {
     Books {
         topology: Arc::new(topology()),
         cycle: 31,
+        interval: 41,
         next_share: ShareId(99),
         nodes: vec![node("main01"), Node { is_awaited: true, ..node("gpu01") }],
         jobs: vec![Job {
@@ -155,6 +162,7 @@ fn books() -> Books {
         }],
         limbo: vec![Limbo { id: ShareId(6), node: "gpu01".into(), memory: Some(Mebibytes(8)) }],
         told_to_leave: vec![ShareId(50)],
+        crowded: vec!["main01".into()],
         promises: vec![Promise {
             job: JobId(7),
             node: "gpu01".into(),

@@ -34,7 +34,9 @@ pub struct Books {
     pub cycle: u64,
     /// The first share number never issued.
     pub next_share: ShareId,
-    /// Every node ever heard of, in the order in which that was.
+    /// Heartbeat intervals that ended, but for those in which all were heard.
+    pub interval: u64,
+    /// Every node that is not forgotten, in the order in which that was.
     pub nodes: Vec<Node>,
     /// All work, by number.
     pub jobs: Vec<Job>,
@@ -42,6 +44,8 @@ pub struct Books {
     pub limbo: Vec<Limbo>,
     /// Shares of before a restart that were told to leave.
     pub told_to_leave: Vec<ShareId>,
+    /// Nodes on which a process was shown that was not booked there, and more than fits.
+    pub crowded: Vec<Name>,
     /// Room already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<Promise>,
     /// For how long nothing has changed.
@@ -50,7 +54,7 @@ pub struct Books {
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "four facts that hold independently")]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
 pub struct Node {
     /// What its agent said last.
     pub report: NodeReport,
@@ -64,6 +68,14 @@ pub struct Node {
     pub is_dead: bool,
     /// Whether its death is yet to take effect, or held back.
     pub is_dying: bool,
+    /// In which interval its heartbeats had stopped for too long.
+    pub died_at: Option<u64>,
+    /// Whether an operator said that it is dead.
+    pub is_given_up: bool,
+    /// Whether a process was ever shown there.
+    pub has_had_work: bool,
+    /// Heartbeat intervals in which it was heard, up to two.
+    pub heard_intervals: u32,
     /// Why it is varied off, if it is.
     pub vary_off_reason: Option<String>,
 }
@@ -157,6 +169,7 @@ impl Scheduler {
             topology: Arc::clone(&self.topology),
             cycle: self.cycle,
             next_share: ShareId(self.next_share),
+            interval: self.machines.interval,
             nodes: self.machines.to_books(),
             jobs: self.jobs.by_number().map(|job| job.to_book(name)).collect(),
             limbo: self
@@ -165,6 +178,13 @@ impl Scheduler {
                 .map(|(&id, share)| Limbo { id, node: name(share.node), memory: share.memory })
                 .collect(),
             told_to_leave: self.told_to_leave.iter().copied().collect(),
+            crowded: self
+                .crowded
+                .iter()
+                .map(|&node| name(node))
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
             promises: self
                 .promises
                 .iter()
@@ -180,9 +200,10 @@ impl Scheduler {
 
     /// A scheduler that plans on from `books`.
     pub fn from_books(books: Books) -> Scheduler {
-        let Books { topology, cycle, next_share, nodes, jobs, limbo, .. } = books;
+        let Books { topology, cycle, next_share, interval, nodes, jobs, limbo, .. } = books;
         let mut scheduler = Scheduler::new(Topology::clone(&topology), next_share);
         scheduler.cycle = cycle;
+        scheduler.machines.interval = interval;
         for node in nodes {
             scheduler.machines.enter_book(&topology, node);
         }
@@ -191,6 +212,9 @@ impl Scheduler {
             let mut book = JobBook::new(job.spec, user, &topology);
             book.shares = shares(&mut scheduler.machines, &topology, job.shares);
             book.purged = shares(&mut scheduler.machines, &topology, job.purged);
+            for share in book.shares.iter().filter(|share| share.is_seen) {
+                scheduler.machines.note_work(share.node);
+            }
             book.is_spent = job.is_spent;
             scheduler.jobs.enter(book, job.behind_since);
         }
@@ -199,6 +223,10 @@ impl Scheduler {
             scheduler.limbo.insert(id, LimboShare { node, memory });
         }
         scheduler.told_to_leave.extend(books.told_to_leave);
+        for node in books.crowded {
+            let node = scheduler.machines.expect(&topology, &node);
+            scheduler.crowded.insert(node);
+        }
         for Promise { job, node, order } in books.promises {
             let node = scheduler.machines.expect(&topology, &node);
             scheduler.promises.push(BookedPromise { job, node, order });
@@ -257,6 +285,10 @@ impl Machines {
             is_awaited: machine.is_awaited,
             is_dead: machine.is_dead,
             is_dying: self.dying.contains(&node),
+            died_at: machine.died_at,
+            is_given_up: machine.is_given_up,
+            has_had_work: machine.has_had_work,
+            heard_intervals: machine.heard_intervals,
             vary_off_reason: machine.vary_off_reason.clone(),
         });
         nodes.collect()
@@ -268,6 +300,10 @@ impl Machines {
             is_heard: node.is_heard,
             is_awaited: node.is_awaited,
             is_dead: node.is_dead,
+            died_at: node.died_at.or(node.is_dying.then_some(self.interval)),
+            is_given_up: node.is_given_up,
+            has_had_work: node.has_had_work,
+            heard_intervals: node.heard_intervals,
             vary_off_reason: node.vary_off_reason,
             ..MachineBook::new(node.report)
         };

@@ -17,6 +17,20 @@ pub enum Command {
         /// Which nodes; all of them must be known.
         nodes: Vec<String>,
     },
+    /// These nodes are dead: their work is given up, but for reservations.
+    NodesLost {
+        /// Which nodes; all of them must be known and silent.
+        nodes: Vec<String>,
+        /// How that is known.
+        reason: String,
+    },
+    /// These nodes are gone for good: nothing is said of them any more.
+    ForgetNodes {
+        /// Which nodes; all of them must be known and silent, with nothing booked there.
+        nodes: Vec<String>,
+        /// Why.
+        reason: String,
+    },
     /// Replace the configuration. Work whose class or pool it no longer has is blacklisted where
     /// it is until it leaves.
     Reconfigure(Box<Topology>),
@@ -38,6 +52,15 @@ pub enum CommandError {
     /// No node was named.
     #[error("no node named; name at least one")]
     NoNodes,
+    /// Some nodes report.
+    #[error("{} still reports; stop its agent first, or vary it off", .0.join(", "))]
+    StillReporting(Vec<String>),
+    /// Something is booked on some nodes.
+    #[error(
+        "something is still booked on {}; `apportion node show` says what. If the node is dead, `apportion node lost` gives its work up; what was given up stays until the orchestrator confirms it",
+        .0.join(", ")
+    )]
+    StillInUse(Vec<String>),
 }
 
 /// A name that no node has.

@@ -6,29 +6,36 @@
 //! |---|---|---|---|---|---|
 //! | vary off | evicted | stays | stays | stays | stays |
 //! | node death | purged | purged | purged | purged | stays |
+//! | node lost, by an operator | purged | purged | purged | purged | stays |
 //! | blacklisting | evicted | evicted | evicted | stays | stays |
 //!
 //! Evicted work leaves when the orchestrator confirms it; purged work is gone at once, and the
 //! orchestrator is told until it has seen it. Design: "Preemption vs Eviction", "Blacklists and
 //! Whitelists".
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Scheduler;
+use super::command::{CommandError, CommandOutcome};
 use super::jobs::JobBook;
 use super::jobs_order;
 use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
 use super::view::Removal;
 use crate::model::{
-    JobId, Order, Policy, PoolIx, ResourceClass, ShareId, ShareState, Topology, WorkKind,
+    JobId, Name, Order, Policy, PoolIx, QShares, ResourceClass, ShareId, ShareState, Topology,
+    WorkKind,
 };
 
 impl Scheduler {
     /// Takes the work of nodes that died off the books, all but reservations.
     pub(super) fn purge_dead_nodes(&mut self) {
-        let dead = self.machines.bury(self.topology.settings.mass_loss_percent);
+        if !self.machines.has_silent() {
+            return;
+        }
+        let settings = &self.topology.settings;
+        let dead = self.machines.bury(settings.mass_loss_percent, settings.node_stability);
         if dead.is_empty() {
             return;
         }
@@ -39,6 +46,111 @@ impl Scheduler {
                 for share in job.shares.take(is_lost) {
                     job.purge(share);
                 }
+            }
+        }
+    }
+
+    /// Forgets names that are no nodes: long dead, heard in one interval at most, and with nothing there.
+    pub(super) fn forget_passing_names(&mut self) {
+        let passing = self.machines.passing_names(self.topology.settings.node_stability);
+        if passing.is_empty() {
+            return;
+        }
+        let in_use = self.nodes_in_use();
+        for node in passing.into_iter().filter(|node| !in_use.contains(node)) {
+            self.forget_node(node);
+        }
+    }
+
+    /// Forgets nodes that are gone for good.
+    ///
+    /// # Errors
+    ///
+    /// If one was never heard of, reports, or has anything booked; then nothing is done.
+    pub(super) fn forget_nodes(
+        &mut self,
+        nodes: &[String],
+    ) -> Result<CommandOutcome, CommandError> {
+        self.machines.check_known(nodes)?;
+        self.machines.check_silent(nodes)?;
+        let in_use = self.nodes_in_use();
+        let is_used =
+            |name: &&String| self.machines.find(name).is_some_and(|node| in_use.contains(&node));
+        let used: Vec<String> = nodes.iter().filter(is_used).cloned().collect();
+        if !used.is_empty() {
+            return Err(CommandError::StillInUse(used));
+        }
+        let distinct: BTreeSet<&String> = nodes.iter().collect();
+        for name in distinct {
+            let node = self.machines.find(name).expect("checked above");
+            self.forget_node(node);
+        }
+        Ok(CommandOutcome { changed: nodes.to_vec() })
+    }
+
+    fn forget_node(&mut self, node: NodeIx) {
+        let name = self.machines.forget_node(node);
+        self.crowded.remove(&node);
+        self.forgotten.push(name);
+        // What was drawn and frozen knows it by its place.
+        self.forget_pictures();
+    }
+
+    /// The names of nodes that were forgotten since this was last asked.
+    pub fn take_forgotten(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.forgotten)
+    }
+
+    /// The nodes on which anything is booked, promised, or given up and not confirmed.
+    fn nodes_in_use(&self) -> BTreeSet<NodeIx> {
+        let jobs = self.jobs.values();
+        let shares = jobs.flat_map(|job| job.shares.iter().chain(job.purged.iter()));
+        let promised = self.promises.iter().map(|promise| promise.node);
+        let limbo = self.limbo.values().map(|share| share.node);
+        shares.map(|share| share.node).chain(promised).chain(limbo).collect()
+    }
+
+    /// On nodes with more booked than they have, for a process was shown that was not expected, withdraws shares that no process was shown in, the
+    /// newest first. The orchestrator may have started one: its room is free once its end is confirmed.
+    pub(super) fn withdraw_what_does_not_fit(&mut self) {
+        if self.crowded.is_empty() {
+            return;
+        }
+        let mut used = self.limbo_by_node();
+        used.retain(|node, _| self.crowded.contains(node));
+        let shares = self.jobs.values().flat_map(|job| job.shares.iter());
+        for share in shares.filter(|share| self.crowded.contains(&share.node)) {
+            *used.entry(share.node).or_default() += share.order.qshares();
+        }
+        let mut over: BTreeMap<NodeIx, QShares> = BTreeMap::new();
+        for (node, used) in used {
+            let machine = &self.machines[node];
+            // Of a node that has yet to report nothing is known.
+            if machine.order < used && !machine.is_awaited {
+                over.insert(node, used - machine.order);
+            }
+        }
+        self.crowded = over.keys().copied().collect();
+        if over.is_empty() {
+            return;
+        }
+        let jobs = self.jobs.values();
+        let unseen = jobs.flat_map(|job| {
+            let its = job.shares.iter().filter(|share| !share.is_seen);
+            let its = its.filter(|share| over.contains_key(&share.node));
+            its.map(|share| (share.id, job.spec.id, share.node, share.order, share.state))
+        });
+        let mut unseen: Vec<(ShareId, JobId, NodeIx, Order, ShareState)> = unseen.collect();
+        unseen.sort_unstable_by_key(|(share, ..)| std::cmp::Reverse(*share));
+        for (share, job, node, order, state) in unseen {
+            let Some(over) = over.get_mut(&node).filter(|over| QShares(0) < **over) else {
+                continue;
+            };
+            *over = QShares(over.0.saturating_sub(order.qshares().0));
+            if state == ShareState::Held
+                && let Some(job) = self.jobs.get_mut(job)
+            {
+                job.evict_share(share, Removal::Withdrawn);
             }
         }
     }

@@ -1,8 +1,7 @@
 //! The books of machines: what their agents report, who is silent, who is varied off.
 //!
-//! Machines are never forgotten, only silent: the place that a machine got when it was first heard
-//! of is its own for good, and the rest of the books knows it by that. Design: "Nodes, Machines,
-//! and Node Management".
+//! The place that a machine got when it was first heard of is its own until it is forgotten, and the
+//! rest of the books knows it by that. Design: "Nodes, Machines, and Node Management".
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +18,11 @@ pub(super) struct NodeIx(pub usize);
 
 /// A machine.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
 pub(super) struct MachineBook {
     pub report: NodeReport,
+    /// Its place in the order in which machines were first heard of.
+    pub entered: u64,
     pub pool: PoolIx,
     pub order: QShares,
     /// Heartbeats missed in a row.
@@ -30,6 +32,16 @@ pub(super) struct MachineBook {
     /// Whether others speak of it and it has never reported.
     pub is_awaited: bool,
     pub is_dead: bool,
+    /// Whether the orchestrator ever showed a process there. A name that only an agent gives counts for
+    /// nothing when losses are judged.
+    pub has_had_work: bool,
+    /// Heartbeat intervals in which it was heard, up to two: a name that was heard in one only is
+    /// forgotten when it dies.
+    pub heard_intervals: u32,
+    /// In which interval its heartbeats had stopped for too long, while they have.
+    pub died_at: Option<u64>,
+    /// Whether an operator said that it is dead, since it last reported.
+    pub is_given_up: bool,
     /// Why it is varied off, if it is; it may not have reported since a restart.
     pub vary_off_reason: Option<String>,
 }
@@ -39,6 +51,12 @@ pub(super) struct MachineBook {
 pub(super) struct Machines {
     books: Vec<MachineBook>,
     by_name: BTreeMap<Name, NodeIx>,
+    /// Places of machines that were forgotten, for those that come.
+    vacant: Vec<NodeIx>,
+    /// Heartbeat intervals that ended, but for those in which all were heard.
+    pub interval: u64,
+    /// How many machines were entered, those that were forgotten included.
+    entered: u64,
     /// The pools of the nodes that the configuration lists; the others are in the first.
     pools: BTreeMap<Name, PoolIx>,
     /// Machines that missed too many heartbeats and whose death takes effect in the next cycle,
@@ -75,6 +93,9 @@ impl Machines {
         Machines {
             books: Vec::new(),
             by_name: BTreeMap::new(),
+            vacant: Vec::new(),
+            interval: 0,
+            entered: 0,
             pools: topology.pools_by_node(),
             dying: BTreeSet::new(),
             places: OnceCell::new(),
@@ -86,11 +107,11 @@ impl Machines {
 
     /// How many.
     pub(super) fn len(&self) -> usize {
-        self.books.len()
+        self.by_name.len()
     }
 
     /// The machine at `node`, to be changed.
-    fn edit(&mut self, node: NodeIx) -> &mut MachineBook {
+    pub(super) fn edit(&mut self, node: NodeIx) -> &mut MachineBook {
         self.is_unseen[node.0] = true;
         self.has_changed = true;
         self.varied_off.take();
@@ -145,7 +166,7 @@ impl Machines {
     pub(super) fn places(&self) -> &Places {
         self.places.get_or_init(|| {
             let by_place: Vec<NodeIx> = self.by_name.values().copied().collect();
-            let mut by_node = vec![MachineIx(0); by_place.len()];
+            let mut by_node = vec![MachineIx(0); self.books.len()];
             for (place, node) in by_place.iter().enumerate() {
                 by_node[node.0] = MachineIx(place);
             }
@@ -166,6 +187,8 @@ impl Machines {
         machine.missed = 0;
         machine.is_heard = true;
         machine.is_awaited = false;
+        machine.died_at = None;
+        machine.is_given_up = false;
         std::mem::take(&mut machine.is_dead).then_some(node)
     }
 
@@ -192,14 +215,19 @@ impl Machines {
             && !self.dying.contains(&node)
     }
 
-    /// Whether every node has reported since the last interval ended.
+    /// Whether every node has reported since the last interval ended, and none is new.
     pub(super) fn were_all_heard(&self) -> bool {
-        self.books.iter().all(|machine| machine.is_heard)
+        self.by_name.values().all(|&node| self[node].is_heard && self[node].heard_intervals == 2)
     }
 
-    /// Whether some node is about to be given up.
+    /// Whether some node is about to be given up, or its death held back.
     pub(super) fn has_silent(&self) -> bool {
         !self.dying.is_empty()
+    }
+
+    /// Notes that the orchestrator showed a process on a node: from now on its death counts.
+    pub(super) fn note_work(&mut self, node: NodeIx) {
+        self.books[node.0].has_had_work = true;
     }
 
     /// Where the node is that others speak of. If it has not reported it has no room, and dies like
@@ -215,10 +243,19 @@ impl Machines {
     pub(super) fn enter(&mut self, topology: &Topology, mut machine: MachineBook) -> NodeIx {
         machine.find_pool(&self.pools);
         machine.measure(topology);
-        let node = NodeIx(self.books.len());
-        self.by_name.insert(machine.report.name.clone(), node);
-        self.books.push(machine);
-        self.is_unseen.push(true);
+        self.entered += 1;
+        machine.entered = self.entered;
+        let name = machine.report.name.clone();
+        let node = if let Some(node) = self.vacant.pop() {
+            self.books[node.0] = machine;
+            self.is_unseen[node.0] = true;
+            node
+        } else {
+            self.books.push(machine);
+            self.is_unseen.push(true);
+            NodeIx(self.books.len() - 1)
+        };
+        self.by_name.insert(name, node);
         self.has_changed = true;
         self.places.take();
         self.varied_off.take();
@@ -227,15 +264,27 @@ impl Machines {
 
     /// One heartbeat interval is over.
     pub(super) fn end_interval(&mut self, node_stability: u32) {
-        for node in (0..self.books.len()).map(NodeIx) {
-            if !std::mem::take(&mut self.books[node.0].is_heard) {
-                let machine = self.edit_heartbeats(node);
-                machine.missed = machine.missed.saturating_add(1);
-                if node_stability <= machine.missed && !machine.is_dead {
-                    self.dying.insert(node);
-                }
+        // An interval in which all were heard is not on record. While a node is lost there is none.
+        self.interval += u64::from(!self.were_all_heard());
+        for node in self.all() {
+            let machine = &mut self.books[node.0];
+            if std::mem::take(&mut machine.is_heard) {
+                machine.heard_intervals = (machine.heard_intervals + 1).min(2);
+                continue;
+            }
+            let machine = self.edit_heartbeats(node);
+            machine.missed = machine.missed.saturating_add(1);
+            if node_stability <= machine.missed && !machine.is_dead {
+                self.note_dying(node);
             }
         }
+    }
+
+    /// All machines, in the order in which they were first heard of.
+    fn all(&self) -> Vec<NodeIx> {
+        let mut all: Vec<NodeIx> = self.by_name.values().copied().collect();
+        all.sort_unstable_by_key(|node| self[*node].entered);
+        all
     }
 
     /// A node missed so many heartbeats in a row, as somebody else counted them. None withdraws the
@@ -248,7 +297,7 @@ impl Machines {
                 return;
             }
             if node_stability <= missed {
-                self.dying.insert(node);
+                self.note_dying(node);
             } else if missed == 0 {
                 self.dying.remove(&node);
             }
@@ -258,39 +307,8 @@ impl Machines {
     /// A node is known to be dead; takes effect in the next cycle.
     pub(super) fn die(&mut self, name: &str) {
         if let Some(node) = self.find(name).filter(|&node| !self[node].is_dead) {
-            self.dying.insert(node);
+            self.note_dying(node);
         }
-    }
-
-    /// Carries out the deaths that are due: the machines get no work any more. Returns those whose
-    /// work is lost with them; none where so many are silent at once that the fault is more likely
-    /// ours (decision D15). Those are asked for again in the next cycle.
-    pub(super) fn bury(&mut self, mass_loss_percent: Option<u32>) -> BTreeSet<NodeIx> {
-        if self.dying.is_empty() {
-            return BTreeSet::new();
-        }
-        for node in self.dying.clone() {
-            self.edit(node).is_dead = true;
-        }
-        let alive = self.books.iter().filter(|machine| !machine.is_dead).count();
-        let silent = self.dying.len();
-        let is_mass_loss = |percent: u32| {
-            let percent = usize::try_from(percent).unwrap_or(usize::MAX);
-            1 < silent && (alive + silent).saturating_mul(percent) < silent.saturating_mul(100)
-        };
-        if mass_loss_percent.is_some_and(is_mass_loss) {
-            BTreeSet::new()
-        } else {
-            std::mem::take(&mut self.dying)
-        }
-    }
-
-    /// Nodes whose death is held back because too many went silent at once, by name.
-    pub(super) fn held_back(&self) -> Vec<Name> {
-        let names = self.dying.iter().map(|&node| self[node].report.name.clone());
-        let mut names: Vec<Name> = names.collect();
-        names.sort_unstable();
-        names
     }
 
     /// Takes nodes out of scheduling.
@@ -366,7 +384,20 @@ impl Machines {
         }
     }
 
-    fn check_known(&self, nodes: &[String]) -> Result<(), CommandError> {
+    /// Whether the configuration lists it.
+    pub(super) fn is_listed(&self, name: &Name) -> bool {
+        self.pools.contains_key(name)
+    }
+
+    /// Gives up the place of a machine.
+    pub(super) fn leave(&mut self, node: NodeIx) {
+        self.by_name.remove(&self.books[node.0].report.name);
+        self.vacant.push(node);
+        self.forget();
+        self.places.take();
+    }
+
+    pub(super) fn check_known(&self, nodes: &[String]) -> Result<(), CommandError> {
         if nodes.is_empty() {
             return Err(CommandError::NoNodes);
         }
@@ -384,19 +415,20 @@ impl Machines {
 impl Machines {
     /// All of them, in the order in which they were first heard of.
     pub(super) fn books(&self) -> impl Iterator<Item = (NodeIx, &MachineBook)> {
-        self.books.iter().enumerate().map(|(ix, machine)| (NodeIx(ix), machine))
+        self.all().into_iter().map(|node| (node, &self[node]))
     }
 
     /// Enters of each machine whether it was heard.
     pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&MachineBook) -> bool) {
-        for machine in &mut self.books {
+        for node in self.all() {
+            let machine = &mut self.books[node.0];
             machine.is_heard = is_heard(machine);
         }
     }
 
     /// Counts missed heartbeats anew, but for machines that are dead.
     pub(super) fn restart_hearing(&mut self) {
-        for node in (0..self.books.len()).map(NodeIx) {
+        for node in self.all() {
             let machine = self.edit_heartbeats(node);
             machine.is_heard = false;
             if !machine.is_dead {
@@ -424,12 +456,17 @@ impl MachineBook {
     pub(super) fn new(report: NodeReport) -> MachineBook {
         MachineBook {
             report,
+            entered: 0,
             pool: PoolIx(0),
             order: QShares(0),
             missed: 0,
             is_heard: false,
             is_awaited: false,
             is_dead: false,
+            has_had_work: false,
+            heard_intervals: 0,
+            died_at: None,
+            is_given_up: false,
             vary_off_reason: None,
         }
     }

@@ -14,6 +14,7 @@ mod event;
 mod evict;
 mod freeze;
 mod jobs;
+mod losses;
 mod machines;
 mod nodes;
 mod pictures;
@@ -84,6 +85,10 @@ pub struct Scheduler {
     frozen_machines: Option<FrozenMachines>,
     /// What the last cycle left to be seen.
     last_view: Option<View>,
+    /// Names of nodes that were forgotten and that others may remember.
+    forgotten: Vec<Name>,
+    /// Nodes on which a process was shown that was not booked there: they may have more than fits.
+    crowded: BTreeSet<NodeIx>,
 }
 
 impl Scheduler {
@@ -104,6 +109,8 @@ impl Scheduler {
             is_changed: true,
             frozen_machines: None,
             last_view: None,
+            forgotten: Vec::new(),
+            crowded: BTreeSet::new(),
         }
     }
 
@@ -133,6 +140,7 @@ impl Scheduler {
             Event::NodeReported(report) => {
                 if let Some(back) = self.machines.report(&self.topology, report) {
                     self.recount_purged(back);
+                    self.crowded.insert(back);
                 }
             }
             Event::HeartbeatIntervalPassed => self.machines.end_interval(stability),
@@ -166,6 +174,8 @@ impl Scheduler {
                 // One that runs elsewhere than its share is takes space in both places.
                 let is_there = |share: &ShareBook| share.node == node;
                 let is_known = |job: &Booked| job.shares.get(share).is_some_and(is_there);
+                self.crowded.insert(node);
+                self.machines.note_work(node);
                 if !self.jobs.values().any(is_known) {
                     self.limbo.insert(share, LimboShare { node, memory });
                     self.use_up(share);
@@ -198,6 +208,8 @@ impl Scheduler {
         let outcome = match command {
             Command::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason)?,
             Command::VaryOn { nodes } => self.machines.vary_on(&nodes)?,
+            Command::NodesLost { nodes, .. } => self.machines.lose(&nodes)?,
+            Command::ForgetNodes { nodes, .. } => self.forget_nodes(&nodes)?,
             Command::Reconfigure(topology) => {
                 self.reconfigure(*topology);
                 CommandOutcome::default()
@@ -221,10 +233,12 @@ impl Scheduler {
             job.begin_cycle();
         }
         self.purge_dead_nodes();
+        self.forget_passing_names();
         self.calm.begin_cycle();
         self.measure_reservations();
         let blacklisted = self.blacklisted_nodes();
         self.evict_what_may_not_stay(&blacklisted);
+        self.withdraw_what_does_not_fit();
         let snapshot = self.freeze(blacklisted);
         let schedule = engine::plan(&snapshot);
         self.is_changed = self.apply(&schedule);
@@ -297,6 +311,8 @@ impl Scheduler {
         if let Some(known) = job.shares.get_mut(share) {
             known.is_seen = true;
             known.facts = facts;
+            let node = known.node;
+            self.machines.note_work(node);
             return;
         }
         let node = self.machines.expect(&self.topology, node);
@@ -314,6 +330,8 @@ impl Scheduler {
         };
         job.is_spent |= was_told_to_leave && job.spec.kind != WorkKind::Job;
         job.shares.insert(known);
+        self.machines.note_work(node);
+        self.crowded.insert(node);
         self.use_up(share);
     }
 

@@ -258,6 +258,8 @@ pub enum Removal {
     Blacklisted,
     /// Its node died. The process is gone already; whatever is left of it is to be purged.
     NodeDied,
+    /// Its node has less than is booked there, and no process was shown in it yet.
+    Withdrawn,
 }
 
 /// How a cycle left a job.

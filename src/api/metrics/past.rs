@@ -46,7 +46,8 @@ impl Step {
         "relocation",
     ];
     /// Every reason for which one can be lost otherwise.
-    pub const EVICTIONS: [&'static str; 3] = ["varied_off", "blacklisted", "node_died"];
+    pub const EVICTIONS: [&'static str; 4] =
+        ["varied_off", "blacklisted", "node_died", "withdrawn"];
 }
 
 impl Past {
@@ -123,6 +124,7 @@ fn eviction(removal: Removal) -> Option<&'static str> {
     match removal {
         Removal::VariedOff => Some("varied_off"),
         Removal::Blacklisted => Some("blacklisted"),
+        Removal::Withdrawn => Some("withdrawn"),
         Removal::Preempted | Removal::NodeDied => None,
     }
 }

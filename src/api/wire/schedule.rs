@@ -72,4 +72,6 @@ pub enum RemovalReason {
     Blacklisted,
     /// Its node died.
     NodeDied,
+    /// Its node has less than is booked there, and no process was published in it.
+    Withdrawn,
 }

@@ -16,12 +16,16 @@ pub struct Books {
     topology: Topology,
     cycle: u64,
     next_share: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    interval: u64,
     nodes: Vec<Node>,
     jobs: Vec<Job>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     limbo: Vec<Limbo>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     told_to_leave: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    crowded: Vec<Name>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     promises: Vec<Promise>,
     calm: Calm,
@@ -41,6 +45,16 @@ struct Node {
     dead: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     dying: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    died_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    given_up: bool,
+    /// Records from before it was noted say nothing: then work that is there now counts.
+    #[serde(default, skip_serializing_if = "is_default")]
+    had_work: bool,
+    /// Left out where it is two, as for all nodes on records from before it was counted.
+    #[serde(default = "two", skip_serializing_if = "is_two")]
+    heard_intervals: u32,
     #[serde(default, skip_serializing_if = "is_default")]
     varied_off: Option<String>,
 }
@@ -79,6 +93,7 @@ enum Why {
     VariedOff,
     Blacklisted,
     NodeDied,
+    Withdrawn,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -106,6 +121,15 @@ struct Calm {
 }
 
 /// Whether a value would be read from an absent field, too.
+fn two() -> u32 {
+    2
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_two(number: &u32) -> bool {
+    *number == two()
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -135,11 +159,13 @@ impl From<&books::Books> for Books {
         Books {
             topology: (&*books.topology).into(),
             cycle: books.cycle,
+            interval: books.interval,
             next_share: books.next_share.0,
             nodes: books.nodes.iter().map(Into::into).collect(),
             jobs: books.jobs.iter().map(Into::into).collect(),
             limbo: books.limbo.iter().map(limbo).collect(),
             told_to_leave: books.told_to_leave.iter().map(|share| share.0).collect(),
+            crowded: books.crowded.clone(),
             promises: books.promises.iter().map(promise).collect(),
             calm: Calm {
                 claims_changed: *have_claims_changed,
@@ -168,11 +194,13 @@ impl From<Books> for books::Books {
         books::Books {
             topology: Arc::new(text.topology.into()),
             cycle: text.cycle,
+            interval: text.interval,
             next_share: ShareId(text.next_share),
             nodes: text.nodes.into_iter().map(Into::into).collect(),
             jobs: text.jobs.into_iter().map(Into::into).collect(),
             limbo: text.limbo.into_iter().map(limbo).collect(),
             told_to_leave: text.told_to_leave.into_iter().map(ShareId).collect(),
+            crowded: text.crowded,
             promises: text.promises.into_iter().map(promise).collect(),
             calm: books::Calm {
                 have_claims_changed: text.calm.claims_changed,
@@ -194,6 +222,10 @@ impl From<&books::Node> for Node {
             is_awaited: node.is_awaited,
             dead: node.is_dead,
             dying: node.is_dying,
+            died_at: node.died_at,
+            given_up: node.is_given_up,
+            had_work: node.has_had_work,
+            heard_intervals: node.heard_intervals,
             varied_off: node.vary_off_reason.clone(),
         }
     }
@@ -208,6 +240,10 @@ impl From<Node> for books::Node {
             is_awaited: node.is_awaited,
             is_dead: node.dead,
             is_dying: node.dying,
+            died_at: node.died_at,
+            is_given_up: node.given_up,
+            has_had_work: node.had_work,
+            heard_intervals: node.heard_intervals,
             vary_off_reason: node.varied_off,
         }
     }
@@ -249,6 +285,7 @@ impl From<&books::Share> for Share {
                 Removal::VariedOff => Why::VariedOff,
                 Removal::Blacklisted => Why::Blacklisted,
                 Removal::NodeDied => Why::NodeDied,
+                Removal::Withdrawn => Why::Withdrawn,
             }),
             seen: share.is_seen,
             facts: (&share.facts).into(),
@@ -268,6 +305,7 @@ impl From<Share> for books::Share {
                 Why::VariedOff => Removal::VariedOff,
                 Why::Blacklisted => Removal::Blacklisted,
                 Why::NodeDied => Removal::NodeDied,
+                Why::Withdrawn => Removal::Withdrawn,
             }),
             is_seen: share.seen,
             facts: share.facts.into(),

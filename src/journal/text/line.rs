@@ -60,6 +60,14 @@ pub enum Line {
     VaryOn {
         nodes: Vec<String>,
     },
+    NodesLost {
+        nodes: Vec<String>,
+        reason: String,
+    },
+    NodesForgotten {
+        nodes: Vec<String>,
+        reason: String,
+    },
     Configured(Box<Topology>),
     Restarted,
 }
@@ -75,6 +83,12 @@ impl From<&Entry> for Line {
                 Line::VaryOff { nodes: nodes.clone(), reason: reason.clone() }
             }
             Entry::Command(Command::VaryOn { nodes }) => Line::VaryOn { nodes: nodes.clone() },
+            Entry::Command(Command::NodesLost { nodes, reason }) => {
+                Line::NodesLost { nodes: nodes.clone(), reason: reason.clone() }
+            }
+            Entry::Command(Command::ForgetNodes { nodes, reason }) => {
+                Line::NodesForgotten { nodes: nodes.clone(), reason: reason.clone() }
+            }
             Entry::Command(Command::Reconfigure(topology)) => {
                 Line::Configured(Box::new((&**topology).into()))
             }
@@ -122,6 +136,12 @@ impl From<Line> for Entry {
                 return Entry::Command(Command::VaryOff { nodes, reason });
             }
             Line::VaryOn { nodes } => return Entry::Command(Command::VaryOn { nodes }),
+            Line::NodesLost { nodes, reason } => {
+                return Entry::Command(Command::NodesLost { nodes, reason });
+            }
+            Line::NodesForgotten { nodes, reason } => {
+                return Entry::Command(Command::ForgetNodes { nodes, reason });
+            }
             Line::Configured(topology) => {
                 return Entry::Command(Command::Reconfigure(Box::new((*topology).into())));
             }

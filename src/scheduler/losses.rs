@@ -1,0 +1,166 @@
+//! Nodes that are lost: whose death counts, which deaths are held back, and which nodes are forgotten.
+//!
+//! A node that falls silent is dead after `node_stability` intervals, and its work is given up. Where
+//! more than `mass_loss_percent` of the nodes die within one window, the fault is more likely in the
+//! network: their deaths are held back (decision D15). A window is as long as `node_stability`, so
+//! nodes that left earlier make no later death a mass loss. Only nodes that count are judged: those
+//! that had work, and those that the configuration lists. An invented name counts on neither side.
+//!
+//! A death is held back until the node reports, is varied off, or an operator says that it is lost; or
+//! until so many of its window are back that it is a loss like any other.
+
+use std::collections::BTreeSet;
+
+use super::command::{CommandError, CommandOutcome};
+use super::machines::{MachineBook, Machines, NodeIx};
+use crate::model::Name;
+
+/// A name that was heard once is forgotten after so many times the intervals after which it is dead.
+const PASSING_AFTER: u32 = 4;
+
+/// The losses of nodes that count.
+struct Losses {
+    /// The interval of each, ascending.
+    at: Vec<u64>,
+    /// Nodes that are not lost.
+    alive: usize,
+    percent: u32,
+    /// Losses that are fewer intervals apart are of one window.
+    window: u64,
+}
+
+impl Losses {
+    /// Whether too many were lost in the window of a loss in interval `at`.
+    fn is_mass_loss(&self, at: Option<u64>) -> bool {
+        let Some(at) = at else { return false };
+        let first = self.at.partition_point(|other| other + self.window <= at);
+        let end = self.at.partition_point(|other| *other < at + self.window);
+        let lost = end - first;
+        let percent = usize::try_from(self.percent).unwrap_or(usize::MAX);
+        1 < lost && (self.alive + lost).saturating_mul(percent) < lost.saturating_mul(100)
+    }
+}
+
+impl Machines {
+    /// A node will report no more; takes effect in the next cycle.
+    pub(super) fn note_dying(&mut self, node: NodeIx) {
+        let interval = self.interval;
+        let machine = self.edit(node);
+        machine.died_at = Some(machine.died_at.unwrap_or(interval));
+        self.dying.insert(node);
+    }
+
+    /// Carries out the deaths that are due: the nodes get no work any more. Returns those whose work is
+    /// lost with them; the others are judged again in the next cycle.
+    pub(super) fn bury(&mut self, mass_loss_percent: Option<u32>, window: u32) -> BTreeSet<NodeIx> {
+        let dying = self.dying.clone();
+        for &node in &dying {
+            self.edit(node).is_dead = true;
+        }
+        let losses = mass_loss_percent.map(|percent| self.losses(percent, window));
+        let is_held = |node: &NodeIx| {
+            self.is_guarded(*node)
+                && losses.as_ref().is_some_and(|losses| losses.is_mass_loss(self[*node].died_at))
+        };
+        let buried: BTreeSet<NodeIx> = dying.into_iter().filter(|node| !is_held(node)).collect();
+        for node in &buried {
+            self.dying.remove(node);
+        }
+        buried
+    }
+
+    /// Nodes whose death is held back because too many went silent at once, by name.
+    pub(super) fn held_back(&self) -> Vec<Name> {
+        let held = self.dying.iter().filter(|node| self[**node].is_dead);
+        let names = held.map(|&node| self[node].report.name.clone());
+        let mut names: Vec<Name> = names.collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Whether its death may be held back: it counts, and no operator has said that it is out.
+    fn is_guarded(&self, node: NodeIx) -> bool {
+        let machine = &self[node];
+        self.counts(machine) && machine.vary_off_reason.is_none() && !machine.is_given_up
+    }
+
+    /// Whether a node is more than a name that an agent gave.
+    fn counts(&self, machine: &MachineBook) -> bool {
+        machine.has_had_work || self.is_listed(&machine.report.name)
+    }
+
+    /// When the nodes that count were lost, and how many are not.
+    fn losses(&self, percent: u32, window: u32) -> Losses {
+        let mut losses = Losses { at: Vec::new(), alive: 0, percent, window: window.into() };
+        for (node, machine) in self.by_name() {
+            if !self.counts(machine) {
+                continue;
+            }
+            match machine.died_at.filter(|_| machine.is_dead) {
+                Some(at) if self.is_guarded(node) => losses.at.push(at),
+                None if !machine.is_dead => losses.alive += 1,
+                Some(_) | None => {}
+            }
+        }
+        losses.at.sort_unstable();
+        losses
+    }
+
+    /// An operator says that these nodes are dead; takes effect in the next cycle.
+    ///
+    /// # Errors
+    ///
+    /// If one was never heard of, or reports; then nothing is done.
+    pub(super) fn lose(&mut self, nodes: &[String]) -> Result<CommandOutcome, CommandError> {
+        self.check_known(nodes)?;
+        self.check_silent(nodes)?;
+        let mut changed = Vec::new();
+        for name in nodes {
+            let node = self.find(name).expect("checked above");
+            if self[node].is_dead && !self.dying.contains(&node) {
+                continue;
+            }
+            self.edit(node).is_given_up = true;
+            self.note_dying(node);
+            changed.push(name.clone());
+        }
+        Ok(CommandOutcome { changed })
+    }
+
+    /// Whether none of `nodes` reports.
+    ///
+    /// # Errors
+    ///
+    /// The nodes that do.
+    pub(super) fn check_silent(&self, nodes: &[String]) -> Result<(), CommandError> {
+        let reports = |name: &&String| {
+            let machine = self.find(name).map(|node| &self[node]);
+            machine.is_some_and(|it| !it.is_dead && !it.is_awaited && it.missed == 0)
+        };
+        let reporting: Vec<String> = nodes.iter().filter(reports).cloned().collect();
+        if reporting.is_empty() { Ok(()) } else { Err(CommandError::StillReporting(reporting)) }
+    }
+
+    /// Names that were heard in one interval at most and are silent for long, that the configuration does
+    /// not list and that never had work: most likely no nodes.
+    pub(super) fn passing_names(&self, node_stability: u32) -> Vec<NodeIx> {
+        let patience = node_stability.saturating_mul(PASSING_AFTER);
+        let is_passing = |machine: &MachineBook| {
+            machine.is_dead
+                && patience <= machine.missed
+                && machine.heard_intervals <= 1
+                && machine.vary_off_reason.is_none()
+                && !self.counts(machine)
+        };
+        let all = self.by_name().filter(|(_, machine)| is_passing(machine));
+        all.map(|(node, _)| node).collect()
+    }
+
+    /// Takes a node off the books. Nothing may be booked there; its place is used again.
+    pub(super) fn forget_node(&mut self, node: NodeIx) -> Name {
+        let name = self[node].report.name.clone();
+        self.dying.remove(&node);
+        self.leave(node);
+        name
+    }
+}
