@@ -1,5 +1,6 @@
 //! Who is it, and may they? One answer for every request.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -11,6 +12,7 @@ use arc_swap::ArcSwap;
 use jiff::Timestamp;
 
 use super::identity::{Identity, Nodes, Peer};
+use super::places::network_of;
 use super::rates::{Rate, Rates};
 use super::role::{Role, Rule};
 use super::sessions::Sessions;
@@ -21,6 +23,9 @@ use crate::config::{Access, Limits};
 /// How many refused attempts go on record at once, and how often one more does.
 const REFUSALS_AT_ONCE: u32 = 20;
 const REFUSAL_EVERY: Duration = Duration::from_mins(1);
+
+/// So many names have budgets of their own; more share that of strangers.
+const NAMES_MAX: usize = 10_000;
 
 /// What somebody shows.
 #[derive(Clone, Copy)]
@@ -65,6 +70,17 @@ pub struct Reread {
     pub outcome: Result<String, String>,
 }
 
+/// What a user of this machine is to the daemon, as the kernel and the configuration say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Root, or the user that the daemon runs as.
+    Own,
+    /// A configured operator.
+    Operator,
+    /// Any other.
+    Other,
+}
+
 /// Knows the tokens, the sessions and the rates.
 pub struct Gatekeeper {
     settings: Access,
@@ -74,7 +90,8 @@ pub struct Gatekeeper {
     tls: Option<Tls>,
     sessions: Sessions,
     rates: Rates,
-    budget: Mutex<Budget>,
+    /// For each known name, and for strangers.
+    budgets: Mutex<BTreeMap<Option<String>, Budget>>,
 }
 
 /// How many refusals may go on record now, and how many could not since the last that did.
@@ -120,11 +137,7 @@ impl Gatekeeper {
             tls,
             sessions: Sessions::default(),
             rates: Rates::default(),
-            budget: Mutex::new(Budget {
-                left: REFUSALS_AT_ONCE,
-                since: Instant::now(),
-                dropped: 0,
-            }),
+            budgets: Mutex::default(),
         })
     }
 
@@ -181,18 +194,25 @@ impl Gatekeeper {
         })
     }
 
+    /// What the user `uid` of this machine, of group `gid`, is to the daemon.
+    pub fn standing(&self, uid: u32, gid: u32) -> Standing {
+        let Access { operators, operator_groups, .. } = &self.settings;
+        if uid == 0 || uid == self.own_uid {
+            Standing::Own
+        } else if operators.contains(&uid) || operator_groups.contains(&gid) {
+            Standing::Operator
+        } else {
+            Standing::Other
+        }
+    }
+
     /// Who a process of this machine is.
     fn local(&self, peer: Peer, uid: u32, gid: u32) -> Result<Identity, Refusal> {
-        let Access { operators, operator_groups, local_readers, .. } = &self.settings;
-        let is_operator = uid == 0
-            || uid == self.own_uid
-            || operators.contains(&uid)
-            || operator_groups.contains(&gid);
         let name = if uid == 0 { "root".to_owned() } else { format!("uid {uid}") };
-        let role = match (is_operator, local_readers) {
-            (true, _) => Role::Operator,
-            (false, true) => Role::Reader,
-            (false, false) => {
+        let role = match (self.standing(uid, gid), self.settings.local_readers) {
+            (Standing::Own | Standing::Operator, _) => Role::Operator,
+            (Standing::Other, true) => Role::Reader,
+            (Standing::Other, false) => {
                 return Err(Refusal::Unknown("not one of the local operators", Some(name)));
             }
         };
@@ -265,22 +285,32 @@ impl Gatekeeper {
         all
     }
 
-    /// Whether one more refusal may go on record; if so, how many could not since the last.
-    pub fn may_record_refusal(&self, now: Instant) -> Option<u64> {
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed = now.saturating_duration_since(budget.since);
+    /// Whether one more refusal of `name` may go on record; if so, how many could not since its last. All
+    /// strangers share one budget, so that their noise hides no attempt of a name that is known.
+    pub fn may_record_refusal(&self, name: Option<&str>, now: Instant) -> Option<u64> {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_room = budgets.len() < NAMES_MAX;
+        let name = name.filter(|name| is_room || budgets.contains_key(&Some((*name).to_owned())));
+        let whole = Budget { left: REFUSALS_AT_ONCE, since: now, dropped: 0 };
+        budgets.entry(name.map(str::to_owned)).or_insert(whole).take(now)
+    }
+}
+
+impl Budget {
+    fn take(&mut self, now: Instant) -> Option<u64> {
+        let passed = now.saturating_duration_since(self.since);
         if REFUSAL_EVERY <= passed {
             let more = passed.as_secs().checked_div(REFUSAL_EVERY.as_secs()).unwrap_or(0);
             let more = u32::try_from(more).unwrap_or(u32::MAX);
-            budget.left = budget.left.saturating_add(more).min(REFUSALS_AT_ONCE);
-            budget.since = now;
+            self.left = self.left.saturating_add(more).min(REFUSALS_AT_ONCE);
+            self.since = now;
         }
-        if budget.left == 0 {
-            budget.dropped += 1;
+        if self.left == 0 {
+            self.dropped += 1;
             return None;
         }
-        budget.left -= 1;
-        Some(std::mem::take(&mut budget.dropped))
+        self.left -= 1;
+        Some(std::mem::take(&mut self.dropped))
     }
 }
 
@@ -299,7 +329,7 @@ fn read_tokens(path: &Path) -> Result<TokenFile, TokenFileError> {
 /// The address that rates are counted by.
 fn address(peer: Peer) -> Option<IpAddr> {
     match peer {
-        Peer::Tcp { address, .. } => Some(address.ip()),
+        Peer::Tcp { address, .. } => Some(network_of(address.ip())),
         Peer::Local { .. } => None,
     }
 }
@@ -353,12 +383,18 @@ mod tests {
     }
 
     #[test]
-    fn refusals_cannot_fill_the_record() {
+    fn refusals_cannot_fill_the_record_nor_hide_those_of_others() {
         let gatekeeper = gatekeeper(|_| {});
         let now = Instant::now();
-        let recorded = (0..1000).filter_map(|_| gatekeeper.may_record_refusal(now)).count();
-        assert_eq!(recorded, 20);
-        assert_eq!(gatekeeper.may_record_refusal(now + REFUSAL_EVERY), Some(980));
-        assert_eq!(gatekeeper.may_record_refusal(now + REFUSAL_EVERY), None);
+        let refuse = |name: Option<&str>, now| gatekeeper.may_record_refusal(name, now);
+        assert_eq!((0..1000).filter_map(|_| refuse(None, now)).count(), 20);
+        assert_eq!((0..1000).filter_map(|_| refuse(Some("n1"), now)).count(), 20);
+        assert_eq!(refuse(Some("n2"), now), Some(0), "a name that was quiet");
+        assert_eq!(refuse(None, now + REFUSAL_EVERY), Some(980));
+        assert_eq!(refuse(None, now + REFUSAL_EVERY), None);
+        for name in 0..2 * NAMES_MAX {
+            refuse(Some(&name.to_string()), now);
+        }
+        assert_eq!(gatekeeper.budgets.lock().unwrap().len(), NAMES_MAX, "however many names");
     }
 }

@@ -1,16 +1,14 @@
 //! The doors: connections are let in, counted, encrypted and served, and end in time.
 //!
-//! Whoever has too many connections is not answered at all: answering costs more than they are worth.
-//! The unix socket has room of its own, so that administrators get in whatever happens on TCP.
+//! A connection too many is not answered at all: answering costs more than it is worth. The unix socket
+//! has places of its own, so that administrators get in whatever happens on TCP.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -20,15 +18,17 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use super::gatekeeper::Gatekeeper;
+use super::delay::Delay;
+use super::gatekeeper::{Gatekeeper, Standing};
 use super::identity::Peer;
 use super::moderation::Reporting;
+use super::places::{Caps, LocalPlaces, Places, network_of};
 use super::watched::{Busy, Patience, Watched};
 
 /// How long TLS may take to begin.
@@ -38,14 +38,16 @@ const IDLE_TIME: Duration = Duration::from_secs(75);
 /// How long a head may take from its first byte on; how long nothing of an answer may be taken.
 const PATIENCE: Patience =
     Patience { head: Duration::from_secs(5), write: Duration::from_secs(30) };
+/// The same at the unix socket, for others than operators: they send at once what they came to ask.
+const IDLE_TIME_OF_OTHERS: Duration = Duration::from_secs(10);
+/// How long the kernel keeps what the other side does not take, even after the connection ended here.
+const UNTAKEN_TIME: Duration = Duration::from_secs(30);
 /// How long no connection is let in after the system had no room for one.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Where agents report.
 const HEARTBEATS: &str = "/v1/heartbeats";
-/// Connections on the unix socket.
-const LOCAL_MAX: usize = 64;
-/// What the system's limit on open files leaves for the record, the log and the unix socket.
-const FILES_KEPT: u64 = 128;
+/// What the system's limit on open files leaves for the record and the log, and for the unix socket.
+const FILES_KEPT: usize = 64 + LocalPlaces::count();
 
 /// Through what everybody comes.
 #[derive(Debug)]
@@ -61,6 +63,8 @@ pub struct Doors {
 pub struct LocalSocket {
     listener: UnixListener,
     path: PathBuf,
+    /// Device and number of the file.
+    file: Option<(u64, u64)>,
 }
 
 /// Why there is no unix socket.
@@ -100,74 +104,36 @@ impl LocalSocket {
         let everybody = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(path, everybody).map_err(failed)?;
         tracing::info!(socket = %path.display(), "listening");
-        Ok(LocalSocket { listener, path: here() })
+        Ok(LocalSocket { listener, path: here(), file: file_at(path) })
     }
+}
+
+/// Device and number of the file at `path`.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|facts| (facts.dev(), facts.ino()))
 }
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
         // Another daemon may have taken its place; then there is nothing of ours to remove.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// How many connections there may be.
-#[derive(Clone, Copy, Debug)]
-struct Caps {
-    all: usize,
-    per_peer: usize,
-}
-
-/// How many connections there are, by address.
-#[derive(Debug, Default)]
-struct Count(Mutex<(usize, BTreeMap<IpAddr, usize>)>);
-
-/// One connection, counted until it is dropped.
-#[derive(Debug)]
-struct Counted {
-    count: Arc<Count>,
-    address: IpAddr,
-}
-
-impl Count {
-    /// Room for one more from `address`, if there is.
-    fn enter(self: &Arc<Count>, address: IpAddr, caps: Caps) -> Option<Counted> {
-        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, by_address) = &mut *count;
-        let of_address = by_address.get(&address).copied().unwrap_or(0);
-        if caps.all <= *all || caps.per_peer <= of_address {
-            return None;
-        }
-        *all += 1;
-        by_address.insert(address, of_address + 1);
-        Some(Counted { count: Arc::clone(self), address })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut count = self.count.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, by_address) = &mut *count;
-        *all = all.saturating_sub(1);
-        if let Some(of_address) = by_address.get_mut(&self.address) {
-            *of_address -= 1;
-            if *of_address == 0 {
-                by_address.remove(&self.address);
-            }
+        if file_at(&self.path) == self.file {
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Lets everybody in and serves them by `router`, until `stop`; then ends when all are done.
+/// Lets everybody in and serves them by `router`, until `stop`; then ends when all are done. How long
+/// they wait for it is noted as `delay`.
 pub async fn serve(
     doors: Doors,
     router: Router,
     gatekeeper: Arc<Gatekeeper>,
+    delay: Delay,
     stop: CancellationToken,
 ) {
     let Doors { tcp, local } = doors;
     let tracker = TaskTracker::new();
-    let house = House { router, gatekeeper, tracker: tracker.clone(), stop: stop.clone() };
+    let house = House { router, gatekeeper, delay, tracker: tracker.clone(), stop: stop.clone() };
     let at_socket = async {
         if let Some(local) = &local {
             house.let_in_locals(&local.listener).await;
@@ -176,6 +142,7 @@ pub async fn serve(
     tokio::select! {
         () = stop.cancelled() => {}
         ((), ()) = async { tokio::join!(house.let_in(&tcp), at_socket) } => {}
+        () = house.delay.measure() => {}
     }
     drop((tcp, local));
     tracker.close();
@@ -187,15 +154,15 @@ pub async fn serve(
 struct House {
     router: Router,
     gatekeeper: Arc<Gatekeeper>,
+    delay: Delay,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
 
 impl House {
     async fn let_in(&self, listener: &TcpListener) {
-        let caps = caps(&self.gatekeeper);
-        let count = Arc::new(Count::default());
-        let mut turned_away: u64 = 0;
+        let places = Places::new(caps(&self.gatekeeper));
+        let mut turned_away = TurnedAway::default();
         loop {
             let (stream, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -204,18 +171,16 @@ impl House {
                     continue;
                 }
             };
-            let Some(counted) = count.enter(address.ip().to_canonical(), caps) else {
-                turned_away += 1;
-                // Powers of two: said soon, and not for ever.
-                if turned_away.is_power_of_two() {
-                    tracing::warn!(%address, turned_away, "too many connections");
-                }
+            let Some(place) = places.take(network_of(address.ip())) else {
+                turned_away.note(address);
                 continue;
             };
             let house = self.clone();
+            let came = Instant::now();
             self.tracker.spawn(async move {
+                house.delay.note(came.elapsed());
                 house.serve_tcp(stream, address).await;
-                drop(counted);
+                drop(place);
             });
         }
     }
@@ -224,46 +189,54 @@ impl House {
         let peer = |is_tls| Peer::Tcp { address, is_tls };
         // Answers are small and somebody waits for them.
         let _ = stream.set_nodelay(true);
+        forget_untaken(&stream);
         let Some(tls) = self.gatekeeper.tls() else {
-            return self.serve(stream, peer(false)).await;
+            return self.serve(stream, peer(false), IDLE_TIME).await;
         };
         Reporting::other_came();
         let handshake = timeout(HANDSHAKE_TIME, tls.acceptor().accept(stream));
         match self.stop.run_until_cancelled(handshake).await {
-            Some(Ok(Ok(stream))) => self.serve(stream, peer(true)).await,
+            Some(Ok(Ok(stream))) => self.serve(stream, peer(true), IDLE_TIME).await,
             Some(Ok(Err(error))) => tracing::debug!(%address, %error, "no TLS came about"),
             Some(Err(_)) | None => tracing::debug!(%address, "TLS was not begun in time"),
         }
     }
 
     async fn let_in_locals(&self, listener: &UnixListener) {
-        let room = Arc::new(tokio::sync::Semaphore::new(LOCAL_MAX));
+        let places = LocalPlaces::new();
+        let mut turned_away = TurnedAway::default();
         loop {
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let house = self.clone();
-                    self.tracker.spawn(async move {
-                        house.serve_local(stream).await;
-                        drop(permit);
-                    });
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    pause_after(&error).await;
+                    continue;
                 }
-                Err(error) => pause_after(&error).await,
-            }
+            };
+            let peer = match stream.peer_cred() {
+                Ok(peer) => peer,
+                Err(error) => {
+                    tracing::warn!(%error, "the kernel does not say who is at the socket");
+                    continue;
+                }
+            };
+            let (uid, gid) = (peer.uid(), peer.gid());
+            let standing = self.gatekeeper.standing(uid, gid);
+            let Some(place) = places.take(standing, uid) else {
+                turned_away.note(format_args!("uid {uid}"));
+                continue;
+            };
+            let idle = if standing == Standing::Other { IDLE_TIME_OF_OTHERS } else { IDLE_TIME };
+            let house = self.clone();
+            let peer = Peer::Local { uid, gid, pid: peer.pid() };
+            self.tracker.spawn(async move {
+                house.serve(stream, peer, idle).await;
+                drop(place);
+            });
         }
     }
 
-    async fn serve_local(self, stream: UnixStream) {
-        match stream.peer_cred() {
-            Ok(peer) => {
-                let peer = Peer::Local { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() };
-                self.serve(stream, peer).await;
-            }
-            Err(error) => tracing::warn!(%error, "the kernel does not say who is at the socket"),
-        }
-    }
-
-    async fn serve<T>(self, stream: T, peer: Peer)
+    async fn serve<T>(self, stream: T, peer: Peer, idle: Duration)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -287,7 +260,7 @@ impl House {
             }
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(IDLE_TIME);
+        http.timer(TokioTimer::new()).header_read_timeout(idle);
         let mut connection = pin!(http.serve_connection(stream, service));
         let served = tokio::select! {
             served = connection.as_mut() => served,
@@ -299,6 +272,29 @@ impl House {
         if let Err(error) = served {
             tracing::debug!(%peer, %error, "a connection broke off");
         }
+    }
+}
+
+/// How many connections found no place.
+#[derive(Debug, Default)]
+struct TurnedAway(u64);
+
+impl TurnedAway {
+    /// Says it at powers of two: soon, and not for ever.
+    fn note(&mut self, who: impl std::fmt::Display) {
+        self.0 += 1;
+        if self.0.is_power_of_two() {
+            tracing::warn!(%who, turned_away = self.0, "too many connections");
+        }
+    }
+}
+
+/// Has the kernel end a connection when the other side takes nothing: otherwise it keeps the rest of an
+/// answer long after the connection was closed here.
+fn forget_untaken(stream: &TcpStream) {
+    let time = u32::try_from(UNTAKEN_TIME.as_millis()).unwrap_or(u32::MAX);
+    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, time) {
+        tracing::debug!(%error, "the kernel keeps what is not taken as long as it likes");
     }
 }
 
@@ -326,8 +322,8 @@ fn caps(gatekeeper: &Gatekeeper) -> Caps {
         Ok(()) => now.maximum,
         Err(_) => now.current,
     };
-    let room = files.map_or(u64::MAX, |files| files.saturating_sub(FILES_KEPT).max(FILES_KEPT));
-    let room = usize::try_from(room).unwrap_or(usize::MAX);
+    let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    let room = files.saturating_sub(FILES_KEPT).max(FILES_KEPT);
     if room < all {
         tracing::warn!(
             configured = all,
@@ -335,24 +331,20 @@ fn caps(gatekeeper: &Gatekeeper) -> Caps {
             "the system's limit on open files allows fewer connections"
         );
     }
-    Caps { all: all.min(room), per_peer }
+    Caps { all: all.min(room), per_one: per_peer }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn connections_are_counted_by_address_and_in_all() {
-        let (count, caps) = (Arc::new(Count::default()), Caps { all: 3, per_peer: 2 });
-        let [a, b] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse::<IpAddr>().unwrap());
-        let first = count.enter(a, caps);
-        let _second = count.enter(a, caps);
-        assert!(count.enter(a, caps).is_none(), "one peer");
-        let _third = count.enter(b, caps);
-        assert!(count.enter(b, caps).is_none(), "all");
-        drop(first);
-        assert!(count.enter(a, caps).is_some());
+    #[tokio::test]
+    async fn the_kernel_does_not_keep_what_is_not_taken() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        forget_untaken(&client);
+        let kept = rustix::net::sockopt::tcp_user_timeout(&client).unwrap();
+        assert_eq!(kept, 30_000, "milliseconds");
     }
 
     #[tokio::test]
@@ -365,6 +357,13 @@ mod tests {
         let refused = LocalSocket::bind(&path).unwrap_err().to_string();
         assert!(refused.starts_with("another daemon listens at"), "{refused}");
         drop(socket);
+        assert!(!path.exists());
+        let first = LocalSocket::bind(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = LocalSocket::bind(&path).unwrap();
+        drop(first);
+        assert!(path.exists(), "that of the second");
+        drop(second);
         assert!(!path.exists());
         std::fs::write(&path, "mine").unwrap();
         let refused = LocalSocket::bind(&path).unwrap_err().to_string();

@@ -13,11 +13,13 @@
 //!   guess, and no slow sum that every heartbeat would pay for.
 //! - What is refused says nothing of why; the log and the audit log do.
 
+mod delay;
 mod dial;
 mod gatekeeper;
 mod identity;
 mod listen;
 mod moderation;
+mod places;
 mod rates;
 mod role;
 mod sessions;
@@ -26,6 +28,7 @@ mod token;
 mod transport;
 mod watched;
 
+pub use delay::Delay;
 pub use gatekeeper::{AccessError, Credential, Gatekeeper, Refusal, Reread};
 pub use identity::{Actor, Identity, Nodes, Peer};
 pub use listen::{Doors, LocalSocket, SocketError, serve};

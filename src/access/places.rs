@@ -1,0 +1,166 @@
+//! Places for connections: how many there may be behind one door, and of one who comes.
+//!
+//! On TCP addresses are counted by network: a host chooses freely within 127.0.0.0/8, or within the 64 bits
+//! that IPv6 leaves to it. At the unix socket the kernel says who comes. Root and the daemon's own user,
+//! operators, and others have places apart, so that none of them can keep the former ones out.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::gatekeeper::Standing;
+
+/// How many places there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caps {
+    pub(super) all: usize,
+    pub(super) per_one: usize,
+}
+
+/// Places at the unix socket for root and the daemon's own user, for operators, and for others.
+const OWN: Caps = Caps { all: 32, per_one: 32 };
+const OPERATORS: Caps = Caps { all: 64, per_one: 16 };
+const OTHERS: Caps = Caps { all: 64, per_one: 16 };
+
+/// Who has a place, counted by `K`.
+#[derive(Debug)]
+pub(super) struct Places<K: Copy + Ord> {
+    caps: Caps,
+    taken: Mutex<(usize, BTreeMap<K, usize>)>,
+}
+
+/// One place, taken until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place<K: Copy + Ord> {
+    places: Arc<Places<K>>,
+    key: K,
+}
+
+impl<K: Copy + Ord> Places<K> {
+    pub(super) fn new(caps: Caps) -> Arc<Places<K>> {
+        Arc::new(Places { caps, taken: Mutex::new((0, BTreeMap::new())) })
+    }
+
+    /// One more place for `key`, if there is one.
+    pub(super) fn take(self: &Arc<Places<K>>, key: K) -> Option<Place<K>> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, by_key) = &mut *taken;
+        let of_key = by_key.get(&key).copied().unwrap_or(0);
+        if self.caps.all <= *all || self.caps.per_one <= of_key {
+            return None;
+        }
+        *all += 1;
+        by_key.insert(key, of_key + 1);
+        Some(Place { places: Arc::clone(self), key })
+    }
+}
+
+impl<K: Copy + Ord> Drop for Place<K> {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, by_key) = &mut *taken;
+        *all = all.saturating_sub(1);
+        if let Some(of_key) = by_key.get_mut(&self.key) {
+            *of_key -= 1;
+            if *of_key == 0 {
+                by_key.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// The places at the unix socket.
+#[derive(Debug)]
+pub(super) struct LocalPlaces {
+    own: Arc<Places<u32>>,
+    operators: Arc<Places<u32>>,
+    others: Arc<Places<u32>>,
+}
+
+impl LocalPlaces {
+    pub(super) fn new() -> LocalPlaces {
+        let [own, operators, others] = [OWN, OPERATORS, OTHERS].map(Places::new);
+        LocalPlaces { own, operators, others }
+    }
+
+    /// How many there are in all.
+    pub(super) const fn count() -> usize {
+        OWN.all + OPERATORS.all + OTHERS.all
+    }
+
+    /// A place for the user `uid`, if there is one.
+    pub(super) fn take(&self, standing: Standing, uid: u32) -> Option<Place<u32>> {
+        let places = match standing {
+            Standing::Own => &self.own,
+            Standing::Operator => &self.operators,
+            Standing::Other => &self.others,
+        };
+        places.take(uid)
+    }
+}
+
+/// The network in which one host may have any address.
+pub(super) fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) if v4.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(v6) if v6.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_by_address_and_in_all() {
+        let places = Places::new(Caps { all: 3, per_one: 2 });
+        let first = places.take("a");
+        let _second = places.take("a");
+        assert!(places.take("a").is_none(), "one peer");
+        let _third = places.take("b");
+        assert!(places.take("b").is_none(), "all");
+        drop(first);
+        assert!(places.take("a").is_some());
+    }
+
+    #[test]
+    fn addresses_that_one_host_may_choose_count_as_one() {
+        for (address, expected) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.9.9.9", "127.0.0.1"),
+            ("::ffff:127.9.9.9", "127.0.0.1"),
+            ("::1", "127.0.0.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2::1", "2001:db8:1:2::"),
+            ("2001:db8:1:3::1", "2001:db8:1:3::"),
+        ] {
+            let network: IpAddr = expected.parse().unwrap();
+            assert_eq!(network_of(address.parse().unwrap()), network, "{address}");
+        }
+    }
+
+    /// However many connections others and operators have, root gets in.
+    #[test]
+    fn nobody_else_takes_the_places_of_root() {
+        let places = LocalPlaces::new();
+        let mut held = Vec::new();
+        for uid in 1000..1100 {
+            for standing in [Standing::Other, Standing::Operator] {
+                held.extend((0..100).map_while(|_| places.take(standing, uid)));
+            }
+        }
+        assert!(places.take(Standing::Other, 2000).is_none());
+        assert!(places.take(Standing::Own, 0).is_some());
+        held.clear();
+        let one = (0..100).map_while(|_| places.take(Standing::Other, 1000));
+        held.extend(one);
+        assert!(places.take(Standing::Other, 1001).is_some(), "one user leaves places for others");
+    }
+}
