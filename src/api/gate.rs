@@ -33,6 +33,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 }
 
 const NOT_KNOWN: &str = "say who you are: with a token, or at the unix socket";
+/// The name of a caller that is not known.
+const STRANGER: &str = "-";
+const OTHER_HOST: &str = "without tokens the daemon answers to addresses and local names only: ask it as 127.0.0.1 or localhost";
+const FOREIGN_HOST: Refusal = Refusal::Unknown("asked for under another host's name", None);
 pub(super) const NOT_ALLOWED: &str = "this is for others";
 
 /// Lets pass who may, and counts who asked.
@@ -65,6 +69,10 @@ async fn let_in(
         return next.run(request).await;
     }
     let (by, refusal) = match identity {
+        Ok(identity) if is_rebound(request.headers(), &identity) => {
+            record(state, request.method(), request.uri(), identity.actor(), &FOREIGN_HOST);
+            return ApiError::new(Code::NotAllowed, OTHER_HOST).into_response();
+        }
         Ok(identity) => {
             let is_theirs = is_own_will(&request, &identity);
             match state.gatekeeper.admit(&identity, rule) {
@@ -85,7 +93,9 @@ async fn let_in(
 pub(super) fn stranger(refusal: &Refusal, peer: Peer) -> Actor {
     let who = match refusal {
         Refusal::Unknown(_, Some(name)) => name.clone(),
-        Refusal::Unknown(_, None) | Refusal::NotAllowed | Refusal::TooOften(_) => "-".to_owned(),
+        Refusal::Unknown(_, None) | Refusal::NotAllowed | Refusal::TooOften(_) => {
+            STRANGER.to_owned()
+        }
     };
     Actor { who, origin: peer.to_string() }
 }
@@ -128,7 +138,8 @@ pub(super) fn record(state: &ApiState, method: &Method, uri: &Uri, by: Actor, re
 /// The same for anything else that is refused to `by`.
 pub(super) fn note_refusal(state: &ApiState, by: Actor, act: &str, detail: &str, why: &str) {
     let Actor { who, origin } = &by;
-    let Some(dropped) = state.gatekeeper.may_record_refusal(Instant::now()) else {
+    let name = Some(who.as_str()).filter(|who| *who != STRANGER);
+    let Some(dropped) = state.gatekeeper.may_record_refusal(name, Instant::now()) else {
         tracing::debug!(who, origin, act, detail, why, "refused");
         return;
     };
@@ -183,6 +194,23 @@ pub(super) fn is_same_site(headers: &HeaderMap, needs_none: bool) -> bool {
     let Ok(origin) = origin.parse::<Url>() else { return false };
     let is_here = origin.authority() == host;
     is_here && (!needs_none || is_this_machine(&origin))
+}
+
+/// Whether the request was meant for another name. Any site can have its name lead to this machine; a
+/// browser then lets its pages read what is answered. Where tokens are asked for they protect.
+fn is_rebound(headers: &HeaderMap, identity: &Identity) -> bool {
+    let is_open = identity.role.is_none() && matches!(identity.peer, Peer::Tcp { .. });
+    let host = || headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+    is_open && host().is_some_and(|host| !is_own_name(host))
+}
+
+/// Whether `host`, with or without a port, is an address or a local name: no one outside can have those
+/// lead elsewhere, and then here.
+fn is_own_name(host: &str) -> bool {
+    let Ok(url) = format!("http://{host}").parse::<Url>() else { return false };
+    let name = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_address = name.parse::<std::net::IpAddr>().is_ok();
+    is_address || !name.contains('.') || name.ends_with(".localhost")
 }
 
 fn is_this_machine(origin: &Url) -> bool {
@@ -248,6 +276,26 @@ mod tests {
             headers.insert("origin", HeaderValue::from_str(&origin).unwrap());
             headers.insert("host", HeaderValue::from_static(host));
             assert_eq!(is_same_site(&headers, true), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_name_that_leads_here_reads_nothing() {
+        for (host, expected) in [
+            ("127.0.0.1:7070", true),
+            ("LOCALHOST:7070", true),
+            ("apportion.localhost:7070", true),
+            ("[::1]:7070", true),
+            ("10.0.0.7:7070", true),
+            ("head:7070", true),
+            ("rebound.example:7070", false),
+            ("rebound.example.", false),
+            ("head.", false),
+            ("127.0.0.1.rebound.example", false),
+            ("127.0.0.1@rebound.example", false),
+            ("", false),
+        ] {
+            assert_eq!(is_own_name(host), expected, "{host}");
         }
     }
 }

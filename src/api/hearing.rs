@@ -15,6 +15,7 @@ use super::json::shortened;
 use super::lives::{Agent, Heard};
 use super::state::Limits;
 use super::wire::Heartbeat;
+use crate::access::Delay;
 use crate::model::{Mebibytes, Name, NodeReport};
 
 /// A clock that is further off than this is worth a word; in milliseconds.
@@ -26,12 +27,22 @@ pub struct Hearing {
     log: Mutex<HeartbeatLog>,
     /// Told when there is something to tell and there was nothing before.
     untold: Notify,
+    delay: Delay,
 }
 
 impl Hearing {
     /// Nothing heard yet; to so many nodes will be listened as `limits` says.
     pub fn new(limits: Limits) -> Hearing {
-        Hearing { log: Mutex::new(HeartbeatLog::new(limits)), untold: Notify::new() }
+        Hearing {
+            log: Mutex::new(HeartbeatLog::new(limits)),
+            untold: Notify::new(),
+            delay: Delay::default(),
+        }
+    }
+
+    /// How long what comes from the network waits.
+    pub fn delay(&self) -> &Delay {
+        &self.delay
     }
 
     /// What was heard, for one at a time.
@@ -144,6 +155,14 @@ impl HeartbeatLog {
         node.note(&beat.node, &mut self.noted);
         node.is_to_be_told(beat, &mut self.untold, self.turn);
         Ok(())
+    }
+
+    /// Forgets nodes: one that reports again is a new one.
+    pub fn forget(&mut self, nodes: &[Name]) {
+        for node in nodes {
+            self.nodes.remove(node);
+            self.noted.remove(node.as_str());
+        }
     }
 
     /// How long before `now` every node was last heard, and what it said of its memory.
@@ -265,7 +284,16 @@ mod tests {
 
     fn hearing() -> Hearing {
         let time = Duration::ZERO;
-        Hearing::new(Limits { body: 1, time, nodes: 2, jobs: 1, processes: 1, string: 9 })
+        Hearing::new(Limits {
+            body: 1,
+            time,
+            nodes: 2,
+            jobs: 1,
+            processes: 1,
+            string: 9,
+            absent_publications: 3,
+            absent_time: time,
+        })
     }
 
     fn log() -> HeartbeatLog {

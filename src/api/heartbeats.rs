@@ -8,8 +8,9 @@ use serde::Deserialize;
 use super::error::{ApiError, Code, Fault};
 use super::extract::JsonText;
 use super::gate::{self, Caller};
+use super::intake::REFUSED_MAX;
 use super::json::{self, Object, shortened};
-use super::names::name_problem;
+use super::names::node_problem;
 use super::state::{ApiState, Limits};
 use super::wire::{self, Heartbeat, HeartbeatAnswer, HeartbeatEnvelope, HeartbeatProbe};
 use crate::access::Identity;
@@ -69,8 +70,9 @@ pub async fn post_heartbeats(
     if let (false, Some(fault)) = (is_batch, faults.first()) {
         return Err(fault.clone().into());
     }
-    let refused = faults.into_iter().map(Into::into).collect();
-    Ok((StatusCode::ACCEPTED, Json(HeartbeatAnswer { accepted, refused })))
+    let refused_unlisted = count(faults.get(REFUSED_MAX..).unwrap_or_default());
+    let refused = faults.into_iter().take(REFUSED_MAX).map(Into::into).collect();
+    Ok((StatusCode::ACCEPTED, Json(HeartbeatAnswer { accepted, refused, refused_unlisted })))
 }
 
 /// Where a heartbeat was in the body.
@@ -182,7 +184,7 @@ fn code_of_field(field: &str) -> Code {
 }
 
 fn check(beat: &Heartbeat, bytes_max: usize) -> Result<(), Fault> {
-    if let Some(problem) = name_problem(&beat.node, bytes_max) {
+    if let Some(problem) = node_problem(&beat.node, bytes_max) {
         return Err(Fault::new(Code::BadNodeName, "/node", problem));
     }
     if !(1..=MEMORY_MAX).contains(&beat.memory_mb) {

@@ -147,7 +147,6 @@ fn page(status: StatusCode, next: &str, message: &str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // Not `no-referrer`: with that, browsers do not say of the form that it is ours.
         (header::REFERRER_POLICY, "same-origin"),
         (

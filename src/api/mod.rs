@@ -4,11 +4,13 @@
 //! published picture and never wait for a cycle; writers hand what they understood to whoever owns
 //! the scheduler. Every failure is an RFC 9457 problem with a stable code.
 
+mod absence;
 pub(crate) mod admin;
 mod alarms;
 mod check;
 mod clients;
 pub(crate) mod config;
+mod dear;
 mod document;
 mod error;
 mod events;
@@ -27,9 +29,11 @@ mod login;
 mod metrics;
 mod names;
 mod node_list;
+mod orchestrators;
 mod pace;
 mod packed;
 mod publications;
+mod publishers;
 pub(crate) mod queries;
 mod receipts;
 mod salvage;
@@ -40,7 +44,9 @@ mod verdicts;
 mod why;
 pub mod wire;
 
+pub use absence::AbsentWork;
 pub use config::ConfigRefusal;
+pub use dear::in_turn;
 pub use error::{ApiError, Code};
 pub(crate) use events::read as events_since;
 pub use events::{PastEvent, PastEvents, PastEventsRead};
@@ -50,6 +56,7 @@ pub use hearing::Hearing;
 pub(crate) use login::session_of;
 pub use metrics::{Meters, Reread};
 pub use packed::SharedJson;
+pub use publishers::Publisher;
 pub use state::{
     ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,
 };
@@ -92,6 +99,9 @@ struct Document;
 /// What kind of text an answer is, where it is not made of a type.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// No browser guesses what an answer is: what names it holds comes from outside.
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
 /// All routes, with their document at `/openapi.json`, and `pages` beside them, for which the same
 /// checks hold.
 pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
@@ -130,7 +140,8 @@ async fn checked(
         let passed = gate::gate(&state, pace::in_pace(request), next);
         AssertUnwindSafe(passed).catch_unwind().await.unwrap_or_else(panicked)
     };
-    let response = in_one_way(request, through).await;
+    let mut response = in_one_way(request, through).await;
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     counted.end(&state, response.status());
     response
 }
@@ -138,9 +149,13 @@ async fn checked(
 fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
     let acts = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(publications::put_publication))
+        .routes(routes!(publications::post_publication_reset))
+        .routes(routes!(orchestrators::post_hand_over))
         .routes(routes!(heartbeats::post_heartbeats))
         .routes(routes!(admin::post_vary_off))
         .routes(routes!(admin::post_vary_on))
+        .routes(routes!(admin::post_nodes_lost))
+        .routes(routes!(admin::post_nodes_forget))
         .routes(routes!(config::post_plan))
         .routes(routes!(config::post_apply))
         // Shared by all who look, and packed once.
@@ -158,16 +173,21 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_load))
         .routes(routes!(queries::get_occupancy))
         .routes(routes!(queries::get_status))
+        .routes(routes!(orchestrators::get_orchestrators))
         .routes(routes!(clients::get_clients));
     // Only long polls and streams may take longer than others.
-    let brief = acts.merge(looks.layer(packed::packing()));
+    let turns = || middleware::from_fn_with_state(state.clone(), in_turn);
+    let brief = acts.merge(looks.layer(packed::packing()).layer(turns()));
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), resumed_in_time));
     let health = OpenApiRouter::default()
         .routes(routes!(health::get_livez))
         .routes(routes!(health::get_readyz))
         .routes(routes!(health::get_healthz))
         .merge(
-            OpenApiRouter::default().routes(routes!(metrics::get_metrics)).layer(packed::packing()),
+            OpenApiRouter::default()
+                .routes(routes!(metrics::get_metrics))
+                .layer(packed::packing())
+                .layer(turns()),
         );
     let health = health.layer(middleware::from_fn_with_state(state.clone(), healthy_in_time));
     brief

@@ -42,6 +42,16 @@ impl Pulse {
     }
 }
 
+impl Ended {
+    /// The same where what came from the network waited so long besides.
+    pub fn with(self, delay: Duration, period: Duration) -> Ended {
+        match (self, ended(delay, period)) {
+            (Ended::InTime, by_network) => by_network,
+            (stalled, _) => stalled,
+        }
+    }
+}
+
 fn ended(late: Duration, period: Duration) -> Ended {
     if late <= period { Ended::InTime } else { Ended::Stalled { late } }
 }

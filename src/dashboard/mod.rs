@@ -48,7 +48,7 @@ use axum::routing::{get, post};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
-use crate::api::ApiState;
+use crate::api::{ApiState, in_turn};
 
 use past::Past;
 
@@ -74,7 +74,7 @@ impl Dashboard {
     ///
     /// For the role `reader`, but for `POST /nodes/vary`, which is an act of an `operator`.
     pub fn routes(self) -> Router<ApiState> {
-        Router::new()
+        let dear = Router::new()
             .route("/", get(overview::page))
             .route("/topology", get(topology::page))
             .route("/topology/changes", get(topology::changes))
@@ -90,15 +90,22 @@ impl Dashboard {
             .route("/events", get(events::page))
             .route("/config", get(configuration::page))
             .route("/history", get(chart::history))
+            .layer(middleware::from_fn_with_state(self.clone(), when_resumed));
+        let cheap = Router::new()
             .route("/live", get(live::stream))
-            .route("/assets/{name}", get(assets::asset))
-            .layer(middleware::from_fn_with_state(self.clone(), when_resumed))
-            .layer(middleware::from_fn(frame::in_parts))
-            .layer(middleware::from_fn(harmless))
-            // Pages are mostly the same words again and again. Streams are left as they are.
-            .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
-            .with_state(self)
+            .route("/assets/{name}", get(assets::asset));
+        let in_turn = middleware::from_fn_with_state(self.api.clone(), in_turn);
+        finished(dear).layer(in_turn).merge(finished(cheap)).with_state(self)
     }
+}
+
+/// Has pages sent in parts, harmless and packed: they are mostly the same words again and again. Streams
+/// are left as they are.
+fn finished(pages: Router<Dashboard>) -> Router<Dashboard> {
+    pages
+        .layer(middleware::from_fn(frame::in_parts))
+        .layer(middleware::from_fn(harmless))
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
 
 /// While the books are still on their way from the record there is nothing to show but that.
@@ -107,9 +114,7 @@ async fn when_resumed(
     request: axum::extract::Request,
     next: Next,
 ) -> Response {
-    let path = request.uri().path();
-    let is_page = !path.starts_with("/assets/") && path != "/live";
-    if is_page && dashboard.api.latest().is_resuming {
+    if dashboard.api.latest().is_resuming {
         return frame::not_yet().into_response();
     }
     next.run(request).await
@@ -125,7 +130,6 @@ async fn harmless(request: axum::extract::Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ];

@@ -62,8 +62,11 @@ pub struct HeartbeatEnvelope<'a> {
 pub struct HeartbeatAnswer {
     /// How many count as signs of life.
     pub accepted: u64,
-    /// The others, each with its problem.
+    /// The others, each with its problem; at most 1,000 of them.
     pub refused: Vec<ItemProblem>,
+    /// How many more are refused.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub refused_unlisted: u64,
 }
 
 /// Whether a node gets work, and if not, why.

@@ -54,5 +54,8 @@ type Text = std::sync::Arc<arc_swap::ArcSwap<Bytes>>;
 
 fn taken(count: usize) -> impl IntoResponse {
     let accepted = u64::try_from(count).unwrap_or(u64::MAX);
-    (StatusCode::ACCEPTED, Json(HeartbeatAnswer { accepted, refused: Vec::new() }))
+    (
+        StatusCode::ACCEPTED,
+        Json(HeartbeatAnswer { accepted, refused: Vec::new(), refused_unlisted: 0 }),
+    )
 }
