@@ -60,7 +60,7 @@ const REPORT: Rule = Rule::Only(&[Role::Agent]);
 const PUBLISH: Rule = Rule::Only(&[Role::Orchestrator]);
 const OPERATE: Rule = Rule::Only(&[Role::Operator]);
 
-/// Every route of the API. A route that is not here is refused where it changes something, but to
+/// Every route and page. A route that is not here is refused where it changes something, but to
 /// operators, and else is for readers; a test wants each documented route to be here all the same.
 const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/livez", Rule::Terse),
@@ -73,6 +73,9 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/metrics", READ),
     ("POST", "/v1/heartbeats", REPORT),
     ("PUT", "/v1/publication", PUBLISH),
+    ("POST", "/v1/publication/reset", OPERATE),
+    ("GET", "/v1/orchestrators", READ),
+    ("POST", "/v1/orchestrators/hand-over", OPERATE),
     ("GET", "/v1/schedule", READ),
     ("GET", "/v1/events", READ),
     ("GET", "/v1/status", READ),
@@ -93,6 +96,8 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("POST", "/v1/config/apply", OPERATE),
     ("POST", "/v1/nodes/vary-off", OPERATE),
     ("POST", "/v1/nodes/vary-on", OPERATE),
+    ("POST", "/v1/nodes/lost", OPERATE),
+    ("POST", "/v1/nodes/forget", OPERATE),
     ("POST", "/nodes/vary", OPERATE),
 ];
 
@@ -105,7 +110,7 @@ pub fn rule(method: &str, path: Option<&str>) -> Rule {
     let is_known = routes.peek().is_some();
     match routes.find(|(known, ..)| *known == method) {
         Some((.., rule)) => *rule,
-        None if is_known => Rule::Anybody,
+        None if is_known && method != "GET" => Rule::Anybody,
         None if method == "GET" => READ,
         None => OPERATE,
     }

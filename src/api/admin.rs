@@ -14,9 +14,9 @@ use super::gate::Caller;
 use super::json::shortened;
 use super::show::is_preemptable;
 use super::state::{ApiState, Limits};
-use super::wire::{self, Impact, VaryAnswer, VaryOff, VaryOn};
-use crate::model::{ShareState, expand_hostlist, nearest};
-use crate::scheduler::{Command, NodeView, View};
+use super::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
+use crate::model::{ShareState, WorkKind, expand_hostlist, is_hidden, nearest};
+use crate::scheduler::{Command, CommandError, NodeView, View};
 
 /// The most names and host lists in one request.
 const ENTRIES_MAX: usize = 10_000;
@@ -84,6 +84,101 @@ pub async fn post_vary_on(
     Ok(Json(answer(view, &names, changed, Impact::default(), request.dry_run)))
 }
 
+/// Says that nodes are dead: their work is given up, but for reservations, as if they had died alone.
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/lost",
+    tag = "administration",
+    request_body = NodesGone,
+    responses(
+        (status = 200, description = "done, or what would be done", body = VaryAnswer),
+        (status = 400, description = "a bad list; nothing was done", body = wire::Problem),
+        (status = 404, description = "an unknown node; nothing was done", body = wire::Problem),
+        (status = 409, description = "a node reports; nothing was done", body = wire::Problem),
+    )
+)]
+pub async fn post_nodes_lost(
+    State(state): State<ApiState>,
+    Caller(caller): Caller,
+    JsonBody(request): JsonBody<NodesGone>,
+) -> Result<Json<VaryAnswer>, ApiError> {
+    let published = state.latest();
+    let view = &published.view;
+    let names = names_in(&request.nodes, &state.limits)?;
+    let reason = reason_in(&request.reason, &state.limits)?;
+    check_known(view, &names)?;
+    check_silent(view, &names)?;
+    let mut impact = Impact::default();
+    for job in view.jobs.iter() {
+        let here = job.shares.iter().filter(|share| names.contains(share.node.as_str()));
+        let count: u64 = here.map(|_| 1).sum();
+        if job.kind == WorkKind::Reservation {
+            impact.kept += count;
+        } else if 0 < count {
+            impact.shares_evicted += count;
+            impact.jobs.push(job.id.0);
+        }
+    }
+    let nodes: Vec<String> = names.iter().cloned().collect();
+    let changed = if request.dry_run {
+        let is_open = |name: &String| {
+            node_named(view, name)
+                .is_none_or(|node| !node.state.is_dead || view.lost_held_back.contains(&node.name))
+        };
+        nodes.into_iter().filter(is_open).collect()
+    } else {
+        state.command(Command::NodesLost { nodes, reason }, caller.actor()).await?.changed
+    };
+    Ok(Json(answer(view, &names, changed, impact, request.dry_run)))
+}
+
+/// Forgets nodes that are gone for good: they are in no list, metric or alert any more. One that reports
+/// again is a new node.
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/forget",
+    tag = "administration",
+    request_body = NodesGone,
+    responses(
+        (status = 200, description = "done, or what would be done", body = VaryAnswer),
+        (status = 400, description = "a bad list; nothing was done", body = wire::Problem),
+        (status = 404, description = "an unknown node; nothing was done", body = wire::Problem),
+        (status = 409, description = "a node reports or is in use; nothing was done", body = wire::Problem),
+    )
+)]
+pub async fn post_nodes_forget(
+    State(state): State<ApiState>,
+    Caller(caller): Caller,
+    JsonBody(request): JsonBody<NodesGone>,
+) -> Result<Json<VaryAnswer>, ApiError> {
+    let published = state.latest();
+    let view = &published.view;
+    let names = names_in(&request.nodes, &state.limits)?;
+    let reason = reason_in(&request.reason, &state.limits)?;
+    check_known(view, &names)?;
+    check_silent(view, &names)?;
+    let nodes: Vec<String> = names.iter().cloned().collect();
+    let changed = if request.dry_run {
+        nodes
+    } else {
+        state.command(Command::ForgetNodes { nodes, reason }, caller.actor()).await?.changed
+    };
+    Ok(Json(answer(view, &names, changed, Impact::default(), request.dry_run)))
+}
+
+/// A node that reports is neither lost nor gone.
+fn check_silent(view: &View, names: &BTreeSet<String>) -> Result<(), ApiError> {
+    let reports = |name: &&String| {
+        node_named(view, name)
+            .is_some_and(|node| !node.state.is_dead && !node.state.is_awaited && node.missed == 0)
+    };
+    let reporting: Vec<String> = names.iter().filter(reports).cloned().collect();
+    if reporting.is_empty() {
+        return Ok(());
+    }
+    Err(CommandError::StillReporting(reporting).into())
+}
+
 /// The names that a list of names and host lists stands for.
 fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, Fault> {
     if lists.is_empty() {
@@ -111,10 +206,10 @@ fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, Fault
     Ok(names)
 }
 
-fn reason_in(reason: &str, limits: &Limits) -> Result<String, Fault> {
+pub(super) fn reason_in(reason: &str, limits: &Limits) -> Result<String, Fault> {
     let reason = reason.trim();
     let is_legal =
-        !reason.is_empty() && reason.len() <= limits.string && !reason.contains(char::is_control);
+        !reason.is_empty() && reason.len() <= limits.string && !reason.contains(is_hidden);
     if is_legal {
         return Ok(reason.to_owned());
     }

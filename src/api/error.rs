@@ -86,6 +86,12 @@ pub enum Code {
     BadUser,
     /// All work is suddenly gone.
     SuddenlyEmpty,
+    /// Processes that a publication leaves out.
+    AbsentWork,
+    /// Processes that publications left out for too long.
+    GivenUp,
+    /// A publication of another orchestrator than the one whose publications count.
+    OtherPublisher,
     /// A node's memory that cannot be it.
     BadNodeMemory,
     /// A heartbeat that was sent before.
@@ -102,6 +108,10 @@ pub enum Code {
     BadNodeList,
     /// No node, or all of them unconfirmed.
     UnconfirmedNodes,
+    /// A node that reports cannot be lost or forgotten.
+    NodeReports,
+    /// A node on which something is booked cannot be forgotten.
+    NodeInUse,
     /// No reason given.
     BadReason,
     /// A configuration that is wrong.
@@ -160,13 +170,9 @@ impl Code {
             Code::DuplicateWork => ("P020", REFUSED, "two requests for work with one number"),
             Code::Immutable => ("P021", REFUSED, "something changed that never changes"),
             Code::UnknownClass => ("P022", REFUSED, "the class is not defined"),
-            Code::NoDefaultClass => {
-                ("P023", REFUSED, "no class, and no default class for this kind of work")
-            }
+            Code::NoDefaultClass => ("P023", REFUSED, "no class, and no default class for it"),
             Code::UserNotAllowed => ("P024", REFUSED, "the user may not use the class"),
-            Code::PreemptableClass => {
-                ("P025", REFUSED, "this kind of work may not go to a fair-share class")
-            }
+            Code::PreemptableClass => ("P025", REFUSED, "it may not go to a fair-share class"),
             Code::BadMemory => ("P026", BAD, "the memory is not valid"),
             Code::MemoryOutOfRange => ("P027", REFUSED, "the memory cannot be counted in quanta"),
             Code::BadThreads => ("P028", BAD, "the number of threads is not valid"),
@@ -182,6 +188,9 @@ impl Code {
             Code::CompletedButLive => ("P046", CONFLICT, "completed work has live processes"),
             Code::BadUser => ("P050", BAD, "the user's name is not valid"),
             Code::SuddenlyEmpty => ("P051", CONFLICT, "all work is suddenly gone"),
+            Code::AbsentWork => ("P052", CONFLICT, "processes are absent"),
+            Code::GivenUp => ("P053", CONFLICT, "absent processes are given up"),
+            Code::OtherPublisher => ("P054", CONFLICT, "another orchestrator's publications count"),
             Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
             Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
             Code::TwoAgents => ("H005", CONFLICT, "two agents report as one node"),
@@ -190,6 +199,8 @@ impl Code {
             Code::UnknownNode => ("A001", ABSENT, "the node is unknown"),
             Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
             Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
+            Code::NodeReports => ("A006", CONFLICT, "the node reports"),
+            Code::NodeInUse => ("A007", CONFLICT, "the node is in use"),
             Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
             Code::WrongConfiguration => ("G001", REFUSED, "the configuration is wrong"),
             Code::UnknownGeneration => ("G002", ABSENT, "the configuration is not on record"),
@@ -294,6 +305,8 @@ impl From<CommandError> for ApiError {
         match error {
             CommandError::NoNodes => ApiError::new(Code::UnconfirmedNodes, detail),
             CommandError::UnknownNodes(_) => ApiError::new(Code::UnknownNode, detail),
+            CommandError::StillReporting(_) => ApiError::new(Code::NodeReports, detail),
+            CommandError::StillInUse(_) => ApiError::new(Code::NodeInUse, detail),
         }
     }
 }

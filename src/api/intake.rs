@@ -4,13 +4,16 @@
 //! taken stays as it was in the publication before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
 
 use axum::body::Bytes;
 
+use super::absence::{Absences, AbsentWork, Filled, Patience, keep_absent};
 use super::alarms::Books;
 use super::check::{NUMBER_MAX, check_work, code_of_field};
 use super::error::{ApiError, Code, Fault};
 use super::json;
+use super::publishers::{Publisher, Publishers};
 use super::salvage::live_processes;
 use super::state::{Limits, Published};
 use super::wire::{PublicationAnswer, PublicationEnvelope, WorkNumber};
@@ -25,6 +28,16 @@ const SUDDEN: usize = 10;
 /// one.
 const WARNINGS_MAX: usize = 1000;
 
+/// An answer lists at most so many refused items: it must not become much larger than what it answers.
+pub(super) const REFUSED_MAX: usize = 1000;
+
+/// A publication's number is at most so much higher than the last: a slip must not use up all numbers
+/// that there are. Enough for times in microseconds over twelve days.
+const JUMP_MAX: u64 = 1 << 40;
+
+/// The first number is at most this: times in microseconds, and half of all numbers to spare.
+const FIRST_MAX: u64 = 1 << 52;
+
 /// What is remembered from one publication to the next.
 #[derive(Debug)]
 pub struct Intake {
@@ -35,6 +48,10 @@ pub struct Intake {
     /// The shares that were told to end and run all the same, each with the cycle in which that was
     /// noticed.
     overdue: BTreeMap<ShareId, u64>,
+    /// What the last one left out and keeps its room.
+    absences: Absences,
+    /// Whose publications count.
+    publishers: Publishers,
     limits: Limits,
 }
 
@@ -49,12 +66,25 @@ pub struct Taken {
     pub publication: Option<Publication>,
     /// The shares that should have ended, each with the cycle in which that was noticed.
     pub overdue: BTreeMap<ShareId, u64>,
+    /// What it leaves out and keeps its room.
+    pub absences: Absences,
+    /// The orchestrator that said its name for the first time, or a new incarnation of it.
+    pub publisher: Option<Publisher>,
+}
+
+impl Taken {
+    /// What it leaves out, in numbers.
+    pub fn absent(&self) -> AbsentWork {
+        self.absences.counts()
+    }
 }
 
 impl Intake {
     /// Nothing taken in; publications up to `sequence` were, before the start.
     pub fn new(sequence: Option<u64>, limits: Limits) -> Intake {
-        Intake { current: None, sequence, overdue: BTreeMap::new(), limits }
+        let (overdue, absences) = (BTreeMap::new(), Absences::default());
+        let publishers = Publishers::default();
+        Intake { current: None, sequence, overdue, absences, publishers, limits }
     }
 
     /// What `body` changes. Takes nothing in yet.
@@ -62,8 +92,12 @@ impl Intake {
     /// # Errors
     ///
     /// If it is no publication, or comes out of turn; then nothing of it counts.
-    pub fn read(&self, body: Bytes, published: &Published) -> Result<Taken, ApiError> {
+    pub fn read(&mut self, body: Bytes, published: &Published) -> Result<Taken, ApiError> {
         let envelope: PublicationEnvelope<'_> = json::read_body(&body, code_of_field)?;
+        let turn = self.publishers.check(&envelope, self.limits.string)?;
+        if turn.is_new_epoch {
+            self.reset();
+        }
         self.check_turn(envelope.sequence)?;
         let before = self.current.as_ref().or(published.taken_over.as_deref());
         self.check_amount(&envelope, before)?;
@@ -75,6 +109,7 @@ impl Intake {
         }
         let mut overdue = std::mem::take(&mut reading.overdue);
         overdue.retain(|share, _| reading.shares.contains_key(share));
+        let absences = self.keep_absent(&mut reading, &envelope, before, published);
         let (publication, answer) = reading.finish(envelope.sequence);
         // It may be as large as what comes of it.
         drop(body);
@@ -82,12 +117,64 @@ impl Intake {
             return self.repeated(&publication, answer);
         }
         let events = events_between(before, &publication);
-        Ok(Taken { answer, events, publication: Some(publication), overdue })
+        let publisher = turn.publisher;
+        Ok(Taken { answer, events, publication: Some(publication), overdue, absences, publisher })
+    }
+
+    /// Has what is absent and booked keep its room. A publication that comes again gives up nothing
+    /// that it did not give up before.
+    fn keep_absent(
+        &self,
+        reading: &mut Reading<'_>,
+        envelope: &PublicationEnvelope<'_>,
+        before: Option<&Publication>,
+        published: &Published,
+    ) -> Absences {
+        let Some(before) = before.filter(|_| !envelope.full && !reading.has_nameless) else {
+            return Absences::default();
+        };
+        let is_again = self.current.as_ref().is_some_and(|it| it.sequence == envelope.sequence);
+        let patience = Patience {
+            publications: if is_again { u32::MAX } else { self.limits.absent_publications },
+            time: self.limits.absent_time,
+        };
+        let Filled { absences, warnings } = keep_absent(
+            &mut reading.work,
+            before,
+            &published.view,
+            &self.absences,
+            patience,
+            Instant::now(),
+        );
+        for warning in warnings {
+            reading.warn(warning);
+        }
+        absences
+    }
+
+    /// Whose publications count.
+    pub fn publishers(&mut self) -> &mut Publishers {
+        &mut self.publishers
+    }
+
+    /// Lets the next publication have any number, as the first one may.
+    pub fn reset(&mut self) {
+        self.sequence = None;
+        if let Some(current) = &mut self.current {
+            // No publication has this number, so that none is taken for the same again.
+            current.sequence = u64::MAX;
+        }
     }
 
     /// Takes a publication in.
-    pub fn keep(&mut self, publication: Publication, overdue: BTreeMap<ShareId, u64>) {
+    pub fn keep(
+        &mut self,
+        publication: Publication,
+        overdue: BTreeMap<ShareId, u64>,
+        absences: Absences,
+    ) {
         self.overdue = overdue;
+        self.absences = absences;
         self.sequence = Some(publication.sequence);
         self.current = Some(publication);
     }
@@ -100,6 +187,19 @@ impl Intake {
             return Err(Fault::new(Code::BadSequence, "/sequence", detail).into());
         }
         match self.sequence {
+            Some(last) if JUMP_MAX < sequence.saturating_sub(last) => {
+                let detail = format!(
+                    "sequence {sequence} is {} after {last}, the last taken in; at most {JUMP_MAX} is taken for a gap. If it is meant so, an operator lets numbers begin anew with `apportion publication reset`",
+                    sequence - last
+                );
+                Err(Fault::new(Code::BadSequence, "/sequence", detail).into())
+            }
+            None if FIRST_MAX < sequence => {
+                let detail = format!(
+                    "sequence {sequence} is too high for a first one; the most is {FIRST_MAX}"
+                );
+                Err(Fault::new(Code::BadSequence, "/sequence", detail).into())
+            }
             Some(last) if sequence < last => {
                 let detail =
                     format!("sequence {sequence} is older than {last}, the last taken in; ignored");
@@ -140,7 +240,9 @@ impl Intake {
     ) -> Result<Taken, ApiError> {
         if self.current.as_ref().is_some_and(|current| say_the_same(current, publication)) {
             let (events, overdue) = (Vec::new(), BTreeMap::new());
-            return Ok(Taken { answer, events, publication: None, overdue });
+            let absences = Absences::default();
+            let publisher = None;
+            return Ok(Taken { answer, events, publication: None, overdue, absences, publisher });
         }
         tracing::warn!(publication.sequence, "two publications with one number");
         let detail = format!(
@@ -182,6 +284,8 @@ struct Reading<'a> {
     strays: BTreeMap<ShareId, LimboProcess>,
     accepted: u64,
     refused: Vec<Fault>,
+    /// How many more are refused.
+    refused_unlisted: u64,
     warnings: Vec<Fault>,
     /// How many more there would be.
     unlisted: u64,
@@ -203,6 +307,7 @@ impl<'a> Reading<'a> {
             strays: BTreeMap::new(),
             accepted: 0,
             refused: Vec::new(),
+            refused_unlisted: 0,
             warnings: Vec::new(),
             unlisted: 0,
         }
@@ -223,7 +328,7 @@ impl<'a> Reading<'a> {
             }
             Err(mut fault) => {
                 fault.detail.push_str(&self.keep_as_it_was(index, text));
-                self.refused.push(fault.within(&prefix));
+                self.refuse(fault.within(&prefix));
             }
         }
     }
@@ -234,7 +339,7 @@ impl<'a> Reading<'a> {
         let missing = last.map_or(0, |last| sequence.saturating_sub(last).saturating_sub(1));
         if let (Some(last), 1..) = (last, missing) {
             let detail = format!(
-                "sequence {sequence} follows {last}: {missing} between them did not arrive. This one is whole, so nothing has to be sent again"
+                "sequence {sequence} follows {last}: {missing} between them did not arrive, or were not on record when the daemon ended. This one is whole, so nothing has to be sent again"
             );
             self.warn(Fault::new(Code::SequenceGap, "/sequence", detail));
         }
@@ -270,7 +375,7 @@ impl<'a> Reading<'a> {
     fn take(&mut self, index: usize, prefix: &str, work: Work) {
         match admit(&self.view.topology, &work.spec) {
             Ok(_) => self.accepted += 1,
-            Err(refusal) => self.refused.push(refused(&work, &refusal).within(prefix)),
+            Err(refusal) => self.refuse(refused(&work, &refusal).within(prefix)),
         }
         for alarm in self.books.alarms(prefix, &work, self.before, &mut self.overdue) {
             self.warn(alarm);
@@ -309,6 +414,14 @@ impl<'a> Reading<'a> {
         format!("; it was not taken in{running}")
     }
 
+    fn refuse(&mut self, fault: Fault) {
+        if self.refused.len() < REFUSED_MAX {
+            self.refused.push(fault);
+        } else {
+            self.refused_unlisted += 1;
+        }
+    }
+
     fn warn(&mut self, warning: Fault) {
         if self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(warning);
@@ -335,6 +448,8 @@ impl<'a> Reading<'a> {
             sequence,
             accepted: self.accepted,
             refused: self.refused.into_iter().map(Into::into).collect(),
+            refused_unlisted: self.refused_unlisted,
+            stored: None,
             warnings: self.warnings.into_iter().map(Into::into).collect(),
             warnings_unlisted: self.unlisted,
         };

@@ -7,25 +7,32 @@ use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use jiff::SignedDuration;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
+use super::admin::reason_in;
 use super::error::{ApiError, Code};
-use super::extract::{JsonText, Params};
+use super::extract::{JsonBody, JsonText, Params};
+use super::gate::Caller;
+use super::orchestrators::remember;
 use super::packed::{Unpacks, VARIES};
-use super::state::{ApiState, Published, Request, ScheduleText};
+use super::state::{ApiState, AuditNote, Published, Request, ScheduleText, stopping};
 use super::wire;
 
 /// A long poll ends after this long, however long it asked for.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// Publishes all work. What is absent is over. Safe to repeat.
+/// Publishes all work. Absent processes keep their room until they are published as gone. Safe to repeat.
+///
+/// The answer says that the publication was understood; it is on record with the next cycle. A kill before
+/// that loses it: publish again until the schedule names its number, or ask with `?wait=commit`.
 #[utoipa::path(
     put,
     path = "/v1/publication",
     tag = "orchestrator",
+    params(PublicationParams),
     request_body = wire::Publication,
     responses(
         (status = 202, description = "taken in; items that could not be are listed", body = wire::PublicationAnswer),
@@ -37,10 +44,12 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
 )]
 pub async fn put_publication(
     State(state): State<ApiState>,
+    Params(params): Params<PublicationParams>,
     JsonText(body): JsonText,
 ) -> Result<(StatusCode, Json<wire::PublicationAnswer>), ApiError> {
+    let is_to_be_stored = waits_for_commit(&params)?;
     // Held to the end: publications take effect one after the other.
-    let intake = state.intake().await;
+    let mut intake = state.intake().await;
     let published = state.latest();
     // A publication can be large enough to hold up other requests while it is read.
     let reading = tokio::task::spawn_blocking(move || {
@@ -55,13 +64,97 @@ pub async fn put_publication(
         )
     })?;
     let taken = taken?;
+    let absent = taken.absent();
+    if let Some(publisher) = taken.publisher {
+        // First, so that it is on record before anything of it is.
+        remember(&state, Some(publisher.clone()), None).await?;
+        intake.publishers().hand_over(Some(publisher));
+    }
     if let Some(publication) = taken.publication {
         let sequence = publication.sequence;
-        state.room().await?.send(Request::Publication { sequence, events: taken.events });
-        intake.keep(publication, taken.overdue);
+        state.room().await?.send(Request::Publication { sequence, events: taken.events, absent });
+        intake.keep(publication, taken.overdue, taken.absences);
     }
+    drop(intake);
     log_refused(&taken.answer);
-    Ok((StatusCode::ACCEPTED, Json(taken.answer)))
+    let mut answer = taken.answer;
+    if is_to_be_stored {
+        answer.stored = Some(is_stored(&state, answer.sequence).await?);
+    }
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+/// Waits until the publication is on record, for as long as a request may take.
+async fn is_stored(state: &ApiState, sequence: u64) -> Result<bool, ApiError> {
+    let deadline = Instant::now() + state.limits.time;
+    let mut changes = state.board.changes();
+    // A repeated publication may be in the books already, or a later one.
+    while state.latest().publication.is_none_or(|stored| stored < sequence) {
+        tokio::select! {
+            changed = timeout_at(deadline, changes.changed()) => match changed {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(stopping()),
+                Err(_) => return Ok(false),
+            },
+            () = state.stop.cancelled() => return Err(stopping()),
+        }
+    }
+    Ok(true)
+}
+
+/// How to publish.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PublicationParams {
+    /// `commit`: answer only when the publication is on record and survives a crash.
+    wait: Option<String>,
+}
+
+/// Whether the answer is to wait until the publication is on record.
+fn waits_for_commit(params: &PublicationParams) -> Result<bool, ApiError> {
+    match params.wait.as_deref() {
+        None => Ok(false),
+        Some("commit") => Ok(true),
+        Some(other) => {
+            let other = super::json::shortened(other);
+            let detail = format!("`wait` is `{other}`; here it can only be `commit`");
+            Err(ApiError::new(Code::BadParameter, detail))
+        }
+    }
+}
+
+/// Lets the numbers of publications begin anew. The work and its shares stay as they are.
+#[utoipa::path(
+    post,
+    path = "/v1/publication/reset",
+    tag = "administration",
+    request_body = wire::PublicationReset,
+    responses(
+        (status = 200, description = "the next publication may have any number", body = wire::PublicationResetAnswer),
+        (status = 400, description = "no reason; nothing was done", body = wire::Problem),
+    )
+)]
+pub async fn post_publication_reset(
+    State(state): State<ApiState>,
+    Caller(caller): Caller,
+    JsonBody(request): JsonBody<wire::PublicationReset>,
+) -> Result<Json<wire::PublicationResetAnswer>, ApiError> {
+    let reason = reason_in(&request.reason, &state.limits)?;
+    let last = state.latest().publication;
+    if !request.dry_run {
+        let mut intake = state.intake().await;
+        let note = AuditNote {
+            by: caller.actor(),
+            act: "publication reset".to_owned(),
+            detail: format!("{reason} (the last was {})", last.unwrap_or(0)),
+            outcome: "done".to_owned(),
+        };
+        state.room().await?.send(Request::Audit(note));
+        intake.reset();
+        tracing::warn!(last, reason, "the next publication may have any number");
+    }
+    Ok(Json(wire::PublicationResetAnswer { last, dry_run: request.dry_run }))
 }
 
 fn log_refused(answer: &wire::PublicationAnswer) {
@@ -95,9 +188,15 @@ pub struct ScheduleParams {
     ),
     responses(
         (status = 200, description = "the schedule; its ETag names it", body = wire::Schedule,
-            headers(("apportion-sequence" = u64, description = "the last event of `/v1/events` that is in it"))),
+            headers(
+                ("apportion-sequence" = u64, description = "the last event of `/v1/events` that is in it"),
+                ("apportion-publication" = u64, description = "the last publication that is on record with it"),
+            )),
         (status = 304, description = "still the one already known",
-            headers(("apportion-sequence" = u64, description = "the last event of `/v1/events` that is in it"))),
+            headers(
+                ("apportion-sequence" = u64, description = "the last event of `/v1/events` that is in it"),
+                ("apportion-publication" = u64, description = "the last publication that is on record with it"),
+            )),
         (status = 503, description = "nothing is scheduled yet", body = wire::Problem),
     )
 )]
@@ -168,13 +267,19 @@ impl KnownTags {
 
 fn unchanged(latest: &Published) -> Response {
     let headers = [(header::ETAG, latest.schedule.etag.clone()), sequence(latest), VARIES];
-    (StatusCode::NOT_MODIFIED, headers).into_response()
+    (StatusCode::NOT_MODIFIED, publication(latest), headers).into_response()
 }
 
 async fn schedule_response(latest: &Published, unpacks: Unpacks) -> Response {
     let schedule = &latest.schedule;
     let headers = [(header::ETAG, schedule.etag.clone()), sequence(latest)];
-    (headers, schedule.json.answer(unpacks).await).into_response()
+    (publication(latest), headers, schedule.json.answer(unpacks).await).into_response()
+}
+
+/// The last publication that is on record with the schedule. Before the first there is none.
+fn publication(latest: &Published) -> AppendHeaders<Option<(HeaderName, HeaderValue)>> {
+    let name = HeaderName::from_static("apportion-publication");
+    AppendHeaders(latest.publication.map(|number| (name, number.into())))
 }
 
 /// The last event of the feed that is in the schedule. Not in the text: that stays as it is while

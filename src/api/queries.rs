@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
+use super::absence::AbsentWork;
 use super::error::{ApiError, Code};
 use super::extract::{Params, PathPart};
 use super::hearing::HeartbeatLog;
@@ -277,6 +278,7 @@ pub fn status_of(published: &Published) -> wire::Status {
         shares: share_counts(&published.view),
         calm: calm(&published.view),
         silent_together: published.view.lost_held_back.iter().map(ToString::to_string).collect(),
+        absent: absent_of(published),
         net_strikes: published.view.net_strikes(),
         cycle_times: (&published.times).into(),
         last_event: published.last_event,
@@ -285,6 +287,12 @@ pub fn status_of(published: &Published) -> wire::Status {
         audit_findings: published.findings.clone(),
         audit_findings_total: published.findings_total,
     }
+}
+
+/// What the last publication left out; `None` if nothing.
+fn absent_of(published: &Published) -> Option<wire::AbsentWork> {
+    let AbsentWork { jobs, processes, held } = published.absent;
+    (0 < processes).then_some(wire::AbsentWork { jobs, processes, held })
 }
 
 fn calm(view: &View) -> wire::Calm {

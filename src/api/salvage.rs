@@ -36,8 +36,16 @@ mod tests {
 
     #[test]
     fn what_runs_is_found_and_the_rest_is_passed_over() {
-        let limits =
-            Limits { body: 1, time: Duration::ZERO, nodes: 1, jobs: 1, processes: 9, string: 20 };
+        let limits = Limits {
+            body: 1,
+            time: Duration::ZERO,
+            nodes: 1,
+            jobs: 1,
+            processes: 9,
+            string: 20,
+            absent_publications: 3,
+            absent_time: Duration::ZERO,
+        };
         let item = r#"{"id": "seven", "memory_mb": 2048, "colour": "red", "processes": [
             {"share": 1, "node": "n1", "state": "running"},
             {"share": 2, "node": "n2"},

@@ -14,8 +14,10 @@ use axum::http::HeaderValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::absence::AbsentWork;
 use super::clients::Clients;
 use super::config::ConfigRefusal;
+use super::dear::Turns;
 use super::error::{ApiError, Code};
 use super::events::PastEvents;
 use super::hearing::Hearing;
@@ -23,6 +25,7 @@ use super::intake::Intake;
 use super::metrics::Meters;
 use super::node_list::NodeLists;
 use super::packed::SharedJson;
+use super::publishers::Publisher;
 use super::show::schedule_json;
 use super::wire;
 use crate::access::{Actor, Gatekeeper, Reread};
@@ -38,6 +41,17 @@ pub enum Request {
         sequence: u64,
         /// What it changes.
         events: Vec<Event>,
+        /// What it leaves out.
+        absent: AbsentWork,
+    },
+    /// Whose publications count is another. Answered once that is on record.
+    Publisher {
+        /// Whose; `None`: anyone's.
+        publisher: Option<Publisher>,
+        /// What is to stand in the audit log with it.
+        note: Option<AuditNote>,
+        /// Where to answer.
+        reply: oneshot::Sender<()>,
     },
     /// An administrator wants something. Answered once the outcome is stored.
     Command {
@@ -118,6 +132,8 @@ pub struct Published {
     pub is_resuming: bool,
     /// The last publication in the books.
     pub publication: Option<u64>,
+    /// What the last publication left out, and keeps its room.
+    pub absent: AbsentWork,
     /// The work that the books had at the start, as the orchestrator had shown it: what its first
     /// publication since then is compared with.
     pub taken_over: Option<Arc<Publication>>,
@@ -302,6 +318,10 @@ pub struct Limits {
     pub processes: usize,
     /// Bytes of a name, a reason or any other string.
     pub string: usize,
+    /// From so many publications an absent process keeps its room,
+    pub absent_publications: u32,
+    /// and for so long.
+    pub absent_time: Duration,
 }
 
 /// What handlers share. Every request has several copies made of it, which have to cost nothing.
@@ -324,6 +344,8 @@ pub struct Shared {
     pub hearing: Arc<Hearing>,
     /// Who asks.
     pub(super) clients: Clients,
+    /// Whose turn it is of those that take long to answer.
+    pub(super) turns: Turns,
     /// All nodes, for all who look.
     pub(super) node_lists: NodeLists,
     requests: mpsc::Sender<Request>,
@@ -361,6 +383,7 @@ impl ApiState {
             gatekeeper,
             hearing,
             clients: Clients::default(),
+            turns: Turns::default(),
             node_lists,
             requests,
             intake,

@@ -11,6 +11,8 @@ pub use super::agent::AgentArgs;
 pub use super::audit::AuditAction;
 pub use super::bench::args::Bench;
 pub use super::config::args::{ConfigAction, SetFlags};
+pub use super::orchestrator::OrchestratorAction;
+pub use super::publication::PublicationAction;
 pub use super::questions::*;
 pub use super::token::TokenAction;
 use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
@@ -72,6 +74,18 @@ pub enum Command {
         /// What to do with them.
         #[command(subcommand)]
         action: NodeAction,
+    },
+    /// Show who publishes, and hand over to another orchestrator
+    Orchestrator {
+        /// What to do.
+        #[command(subcommand)]
+        action: OrchestratorAction,
+    },
+    /// Let the numbers of publications begin anew
+    Publication {
+        /// What to do.
+        #[command(subcommand)]
+        action: PublicationAction,
     },
     /// List work: what it wants, what it holds, and why it has no more
     #[command(after_help = QUEUE_EXAMPLES)]

@@ -50,8 +50,14 @@ impl Answer for Diagnosis {
         if !status.silent_together.is_empty() {
             let names = fold_hostlist(status.silent_together.iter().map(String::as_str));
             lines.push(format!(
-                "held back:    {} fell silent together; nothing of theirs is given up",
+                "held back:    {} fell silent together; their work keeps its room. If they are dead: `apportion node lost`",
                 plain(&names)
+            ));
+        }
+        if let Some(absent) = status.absent {
+            lines.push(format!(
+                "absent:       {} processes of {} jobs are not in the last publication; they keep their room",
+                absent.processes, absent.jobs
             ));
         }
         lines.push(render_requests(&self.requests, look));

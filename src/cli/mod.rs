@@ -20,10 +20,13 @@ mod events;
 mod failure;
 mod jobs;
 mod load;
+mod node_acts;
 mod nodes;
 mod occupancy;
+mod orchestrator;
 mod output;
 mod pages;
+mod publication;
 mod questions;
 mod queue;
 mod reasons;
@@ -84,6 +87,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Config { action } => config::run(&action),
         Command::Nodes(args) => ask(nodes::list(&args)),
         Command::Node { action } => ask(nodes::run(&action)),
+        Command::Orchestrator { action } => ask(orchestrator::run(&action)),
+        Command::Publication { action } => ask(publication::run(&action)),
         Command::Queue(args) => ask(queue::run(&args)),
         Command::Job { action } => ask(jobs::run(&action)),
         Command::Why(args) => ask(why::run(&args)),

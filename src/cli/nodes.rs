@@ -9,6 +9,7 @@ use super::args::{NodeAction, NodeShow, StateFilter, VaryOff, VaryOn};
 use super::client::Client;
 use super::consent;
 use super::failure::{Exit, Failure};
+use super::node_acts;
 use super::output::show;
 use super::questions;
 use super::table::Column::{Left, Right};
@@ -30,6 +31,8 @@ pub async fn run(action: &NodeAction) -> Result<(), Failure> {
         NodeAction::Show(args) => show_all(args).await,
         NodeAction::VaryOff(args) => vary_off(args).await,
         NodeAction::VaryOn(args) => vary_on(args).await,
+        NodeAction::Lost(args) => node_acts::lost(args).await,
+        NodeAction::Forget(args) => node_acts::forget(args).await,
     }
 }
 
@@ -359,7 +362,7 @@ fn render_answer(answer: &VaryAnswer, way: Way) -> String {
     lines.join("\n")
 }
 
-fn render_impact(answer: &VaryAnswer) -> Vec<String> {
+pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
     let impact = &answer.impact;
     let mut lines = Vec::new();
     let would = if answer.dry_run { "would be " } else { "" };
@@ -383,7 +386,7 @@ fn render_impact(answer: &VaryAnswer) -> Vec<String> {
     lines
 }
 
-fn names(nodes: &[String]) -> String {
+pub(super) fn names(nodes: &[String]) -> String {
     plain(&fold_hostlist(nodes.iter().map(String::as_str)))
 }
 

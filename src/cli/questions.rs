@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::args::{Remote, parse_job};
+use super::node_acts::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
+pub use super::node_acts::{NodesGone, VaryOff, VaryOn};
 
 /// A question to the daemon, and how to show its answer.
 #[derive(Clone, Debug, Args)]
@@ -104,6 +106,12 @@ pub enum NodeAction {
     /// Put nodes back into scheduling
     #[command(after_help = VARY_ON_EXAMPLES)]
     VaryOn(VaryOn),
+    /// Say that silent nodes are dead: their work is given up and starts elsewhere
+    #[command(after_help = LOST_EXAMPLES)]
+    Lost(NodesGone),
+    /// Forget nodes that are gone for good: they leave lists, metrics and alerts
+    #[command(after_help = FORGET_EXAMPLES)]
+    Forget(NodesGone),
 }
 
 const NODE_SHOW_EXAMPLES: &str = "\
@@ -120,56 +128,6 @@ pub struct NodeShow {
     /// The question.
     #[command(flatten)]
     pub asking: Asking,
-}
-
-/// Takes nodes out of scheduling.
-#[derive(Debug, Args)]
-pub struct VaryOff {
-    /// Names or host lists, such as node[01-08,12]
-    #[arg(required = true, value_name = "HOSTLIST")]
-    pub nodes: Vec<String>,
-    /// Why, for whoever looks at the nodes next
-    #[arg(long, short)]
-    pub reason: String,
-    /// Only say what would come of it
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not ask before work is evicted
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Yes, every node there is
-    #[arg(long)]
-    pub all: bool,
-    /// The daemon to ask.
-    #[command(flatten)]
-    pub remote: Remote,
-}
-
-const VARY_OFF_EXAMPLES: &str = "\
-Examples:
-  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --dry-run    what would go?
-  apportion node vary-off 'node[20-23]' --reason \"disk swap\"              asks before work goes
-  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --yes        for scripts
-
-Quote host lists: the shell has its own idea of brackets.";
-
-const VARY_ON_EXAMPLES: &str = "\
-Examples:
-  apportion node vary-on 'node[20-23]'
-  apportion node vary-on 'node[20-23]' --dry-run";
-
-/// Puts nodes back into scheduling.
-#[derive(Debug, Args)]
-pub struct VaryOn {
-    /// Names or host lists, such as node[01-08,12]
-    #[arg(required = true, value_name = "HOSTLIST")]
-    pub nodes: Vec<String>,
-    /// Only say what would come of it
-    #[arg(long)]
-    pub dry_run: bool,
-    /// The daemon to ask.
-    #[command(flatten)]
-    pub remote: Remote,
 }
 
 /// Lists work.

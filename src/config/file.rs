@@ -250,6 +250,12 @@ fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {
             defaults.max_processes_per_job,
         ),
         max_string: section.or("max_string", &number(16..=65_536), defaults.max_string),
+        absent_publications: section.or(
+            "absent_publications",
+            &number(1..=1000),
+            defaults.absent_publications,
+        ),
+        absent_time: section.or("absent_time", &duration(SHORTEST..=HOUR), defaults.absent_time),
         connections: section.or("connections", &number(1..=MILLION), defaults.connections),
         connections_per_peer: section.or(
             "connections_per_peer",

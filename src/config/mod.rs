@@ -148,6 +148,10 @@ pub struct Limits {
     pub max_processes_per_job: usize,
     /// Bytes of a name or any other string.
     pub max_string: usize,
+    /// From so many publications absent processes keep their room, and for `absent_time`.
+    pub absent_publications: u32,
+    /// How long absent processes keep their room at least.
+    pub absent_time: Duration,
     /// Connections on TCP.
     pub connections: usize,
     /// Connections on TCP from one address.
@@ -168,6 +172,8 @@ impl Default for Limits {
             max_jobs: 200_000,
             max_processes_per_job: 100_000,
             max_string: 256,
+            absent_publications: 3,
+            absent_time: Duration::from_mins(1),
             connections: 4096,
             connections_per_peer: 512,
             reader_rate: 100,

@@ -46,6 +46,9 @@ pub fn note(note: AuditNote) -> AuditRow {
 pub fn asked(command: &Command) -> String {
     match command {
         Command::VaryOff { nodes, reason } => detail(nodes, Some(reason)),
+        Command::NodesLost { nodes, reason } | Command::ForgetNodes { nodes, reason } => {
+            detail(nodes, Some(reason))
+        }
         Command::VaryOn { nodes } => detail(nodes, None),
         Command::Reconfigure(_) => String::new(),
     }

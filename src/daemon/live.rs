@@ -60,8 +60,8 @@ impl Live {
                  --generation` returns to that"
             );
         }
-        let row = live.next(cycle, "start", None);
-        store.add_configuration(&row).await?;
+        // Put on record once the whole file was looked through: what is served at once is not to wait.
+        live.new = Some(live.next(cycle, "start", None));
         Ok(live)
     }
 

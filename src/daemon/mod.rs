@@ -42,10 +42,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{self, AccessError, Actor, Doors, Gatekeeper, LocalSocket, SocketError};
-use crate::api::{self, ApiState, Board, ConfigAsk, Request};
+use crate::api::{self, ApiState, Board, ConfigAsk, Publisher, Request};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
 use crate::dashboard::Dashboard;
-use crate::store::{Retention, Store, StoreError};
+use crate::store::{Glance, PublisherRow, Retention, Store, StoreError};
 
 use feed::Feed;
 use live::Live;
@@ -124,11 +124,10 @@ pub async fn serve_from(
     let store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
     let mut store = store.keeping(retention(&config.daemon.journal));
     let glance = store.glance().await.map_err(DaemonError::NoRecord)?;
+    let publisher = store.publisher().await.map_err(DaemonError::NoRecord)?;
+    let publisher = publisher.map(|PublisherRow { name, epoch }| Publisher { name, epoch });
     tracing::info!(cycle = glance.cycle, "the record is open");
-    if let Some(on_record) = glance.lost_after {
-        say_lost(on_record, glance.cycle, store.path());
-    }
-    let limits = api_limits(limits);
+    say_if_lost(&glance, store.path());
     let (requests, inbox) = mpsc::channel(QUEUE);
     let board = Arc::new(Board::new(owner::first_picture(&config, &glance)));
     let feed = Arc::new(Feed::new(store.path().to_owned()));
@@ -136,27 +135,27 @@ pub async fn serve_from(
         Arc::clone(&board),
         requests,
         glance.sequence,
-        limits,
+        api_limits(limits),
         feed,
         Arc::clone(&gatekeeper),
         stop.clone(),
     );
+    state.intake().await.publishers().hand_over(publisher);
     let asked = state.clone();
     let live = Live::begin(&mut store, config, sources, glance.cycle).await;
     let live = live.map_err(DaemonError::NoRecord)?;
     // On the owner's thread: the last schedule is served while the record is looked through and the
     // books are on their way.
-    let owner = {
-        let (hearing, drained) = (Arc::clone(&state.hearing), drained.clone());
-        move || Owner::resumed(live, store, board, hearing, inbox, drained)
-    };
+    let (hearing, until) = (Arc::clone(&state.hearing), drained.clone());
+    let delay = hearing.delay().clone();
+    let owner = move || Owner::resumed(live, store, board, hearing, inbox, until);
     let mut owner = OwnerThread::spawn(owner)?;
 
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let doors = Doors { tcp: listener, local };
     let routes = api::router(state, dashboard.routes());
-    let mut serving = tokio::spawn(access::serve(doors, routes, gatekeeper, stop.clone()));
+    let mut serving = tokio::spawn(access::serve(doors, routes, gatekeeper, delay, stop.clone()));
     notify::started();
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {
@@ -175,8 +174,10 @@ pub async fn serve_from(
     served
 }
 
-/// Says that the record ends at cycle `was`, and had come to `on_record`.
-fn say_lost(on_record: u64, was: u64, file: &Path) {
+/// Says it if the record ends before the cycle that it had come to.
+fn say_if_lost(glance: &Glance, file: &Path) {
+    let Some(on_record) = glance.lost_after else { return };
+    let was = glance.cycle;
     tracing::error!(
         on_record,
         was,
@@ -212,6 +213,8 @@ fn api_limits(limits: &crate::config::Limits) -> api::Limits {
         jobs: limits.max_jobs,
         processes: limits.max_processes_per_job,
         string: limits.max_string,
+        absent_publications: limits.absent_publications,
+        absent_time: limits.absent_time,
     }
 }
 

@@ -21,13 +21,15 @@ use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
 use crate::access::Actor;
-use crate::api::{Board, CycleTimes, Hearing, Published, Request, ScheduleText};
+use crate::api::{AbsentWork, Board, CycleTimes, Hearing, Published, Request, ScheduleText};
 use crate::config::Config;
 use crate::engine;
 use crate::journal::{Clerk, open};
 use crate::model::{ShareId, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
-use crate::store::{AdminRow, AuditRow, BatchRow, CycleRecord, Glance, ShareRow, Store};
+use crate::store::{
+    AdminRow, AuditRow, BatchRow, CycleRecord, Glance, PublisherRow, ShareRow, Store,
+};
 
 /// The scheduler is told of heartbeats at most so often.
 const HEARING_PERIOD: Duration = Duration::from_millis(50);
@@ -59,6 +61,8 @@ pub struct Owner {
     left_behind: Vec<ShareRow>,
     /// The last publication in the books. `None` until one came since the start.
     publication: Option<u64>,
+    /// What that left out, and keeps its room.
+    absent: AbsentWork,
     /// Whether the books know what is running: they are as they were before the start, or a
     /// publication came since.
     knows_work: bool,
@@ -88,6 +92,7 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
         schedule: held.unwrap_or_else(|| ScheduleText::following(None, &view)),
         view,
         publication: glance.sequence,
+        absent: AbsentWork::default(),
         taken_over: None,
         last_event: glance.last_event,
         generation: 0,
@@ -108,7 +113,7 @@ impl Owner {
     ///
     /// If the record is damaged or cannot be read.
     pub async fn resumed(
-        live: Live,
+        mut live: Live,
         mut store: Store,
         board: Arc<Board>,
         hearing: Arc<Hearing>,
@@ -116,6 +121,9 @@ impl Owner {
         stop: CancellationToken,
     ) -> Result<Owner, DaemonError> {
         let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
+        if let Some(row) = live.take_new() {
+            store.add_configuration(&row).await?;
+        }
         store.add_audit(&[audited::start(&live)]).await?;
         let Resumed { scheduler, clerk, taken_over, left_behind, beginning, replayed } =
             resume(&live.config, recovered);
@@ -145,6 +153,7 @@ impl Owner {
             settling: settings.init_stability,
             left_behind,
             publication: None,
+            absent: AbsentWork::default(),
             knows_work,
             // That it was started again is news.
             is_stale: knows_work,
@@ -208,7 +217,7 @@ impl Owner {
             let Ok(request) = self.inbox.try_recv() else { break };
             self.take(request).await?;
         }
-        match ended {
+        match ended.with(self.hearing.delay().take(), self.heartbeat_interval) {
             Ended::InTime => {
                 self.clerk.record(&mut self.scheduler, Event::HeartbeatIntervalPassed);
             }
@@ -238,11 +247,21 @@ impl Owner {
         // Whoever reported first and asked then counts on that order.
         self.hear();
         match request {
-            Request::Publication { sequence, events } => {
+            Request::Publication { sequence, events, absent } => {
                 self.publication = Some(sequence);
+                self.absent = absent;
                 self.knows_work = true;
                 self.is_stale = true;
                 self.record_all(events);
+            }
+            Request::Publisher { publisher, note, reply } => {
+                let row = publisher.map(|it| PublisherRow { name: it.name, epoch: it.epoch });
+                self.store.put_publisher(row.as_ref()).await?;
+                if let Some(note) = note {
+                    self.keep(audited::note(note)).await?;
+                }
+                // Whoever asked may have left; it is on record all the same.
+                let _ = reply.send(());
             }
             Request::Command { command, by, reply } => self.carry_out(command, &by, reply).await?,
             // Nobody who is refused can bring us down with a disk that is full.
@@ -331,6 +350,8 @@ impl Owner {
         let sealed_in = started.elapsed();
         let started = Instant::now();
         let view = if is_planned { self.scheduler.schedule() } else { self.scheduler.view() };
+        let forgotten = self.scheduler.take_forgotten();
+        self.hearing.log().forget(&forgotten);
         let planned_in = started.elapsed();
         let started = Instant::now();
         let found = if is_planned { self.audited(&view) } else { None };
@@ -345,8 +366,17 @@ impl Owner {
         let last_event = feed.last().map_or(before.last_event, |event| event.seq);
         let configuration = self.live.take_new();
         let audit = std::mem::take(&mut self.audit);
-        let record =
-            CycleRecord { at_ms, admin, batch, feed, last_event, configuration, audit, ..record };
+        let record = CycleRecord {
+            at_ms,
+            forgotten,
+            admin,
+            batch,
+            feed,
+            last_event,
+            configuration,
+            audit,
+            ..record
+        };
         let prepared_in = sealed_in + started.elapsed();
         let started = Instant::now();
         self.store.commit(record).await?;
@@ -359,6 +389,7 @@ impl Owner {
             is_ready: before.is_ready || is_planned,
             is_resuming: false,
             publication: self.publication.or(before.publication),
+            absent: self.absent,
             taken_over: before.taken_over.clone().filter(|_| self.publication.is_none()),
             last_event,
             generation: self.live.generation,
@@ -436,6 +467,8 @@ fn described(command: &Command) -> (&'static str, Option<String>) {
     match command {
         Command::VaryOff { reason, .. } => ("vary-off", Some(reason.clone())),
         Command::VaryOn { .. } => ("vary-on", None),
+        Command::NodesLost { reason, .. } => ("node-lost", Some(reason.clone())),
+        Command::ForgetNodes { reason, .. } => (record::NODE_FORGET, Some(reason.clone())),
         Command::Reconfigure(_) => ("reconfigure", None),
     }
 }

@@ -30,12 +30,16 @@ pub fn of_cycle(
     }
 }
 
+/// The act that leaves nothing on record of a node.
+pub const NODE_FORGET: &str = "node-forget";
+
 /// Every node that reported; and those that did not since the start, but were varied on or off:
 /// the record must not remember otherwise.
 fn node_rows(view: &View, admin: &[AdminRow]) -> Vec<NodeRow> {
     let reported: BTreeSet<&str> = view.nodes.iter().map(|node| node.name.as_str()).collect();
+    let others = admin.iter().filter(|act| act.action != NODE_FORGET);
     let touched =
-        admin.iter().flat_map(|act| &act.nodes).filter(|name| !reported.contains(name.as_str()));
+        others.flat_map(|act| &act.nodes).filter(|name| !reported.contains(name.as_str()));
     let silent = touched.map(|name| NodeRow {
         name: name.into(),
         states: "silent".to_owned(),

@@ -145,9 +145,17 @@ fn alarms(status: &wire::Status) -> Vec<String> {
             "Nothing is scheduled yet: the daemon waits for nodes to report and for the first publication.".to_owned()
         }),
         (!silent.is_empty()).then(|| {
+            let names = crate::model::fold_hostlist(silent.iter().map(String::as_str));
             format!(
-                "{} fell silent together, so the fault is more likely here: they get no work, and none of theirs is given up.",
+                "{} fell silent together ({names}), most likely a fault of the network: their work keeps its room. Nodes that are dead: `apportion node lost {names}`.",
                 counted(crate::model::count(silent), "node")
+            )
+        }),
+        status.absent.map(|absent| {
+            format!(
+                "The last publication leaves out {} of {}: they keep their room until they are published as gone.",
+                counted(absent.processes, "process"),
+                counted(absent.jobs, "job")
             )
         }),
         (status.net_strikes != 0).then(|| {
@@ -300,6 +308,7 @@ mod tests {
             shares: wire::ShareCounts::default(),
             calm: wire::Calm::default(),
             silent_together: Vec::new(),
+            absent: None,
             net_strikes: 0,
             cycle_times: wire::CycleTimes::default(),
             last_event: 0,

@@ -21,6 +21,19 @@ pub struct VaryOff {
     pub all: bool,
 }
 
+/// Nodes that are dead, or gone for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodesGone {
+    /// Names or host lists: `node[01-03]`. All of them must be known and silent, or nothing is done.
+    pub nodes: Vec<String>,
+    /// How that is known, for the audit log.
+    pub reason: String,
+    /// Whether only to say what would come of it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub dry_run: bool,
+}
+
 /// Put nodes back into scheduling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

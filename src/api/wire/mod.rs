@@ -17,7 +17,7 @@ mod schedule;
 mod totals;
 mod why;
 
-pub use admin::{Impact, VaryAnswer, VaryOff, VaryOn};
+pub use admin::{Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
 pub use clients::{ClientCounts, ClientInfo, ClientList};
 pub use config::{
     ConfigChange, ConfigGeneration, ConfigHistory, ConfigImpact, ConfigInfo, ConfigPlan,
@@ -31,21 +31,28 @@ pub use nodes::{
 };
 pub use problem::{ItemProblem, Problem};
 pub use publication::{
-    Process, ProcessState, Publication, PublicationAnswer, PublicationEnvelope, Work, WorkKind,
-    WorkNumber, WorkState,
+    HandOver, Orchestrators, Process, ProcessState, Publication, PublicationAnswer,
+    PublicationEnvelope, PublicationReset, PublicationResetAnswer, RefusedOrchestrator, Work,
+    WorkKind, WorkNumber, WorkState,
 };
 pub use receipts::{Considered, HeldBack, HeldBackCode, PreemptionInfo, PreemptionRule, RunnerUp};
 pub use schedule::{Assigned, RemovalReason, Removed, Schedule, ScheduledJob};
 pub use totals::{
-    Account, Calm, ClassInfo, ClassList, ClassLoad, CycleTimes, JobCounts, Load, NodeCounts,
-    Policy, PoolLoad, ShareCounts, SizeLoad, Status, Unmet, UserClass, UserInfo, UserList,
-    UserLoad,
+    AbsentWork, Account, Calm, ClassInfo, ClassList, ClassLoad, CycleTimes, JobCounts, Load,
+    NodeCounts, Policy, PoolLoad, ShareCounts, SizeLoad, Status, Unmet, UserClass, UserInfo,
+    UserList, UserLoad,
 };
 
 pub use why::{
     Bound, BoundBy, Estimate, Holder, NodeTally, NodeVerdict, Unblock, Verdict, Why, WhyAnswer,
     WhyBrief, WhyDepth, WhySums,
 };
+
+/// For numbers that are left out where there is nothing to say.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(flag: &bool) -> bool {

@@ -6,18 +6,25 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::super::json::Object;
-use super::{ItemProblem, is_false};
+use super::{ItemProblem, is_false, is_zero};
 
-/// All the work there is. What is absent is over.
+/// All the work there is. What is absent and has no process is over; processes that are absent keep
+/// their room until they are published as `gone`, their job as `completed`, or all with `full: true`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Publication {
     /// Grows by one with every publication. A gap is taken for publications that were lost, and said.
     /// The same number again must carry the same content.
     pub sequence: u64,
-    /// Confirms that a publication which suddenly is empty is meant so.
+    /// Confirms that this is all: what is absent is over, its processes too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub full: bool,
+    /// The name of the orchestrator. Once one said its name, publications of others are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
+    /// Its incarnation: a higher one takes over and begins its numbers anew, a lower one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// All work, each request once.
     pub work: Vec<Work>,
 }
@@ -31,6 +38,12 @@ pub struct PublicationEnvelope<'a> {
     /// As in [`Publication`].
     #[serde(default)]
     pub full: bool,
+    /// As in [`Publication`].
+    #[serde(default)]
+    pub publisher: Option<String>,
+    /// As in [`Publication`].
+    #[serde(default)]
+    pub epoch: Option<u64>,
     /// One text for each request for work.
     #[serde(borrow)]
     pub work: Vec<&'a RawValue>,
@@ -222,9 +235,71 @@ pub struct PublicationAnswer {
     pub accepted: u64,
     /// The others, each with its problem. What was known of them before stays as it was.
     pub refused: Vec<ItemProblem>,
+    /// How many more are refused: the first thousand are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refused_unlisted: u64,
     /// What was taken but looks wrong; the first thousand.
     pub warnings: Vec<ItemProblem>,
     /// How many more warnings there are.
     #[serde(default)]
     pub warnings_unlisted: u64,
+    /// With `?wait=commit`: whether it is on record. False: not within the time that a request may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<bool>,
+}
+
+/// Lets the numbers of publications begin anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublicationReset {
+    /// Why, for the audit log.
+    pub reason: String,
+    /// Only says what would be done.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub dry_run: bool,
+}
+
+/// What was done about the numbers of publications.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PublicationResetAnswer {
+    /// The last number that was taken in.
+    pub last: Option<u64>,
+    /// Whether nothing was done.
+    pub dry_run: bool,
+}
+
+/// Whose publications count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Orchestrators {
+    /// The orchestrator that said its name. Absent: none did, and any may publish.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
+    /// Its incarnation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// The last publication that is on record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication: Option<u64>,
+    /// Others, whose publications were refused since the last hand-over or start.
+    pub refused: Vec<RefusedOrchestrator>,
+}
+
+/// An orchestrator whose publications are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefusedOrchestrator {
+    /// As it calls itself; empty if it does not say.
+    pub publisher: String,
+    /// How many.
+    pub publications: u64,
+}
+
+/// Lets another orchestrator publish.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HandOver {
+    /// The name of the next one. Absent: whichever says its name first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Why, for the audit log.
+    pub reason: String,
 }

@@ -234,6 +234,9 @@ pub struct Status {
     /// Nodes that fell silent together, so many that the fault is more likely ours: they get no work,
     /// and none of theirs is given up. Should be empty.
     pub silent_together: Vec<String>,
+    /// What the last publication left out. Absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<AbsentWork>,
     /// How many requests for work the safety net, `quiet_stop`, held back in the last cycle. Should
     /// be 0.
     pub net_strikes: u64,
@@ -321,4 +324,15 @@ pub struct ShareCounts {
     pub outside_mb: u64,
     /// Memory of all nodes that get work, in whole quanta.
     pub schedulable_mb: u64,
+}
+
+/// Processes that the last publication left out without a word. They keep their room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AbsentWork {
+    /// Jobs that they belong to.
+    pub jobs: u64,
+    /// How many.
+    pub processes: u64,
+    /// Those that vanished with too many others: time alone does not give them up.
+    pub held: u64,
 }

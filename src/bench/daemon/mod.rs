@@ -264,7 +264,7 @@ fn heartbeat(report: &NodeReport) -> wire::Heartbeat {
 pub(super) fn publication(shape: &Shape) -> wire::Publication {
     let jobs = Jobs::of(shape).zip(0..shape.jobs);
     let work = jobs.map(|(spec, _)| work(&spec)).collect();
-    wire::Publication { sequence: 1, full: false, work }
+    wire::Publication { sequence: 1, full: false, publisher: None, epoch: None, work }
 }
 
 fn work(spec: &JobSpec) -> wire::Work {

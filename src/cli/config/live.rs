@@ -220,6 +220,7 @@ fn why(why: RemovalReason) -> &'static str {
         RemovalReason::VariedOff => "varied off",
         RemovalReason::Blacklisted => "blacklisted",
         RemovalReason::NodeDied => "node died",
+        RemovalReason::Withdrawn => "withdrawn",
     }
 }
 

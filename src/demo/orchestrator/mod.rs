@@ -168,7 +168,13 @@ impl Orchestrator {
         let active = self.world.active().iter().filter(|work| !self.withdrawn.contains(work));
         let work =
             active.map(|&work| self.publish(work, processes.remove(&work).unwrap_or_default()));
-        wire::Publication { sequence, full: true, work: work.collect() }
+        wire::Publication {
+            sequence,
+            full: true,
+            publisher: None,
+            epoch: None,
+            work: work.collect(),
+        }
     }
 
     /// Does what the schedule says: stops first, then starts, then lets idle threads work.

@@ -1,0 +1,151 @@
+//! What administrators do to nodes: the arguments, and the acts that say that nodes are gone.
+
+use clap::Args;
+
+use super::args::Remote;
+use super::client::Client;
+use super::consent;
+use super::failure::Failure;
+use super::nodes::{names, render_impact};
+use super::output::show;
+use super::table::plain;
+use crate::api::wire::{self, VaryAnswer};
+
+/// Takes nodes out of scheduling.
+#[derive(Debug, Args)]
+pub struct VaryOff {
+    /// Names or host lists, such as node[01-08,12]
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Why, for whoever looks at the nodes next
+    #[arg(long, short)]
+    pub reason: String,
+    /// Only say what would come of it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before work is evicted
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Yes, every node there is
+    #[arg(long)]
+    pub all: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+pub(super) const VARY_OFF_EXAMPLES: &str = "\
+Examples:
+  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --dry-run    what would go?
+  apportion node vary-off 'node[20-23]' --reason \"disk swap\"              asks before work goes
+  apportion node vary-off 'node[20-23]' --reason \"disk swap\" --yes        for scripts
+
+Quote host lists: the shell has its own idea of brackets.";
+
+pub(super) const VARY_ON_EXAMPLES: &str = "\
+Examples:
+  apportion node vary-on 'node[20-23]'
+  apportion node vary-on 'node[20-23]' --dry-run";
+
+/// Puts nodes back into scheduling.
+#[derive(Debug, Args)]
+pub struct VaryOn {
+    /// Names or host lists, such as node[01-08,12]
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Only say what would come of it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Says that nodes are dead, or gone for good.
+#[derive(Debug, Args)]
+pub struct NodesGone {
+    /// Names or host lists, such as node[01-08,12]
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// How that is known, for the audit log
+    #[arg(long, short, default_value = "said on the command line")]
+    pub reason: String,
+    /// Only say what would come of it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before work is given up
+    #[arg(long, short)]
+    pub yes: bool,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+pub(super) const LOST_EXAMPLES: &str = "\
+Examples:
+  apportion node lost 'node[20-23]' --dry-run               what would be given up?
+  apportion node lost 'node[20-23]' --reason \"PSU burnt\"    asks before work is given up
+  apportion node lost 'node[20-23]' --yes                   for scripts
+
+For nodes that fell silent with many others and are really dead. Everything on them is given up, fixed work
+and services too; reservations stay. A node that reports is refused: vary it off instead.";
+
+pub(super) const FORGET_EXAMPLES: &str = "\
+Examples:
+  apportion node forget node20
+  apportion node forget 'node[20-23]' --reason \"sold\"
+
+A node that reports again is a new node. Refused while anything is booked there.";
+
+/// Says that nodes are dead.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached or refuses, or work would be given up and that is not agreed to.
+pub async fn lost(args: &NodesGone) -> Result<(), Failure> {
+    let client = Client::new(&args.remote)?;
+    let request = |dry_run| request_of(args, dry_run);
+    let path = &["v1", "nodes", "lost"];
+    if !args.dry_run && !args.yes {
+        let preview: VaryAnswer = client.post(path, &request(true)).await?;
+        if 0 < preview.impact.shares_evicted {
+            let otherwise = "nothing was done; say --yes to do it, or --dry-run to only look";
+            consent::ask(&render_lost(&preview), otherwise)?;
+        }
+    }
+    let answer: VaryAnswer = client.post(path, &request(args.dry_run)).await?;
+    Ok(show(&answer, args.remote.json, render_lost)?)
+}
+
+/// Forgets nodes.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached or refuses.
+pub async fn forget(args: &NodesGone) -> Result<(), Failure> {
+    let client = Client::new(&args.remote)?;
+    let request = request_of(args, args.dry_run);
+    let answer: VaryAnswer = client.post(&["v1", "nodes", "forget"], &request).await?;
+    Ok(show(&answer, args.remote.json, |answer| {
+        let done = if answer.dry_run { "would be forgotten" } else { "forgotten" };
+        format!("{} {done}", names(&answer.changed))
+    })?)
+}
+
+fn request_of(args: &NodesGone, dry_run: bool) -> wire::NodesGone {
+    wire::NodesGone { nodes: args.nodes.clone(), reason: args.reason.clone(), dry_run }
+}
+
+fn render_lost(answer: &VaryAnswer) -> String {
+    let mut lines = Vec::new();
+    if !answer.changed.is_empty() {
+        let done = if answer.dry_run { "would be given up" } else { "given up" };
+        lines.push(format!("{} {done} as dead", names(&answer.changed)));
+    }
+    if !answer.unchanged.is_empty() {
+        lines.push(format!("{} dead already, and nothing held back", names(&answer.unchanged)));
+    }
+    lines.extend(render_impact(answer));
+    lines.extend(answer.notes.iter().map(|note| format!("note: {}", plain(note))));
+    lines.join("\n")
+}
