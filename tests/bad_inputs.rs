@@ -1,7 +1,7 @@
 //! Bad inputs and what they are answered with, row by row as a list of 72 has them: the number of
 //! the row first, then status, code and place.
 //!
-//! There is one publisher, so that of row 9 a publication that names an epoch is refused. Rows 53 to
+//! Row 9 asks for a field that fences and is unknown; `epoch` is known by now. Rows 53 to
 //! 66 and 68 are about configuration and are tested there; which row is shown by which test is in
 //! `README.md` beside this. Codes are those of the list; where an answer is another one, the row
 //! says why.
@@ -79,9 +79,9 @@ fn bad_publications() -> Vec<Bad> {
         bad(
             "9",
             PUT,
-            json!({ "sequence": 58, "work": [], "epoch": 1 }),
-            "400 P015 /epoch",
-            "unknown field `epoch`, expected one of `sequence`",
+            json!({ "sequence": 58, "work": [], "era": 1 }),
+            "400 P015 /era",
+            "unknown field `era`, expected one of `sequence`",
         ),
         bad("10", PUT, at(json!(u64::MAX)), "400 P014 /sequence", "the most is 9007199254740992"),
         bad("10", PUT, at(json!(-1)), "400 P014 /sequence", "`-1`, expected a whole number"),
@@ -493,7 +493,7 @@ async fn rows_25_and_26_times_that_cannot_be_are_taken_as_unknown() {
                 "time_per_item_ms" => plain.replacen('{', &format!("{{\"{field}\":{time},"), 1),
                 _ => plain.replacen('{', &format!("{{{process},\"{field}\":{time}}}],"), 1),
             };
-            let body = format!("{{\"sequence\":{sequence},\"work\":[{item}]}}");
+            let body = format!("{{\"sequence\":{sequence},\"full\":true,\"work\":[{item}]}}");
             let response = daemon.send(PUT.0, PUT.1, &body).await;
             let answer: wire::PublicationAnswer = response.json().await.unwrap();
             assert_eq!(answer.accepted, 1, "{body}: {answer:?}");

@@ -244,7 +244,7 @@ impl Orchestrator {
             it.sequence += 1;
             (it.sequence, it.work())
         };
-        let body = json!({ "sequence": sequence, "work": work });
+        let body = json!({ "sequence": sequence, "full": true, "work": work });
         let (status, answer) = life.try_ask(Method::PUT, "/v1/publication", Some(&body)).await?;
         assert_eq!(status, StatusCode::ACCEPTED, "I26: {answer}");
         assert_eq!(answer["refused"], json!([]), "I26: {answer}");

@@ -241,7 +241,7 @@ impl Daemon {
 
     /// All work is published.
     pub async fn publish(&self, sequence: u64, work: &[Value]) {
-        let body = json!({ "sequence": sequence, "work": work });
+        let body = json!({ "sequence": sequence, "full": true, "work": work });
         let answer = self.send(Method::PUT, "/v1/publication", &body).await;
         assert_eq!(answer.status(), StatusCode::ACCEPTED, "{}", answer.text().await.unwrap());
     }

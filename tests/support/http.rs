@@ -101,7 +101,7 @@ impl Daemon {
     }
 
     pub async fn publish(&self, sequence: u64, work: Value) -> wire::PublicationAnswer {
-        let body = json!({ "sequence": sequence, "work": work }).to_string();
+        let body = json!({ "sequence": sequence, "full": true, "work": work }).to_string();
         let response = self.send(Method::PUT, "/v1/publication", &body).await;
         assert_eq!(response.status(), StatusCode::ACCEPTED);
         response.json().await.unwrap()

@@ -320,7 +320,8 @@ impl Witness {
                 "time_per_item_ms": 60_000, "submitted_ms": id, "processes": processes,
             })
         });
-        let body = json!({ "sequence": self.sequence, "work": work.collect::<Vec<_>>() });
+        let body =
+            json!({ "sequence": self.sequence, "full": true, "work": work.collect::<Vec<_>>() });
         let (status, text) = daemon.try_send(Method::PUT, "/v1/publication", Some(&body)).await?;
         hold!("I26", status == StatusCode::ACCEPTED, "a publication is answered {status} {text}");
         let answer: Value = serde_json::from_str(&text).unwrap();
