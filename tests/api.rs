@@ -556,7 +556,7 @@ async fn the_document_names_every_rule_and_what_holds_back() {
     assert_eq!(schemas["PreemptionRule"]["enum"], json!(rules));
     let described = schemas["PreemptionRule"]["description"].as_str().unwrap();
     assert!(rules.iter().all(|rule| described.contains(&format!("`{rule}`: "))), "{described}");
-    let codes = ["too_dear", "too_late", "quiet_stop"];
+    let codes = ["too_dear", "too_late", "quiet_stop", "next_cycle"];
     assert_eq!(schemas["HeldBackCode"]["enum"], json!(codes));
     for (schema, field) in [
         ("PreemptionInfo", "considered"),

@@ -58,7 +58,10 @@ fn history(most: usize) -> impl Strategy<Value = (World, Vec<Step>)> {
 }
 
 fn play(world: World, steps: &[Step]) -> History {
-    let mut history = History::new(world);
+    go_on(History::new(world), steps)
+}
+
+fn go_on(mut history: History, steps: &[Step]) -> History {
     for step in steps {
         history.apply(step);
     }
@@ -92,5 +95,21 @@ macro_rules! histories {
             }
         }
     )*};
+}
+
+proptest! {
+    #![proptest_config(config(50))]
+
+    /// A cycle that may not search for all is as sound, and goes on in the next one; and in the end all
+    /// is as settled.
+    #[test]
+    fn a_search_that_takes_several_cycles_comes_to_all(
+        (world, steps) in history(50),
+        searches in 1_u64..60,
+    ) {
+        let mut history = History::new(world);
+        history.cluster.searches = Some(searches);
+        go_on(history, &steps).settle_in_turns();
+    }
 }
 histories!(first: 10, second: 20, third: 30, fourth: 40);

@@ -104,6 +104,7 @@ impl From<HeldBack> for wire::HeldBack {
             }
             HeldBack::TooLate => (wire::HeldBackCode::TooLate, None, None, None),
             HeldBack::Quiet { cycles } => (wire::HeldBackCode::QuietStop, None, None, Some(cycles)),
+            HeldBack::NextCycle => (wire::HeldBackCode::NextCycle, None, None, None),
         };
         let sentence = explain_held_back(held_back).sentence;
         wire::HeldBack { code, sentence, loss_ms, limit_ms, quiet_cycles }
@@ -134,6 +135,7 @@ mod tests {
             HeldBack::TooDear { loss: 2, limit: 1 },
             HeldBack::TooLate,
             HeldBack::Quiet { cycles: 12 },
+            HeldBack::NextCycle,
         ];
         for held_back in held_back {
             let sent = wire::HeldBack::from(held_back);

@@ -223,6 +223,7 @@ fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
         HeldBack::Quiet { .. } => {
             by_itself("something changes: work or a node comes or goes".to_owned(), None)
         }
+        HeldBack::NextCycle => by_itself("the next cycle, which begins with it".to_owned(), None),
     }
 }
 

@@ -88,6 +88,7 @@ fn unblocked_by(code: &str) -> &'static str {
         "waiting_for_exits" => "evictions being confirmed by the orchestrator",
         "too_dear" => "free room, or waiting longer",
         "too_late" => "free room",
+        "next_cycle" => "the next cycle",
         "quiet_stop" => "work or nodes coming or going",
         "fragmented" => "processes ending on one node",
         _ => "submitting it with what the configuration allows",

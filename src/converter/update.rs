@@ -145,6 +145,10 @@ pub fn explain_held_back(held_back: HeldBack) -> Explanation {
             "quiet stop: nothing has changed for {cycles} cycles or more, so that only work that has nothing still takes \
              from others"
         ),
+        HeldBack::NextCycle => {
+            "next cycle: this one searched for room for others as long as a cycle may; its turn comes in the next"
+                .to_owned()
+        }
     };
     Explanation { code: held_back.code(), sentence }
 }
@@ -280,6 +284,7 @@ mod tests {
             (HeldBack::TooDear { loss: 340_000, limit: 45_000 }, "too_dear", "5m 40s 45s"),
             (HeldBack::TooLate, "too_late", ""),
             (HeldBack::Quiet { cycles: 13 }, "quiet_stop", "13"),
+            (HeldBack::NextCycle, "next_cycle", ""),
         ];
         for (held_back, code, numbers) in cases {
             let told = explain(&Waiting::Engine(Reason::HeldBack(held_back)));

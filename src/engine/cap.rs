@@ -232,6 +232,7 @@ mod tests {
             users: Arc::default(),
             jobs: Arc::default(),
             promises: Vec::new(),
+            put_off: Vec::new(),
             calm: Calm::default(),
         }
     }

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::cap::{self, Demand};
+use super::effort::Effort;
 use super::entities::{Amounts, Entities};
 use super::how_much::orders_that_suit;
 use super::nodepool::{OrdersWanted, Pools, Rooms};
@@ -47,6 +48,10 @@ pub(super) struct Draft<'a> {
     pub takings: Takings,
     /// The jobs that list the only machines they may use, oldest first.
     pub confined: Vec<usize>,
+    /// The jobs for which room is to be searched in the next cycle first.
+    pub put_off: Vec<JobId>,
+    /// How far this has come.
+    pub effort: Effort,
     /// The places of the jobs in the snapshot, by number.
     by_number: Vec<usize>,
 }
@@ -91,7 +96,14 @@ pub(super) enum CountRefusal {
 }
 
 impl<'a> Draft<'a> {
+    /// What there is, with as much effort as a cycle may make.
+    #[cfg(test)]
     pub(super) fn new(snapshot: &'a Snapshot) -> Draft<'a> {
+        Draft::with(snapshot, &Effort::default())
+    }
+
+    /// What there is.
+    pub(super) fn with(snapshot: &'a Snapshot, effort: &Effort) -> Draft<'a> {
         let arriving = cap::arriving(snapshot);
         let mut shares = Shares::with_room_for(&snapshot.jobs);
         let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
@@ -101,6 +113,7 @@ impl<'a> Draft<'a> {
         // Jobs and their shares are wherever they were frozen. To count a few jobs' shares first has them
         // fetched side by side, and all that is read of them before the next few come.
         for few in snapshot.jobs.chunks(SIDE_BY_SIDE) {
+            effort.step();
             let held: Vec<u64> = few.iter().map(|job| job.nshares_held().0).collect();
             for (job, held) in few.iter().zip(held) {
                 shares.enter(job);
@@ -141,6 +154,8 @@ impl<'a> Draft<'a> {
             promises: Vec::new(),
             services,
             confined,
+            put_off: Vec::new(),
+            effort: effort.at_rest(snapshot.calm.rest_cycles),
             by_number,
         }
     }

@@ -7,6 +7,7 @@
 pub mod audit;
 mod cap;
 mod draft;
+mod effort;
 mod entities;
 mod how_much;
 mod nodepool;
@@ -22,6 +23,7 @@ mod snapshot;
 mod what_of;
 
 pub use audit::audit;
+pub use effort::Effort;
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
@@ -32,7 +34,12 @@ pub use snapshot::{Calm, Job, Machine, Promise, Share, Snapshot, Taking};
 ///
 /// Reads like the design: count, place what fits, make room for the rest, use what is left over.
 pub fn plan(snapshot: &Snapshot) -> Schedule {
-    let mut planning = Planning::begin(snapshot);
+    plan_with(snapshot, &Effort::default())
+}
+
+/// The same, with so much `effort`.
+pub fn plan_with(snapshot: &Snapshot, effort: &Effort) -> Schedule {
+    let mut planning = Planning::with(snapshot, effort);
     planning.count();
     planning.place();
     planning.make_room();

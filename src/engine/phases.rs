@@ -2,6 +2,7 @@
 //! that.
 
 use super::draft::Draft;
+use super::effort::Effort;
 use super::how_much::how_much;
 use super::nodepool::{CountSpace, OrdersWanted};
 use super::preempt::{make_room, shed_beyond_maximum};
@@ -27,7 +28,12 @@ pub struct IdealCluster<'p, 'a> {
 impl<'a> Planning<'a> {
     /// Reads what there is.
     pub fn begin(snapshot: &'a Snapshot) -> Planning<'a> {
-        Planning(Draft::new(snapshot))
+        Planning::with(snapshot, &Effort::default())
+    }
+
+    /// The same, with so much `effort`.
+    pub fn with(snapshot: &'a Snapshot, effort: &Effort) -> Planning<'a> {
+        Planning(Draft::with(snapshot, effort))
     }
 
     /// How Much: counts what each job is to have.
@@ -53,8 +59,8 @@ impl<'a> Planning<'a> {
     /// Says what came of it, and why.
     pub fn end(self) -> Schedule {
         let report = reasons::report(&self.0);
-        let Draft { expansions, preemptions, promises, .. } = self.0;
-        Schedule { expansions, preemptions, promises, report }
+        let Draft { expansions, preemptions, promises, put_off, .. } = self.0;
+        Schedule { expansions, preemptions, promises, put_off, report }
     }
 
     /// The ideal cluster that counting begins with.

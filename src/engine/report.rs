@@ -90,6 +90,8 @@ pub enum HeldBack {
         /// For so many cycles or more.
         cycles: u64,
     },
+    /// The search for room for others took as long as one cycle may search: its turn comes in the next.
+    NextCycle,
 }
 
 /// A job's cap and the bound that set it.
@@ -216,6 +218,7 @@ impl HeldBack {
             HeldBack::TooDear { .. } => "too_dear",
             HeldBack::TooLate => "too_late",
             HeldBack::Quiet { .. } => "quiet_stop",
+            HeldBack::NextCycle => "next_cycle",
         }
     }
 }
@@ -236,6 +239,9 @@ impl fmt::Display for HeldBack {
                 f,
                 "quiet stop: nothing has changed for {cycles} cycles or more, and it has something, so that it takes no more from others"
             ),
+            HeldBack::NextCycle => {
+                f.write_str("next cycle: this one searched for room for others as long as it may")
+            }
         }
     }
 }
@@ -375,6 +381,7 @@ mod tests {
             ),
             (held_back(HeldBack::TooLate), "too_late", ["in time", "free room"]),
             (held_back(HeldBack::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "nothing"]),
+            (held_back(HeldBack::NextCycle), "next_cycle", ["searched", "as long as it may"]),
         ] {
             assert_eq!(reason.code(), code);
             let sentence = reason.to_string();

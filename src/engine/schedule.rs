@@ -13,6 +13,8 @@ pub struct Schedule {
     pub preemptions: Vec<Preemption>,
     /// Room that stays earmarked; replaces the snapshot's promises.
     pub promises: Vec<Promise>,
+    /// The jobs for which room is to be searched in the next cycle first, as this one searched enough.
+    pub put_off: Vec<JobId>,
     /// What was seen, done, and could not be done.
     pub report: Report,
 }

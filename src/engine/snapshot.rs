@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub jobs: Arc<Vec<Arc<Job>>>,
     /// Room already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<Promise>,
+    /// The jobs for which earlier cycles did not come to search for room.
+    pub put_off: Vec<JobId>,
     /// For how long nothing has changed.
     pub calm: Calm,
 }

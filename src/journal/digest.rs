@@ -118,6 +118,9 @@ fn write_decided(text: &mut impl Write, snapshot: &Snapshot, schedule: &Schedule
     for promise in &schedule.promises {
         writeln!(text, "promise {} {} {}", promise.job, name(promise.machine), promise.order)?;
     }
+    for job in &schedule.put_off {
+        writeln!(text, "put off {job}")?;
+    }
     Ok(())
 }
 
@@ -156,7 +159,7 @@ fn write_held_back(text: &mut impl Write, held_back: &HeldBack) -> fmt::Result {
     text.write_str(held_back.code())?;
     match held_back {
         HeldBack::TooDear { loss, limit } => write!(text, " {loss} {limit}"),
-        HeldBack::TooLate => Ok(()),
+        HeldBack::TooLate | HeldBack::NextCycle => Ok(()),
         HeldBack::Quiet { cycles } => write!(text, " {cycles}"),
     }
 }

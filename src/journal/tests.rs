@@ -163,6 +163,7 @@ fn books() -> Books {
         limbo: vec![Limbo { id: ShareId(6), node: "gpu01".into(), memory: Some(Mebibytes(8)) }],
         told_to_leave: vec![ShareId(50)],
         crowded: vec!["main01".into()],
+        put_off: vec![JobId(7)],
         promises: vec![Promise {
             job: JobId(7),
             node: "gpu01".into(),
@@ -174,6 +175,7 @@ fn books() -> Books {
             quiet_cycles: 9,
             rest_cycles: 4,
             takings: vec![(JobId(7), JobId(8))],
+            is_unfinished: true,
         },
     }
 }

@@ -34,6 +34,7 @@ mod names;
 mod sealed;
 mod share;
 mod span;
+mod steps;
 mod topology;
 mod units;
 
@@ -47,6 +48,7 @@ pub use names::{Name, nearest};
 pub use sealed::Sealed;
 pub use share::{ShareFacts, ShareState};
 pub use span::span;
+pub use steps::Steps;
 pub use topology::{Nodepool, Settings, Topology};
 pub use units::{
     Mebibytes, Millis, NShares, Order, QShares, Quantum, ceil_div, count, counted, floor_div,

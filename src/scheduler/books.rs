@@ -48,6 +48,8 @@ pub struct Books {
     pub crowded: Vec<Name>,
     /// Room already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<Promise>,
+    /// The jobs for which the last cycle did not come to search for room.
+    pub put_off: Vec<JobId>,
     /// For how long nothing has changed.
     pub calm: Calm,
 }
@@ -149,6 +151,8 @@ pub struct Calm {
     pub rest_cycles: u64,
     /// Who took from whom since then: the job that had it, and the one that took it.
     pub takings: Vec<(JobId, JobId)>,
+    /// Whether the last cycle left work without its turn.
+    pub is_unfinished: bool,
 }
 
 /// Who was heard since the last interval ended, said by its exceptions: a node that missed nothing
@@ -194,6 +198,7 @@ impl Scheduler {
                     order: promise.order,
                 })
                 .collect(),
+            put_off: self.put_off.clone(),
             calm: self.calm.to_book(),
         }
     }
@@ -231,6 +236,7 @@ impl Scheduler {
             let node = scheduler.machines.expect(&topology, &node);
             scheduler.promises.push(BookedPromise { job, node, order });
         }
+        scheduler.put_off = books.put_off;
         scheduler.calm = CalmBook::from_book(books.calm);
         scheduler
     }
@@ -346,6 +352,7 @@ impl CalmBook {
             quiet_cycles: self.quiet_cycles,
             rest_cycles: self.rest_cycles,
             takings: self.takings.iter().map(|taking| (taking.from, taking.by)).collect(),
+            is_unfinished: self.is_unfinished,
         }
     }
 
@@ -357,6 +364,7 @@ impl CalmBook {
             quiet_cycles: calm.quiet_cycles,
             rest_cycles: calm.rest_cycles,
             takings: takings.collect(),
+            is_unfinished: calm.is_unfinished,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::{Event, Scheduler};
 use crate::engine::{Calm, MEMORY_AFTER, Schedule, Taking};
-use crate::model::{JobFacts, ShareState};
+use crate::model::{JobFacts, JobId, ShareState};
 
 /// What is known of it. A new book is not calm.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub(super) struct CalmBook {
     pub quiet_cycles: u64,
     pub rest_cycles: u64,
     pub takings: BTreeSet<Taking>,
+    /// Whether the last cycle left work without its turn, as it had searched enough for others.
+    pub is_unfinished: bool,
 }
 
 impl Default for CalmBook {
@@ -28,6 +30,7 @@ impl Default for CalmBook {
             quiet_cycles: 0,
             rest_cycles: 0,
             takings: BTreeSet::new(),
+            is_unfinished: false,
         }
     }
 }
@@ -39,10 +42,12 @@ impl CalmBook {
         self.has_news = true;
     }
 
-    /// A cycle begins.
+    /// A cycle begins. One that goes on with the search of the last counts with it as one: nothing has
+    /// changed for so long that all had their turn so often.
     pub(super) fn begin_cycle(&mut self) {
+        let more = u64::from(!self.is_unfinished);
         let next = |has_changed: &mut bool, cycles: u64| {
-            if std::mem::take(has_changed) { 0 } else { cycles.saturating_add(1) }
+            if std::mem::take(has_changed) { 0 } else { cycles.saturating_add(more) }
         };
         self.quiet_cycles = next(&mut self.have_claims_changed, self.quiet_cycles);
         self.rest_cycles = next(&mut self.has_news, self.rest_cycles);
@@ -51,8 +56,11 @@ impl CalmBook {
         }
     }
 
-    /// Remembers who took from whom.
-    pub(super) fn remember(&mut self, schedule: &Schedule) {
+    /// Remembers who took from whom, and whether all had their turn since the search began.
+    pub(super) fn remember(&mut self, schedule: &Schedule, put_off_before: &[JobId]) {
+        let is_left =
+            |job: &JobId| put_off_before.is_empty() || put_off_before.binary_search(job).is_ok();
+        self.is_unfinished = schedule.put_off.iter().any(is_left);
         if self.quiet_cycles < MEMORY_AFTER {
             return;
         }
@@ -126,7 +134,7 @@ fn demand(facts: &JobFacts, threads: u64) -> impl PartialEq + use<> {
 mod tests {
     use super::*;
     use crate::engine::{Considered, Preemption, PreemptionRule};
-    use crate::model::{JobId, MachineIx, ShareId};
+    use crate::model::{MachineIx, ShareId};
 
     /// What is moved was not taken: its job has as much elsewhere.
     #[test]
@@ -145,11 +153,11 @@ mod tests {
         let schedule = Schedule { preemptions, ..Schedule::default() };
         let mut calm = CalmBook::default();
         while calm.quiet_cycles < MEMORY_AFTER {
-            calm.remember(&schedule);
+            calm.remember(&schedule, &[]);
             assert_eq!(calm.freeze().takings, []);
             calm.begin_cycle();
         }
-        calm.remember(&schedule);
+        calm.remember(&schedule, &[]);
         assert_eq!(calm.freeze().takings, [Taking { from: JobId(2), by: JobId(9) }]);
     }
 }

@@ -29,7 +29,7 @@ impl Scheduler {
             job.last.preemptions.push(*preemption);
         }
         let has_changed = self.expand_and_report(schedule);
-        self.calm.remember(schedule);
+        self.calm.remember(schedule, &self.put_off);
         let places = self.machines.places();
         let promises = schedule.promises.iter().map(|promise| BookedPromise {
             job: promise.job,
@@ -37,6 +37,7 @@ impl Scheduler {
             order: promise.order,
         });
         self.promises = promises.collect();
+        self.put_off.clone_from(&schedule.put_off);
         has_changed
     }
 

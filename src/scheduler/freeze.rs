@@ -63,6 +63,7 @@ impl Scheduler {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
             promises: promises.collect(),
+            put_off: self.put_off.clone(),
             calm: self.calm.freeze(),
             users: Arc::clone(&self.users.places().names),
             jobs: Arc::new(jobs),

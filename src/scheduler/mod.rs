@@ -39,7 +39,7 @@ pub use crate::engine::{Account, Cap, Considered, HeldBack, Preemption, Preempti
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::engine::{self, Snapshot};
+use crate::engine::{self, Effort, Snapshot};
 use crate::model::{
     JobId, Mebibytes, Name, NodeReport, Order, Policy, QShares, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
@@ -76,6 +76,8 @@ pub struct Scheduler {
     /// Shares of before a restart that were told to leave.
     told_to_leave: BTreeSet<ShareId>,
     promises: Vec<BookedPromise>,
+    /// The jobs for which the last cycle did not come to search for room.
+    put_off: Vec<JobId>,
     calm: CalmBook,
     planned: Option<Arc<Planned>>,
     /// Whether anything was recorded since the last cycle, or in it, that the next one could
@@ -104,6 +106,7 @@ impl Scheduler {
             limbo: BTreeMap::new(),
             told_to_leave: BTreeSet::new(),
             promises: Vec::new(),
+            put_off: Vec::new(),
             calm: CalmBook::default(),
             planned: None,
             is_changed: true,
@@ -225,6 +228,11 @@ impl Scheduler {
     /// Where nothing was recorded and time alone changes nothing any more, the outcome is that of
     /// the last cycle, and nothing is planned again.
     pub fn schedule(&mut self) -> View {
+        self.schedule_with(&Effort::default())
+    }
+
+    /// The same, with so much `effort`.
+    pub fn schedule_with(&mut self, effort: &Effort) -> View {
         self.cycle += 1;
         if let Some(view) = self.as_before() {
             return view;
@@ -240,8 +248,11 @@ impl Scheduler {
         self.evict_what_may_not_stay(&blacklisted);
         self.withdraw_what_does_not_fit();
         let snapshot = self.freeze(blacklisted);
-        let schedule = engine::plan(&snapshot);
+        effort.step();
+        let schedule = engine::plan_with(&snapshot, effort);
+        effort.step();
         self.is_changed = self.apply(&schedule);
+        effort.step();
         self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
         let view = self.view();
         self.machines.end_cycle();
@@ -255,7 +266,8 @@ impl Scheduler {
         let Planned { snapshot, schedule } = planned;
         let was_idle = schedule.expansions.is_empty()
             && schedule.preemptions.is_empty()
-            && schedule.promises == snapshot.promises;
+            && schedule.promises == snapshot.promises
+            && schedule.put_off.is_empty();
         let is_steady = engine::is_steady(&snapshot.calm, &self.topology.settings);
         if self.is_changed || !was_idle || !is_steady || self.machines.has_silent() {
             return None;

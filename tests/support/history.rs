@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apportion::engine::plan;
+use apportion::engine::plan_with;
 use apportion::model::{
     JobId, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
@@ -103,13 +103,29 @@ impl History {
         }
     }
 
+    /// The same where a cycle may not search for all: until nobody loses anything any more, and the cycle
+    /// has come to all. Every sweep through the jobs may search twice as far as the one before.
+    pub fn settle_in_turns(&mut self) {
+        self.confirm = Confirm::All;
+        let (mut calm, mut cycles) = (0, 0);
+        while calm < 10 {
+            self.cycle();
+            let planned = self.cluster.view.planned.as_deref().unwrap();
+            let is_calm = self.cluster.preempted() == 0 && planned.schedule.put_off.is_empty();
+            calm = if is_calm { calm + 1 } else { 0 };
+            cycles += 1;
+            assert!(cycles < 2_000, "{}", self.cluster.picture());
+        }
+    }
+
     /// One cycle: audited by the cluster, planned twice with the same outcome, and true to what was
     /// said of every share before.
     pub fn cycle(&mut self) {
         self.confirm_exits();
         self.cluster.cycle();
         let planned = self.cluster.view.planned.as_deref().unwrap();
-        assert_eq!(plan(&planned.snapshot), *planned.schedule, "planning twice differs");
+        let again = plan_with(&planned.snapshot, &self.cluster.effort());
+        assert_eq!(again, *planned.schedule, "planning twice differs");
         let next = self.cluster.view.next_share;
         let mut seen = BTreeSet::new();
         for job in self.cluster.view.jobs.iter() {

@@ -13,7 +13,7 @@ pub mod world;
 
 use std::collections::BTreeMap;
 
-use apportion::engine::audit;
+use apportion::engine::{Effort, audit};
 use apportion::journal::{Replay, seal_books};
 use apportion::model::{
     CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Policy, PoolIx,
@@ -119,12 +119,15 @@ pub struct Cluster {
     pub view: View,
     /// What is put on record of it, where a test asks for that.
     pub diary: Option<Diary>,
+    /// How many steps a cycle may search for room, where that is not the usual number.
+    pub searches: Option<u64>,
 }
 
 impl Cluster {
     pub fn new(topology: Topology) -> Cluster {
         let scheduler = Scheduler::new(topology, ShareId(1));
-        Cluster { view: scheduler.view(), scheduler, confirms_exits: true, diary: None }
+        let view = scheduler.view();
+        Cluster { view, scheduler, confirms_exits: true, diary: None, searches: None }
     }
 
     /// A cluster with one pool and these classes.
@@ -186,6 +189,11 @@ impl Cluster {
         self.record(Event::JobCompleted { job: JobId(id) })
     }
 
+    /// What a cycle may do.
+    pub fn effort(&self) -> Effort {
+        self.searches.map_or_else(Effort::default, |limit| Effort::default().searching(limit))
+    }
+
     /// One cycle, audited.
     pub fn cycle(&mut self) -> &mut Cluster {
         if self.confirms_exits {
@@ -196,8 +204,8 @@ impl Cluster {
         let mut anew = self.scheduler.clone();
         anew.forget_pictures();
         anew.record(Event::ShareExited { job: JobId(u64::MAX), share: ShareId(u64::MAX) });
-        self.view = self.scheduler.schedule();
-        assert_same(&self.view, &anew.schedule());
+        self.view = self.scheduler.schedule_with(&self.effort());
+        assert_same(&self.view, &anew.schedule_with(&self.effort()));
         if let Some(diary) = &mut self.diary {
             diary.note(&self.scheduler, &self.view);
         }
@@ -374,7 +382,8 @@ impl Cluster {
                 scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
             }
         }
-        Cluster { view: scheduler.view(), scheduler, confirms_exits: true, diary: None }
+        let view = scheduler.view();
+        Cluster { view, scheduler, confirms_exits: true, diary: None, searches: None }
     }
 }
 

@@ -126,6 +126,8 @@ pub struct HeldBack {
 /// - `too_late`: its work is nearly done, and more processes would hardly come in time.
 /// - `quiet_stop`: nothing has changed for so long that only work that has nothing takes from
 ///   others: the safety net.
+/// - `next_cycle`: the search for room for others took as long as one cycle may search; its turn
+///   comes in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldBackCode {
@@ -136,4 +138,7 @@ pub enum HeldBackCode {
     /// Nothing has changed for so long that only work that has nothing takes from others: the
     /// safety net.
     QuietStop,
+    /// The search for room for others took as long as one cycle may search; its turn comes in the
+    /// next.
+    NextCycle,
 }

@@ -100,7 +100,8 @@ pub(super) fn check_stop(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whoever is said to be held back has something, and what is said to hold it does.
+/// A job that is said to be held back has something, or waits for its turn; and what is said to hold it
+/// does.
 pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
         let Some(held_back) = line.report.held_back else { continue };
@@ -113,8 +114,13 @@ pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
                 line.report.cap.bound == CapBound::Prediction && !is_at_rest(ledger)
             }
             HeldBack::Quiet { .. } => is_stopped(ledger),
+            // Else the next cycle would not go on.
+            HeldBack::NextCycle => {
+                !ledger.schedule.put_off.is_empty() || !ledger.schedule.preemptions.is_empty()
+            }
         };
-        if !is_true || line.ceiling() == 0 {
+        let may_have_nothing = held_back == HeldBack::NextCycle;
+        if !is_true || (line.ceiling() == 0 && !may_have_nothing) {
             let detail = format!("job {} says {held_back}", line.job.id);
             findings.push(Rule::FalseHold.finding(detail));
         }

@@ -76,6 +76,8 @@ pub enum Rule {
     NotStopped,
     /// A job says that it was held back where nothing holds it.
     FalseHold,
+    /// Work whose search was left to the next cycle is left out again, before others had their turn.
+    LostTurn,
     /// A donor became needy (I19).
     NeedyDonor,
     /// More is counted for the work of a tree of pools than the tree has.
@@ -134,6 +136,7 @@ impl Rule {
             Rule::TakenBack => "taken_back",
             Rule::NotStopped => "not_stopped",
             Rule::FalseHold => "false_hold",
+            Rule::LostTurn => "lost_turn",
             Rule::NeedyDonor => "needy_donor",
             Rule::OverCounted => "over_counted",
             Rule::CountAboveCap => "count_above_cap",

@@ -24,6 +24,7 @@ mod preemption;
 mod report;
 #[cfg(test)]
 pub(super) mod tests;
+mod turns;
 
 pub use finding::{Finding, Rule};
 
@@ -62,6 +63,7 @@ const CHECKS: &[Check] = &[
     calm::check_memory,
     calm::check_stop,
     calm::check_holds,
+    turns::check_turns,
     preemption::check_donors,
     counts::check_capacity,
     counts::check_caps,

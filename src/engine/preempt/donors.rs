@@ -45,6 +45,8 @@ pub(super) struct Donors {
     jobs_above: Vec<usize>,
     /// For each job, how many changes must have been noted before it is of use to search again.
     next_search: Vec<u64>,
+    /// Which jobs had their turn in this cycle, or were put off.
+    had_turn: Vec<bool>,
     changes: u64,
     /// For each class its shares, once they were needed.
     prey: Vec<OnceCell<PreyOfClass>>,
@@ -179,6 +181,7 @@ impl Donors {
             known_jobs,
             jobs_above,
             next_search: vec![0; draft.snapshot.jobs.len()],
+            had_turn: vec![false; draft.snapshot.jobs.len()],
             changes: 0,
             prey: (0..classes).map(|_| OnceCell::new()).collect(),
             prey_of_user: vec![OnceCell::new(); entities.groups().len()],
@@ -191,6 +194,11 @@ impl Donors {
     /// What to make a claim with.
     pub(super) fn reach(&self) -> &Reach {
         &self.reach
+    }
+
+    /// Notes that it is the turn of `job`. Says whether it had none before in this cycle.
+    pub(super) fn take_turn(&mut self, job: usize) -> bool {
+        !std::mem::replace(&mut self.had_turn[job], true)
     }
 
     /// Notes that nothing came of a search for `job`.

@@ -36,13 +36,16 @@ pub use price::is_steady;
 pub use taken::MEMORY_AFTER;
 pub(super) use taken::Takings;
 
+use std::collections::BTreeSet;
+
 use super::draft::{Draft, JobDraft};
 use super::nodepool::OrdersWanted;
+use super::report::HeldBack;
 use super::schedule::PreemptionRule;
 use super::serve::Service;
 use super::shares::Holding;
 use super::what_of::place_one;
-use crate::model::Policy;
+use crate::model::{JobId, Policy};
 use donors::Donors;
 use plan::best_plan;
 use price::is_at_rest;
@@ -73,18 +76,41 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
 /// Makes room for whoever is below its count and could not be placed, and in a cluster at rest for
 /// whoever could use more: better priorities first; among equals holders of nothing, then the
 /// least served.
+///
+/// A search may be too long for one cycle. The jobs that it did not come to are put off, and come first
+/// in the next one; and not before all of them had their turn does the search begin anew. So every job
+/// has its turn, however much is searched for others.
 pub(super) fn make_room(draft: &mut Draft<'_>) {
     let mut donors = Donors::new(draft);
+    let late: BTreeSet<JobId> = draft.snapshot.put_off.iter().copied().collect();
+    if !late.is_empty() {
+        make_room_for_those(draft, &mut donors, |draft, job| late.contains(&draft.jobs[job].id));
+    }
+    if draft.put_off.is_empty() {
+        make_room_for_those(draft, &mut donors, |_, _| true);
+    } else {
+        tell_the_others(draft, &late);
+    }
+    draft.put_off.sort_unstable();
+}
+
+/// Makes room for the jobs of which `is_meant` says so.
+fn make_room_for_those(
+    draft: &mut Draft<'_>,
+    donors: &mut Donors,
+    is_meant: impl Fn(&Draft<'_>, usize) -> bool,
+) {
     for priority in draft.priorities() {
-        for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
-            while draft.shortfall(job) > 0 && make_room_for(draft, &mut donors, job) {}
+        let mut fixed = draft.jobs_of(priority, |policy| !policy.is_preemptable());
+        fixed.retain(|job| is_meant(draft, *job));
+        for job in fixed {
+            while draft.shortfall(job) > 0 && make_room_for(draft, donors, job) {}
         }
-        let jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        let mut jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        jobs.retain(|job| is_meant(draft, *job));
         // Whoever was promised room has more than before, and may now be the one to give: so until
         // a round finds nothing. Every round but the last uses up shares or room, so it ends.
-        while make_room_for_least_served(draft, &mut donors, &jobs)
-            || relocate(draft, &mut donors, &jobs)
-        {}
+        while make_room_for_least_served(draft, donors, &jobs) || relocate(draft, donors, &jobs) {}
     }
 }
 
@@ -113,12 +139,34 @@ fn due(draft: &Draft<'_>, job: usize) -> u64 {
     if is_at_rest(draft) { draft.below_cap(job) } else { draft.shortfall(job) }
 }
 
+/// Leaves it to the next cycle to search for `job`, which has its turn there if it had none here.
+fn put_off(draft: &mut Draft<'_>, donors: &mut Donors, job: usize) {
+    draft.jobs[job].held_back = Some(HeldBack::NextCycle);
+    if donors.take_turn(job) {
+        draft.put_off.push(draft.jobs[job].id);
+    }
+}
+
+/// Says of all who wait for others that were put off before them that they do.
+fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
+    for job in 0..draft.jobs.len() {
+        if 0 < due(draft, job) && !late.contains(&draft.jobs[job].id) {
+            draft.jobs[job].held_back = Some(HeldBack::NextCycle);
+        }
+    }
+}
+
 /// Makes room for one nshare of `job` on one machine and promises it. Says whether it could; where
 /// it might have but did not, the job remembers why.
 fn make_room_for(draft: &mut Draft<'_>, donors: &mut Donors, job: usize) -> bool {
     if donors.has_failed(job) {
         return false;
     }
+    if draft.effort.is_spent() {
+        put_off(draft, donors, job);
+        return false;
+    }
+    donors.take_turn(job);
     let plan = match best_plan(draft, donors, job) {
         Ok(plan) => plan,
         Err(no_plan) => {

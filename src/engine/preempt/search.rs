@@ -241,7 +241,9 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// The next of `course` that might go from a machine that was not looked at.
     fn next_in(&self, claim: &Claim<'_, '_>, course: &mut Course<'_>) -> Step {
+        let effort = &self.site.draft.effort;
         course.next_within(self.limit, |prey| {
+            effort.search();
             !self.seen.contains(prey.machine()) && prey.order().0 <= claim.reach_to(prey.user())
         })
     }
@@ -292,6 +294,7 @@ impl<'d, 'a> Search<'d, 'a> {
         let (mut open, mut possible) = (Vec::new(), Vec::new());
         for (machine, _) in draft.snapshot.machines_with_ix() {
             let Some(order) = self.site.order_on(machine) else { continue };
+            draft.effort.search();
             let missing = draft.rooms.lacking(machine, order.qshares());
             let is_enough = is_enough_within_reach(draft, claim, machine, missing);
             if is_enough {
@@ -329,6 +332,7 @@ impl<'d, 'a> Search<'d, 'a> {
     /// What is to be seen on `machine`; `None` if it will not do, or not enough might go.
     fn look(&self, claim: &Claim<'_, '_>, machine: MachineIx) -> Option<Look> {
         let draft = self.site.draft;
+        draft.effort.search();
         let order = self.site.order_on(machine)?;
         let missing = draft.rooms.lacking(machine, order.qshares());
         let there = There::on(draft, claim, machine, missing)?;

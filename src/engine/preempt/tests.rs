@@ -175,6 +175,7 @@ fn snapshot(scene: &Scene) -> Snapshot {
         users: Arc::new((0..100).map(|user| format!("user{user:02}").into()).collect()),
         jobs: Arc::new(jobs.map(Arc::new).collect()),
         promises: Vec::new(),
+        put_off: Vec::new(),
         calm: Calm {
             quiet_cycles: scene.rest_cycles,
             rest_cycles: scene.rest_cycles,

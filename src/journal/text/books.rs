@@ -28,6 +28,8 @@ pub struct Books {
     crowded: Vec<Name>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     promises: Vec<Promise>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    put_off: Vec<u64>,
     calm: Calm,
 }
 
@@ -118,6 +120,8 @@ struct Calm {
     rest_cycles: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     takings: Vec<(u64, u64)>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    unfinished: bool,
 }
 
 /// Whether a value would be read from an absent field, too.
@@ -154,8 +158,7 @@ impl From<&books::Books> for Books {
             node: limbo.node.clone(),
             memory_mb: limbo.memory.map(|memory| memory.0),
         };
-        let books::Calm { have_claims_changed, has_news, quiet_cycles, rest_cycles, takings } =
-            &books.calm;
+        let books::Calm { takings, .. } = &books.calm;
         Books {
             topology: (&*books.topology).into(),
             cycle: books.cycle,
@@ -167,12 +170,14 @@ impl From<&books::Books> for Books {
             told_to_leave: books.told_to_leave.iter().map(|share| share.0).collect(),
             crowded: books.crowded.clone(),
             promises: books.promises.iter().map(promise).collect(),
+            put_off: books.put_off.iter().map(|job| job.0).collect(),
             calm: Calm {
-                claims_changed: *have_claims_changed,
-                news: *has_news,
-                quiet_cycles: *quiet_cycles,
-                rest_cycles: *rest_cycles,
+                claims_changed: books.calm.have_claims_changed,
+                news: books.calm.has_news,
+                quiet_cycles: books.calm.quiet_cycles,
+                rest_cycles: books.calm.rest_cycles,
                 takings: takings.iter().map(|(from, by)| (from.0, by.0)).collect(),
+                unfinished: books.calm.is_unfinished,
             },
         }
     }
@@ -202,12 +207,14 @@ impl From<Books> for books::Books {
             told_to_leave: text.told_to_leave.into_iter().map(ShareId).collect(),
             crowded: text.crowded,
             promises: text.promises.into_iter().map(promise).collect(),
+            put_off: text.put_off.into_iter().map(JobId).collect(),
             calm: books::Calm {
                 have_claims_changed: text.calm.claims_changed,
                 has_news: text.calm.news,
                 quiet_cycles: text.calm.quiet_cycles,
                 rest_cycles: text.calm.rest_cycles,
                 takings: takings.map(|&(from, by)| (JobId(from), JobId(by))).collect(),
+                is_unfinished: text.calm.unfinished,
             },
         }
     }

@@ -74,6 +74,7 @@ impl Scene {
             users: Arc::new(vec!["ann".into(), "bob".into()]),
             jobs: Arc::default(),
             promises: Vec::new(),
+            put_off: Vec::new(),
             calm: Calm::default(),
         };
         let (given, deserved) = (BTreeMap::new(), BTreeMap::new());

@@ -34,6 +34,7 @@ fn codes_are_stable() {
         (Rule::TakenBack, "taken_back"),
         (Rule::NotStopped, "not_stopped"),
         (Rule::FalseHold, "false_hold"),
+        (Rule::LostTurn, "lost_turn"),
         (Rule::NeedyDonor, "needy_donor"),
         (Rule::OverCounted, "over_counted"),
         (Rule::CountAboveCap, "count_above_cap"),

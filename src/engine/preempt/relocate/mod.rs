@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 
 use super::donors::Donors;
 use super::price::is_at_rest;
+use super::put_off;
 use super::rank::{self, EvictionRank};
 use super::right::Claim;
 use super::site::Site;
@@ -52,6 +53,14 @@ pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize
     }
     let empty_handed: Vec<usize> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
+    if draft.effort.is_spent() {
+        for job in empty_handed {
+            if 0 < draft.shortfall(job) {
+                put_off(draft, donors, job);
+            }
+        }
+        return false;
+    }
     let mut sites = Sites { free: free_room(draft), of_classes: BTreeMap::new() };
     let (mut is_done, mut tried) = (false, 0);
     draft.serve_by_holdings(
@@ -209,6 +218,7 @@ impl<'d, 'a> Search<'d, 'a> {
         let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
         let courses = donors.courses(draft, &claim, beneficiary);
         for share in courses.in_turn().flatten() {
+            draft.effort.search();
             if claim.rule(draft.shares.job_at(share.place()), share.order().0).is_some() {
                 *prey.entry(share.machine()).or_default() += share.order();
             }
@@ -219,6 +229,7 @@ impl<'d, 'a> Search<'d, 'a> {
     /// The shares that have to go from `machine` so that one of `order` fits: by right as far as
     /// that reaches, then such as may be moved.
     fn clear(&mut self, machine: MachineIx, order: Order) -> Option<Vec<Victim>> {
+        self.draft.effort.search();
         let missing = self.draft.rooms.lacking(machine, order.qshares());
         self.claim.reset();
         let (mut victims, mut rest) = (Vec::new(), Vec::new());

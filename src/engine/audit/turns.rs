@@ -1,0 +1,29 @@
+//! Whether all work has its turn, where the search for room takes several cycles.
+
+use std::collections::BTreeSet;
+
+use super::finding::{Finding, Rule};
+use super::ledger::Ledger;
+use crate::engine::HeldBack;
+use crate::model::JobId;
+
+/// Work that is put off is told so. Where some of it was put off before, nothing else is, and it is less
+/// than then: so its turn comes, whatever happens meanwhile.
+pub(super) fn check_turns(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let before: BTreeSet<JobId> = ledger.snapshot.put_off.iter().copied().collect();
+    let now: BTreeSet<JobId> = ledger.schedule.put_off.iter().copied().collect();
+    for &job in &now {
+        let line = ledger.place(job).map(|place| &ledger.jobs[place]);
+        if line.is_none_or(|line| line.report.held_back != Some(HeldBack::NextCycle)) {
+            findings.push(Rule::LostTurn.finding(format!("job {job} is put off and not told so")));
+        }
+    }
+    if now.is_disjoint(&before) {
+        return;
+    }
+    if !now.is_subset(&before) || now.len() == before.len() {
+        let (still, was) = (now.intersection(&before).count(), before.len());
+        let detail = format!("{still} of {was} jobs are put off again, with {} in all", now.len());
+        findings.push(Rule::LostTurn.finding(detail));
+    }
+}

@@ -1,0 +1,96 @@
+//! How far the plan of a cycle has come, and how much of it may be search.
+//!
+//! All other phases cost as much as there are jobs and nodes. To search for room may cost their
+//! product, so that it has a limit, in steps and not in time: equal cycles end at the same step.
+
+use std::cell::Cell;
+
+use crate::model::Steps;
+
+/// So many steps one cycle searches for room: a second or two, and more than any cycle took that was
+/// seen in a real log.
+const SEARCH_LIMIT: u64 = 4_000_000;
+
+/// So many steps of a search are one for a watcher.
+const TOLD_EVERY: u64 = 256;
+
+/// What one cycle may do.
+#[derive(Clone, Debug)]
+pub struct Effort {
+    steps: Steps,
+    limit: u64,
+    searched: Cell<u64>,
+}
+
+impl Default for Effort {
+    fn default() -> Effort {
+        Effort::told(Steps::default())
+    }
+}
+
+impl Effort {
+    /// As much as a cycle may do, told as it is done.
+    pub fn told(steps: Steps) -> Effort {
+        Effort { steps, limit: SEARCH_LIMIT, searched: Cell::new(0) }
+    }
+
+    /// The same, which searches for so many steps at most.
+    #[must_use]
+    pub fn searching(self, limit: u64) -> Effort {
+        Effort { limit, ..self }
+    }
+
+    /// The same after so many cycles without any news of work. Each may search twice as much as the one
+    /// before: nobody waits for its outcome, and once one has searched for all, the cluster is settled.
+    #[must_use]
+    pub(super) fn at_rest(&self, cycles: u64) -> Effort {
+        let times = u32::try_from(cycles).ok().and_then(|cycles| 1_u64.checked_shl(cycles));
+        Effort { limit: self.limit.saturating_mul(times.unwrap_or(u64::MAX)), ..self.clone() }
+    }
+
+    /// A job or node was dealt with.
+    pub fn step(&self) {
+        self.steps.take();
+    }
+
+    /// A share or machine was looked at in search of room.
+    pub(super) fn search(&self) {
+        let searched = self.searched.get() + 1;
+        self.searched.set(searched);
+        if searched.is_multiple_of(TOLD_EVERY) {
+            self.steps.take();
+        }
+    }
+
+    /// Whether no more may be searched for in this cycle.
+    pub(super) fn is_spent(&self) -> bool {
+        self.limit <= self.searched.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_rest_the_limit_doubles_with_every_cycle() {
+        let limit = |cycles| Effort::default().searching(3).at_rest(cycles).limit;
+        let limits = [limit(0), limit(1), limit(4), limit(63), limit(64), limit(u64::MAX)];
+        assert_eq!(limits, [3, 6, 48, u64::MAX, u64::MAX, u64::MAX]);
+    }
+
+    #[test]
+    fn a_search_ends_at_its_limit_and_is_told_now_and_then() {
+        let steps = Steps::default();
+        let effort = Effort::told(steps.clone()).searching(1000);
+        for _ in 0..999 {
+            effort.search();
+        }
+        assert!(!effort.is_spent());
+        effort.search();
+        assert!(effort.is_spent());
+        assert_eq!(steps.taken(), 3, "768 and not yet 1024");
+        effort.step();
+        assert_eq!(steps.taken(), 4);
+    }
+}

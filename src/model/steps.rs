@@ -1,0 +1,34 @@
+//! How far a long piece of work has come, for a watcher on another thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count of steps. Copies count together; a count that does not grow means that the work hangs.
+#[derive(Clone, Debug, Default)]
+pub struct Steps(Arc<AtomicU64>);
+
+impl Steps {
+    /// One step is done.
+    pub fn take(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were done so far.
+    pub fn taken(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_count_together() {
+        let steps = Steps::default();
+        let copy = steps.clone();
+        copy.take();
+        steps.take();
+        assert_eq!((steps.taken(), copy.taken()), (2, 2));
+    }
+}
