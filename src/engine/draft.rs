@@ -372,7 +372,10 @@ impl<'a> Draft<'a> {
             room_to_grow: growth(self, job),
         });
         let mut walk = Walk::new(&self.entities, seats, &self.held, &self.held);
-        walk.serve_least_first(|seat, wanted| serve(self, seat.job, wanted));
+        walk.serve_least_first(|seat, wanted| {
+            self.effort.step();
+            serve(self, seat.job, wanted)
+        });
     }
 }
 

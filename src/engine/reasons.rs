@@ -83,6 +83,7 @@ impl Verdicts {
 }
 
 fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobReport {
+    draft.effort.step();
     let JobDraft { id, demand, given, held, promised, pure_fair_share, .. } = draft.jobs[ix];
     JobReport {
         job: id,

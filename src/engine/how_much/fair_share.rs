@@ -82,6 +82,7 @@ fn count_in_turn(
         if walk.is_over() {
             return false;
         }
+        draft.effort.step();
         let mut is_room_left = true;
         walk.serve_next(|seat, wanted| {
             let &Seat { job, order, .. } = seat;

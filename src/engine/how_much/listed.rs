@@ -58,6 +58,7 @@ impl Listed {
         let cells: Vec<Cell> = (0..machines).map(|ix| draft.rooms.ideal(MachineIx(ix))).collect();
         let mut of_jobs = Rows::with_capacity(draft.confined.len(), 0);
         for &job in &draft.confined {
+            draft.effort.step();
             of_jobs.push(usable_of_list(draft, job));
         }
         let mut sorted: Vec<usize> = (0..of_jobs.len()).collect();
@@ -74,6 +75,7 @@ impl Listed {
         let mut wider = Rows::with_capacity(machines_of.len(), 0);
         let outlines: Vec<Outline> = machines_of.iter().map(Outline::of).collect();
         for list in 0..machines_of.len() {
+            draft.effort.step();
             wider.push(lists_with_all(&lists_of, &machines_of, &outlines, list));
         }
         let lists = machines_of.iter().map(|list| List {
@@ -249,6 +251,7 @@ impl Listed {
         let shrinking = (0..draft.jobs.len()).filter(|job| is_shrinking(*job));
         let shrinking: Vec<usize> = shrinking.filter(|job| is_asked[of_class(*job).0]).collect();
         for machine in (0..self.cells.len()).map(MachineIx) {
+            draft.effort.step();
             if self.lists_of.row(machine.0).is_empty() {
                 continue;
             }

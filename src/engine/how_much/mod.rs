@@ -27,6 +27,7 @@ pub(super) fn how_much(draft: &mut Draft<'_>) {
         // Whole machines before parts of them: a part taken would spoil the machine.
         for policy in [Policy::Reserve, Policy::FixedShare] {
             for job in draft.jobs_of(priority, |other| *other == policy) {
+                draft.effort.step();
                 fixed::count(draft, &mut space, &mut listed, &mut ledger, job);
             }
         }

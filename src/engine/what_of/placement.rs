@@ -16,6 +16,9 @@ pub(super) fn find_room(
     wanted: &OrdersWanted,
 ) -> Option<(MachineIx, Order)> {
     let (class, order) = (draft.class_of(job), draft.jobs[job].order);
+    if draft.jobs[job].is_confined && !has_room_on_list(draft, job) {
+        return None;
+    }
     match class.policy {
         Policy::FairShare { .. } => {
             let mut pools = draft.pools.searched_from(class.pool).iter();
@@ -32,6 +35,15 @@ pub(super) fn find_room(
         }
         Policy::Reserve => empty_machine(draft, job, class.pool),
     }
+}
+
+/// Whether a machine that `job` lists has room for one nshare of it, or for a reservation of its size: most
+/// often none has, and a list is much shorter than the machines are many.
+fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
+    let order = draft.jobs[job].order.qshares();
+    let mut listed = draft.job(job).machines.iter().flatten();
+    listed
+        .any(|&machine| draft.rooms.is_schedulable(machine) && order <= draft.rooms.usable(machine))
 }
 
 /// The machine whose room, used for this, costs larger requests least; then the one with the least
