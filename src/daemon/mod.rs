@@ -20,6 +20,7 @@ mod books;
 mod configure;
 mod decisions;
 mod feed;
+mod life;
 mod live;
 mod notify;
 mod owner;
@@ -45,9 +46,11 @@ use crate::access::{self, AccessError, Actor, Doors, Gatekeeper, LocalSocket, So
 use crate::api::{self, ApiState, Board, ConfigAsk, Publisher, Request};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
 use crate::dashboard::Dashboard;
+use crate::model::Steps;
 use crate::store::{Glance, PublisherRow, Retention, Store, StoreError};
 
 use feed::Feed;
+use life::Life;
 use live::Live;
 use owner::Owner;
 
@@ -121,7 +124,9 @@ pub async fn serve_from(
     // First, so that nothing is touched where nobody could be let in.
     let gatekeeper = Arc::new(Gatekeeper::open(access, limits)?);
     let local = access.socket.as_deref().map(LocalSocket::bind).transpose()?;
-    let store = Store::open(state).await.map_err(DaemonError::NoRecord)?;
+    let steps = Steps::default();
+    let life = Life::begin(steps.clone()).map_err(DaemonError::NoThread)?;
+    let store = Store::open_telling(state, steps).await.map_err(DaemonError::NoRecord)?;
     let mut store = store.keeping(retention(&config.daemon.journal));
     let glance = store.glance().await.map_err(DaemonError::NoRecord)?;
     let publisher = store.publisher().await.map_err(DaemonError::NoRecord)?;
@@ -148,28 +153,26 @@ pub async fn serve_from(
     // books are on their way.
     let (hearing, until) = (Arc::clone(&state.hearing), drained.clone());
     let delay = hearing.delay().clone();
-    let owner = move || Owner::resumed(live, store, board, hearing, inbox, until);
-    let mut owner = OwnerThread::spawn(owner)?;
+    let shown = Arc::clone(&board);
+    let mut owner =
+        OwnerThread::spawn(move || Owner::resumed(live, store, shown, hearing, inbox, until))?;
 
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let doors = Doors { tcp: listener, local };
     let routes = api::router(state, dashboard.routes());
     let mut serving = tokio::spawn(access::serve(doors, routes, gatekeeper, delay, stop.clone()));
-    notify::started();
+    life.runs(&board);
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {
         outcome = &mut owner.done => Some(outcome),
         () = stop.cancelled() => None,
     };
     stop.cancel();
-    notify::stopping();
+    life.ends(&board);
     let served = drain(&mut serving).await;
     drained.cancel();
-    let outcome = match failed_early {
-        Some(outcome) => outcome,
-        None => (&mut owner.done).await,
-    };
+    let outcome = if let Some(outcome) = failed_early { outcome } else { (&mut owner.done).await };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
     served
 }

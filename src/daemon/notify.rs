@@ -1,8 +1,7 @@
 //! What systemd is told, where it started us: `Type=notify`, the watchdog, a line of status.
 //!
-//! Elsewhere nobody listens and nothing is sent. The watchdog is fed by the scheduler's own thread,
-//! between its cycles and when none is due: HTTP may answer for as long as it likes, a scheduler that
-//! hangs is started again.
+//! Elsewhere nobody listens and nothing is sent. The watchdog is fed as long as the scheduler gets on:
+//! HTTP may answer for as long as it likes, a scheduler that hangs is started again.
 
 use std::time::Duration;
 
@@ -14,17 +13,31 @@ use crate::scheduler::View;
 /// The scheduler shows itself so often where no watchdog asks for more.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// When to show a sign of life: at least twice in the time that the watchdog waits.
-pub fn signs() -> Interval {
+/// A start or an end may take so much longer from each sign that it gets on.
+const MORE_TIME_US: u32 = 60_000_000;
+
+/// After what time the scheduler takes a step where nothing is due: at least twice in the time that the
+/// watchdog waits.
+pub fn sign_period() -> Duration {
     let every = sd_notify::watchdog_enabled().map_or(EVERY, |patience| (patience / 3).min(EVERY));
-    let mut signs = interval(every.max(Duration::from_millis(1)));
+    every.max(Duration::from_millis(2))
+}
+
+/// Ticks with that period.
+pub fn signs() -> Interval {
+    let mut signs = interval(sign_period());
     signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
     signs
 }
 
-/// The scheduler lives, and no cycle is due.
+/// The scheduler gets on.
 pub fn alive() {
     tell(&[NotifyState::Watchdog]);
+}
+
+/// The start or the end takes longer, and gets on.
+pub fn give_time() {
+    tell(&[NotifyState::ExtendTimeoutUsec(MORE_TIME_US)]);
 }
 
 /// Requests are answered from now on.

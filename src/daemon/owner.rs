@@ -23,9 +23,9 @@ use super::watch::Watch;
 use crate::access::Actor;
 use crate::api::{AbsentWork, Board, CycleTimes, Hearing, Published, Request, ScheduleText};
 use crate::config::Config;
-use crate::engine;
+use crate::engine::{self, Effort};
 use crate::journal::{Clerk, open};
-use crate::model::{ShareId, count};
+use crate::model::{Name, ShareId, Steps, count};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
 use crate::store::{
     AdminRow, AuditRow, BatchRow, CycleRecord, Glance, PublisherRow, ShareRow, Store,
@@ -71,6 +71,8 @@ pub struct Owner {
     /// What is to stand in the audit log with the next cycle.
     pub(super) audit: Vec<AuditRow>,
     watch: Watch,
+    /// How far it has come: what hangs takes none.
+    steps: Steps,
     stop: CancellationToken,
 }
 
@@ -120,13 +122,14 @@ impl Owner {
         inbox: mpsc::Receiver<Request>,
         stop: CancellationToken,
     ) -> Result<Owner, DaemonError> {
+        let steps = store.steps().clone();
         let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
         if let Some(row) = live.take_new() {
             store.add_configuration(&row).await?;
         }
         store.add_audit(&[audited::start(&live)]).await?;
         let Resumed { scheduler, clerk, taken_over, left_behind, beginning, replayed } =
-            resume(&live.config, recovered);
+            resume(&live.config, recovered, &steps);
         let settings = &live.config.daemon;
         let knows_work = taken_over.is_some();
         let before = board.latest();
@@ -159,6 +162,7 @@ impl Owner {
             is_stale: knows_work,
             audit: Vec::new(),
             watch: Watch::default(),
+            steps,
             stop,
             live,
         })
@@ -187,7 +191,7 @@ impl Owner {
                     self.cycle(Vec::new()).await?;
                 }
                 // After what is due: a scheduler that does not get to its cycles shows no sign.
-                _ = signs.tick() => self.show_life(),
+                _ = signs.tick() => self.steps.take(),
                 () = heard(&mut beats, &hearing) => self.hear(),
                 request = self.inbox.recv() => match request {
                     Some(request) => self.take(request).await?,
@@ -201,11 +205,6 @@ impl Owner {
         }
         self.store.close().await?;
         Ok(())
-    }
-
-    fn show_life(&self) {
-        self.board.note_life();
-        notify::alive();
     }
 
     /// One heartbeat interval is over. If we could not listen for longer than that, nobody's
@@ -300,6 +299,7 @@ impl Owner {
     /// Tells the scheduler. Heartbeats that say nothing cause no cycle.
     fn record_all(&mut self, events: impl IntoIterator<Item = Event>) {
         for event in events {
+            self.steps.take();
             self.is_stale |= self.clerk.record(&mut self.scheduler, event);
         }
     }
@@ -348,20 +348,19 @@ impl Owner {
         // Before anything else: it takes a quarter of the text that it is made of.
         let batch = self.batch();
         let sealed_in = started.elapsed();
-        let started = Instant::now();
-        let view = if is_planned { self.scheduler.schedule() } else { self.scheduler.view() };
-        let forgotten = self.scheduler.take_forgotten();
-        self.hearing.log().forget(&forgotten);
-        let planned_in = started.elapsed();
+        let (view, forgotten, planned_in) = self.plan(is_planned);
         let started = Instant::now();
         let found = if is_planned { self.audited(&view) } else { None };
+        self.steps.take();
         self.watch.look(&view);
         let findings_total = before.findings_total + found.as_ref().map_or(0, count);
         let findings = found.unwrap_or_else(|| before.findings.clone());
         let at_ms = now_ms();
         // A schedule from before the start may bear the same number as ours and say another thing.
         let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
+        self.steps.take();
         let record = self.record_of(&view, &schedule, is_planned, &admin);
+        self.steps.take();
         let feed = feed::rows(&before.view, &view, &admin, before.last_event, at_ms);
         let last_event = feed.last().map_or(before.last_event, |event| event.seq);
         let configuration = self.live.take_new();
@@ -377,9 +376,11 @@ impl Owner {
             audit,
             ..record
         };
+        self.steps.take();
         let prepared_in = sealed_in + started.elapsed();
         let started = Instant::now();
         self.store.commit(record).await?;
+        self.steps.take();
         let stored_in = started.elapsed();
         tracing::debug!(cycle = view.cycle, ?planned_in, ?stored_in, "a cycle is on record");
         decisions::log(&before.view, &view);
@@ -400,13 +401,28 @@ impl Owner {
             findings_total,
             times: if is_planned { before.times.and(planned_in, stored_in) } else { before.times },
         });
+        self.steps.take();
         self.is_stale = false;
         let latest = self.board.latest();
         notify::status(&latest.view, planned_in + prepared_in + stored_in);
         if is_planned {
             self.books.note(&self.scheduler, planned_in);
+            self.steps.take();
         }
         Ok(())
+    }
+
+    /// The cluster as it is to be, the names that were forgotten on the way, and how long that took.
+    fn plan(&mut self, is_planned: bool) -> (View, Vec<Name>, Duration) {
+        let started = Instant::now();
+        self.steps.take();
+        let effort = Effort::told(self.steps.clone());
+        let view =
+            if is_planned { self.scheduler.schedule_with(&effort) } else { self.scheduler.view() };
+        self.steps.take();
+        let forgotten = self.scheduler.take_forgotten();
+        self.hearing.log().forget(&forgotten);
+        (view, forgotten, started.elapsed())
     }
 
     /// What has happened since the last cycle. What happened before one that is not planned happened

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::converter::Publication;
 use crate::journal::{Clerk, Digest, Replay, Trouble, seal_books};
-use crate::model::{ShareId, ShareState};
+use crate::model::{ShareId, ShareState, Steps};
 use crate::scheduler::{Command, Scheduler};
 use crate::store::{BooksRow, Past, Recovered, ShareRow};
 
@@ -30,11 +30,11 @@ pub struct Resumed {
     pub replayed: (u64, Duration),
 }
 
-/// The books that `recovered` leads to, under `config`.
-pub fn resume(config: &Config, recovered: Recovered) -> Resumed {
+/// The books that `recovered` leads to, under `config`; `steps` are taken on the way.
+pub fn resume(config: &Config, recovered: Recovered, steps: &Steps) -> Resumed {
     let Some(past) = &recovered.journal else { return begin(config, recovered) };
     let started = Instant::now();
-    match replayed(past) {
+    match replayed(past, steps) {
         Ok(scheduler) => {
             let cycles = u64::try_from(past.cycles.len()).unwrap_or(u64::MAX);
             let took = started.elapsed();
@@ -53,10 +53,10 @@ pub fn resume(config: &Config, recovered: Recovered) -> Resumed {
 }
 
 /// The books as they were, computed again from those on record.
-fn replayed(past: &Past) -> Result<Scheduler, String> {
+fn replayed(past: &Past, steps: &Steps) -> Result<Scheduler, String> {
     // What was written by another version may be more than a message can say.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let mut replay = Replay::from(past.books.cycle, &past.books.sealed)?;
+        let mut replay = Replay::from(past.books.cycle, &past.books.sealed)?.telling(steps);
         for cycle in &past.cycles {
             let recorded = digest_of(cycle.digest.as_deref());
             replay.cycle(cycle.cycle, &cycle.batches, &recorded)?;

@@ -3,7 +3,8 @@
 use super::digest::{Digest, Digests};
 use super::entry::Entry;
 use super::seal::{Batch, Unreadable, open_books};
-use crate::model::Sealed;
+use crate::engine::Effort;
+use crate::model::{Sealed, Steps};
 use crate::scheduler::{CommandError, Scheduler, View};
 
 /// The books on their way through what is on record.
@@ -11,6 +12,7 @@ use crate::scheduler::{CommandError, Scheduler, View};
 pub struct Replay {
     scheduler: Scheduler,
     digests: Digests,
+    steps: Steps,
 }
 
 /// Why a cycle cannot be had again, or is another.
@@ -40,7 +42,14 @@ impl Replay {
     /// If they cannot be read.
     pub fn from(cycle: u64, books: &Sealed) -> Result<Replay, Trouble> {
         let books = open_books(books).map_err(|why| Trouble::Books { cycle, why })?;
-        Ok(Replay { scheduler: Scheduler::from_books(books), digests: Digests::default() })
+        let (scheduler, digests) = (Scheduler::from_books(books), Digests::default());
+        Ok(Replay { scheduler, digests, steps: Steps::default() })
+    }
+
+    /// The same, which takes its steps among these.
+    #[must_use]
+    pub fn telling(self, steps: &Steps) -> Replay {
+        Replay { steps: steps.clone(), ..self }
     }
 
     /// What happened before `cycle`, out of its batches.
@@ -64,6 +73,7 @@ impl Replay {
     pub fn redo(&mut self, batches: &[Sealed]) -> Result<(), Trouble> {
         let cycle = self.scheduler.cycle() + 1;
         for entry in Replay::entries(cycle, batches)? {
+            self.steps.take();
             entry.redo(&mut self.scheduler).map_err(|why| Trouble::Refused { cycle, why })?;
         }
         Ok(())
@@ -86,7 +96,7 @@ impl Replay {
             return Err(Trouble::Missing { cycle: next });
         }
         self.redo(batches)?;
-        let view = self.scheduler.schedule();
+        let view = self.scheduler.schedule_with(&Effort::told(self.steps.clone()));
         let again = view.planned.as_ref().map(|planned| self.digests.next(planned).0);
         let again = again.unwrap_or_default();
         if again == *recorded {

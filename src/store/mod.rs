@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use sqlx::{Connection, SqliteConnection, query};
 
-use crate::model::{Sealed, ShareState};
+use crate::model::{Sealed, ShareState, Steps};
 
 pub use archive::Archive;
 pub use audit::{AuditCheck, AuditEntry, AuditFault, AuditHead, AuditRow};
@@ -66,6 +66,7 @@ pub struct Store {
     /// Who this daemon is to the record, once it took that over.
     instance: Option<String>,
     files: Files,
+    steps: Steps,
     _lock: Lock,
 }
 
@@ -148,10 +149,19 @@ impl Store {
     /// If the file is in use by another daemon, is not ours, is damaged, or was written by a newer
     /// version; or if it can be neither read nor created.
     pub async fn open(path: &Path) -> Result<Store, StoreError> {
+        Store::open_telling(path, Steps::default()).await
+    }
+
+    /// The same, which takes `steps` as statements get on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`].
+    pub async fn open_telling(path: &Path, steps: Steps) -> Result<Store, StoreError> {
         let path = open::resolve(path)?;
         let files = Files::of(&path)?;
         let lock = Lock::claim(&path)?;
-        let session = Some(Session::begin(&path).await?);
+        let session = Some(Session::begin(&path, &steps).await?);
         // Only now: a file that is refused gets no other beside it.
         let mark = Mark::open(&path)?;
         Ok(Store {
@@ -161,8 +171,14 @@ impl Store {
             mark,
             instance: None,
             files,
+            steps,
             _lock: lock,
         })
+    }
+
+    /// The steps that are taken as statements get on.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
     }
 
     /// The same, which keeps so much of the past.
@@ -328,7 +344,7 @@ impl Store {
         let Session { connection, known, is_sound } = session;
         drop(connection);
         self.files.forget_log();
-        let fresh = Session::begin(&self.path).await.ok()?;
+        let fresh = Session::begin(&self.path, &self.steps).await.ok()?;
         Some(Session { known, is_sound, ..fresh })
     }
 
@@ -338,13 +354,13 @@ impl Store {
             return Ok(session);
         }
         self.files.forget_log();
-        Session::begin(&self.path).await
+        Session::begin(&self.path, &self.steps).await
     }
 }
 
 impl Session {
-    async fn begin(path: &Path) -> Result<Session, StoreError> {
-        let mut connection = open::connect(path).await?;
+    async fn begin(path: &Path, steps: &Steps) -> Result<Session, StoreError> {
+        let mut connection = open::connect(path, steps).await?;
         let last = open::read_last(&mut connection)
             .await
             .map_err(|source| StoreError::of("read the record", path, source))?;

@@ -12,7 +12,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteSync
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 
 use super::{CycleRecord, Last, NodeRow, ShareRow, StoreError, from_sql};
-use crate::model::{Name, ShareState};
+use crate::model::{Name, ShareState, Steps};
+
+/// So many instructions of `SQLite`'s machine are a step: less than a millisecond.
+const INSTRUCTIONS_A_STEP: i32 = 10_000;
 
 /// Marks a file as ours, in its header: "appo".
 const APPLICATION_ID: i64 = 0x6170_706f;
@@ -65,7 +68,7 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
 }
 
 /// Opens the file, sees that it is ours, and brings its schema up to date.
-pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
+pub(super) async fn connect(path: &Path, steps: &Steps) -> Result<SqliteConnection, StoreError> {
     let failed = |action| move |source| StoreError::of(action, path, source);
     // Without a journal mode: changing that would already write to a file not known to be ours.
     let mut connection = SqliteConnectOptions::new()
@@ -79,6 +82,7 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError>
         .connect()
         .await
         .map_err(failed("open the record"))?;
+    tell_steps(&mut connection, steps.clone()).await.map_err(failed("open the record"))?;
     let found = query_scalar("select sqlite_version()").fetch_one(&mut connection).await;
     check_version(found.map_err(failed("ask for SQLite's version"))?)?;
     mark_if_empty(&mut connection).await.map_err(failed("identify the file"))?;
@@ -98,6 +102,15 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError>
     check_tables(&mut connection, path).await?;
     try_writing(&mut connection).await.map_err(failed("write"))?;
     Ok(connection)
+}
+
+/// Has `steps` taken while a statement gets on: one that waits for a lock or a disk takes none.
+async fn tell_steps(connection: &mut SqliteConnection, steps: Steps) -> Result<(), sqlx::Error> {
+    connection.lock_handle().await?.set_progress_handler(INSTRUCTIONS_A_STEP, move || {
+        steps.take();
+        true
+    });
+    Ok(())
 }
 
 /// Whether the file is as this version leaves it: nothing has to be written before it can be used.
@@ -302,5 +315,19 @@ mod tests {
             error,
             "there is no folder `/no/such/folder` to keep `/no/such/folder/state.db` in; create it"
         );
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_gets_on_takes_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let steps = Steps::default();
+        let mut record = connect(&folder.path().join("state.db"), &steps).await.unwrap();
+        let before = steps.taken();
+        let sql =
+            "with recursive n (x) as (select 1 union all select x + 1 from n where x < 100000)
+                   select count(*) from n";
+        let count: i64 = query_scalar(sql).fetch_one(&mut record).await.unwrap();
+        assert_eq!(count, 100_000);
+        assert!(before + 10 < steps.taken(), "{before} and then {}", steps.taken());
     }
 }

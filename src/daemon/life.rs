@@ -1,0 +1,118 @@
+//! Shows that the scheduler gets on: to systemd and to whoever asks whether the daemon lives.
+//!
+//! A thread of its own looks whether the scheduler has taken steps since the last look: within a plan,
+//! within a statement of the record, and when nothing is due. A plan of some seconds is no silence, and
+//! one that hangs is, whatever else the daemon does meanwhile.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::notify;
+use crate::api::Board;
+use crate::model::Steps;
+
+/// What the daemon is about.
+#[derive(Debug)]
+enum Phase {
+    /// It opens the record: a start may take its time as long as it gets on.
+    Starts,
+    /// It answers.
+    Runs(Arc<Board>),
+    /// It ends, and may take its time as well.
+    Ends(Arc<Board>),
+}
+
+/// The thread that shows signs of life, as long as this is kept.
+#[derive(Debug)]
+pub struct Life(Sender<Phase>);
+
+impl Life {
+    /// Shows signs of a daemon that starts, whenever `steps` were taken.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no thread more.
+    pub fn begin(steps: Steps) -> io::Result<Life> {
+        let (tell, told) = channel();
+        thread::Builder::new().name("life".to_owned()).spawn(move || {
+            watch(&steps, &told, notify::sign_period() / 2, show);
+        })?;
+        Ok(Life(tell))
+    }
+
+    /// It has started, and `board` says that it lives.
+    pub fn runs(&self, board: &Arc<Board>) {
+        notify::started();
+        // Without the thread there is nothing to tell.
+        let _ = self.0.send(Phase::Runs(Arc::clone(board)));
+    }
+
+    /// It ends.
+    pub fn ends(&self, board: &Arc<Board>) {
+        notify::stopping();
+        let _ = self.0.send(Phase::Ends(Arc::clone(board)));
+    }
+}
+
+/// Looks every so often, and has each look that saw a step shown, until nobody can tell of a phase.
+fn watch(steps: &Steps, told: &Receiver<Phase>, every: Duration, mut show: impl FnMut(&Phase)) {
+    let mut phase = Phase::Starts;
+    let mut seen = steps.taken();
+    loop {
+        match told.recv_timeout(every) {
+            Ok(next) => phase = next,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let taken = steps.taken();
+        if taken != seen {
+            show(&phase);
+        }
+        seen = taken;
+    }
+}
+
+fn show(phase: &Phase) {
+    match phase {
+        Phase::Starts => notify::give_time(),
+        Phase::Runs(board) => {
+            board.note_life();
+            notify::alive();
+        }
+        Phase::Ends(board) => {
+            board.note_life();
+            notify::alive();
+            notify::give_time();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is not the thread that lives, but what it looks at.
+    #[test]
+    fn a_sign_is_shown_where_steps_were_taken_and_only_there() {
+        let (steps, shown) = (Steps::default(), Steps::default());
+        let (tell, told) = channel();
+        let (taken, signs) = (steps.clone(), shown.clone());
+        let every = Duration::from_millis(1);
+        let thread = thread::spawn(move || watch(&taken, &told, every, |_| signs.take()));
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(shown.taken(), 0);
+        for sign in 1..=3 {
+            steps.take();
+            while shown.taken() < sign {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(shown.taken(), sign, "one step is no more signs");
+        }
+        drop(tell);
+        thread.join().unwrap();
+    }
+}
