@@ -193,6 +193,27 @@ async fn much_that_vanishes_at_once_is_held_until_it_is_said_to_be_over() {
     assert_eq!(world.used().await, 4);
 }
 
+/// An item that cannot be taken shows processes all the same: they are seen, and not offered again.
+#[tokio::test]
+async fn what_runs_of_work_that_is_refused_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut world = World::new(folder.path(), 3);
+    let work = of(1, 4);
+    world.publish(std::slice::from_ref(&work), json!({})).await;
+    world.cycles(4).await;
+    let offered = async |world: &World| {
+        let schedule = world.daemon.get("/v1/schedule").await;
+        schedule["jobs"][0]["added"].as_array().unwrap().len()
+    };
+    assert_eq!(offered(&world).await, 4);
+    let mut running = world.running(&work).await;
+    running["user"] = json!("bob");
+    let (status, answer) = world.publish(&[running], json!({})).await;
+    assert_eq!((status, &answer["refused"][0]["code"]), (StatusCode::ACCEPTED, &json!("P021")));
+    world.cycles(3).await;
+    assert_eq!((offered(&world).await, world.used().await), (0, 4));
+}
+
 /// A second orchestrator is refused, also after a kill, until an operator hands over.
 #[tokio::test]
 async fn only_the_orchestrator_that_said_its_name_is_believed() {
@@ -253,6 +274,9 @@ async fn a_slip_of_the_number_locks_nobody_out() {
     assert_eq!((status, &answer["stored"]), (StatusCode::ACCEPTED, &json!(true)), "{answer}");
     let schedule = world.daemon.ask("/v1/schedule").await;
     assert_eq!(schedule.headers()["apportion-publication"], "6");
+    // The first and the last publication asked for the same: the text came about with the first.
+    let schedule: Value = schedule.json().await.unwrap();
+    assert!([json!(1_u64 << 50), json!(6)].contains(&schedule["publication"]), "{schedule}");
 }
 
 /// What the guide says of `ApportionSilentTogether`, word by word.
@@ -276,6 +300,12 @@ async fn the_guide_s_remedy_for_nodes_that_are_dead_frees_their_work() {
         world.beat().await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    let why = world.daemon.get("/v1/jobs/1/why").await;
+    let sentence =
+        format!("work 1 holds 1 of 1 process, but 1 process is on a node that is silent ({dead})");
+    assert_eq!(why["sentence"], sentence, "{why}");
+    let until = why["unblock"]["sentence"].as_str().unwrap();
+    assert!(until.contains(&format!("apportion node lost {dead}")), "{until}");
     let guide = std::fs::read_to_string("docs/operations.md").unwrap();
     let row = guide.lines().find(|line| line.starts_with("| `ApportionSilentTogether`")).unwrap();
     let remedy = row.split('`').find(|part| part.starts_with("apportion node lost")).unwrap();

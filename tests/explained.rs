@@ -211,7 +211,9 @@ fn adds_up(view: &View) {
             assert_ne!(verdict.sentence, "");
         }
         assert_eq!(counted, why.nodes);
-        assert_eq!(why.reason.is_some(), why.unblock.is_some());
+        // Or it lacks nothing but to hear of its nodes.
+        let is_silent = why.sentence.contains("silent");
+        assert_eq!(why.reason.is_some() || is_silent, why.unblock.is_some(), "{why:?}");
         assert_eq!(why.reason.is_none(), why.sums.bound.by == BoundBy::Nothing);
         assert!(why.unblock.is_none_or(|unblock| !unblock.sentence.is_empty()));
         assert!(why.holders.iter().all(|holder| holder.job != why.job && 0 < holder.qshares));

@@ -17,8 +17,8 @@ use super::publishers::{Publisher, Publishers};
 use super::salvage::live_processes;
 use super::state::{Limits, Published};
 use super::wire::{PublicationAnswer, PublicationEnvelope, WorkNumber};
-use crate::converter::{LimboProcess, Publication, Work, WorkState, events_between};
-use crate::model::{JobId, ShareId};
+use crate::converter::{LimboProcess, Process, Publication, Work, WorkState, events_between};
+use crate::model::{JobId, ShareFacts, ShareId};
 use crate::scheduler::{Event, Refusal, View, admit};
 
 /// With so much work before, none at all is taken for a fault until it is confirmed.
@@ -395,7 +395,7 @@ impl<'a> Reading<'a> {
             0 => "",
             _ => ", and what runs of it takes its space",
         };
-        self.limbo.extend(live);
+        self.limbo.extend(live.iter().cloned());
         let Ok(WorkNumber { id }) = serde_json::from_str(text) else {
             self.has_nameless = true;
             return format!(
@@ -407,8 +407,18 @@ impl<'a> Reading<'a> {
             return String::new();
         }
         if let Some(work) = self.before.and_then(|before| before.work.get(&id)) {
+            let mut work = work.clone();
+            // That they run is to be believed, or their nodes would never have had work.
+            let is_in_books = |share: ShareId, node: &str| {
+                self.books.owner(share) == Some(&id) && self.books.has_at(share, node)
+            };
+            let shown = live.into_iter().filter(|(share, shown)| is_in_books(*share, &shown.node));
+            for (share, LimboProcess { node, .. }) in shown {
+                let process = Process { node, is_gone: false, facts: ShareFacts::default() };
+                work.processes.entry(share).or_insert(process);
+            }
             self.items.insert(id, index);
-            self.work.insert(id, work.clone());
+            self.work.insert(id, work);
             return format!("; work {id} stays as it was published before{running}");
         }
         format!("; it was not taken in{running}")

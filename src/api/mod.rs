@@ -38,6 +38,7 @@ pub(crate) mod queries;
 mod receipts;
 mod salvage;
 pub(crate) mod show;
+mod silent;
 mod state;
 mod unblock;
 mod verdicts;

@@ -19,17 +19,19 @@ use crate::scheduler::{
 /// # Panics
 ///
 /// If a plain struct does not become JSON.
-pub fn schedule_json(cycle: u64, jobs: &Pictures<JobView>) -> Vec<u8> {
+pub fn schedule_json(cycle: u64, publication: Option<u64>, jobs: &Pictures<JobView>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Schedule<'a> {
         cycle: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        publication: Option<u64>,
         #[serde(serialize_with = "told")]
         jobs: &'a Pictures<JobView>,
     }
     fn told<S: Serializer>(jobs: &Pictures<JobView>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(jobs.iter().map(|job| wire::ScheduledJob::from(&update_of(job))))
     }
-    serde_json::to_vec(&Schedule { cycle, jobs }).expect("plain structs become JSON")
+    serde_json::to_vec(&Schedule { cycle, publication, jobs }).expect("plain structs become JSON")
 }
 
 impl From<&JobUpdate> for wire::ScheduledJob {

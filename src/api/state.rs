@@ -207,16 +207,20 @@ impl ScheduleText {
         ScheduleText { cycle, json: json.into(), etag }
     }
 
-    /// The update made from `view`; that of `previous` itself while nothing differs, so that nobody
+    /// The update made from `view`, in which `publication` is the last one; that of `previous` itself while nothing differs, so that nobody
     /// is told the same thing under a new number. That work waits longer for the same reason is not
     /// worth one.
-    pub fn following(previous: Option<&Published>, view: &View) -> Arc<ScheduleText> {
+    pub fn following(
+        previous: Option<&Published>,
+        publication: Option<u64>,
+        view: &View,
+    ) -> Arc<ScheduleText> {
         match previous {
             Some(previous) if say_the_same(&previous.view.jobs, &view.jobs) => {
                 Arc::clone(&previous.schedule)
             }
             _ => {
-                let json = Bytes::from(schedule_json(view.cycle, &view.jobs));
+                let json = Bytes::from(schedule_json(view.cycle, publication, &view.jobs));
                 Arc::new(ScheduleText::new(view.cycle, json))
             }
         }

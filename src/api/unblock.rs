@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::silent::SilentNodes;
 use super::verdicts::{Eyes, done_in, free, leaving, memory};
 use super::wire::{Estimate, Holder, Unblock, Verdict};
 use crate::engine::{CapBound, Reason};
@@ -17,9 +18,12 @@ use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
 /// So many things of a kind are named.
 const NAMED: usize = 3;
 
-/// What would unblock `job`; `None` where it has what it wants.
+/// What would unblock `job`; `None` where it has what it wants, on nodes that are heard.
 pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) -> Option<Unblock> {
-    let reason = match job.reason.as_ref()? {
+    let Some(reason) = &job.reason else {
+        return SilentNodes::of(view, job).map(|silent| silent.unblock());
+    };
+    let reason = match reason {
         Waiting::Refused(_) => {
             return Some(change("it is submitted with what this configuration allows".to_owned()));
         }
@@ -45,7 +49,7 @@ fn by_itself(sentence: String, estimate: Option<Estimate>) -> Unblock {
 }
 
 /// Somebody has to change something.
-fn change(sentence: String) -> Unblock {
+pub(super) fn change(sentence: String) -> Unblock {
     Unblock { sentence, needs_a_change: true, estimate: None }
 }
 

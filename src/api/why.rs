@@ -2,6 +2,7 @@
 
 use super::receipts::preemption;
 use super::show::reason_of;
+use super::silent::SilentNodes;
 use super::unblock::unblock;
 use super::verdicts::Eyes;
 use super::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
@@ -16,7 +17,7 @@ pub fn brief(view: &View, job: &JobView) -> WhyBrief {
     WhyBrief {
         job: job.id.0,
         cycle: view.cycle,
-        sentence: sentence(job, &JobSums::of(job, view.cycle), reason.as_ref()),
+        sentence: sentence(view, job, &JobSums::of(job, view.cycle), reason.as_ref()),
         unblock: unblock(view, job, &eyes, &eyes.holders()),
         reason,
     }
@@ -40,7 +41,7 @@ pub fn why(view: &View, job: &JobView) -> Why {
     Why {
         job: job.id.0,
         cycle: view.cycle,
-        sentence: sentence(job, &sums, reason.as_ref()),
+        sentence: sentence(view, job, &sums, reason.as_ref()),
         reason,
         unblock: unblock(view, job, &eyes, &holders),
         held_back: job.held_back.map(Into::into),
@@ -56,7 +57,7 @@ pub fn why(view: &View, job: &JobView) -> Why {
     }
 }
 
-fn sentence(job: &JobView, sums: &JobSums, reason: Option<&Reason>) -> String {
+fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>) -> String {
     let (id, held, wanted) = (job.id, sums.held, sums.wanted);
     let behind = match sums.behind_cycles {
         0 => String::new(),
@@ -64,13 +65,18 @@ fn sentence(job: &JobView, sums: &JobSums, reason: Option<&Reason>) -> String {
         cycles => format!(" and has been behind for {cycles} cycles"),
     };
     let processes = |count| plural(count, "process");
+    let silent = SilentNodes::of(view, job).map(|silent| silent.sentence());
+    let also = silent.as_ref().map(|silent| format!("; {silent}")).unwrap_or_default();
     match reason {
         Some(reason) if job.order.is_none() => format!("work {id} is refused: {}", reason.sentence),
         Some(reason) => format!(
-            "work {id} holds {held} of the {wanted} {} it could use{behind}: {}",
+            "work {id} holds {held} of the {wanted} {} it could use{behind}: {}{also}",
             processes(wanted),
             reason.sentence
         ),
+        None if let Some(silent) = &silent => {
+            format!("work {id} holds {held} of {wanted} {}, but {silent}", processes(wanted))
+        }
         None if wanted < held => format!(
             "work {id} has what it wants: {held} {}, of which it needs {wanted} to the end",
             processes(held)

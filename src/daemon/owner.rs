@@ -91,7 +91,7 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
     Published {
         is_ready: held.is_some(),
         is_resuming: true,
-        schedule: held.unwrap_or_else(|| ScheduleText::following(None, &view)),
+        schedule: held.unwrap_or_else(|| ScheduleText::following(None, glance.sequence, &view)),
         view,
         publication: glance.sequence,
         absent: AbsentWork::default(),
@@ -357,7 +357,9 @@ impl Owner {
         let findings = found.unwrap_or_else(|| before.findings.clone());
         let at_ms = now_ms();
         // A schedule from before the start may bear the same number as ours and say another thing.
-        let schedule = ScheduleText::following(before.is_ready.then_some(&*before), &view);
+        let publication = self.publication.or(before.publication);
+        let known = before.is_ready.then_some(&*before);
+        let schedule = ScheduleText::following(known, publication, &view);
         self.steps.take();
         let record = self.record_of(&view, &schedule, is_planned, &admin);
         self.steps.take();
@@ -376,7 +378,6 @@ impl Owner {
             audit,
             ..record
         };
-        self.steps.take();
         let prepared_in = sealed_in + started.elapsed();
         let started = Instant::now();
         self.store.commit(record).await?;
@@ -389,7 +390,7 @@ impl Owner {
             schedule,
             is_ready: before.is_ready || is_planned,
             is_resuming: false,
-            publication: self.publication.or(before.publication),
+            publication,
             absent: self.absent,
             taken_over: before.taken_over.clone().filter(|_| self.publication.is_none()),
             last_event,
@@ -403,8 +404,7 @@ impl Owner {
         });
         self.steps.take();
         self.is_stale = false;
-        let latest = self.board.latest();
-        notify::status(&latest.view, planned_in + prepared_in + stored_in);
+        notify::status(&self.board.latest().view, planned_in + prepared_in + stored_in);
         if is_planned {
             self.books.note(&self.scheduler, planned_in);
             self.steps.take();

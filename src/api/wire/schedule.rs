@@ -10,6 +10,10 @@ use super::{Reason, WorkKind};
 pub struct Schedule {
     /// The cycle in which it came about.
     pub cycle: u64,
+    /// The last publication that it was made from. Later ones that changed nothing about it are told by
+    /// the header `apportion-publication` alone. Absent: there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication: Option<u64>,
     /// All work we know, oldest first.
     pub jobs: Vec<ScheduledJob>,
 }

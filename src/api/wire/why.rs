@@ -42,7 +42,7 @@ pub struct WhyBrief {
     /// Why it has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What would give it more. Absent: it has all it wants.
+    /// What would give it more, or what it holds on silent nodes back. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unblock: Option<Unblock>,
 }
@@ -59,7 +59,7 @@ pub struct Why {
     /// Why it has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What would give it more. Absent: it has all it wants.
+    /// What would give it more, or what it holds on silent nodes back. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unblock: Option<Unblock>,
     /// Why it takes no room from others that it has a right to. Absent: there is none, or it took

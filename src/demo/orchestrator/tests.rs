@@ -46,7 +46,7 @@ fn schedule(added: &[u64], removed: &[(u64, RemovalReason)]) -> wire::Schedule {
         removed: removed.iter().map(taken).collect(),
         reason: None,
     };
-    wire::Schedule { cycle: 1, jobs: vec![job] }
+    wire::Schedule { cycle: 1, publication: None, jobs: vec![job] }
 }
 
 /// Each published process, as share and state.

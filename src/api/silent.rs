@@ -1,0 +1,56 @@
+//! Processes on nodes that are not heard: they are held, and nobody knows whether they run.
+
+use std::collections::BTreeSet;
+
+use super::unblock::change;
+use super::wire::Unblock;
+use crate::model::{Name, ShareState, fold_hostlist, plural};
+use crate::scheduler::{JobView, View};
+
+/// The nodes on which work holds processes and that are not heard.
+#[derive(Debug)]
+pub(super) struct SilentNodes {
+    /// Their names, folded.
+    names: String,
+    /// How many nodes.
+    nodes: usize,
+    processes: u64,
+}
+
+impl SilentNodes {
+    /// Those of `job`, if there are any.
+    pub(super) fn of(view: &View, job: &JobView) -> Option<SilentNodes> {
+        let dead = view.nodes.iter().filter(|node| node.state.is_dead);
+        let dead = dead.map(|node| node.name.as_str());
+        let held_back = view.lost_held_back.iter().map(Name::as_str);
+        let all: BTreeSet<&str> = dead.chain(held_back).collect();
+        let held = job.shares.iter().filter(|share| share.state == ShareState::Held);
+        let silent: Vec<&str> =
+            held.map(|share| share.node.as_str()).filter(|node| all.contains(node)).collect();
+        let mut names = silent.clone();
+        names.sort_unstable();
+        names.dedup();
+        (!names.is_empty()).then(|| SilentNodes {
+            nodes: names.len(),
+            names: fold_hostlist(names),
+            processes: silent.iter().map(|_| 1).sum(),
+        })
+    }
+
+    /// "1 process is on a node that is silent (n7)".
+    pub(super) fn sentence(&self) -> String {
+        let SilentNodes { names, nodes, processes } = self;
+        let are = if *processes == 1 { "is" } else { "are" };
+        let where_ = if *nodes == 1 { "a node that is silent" } else { "nodes that are silent" };
+        format!("{processes} {} {are} on {where_} ({names})", plural(*processes, "process"))
+    }
+
+    /// What gives it back what it holds there.
+    pub(super) fn unblock(&self) -> Unblock {
+        let SilentNodes { names, nodes, .. } = self;
+        let (is, it) = if *nodes == 1 { ("is", "it is") } else { ("are", "they are") };
+        change(format!(
+            "{names} {is} heard again; or an operator says that {it} dead: apportion node lost {names}"
+        ))
+    }
+}
