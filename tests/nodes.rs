@@ -151,6 +151,21 @@ fn work_of_a_dead_node_is_placed_elsewhere_at_once() {
     assert_eq!(cluster.job(1).purged.len(), 4);
 }
 
+/// Work that went with its node and is shown there again goes again: a publication from before the death,
+/// or one that had left it out for a while.
+#[test]
+fn work_that_is_shown_on_a_dead_node_is_given_up() {
+    let mut cluster = cluster();
+    cluster.confirms_exits = false;
+    cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.die("m2").cycle();
+    let share = cluster.view.next_share;
+    let facts = ShareFacts::default();
+    cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m2".into(), facts }).cycle();
+    assert!(!cluster.nodes_of(1).contains(&"m2"), "{}", cluster.picture());
+    assert!(cluster.job(1).purged.iter().any(|purged| purged.id == share));
+}
+
 /// F87, L22: varying off what is dead or off already evicts nothing anew and is no death.
 #[test]
 fn varying_off_a_dead_node_marks_it_and_no_more() {

@@ -343,6 +343,10 @@ impl Scheduler {
         job.is_spent |= was_told_to_leave && job.spec.kind != WorkKind::Job;
         job.shares.insert(known);
         self.machines.note_work(node);
+        // What was given up with its node is given up again, whoever shows it.
+        if self.machines[node].is_dead {
+            self.machines.note_dying(node);
+        }
         self.crowded.insert(node);
         self.use_up(share);
     }
