@@ -90,7 +90,8 @@ pub(super) fn keep_absent(
     let absent = absent(work, &booked, before);
     let new = absent.iter().filter(|(share, _)| !known.0.contains_key(share)).count();
     let is_mass = 0 < new && all.saturating_mul(MASS_PERCENT) < new.saturating_mul(100);
-    let mut filled = Filled { absences: Absences::default(), warnings: Vec::new() };
+    let warnings = vanished_warning(work, &booked, before).into_iter().collect();
+    let mut filled = Filled { absences: Absences::default(), warnings };
     let mut given_up: BTreeMap<ShareId, JobId> = BTreeMap::new();
     for (share, job) in absent {
         let first = Absence { job, publications: 0, since: now, is_held: is_mass };
@@ -181,6 +182,28 @@ fn kept_warning(
         "{processes} processes of {jobs} are absent and keep their room; {until}. Publish them as `gone` or their job as `completed`; if all that is absent is over, send `full: true`"
     );
     Some(Fault::new(Code::AbsentWork, "/work", detail))
+}
+
+/// Much work that has no room and is absent, as a publication of less, or of another orchestrator, leaves
+/// it out. There is nothing to keep for it; but the orchestrator should know.
+fn vanished_warning(
+    work: &BTreeMap<JobId, Work>,
+    booked: &BTreeMap<JobId, Vec<ShareId>>,
+    before: &Publication,
+) -> Option<Fault> {
+    let open = before.work.iter().filter(|(_, old)| old.state != WorkState::Completed);
+    let open: Vec<JobId> = open.map(|(job, _)| *job).collect();
+    let vanished = open.iter().copied();
+    let vanished = vanished.filter(|job| !work.contains_key(job) && !booked.contains_key(job));
+    let vanished: Vec<JobId> = vanished.collect();
+    if vanished.len().saturating_mul(100) <= open.len().saturating_mul(MASS_PERCENT) {
+        return None;
+    }
+    let (count, all, jobs) = (vanished.len(), open.len(), named(vanished.into_iter()));
+    let detail = format!(
+        "{jobs} vanished without being `completed`, {count} of {all}: no process runs for them, so they are over. If the publication is incomplete, publish them again"
+    );
+    Some(Fault::new(Code::VanishedWork, "/work", detail))
 }
 
 fn given_up_warning(given_up: &BTreeMap<ShareId, JobId>) -> Option<Fault> {

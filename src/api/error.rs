@@ -90,6 +90,8 @@ pub enum Code {
     AbsentWork,
     /// Processes that publications left out for too long.
     GivenUp,
+    /// Much work without processes vanished.
+    VanishedWork,
     /// A publication of another orchestrator than the one whose publications count.
     OtherPublisher,
     /// A node's memory that cannot be it.
@@ -190,6 +192,7 @@ impl Code {
             Code::SuddenlyEmpty => ("P051", CONFLICT, "all work is suddenly gone"),
             Code::AbsentWork => ("P052", CONFLICT, "processes are absent"),
             Code::GivenUp => ("P053", CONFLICT, "absent processes are given up"),
+            Code::VanishedWork => ("P055", CONFLICT, "much work vanished"),
             Code::OtherPublisher => ("P054", CONFLICT, "another orchestrator's publications count"),
             Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
             Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
