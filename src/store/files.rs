@@ -17,6 +17,8 @@ const BESIDE: [&str; 3] = ["-wal", ".mark", ".lock"];
 #[derive(Debug)]
 pub(super) struct Files {
     seen: Vec<(PathBuf, Option<FileId>)>,
+    /// How many names the database had at the last look.
+    names: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +34,9 @@ impl Files {
     ///
     /// If the database has several names: the lock file of another would not be met.
     pub(super) fn of(path: &Path) -> Result<Files, StoreError> {
-        if let Ok(facts) = path.metadata()
-            && 1 < facts.nlink()
-        {
-            return Err(StoreError::ManyNames { path: path.to_owned(), links: facts.nlink() });
+        let names = path.metadata().map_or(1, |facts| facts.nlink());
+        if 1 < names {
+            return Err(StoreError::ManyNames { path: path.to_owned(), links: names });
         }
         let beside = BESIDE.map(|end| {
             let mut name = OsString::from(path);
@@ -43,7 +44,7 @@ impl Files {
             PathBuf::from(name)
         });
         let all = [path.to_owned()].into_iter().chain(beside);
-        Ok(Files { seen: all.map(|path| (path, None)).collect() })
+        Ok(Files { seen: all.map(|path| (path, None)).collect(), names })
     }
 
     /// Looks at all files; one that is seen for the first time is to stay.
@@ -52,6 +53,7 @@ impl Files {
     ///
     /// If one is gone, or another one has its name.
     pub(super) fn check(&mut self) -> Result<(), StoreError> {
+        self.count_names();
         for (path, seen) in &mut self.seen {
             let now = match path.metadata() {
                 Ok(facts) => Some(FileId { device: facts.dev(), number: facts.ino() }),
@@ -70,6 +72,18 @@ impl Files {
             return Err(StoreError::Replaced { path: path.clone(), what });
         }
         Ok(())
+    }
+
+    /// Says it if the database has another name now. No daemon gets in by that: a start is refused, and
+    /// who owns the record is looked at in each transaction.
+    fn count_names(&mut self) {
+        let Some((path, _)) = self.seen.first() else { return };
+        let Ok(names) = path.metadata().map(|facts| facts.nlink()) else { return };
+        if self.names < names {
+            let file = path.display();
+            tracing::warn!(%file, names, "the record has other names (hard links); no daemon starts with them there");
+        }
+        self.names = names;
     }
 
     /// A new connection may have a write-ahead log of its own.
