@@ -11,7 +11,7 @@ use crate::model::Steps;
 /// seen in a real log.
 const SEARCH_LIMIT: u64 = 4_000_000;
 
-/// So many steps of a search are one for a watcher.
+/// So many jobs, nodes and steps of a search are one step for a watcher.
 const TOLD_EVERY: u64 = 256;
 
 /// What one cycle may do.
@@ -20,6 +20,8 @@ pub struct Effort {
     steps: Steps,
     limit: u64,
     searched: Cell<u64>,
+    /// What was done, searching apart.
+    done: Cell<u64>,
 }
 
 impl Default for Effort {
@@ -31,7 +33,7 @@ impl Default for Effort {
 impl Effort {
     /// As much as a cycle may do, told as it is done.
     pub fn told(steps: Steps) -> Effort {
-        Effort { steps, limit: SEARCH_LIMIT, searched: Cell::new(0) }
+        Effort { steps, limit: SEARCH_LIMIT, searched: Cell::new(0), done: Cell::new(0) }
     }
 
     /// The same, which searches for so many steps at most.
@@ -48,16 +50,25 @@ impl Effort {
         Effort { limit: self.limit.saturating_mul(times.unwrap_or(u64::MAX)), ..self.clone() }
     }
 
-    /// A job or node was dealt with.
-    pub fn step(&self) {
+    /// A phase is over.
+    pub fn end_phase(&self) {
         self.steps.take();
+    }
+
+    /// A job or node was dealt with.
+    pub(super) fn step(&self) {
+        self.tell_one_of_many(&self.done);
     }
 
     /// A share or machine was looked at in search of room.
     pub(super) fn search(&self) {
-        let searched = self.searched.get() + 1;
-        self.searched.set(searched);
-        if searched.is_multiple_of(TOLD_EVERY) {
+        self.tell_one_of_many(&self.searched);
+    }
+
+    fn tell_one_of_many(&self, counter: &Cell<u64>) {
+        let count = counter.get() + 1;
+        counter.set(count);
+        if count.is_multiple_of(TOLD_EVERY) {
             self.steps.take();
         }
     }
@@ -90,7 +101,11 @@ mod tests {
         effort.search();
         assert!(effort.is_spent());
         assert_eq!(steps.taken(), 3, "768 and not yet 1024");
-        effort.step();
+        effort.end_phase();
         assert_eq!(steps.taken(), 4);
+        for _ in 0..TOLD_EVERY {
+            effort.step();
+        }
+        assert_eq!(steps.taken(), 5);
     }
 }

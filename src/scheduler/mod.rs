@@ -248,11 +248,11 @@ impl Scheduler {
         self.evict_what_may_not_stay(&blacklisted);
         self.withdraw_what_does_not_fit();
         let snapshot = self.freeze(blacklisted);
-        effort.step();
+        effort.end_phase();
         let schedule = engine::plan_with(&snapshot, effort);
-        effort.step();
+        effort.end_phase();
         self.is_changed = self.apply(&schedule);
-        effort.step();
+        effort.end_phase();
         self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
         let view = self.view();
         self.machines.end_cycle();
