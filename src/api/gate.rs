@@ -2,6 +2,7 @@
 //!
 //! Whoever is refused learns that and nothing else; why stands in the log and in the audit log.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use axum::extract::{FromRequestParts, MatchedPath, Request};
@@ -207,15 +208,21 @@ fn is_rebound(headers: &HeaderMap, identity: &Identity) -> bool {
 /// Whether `host`, with or without a port, is an address or a local name: no one outside can have those
 /// lead elsewhere, and then here.
 fn is_own_name(host: &str) -> bool {
+    // Nearly all requests, at a tenth of the price: a word without a dot, or an address.
+    let word = host.split_once(':').map_or(host, |(name, _)| name);
+    let is_word = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_word && !host.contains(['@', '/', '.']) || host.parse::<SocketAddr>().is_ok() {
+        return true;
+    }
     let Ok(url) = format!("http://{host}").parse::<Url>() else { return false };
     let name = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let is_address = name.parse::<std::net::IpAddr>().is_ok();
+    let is_address = name.parse::<IpAddr>().is_ok();
     is_address || !name.contains('.') || name.ends_with(".localhost")
 }
 
 fn is_this_machine(origin: &Url) -> bool {
     let host = origin.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     host == "localhost" || is_loopback
 }
 
