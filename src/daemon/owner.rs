@@ -457,7 +457,11 @@ impl Owner {
     fn audited(&self, view: &View) -> Option<Vec<String>> {
         let is_due = cfg!(debug_assertions) || view.cycle.is_multiple_of(self.audit_every);
         let planned = view.planned.as_ref().filter(|_| is_due)?;
-        let findings = engine::audit(&planned.snapshot, &planned.schedule);
+        let findings = engine::audit_with(
+            &planned.snapshot,
+            &planned.schedule,
+            &Effort::told(self.steps.clone()),
+        );
         for finding in &findings {
             tracing::warn!(cycle = view.cycle, rule = ?finding.rule, detail = finding.detail, "the audit objects");
         }

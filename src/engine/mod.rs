@@ -22,7 +22,7 @@ mod shares;
 mod snapshot;
 mod what_of;
 
-pub use audit::audit;
+pub use audit::{audit, audit_with};
 pub use effort::Effort;
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};

@@ -28,7 +28,7 @@ mod turns;
 
 pub use finding::{Finding, Rule};
 
-use super::{Schedule, Snapshot};
+use super::{Effort, Schedule, Snapshot};
 use ledger::Ledger;
 
 /// One rule, looked into.
@@ -82,12 +82,18 @@ const CHECKS: &[Check] = &[
 /// A schedule that names things which do not exist, or whose report is not about the snapshot's
 /// jobs, cannot be recounted; then that is all there is to say.
 pub fn audit(snapshot: &Snapshot, schedule: &Schedule) -> Vec<Finding> {
+    audit_with(snapshot, schedule, &Effort::default())
+}
+
+/// The same, which tells of each rule that is looked into.
+pub fn audit_with(snapshot: &Snapshot, schedule: &Schedule, effort: &Effort) -> Vec<Finding> {
     let ledger = match Ledger::open(snapshot, schedule) {
         Ok(ledger) => ledger,
         Err(findings) => return findings,
     };
     let mut findings = Vec::new();
     for check in CHECKS {
+        effort.end_phase();
         check(&ledger, &mut findings);
     }
     findings
