@@ -238,6 +238,11 @@ async fn only_the_orchestrator_that_said_its_name_is_believed() {
         known.to_string().contains("\"main\"") && known.to_string().contains("\"spare\""),
         "{known}"
     );
+    for to in ["", "a\u{202e}b", &"x".repeat(5_000)] {
+        let body = json!({ "to": to, "reason": "no name" });
+        let (status, answer) = world.act("/v1/orchestrators/hand-over", body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+    }
     let (status, _) = world
         .act("/v1/orchestrators/hand-over", json!({ "to": "spare", "reason": "main is gone" }))
         .await;
@@ -327,7 +332,12 @@ async fn the_guide_s_remedy_for_nodes_that_are_dead_frees_their_work() {
     let of_service = removed.iter().any(|it| it["node"] == json!(dead) && it["purge"] == true);
     assert!(of_service, "fixed work too: {schedule}");
 
-    // Gone for good: refused while anything is shown there, done afterwards.
+    // Gone for good: refused while anything is shown there, also by a dry run; done afterwards.
+    for dry_run in [true, false] {
+        let early = json!({ "nodes": [dead, other], "reason": "scrapped", "dry_run": dry_run });
+        let (status, answer) = world.act("/v1/nodes/forget", early).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+    }
     for work in &mut all {
         for process in work["processes"].as_array_mut().unwrap() {
             if process["node"] == json!(dead) || process["node"] == json!(other) {

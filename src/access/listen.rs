@@ -1,7 +1,7 @@
 //! The doors: connections are let in, counted, encrypted and served, and end in time.
 //!
 //! A connection too many is not answered at all: answering costs more than it is worth. The unix socket
-//! has places of its own, so that administrators get in whatever happens on TCP.
+//! has places of its own, so that a flood on TCP keeps no administrator out.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -122,8 +122,8 @@ impl Drop for LocalSocket {
     }
 }
 
-/// Lets everybody in and serves them by `router`, until `stop`; then ends when all are done. How long
-/// they wait for it is noted as `delay`.
+/// Serves connections by `router`, until `stop`; then ends when all are done. How long requests wait for
+/// their turn is noted as `delay`.
 pub async fn serve(
     doors: Doors,
     router: Router,

@@ -15,7 +15,8 @@ use super::json::shortened;
 use super::show::is_preemptable;
 use super::state::{ApiState, Limits};
 use super::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
-use crate::model::{ShareState, WorkKind, expand_hostlist, is_hidden, nearest};
+use crate::access::Actor;
+use crate::model::{QShares, ShareState, WorkKind, expand_hostlist, is_hidden, nearest};
 use crate::scheduler::{Command, CommandError, NodeView, View};
 
 /// The most names and host lists in one request.
@@ -44,14 +45,10 @@ pub async fn post_vary_off(
     let reason = reason_in(&request.reason, &state.limits)?;
     check_not_all(view, &names, request.all)?;
     check_known(view, &names)?;
-    let impact = impact(view, &names);
-    let nodes: Vec<String> = names.iter().cloned().collect();
-    let changed = if request.dry_run {
-        nodes.into_iter().filter(|name| !is_off(view, name)).collect()
-    } else {
-        state.command(Command::VaryOff { nodes, reason }, caller.actor()).await?.changed
-    };
-    Ok(Json(answer(view, &names, changed, impact, request.dry_run)))
+    let act = Act { view, impact: impact(view, &names), names, dry_run: request.dry_run };
+    let would_change = |name: &str| !is_off(view, name);
+    let command = |nodes| Command::VaryOff { nodes, reason };
+    act.carry_out(&state, caller.actor(), would_change, command).await
 }
 
 /// Puts nodes back into scheduling.
@@ -75,13 +72,9 @@ pub async fn post_vary_on(
     let view = &published.view;
     let names = names_in(&request.nodes, &state.limits)?;
     check_known(view, &names)?;
-    let nodes: Vec<String> = names.iter().cloned().collect();
-    let changed = if request.dry_run {
-        nodes.into_iter().filter(|name| is_off(view, name)).collect()
-    } else {
-        state.command(Command::VaryOn { nodes }, caller.actor()).await?.changed
-    };
-    Ok(Json(answer(view, &names, changed, Impact::default(), request.dry_run)))
+    let act = Act { view, impact: Impact::default(), names, dry_run: request.dry_run };
+    let would_change = |name: &str| is_off(view, name);
+    act.carry_out(&state, caller.actor(), would_change, |nodes| Command::VaryOn { nodes }).await
 }
 
 /// Says that nodes are dead: their work is given up, but for reservations, as if they had died alone.
@@ -119,17 +112,13 @@ pub async fn post_nodes_lost(
             impact.jobs.push(job.id.0);
         }
     }
-    let nodes: Vec<String> = names.iter().cloned().collect();
-    let changed = if request.dry_run {
-        let is_open = |name: &String| {
-            node_named(view, name)
-                .is_none_or(|node| !node.state.is_dead || view.lost_held_back.contains(&node.name))
-        };
-        nodes.into_iter().filter(is_open).collect()
-    } else {
-        state.command(Command::NodesLost { nodes, reason }, caller.actor()).await?.changed
+    let act = Act { view, impact, names, dry_run: request.dry_run };
+    let would_change = |name: &str| {
+        node_named(view, name)
+            .is_none_or(|node| !node.state.is_dead || view.lost_held_back.contains(&node.name))
     };
-    Ok(Json(answer(view, &names, changed, impact, request.dry_run)))
+    let command = |nodes| Command::NodesLost { nodes, reason };
+    act.carry_out(&state, caller.actor(), would_change, command).await
 }
 
 /// Forgets nodes that are gone for good: they are in no list, metric or alert any more. One that reports
@@ -157,13 +146,55 @@ pub async fn post_nodes_forget(
     let reason = reason_in(&request.reason, &state.limits)?;
     check_known(view, &names)?;
     check_silent(view, &names)?;
-    let nodes: Vec<String> = names.iter().cloned().collect();
-    let changed = if request.dry_run {
-        nodes
-    } else {
-        state.command(Command::ForgetNodes { nodes, reason }, caller.actor()).await?.changed
+    check_unused(view, &names)?;
+    let act = Act { view, impact: Impact::default(), names, dry_run: request.dry_run };
+    let command = |nodes| Command::ForgetNodes { nodes, reason };
+    act.carry_out(&state, caller.actor(), |_| true, command).await
+}
+
+/// An act on nodes that was found to be legal, as far as the latest picture shows.
+struct Act<'a> {
+    view: &'a View,
+    names: BTreeSet<String>,
+    impact: Impact,
+    dry_run: bool,
+}
+
+impl Act<'_> {
+    /// Carries it out as `command`. A dry run tells of which nodes it `would_change`.
+    async fn carry_out(
+        self,
+        state: &ApiState,
+        by: Actor,
+        would_change: impl Fn(&str) -> bool,
+        command: impl FnOnce(Vec<String>) -> Command,
+    ) -> Result<Json<VaryAnswer>, ApiError> {
+        let Act { view, names, impact, dry_run } = self;
+        let nodes: Vec<String> = names.iter().cloned().collect();
+        let changed = if dry_run {
+            nodes.into_iter().filter(|name| would_change(name)).collect()
+        } else {
+            state.command(command(nodes), by).await?.changed
+        };
+        Ok(Json(answer(view, &names, changed, impact, dry_run)))
+    }
+}
+
+/// A node on which anything is booked is not gone. The books have the last word; this is what a dry run
+/// can see.
+fn check_unused(view: &View, names: &BTreeSet<String>) -> Result<(), ApiError> {
+    let booked: BTreeSet<&str> = view
+        .jobs
+        .iter()
+        .flat_map(|job| job.shares.iter().chain(&job.purged))
+        .map(|share| share.node.as_str())
+        .collect();
+    let is_used = |name: &&String| {
+        let takes_room = node_named(view, name).is_some_and(|node| QShares(0) < node.used);
+        takes_room || booked.contains(name.as_str())
     };
-    Ok(Json(answer(view, &names, changed, Impact::default(), request.dry_run)))
+    let used: Vec<String> = names.iter().filter(is_used).cloned().collect();
+    if used.is_empty() { Ok(()) } else { Err(CommandError::StillInUse(used).into()) }
 }
 
 /// A node that reports is neither lost nor gone.

@@ -8,7 +8,7 @@ use super::admin::reason_in;
 use super::error::ApiError;
 use super::extract::JsonBody;
 use super::gate::Caller;
-use super::publishers::Publisher;
+use super::publishers::{Publisher, check_name};
 use super::state::{ApiState, AuditNote, Request, stopping};
 use super::wire;
 
@@ -37,7 +37,7 @@ pub async fn get_orchestrators(State(state): State<ApiState>) -> Json<wire::Orch
     request_body = wire::HandOver,
     responses(
         (status = 200, description = "done, and on record", body = wire::Orchestrators),
-        (status = 400, description = "no reason; nothing was done", body = wire::Problem),
+        (status = 400, description = "no reason, or no name; nothing was done", body = wire::Problem),
     )
 )]
 pub async fn post_hand_over(
@@ -46,6 +46,9 @@ pub async fn post_hand_over(
     JsonBody(request): JsonBody<wire::HandOver>,
 ) -> Result<Json<wire::Orchestrators>, ApiError> {
     let reason = reason_in(&request.reason, &state.limits)?;
+    if let Some(name) = &request.to {
+        check_name(name, "/to", state.limits.string)?;
+    }
     let publisher = request.to.map(|name| Publisher { name, epoch: 0 });
     {
         let mut intake = state.intake().await;

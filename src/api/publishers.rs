@@ -68,12 +68,8 @@ impl Publishers {
         longest: usize,
     ) -> Result<Turn, ApiError> {
         let name = envelope.publisher.as_deref();
-        let is_legal =
-            |name: &str| !name.is_empty() && name.len() <= longest && !name.contains(is_hidden);
-        if let Some(name) = name.filter(|name| !is_legal(name)) {
-            let name = shortened(name);
-            let detail = format!("`{name}` is no name: write 1 to {longest} bytes in one line");
-            return Err(Fault::new(Code::BadValue, "/publisher", detail).into());
+        if let Some(name) = name {
+            check_name(name, "/publisher", longest)?;
         }
         let (name, epoch) = match (name, envelope.epoch) {
             (Some(name), epoch) => (name, epoch.unwrap_or(0)),
@@ -127,4 +123,18 @@ impl Publishers {
         tracing::warn!(publisher = name, "a publication of another orchestrator is refused");
         Fault::new(Code::OtherPublisher, "/publisher", detail).into()
     }
+}
+
+/// Whether an orchestrator may have that name, which stands at `pointer`.
+///
+/// # Errors
+///
+/// If it is empty, too long, or no line of text.
+pub(super) fn check_name(name: &str, pointer: &str, longest: usize) -> Result<(), Fault> {
+    if !name.is_empty() && name.len() <= longest && !name.contains(is_hidden) {
+        return Ok(());
+    }
+    let name = shortened(name);
+    let detail = format!("`{name}` is no name: write 1 to {longest} bytes in one line");
+    Err(Fault::new(Code::BadValue, pointer, detail))
 }

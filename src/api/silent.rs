@@ -1,4 +1,4 @@
-//! Processes on nodes that are not heard: they are held, and nobody knows whether they run.
+//! Processes on nodes that are not heard: they keep their room, and may run or not.
 
 use std::collections::BTreeSet;
 

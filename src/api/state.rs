@@ -207,9 +207,9 @@ impl ScheduleText {
         ScheduleText { cycle, json: json.into(), etag }
     }
 
-    /// The update made from `view`, in which `publication` is the last one; that of `previous` itself while nothing differs, so that nobody
-    /// is told the same thing under a new number. That work waits longer for the same reason is not
-    /// worth one.
+    /// The update made from `view`, in which `publication` is the last one; that of `previous` itself
+    /// while nothing differs, so that the same thing gets no new number. That work waits longer for the
+    /// same reason is not worth one.
     pub fn following(
         previous: Option<&Published>,
         publication: Option<u64>,

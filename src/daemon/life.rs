@@ -1,4 +1,4 @@
-//! Shows that the scheduler gets on: to systemd and to whoever asks whether the daemon lives.
+//! Shows that the scheduler gets on: to systemd, and to the checks of readiness.
 //!
 //! A thread of its own looks whether the scheduler has taken steps since the last look: within a plan,
 //! within a statement of the record, and when nothing is due. A plan of some seconds is no silence, and

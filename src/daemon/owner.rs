@@ -255,10 +255,8 @@ impl Owner {
             }
             Request::Publisher { publisher, note, reply } => {
                 let row = publisher.map(|it| PublisherRow { name: it.name, epoch: it.epoch });
-                self.store.put_publisher(row.as_ref()).await?;
-                if let Some(note) = note {
-                    self.keep(audited::note(note)).await?;
-                }
+                let audit: Vec<AuditRow> = note.map(audited::note).into_iter().collect();
+                self.store.put_publisher(row.as_ref(), &audit).await?;
                 // Whoever asked may have left; it is on record all the same.
                 let _ = reply.send(());
             }

@@ -110,8 +110,9 @@ impl Scheduler {
         shares.map(|share| share.node).chain(promised).chain(limbo).collect()
     }
 
-    /// On nodes with more booked than they have, for a process was shown that was not expected, withdraws shares that no process was shown in, the
-    /// newest first. The orchestrator may have started one: its room is free once its end is confirmed.
+    /// Withdraws shares that no process was shown in, the newest first, on nodes with more booked than they
+    /// have: an unexpected process was shown there. The orchestrator may have started one all the same, so
+    /// the room of a share is free once its end is confirmed.
     pub(super) fn withdraw_what_does_not_fit(&mut self) {
         if self.crowded.is_empty() {
             return;

@@ -5,11 +5,12 @@
 //! record was taken over writes nothing more.
 
 use std::fmt::Write;
+use std::io;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Row, query};
 
-use super::{Store, StoreError, to_sql};
+use super::{AuditRow, Store, StoreError, audit, to_sql};
 
 /// The orchestrator whose publications count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,10 +32,9 @@ impl Store {
             return Ok(());
         }
         let mut secret = [0_u8; 8];
-        // Without the system's chance the process and the time tell two daemons apart.
-        if getrandom::fill(&mut secret).is_err() {
-            secret[..4].copy_from_slice(&std::process::id().to_be_bytes());
-        }
+        let failed = |source| StoreError::of("take over the record", &self.path, source);
+        getrandom::fill(&mut secret)
+            .map_err(|error| failed(sqlx::Error::Io(io::Error::other(error))))?;
         let instance = secret.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
@@ -69,12 +69,16 @@ impl Store {
         Ok(publisher)
     }
 
-    /// Remembers whose publications count, or that anyone's do.
+    /// Remembers whose publications count, or that anyone's do; with what the audit log says of it.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
-    pub async fn put_publisher(&mut self, row: Option<&PublisherRow>) -> Result<(), StoreError> {
+    pub async fn put_publisher(
+        &mut self,
+        row: Option<&PublisherRow>,
+        audit: &[AuditRow],
+    ) -> Result<(), StoreError> {
         let instance = self.instance.clone();
         let mut session = self.take_session().await?;
         let put = async {
@@ -85,6 +89,7 @@ impl Store {
                 let sql = "insert into publisher (id, name, epoch) values (1, ?1, ?2)";
                 query(sql).bind(name).bind(to_sql(*epoch)).execute(&mut *transaction).await?;
             }
+            audit::append(&mut transaction, audit).await?;
             transaction.commit().await
         };
         put.await.map_err(|source| self.unwritten("record the orchestrator", source))?;
