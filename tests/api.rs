@@ -468,17 +468,17 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
     daemon.report(&["n1", "n2", "n3"]).await;
     daemon.publish(1, json!([job(1, "ann")])).await;
     let alone = daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 12).await;
-    let invest = |schedule| invested(job(1, "ann"), schedule, 10_000_000);
-    daemon.publish(2, json!([invest(&alone), job(2, "bob")])).await;
+    let timed = |time: u64| with(job(1, "ann"), "time_per_item_ms", json!(time));
+    let invest = |schedule, time| invested(timed(time), schedule, 10_000_000);
+    daemon.publish(2, json!([invest(&alone, 1000), job(2, "bob")])).await;
     // The first process costs whatever it costs.
     let waits = |schedule: &Value| held(schedule, 1) == 11;
     let shared = daemon.get_until("/v1/schedule", waits).await;
     assert_eq!(daemon.get("/v1/jobs/2/why").await["reason"]["code"], "waiting_for_exits");
     // News, so that the cluster is not at rest yet, but no other demand.
-    let invest = |schedule| with(invest(schedule), "time_per_item_ms", json!(1000));
-    daemon.publish(3, json!([invest(&shared), job(2, "bob")])).await;
+    daemon.publish(3, json!([invest(&shared, 1001), job(2, "bob")])).await;
     let shared = daemon.get_until("/v1/schedule", |schedule| held(schedule, 2) == 1).await;
-    let settled = json!([invest(&shared), running(job(2, "bob"), &shared)]);
+    let settled = json!([invest(&shared, 1001), running(job(2, "bob"), &shared)]);
 
     let mut last = (json!(null), json!(null));
     let (mut was_too_dear, mut behind) = (false, 0);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use apportion::model::{Mebibytes, ShareId};
 use apportion::scheduler::Event;
-use support::{Cluster, UNPACED, fair, job};
+use support::{Cluster, DOUBLING, UNPACED, fair, job};
 
 /// A cycle more than every rule that waits for quiet waits: the last that has to be planned.
 const STEADY: usize = 13;
@@ -71,6 +71,51 @@ fn a_late_quiet_stop_is_waited_for() {
         assert!(is_planned(&mut cluster), "cycle {cycle}");
     }
     assert!(!is_planned(&mut cluster));
+}
+
+/// Until then it may have two processes. The quiet stop has long struck when it may double, and
+/// doubling takes at the cost of others.
+#[test]
+fn a_quiet_cluster_shares_anew_once_the_time_per_item_is_known() {
+    for (threads, items_done) in [(1, 0), (4, 0), (4, 1)] {
+        let mut cluster = Cluster::with_classes(vec![fair("normal", 100, DOUBLING)]);
+        cluster.nodes("m1=16 m2=16 m3=16 m4=16");
+        let (mut ann, mut bob) = (job(1, "ann", "normal", 1), job(2, "bob", "normal", 1));
+        (ann.threads, bob.threads, bob.facts.time_per_item) = (threads, threads, None);
+        cluster.arrive(ann).arrive(bob).cycles(3 * STEADY);
+        assert_eq!(cluster.holdings([1, 2]), [62, 2], "{}", cluster.picture());
+
+        cluster.change(2, |facts| {
+            facts.time_per_item = Some(60_000);
+            facts.remaining -= items_done;
+        });
+        cluster.cycles(3 * STEADY);
+        let held = cluster.holdings([1, 2]);
+        assert_eq!(held, [32, 32], "{threads} threads, {items_done} done: {}", cluster.reason(2));
+    }
+}
+
+/// Progress is news, so that the cluster is not at rest, but it changes nobody's claim.
+#[test]
+fn progress_that_frees_no_process_leaves_the_cluster_quiet() {
+    let mut cluster = Cluster::with_classes(vec![fair("normal", 100, DOUBLING)]);
+    let mut work = job(1, "ann", "normal", 1);
+    work.threads = 4;
+    cluster.nodes("m1=4").arrive(work).cycles(STEADY);
+    let calm = |cluster: &Cluster| cluster.view.planned.as_deref().unwrap().snapshot.calm.clone();
+    let before = calm(&cluster);
+    for cycle in 1..=3 {
+        cluster.change(1, |facts| {
+            facts.remaining -= 1;
+            facts.time_per_item = Some(60_000 + cycle);
+        });
+        cluster.cycle();
+        let now = calm(&cluster);
+        assert_eq!((now.quiet_cycles, now.rest_cycles), (before.quiet_cycles + cycle, 0));
+    }
+    // The fourth frees one.
+    cluster.change(1, |facts| facts.remaining -= 1).cycle();
+    assert_eq!(calm(&cluster).quiet_cycles, 0);
 }
 
 #[test]

@@ -35,8 +35,9 @@ pub struct Snapshot {
 /// For how long nothing has changed, in cycles, and who took from whom meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calm {
-    /// Cycles since demand or supply changed: work that came, went, first got going or can use
-    /// another number of processes; processes that ended; nodes that came, went or changed size.
+    /// Cycles since demand or supply changed. Demand: work came, went, got more items, first got
+    /// going, showed how long an item takes, or can use another number of processes. Supply:
+    /// processes ended; nodes came, went or changed size.
     pub quiet_cycles: u64,
     /// Cycles since there was any news of any work, progress included.
     pub rest_cycles: u64,

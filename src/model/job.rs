@@ -71,6 +71,11 @@ pub struct JobFacts {
 }
 
 impl JobFacts {
+    /// Mean time of one work item, where anything is known.
+    pub fn known_time_per_item(&self) -> Option<NonZeroU64> {
+        self.time_per_item.and_then(NonZeroU64::new)
+    }
+
     /// The processes that the work left would keep busy, `threads` items each, up to the declared
     /// maximum.
     pub fn useful_processes(&self, threads: u64) -> u64 {

@@ -110,9 +110,10 @@ impl Scheduler {
             | Event::JobArrived(_)
             | Event::JobCompleted { .. }
             | Event::LimboShareGone { .. } => true,
-            Event::JobChanged { job, facts } => self.jobs.get(*job).is_some_and(|known| {
-                demand(&known.spec.facts, known.spec.threads) != demand(facts, known.spec.threads)
-            }),
+            Event::JobChanged { job, facts } => self
+                .jobs
+                .get(*job)
+                .is_some_and(|known| changes_demand(&known.spec.facts, facts, known.spec.threads)),
             Event::ShareSeen { job, share, .. } => {
                 self.jobs.get(*job).is_some_and(|job| job.shares.get(*share).is_none())
             }
@@ -125,16 +126,25 @@ impl Scheduler {
     }
 }
 
-/// What of a job's facts claims follow from.
-fn demand(facts: &JobFacts, threads: u64) -> impl PartialEq + use<> {
-    (facts.useful_processes(threads), facts.limit, facts.is_running, facts.is_completing)
+/// Whether claims differ by what changed about a job of so many `threads`.
+///
+/// Work done and a pace that drifts are progress: they count once they change how many processes
+/// the work left can keep busy. Work that was added counts at once. And so does a pace that becomes
+/// known or is forgotten: while it is unknown, other rules set the cap.
+fn changes_demand(before: &JobFacts, now: &JobFacts, threads: u64) -> bool {
+    let demand = |facts: &JobFacts| {
+        let JobFacts { limit, is_running, is_completing, .. } = *facts;
+        let knows_pace = facts.known_time_per_item().is_some();
+        (facts.useful_processes(threads), limit, is_running, is_completing, knows_pace)
+    };
+    before.remaining < now.remaining || demand(before) != demand(now)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::engine::{Considered, Preemption, PreemptionRule};
-    use crate::model::{MachineIx, ShareId};
+    use crate::model::{MachineIx, ProcessLimit, ShareId};
 
     /// What is moved was not taken: its job has as much elsewhere.
     #[test]
@@ -159,5 +169,46 @@ mod tests {
         }
         calm.remember(&schedule, &[]);
         assert_eq!(calm.freeze().takings, [Taking { from: JobId(2), by: JobId(9) }]);
+    }
+
+    /// 500 items left, four at a time.
+    #[test]
+    fn demand_is_what_a_cap_follows_from_and_progress_is_not() {
+        let known = JobFacts {
+            remaining: 500,
+            limit: ProcessLimit::Unlimited,
+            is_running: true,
+            time_per_item: Some(60_000),
+            is_completing: false,
+        };
+        let timed = |time_per_item| JobFacts { time_per_item, ..known };
+        let left = |remaining| JobFacts { remaining, ..known };
+        for (what, before, now, is_change) in [
+            ("nothing", known, known, false),
+            ("a pace becomes known", timed(None), known, true),
+            ("zero is not known", timed(Some(0)), known, true),
+            ("neither is known", timed(None), timed(Some(0)), false),
+            ("a pace is forgotten", known, timed(None), true),
+            ("a pace drifts", known, timed(Some(61_000)), false),
+            ("an item is done", known, left(499), false),
+            ("a process can be spared", known, left(496), true),
+            ("an item is added", left(499), known, true),
+            ("it initializes", JobFacts { is_running: false, ..known }, known, true),
+            ("it ends", known, JobFacts { is_completing: true, ..known }, true),
+            (
+                "it has a maximum",
+                known,
+                JobFacts { limit: ProcessLimit::AtMost(500), ..known },
+                true,
+            ),
+            (
+                "a pace becomes known as an item is done",
+                timed(None),
+                JobFacts { remaining: 499, ..known },
+                true,
+            ),
+        ] {
+            assert_eq!(changes_demand(&before, &now, 4), is_change, "{what}");
+        }
     }
 }

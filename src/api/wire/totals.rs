@@ -273,8 +273,9 @@ pub struct CycleTimes {
 /// processes are taken back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Calm {
-    /// Cycles since demand or supply changed: work came, went, first got going or can use another
-    /// number of processes; processes ended; nodes came, went or changed size.
+    /// Cycles since demand or supply changed. Demand: work came, went, got more items, first got
+    /// going, showed how long an item takes, or can use another number of processes. Supply:
+    /// processes ended; nodes came, went or changed size.
     pub quiet_cycles: u64,
     /// Cycles since there was any news of any work, progress included. From 2 on the cluster is at
     /// rest.
