@@ -67,9 +67,9 @@ impl Actor {
             .map(|(&share, _)| share)
             .collect();
         let positions = match (selector.index, selector.from, selector.to) {
-            (Some(index), None, None) => index..=index,
-            (None, Some(from), Some(to)) => from..=to,
-            (None, None, None) if selector.all => 0..=usize::MAX,
+            (Some(index), None, None) => index..index.saturating_add(1),
+            (None, Some(from), Some(to)) => from..to,
+            (None, None, None) if selector.all => 0..usize::MAX,
             _ => {
                 let remedy = "give one of `all`, `index`, or `from` and `to`";
                 return Err(Flaw::new(".sel", "it does not say which shares", remedy));

@@ -350,7 +350,7 @@ pub struct Selector {
     /// The first position.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<usize>,
-    /// The last position, inclusive.
+    /// The position after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<usize>,
 }

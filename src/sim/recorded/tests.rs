@@ -81,8 +81,25 @@ fn a_frozen_job_does_not_grow_back() {
         {"events": [{"e": "node", "name": "n1", "memGB": 4},
                     {"e": "job", "id": 1, "user": "a", "class": "normal", "memGB": 1}]},
         {"events": [{"e": "update", "id": 1, "maxProcesses": -1}]},
-        {"events": [{"e": "procdone", "id": 1, "sel": {"from": 1, "to": 2}}]}"#;
+        {"events": [{"e": "procdone", "id": 1, "sel": {"from": 1, "to": 3}}]}"#;
     assert_eq!(play_cycles(cycles), ["1: 4/4", "1: 4/4", "1: 2/2"]);
+}
+
+#[test]
+fn a_range_of_shares_ends_before_its_end() {
+    let gone = |range: &str| {
+        let cycles = format!(
+            r#"{{"events": [{{"e": "node", "name": "n1", "memGB": 4}},
+                {{"e": "job", "id": 1, "user": "a", "class": "normal", "memGB": 1}}]}},
+            {{"events": [{{"e": "update", "id": 1, "maxProcesses": -1}},
+                {{"e": "procdone", "id": 1, "sel": {range}}}]}}"#
+        );
+        play_cycles(&cycles).remove(1)
+    };
+    assert_eq!(gone(r#"{"from": 0, "to": 0}"#), "1: 4/4");
+    assert_eq!(gone(r#"{"from": 0, "to": 1}"#), "1: 3/3");
+    assert_eq!(gone(r#"{"from": 1, "to": 3}"#), "1: 2/2");
+    assert_eq!(gone(r#"{"from": 0, "to": 4}"#), "1: 0/0");
 }
 
 #[test]
