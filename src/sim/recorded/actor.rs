@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::scenario::Selector;
 use crate::model::{JobFacts, Name, ShareFacts, ShareId, ShareState, WorkKind};
-use crate::scheduler::{Removal, ShareView};
+use crate::scheduler::ShareView;
 use crate::sim::error::Flaw;
 
 /// A job, and its processes.
@@ -20,6 +20,7 @@ pub(super) struct Actor {
 pub(super) struct Process {
     pub node: String,
     pub state: ShareState,
+    /// Whether its job is refused: it leaves with "whitelist".
     pub is_blacklisted: bool,
     /// The cycle that made it.
     pub since: u64,
@@ -27,9 +28,9 @@ pub(super) struct Process {
 }
 
 impl Actor {
-    /// Enters a share as the scheduler has it now; returns whether it is new, and whether it was
-    /// told to leave before.
-    pub fn take_over(&mut self, cycle: u64, share: &ShareView) -> (bool, bool) {
+    /// Enters a share as the scheduler has it now, and whether its job is refused; returns whether
+    /// the share is new, and whether it was told to leave before.
+    pub fn take_over(&mut self, cycle: u64, share: &ShareView, is_refused: bool) -> (bool, bool) {
         let known = self.shares.get(&share.id);
         let (is_new, was_leaving) = (known.is_none(), known.is_some_and(Process::is_leaving));
         let process = self.shares.entry(share.id).or_insert_with(|| Process {
@@ -40,7 +41,7 @@ impl Actor {
             facts: share.facts,
         });
         process.state = share.state;
-        process.is_blacklisted = share.removal == Some(Removal::Blacklisted);
+        process.is_blacklisted = is_refused;
         (is_new, was_leaving)
     }
 

@@ -18,7 +18,7 @@ use crate::model::{
     JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId,
     ShareState, WorkKind,
 };
-use crate::scheduler::{Command, Event, JobView, Scheduler, View};
+use crate::scheduler::{Command, Disposition, Event, JobView, Scheduler, View};
 use crate::sim::count;
 use crate::sim::error::Flaw;
 
@@ -276,8 +276,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Reports everything gone that was told to leave, of one job or of all. Blacklisted shares are
-    /// not the orchestrator's to confirm: they leave with "whitelist".
+    /// Reports everything gone that was told to leave, of one job or of all. The shares of refused
+    /// work are not confirmed: the original does not know them, and they leave with "whitelist".
     fn confirm(&mut self, job: Option<JobId>) {
         let mut gone = Vec::new();
         for (&id, actor) in self.jobs.iter().filter(|&(&id, _)| job.is_none_or(|job| job == id)) {
@@ -293,7 +293,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Reports all blacklisted work gone.
+    /// Reports all shares of refused work gone.
     fn whitelist(&mut self) {
         let mut gone = Vec::new();
         for (&id, actor) in &self.jobs {
@@ -348,8 +348,9 @@ impl<'a> Player<'a> {
     fn write_down_job(&mut self, cycle: u64, job: &JobView, view: &View) -> JobLine {
         let actor = self.jobs.get_mut(&job.id).expect("the scheduler knows no work but ours");
         let mut line = lines::job(job, view);
+        let is_refused = job.disposition == Disposition::Refused;
         for share in &job.shares {
-            let (is_new, was_leaving) = actor.take_over(cycle, share);
+            let (is_new, was_leaving) = actor.take_over(cycle, share, is_refused);
             if is_new {
                 line.expanded.push(share.node.to_string());
             }

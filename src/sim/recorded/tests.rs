@@ -102,6 +102,47 @@ fn a_range_of_shares_ends_before_its_end() {
     assert_eq!(gone(r#"{"from": 0, "to": 4}"#), "1: 0/0");
 }
 
+/// The node that holds job 1 moves to a pool that its class may not use. The scheduler knows the job
+/// still and has its shares evicted: they are confirmed like all others. The shares of a job whose
+/// class is gone are not.
+#[test]
+fn shares_evicted_from_another_pool_are_confirmed_and_those_of_refused_work_are_not() {
+    let config = |classes: &str, left: &str, right: &str| {
+        format!(
+            r#"{{"quantumGB": 1, "initializationCap": 0, "expandByDoubling": false, "prediction": false,
+            "nodepools": [{{"name": "left", "nodes": [{left}]}}, {{"name": "right", "nodes": [{right}]}}],
+            "classes": [{{"name": "normal", "policy": "FAIR_SHARE", "nodepool": "left"}}{classes}]}}"#
+        )
+    };
+    let old = r#", {"name": "old", "policy": "FAIR_SHARE", "nodepool": "right"}"#;
+    let before = config(old, r#""n1", "n2""#, r#""n3""#);
+    let play = |after: &str| {
+        let text = format!(
+            r#"{{"name": "t", "config": {before}, "cycles": [
+            {{"events": [{{"e": "nodes", "list": [["n1", 2], ["n2", 2], ["n3", 2]]}},
+                {{"e": "job", "id": 1, "user": "a", "class": "normal", "memGB": 1}},
+                {{"e": "job", "id": 2, "user": "a", "class": "old", "memGB": 1}}]}},
+            {{"events": [{{"e": "reconfigure", "config": {after}}}]}}, {{}}, {{}},
+            {{"events": [{{"e": "whitelist"}}]}}]}}"#
+        );
+        let document = play_file(scenario_file(&text).path()).unwrap();
+        let show = |line: &JobLine| format!("{}: {}/{}", line.id, line.held, line.occupying);
+        let cycles = document.cycles.iter();
+        let shown = cycles.map(|cycle| cycle.jobs.iter().map(show).collect::<Vec<_>>().join(", "));
+        shown.collect::<Vec<String>>()
+    };
+    let moved = config(old, r#""n1""#, r#""n2", "n3""#);
+    assert_eq!(
+        play(&moved),
+        ["1: 4/4, 2: 2/2", "1: 2/4, 2: 2/2", "1: 2/2, 2: 4/4", "1: 2/2, 2: 4/4", "1: 2/2, 2: 4/4"]
+    );
+    let gone = config("", r#""n1", "n2""#, r#""n3""#);
+    assert_eq!(
+        play(&gone),
+        ["1: 4/4, 2: 2/2", "1: 4/4, 2: 0/2", "1: 4/4, 2: 0/2", "1: 4/4, 2: 0/2", "1: 4/4, 2: 0/0"]
+    );
+}
+
 #[test]
 fn a_scenario_is_written_as_it_was_read() {
     let cycles = r#"[
