@@ -122,6 +122,24 @@ fn a_cap_is_told_by_its_rule_and_when_it_gives() {
     says(&explained(&cluster, 1).sums.bound.sentence, &["2 processes for now"]);
 }
 
+/// A larger machine would not do, and neither would a smaller one.
+#[test]
+fn a_reservation_is_told_that_no_machine_has_its_size() {
+    for (overage, asked) in [(0, "exactly 3 qshares"), (1, "3 to 4 qshares")] {
+        let mut cluster = cluster();
+        cluster.reconfigure(|topology| {
+            topology.settings.reserve_overage = Mebibytes::from_gib(overage);
+        });
+        cluster.nodes("m1=2 m2=5").arrive(single(1, "ann", "reserve", 3, WorkKind::Reservation));
+        let why = explained(cluster.cycle(), 1);
+        let needs = format!("needs a machine of {asked}, and there is none");
+        says(&why.sentence, &[&needs, "the largest machine it may use has 5"]);
+        says(&why.sums.bound.sentence, &[asked, "there is none"]);
+        says(&why.unblock.unwrap().sentence, &["a node of just that size joins"]);
+        assert_eq!(why.reason.unwrap().code, "impossible");
+    }
+}
+
 /// Who has more at which level: its user's other jobs, other users, other classes.
 #[test]
 fn a_fair_share_is_used_up_at_the_level_where_others_want_more_too() {

@@ -30,7 +30,15 @@ pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) 
         Waiting::Engine(reason) => reason,
     };
     Some(match *reason {
-        Reason::Impossible { asks, .. } => impossible(job, eyes, asks),
+        Reason::Impossible { asks, .. } => {
+            impossible(job, eyes, asks, "it starts when a larger node joins, or it asks for less")
+        }
+        Reason::NoSuchSize { asks, .. } => impossible(
+            job,
+            eyes,
+            asks,
+            "it starts when a node of just that size joins, or it asks for the size of one there is",
+        ),
         Reason::NoMachineUp { .. } => no_machine_up(eyes),
         Reason::OverAllotment { allotment, held, asks } => {
             over_allotment(view, job, (held + asks).saturating_sub(allotment))
@@ -53,19 +61,13 @@ pub(super) fn change(sentence: String) -> Unblock {
     Unblock { sentence, needs_a_change: true, estimate: None }
 }
 
-fn impossible(job: &JobView, eyes: &Eyes<'_>, asks: Order) -> Unblock {
+fn impossible(job: &JobView, eyes: &Eyes<'_>, asks: Order, remedy: &str) -> Unblock {
     let needs = memory(job.quantum, asks.qshares());
     let has = |node: &NodeView| {
         let has = memory(Some(node.quantum), node.order);
         format!("the largest node it may use, {}, has {has}", node.name)
     };
     let has = eyes.largest().map_or("there is no node that it may use".to_owned(), has);
-    let is_larger = eyes.largest().is_some_and(|node| asks.qshares() <= node.order);
-    let remedy = if is_larger {
-        "it starts when a node of just that size joins, or it asks for the size of one there is"
-    } else {
-        "it starts when a larger node joins, or it asks for less"
-    };
     change(format!("impossible as things are: it asks for {needs}, {has}; {remedy}"))
 }
 

@@ -6,7 +6,7 @@ use super::silent::SilentNodes;
 use super::unblock::unblock;
 use super::verdicts::Eyes;
 use super::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
-use crate::engine::{CapBound, Reason as Cause};
+use crate::engine::{CapBound, Reason as Cause, exactly};
 use crate::model::{Order, Policy, QShares, counted, plural};
 use crate::scheduler::{JobView, View, Waiting};
 
@@ -127,6 +127,10 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
                 "a process needs {}, the largest node has {largest}",
                 counted(asks.get().into(), "qshare")
             ),
+        ),
+        Cause::NoSuchSize { asks, most, .. } => told(
+            BoundBy::Nodes,
+            format!("it needs a node of {}, and there is none", exactly(*asks, *most)),
         ),
         Cause::NoMachineUp { suitable, .. } => {
             told(BoundBy::Nodes, format!("{suitable} nodes would do, and none of them is up"))

@@ -26,7 +26,9 @@ pub use audit::{audit, audit_with};
 pub use effort::Effort;
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
-pub use report::{Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
+pub use report::{
+    Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount, exactly,
+};
 pub use schedule::{Considered, Expansion, Preemption, PreemptionRule, RunnerUp, Schedule};
 pub use snapshot::{Calm, Job, Machine, Promise, Share, Snapshot, Taking};
 

@@ -164,7 +164,16 @@ fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<Reason> {
     match count(suitable()) {
         0 => {
             let largest = machines_for(draft, ix).map(|(_, machine)| machine.order).max();
-            Some(Reason::Impossible { asks, largest: largest.unwrap_or_default() })
+            let largest = largest.unwrap_or_default();
+            Some(match draft.class_of(ix).policy {
+                Policy::FairShare { .. } | Policy::FixedShare => {
+                    Reason::Impossible { asks, largest }
+                }
+                Policy::Reserve => {
+                    let most = QShares(*orders_that_suit(draft, ix).end());
+                    Reason::NoSuchSize { asks, most, largest }
+                }
+            })
         }
         suitable => Some(Reason::NoMachineUp { asks, suitable }),
     }

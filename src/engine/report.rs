@@ -134,6 +134,15 @@ pub enum Reason {
         /// The largest machine there is for it, up or not.
         largest: QShares,
     },
+    /// It needs a whole machine, and none that it may use has the size it asks for.
+    NoSuchSize {
+        /// What it asks for.
+        asks: Order,
+        /// A machine may have as much.
+        most: QShares,
+        /// The largest machine there is for it, up or not.
+        largest: QShares,
+    },
     /// Machines large enough exist, but none of them is up.
     NoMachineUp {
         /// What one process needs.
@@ -198,7 +207,7 @@ impl Reason {
     /// A stable name, for programs.
     pub fn code(&self) -> &'static str {
         match self {
-            Reason::Impossible { .. } => "impossible",
+            Reason::Impossible { .. } | Reason::NoSuchSize { .. } => "impossible",
             Reason::NoMachineUp { .. } => "no_machine_up",
             Reason::OverAllotment { .. } => "over_allotment",
             Reason::Capped { bound, .. } => bound.code(),
@@ -282,6 +291,16 @@ fn qshares(amount: QShares) -> String {
     counted(amount.0, "qshare")
 }
 
+/// "exactly 4 qshares", "4 to 6 qshares".
+pub fn exactly(asks: Order, most: QShares) -> String {
+    let asks = asks.qshares();
+    if asks < most {
+        format!("{asks} to {}", qshares(most))
+    } else {
+        format!("exactly {}", qshares(asks))
+    }
+}
+
 /// "1 qshare is".
 fn are(amount: QShares) -> String {
     format!("{} {}", qshares(amount), if amount == QShares(1) { "is" } else { "are" })
@@ -297,6 +316,13 @@ impl fmt::Display for Reason {
                     f,
                     "impossible: one process needs {}, the largest machine it may use has {largest}",
                     qshares(asks.qshares())
+                )
+            }
+            Reason::NoSuchSize { asks, most, largest } => {
+                write!(
+                    f,
+                    "impossible: it needs a machine of {}, and there is none; the largest machine it may use has {largest}",
+                    exactly(*asks, *most)
                 )
             }
             Reason::NoMachineUp { asks, suitable } => {
@@ -356,6 +382,16 @@ mod tests {
         let held_back = |held_back| Reason::HeldBack(held_back);
         for (reason, code, numbers) in [
             (Reason::Impossible { asks, largest: q(5) }, "impossible", ["7", "5"]),
+            (
+                Reason::NoSuchSize { asks, most: q(7), largest: q(9) },
+                "impossible",
+                ["exactly 7 qshares", "9"],
+            ),
+            (
+                Reason::NoSuchSize { asks, most: q(8), largest: q(9) },
+                "impossible",
+                ["7 to 8 qshares", "9"],
+            ),
             (Reason::NoMachineUp { asks, suitable: 3 }, "no_machine_up", ["7", "3"]),
             (
                 Reason::OverAllotment { allotment: q(40), held: q(39), asks: q(7) },

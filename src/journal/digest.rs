@@ -167,7 +167,9 @@ fn write_held_back(text: &mut impl Write, held_back: &HeldBack) -> fmt::Result {
 fn write_reason(text: &mut impl Write, reason: &Reason) -> fmt::Result {
     text.write_str(reason.code())?;
     match reason {
-        Reason::Impossible { asks, largest } => write!(text, " {asks} {largest}"),
+        Reason::Impossible { asks, largest } | Reason::NoSuchSize { asks, most: _, largest } => {
+            write!(text, " {asks} {largest}")
+        }
         Reason::NoMachineUp { asks, suitable } => write!(text, " {asks} {suitable}"),
         Reason::OverAllotment { allotment, held, asks } => {
             write!(text, " {allotment} {held} {asks}")
