@@ -122,6 +122,34 @@ fn a_cap_is_told_by_its_rule_and_when_it_gives() {
     says(&explained(&cluster, 1).sums.bound.sentence, &["2 processes for now"]);
 }
 
+/// One process has initialized and nothing is known of its pace: then that holds it, and not that
+/// none has initialized.
+#[test]
+fn work_of_unknown_pace_is_told_that_its_time_per_item_is_unknown() {
+    let rules = CapRules { initialization_cap: 2, expand_by_doubling: true, ..UNPACED };
+    let mut cluster = Cluster::with_classes(vec![fair("normal", 100, rules)]);
+    let mut work = job(1, "ann", "normal", 1);
+    (work.facts.is_running, work.facts.time_per_item) = (false, None);
+    cluster.nodes("m1=8").arrive(work).cycle();
+    says(&explained(&cluster, 1).sentence, &["held at 2: no process of it has initialized yet"]);
+
+    cluster.change(1, |facts| facts.is_running = true).cycle();
+    let why = explained(&cluster, 1);
+    says(&why.sentence, &["held at 2: how long an item of it takes is unknown"]);
+    says(&why.sums.bound.sentence, &["2 processes for now", "is unknown"]);
+    says(&why.unblock.unwrap().sentence, &["publishes how long an item of it takes"]);
+    let reason = why.reason.unwrap();
+    assert_eq!((reason.code.as_str(), cluster.held(1)), ("initialization_cap", 2));
+
+    // All its processes go when its pace is known.
+    cluster.change(1, |facts| facts.time_per_item = Some(1000));
+    for share in &cluster.job(1).shares.clone() {
+        cluster.exit(1, share.id);
+    }
+    let sums = explained(cluster.cycle(), 1).sums;
+    says(&sums.job.cap_bound.unwrap().sentence, &["it starts over"]);
+}
+
 /// A larger machine would not do, and neither would a smaller one.
 #[test]
 fn a_reservation_is_told_that_no_machine_has_its_size() {

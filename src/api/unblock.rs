@@ -117,6 +117,10 @@ fn capped(job: &JobView, bound: CapBound) -> Unblock {
             let processes = if held == NShares(1) { "process" } else { "processes" };
             by_itself(format!("one of the {held} {processes} it has has initialized"), None)
         }
+        CapBound::UnknownPace => {
+            by_itself("the orchestrator publishes how long an item of it takes".to_owned(), None)
+        }
+        CapBound::StartsOver => by_itself("a process of it starts anew".to_owned(), None),
         CapBound::Doubling => {
             by_itself("the next cycles: it doubles in each".to_owned(), Some(next_cycle()))
         }

@@ -77,7 +77,7 @@ fn unblocked_by(code: &str) -> &'static str {
         "impossible" => "a larger node, or asking for less",
         "no_machine_up" => "a node that comes back",
         "over_allotment" => "its user's other work ending, or a larger allotment",
-        "initialization_cap" => "its first processes, once initialized",
+        "initialization_cap" => "its first processes, once initialized, and a known time per item",
         "doubling" => "the next cycles, in each of which it doubles",
         "prediction" => "nothing: it is done before more would help",
         "completing" | "spent" => "nothing: it is over",

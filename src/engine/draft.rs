@@ -268,6 +268,8 @@ impl<'a> Draft<'a> {
             | CapBound::Maximum
             | CapBound::Frozen
             | CapBound::Initialization
+            | CapBound::UnknownPace
+            | CapBound::StartsOver
             | CapBound::Doubling
             | CapBound::Prediction => nshares.saturating_sub(self.has(job)),
         }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::draft::{CountRefusal, Draft, JobDraft};
 use super::entities::Amounts;
 use super::how_much::orders_that_suit;
-use super::report::{Account, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
+use super::report::{Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
 use super::snapshot::Machine;
 use crate::model::{ClassIx, MachineIx, NShares, Order, Policy, PoolIx, QShares, WorkKind, count};
 
@@ -88,7 +88,7 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobRepor
     JobReport {
         job: id,
         wanted: demand.wanted,
-        cap: demand.cap,
+        cap: cap(draft, ix),
         pure_fair_share: QShares(pure_fair_share),
         given: NShares(given),
         held: NShares(held),
@@ -99,10 +99,24 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobRepor
     }
 }
 
+/// The cap of the job at `ix`, and its cause: work that initializes shares its cap with work of which
+/// as little is known.
+fn cap(draft: &Draft<'_>, ix: usize) -> Cap {
+    let Cap { nshares, bound } = draft.jobs[ix].demand.cap;
+    let facts = &draft.job(ix).facts;
+    let bound = if bound != CapBound::Initialization || !facts.is_running {
+        bound
+    } else if facts.known_time_per_item().is_none() {
+        CapBound::UnknownPace
+    } else {
+        CapBound::StartsOver
+    };
+    Cap { nshares, bound }
+}
+
 fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> Reason {
-    let JobDraft { order, demand, given, held, promised, pure_fair_share, refusal, .. } =
-        draft.jobs[ix];
-    let cap = demand.cap;
+    let JobDraft { order, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
+    let cap = cap(draft, ix);
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
         return Reason::Capped { bound: cap.bound, cap: cap.nshares };
     }

@@ -114,6 +114,10 @@ pub enum CapBound {
     Frozen,
     /// No process of it has initialized yet.
     Initialization,
+    /// How long an item takes is unknown: the cap is that of work that initializes.
+    UnknownPace,
+    /// Every process of it is gone: it starts over with the cap of work that initializes.
+    StartsOver,
     /// It may at most double in one cycle.
     Doubling,
     /// New processes would come too late to help.
@@ -262,7 +266,9 @@ impl CapBound {
             CapBound::WorkLeft => "work_left",
             CapBound::Maximum => "maximum",
             CapBound::Frozen => "frozen",
-            CapBound::Initialization => "initialization_cap",
+            CapBound::Initialization | CapBound::UnknownPace | CapBound::StartsOver => {
+                "initialization_cap"
+            }
             CapBound::Doubling => "doubling",
             CapBound::Prediction => "prediction",
             CapBound::Completing => "completing",
@@ -278,6 +284,8 @@ impl fmt::Display for CapBound {
             CapBound::Maximum => "its declared maximum",
             CapBound::Frozen => "its growth was stopped",
             CapBound::Initialization => "no process of it has initialized yet",
+            CapBound::UnknownPace => "how long an item of it takes is unknown",
+            CapBound::StartsOver => "all its processes are gone, so that it starts over",
             CapBound::Doubling => "it may at most double in one cycle",
             CapBound::Prediction => "more processes would come too late to help",
             CapBound::Completing => "it is ending",
@@ -432,6 +440,8 @@ mod tests {
             (CapBound::Maximum, "maximum", "declared maximum"),
             (CapBound::Frozen, "frozen", "stopped"),
             (CapBound::Initialization, "initialization_cap", "initialized"),
+            (CapBound::UnknownPace, "initialization_cap", "unknown"),
+            (CapBound::StartsOver, "initialization_cap", "starts over"),
             (CapBound::Doubling, "doubling", "double"),
             (CapBound::Prediction, "prediction", "too late"),
             (CapBound::Completing, "completing", "ending"),
