@@ -509,7 +509,10 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
             assert_eq!(why["held_back"]["quiet_cycles"], 3);
             assert!(1 <= status["net_strikes"].as_u64().unwrap(), "{status}");
             let shown = apportion(["why", "2"], &daemon).await;
-            assert!(shown.contains("nothing has changed for 3 cycles or more"), "{shown}");
+            assert!(
+                shown.contains("neither demand nor supply has changed for 3 cycles or more"),
+                "{shown}"
+            );
             assert!(shown.contains(&told), "{shown}");
         }
         // That it waits longer is no news for the orchestrator.

@@ -168,6 +168,38 @@ fn a_reservation_is_told_that_no_machine_has_its_size() {
     }
 }
 
+/// Ann has 8 processes that Bob, who has one, would take some of. Their work gets on, which is
+/// progress and no change of demand.
+#[test]
+fn the_quiet_stop_is_said_to_hold_against_peers_for_want_of_a_change_of_demand() {
+    let mut cluster = cluster();
+    cluster.reconfigure(|topology| topology.settings.quiet_stop = Some(3));
+    let [mut ann, mut bob] = [job(1, "ann", "normal", 1), job(2, "bob", "normal", 1)];
+    (ann.threads, bob.threads) = (1000, 1000);
+    cluster.nodes("m1=8").arrive(ann).cycle().invest(1, 9_000_000_000).arrive(bob);
+    let get_on = |cluster: &mut Cluster, investment| {
+        cluster.change(1, |facts| facts.remaining -= 1);
+        cluster.invest(1, investment).cycle();
+    };
+    for _ in 0..5 {
+        get_on(&mut cluster, 9_000_000_000);
+    }
+    // While the net would not let it take anything, waiting does not help either.
+    let why = explained(&cluster, 2);
+    assert_eq!(why.reason.unwrap().code, "too_dear");
+    let unblock = why.unblock.unwrap();
+    says(&unblock.sentence, &["room that is free", "waiting alone does not help"]);
+    assert_eq!(unblock.estimate, None);
+
+    get_on(&mut cluster, 0);
+    let why = explained(&cluster, 2);
+    let reason = why.reason.unwrap();
+    assert_eq!((reason.code.as_str(), cluster.held(2)), ("quiet_stop", 1));
+    says(&reason.sentence, &["neither demand nor supply has changed for 3 cycles", "its peers"]);
+    says(&why.sums.bound.sentence, &["it leaves its peers theirs"]);
+    says(&why.unblock.unwrap().sentence, &["room that is free", "a change of demand or supply"]);
+}
+
 /// Who has more at which level: its user's other jobs, other users, other classes.
 #[test]
 fn a_fair_share_is_used_up_at_the_level_where_others_want_more_too() {

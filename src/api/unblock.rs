@@ -15,6 +15,9 @@ use crate::model::{
 };
 use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
 
+/// What ends the quiet stop, or is had in spite of it.
+const FREE_ROOM_OR_CHANGE: &str = "room that is free, or a change of demand or supply: work or a node comes or goes, or \
+                                   a job can use another number of processes";
 /// So many things of a kind are named.
 const NAMED: usize = 3;
 
@@ -211,8 +214,18 @@ fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
     )
 }
 
+/// Whether the quiet stop holds: then whoever has something takes nothing from its peers.
+fn is_stopped(view: &View) -> bool {
+    let quiet_cycles = view.planned.as_ref().map_or(0, |last| last.snapshot.calm.quiet_cycles);
+    view.topology.settings.quiet_stop.is_some_and(|stop| stop <= quiet_cycles)
+}
+
 fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
     match held_back {
+        HeldBack::TooDear { .. } if is_stopped(view) => by_itself(
+            format!("{FREE_ROOM_OR_CHANGE}; after the quiet stop, waiting alone does not help"),
+            None,
+        ),
         HeldBack::TooDear { loss, limit } => {
             let period = view.topology.settings.publication_period;
             let a_cycle = period.saturating_mul(job.threads);
@@ -230,9 +243,7 @@ fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
         HeldBack::TooLate => {
             by_itself("room that is free; it takes nothing from others".to_owned(), None)
         }
-        HeldBack::Quiet { .. } => {
-            by_itself("something changes: work or a node comes or goes".to_owned(), None)
-        }
+        HeldBack::Quiet { .. } => by_itself(FREE_ROOM_OR_CHANGE.to_owned(), None),
         HeldBack::NextCycle => by_itself("the next cycle, which begins with it".to_owned(), None),
     }
 }

@@ -8,7 +8,7 @@ use super::verdicts::Eyes;
 use super::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
 use crate::engine::{CapBound, Reason as Cause, exactly};
 use crate::model::{Order, Policy, QShares, counted, plural};
-use crate::scheduler::{JobView, View, Waiting};
+use crate::scheduler::{HeldBack, JobView, View, Waiting};
 
 /// The answer for one request for work in a sentence.
 pub fn brief(view: &View, job: &JobView) -> WhyBrief {
@@ -145,7 +145,13 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         }
         Cause::FairShareUsed { .. } => share(job, class, user),
         Cause::HeldBack(held_back) => {
-            told(BoundBy::Price, format!("it leaves others theirs ({})", held_back.code()))
+            let what = match held_back {
+                HeldBack::TooDear { .. } | HeldBack::TooLate | HeldBack::Quiet { .. } => {
+                    "it leaves its peers theirs"
+                }
+                HeldBack::NextCycle => "its turn to take comes in the next cycle",
+            };
+            told(BoundBy::Price, format!("{what} ({})", held_back.code()))
         }
         Cause::WaitingForExits { promised } => {
             told(BoundBy::Room, format!("room for {promised} is being made"))

@@ -89,7 +89,7 @@ fn unblocked_by(code: &str) -> &'static str {
         "too_dear" => "free room, or waiting longer",
         "too_late" => "free room",
         "next_cycle" => "the next cycle",
-        "quiet_stop" => "work or nodes coming or going",
+        "quiet_stop" => "free room, or a change of demand or supply",
         "fragmented" => "processes ending on one node",
         _ => "submitting it with what the configuration allows",
     }

@@ -4,7 +4,9 @@
 //! repeated until the orchestrator has shown it, what has to go until it has confirmed that.
 
 use crate::engine::Reason;
-use crate::model::{JobId, Mebibytes, Name, Order, QShares, ShareId, ShareState, WorkKind, span};
+use crate::model::{
+    JobId, Mebibytes, Name, Order, QShares, ShareId, ShareState, WorkKind, counted, span,
+};
 use crate::scheduler::{
     Disposition, HeldBack, JobView, Refusal, Removal, ShareView, View, Waiting,
 };
@@ -131,8 +133,7 @@ pub fn explain(waiting: &Waiting) -> Explanation {
 pub fn explain_held_back(held_back: HeldBack) -> Explanation {
     let sentence = match held_back {
         HeldBack::TooDear { loss, limit } => format!(
-            "too dear: room for one more process would destroy {} of others' work or more; by now it may destroy {}, and \
-             more the longer it waits",
+            "too dear: room for one more process would destroy {} of others' work or more; by now the limit for it is {}",
             span(loss),
             span(limit)
         ),
@@ -142,8 +143,9 @@ pub fn explain_held_back(held_back: HeldBack) -> Explanation {
                 .to_owned()
         }
         HeldBack::Quiet { cycles } => format!(
-            "quiet stop: nothing has changed for {cycles} cycles or more, so that only work that has nothing still takes \
-             from others"
+            "quiet stop: neither demand nor supply has changed for {} or more, so that only work that has nothing still \
+             takes from its peers; this work takes free room, and room of worse priorities",
+            counted(cycles, "cycle")
         ),
         HeldBack::NextCycle => {
             "next cycle: this one searched for room for others as long as a cycle may; its turn comes in the next"

@@ -84,8 +84,8 @@ pub enum HeldBack {
     /// Its work is nearly done: more processes would hardly come in time, so that it takes free
     /// room only.
     TooLate,
-    /// Nothing has changed for so long that only work which has nothing takes from others: the
-    /// safety net struck.
+    /// Neither demand nor supply has changed for so long that only work which has nothing takes
+    /// from its peers: the safety net struck.
     Quiet {
         /// For so many cycles or more.
         cycles: u64,
@@ -250,7 +250,8 @@ impl fmt::Display for HeldBack {
             ),
             HeldBack::Quiet { cycles } => write!(
                 f,
-                "quiet stop: nothing has changed for {cycles} cycles or more, and it has something, so that it takes no more from others"
+                "quiet stop: neither demand nor supply has changed for {} or more, so that it takes no more from its peers",
+                counted(*cycles, "cycle")
             ),
             HeldBack::NextCycle => {
                 f.write_str("next cycle: this one searched for room for others as long as it may")
@@ -424,7 +425,7 @@ mod tests {
                 ["90 s", "30 s"],
             ),
             (held_back(HeldBack::TooLate), "too_late", ["in time", "free room"]),
-            (held_back(HeldBack::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "nothing"]),
+            (held_back(HeldBack::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "its peers"]),
             (held_back(HeldBack::NextCycle), "next_cycle", ["searched", "as long as it may"]),
         ] {
             assert_eq!(reason.code(), code);

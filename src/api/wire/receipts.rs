@@ -124,8 +124,8 @@ pub struct HeldBack {
 ///
 /// - `too_dear`: more work of others would be lost than it is worth so far.
 /// - `too_late`: its work is nearly done, and more processes would hardly come in time.
-/// - `quiet_stop`: nothing has changed for so long that only work that has nothing takes from
-///   others: the safety net.
+/// - `quiet_stop`: neither demand nor supply has changed for so long that only work that has
+///   nothing takes from its peers: the safety net.
 /// - `next_cycle`: the search for room for others took as long as one cycle may search; its turn
 ///   comes in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
