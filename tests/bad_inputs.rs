@@ -639,22 +639,44 @@ async fn rows_30_and_31_what_ended_and_lives_is_counted_and_said() {
 async fn row_35_sudden_silence_is_not_believed_until_it_is_confirmed() {
     let folder = TempDir::new().unwrap();
     let daemon = Daemon::start(&folder).await;
-    daemon.publish(1, (1..=11).map(|id| job(id, "ann")).collect()).await;
-    daemon.get_until("/v1/jobs", |page| ids(page).len() == 11).await;
-    for _ in 0..2 {
-        let sudden = daemon.send(PUT.0, PUT.1, r#"{"sequence": 2, "work": []}"#).await;
+    daemon.report(&["n1", "n2", "n3"]).await;
+    let work = |ids: std::ops::RangeInclusive<u64>| ids.map(|id| job(id, "ann"));
+    daemon.publish(1, work(1..=11).collect()).await;
+    let all_hold = |schedule: &Value| (1..=11).map(|id| held(schedule, id)).sum::<usize>() == 12;
+    let before = daemon.get_until("/v1/schedule", all_hold).await;
+    daemon.publish(2, work(1..=11).map(|work| running(work, &before)).collect()).await;
+    let shown = |schedule: &Value| {
+        let added = |job: &Value| job["added"].as_array().unwrap().is_empty();
+        all_hold(schedule) && schedule["jobs"].as_array().unwrap().iter().all(added)
+    };
+    let before = daemon.get_until("/v1/schedule", shown).await;
+    for node in ["n4", "n5", "n6"] {
+        let sudden = daemon.send(PUT.0, PUT.1, r#"{"sequence": 3, "work": []}"#).await;
         let (answer, detail) = refusal(sudden).await;
         assert_eq!(answer, "409 P051 /work");
         assert!(detail.contains("from 11 requests to none; nothing was changed"), "{detail}");
+        // Cycles go on, and each has the same processes where they were.
+        let cycle = daemon.get("/v1/status").await["cycle"].as_u64().unwrap();
+        daemon.send(BEAT.0, BEAT.1, &json!({ "node": node, "memory_mb": 1 }).to_string()).await;
+        daemon.get_until("/v1/status", |status| Some(cycle) < status["cycle"].as_u64()).await;
+        let after = daemon.get("/v1/schedule").await;
+        assert_eq!(after["jobs"], before["jobs"]);
     }
-    assert_eq!(ids(&daemon.get("/v1/jobs").await).len(), 11);
-    let meant = daemon.send(PUT.0, PUT.1, r#"{"sequence": 2, "full": true, "work": []}"#).await;
+    let meant = daemon.send(PUT.0, PUT.1, r#"{"sequence": 3, "full": true, "work": []}"#).await;
     assert_eq!(meant.status(), StatusCode::ACCEPTED);
     daemon.get_until("/v1/jobs", |page| ids(page).is_empty()).await;
 
-    // So few may all end at once.
-    daemon.publish(3, (21..=30).map(|id| job(id, "ann")).collect()).await;
-    daemon.publish(4, json!([])).await;
+    // So few may all be done at once. What they have is kept until it is said to be gone.
+    daemon.publish(4, work(21..=30).collect()).await;
+    let few_hold = |schedule: &Value| (21..=30).map(|id| held(schedule, id)).sum::<usize>() == 12;
+    daemon.get_until("/v1/schedule", few_hold).await;
+    let few = daemon.send(PUT.0, PUT.1, r#"{"sequence": 5, "work": []}"#).await;
+    assert_eq!(few.status(), StatusCode::ACCEPTED);
+    let is_absent = |status: &Value| status["absent"]["processes"] == 12;
+    daemon.get_until("/v1/status", is_absent).await;
+    assert!(few_hold(&daemon.get("/v1/schedule").await));
+    daemon.publish(6, json!([])).await;
+    daemon.get_until("/v1/jobs", |page| ids(page).is_empty()).await;
     daemon.stop().await;
 }
 
