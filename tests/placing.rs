@@ -33,6 +33,46 @@ fn the_smallest_hole_that_fits_is_used() {
     }
 }
 
+/// F121: a process goes where no larger request loses its place. What is used up without a rest goes
+/// before a hole is split, so that nothing is wasted though the smallest fit would waste some.
+#[test]
+fn exact_multiples_are_used_up_before_larger_holes_are_split() {
+    /// The nodes, and of each job the size and the most it may have.
+    type Case<'a> = (&'a str, &'a [(u64, u64)]);
+    let cases: [Case<'_>; 7] = [
+        // All that is wanted has room.
+        ("m1=3 m2=4", &[(2, 2), (3, 1)]),
+        ("m1=4 m2=5", &[(2, 2), (5, 1)]),
+        ("m1=6 m2=4 m3=3", &[(3, 3), (4, 1)]),
+        // More is wanted than there is.
+        ("m1=8 m2=8", &[(2, 99), (3, 2)]),
+        ("m1=6 m2=5 m3=5", &[(2, 99), (1, 2)]),
+        ("m1=7 m2=6 m3=3", &[(2, 99), (1, 2), (2, 1), (1, 2)]),
+        ("m1=7 m2=2 m3=8 m4=3", &[(2, 99), (5, 1), (5, 1), (1, 2)]),
+    ];
+    for (nodes, jobs) in cases {
+        // Whoever comes first chooses first.
+        for is_reversed in [false, true] {
+            let mut cluster = cluster();
+            cluster.nodes(nodes);
+            for ((order, most), id) in jobs.iter().zip(1..) {
+                let mut spec = at_most(job(id, &format!("user{id}"), "normal", *order), *most);
+                spec.submitted = if is_reversed { 10 - id } else { id };
+                cluster.arrive(spec);
+            }
+            cluster.cycle();
+            let all: u64 = cluster.view.nodes.iter().map(|node| node.order.0).sum();
+            let of_jobs = jobs.iter().zip(1..);
+            let sums = of_jobs.map(|((order, _), id)| {
+                let job = cluster.job(id);
+                [order * job.given.0, order * job.held().0]
+            });
+            let sums = sums.reduce(|[one, two], [three, four]| [one + three, two + four]);
+            assert_eq!(sums, Some([all, all]), "{nodes} {jobs:?}: {}", cluster.picture());
+        }
+    }
+}
+
 /// F166: with equal rights the older job comes first, and the larger of two that are equally old.
 #[test]
 fn older_then_larger_work_comes_first() {
