@@ -458,6 +458,42 @@ async fn a_cycle_recorded_again_gains_and_loses_nothing() {
     assert_eq!(store.recover().await.unwrap().varied_off.len(), 2);
 }
 
+/// F242: not by a cycle that failed, not by one that is recorded again, and not by a restart.
+#[tokio::test]
+async fn a_share_that_is_gone_is_not_on_record_again() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    store.commit(busy()).await.unwrap();
+    let without_4 = |cycle, state| CycleRecord {
+        nodes: vec![node("a1", 2)],
+        shares: vec![share(3, "a1", state)],
+        next_share: 5,
+        ..quiet(cycle)
+    };
+    let shares = "select group_concat(id || ' ' || state) from shares";
+    // The cycle in which it goes fails, and so it is on record until the next.
+    place
+        .execute("create trigger no before delete on shares begin select raise(abort, 'no'); end")
+        .await;
+    store.commit(without_4(2, ShareState::Held)).await.unwrap_err();
+    assert_eq!(place.read(shares).await, "3 held,4 leaving");
+    place.execute("drop trigger no").await;
+    store.commit(without_4(2, ShareState::Held)).await.unwrap();
+    assert_eq!(place.read(shares).await, "3 held");
+    store.commit(without_4(2, ShareState::Leaving)).await.unwrap();
+    assert_eq!(place.read(shares).await, "3 leaving");
+    store.close().await.unwrap();
+
+    let mut store = place.open().await;
+    store.commit(without_4(3, ShareState::Leaving)).await.unwrap();
+    assert_eq!(place.read(shares).await, "3 leaving");
+    store
+        .commit(CycleRecord { nodes: vec![node("a1", 0)], next_share: 5, ..quiet(4) })
+        .await
+        .unwrap();
+    assert_eq!(place.read("select count(*) || '' from shares").await, "0");
+}
+
 #[tokio::test]
 async fn numbers_never_go_back() {
     let place = Place::new();
