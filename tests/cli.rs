@@ -335,7 +335,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     asked.join().unwrap();
 }
 
-/// A terminating signal is an orderly end.
+/// A terminating signal is an orderly end: the record is one file again, and nothing is in doubt.
 #[test]
 fn serving_ends_when_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -343,10 +343,13 @@ fn serving_ends_when_told() {
     let state = folder.path().join("state.db");
     let args = ["serve", "--config", config, "--listen", "127.0.0.1:0", "--state"];
     let mut child = apportion(&args).arg(&state).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for("listening", child.stderr.as_mut().unwrap());
+    wait_for("the record is open", child.stderr.as_mut().unwrap());
+    let beside = ["state.db-wal", "state.db-shm"].map(|name| folder.path().join(name));
+    assert!(beside.iter().all(|file| file.exists()), "what is beside a record in use");
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(child.wait().unwrap().success());
+    assert!(beside.iter().all(|file| !file.exists()), "what is beside a closed record");
 }
 
 /// Reads until `word` has come by.
