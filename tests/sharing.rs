@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use apportion::model::{
     JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, Quantum, ResourceClass, Topology, WorkKind,
 };
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use support::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
@@ -293,4 +295,105 @@ fn a_cycle_says_what_it_did_with_everybody() {
     cluster.arrive(job(4, "bob", "normal", 2)).cycle();
     assert_eq!(seen(&cluster, &[1, 4]), [Shrunken, Dormant]);
     assert_eq!(seen(cluster.cycle(), &[1, 4]), [Stable, Expanded]);
+}
+
+/// Who shares at one level: its weight, what it wants and what it was counted, in processes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Side {
+    weight: u64,
+    wanted: u64,
+    counted: u64,
+}
+
+/// The sides whose count is more than one process off their exact max-min parts of `total`: each
+/// has what it wants, or as much by weight as all others that have not.
+fn uneven(total: u64, sides: &[Side]) -> Vec<Side> {
+    let mut open: Vec<Side> = sides.to_vec();
+    // By what is wanted for a unit of weight: whoever is satisfied first.
+    open.sort_by(|one, other| (one.wanted * other.weight).cmp(&(other.wanted * one.weight)));
+    let (mut left, mut weights) = (total, open.iter().map(|side| side.weight).sum::<u64>());
+    let mut off = Vec::new();
+    for side in open {
+        // Its part is `left * weight / weights`, or what it wants.
+        let part = (left * side.weight).min(side.wanted * weights);
+        if weights < (side.counted * weights).abs_diff(part) {
+            off.push(side);
+        }
+        if part == side.wanted * weights {
+            (left, weights) = (left - side.wanted, weights - side.weight);
+        }
+    }
+    off
+}
+
+#[test]
+fn parts_are_exact_to_one_process() {
+    let sides = |counts: [u64; 3]| {
+        let wanted = [(100, 2), (100, 9), (200, 9)];
+        let sides = wanted.iter().zip(counts);
+        sides
+            .map(|(&(weight, wanted), counted)| Side { weight, wanted, counted })
+            .collect::<Vec<_>>()
+    };
+    // Of 11, after the 2 of the first, the others have 3 and 6.
+    for (counts, off) in [([2, 3, 6], 0), ([2, 4, 5], 0), ([2, 5, 4], 2), ([0, 4, 7], 1)] {
+        assert_eq!(uneven(11, &sides(counts)).len(), off, "{counts:?}");
+    }
+}
+
+/// Of each job the class, the user and how many processes it wants.
+fn crowd() -> impl Strategy<Value = Vec<(usize, usize, u64)>> {
+    prop::collection::vec((0..3_usize, 0..4_usize, 0..25_u64), 1..=12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300, failure_persistence: None, rng_seed: RngSeed::Fixed(13), ..ProptestConfig::default()
+    })]
+
+    /// I13: at every level each side is counted its exact max-min part, to one process. Of the
+    /// parts of users and jobs the whole is what their class or user was counted.
+    #[test]
+    fn counts_are_the_exact_parts_to_one_process(
+        (jobs, order, nodes) in (crowd(), 1..4_u64, 1..9_u64)
+    ) {
+        const CLASSES: [(&str, u64); 3] = [("light", 50), ("normal", 100), ("heavy", 200)];
+        let classes = CLASSES.map(|(name, weight)| {
+            class(name, Policy::FairShare { weight: weight.try_into().unwrap() }, 10, UNPACED)
+        });
+        let mut cluster = Cluster::with_classes(classes.to_vec());
+        for node in 1..=nodes {
+            cluster.nodes(&format!("m{node}={}", 4 * order));
+        }
+        for ((class, user, wanted), id) in jobs.iter().zip(1..) {
+            let mut spec = job(id, &format!("user{user}"), CLASSES[*class].0, order);
+            spec.facts.remaining = *wanted;
+            cluster.arrive(spec);
+        }
+        cluster.cycle();
+        let mut of_classes: BTreeMap<usize, Side> = BTreeMap::new();
+        let mut of_users: BTreeMap<(usize, usize), Side> = BTreeMap::new();
+        let mut of_jobs: BTreeMap<(usize, usize), Vec<Side>> = BTreeMap::new();
+        for (&(class, user, wanted), id) in jobs.iter().zip(1..) {
+            let counted = cluster.job(id).given.0;
+            let weight = CLASSES[class].1;
+            let of_class = of_classes.entry(class).or_insert(Side { weight, ..Side::default() });
+            let of_user = of_users.entry((class, user)).or_insert(Side { weight: 1, ..Side::default() });
+            for side in [of_class, of_user] {
+                side.wanted += wanted;
+                side.counted += counted;
+            }
+            of_jobs.entry((class, user)).or_default().push(Side { weight: 1, wanted, counted });
+        }
+        let sides = |sides: &BTreeMap<usize, Side>| sides.values().copied().collect::<Vec<_>>();
+        prop_assert!(uneven(4 * nodes, &sides(&of_classes)).is_empty(), "{of_classes:?}");
+        for (class, side) in &of_classes {
+            let users = of_users.iter().filter(|((of, _), _)| of == class);
+            let users: Vec<Side> = users.map(|(_, side)| *side).collect();
+            prop_assert!(uneven(side.counted, &users).is_empty(), "{side:?} {users:?}");
+        }
+        for (user, side) in &of_users {
+            prop_assert!(uneven(side.counted, &of_jobs[user]).is_empty(), "{side:?}");
+        }
+    }
 }
