@@ -4,14 +4,14 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apportion::engine::{Preemption, PreemptionRule};
 use apportion::model::{
     JobId, JobSpec, Policy, PoolIx, ProcessLimit, ResourceClass, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
 };
-use apportion::scheduler::Event;
+use apportion::scheduler::{Event, ShareView};
 use support::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
@@ -57,6 +57,50 @@ fn only_fair_share_work_is_taken_back() {
     assert!(
         cluster.view.jobs.iter().flat_map(|job| &job.shares).all(|share| share.removal.is_none())
     );
+}
+
+/// I16: whoever has nothing and could be helped holds a process 3 cycles after it came, and as many
+/// more as exits take to be confirmed: at rest or not, however dear what others have.
+#[test]
+fn whoever_has_nothing_holds_something_soon() {
+    for (order, newcomers) in [(1, 1), (1, 8), (2, 5), (3, 3), (4, 1), (4, 3)] {
+        for (exits_take, is_at_rest) in [(1, true), (1, false), (2, false), (4, true), (6, false)] {
+            let mut cluster = cluster();
+            cluster.nodes("m1=4 m2=4 m3=4 m4=4").arrive(job(1, "ann", "normal", 1)).cycle();
+            cluster.invest(1, 9_000_000_000).cycles(3);
+            assert_eq!(cluster.held(1), 16);
+            let newcomers = 2..2 + newcomers;
+            for id in newcomers.clone() {
+                cluster.arrive(job(id, &format!("user{id}"), "normal", order));
+            }
+            cluster.confirms_exits = false;
+            let mut told: BTreeMap<ShareId, u64> = BTreeMap::new();
+            let deadline = 3 + exits_take;
+            for cycle in 0..deadline {
+                if !is_at_rest {
+                    cluster.change(1, |facts| facts.remaining -= 1000);
+                }
+                for view in cluster.view.jobs.iter() {
+                    let leaving = |share: &&ShareView| share.state == ShareState::Leaving;
+                    for share in view.shares.iter().filter(leaving) {
+                        let since = *told.entry(share.id).or_insert(cycle);
+                        if since + exits_take <= cycle + 1 {
+                            let exited = Event::ShareExited { job: view.id, share: share.id };
+                            cluster.scheduler.record(exited);
+                        }
+                    }
+                }
+                cluster.cycle();
+            }
+            let starve: Vec<u64> = newcomers.filter(|id| cluster.held(*id) == 0).collect();
+            assert_eq!(
+                starve,
+                [0; 0],
+                "size {order}, exits take {exits_take}, {is_at_rest}:\n{}",
+                cluster.picture()
+            );
+        }
+    }
 }
 
 /// F177: what is taken for somebody is as much as that needs, and all of it in one cycle.
