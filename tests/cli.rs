@@ -345,11 +345,11 @@ fn serving_ends_when_told() {
     let mut child = apportion(&args).arg(&state).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the record is open", child.stderr.as_mut().unwrap());
     let beside = ["state.db-wal", "state.db-shm"].map(|name| folder.path().join(name));
-    assert!(beside.iter().all(|file| file.exists()), "what is beside a record in use");
+    assert!(beside.iter().all(|file| file.exists()), "files beside a record in use");
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(child.wait().unwrap().success());
-    assert!(beside.iter().all(|file| !file.exists()), "what is beside a closed record");
+    assert!(beside.iter().all(|file| !file.exists()), "files beside a closed record");
 }
 
 /// Reads until `word` has come by.

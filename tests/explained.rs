@@ -168,8 +168,8 @@ fn a_reservation_is_told_that_no_machine_has_its_size() {
     }
 }
 
-/// Ann has 8 processes that Bob, who has one, would take some of. Their work gets on, which is
-/// progress and no change of demand.
+/// Ann has most processes, and Bob would take some of them. Her work gets on, which is progress and
+/// no change of demand.
 #[test]
 fn the_quiet_stop_is_said_to_hold_against_peers_for_want_of_a_change_of_demand() {
     let mut cluster = cluster();

@@ -33,8 +33,8 @@ fn the_smallest_hole_that_fits_is_used() {
     }
 }
 
-/// F121: a process goes where no larger request loses its place. What is used up without a rest goes
-/// before a hole is split, so that nothing is wasted though the smallest fit would waste some.
+/// F121: a process goes where no larger request loses its place. A hole that is used up without a
+/// rest goes before another is split. The smallest fit would waste some memory here.
 #[test]
 fn exact_multiples_are_used_up_before_larger_holes_are_split() {
     /// The nodes, and of each job the size and the most it may have.
@@ -51,7 +51,7 @@ fn exact_multiples_are_used_up_before_larger_holes_are_split() {
         ("m1=7 m2=2 m3=8 m4=3", &[(2, 99), (5, 1), (5, 1), (1, 2)]),
     ];
     for (nodes, jobs) in cases {
-        // Whoever comes first chooses first.
+        // The job that comes first chooses first.
         for is_reversed in [false, true] {
             let mut cluster = cluster();
             cluster.nodes(nodes);

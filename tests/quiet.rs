@@ -95,7 +95,7 @@ fn a_quiet_cluster_shares_anew_once_the_time_per_item_is_known() {
     }
 }
 
-/// Progress is news, so that the cluster is not at rest, but it changes nobody's claim.
+/// Progress is news, so that the cluster is not at rest, but it changes no claim.
 #[test]
 fn progress_that_frees_no_process_leaves_the_cluster_quiet() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, DOUBLING)]);

@@ -297,7 +297,7 @@ fn a_cycle_says_what_it_did_with_everybody() {
     assert_eq!(seen(cluster.cycle(), &[1, 4]), [Stable, Expanded]);
 }
 
-/// Who shares at one level: its weight, what it wants and what it was counted, in processes.
+/// A class, user or job beside others: its weight, its wants and its count, in processes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     weight: u64,
@@ -309,7 +309,7 @@ struct Side {
 /// has what it wants, or as much by weight as all others that have not.
 fn uneven(total: u64, sides: &[Side]) -> Vec<Side> {
     let mut open: Vec<Side> = sides.to_vec();
-    // By what is wanted for a unit of weight: whoever is satisfied first.
+    // By the wants for a unit of weight: the side that is satisfied first.
     open.sort_by(|one, other| (one.wanted * other.weight).cmp(&(other.wanted * one.weight)));
     let (mut left, mut weights) = (total, open.iter().map(|side| side.weight).sum::<u64>());
     let mut off = Vec::new();

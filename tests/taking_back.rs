@@ -59,10 +59,10 @@ fn only_fair_share_work_is_taken_back() {
     );
 }
 
-/// I16: whoever has nothing and could be helped holds a process 3 cycles after it came, and as many
-/// more as exits take to be confirmed: at rest or not, however dear what others have.
+/// I16: work that has nothing and could be helped holds a process 3 cycles after it came, and as many
+/// more as exits take to be confirmed: at rest or not, whatever it destroys.
 #[test]
-fn whoever_has_nothing_holds_something_soon() {
+fn work_that_has_nothing_holds_something_soon() {
     for (order, newcomers) in [(1, 1), (1, 8), (2, 5), (3, 3), (4, 1), (4, 3)] {
         for (exits_take, is_at_rest) in [(1, true), (1, false), (2, false), (4, true), (6, false)] {
             let mut cluster = cluster();

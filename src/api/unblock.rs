@@ -15,7 +15,7 @@ use crate::model::{
 };
 use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
 
-/// What ends the quiet stop, or is had in spite of it.
+/// The news that end the quiet stop, and the room that is had in spite of it.
 const FREE_ROOM_OR_CHANGE: &str = "room that is free, or a change of demand or supply: work or a node comes or goes, or \
                                    a job can use another number of processes";
 /// So many things of a kind are named.
@@ -214,7 +214,7 @@ fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
     )
 }
 
-/// Whether the quiet stop holds: then whoever has something takes nothing from its peers.
+/// Whether the quiet stop holds: then work that has something takes nothing from its peers.
 fn is_stopped(view: &View) -> bool {
     let quiet_cycles = view.planned.as_ref().map_or(0, |last| last.snapshot.calm.quiet_cycles);
     view.topology.settings.quiet_stop.is_some_and(|stop| stop <= quiet_cycles)

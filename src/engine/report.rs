@@ -140,7 +140,7 @@ pub enum Reason {
     },
     /// It needs a whole machine, and none that it may use has the size it asks for.
     NoSuchSize {
-        /// What it asks for.
+        /// The size it asks for.
         asks: Order,
         /// A machine may have as much.
         most: QShares,
