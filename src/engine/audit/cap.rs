@@ -19,6 +19,8 @@ pub(super) struct Pacing {
     /// For each job how many nshares that were promised to it find their machine rid of all that
     /// leaves; none while the cluster is not at rest.
     arriving: BTreeMap<JobId, u64>,
+    /// For each job how many nshares were promised to it.
+    promised: BTreeMap<JobId, u64>,
 }
 
 impl Pacing {
@@ -32,14 +34,25 @@ impl Pacing {
             let is_there = !busy.contains(&promise.machine);
             *arriving.entry(promise.job).or_default() += u64::from(is_there);
         }
+        let mut promised: BTreeMap<JobId, u64> = BTreeMap::new();
+        for promise in &snapshot.promises {
+            *promised.entry(promise.job).or_default() += 1;
+        }
         let publication_period = snapshot.topology.settings.publication_period;
-        Pacing { publication_period, arriving }
+        Pacing { publication_period, arriving, promised }
     }
 
     /// The cap of `job`, in nshares, under its class's `rules`.
     pub(super) fn cap_of(&self, job: &Job, rules: &CapRules) -> u64 {
         let arriving = self.arriving.get(&job.id).copied().unwrap_or(0);
         cap_of(job, rules, self.publication_period, arriving)
+    }
+
+    /// The cap of `job` if rules that pace growth do not lower it below its promises, or else `cap`:
+    /// room was made for them, and its makers have lost something.
+    pub(super) fn most_of(&self, job: &Job, cap: u64) -> u64 {
+        let promised = self.promised.get(&job.id).copied().unwrap_or(0);
+        cap.max(useful(job).min(job.nshares_held().0.saturating_add(promised)))
     }
 }
 
@@ -54,18 +67,10 @@ pub(super) fn cap_of(
     arriving: u64,
 ) -> u64 {
     let held = job.nshares_held().0;
-    if job.facts.is_completing || job.is_spent {
-        return held;
+    let base = useful(job);
+    if job.facts.is_completing || job.is_spent || job.kind != WorkKind::Job {
+        return base;
     }
-    if job.kind != WorkKind::Job {
-        return 1;
-    }
-    let usable = ceil_div(job.facts.remaining, threads_of(job)).max(held);
-    let base = match job.facts.limit {
-        ProcessLimit::Unlimited => usable,
-        ProcessLimit::AtMost(most) => usable.min(most),
-        ProcessLimit::Frozen => held,
-    };
     let time_per_item = job.facts.time_per_item.and_then(NonZeroU64::new);
     let Some(time_per_item) = time_per_item.filter(|_| job.facts.is_running) else {
         let is_limited = rules.initialization_cap > 0;
@@ -82,6 +87,23 @@ pub(super) fn cap_of(
         base
     };
     if rules.expand_by_doubling { potential.min(doubled) } else { potential }
+}
+
+/// How many processes `job` could use if no rule paced its growth.
+pub(super) fn useful(job: &Job) -> u64 {
+    let held = job.nshares_held().0;
+    if job.facts.is_completing || job.is_spent {
+        return held;
+    }
+    if job.kind != WorkKind::Job {
+        return 1;
+    }
+    let usable = ceil_div(job.facts.remaining, threads_of(job)).max(held);
+    match job.facts.limit {
+        ProcessLimit::Unlimited => usable,
+        ProcessLimit::AtMost(most) => usable.min(most),
+        ProcessLimit::Frozen => held,
+    }
 }
 
 /// How many processes the work could use that will still be left when a process started now is

@@ -3,7 +3,8 @@
 //! Room that is promised, or will be needed for a promise once the leaving have left, is not free.
 
 use super::finding::{Finding, Rule};
-use super::ledger::{JobLine, Ledger};
+use super::ledger::Ledger;
+use super::lines::JobLine;
 use crate::model::MachineIx;
 
 /// No fair-share job below its cap fits anywhere: counts do not matter for what nobody else can
@@ -11,7 +12,7 @@ use crate::model::MachineIx;
 pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fair = ledger.jobs.iter().filter(|line| line.is_fair_share() && !line.has_ended());
-    for line in fair.filter(|line| line.holds() + line.promised < line.cap) {
+    for line in fair.filter(|line| line.has() < line.cap) {
         if let Some(ix) = hole_for(ledger, &holes, line) {
             let (id, order, name) = (line.job.id, line.job.order, ledger.name(ix));
             let detail = format!("job {id} of order {order} would fit on {name}");
@@ -26,7 +27,7 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
 pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fixed = ledger.jobs.iter().filter(|line| !line.is_fair_share() && !line.has_ended());
-    for line in fixed.filter(|line| line.holds() + line.promised < line.report.given.0) {
+    for line in fixed.filter(|line| line.has() < line.report.given.0) {
         let user = &ledger.snapshot.users[line.job.user.0];
         let is_limited = ledger.snapshot.topology.allotment_of(user).is_some();
         let asked = line.job.order.qshares().0;

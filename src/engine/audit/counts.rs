@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::finding::{Finding, Rule};
-use super::ledger::{Entity, JobLine, Ledger};
+use super::ledger::Ledger;
+use super::lines::{Entity, JobLine};
 use crate::model::{Order, PoolIx};
 
 /// Peers that share between them, and the jobs of each.
@@ -48,7 +49,7 @@ pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// Nothing is counted for a job that it cannot use; what it holds it can.
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
-        let most = line.cap.max(line.held);
+        let most = line.most.max(line.held);
         if line.report.given.0 > most {
             let (id, given) = (line.job.id, line.report.given);
             let detail = format!("{given} for job {id}, which can use {most}");

@@ -1,181 +1,313 @@
-//! Envy that could have been cured: D2 as an oracle.
+//! Jobs that could be in another's place, in a cluster at rest (I5), or have the room of worse
+//! priorities (I14).
 //!
-//! For every fair-share job that ends the cycle below its count, and in a cluster at rest for every
-//! one below its cap, every machine is tried: would the room there, and what may legally be taken
-//! from others, have made room for one more nshare? If so, a plan existed that was not carried out.
-//! Jobs that say what holds them back are believed here: [`super::calm`] looks into that.
+//! Every job below its cap, every machine that it may use and every side with work there is tried. Free
+//! room and the cheapest processes of that one side make room for one process. The side is charged
+//! once, for the whole plan. The plan is right if the side then still holds at least as much, for its
+//! weight, as the taker's side then does, and if the loss is not too dear.
 //!
-//! Donors are judged by the least they can have held while shares were preempted, the envious by
-//! the most. A share that may be taken even so could have been taken at any time. Shares are tried
-//! largest first, so a plan found is legal; that none is found is no proof that there was none.
+//! Nothing is said of a cycle that took anything: the next one goes on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::calm::{Gave, are_counts_over, binds_all, is_at_rest, is_barred, takings};
+use super::calm::{is_at_rest, is_true_price};
 use super::finding::{Finding, Rule};
-use super::ledger::{Entity, JobLine, Ledger};
-use crate::engine::PreemptionRule;
-use crate::model::MachineIx;
+use super::ledger::Ledger;
+use super::lines::{Entity, JobLine, Prey};
+use super::price::{is_first_free, most};
+use crate::engine::HeldBack;
+use crate::model::{MachineIx, Millis, count};
 
-/// How many shares are looked at, at most. Beyond that the oracle falls silent: an opinion must
-/// not take longer than the decision.
-const LOOKS: usize = 200_000;
+/// How many steps the two may take between them, at most. Beyond that the oracle falls silent: an
+/// opinion must not take longer than the decision.
+const STEPS: u64 = 3_000_000;
 
-/// What was taken so far on the machine that is being tried.
-#[derive(Default)]
-struct Taken {
-    /// From whom, at the level that divides them from the beneficiary; in qshares.
-    amounts: BTreeMap<Entity, u64>,
-    /// From which job, in nshares.
-    shares: BTreeMap<usize, u64>,
+/// Processes that one side gives on one machine, at the least loss.
+struct Plan {
+    quanta: u64,
+    loss: Millis,
 }
 
-/// No job below its count could have been given one more nshare.
-pub(super) fn check_curable_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let mut looks = LOOKS;
-    let gave = gave(ledger);
-    // The most that could be free on each machine if all went that may.
-    let rooms: Vec<i128> = ledger
-        .machines
-        .iter()
-        .map(|machine| {
-            let all: u64 = machine.prey.iter().map(|(_, order)| order).sum();
-            machine.usable() + i128::from(all)
-        })
-        .collect();
-    let largest_room = rooms.iter().copied().max().unwrap_or(0);
+/// No job could have a place of a side that is so much better off.
+pub(super) fn check_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let settings = &ledger.snapshot.topology.settings;
+    if !settings.defragmentation || !is_settled(ledger) {
+        return;
+    }
+    let mut steps = STEPS;
+    let greatest = Greatest::of(ledger);
     for (place, line) in ledger.jobs.iter().enumerate() {
-        let due = if is_at_rest(ledger) { line.cap } else { line.report.given.0 };
-        let is_behind = line.ceiling() < due && line.report.held_back.is_none();
-        let order = i128::from(line.job.order.get());
-        if !is_behind || !line.is_fair_share() || line.has_ended() || largest_room < order {
+        if !line.is_fair_share() || !is_behind(line) {
             continue;
         }
-        let envious = Envious { ledger, gave: &gave, place };
-        if envious.is_content() {
+        let envious = Envious { ledger, place, limit: limit(ledger, place) };
+        if !greatest.is_any_ahead_of(&envious) {
+            continue;
+        }
+        for (ix, _) in ledger.machines_with_ix() {
+            if ledger.would_take(line, ix).is_none() {
+                continue;
+            }
+            match envious.plan_on(ix, &mut steps) {
+                Ok(None) => {}
+                Ok(Some((side, plan))) => {
+                    findings.push(Rule::Envy.finding(envious.describe(ix, side, &plan)));
+                    break;
+                }
+                Err(OutOfSteps) => return,
+            }
+        }
+    }
+}
+
+/// No job waits for room that work of worse priority has: a fair-share job below its cap, or other
+/// work that is counted and has nothing.
+pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    if !is_settled(ledger) {
+        return;
+    }
+    let mut steps = STEPS;
+    for line in &ledger.jobs {
+        let is_waiting = if line.is_fair_share() {
+            is_behind(line)
+        } else {
+            line.has() == 0 && 0 < line.report.given.0 && !line.has_ended()
+        };
+        let user = &ledger.snapshot.users[line.job.user.0];
+        let is_limited =
+            !line.is_fair_share() && ledger.snapshot.topology.allotment_of(user).is_some();
+        if !is_waiting || is_limited {
             continue;
         }
         for (ix, machine) in ledger.machines_with_ix() {
-            if rooms[ix.0] < order || ledger.would_take(line, ix).is_none() {
-                continue;
-            }
-            looks = looks.saturating_sub(machine.prey.len() + 1);
-            if looks == 0 {
-                return;
-            }
-            if envious.could_be_placed(ix) {
+            let Some(size) = ledger.would_take(line, ix) else { continue };
+            let Some(left) = steps.checked_sub(1 + count(&machine.prey)) else { return };
+            steps = left;
+            let is_worse =
+                |prey: &&Prey| line.class.priority < ledger.jobs[prey.job].class.priority;
+            let worse: u64 = machine.prey.iter().filter(is_worse).map(|prey| prey.order).sum();
+            if 0 < worse && i128::from(size) <= machine.usable() + i128::from(worse) {
                 let (id, name) = (line.job.id, ledger.name(ix));
-                let (has, given) = (line.ceiling(), line.report.given);
-                let detail = format!("job {id} has {has} of {given}; {name} could be cleared");
-                findings.push(Rule::CurableEnvy.finding(detail));
+                let detail = format!(
+                    "job {id} could be on {name}, where {worse} qshares are of worse priority"
+                );
+                findings.push(Rule::PriorityWaits.finding(detail));
                 break;
             }
         }
     }
 }
 
-/// Who gave to whom, lately and in this cycle.
-fn gave(ledger: &Ledger<'_>) -> Gave {
-    let remembered = ledger.snapshot.calm.takings.iter().map(|taking| (taking.from, taking.by));
-    let now = ledger.schedule.preemptions.iter();
-    let now = now.filter(|receipt| receipt.rule != PreemptionRule::Relocation);
-    let now = now.filter_map(|receipt| Some((receipt.job, receipt.beneficiary?)));
-    takings(ledger, remembered.chain(now))
+/// Whether the cluster is at rest, and this cycle had nothing left to do in it.
+fn is_settled(ledger: &Ledger<'_>) -> bool {
+    is_at_rest(ledger)
+        && ledger.schedule.put_off.is_empty()
+        && ledger.victims.iter().all(|victim| victim.beneficiary.is_none())
 }
 
-/// A job that has less than it could have, and what it may do about it.
+/// Whether the job could use more, and its turn has come.
+fn is_behind(line: &JobLine<'_>) -> bool {
+    let is_put_off = line.report.held_back == Some(HeldBack::NextCycle);
+    let could_use = line.cap.min(line.report.cap.nshares.0);
+    line.has() < could_use && !line.has_ended() && !is_put_off
+}
+
+/// The most that may be lost for one more process of the job at `place`. The limit that the job tells
+/// itself counts, if it can be true.
+fn limit(ledger: &Ledger<'_>, place: usize) -> Millis {
+    let line = &ledger.jobs[place];
+    match line.report.held_back {
+        Some(HeldBack::TooDear { loss, limit }) if is_true_price(ledger, line, loss, limit) => {
+            limit
+        }
+        _ if line.has() == 0 && is_first_free(ledger, place) => Millis::MAX,
+        _ => most(ledger, line),
+    }
+}
+
+/// The most that any side holds for its weight, at each level. For most jobs that rules envy out,
+/// without a look at machines.
+struct Greatest {
+    /// By priority.
+    classes: BTreeMap<u32, Entity>,
+    /// By class.
+    users: BTreeMap<usize, Entity>,
+    /// By user.
+    jobs: BTreeMap<usize, Entity>,
+}
+
+impl Greatest {
+    fn of(ledger: &Ledger<'_>) -> Greatest {
+        let mut greatest =
+            Greatest { classes: BTreeMap::new(), users: BTreeMap::new(), jobs: BTreeMap::new() };
+        let enter = |best: &mut Entity, entity: Entity| {
+            let (known, new) = (ledger.standing(*best).has(), ledger.standing(entity).has());
+            if ledger.by_weight((entity, new), (*best, known)).is_gt() {
+                *best = entity;
+            }
+        };
+        for (place, line) in ledger.jobs.iter().enumerate().filter(|(_, line)| line.is_fair_share())
+        {
+            let [class, user, job] = ledger.entities(place);
+            enter(greatest.classes.entry(line.class.priority).or_insert(class), class);
+            enter(greatest.users.entry(line.job.class.0).or_insert(user), user);
+            enter(greatest.jobs.entry(line.user).or_insert(job), job);
+        }
+        greatest
+    }
+
+    fn is_any_ahead_of(&self, envious: &Envious<'_, '_>) -> bool {
+        let line = &envious.ledger.jobs[envious.place];
+        let own = envious.ledger.entities(envious.place);
+        let best = [
+            self.classes.get(&line.class.priority),
+            self.users.get(&line.job.class.0),
+            self.jobs.get(&line.user),
+        ];
+        best.into_iter().zip(own).any(|(best, own)| {
+            best.is_some_and(|&best| best != own && 0 < envious.may_take(best, own))
+        })
+    }
+}
+
+/// There is more to look at than the oracle may.
+struct OutOfSteps;
+
+/// A job that could use more.
 struct Envious<'l, 'a> {
     ledger: &'l Ledger<'a>,
-    gave: &'l Gave,
     place: usize,
+    limit: Millis,
 }
 
 impl Envious<'_, '_> {
-    /// Whether nobody has so much that anything could be taken, told without looking at machines.
-    fn is_content(&self) -> bool {
-        let line = &self.ledger.jobs[self.place];
-        let is_better_off = |other: usize, theirs: &JobLine<'_>| {
-            let Some((giver, taker)) = self.ledger.dividing(other, self.place) else {
-                return false;
-            };
-            let most = self.ledger.standing(giver).floor;
-            let ours = self.ledger.standing(taker).ceiling;
-            theirs.class.priority > line.class.priority
-                || (theirs.class.priority == line.class.priority
-                    && self.ledger.by_weight((giver, most), (taker, ours)).is_gt())
-        };
-        line.ceiling() > 0
-            && !self.ledger.jobs.iter().enumerate().any(|(ix, other)| is_better_off(ix, other))
+    /// How many quanta `side` can spare for one more process on `own`: with the rest it still holds
+    /// at least as much, for its weight, as that then does.
+    fn may_take(&self, side: Entity, own: Entity) -> u64 {
+        let ledger = self.ledger;
+        let order = ledger.jobs[self.place].order();
+        let (theirs, ours) = (ledger.standing(side).has(), ledger.standing(own).has() + order);
+        let [theirs_weight, ours_weight] = [side, own].map(|side| u128::from(ledger.weight(side)));
+        let least = (u128::from(ours) * theirs_weight).div_ceil(ours_weight.max(1));
+        theirs.saturating_sub(u64::try_from(least).unwrap_or(u64::MAX))
     }
 
-    /// Whether machine `ix` could have been cleared for it.
-    fn could_be_placed(&self, ix: MachineIx) -> bool {
-        let machine = &self.ledger.machines[ix.0];
-        let needed = i128::from(self.ledger.jobs[self.place].job.order.get());
-        let mut room = machine.usable();
-        let mut taken = Taken::default();
-        for &(donor, order) in &machine.prey {
-            if room < needed && self.may_take(donor, order, &mut taken) {
-                room += i128::from(order);
+    /// From which side room can be made on machine `ix`, and how.
+    fn plan_on(
+        &self,
+        ix: MachineIx,
+        steps: &mut u64,
+    ) -> Result<Option<(Entity, Plan)>, OutOfSteps> {
+        let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
+        let machine = &ledger.machines[ix.0];
+        *steps = steps.checked_sub(1 + count(&machine.prey)).ok_or(OutOfSteps)?;
+        let lacking = i128::from(line.order()) - machine.usable();
+        let Some(lacking) = u64::try_from(lacking).ok().filter(|lacking| 0 < *lacking) else {
+            return Ok(None);
+        };
+        let mut sides: BTreeMap<Entity, Vec<Prey>> = BTreeMap::new();
+        for &prey in &machine.prey {
+            let is_peer = ledger.jobs[prey.job].class.priority == line.class.priority;
+            if let Some((side, _)) = ledger.dividing(prey.job, self.place).filter(|_| is_peer) {
+                sides.entry(side).or_default().push(prey);
             }
         }
-        room >= needed
+        for (side, mut prey) in sides {
+            let own = ledger.entities(self.place).into_iter().find(|own| is_level(*own, side));
+            let most = own.map_or(0, |own| self.may_take(side, own));
+            spare_last(ledger, &mut prey);
+            if most < lacking {
+                continue;
+            }
+            if let Some(plan) = cheapest(&prey, lacking, most, self.limit, steps)? {
+                return Ok(Some((side, plan)));
+            }
+        }
+        Ok(None)
     }
 
-    /// Whether it may take a share of `order` from the job at `donor`; if so, it is taken.
-    fn may_take(&self, donor: usize, order: u64, taken: &mut Taken) -> bool {
-        let ledger = self.ledger;
-        let (line, theirs) = (&ledger.jobs[self.place], &ledger.jobs[donor]);
-        let Some((giver, taker)) = ledger.dividing(donor, self.place) else { return false };
-        if theirs.class.priority != line.class.priority {
-            return theirs.class.priority > line.class.priority;
-        }
-        let is_excepted = line.ceiling() == 0 && !binds_all(ledger);
-        if !is_excepted && is_barred(ledger, self.gave, self.place, donor) {
-            return false;
-        }
-        let gone = taken.amounts.entry(giver).or_default();
-        let shares = taken.shares.entry(donor).or_default();
-        let before = ledger.standing(giver).floor.saturating_sub(*gone);
-        let is_ahead_without = |qshares: u64| {
-            let after = before.saturating_sub(qshares);
-            ledger.by_weight((giver, after), (taker, ledger.standing(taker).ceiling)).is_gt()
-        };
-        let is_surplus = before > ledger.standing(giver).given;
-        let is_owed = line.ceiling() < line.report.given.0;
-        let do_counts_decide = line.ceiling() == 0 || !are_counts_over(ledger);
-        let by_counts = is_owed
-            && do_counts_decide
-            && is_ahead_without(order)
-            && (is_surplus || self.is_gift(donor, theirs.floor().saturating_sub(*shares)));
-        let larger = order.max(line.job.order.qshares().0);
-        // A job that has nothing may have what is beyond all counts.
-        let job_before = theirs.standing().floor.saturating_sub(*shares * order);
-        let is_first = line.ceiling() == 0
-            && is_owed
-            && !is_at_rest(ledger)
-            && ledger.standing(giver).given + order <= before
-            && theirs.given() + order <= job_before;
-        let by_holdings = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
-        let is_legal = by_counts || is_first || (by_holdings && is_ahead_without(larger));
-        if is_legal {
-            *gone += order;
-            *shares += 1;
-        }
-        is_legal
+    fn describe(&self, ix: MachineIx, side: Entity, plan: &Plan) -> String {
+        let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
+        format!(
+            "job {} of order {} has {} of {} and could be on {} in place of {} qshares of {}, which holds {}; \
+             {} ms would be lost",
+            line.job.id,
+            line.job.order,
+            line.has(),
+            line.cap,
+            ledger.name(ix),
+            plan.quanta,
+            ledger.describe(side),
+            ledger.standing(side).has(),
+            plan.loss,
+        )
     }
+}
 
-    /// Whether it is needy and the job at `donor`, which has `held`, can spare a share: that does
-    /// not become needy (D5), or it has nothing at all itself.
-    fn is_gift(&self, donor: usize, held: u64) -> bool {
-        let settings = &self.ledger.snapshot.topology.settings;
-        let (line, theirs) = (&self.ledger.jobs[self.place], &self.ledger.jobs[donor]);
-        let threshold = settings.fragmentation_threshold;
-        let has = line.ceiling();
-        let rest = held.saturating_sub(1);
-        let becomes_needy = theirs.is_poor_with(rest, threshold) && theirs.report.given.0 > rest;
-        settings.defragmentation
-            && line.is_poor_with(has, threshold)
-            && (has == 0 || !becomes_needy)
+/// Whether two sides are compared with each other.
+fn is_level(one: Entity, other: Entity) -> bool {
+    matches!(
+        (one, other),
+        (Entity::Class(_), Entity::Class(_))
+            | (Entity::User(_), Entity::User(_))
+            | (Entity::Job(_), Entity::Job(_))
+    )
+}
+
+/// Leaves out, of each job and user that is owed a process and has all its processes in `prey`, the
+/// one with which most would be lost: its last does not go to a peer.
+fn spare_last(ledger: &Ledger<'_>, prey: &mut Vec<Prey>) {
+    prey.sort_by_key(|prey| prey.loss);
+    let jobs: BTreeSet<usize> = prey.iter().map(|prey| prey.job).collect();
+    for &job in jobs.iter().filter(|&&job| ledger.owed.contains(ledger, job)) {
+        let here = count(prey.iter().filter(|prey| prey.job == job));
+        if ledger.jobs[job].has() <= here {
+            remove_last(prey, |prey| prey.job == job);
+        }
     }
+    let users: BTreeSet<usize> = jobs.iter().map(|&job| ledger.jobs[job].user).collect();
+    for user in users.into_iter().filter(|user| ledger.owed.users.contains(user)) {
+        let is_theirs = |job: usize| ledger.jobs[job].user == user;
+        let here = prey.iter().filter(|prey| is_theirs(prey.job)).map(|prey| prey.order);
+        if ledger.standing(Entity::User(user)).has() <= here.sum() {
+            remove_last(prey, |prey| is_theirs(prey.job));
+        }
+    }
+}
+
+fn remove_last(prey: &mut Vec<Prey>, is_meant: impl Fn(&Prey) -> bool) {
+    if let Some(at) = prey.iter().rposition(is_meant) {
+        prey.remove(at);
+    }
+}
+
+/// The processes of least loss that are together at least `least` quanta and at most `most`; `None` if
+/// there are none for `limit`.
+fn cheapest(
+    prey: &[Prey],
+    least: u64,
+    most: u64,
+    limit: Millis,
+    steps: &mut u64,
+) -> Result<Option<Plan>, OutOfSteps> {
+    // Without its smallest process a plan is not enough: so it is never this much more than needed.
+    let largest = prey.iter().map(|prey| prey.order).max().unwrap_or(0);
+    let most = most.min(least.saturating_add(largest).saturating_sub(1));
+    let size = usize::try_from(most).map_err(|_| OutOfSteps)?;
+    let cost = most.saturating_add(1).saturating_mul(1 + count(prey));
+    *steps = steps.checked_sub(cost).ok_or(OutOfSteps)?;
+    // For each sum, the least that is lost with it.
+    let mut losses: Vec<Option<Millis>> = vec![None; size + 1];
+    losses[0] = Some(0);
+    for prey in prey {
+        let order = usize::try_from(prey.order).map_err(|_| OutOfSteps)?;
+        for sum in (order..=size).rev() {
+            let with = losses[sum - order].map(|loss| loss.saturating_add(prey.loss));
+            let best = [losses[sum], with].into_iter().flatten().min();
+            losses[sum] = best;
+        }
+    }
+    let enough = (0_u64..).zip(losses).filter(|(sum, _)| least <= *sum);
+    let plans = enough.filter_map(|(quanta, loss)| Some(Plan { quanta, loss: loss? }));
+    Ok(plans.filter(|plan| plan.loss <= limit).min_by_key(|plan| (plan.quanta, plan.loss)))
 }

@@ -53,27 +53,18 @@ pub enum Rule {
     Unpaid,
     /// A share is preempted without which the beneficiary would fit as well (I18).
     SuperfluousVictim,
-    /// A share is taken from somebody who is not strictly better off even afterwards (D2).
+    /// A share is taken from a side that is afterwards not better off than its taker's was (D2).
     UnfairPreemption,
-    /// A share is taken as surplus from somebody who has none.
-    NoSurplus,
-    /// A job takes as needy that is not.
-    NotNeedy,
-    /// A share is taken as beyond all counts for a job that has something, or from a side that has
-    /// less than was counted for it.
-    FalseFirst,
-    /// A share is moved for a job that has something, or is counted nothing, or without
-    /// defragmentation; or its own job does not get as much elsewhere.
+    /// The last process of a job that is owed one was taken by a peer (I8 of the design).
+    LastTaken,
+    /// A job lost a process to a peer and is promised room that was taken from a third.
+    PassedThrough,
+    /// Room that was promised to a job is kept no more, though its work could use it.
+    DroppedPromise,
+    /// A job was moved and has less than before, or nothing new on another machine (I18).
     FalseMove,
-    /// Holdings alone decided, or work was moved, in a cluster that is not at rest; or counts where
-    /// it is.
-    WrongMoment,
-    /// A job that has something took more than its waiting, or its class, allows to be lost.
+    /// Room for a job destroyed more work of its peers than its waiting, or its class, allows.
     TooDear,
-    /// Somebody took back what had been taken from his side.
-    TakenBack,
-    /// A job that has something took after the quiet stop (I17).
-    NotStopped,
     /// A job says that it was held back where nothing holds it.
     FalseHold,
     /// Work whose search was left to the next cycle is left out again, before others had their turn.
@@ -90,8 +81,12 @@ pub enum Rule {
     IdleRoom,
     /// A counted non-preemptable request waits beside a hole it fits in (I15).
     UnplacedRequest,
-    /// A job below its count could have been helped by a legal preemption, and was not (I16).
-    CurableEnvy,
+    /// A job that is owed a first process has nothing, though all that are owed one could have one.
+    Starving,
+    /// In a cluster at rest: a side is so much better off that a job could have one of its places.
+    Envy,
+    /// In a cluster at rest: a job waits for room that work of worse priority has (I14).
+    PriorityWaits,
     /// The report is not about the snapshot's jobs, in their order.
     ReportJobs,
     /// The report's holdings are not what the schedule leaves.
@@ -127,14 +122,11 @@ impl Rule {
             Rule::Unpaid => "unpaid",
             Rule::SuperfluousVictim => "superfluous_victim",
             Rule::UnfairPreemption => "unfair_preemption",
-            Rule::NoSurplus => "no_surplus",
-            Rule::NotNeedy => "not_needy",
-            Rule::FalseFirst => "false_first",
+            Rule::LastTaken => "last_taken",
+            Rule::PassedThrough => "passed_through",
+            Rule::DroppedPromise => "dropped_promise",
             Rule::FalseMove => "false_move",
-            Rule::WrongMoment => "wrong_moment",
             Rule::TooDear => "too_dear",
-            Rule::TakenBack => "taken_back",
-            Rule::NotStopped => "not_stopped",
             Rule::FalseHold => "false_hold",
             Rule::LostTurn => "lost_turn",
             Rule::NeedyDonor => "needy_donor",
@@ -143,7 +135,9 @@ impl Rule {
             Rule::UnevenCounts => "uneven_counts",
             Rule::IdleRoom => "idle_room",
             Rule::UnplacedRequest => "unplaced_request",
-            Rule::CurableEnvy => "curable_envy",
+            Rule::Starving => "starving",
+            Rule::Envy => "envy",
+            Rule::PriorityWaits => "priority_waits",
             Rule::ReportJobs => "report_jobs",
             Rule::ReportHoldings => "report_holdings",
             Rule::ReportCap => "report_cap",

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cap::Pacing;
 use super::finding::Finding;
+use super::lines::{Entity, JobLine, MachineLine, Prey, Standing, Victim};
 use super::names::unknown_names;
-use crate::engine::{Job, JobReport, Preemption, Promise, Schedule, Share, Snapshot};
-use crate::model::{
-    ClassIx, JobId, MachineIx, Order, Policy, ResourceClass, ShareState, UserIx, WorkKind,
-};
+use super::owed::Owed;
+use crate::engine::{Expansion, Job, Preemption, Promise, Schedule, Snapshot};
+use crate::model::{ClassIx, JobId, MachineIx, Order, Policy, ShareState, UserIx, WorkKind};
 
 /// The cluster after the cycle.
 #[derive(Debug)]
@@ -29,82 +29,11 @@ pub(super) struct Ledger<'a> {
     pub(super) victims: Vec<Victim<'a>>,
     /// Receipts that take nothing: for shares that were leaving already, or named before.
     pub(super) void: Vec<&'a Preemption>,
+    pub(super) owed: Owed,
     places: BTreeMap<JobId, usize>,
     classes: Vec<Standing>,
     users: Vec<Standing>,
     user_places: BTreeMap<(ClassIx, UserIx), usize>,
-}
-
-/// One job. Numbers are nshares.
-#[derive(Debug)]
-pub(super) struct JobLine<'a> {
-    pub(super) job: &'a Job,
-    pub(super) class: &'a ResourceClass,
-    pub(super) report: &'a JobReport,
-    /// Our own reckoning, not the report's.
-    pub(super) cap: u64,
-    /// Shares not leaving when the cycle began.
-    pub(super) held: u64,
-    /// Of these, preempted in this cycle.
-    pub(super) lost: u64,
-    /// New shares.
-    pub(super) expanded: u64,
-    /// Room promised to it after the cycle.
-    pub(super) promised: u64,
-    /// Of that, what was promised before.
-    pub(super) kept: u64,
-    /// The same in qshares.
-    standing: Standing,
-    /// Where its user's standing within its class is.
-    user: usize,
-}
-
-/// One machine. Amounts are qshares.
-#[derive(Debug, Default)]
-pub(super) struct MachineLine {
-    pub(super) order: u64,
-    /// In use after the cycle by what is not on its way out, limbo included.
-    pub(super) staying: u64,
-    /// In use by what is on its way out.
-    pub(super) leaving: u64,
-    /// Of what stays, what is new.
-    pub(super) expanded: u64,
-    /// Earmarked.
-    pub(super) promised: u64,
-    /// Fair-share shares that could still be preempted: the job's place and the share's order,
-    /// largest first. What was created in this cycle is not among them.
-    pub(super) prey: Vec<(usize, u64)>,
-}
-
-/// A share that was preempted.
-#[derive(Debug)]
-pub(super) struct Victim<'a> {
-    pub(super) receipt: &'a Preemption,
-    pub(super) share: &'a Share,
-    pub(super) donor: usize,
-    pub(super) beneficiary: Option<usize>,
-}
-
-/// What an entity holds, in qshares.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
-    /// After the cycle, without promises.
-    pub(super) held: u64,
-    /// The least it can have had while shares were preempted, promises included: all losses, no
-    /// gains.
-    pub(super) floor: u64,
-    /// The most it can have had: all gains, no losses.
-    pub(super) ceiling: u64,
-    /// What the report says is counted for it.
-    pub(super) given: u64,
-}
-
-/// A class, a user within a class, or a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Entity {
-    Class(usize),
-    User(usize),
-    Job(usize),
 }
 
 impl<'a> Ledger<'a> {
@@ -127,6 +56,7 @@ impl<'a> Ledger<'a> {
             machines: Vec::new(),
             victims,
             void,
+            owed: Owed::default(),
             places,
             classes: Vec::new(),
             users: Vec::new(),
@@ -135,6 +65,7 @@ impl<'a> Ledger<'a> {
         ledger.enter_jobs();
         ledger.enter_machines();
         ledger.enter_entities();
+        ledger.owed = Owed::new(&ledger);
         Ok(ledger)
     }
 
@@ -142,12 +73,14 @@ impl<'a> Ledger<'a> {
         let pacing = Pacing::new(self);
         for (job, report) in self.snapshot.jobs.iter().zip(&self.schedule.report.jobs) {
             let class = self.snapshot.class_of(job);
+            let cap = pacing.cap_of(job, &class.cap_rules);
             let held = job.held().map(|share| share.order.qshares().0).sum();
             self.jobs.push(JobLine {
                 job,
                 class,
                 report,
-                cap: pacing.cap_of(job, &class.cap_rules),
+                cap,
+                most: pacing.most_of(job, cap),
                 held: job.nshares_held().0,
                 lost: 0,
                 expanded: 0,
@@ -155,6 +88,7 @@ impl<'a> Ledger<'a> {
                 kept: 0,
                 standing: Standing {
                     held,
+                    promised: 0,
                     floor: held,
                     ceiling: held,
                     given: counted(job, report.given.0),
@@ -206,6 +140,7 @@ impl<'a> Ledger<'a> {
             let line = &mut self.jobs[self.places[&promise.job]];
             let order = promise.order.qshares().0;
             line.promised += 1;
+            line.standing.promised += order;
             line.standing.ceiling += order;
             let key = (promise.job, promise.machine, promise.order);
             let may_be_old = may_be_old.entry((promise.job, promise.machine)).or_default();
@@ -246,6 +181,7 @@ impl<'a> Ledger<'a> {
             .map(|machine| MachineLine {
                 order: machine.order.0,
                 staying: machine.limbo.0,
+                fixed: machine.limbo.0,
                 ..MachineLine::default()
             })
             .collect();
@@ -253,26 +189,32 @@ impl<'a> Ledger<'a> {
             for share in &line.job.shares {
                 let machine = &mut self.machines[share.machine.0];
                 let order = share.order.qshares().0;
+                if !line.is_fair_share() {
+                    machine.fixed += order;
+                }
                 if share.state == ShareState::Leaving || preempted.contains(&share.id) {
                     machine.leaving += order;
                 } else {
                     machine.staying += order;
                     if line.is_fair_share() {
-                        machine.prey.push((place, order));
+                        let loss =
+                            share.facts.investment.saturating_add(share.facts.initialization);
+                        machine.prey.push(Prey { job: place, order, loss });
                     }
                 }
             }
         }
-        for expansion in &self.schedule.expansions {
-            let machine = &mut self.machines[expansion.machine.0];
-            machine.staying += expansion.order.qshares().0;
-            machine.expanded += expansion.order.qshares().0;
+        let is_fixed = |job: &JobId| !self.jobs[self.places[job]].is_fair_share();
+        for Expansion { job, machine, order } in &self.schedule.expansions {
+            let (order, machine) = (order.qshares().0, &mut self.machines[machine.0]);
+            machine.staying += order;
+            machine.expanded += order;
+            machine.fixed += if is_fixed(job) { order } else { 0 };
         }
-        for promise in &self.schedule.promises {
-            self.machines[promise.machine.0].promised += promise.order.qshares().0;
-        }
-        for machine in &mut self.machines {
-            machine.prey.sort_by_key(|&(place, order)| (std::cmp::Reverse(order), place));
+        for Promise { job, machine, order } in &self.schedule.promises {
+            let (order, machine) = (order.qshares().0, &mut self.machines[machine.0]);
+            machine.promised += order;
+            machine.fixed += if is_fixed(job) { order } else { 0 };
         }
     }
 
@@ -333,7 +275,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// A class's weight; users and jobs weigh 1.
-    fn weight(&self, entity: Entity) -> u32 {
+    pub(super) fn weight(&self, entity: Entity) -> u32 {
         match entity {
             Entity::Class(class) => self.snapshot.topology.classes[class].policy.weight(),
             Entity::User(_) | Entity::Job(_) => 1,
@@ -400,71 +342,6 @@ impl<'a> Ledger<'a> {
     /// What a machine is called.
     pub(super) fn name(&self, ix: MachineIx) -> &'a str {
         &self.snapshot.machines[ix.0].name
-    }
-}
-
-impl JobLine<'_> {
-    /// Nshares held after the cycle, promises not included.
-    pub(super) fn holds(&self) -> u64 {
-        self.held - self.lost + self.expanded
-    }
-
-    /// The least it can have had while shares were preempted, in nshares; see [`Standing::floor`].
-    pub(super) fn floor(&self) -> u64 {
-        self.held - self.lost + self.kept
-    }
-
-    /// The most; see [`Standing::ceiling`].
-    pub(super) fn ceiling(&self) -> u64 {
-        self.held + self.expanded + self.promised
-    }
-
-    /// What it holds and is counted, in qshares.
-    pub(super) fn standing(&self) -> Standing {
-        self.standing
-    }
-
-    /// What is counted for it, in qshares.
-    pub(super) fn given(&self) -> u64 {
-        self.standing.given
-    }
-
-    pub(super) fn is_fair_share(&self) -> bool {
-        self.class.policy.is_preemptable()
-    }
-
-    /// Whether it gets nothing more, whatever it wants.
-    pub(super) fn has_ended(&self) -> bool {
-        self.job.facts.is_completing || self.job.is_spent
-    }
-
-    /// Whether it deserves more than it would have with `held` nshares and is below the
-    /// fragmentation `threshold` (D4).
-    pub(super) fn is_poor_with(&self, held: u64, threshold: u64) -> bool {
-        let amount = held.saturating_mul(self.job.order.qshares().0);
-        held < threshold && amount < self.report.pure_fair_share.0
-    }
-}
-
-impl MachineLine {
-    /// Room for others now: free, and not needed for a promise once the leaving have left. Negative
-    /// by as much as the machine is over-committed or over-promised.
-    pub(super) fn usable(&self) -> i128 {
-        self.slack().min(i128::from(self.order) - i128::from(self.staying + self.leaving))
-    }
-
-    /// Room for others once the leaving have left and the promised have come.
-    pub(super) fn slack(&self) -> i128 {
-        i128::from(self.order) - i128::from(self.staying + self.promised)
-    }
-}
-
-impl Standing {
-    fn add(&mut self, other: Standing) {
-        self.held += other.held;
-        self.floor += other.floor;
-        self.ceiling += other.ceiling;
-        self.given += other.given;
     }
 }
 

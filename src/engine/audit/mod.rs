@@ -5,22 +5,36 @@
 //! of the outcome what the invariants promise; of the schedule's report it believes only what the
 //! report alone can say: the counts, the pure fair shares and the reasons.
 //!
-//! Every rule is exact in one direction: a finding means that something is wrong in whatever order
-//! the phases did their work. Where the order matters and cannot be seen in the outcome, a rule
-//! uses the bound that is kindest to the planner, and its documentation says which.
+//! Every rule is exact in one direction: a finding means that a promise was broken, in whatever order
+//! the phases did their work. Where the order matters and cannot be seen in the outcome, a rule uses
+//! the bound that is kindest to the planner, and its documentation says which.
+//!
+//! Fairness is judged from the invariants, by another way than the planner goes:
+//!
+//! - [`owed`]: which jobs are owed a process, by weighted max-min in exact fractions ([`fluid`]);
+//! - [`arrange`]: whether all of them could have one, by a search with a limit ([`first`] asks it);
+//! - [`envy`]: whether one side could spare a place, by the best of all sets of its processes;
+//! - [`price`], [`preemption`], [`moves`]: whether a taking was right, cheap enough and for a purpose.
 //!
 //! Runs after every cycle in tests and simulations, and on demand in production.
 
+mod arrange;
 mod calm;
 mod cap;
 mod conservation;
 mod counts;
 mod envy;
 mod finding;
+mod first;
+mod fluid;
 mod ledger;
+mod lines;
+mod moves;
 mod names;
+mod owed;
 mod placement;
 mod preemption;
+mod price;
 mod report;
 #[cfg(test)]
 pub(super) mod tests;
@@ -54,14 +68,11 @@ const CHECKS: &[Check] = &[
     preemption::check_payment,
     preemption::check_superfluous,
     preemption::check_pairs,
-    preemption::check_surplus,
-    preemption::check_need,
-    preemption::check_first_shares,
-    preemption::check_moves,
-    calm::check_moments,
-    calm::check_prices,
-    calm::check_memory,
-    calm::check_stop,
+    first::check_last,
+    moves::check_passes,
+    moves::check_moves,
+    moves::check_promises,
+    price::check_prices,
     calm::check_holds,
     turns::check_turns,
     preemption::check_donors,
@@ -70,7 +81,9 @@ const CHECKS: &[Check] = &[
     counts::check_evenness,
     conservation::check_idle_room,
     conservation::check_requests,
-    envy::check_curable_envy,
+    first::check_first,
+    envy::check_priorities,
+    envy::check_envy,
     report::check_holdings,
     report::check_caps,
     report::check_reasons,

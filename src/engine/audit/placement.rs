@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::finding::{Finding, Rule};
-use super::ledger::{JobLine, Ledger};
+use super::ledger::Ledger;
+use super::lines::JobLine;
 use crate::engine::{Expansion, Promise};
 use crate::model::{JobId, MachineIx, Mebibytes, Order, UserIx};
 
@@ -137,9 +138,9 @@ pub(super) fn check_ended_work(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 /// may stay there, and gets nothing. Work that has ended is another rule's matter.
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in ledger.jobs.iter().filter(|line| !line.has_ended()) {
-        let has = line.holds() + line.promised;
-        if line.expanded + line.promised > 0 && has > line.cap {
-            let (id, cap) = (line.job.id, line.cap);
+        let has = line.has();
+        if line.expanded + line.promised > 0 && has > line.most {
+            let (id, cap) = (line.job.id, line.most);
             let detail = format!("job {id} has {has}, promises included; its cap is {cap}");
             findings.push(Rule::AboveCap.finding(detail));
         }

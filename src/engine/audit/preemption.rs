@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::finding::{Finding, Rule};
-use super::ledger::{Entity, Ledger, Victim};
+use super::ledger::Ledger;
+use super::lines::{Entity, Victim};
 use crate::engine::PreemptionRule;
-use crate::model::{JobId, MachineIx, Order, ProcessLimit, ceil_div};
+use crate::model::{MachineIx, ProcessLimit, ceil_div};
 
 /// The shares taken on one machine for one beneficiary.
 pub(super) type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>>;
@@ -18,8 +19,6 @@ pub(super) type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>
 /// What one entity lost to another.
 #[derive(Default)]
 struct Toll {
-    /// In all.
-    lost: u64,
     /// With the largest share.
     largest: u64,
     /// On each machine, for each beneficiary.
@@ -159,19 +158,21 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
     }
 }
 
-/// Between fair-share work of equal priority, a share goes only if its side is afterwards still
-/// strictly better off, by weight, than the beneficiary's was before (D2). What goes to a job that
-/// has nothing, from what is beyond all counts, is looked at by [`check_first_shares`].
+/// Between fair-share work of equal priority, what goes leaves its side strictly better off, by
+/// weight, than the beneficiary's was before (D2): the whole plan on a machine is charged once. The
+/// first process of a job that had nothing is excepted.
 ///
 /// The donor's side is credited with all it gained in this cycle and all it lost to others; the
 /// beneficiary's only with what it had before, less all it lost, and with the nshares it must have
 /// been promised before the last plan that took from this donor.
 pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for ((donor, taker), toll) in tolls(ledger, findings) {
+    for ((donor, taker), mut toll) in tolls(ledger, findings) {
+        toll.forget_firsts(ledger);
         let (donors, takers) = (ledger.standing(donor), ledger.standing(taker));
-        let after = donors.ceiling.saturating_sub(toll.lost);
+        let after = donors.ceiling.saturating_sub(toll.taken.values().sum());
         let before = takers.floor + gained_before_last(ledger, &toll);
-        if ledger.by_weight((donor, after), (taker, before)).is_le() {
+        let is_taken = !toll.taken.is_empty();
+        if is_taken && ledger.by_weight((donor, after), (taker, before)).is_le() {
             let detail = format!(
                 "{} was left with {after} qshares for the sake of {}, which had {before}",
                 ledger.describe(donor),
@@ -179,6 +180,28 @@ pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             );
             findings.push(Rule::UnfairPreemption.finding(detail));
         }
+    }
+}
+
+impl Toll {
+    /// Leaves out what may have gone for first processes: of each job that had nothing what is no
+    /// more than one plan on one machine, and what made room elsewhere for work in its way.
+    ///
+    /// What may be more than one plan stays in: then the first of them came before the others.
+    fn forget_firsts(&mut self, ledger: &Ledger<'_>) {
+        let mut may_be_first: BTreeMap<usize, bool> = BTreeMap::new();
+        for (&(ix, taker), &taken) in &self.taken {
+            let line = &ledger.jobs[taker];
+            let most = line.order() + self.largest - 1 + overhang(ledger, ix);
+            let promises = promises_of(ledger, taker, ix);
+            let is_one_plan = promises <= 1 || taken <= most;
+            let known = may_be_first.insert(taker, line.floor() == 0 && is_one_plan);
+            // A second machine is a second plan, but for one where it gets nothing itself.
+            if known.is_some_and(|known| !known || 0 < promises) {
+                may_be_first.insert(taker, false);
+            }
+        }
+        self.taken.retain(|(_, taker), _| !may_be_first[taker]);
     }
 }
 
@@ -204,18 +227,18 @@ fn gained_before_last(ledger: &Ledger<'_>, toll: &Toll) -> u64 {
 }
 
 /// By how much machine `ix` was smaller, before shares were preempted, than what stayed on it.
-fn overhang(ledger: &Ledger<'_>, ix: MachineIx) -> u64 {
+pub(super) fn overhang(ledger: &Ledger<'_>, ix: MachineIx) -> u64 {
     let machine = &ledger.machines[ix.0];
     let lost = ledger.victims.iter().filter(|victim| victim.share.machine == ix);
     let lost: u64 = lost.map(|victim| victim.share.order.qshares().0).sum();
     (machine.staying - machine.expanded + lost).saturating_sub(machine.order)
 }
 
-/// What each entity lost to which other for fairness. Somebody who takes from himself is reported
+/// What each entity lost to which other of the same priority. A job that takes from itself is reported
 /// at once.
 fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, Entity), Toll> {
     let mut tolls: BTreeMap<(Entity, Entity), Toll> = BTreeMap::new();
-    for (victim, beneficiary) in fairness(ledger) {
+    for (victim, beneficiary) in takings(ledger) {
         let line = &ledger.jobs[beneficiary];
         let Some(pair) = ledger.dividing(victim.donor, beneficiary) else {
             let detail = format!("job {} takes from itself", line.job.id);
@@ -226,115 +249,11 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
         if line.is_fair_share() && is_equal {
             let order = victim.share.order.qshares().0;
             let toll = tolls.entry(pair).or_default();
-            toll.lost += order;
             toll.largest = toll.largest.max(order);
             *toll.taken.entry((victim.share.machine, beneficiary)).or_default() += order;
         }
     }
     tolls
-}
-
-/// What goes under the rule `FirstShare` goes to a job that had nothing, though something was
-/// counted for it, and from sides that keep what was counted for them.
-pub(super) fn check_first_shares(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for victim in &ledger.victims {
-        let Some(beneficiary) = victim.beneficiary else { continue };
-        if victim.receipt.rule != PreemptionRule::FirstShare {
-            continue;
-        }
-        let (line, order) = (&ledger.jobs[beneficiary], victim.share.order.qshares().0);
-        let keeps_its_count = |entity| {
-            let standing = ledger.standing(entity);
-            standing.given + order <= standing.ceiling
-        };
-        let divided = ledger.dividing(victim.donor, beneficiary);
-        let is_spare = divided.is_some_and(|(donor, _)| keeps_its_count(donor))
-            && keeps_its_count(Entity::Job(victim.donor));
-        if line.floor() > 0 || line.report.given.0 == 0 || !is_spare {
-            let (share, id) = (victim.share.id, line.job.id);
-            let detail = format!("share {share} for job {id}, which had {}", line.floor());
-            findings.push(Rule::FalseFirst.finding(detail));
-        }
-    }
-}
-
-/// What goes under the rule `Relocation` goes, with defragmentation on, to a job that had nothing,
-/// though something was counted for it; and its own job gets as many new nshares of the same order
-/// on other machines (I18).
-pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let is_on = ledger.snapshot.topology.settings.defragmentation;
-    let mut moves: BTreeMap<(usize, Order), BTreeMap<MachineIx, u64>> = BTreeMap::new();
-    for victim in &ledger.victims {
-        if victim.receipt.rule != PreemptionRule::Relocation {
-            continue;
-        }
-        let from = moves.entry((victim.donor, victim.share.order)).or_default();
-        *from.entry(victim.share.machine).or_default() += 1;
-        let taker = victim.beneficiary.map(|taker| &ledger.jobs[taker]);
-        if !is_on || taker.is_some_and(|line| 0 < line.floor() || line.report.given.0 == 0) {
-            let (share, is_on) = (victim.share.id, if is_on { "on" } else { "off" });
-            let detail = format!("share {share}, with defragmentation {is_on}");
-            findings.push(Rule::FalseMove.finding(detail));
-        }
-    }
-    for ((donor, order), from) in moves {
-        let line = &ledger.jobs[donor];
-        let is_new = (line.expanded + line.promised).saturating_sub(line.kept);
-        let lost: u64 = from.values().sum();
-        // Where several machines were left, what is new on one is elsewhere for the others.
-        let elsewhere = |ix| gains(ledger, line.job.id, order, ix);
-        let is_made_good = lost <= is_new && from.iter().all(|(&ix, &lost)| lost <= elsewhere(ix));
-        if !is_made_good {
-            let detail = format!("job {} was moved {lost} times and got {is_new}", line.job.id);
-            findings.push(Rule::FalseMove.finding(detail));
-        }
-    }
-}
-
-/// How many nshares of `order` the job called `id` gets or is promised on other machines than `ix`.
-fn gains(ledger: &Ledger<'_>, id: JobId, order: Order, ix: MachineIx) -> u64 {
-    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine, new.order));
-    let promises = ledger.schedule.promises.iter();
-    let promises = promises.map(|new| (new.job, new.machine, new.order));
-    let is_gain =
-        |&(job, machine, of): &(JobId, MachineIx, Order)| job == id && of == order && machine != ix;
-    shares.chain(promises).filter(is_gain).map(|_| 1).sum()
-}
-
-/// What goes under the rule `FairShare` is surplus: its job, user or class held more than was
-/// counted for it.
-pub(super) fn check_surplus(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for (victim, _) in fairness(ledger) {
-        let is_surplus = ledger.entities(victim.donor).into_iter().any(|entity| {
-            let standing = ledger.standing(entity);
-            standing.ceiling > standing.given
-        });
-        if victim.receipt.rule == PreemptionRule::FairShare && !is_surplus {
-            let (share, id) = (victim.share.id, victim.receipt.job);
-            let detail = format!("share {share}: neither job {id} nor its user or class had any");
-            findings.push(Rule::NoSurplus.finding(detail));
-        }
-    }
-}
-
-/// What goes under the rule `Defragmentation` goes to needy jobs, or to jobs that hold nothing.
-/// Work that is not fair-share is needy until it has what is counted for it.
-pub(super) fn check_need(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
-    for (victim, beneficiary) in fairness(ledger) {
-        let line = &ledger.jobs[beneficiary];
-        let had = line.floor();
-        let is_needy = had == 0
-            || if line.is_fair_share() {
-                line.is_poor_with(had, threshold)
-            } else {
-                line.report.given.0 > had
-            };
-        if victim.receipt.rule == PreemptionRule::Defragmentation && !is_needy {
-            let detail = format!("job {} had {had} and took as needy", line.job.id);
-            findings.push(Rule::NotNeedy.finding(detail));
-        }
-    }
 }
 
 /// Nobody becomes needy by giving to the needy (I19, D5).
@@ -344,7 +263,7 @@ pub(super) fn check_need(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
     let mut gifts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (victim, beneficiary) in fairness(ledger) {
+    for (victim, beneficiary) in takings(ledger) {
         if victim.receipt.rule == PreemptionRule::Defragmentation {
             gifts.entry(victim.donor).or_default().push(beneficiary);
         }
@@ -368,21 +287,17 @@ pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Victims of the rules that ask for a worse off beneficiary, with that beneficiary.
-fn fairness<'l, 'a>(
+/// Victims that were taken for another job, and not moved, with that job.
+pub(super) fn takings<'l, 'a>(
     ledger: &'l Ledger<'a>,
 ) -> impl Iterator<Item = (&'l Victim<'a>, usize)> + use<'l, 'a> {
-    let is_fairness = |rule| match rule {
-        PreemptionRule::FairShare | PreemptionRule::Defragmentation | PreemptionRule::Envy => true,
-        PreemptionRule::Priority
-        | PreemptionRule::NoLongerAllowed
-        | PreemptionRule::FirstShare
-        | PreemptionRule::Relocation => false,
-    };
-    let fair = ledger.victims.iter().filter(move |victim| is_fairness(victim.receipt.rule));
-    fair.filter_map(|victim| victim.beneficiary.map(|beneficiary| (victim, beneficiary)))
+    let taken = ledger.victims.iter().filter(|victim| {
+        !matches!(victim.receipt.rule, PreemptionRule::NoLongerAllowed | PreemptionRule::Relocation)
+    });
+    taken.filter_map(|victim| victim.beneficiary.map(|beneficiary| (victim, beneficiary)))
 }
 
+/// The shares taken on each machine for each job, those included that were moved for it.
 pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
     let mut plans = Plans::new();
     for victim in &ledger.victims {

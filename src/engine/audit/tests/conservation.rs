@@ -27,11 +27,12 @@ fn promised_room_is_not_idle() {
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
     scene.edit(ann).facts.remaining = 1;
     scene.edit(ann).shares[0].state = ShareState::Leaving;
-    let large = scene.job(BOB, FAIR, 2, 1);
+    let large = scene.job(BOB, FIXED, 2, 1);
     scene.promise(large, 0);
-    scene.breaks(Rule::IdleRoom, |scene| {
-        scene.schedule.promises.clear();
-    });
+    assert_eq!(scene.broken(), []);
+    scene.schedule.promises.clear();
+    scene.count(large, 0);
+    assert_eq!(scene.broken(), [Rule::IdleRoom, Rule::Starving]);
 }
 
 #[test]

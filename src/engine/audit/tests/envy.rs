@@ -1,188 +1,224 @@
-//! Nobody could have been given one more share by right.
+//! Whose place others could have, in a cluster at rest.
 
 use super::*;
 
-/// Ann has a machine of 4 in nshares of 1, Bob wants an nshare of 2 and is counted one.
-fn waiting() -> (Scene, JobId, JobId) {
-    let mut scene = Scene::new(&[4]);
-    let ann = scene.running((ANN, FAIR), 1, 4, 0);
-    let bob = scene.job(BOB, FAIR, 2, 1);
-    scene.count(ann, 4);
-    scene.count(bob, 0);
-    (scene, ann, bob)
+fn at_rest() -> Calm {
+    Calm { quiet_cycles: 5, rest_cycles: 2, takings: Vec::new() }
 }
 
-#[test]
-fn surplus_is_taken_for_those_below_their_count() {
-    let (scene, ann, bob) = waiting();
-    scene.breaks(Rule::CurableEnvy, |scene| {
-        scene.count(ann, 2);
-        scene.count(bob, 1);
-    });
-}
-
-/// After one share Ann has 1 left of 2, which is more than nothing; after two she has nothing.
-#[test]
-fn nobody_is_ruined_for_others_unless_the_count_says_so() {
-    let mut scene = Scene::new(&[2]);
-    let ann = scene.running((ANN, FAIR), 1, 2, 0);
-    let bob = scene.job(BOB, FAIR, 2, 1);
-    scene.count(ann, 0);
-    scene.count(bob, 1);
-    scene.snapshot.calm.rest_cycles = 2;
-    scene.breaks(Rule::CurableEnvy, |scene| scene.snapshot.calm.rest_cycles = 0);
-}
-
-#[test]
-fn worse_priority_is_always_to_be_had() {
-    let mut scene = Scene::new(&[2]);
-    let low = scene.running((ANN, LOW), 1, 2, 0);
-    let bob = scene.job(BOB, FAIR, 2, 1);
-    scene.count(low, 0);
-    scene.breaks(Rule::CurableEnvy, |scene| scene.count(bob, 1));
-}
-
-#[test]
-fn worse_priority_is_to_be_had_for_more_than_the_first() {
-    let mut scene = Scene::new(&[1, 1]);
-    let low = scene.running((ANN, LOW), 1, 1, 0);
-    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+/// Ann has nine of 1 on one machine, and Bob's class of this weight one of 8 on another and wants a
+/// second: eight of Ann's would have to go.
+fn weighed(weight: u32, rest_cycles: u64) -> Vec<Rule> {
+    let mut scene = Scene::new(&[9, 8]);
+    scene.running((ANN, FAIR), 1, 9, 0);
+    let bob = scene.running((BOB, HEAVY), 8, 1, 1);
     scene.edit(bob).facts.remaining = 2;
-    scene.count(low, 0);
-    scene.breaks(Rule::CurableEnvy, |scene| scene.count(bob, 2));
+    let topology = Arc::make_mut(&mut scene.snapshot.topology);
+    topology.classes[HEAVY.0].policy = Policy::FairShare { weight };
+    scene.snapshot.calm = Calm { rest_cycles, ..at_rest() };
+    scene.broken()
 }
 
-/// There is room that stays idle, for which nothing need be taken.
+/// With it Bob has 16, and Ann is left with 1.
 #[test]
-fn who_has_something_envies_only_those_who_have_more() {
-    let mut scene = Scene::new(&[3, 1]);
-    let ann = scene.running((ANN, FAIR), 1, 1, 0);
-    let bob = scene.running((BOB, FAIR), 1, 1, 0);
-    let other = scene.running((BOB, FIXED), 1, 1, 1);
-    scene.edit(ann).facts.remaining = 2;
-    scene.count(ann, 2);
-    scene.count(other, 0);
-    assert_eq!(scene.broken(), [Rule::IdleRoom]);
-    scene.hold(bob, 1, 1);
-    scene.edit(other).shares.clear();
-    assert_eq!(scene.broken(), [Rule::IdleRoom, Rule::CurableEnvy]);
+fn a_whole_plan_is_charged_once() {
+    assert_eq!(weighed(16, 2), [Rule::Envy]);
+    assert_eq!(weighed(15, 2), []);
+    assert_eq!(weighed(16, 1), [], "the cluster moves");
+}
+
+/// Ann has so many on Bob's machine, where so much is free.
+fn beside(anns: u64, free: u64, doctor: impl FnOnce(&mut Scene, JobId, JobId)) -> Vec<Rule> {
+    let mut scene = Scene::new(&[anns + free, 2]);
+    let ann = scene.running((ANN, FAIR), 1, anns, 0);
+    let bob = scene.running((BOB, FAIR), 2, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.snapshot.calm = at_rest();
+    doctor(&mut scene, ann, bob);
+    scene.broken()
 }
 
 #[test]
-fn who_has_nothing_lacks_what_is_idle_as_well() {
-    let mut scene = Scene::new(&[1]);
-    let ann = scene.job(ANN, FAIR, 1, 1);
-    scene.count(ann, 1);
-    assert_eq!(scene.broken(), [Rule::IdleRoom, Rule::CurableEnvy]);
+fn free_room_counts_as_well() {
+    let nothing = |_: &mut Scene, _, _| {};
+    assert_eq!(beside(5, 1, nothing), [Rule::Envy], "4 and 4");
+    assert_eq!(beside(5, 0, nothing), [], "3 and 4");
+    assert_eq!(beside(6, 0, nothing), [Rule::Envy], "4 and 4");
+}
+
+#[test]
+fn only_a_job_that_could_use_more_envies() {
+    assert_eq!(beside(6, 0, |scene, _, bob| scene.edit(bob).facts.remaining = 1), []);
+    let list = |scene: &mut Scene, _, bob| scene.edit(bob).machines = Some(vec![MachineIx(1)]);
+    assert_eq!(beside(6, 0, list), []);
+}
+
+/// An hour for each of Ann's, where 2,000 s may be lost.
+#[test]
+fn what_is_too_dear_is_no_envy() {
+    let invest = |loss| {
+        move |scene: &mut Scene, ann, _| {
+            for share in &mut scene.edit(ann).shares {
+                share.facts.investment = loss;
+            }
+        }
+    };
+    assert_eq!(beside(6, 0, invest(1_000_000)), [Rule::Envy]);
+    assert_eq!(beside(6, 0, invest(1_000_001)), []);
+    // The two of least loss are what counts.
+    let two = |scene: &mut Scene, ann, bob| {
+        invest(3_600_000)(scene, ann, bob);
+        for share in &mut scene.edit(ann).shares[3..5] {
+            share.facts.investment = 0;
+        }
+    };
+    assert_eq!(beside(6, 0, two), [Rule::Envy]);
+}
+
+#[test]
+fn who_says_what_it_would_cost_says_so_truly() {
+    let says = |held_back| {
+        let mut scene = Scene::new(&[6, 2]);
+        scene.running((ANN, FAIR), 1, 6, 0);
+        let bob = scene.running((BOB, FAIR), 2, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.snapshot.calm = at_rest();
+        scene.report();
+        scene.schedule.report.jobs[1].held_back = Some(held_back);
+        scene.broken_as_reported()
+    };
+    let dear = HeldBack::TooDear { loss: 3_000_000, limit: CapRules::LOSS_LIMIT };
+    assert_eq!(says(dear), [Rule::Envy], "nothing at all would be lost");
+    let mut scene = Scene::new(&[6, 2]);
+    let ann = scene.running((ANN, FAIR), 1, 6, 0);
+    let bob = scene.running((BOB, FAIR), 2, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.edit(ann).facts.remaining = 6;
+    scene.snapshot.calm = at_rest();
+    scene.schedule.put_off = vec![bob];
+    scene.report();
+    scene.schedule.report.jobs[1].held_back = Some(HeldBack::NextCycle);
+    assert_eq!(scene.broken_as_reported(), [], "its turn comes");
+}
+
+/// Ann and Cid have one each of what Bob needs two of, and much elsewhere.
+#[test]
+fn what_one_side_cannot_spare_alone_is_no_envy() {
+    let broken = |cids: UserIx| {
+        let mut scene = Scene::new(&[2, 2, 9, 9]);
+        Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        scene.hold(ann, 9, 2);
+        let cid = scene.running((cids, FAIR), 1, 1, 0);
+        scene.hold(cid, 9, 3);
+        let bob = scene.running((BOB, FAIR), 2, 1, 1);
+        for (job, on) in [(ann, 2), (cid, 3)] {
+            scene.edit(job).facts.remaining = 10;
+            scene.edit(job).machines = Some(vec![MachineIx(0), MachineIx(on)]);
+        }
+        scene.edit(bob).machines = Some(vec![MachineIx(0), MachineIx(1)]);
+        scene.edit(bob).facts.remaining = 2;
+        scene.snapshot.calm = at_rest();
+        scene.broken()
+    };
+    assert_eq!(broken(UserIx(2)), []);
+    assert_eq!(broken(ANN), [Rule::Envy]);
+}
+
+/// The class of Ann and Cid has six, of which Cid has the one that Bob would get.
+#[test]
+fn the_last_process_of_a_job_that_is_owed_one_is_not_to_be_had() {
+    let broken = |cids_elsewhere: u64| {
+        let mut scene = Scene::new(&[1, 9, 1, 1]);
+        Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
+        let cid = scene.running((UserIx(2), FAIR), 1, 1, 0);
+        scene.hold(cid, cids_elsewhere, 3);
+        scene.edit(cid).facts.remaining = 1 + cids_elsewhere;
+        scene.running((ANN, FAIR), 1, 9, 1);
+        let bob = scene.running((BOB, HEAVY), 1, 1, 2);
+        scene.edit(bob).machines = Some(vec![MachineIx(0), MachineIx(2)]);
+        scene.edit(bob).facts.remaining = 2;
+        if cids_elsewhere == 0 {
+            scene.machine(3).order = QShares(0);
+        }
+        scene.snapshot.calm = at_rest();
+        scene.broken()
+    };
+    assert_eq!(broken(0), []);
+    assert_eq!(broken(1), [Rule::Envy]);
+}
+
+#[test]
+fn nothing_is_said_of_a_cycle_that_took_something() {
+    let mut scene = Scene::new(&[9, 2]);
+    let ann = scene.running((ANN, FAIR), 1, 9, 0);
+    let bob = scene.running((BOB, FAIR), 2, 1, 1);
+    scene.edit(bob).facts.remaining = 9;
+    scene.snapshot.calm = at_rest();
+    assert_eq!(scene.broken(), [Rule::Envy]);
+    for place in 0..2 {
+        scene.preempt(ann, place, Some(bob), PreemptionRule::Envy);
+    }
+    scene.promise(bob, 0);
+    assert_eq!(scene.broken(), []);
+}
+
+/// What Ann got in this very cycle may go in the next.
+#[test]
+fn what_is_new_is_not_to_be_had() {
+    let mut scene = Scene::new(&[6, 2]);
+    let ann = scene.job(ANN, FAIR, 1, 6);
+    let bob = scene.running((BOB, FAIR), 2, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    for _ in 0..6 {
+        scene.expand(ann, 0);
+    }
+    scene.snapshot.calm = at_rest();
+    assert_eq!(scene.broken(), []);
+}
+
+#[test]
+fn at_rest_only_counts_are_evidence_without_defragmentation() {
+    let off = |scene: &mut Scene, _, _| scene.settings().defragmentation = false;
+    assert_eq!(beside(6, 0, off), []);
 }
 
 /// An opinion must not take longer than the decision.
 #[test]
 fn where_there_is_too_much_to_look_at_nothing_is_said() {
-    for (shares, broken) in [(199_998, vec![Rule::CurableEnvy]), (199_999, vec![])] {
-        let mut scene = Scene::new(&[shares]);
+    for (shares, broken) in [(1_000, vec![Rule::Envy]), (3_000_000, vec![])] {
+        let mut scene = Scene::new(&[shares, 1]);
         let ann = scene.running((ANN, FAIR), 1, shares, 0);
-        let bob = scene.job(BOB, FAIR, 1, 1);
-        scene.count(ann, shares - 1);
-        scene.count(bob, 1);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.count(ann, 2);
+        scene.snapshot.calm = at_rest();
         assert_eq!(scene.broken(), broken, "{shares}");
     }
 }
 
-/// Ann has no surplus, for more is counted than the machine can hold of whole nshares.
 #[test]
-fn the_needy_take_without_surplus_where_defragmentation_is_on() {
-    let mut scene = Scene::new(&[4, 3]);
-    let ann = scene.running((ANN, FAIR), 1, 4, 0);
-    scene.running((ANN, FIXED), 1, 1, 1);
-    scene.running((ANN, FIXED), 2, 1, 1);
-    let bob = scene.job(BOB, FAIR, 2, 1);
-    scene.count(ann, 4);
-    scene.count(bob, 1);
-    scene.count(JobId(2), 0);
-    scene.count(JobId(3), 0);
-    scene.deserved.insert(bob, 2);
-    scene.settings().defragmentation = false;
-    scene.breaks(Rule::CurableEnvy, |scene| scene.settings().defragmentation = true);
-}
-
-/// Ann has two large shares; Bob has one small one and is counted two. Room is short by one.
-fn needy(anns: u64, bobs: u64) -> Vec<Rule> {
-    let mut scene = Scene::new(&[6, 2]);
-    let ann = scene.running((ANN, FAIR), 3, 2, 0);
+fn worse_priority_is_always_to_be_had() {
+    let mut scene = Scene::new(&[1, 1]);
+    let low = scene.running((ANN, LOW), 1, 1, 0);
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
-    let fixed = scene.running((ANN, FIXED), 1, 1, 1);
     scene.edit(bob).facts.remaining = 2;
-    scene.count(fixed, 0);
+    scene.count(low, 0);
     scene.count(bob, 2);
-    scene.deserved = BTreeMap::from([(ann, anns), (bob, bobs)]);
-    scene.broken()
+    scene.breaks(Rule::PriorityWaits, |scene| scene.snapshot.calm = at_rest());
 }
 
 #[test]
-fn the_needy_take_from_those_who_can_spare_it() {
-    assert_eq!(needy(3, 2), [Rule::CurableEnvy]);
-    assert_eq!(needy(4, 2), [], "Ann would become needy");
-    assert_eq!(needy(3, 1), [], "Bob is not needy");
-}
-
-/// Ann's user has no surplus: what is not counted for the job that could give is counted for
-/// another, which can go nowhere.
-#[test]
-fn who_keeps_its_count_can_spare_the_rest() {
-    let mut scene = Scene::new(&[6, 2]);
-    let ann = scene.running((ANN, FAIR), 3, 2, 0);
-    let bob = scene.running((BOB, FAIR), 1, 1, 1);
-    let fixed = scene.running((ANN, FIXED), 1, 1, 1);
-    let other = scene.job(ANN, FAIR, 3, 1);
-    scene.edit(other).machines = Some(Vec::new());
-    scene.edit(bob).facts.remaining = 2;
-    scene.count(fixed, 0);
-    scene.count(ann, 1);
-    scene.count(other, 1);
-    scene.deserved = BTreeMap::from([(ann, 4), (bob, 2)]);
-    scene.breaks(Rule::CurableEnvy, |scene| scene.count(bob, 2));
-}
-
-/// What Ann got in this cycle may have come after everything was tried.
-#[test]
-fn a_donor_is_judged_without_what_is_new() {
-    let mut scene = Scene::new(&[2, 2]);
-    let ann = scene.running((ANN, FAIR), 1, 2, 0);
-    scene.edit(ann).facts.remaining = 4;
-    scene.expand(ann, 1);
-    scene.expand(ann, 1);
-    let bob = scene.job(BOB, FAIR, 2, 1);
-    scene.count(ann, 2);
-    scene.count(bob, 1);
-    assert_eq!(scene.broken(), []);
-}
-
-#[test]
-fn a_donor_is_judged_without_what_it_lost() {
-    let mut scene = Scene::new(&[4, 2]);
-    let rich = scene.running((ANN, FAIR), 1, 4, 0);
-    let fixed = scene.running((BOB, FIXED), 2, 1, 1);
-    let served = scene.job(ANN, FAIR, 1, 2);
-    let waiting = scene.job(ANN, FAIR, 2, 1);
-    for place in 0..2 {
-        scene.preempt(rich, place, Some(served), PreemptionRule::FairShare);
-        scene.promise(served, 0);
-    }
-    scene.count(fixed, 0);
-    scene.count(waiting, 1);
-    assert_eq!(scene.broken(), []);
-}
-
-#[test]
-fn new_and_leaving_shares_are_not_to_be_had() {
-    let mut scene = Scene::new(&[4]);
-    let ann = scene.job(ANN, FAIR, 1, 4);
-    let bob = scene.job(BOB, FAIR, 2, 1);
-    (0..4).for_each(|_| {
-        scene.expand(ann, 0);
-    });
-    scene.count(ann, 2);
-    scene.count(bob, 1);
-    assert_eq!(scene.broken(), [], "created in this very cycle");
+fn worse_priority_is_to_be_had_for_counted_work_that_stays() {
+    let broken = |given| {
+        let mut scene = Scene::new(&[1]);
+        let low = scene.running((ANN, LOW), 1, 1, 0);
+        let bob = scene.job(BOB, FIXED, 1, 1);
+        scene.count(low, 1 - given);
+        scene.count(bob, given);
+        scene.snapshot.calm = at_rest();
+        scene.broken()
+    };
+    assert_eq!(broken(0), []);
+    assert_eq!(broken(1), [Rule::PriorityWaits]);
 }

@@ -6,8 +6,11 @@ mod caps;
 mod conservation;
 mod counts;
 mod envy;
+mod first;
+mod moves;
 mod placement;
 mod preemption;
+mod price;
 mod report;
 mod structure;
 
@@ -17,7 +20,7 @@ use std::sync::Arc;
 use super::{Rule, audit, cap::cap_of};
 use crate::engine::{
     Account, Calm, Cap, CapBound, Considered, Expansion, HeldBack, Job, JobReport, Machine,
-    Preemption, PreemptionRule, Promise, Reason, Schedule, Share, Snapshot, Taking, UserAccount,
+    Preemption, PreemptionRule, Promise, Reason, Schedule, Share, Snapshot, UserAccount,
 };
 use crate::model::{
     CapRules, ClassIx, JobFacts, JobId, MachineIx, MachineState, Mebibytes, NShares, Nodepool,

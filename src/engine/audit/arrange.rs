@@ -1,0 +1,238 @@
+//! Whether there is an arrangement that gives each of several jobs one process at the same time.
+//!
+//! The search is best fit, the largest first; where that fails, it takes back its last step. It ends
+//! after so many steps. So a failure proves nothing, and only an arrangement that was found counts.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::calm::is_at_rest;
+use super::ledger::Ledger;
+use super::owed::Group;
+use crate::engine::{Expansion, Promise};
+use crate::model::{ClassIx, JobId, MachineIx, PoolIx, ShareState, count};
+
+/// How often the search may try another machine beyond the first for each job.
+const TRIES: usize = 4_000;
+
+/// Room on machines, for work of one group.
+#[derive(Clone, Debug, Default)]
+struct Rooms {
+    by_machine: BTreeMap<MachineIx, u64>,
+    by_pool: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>>,
+}
+
+impl Rooms {
+    /// The room for `group` if all work went that it may take from. Work that cannot be preempted, or
+    /// is of better priority, stays. Room that is promised, or that shares are leaving, is awaited.
+    fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> Rooms {
+        let topology = &ledger.snapshot.topology;
+        // Of each machine: quanta in use for good, quanta that leave, and quanta that are promised.
+        let mut taken = vec![(0_u64, 0_u64, 0_u64); ledger.machines.len()];
+        for line in &ledger.jobs {
+            let is_barred = !line.is_fair_share() || line.class.priority < priority;
+            for share in &line.job.shares {
+                let (barred, leaving, _) = &mut taken[share.machine.0];
+                let order = share.order.qshares().0;
+                if is_barred {
+                    *barred += order;
+                } else if share.state == ShareState::Leaving {
+                    *leaving += order;
+                }
+            }
+        }
+        let barred = |job: &JobId| {
+            let line = ledger.line(*job);
+            !line.is_fair_share() || line.class.priority < priority
+        };
+        for victim in &ledger.victims {
+            if !barred(&victim.receipt.job) {
+                taken[victim.share.machine.0].1 += victim.share.order.qshares().0;
+            }
+        }
+        for Expansion { job, machine, order } in &ledger.schedule.expansions {
+            taken[machine.0].0 += if barred(job) { order.qshares().0 } else { 0 };
+        }
+        for Promise { job, machine, order } in &ledger.schedule.promises {
+            let (fixed, _, promised) = &mut taken[machine.0];
+            *(if barred(job) { fixed } else { promised }) += order.qshares().0;
+        }
+        let mut rooms = Rooms::default();
+        for (ix, machine) in ledger.snapshot.machines_with_ix() {
+            if machine.state.is_schedulable() && topology.top_of(machine.pool) == tree {
+                let (fixed, leaving, promised) = taken[ix.0];
+                let gone = fixed.saturating_add(machine.limbo.0);
+                let awaited = leaving.max(promised);
+                let room = machine.order.0.saturating_sub(gone.saturating_add(awaited));
+                rooms.set(machine.pool, ix, room);
+            }
+        }
+        rooms
+    }
+
+    fn set(&mut self, pool: PoolIx, ix: MachineIx, room: u64) {
+        let rooms = self.by_pool.entry(pool).or_default();
+        if let Some(before) = self.by_machine.insert(ix, room) {
+            rooms.remove(&(before, ix));
+        }
+        rooms.insert((room, ix));
+    }
+
+    fn room(&self, ix: MachineIx) -> u64 {
+        self.by_machine.get(&ix).copied().unwrap_or(0)
+    }
+}
+
+/// One process that is to have a place.
+#[derive(Debug)]
+struct Item {
+    order: u64,
+    class: ClassIx,
+    /// The only machines for it.
+    list: Option<Vec<MachineIx>>,
+}
+
+/// Where a process was put, and where else it could be.
+struct Level {
+    at: Option<MachineIx>,
+    /// The best last.
+    others: Vec<MachineIx>,
+}
+
+struct Search<'l, 'a> {
+    ledger: &'l Ledger<'a>,
+    rooms: Rooms,
+    pools: BTreeMap<ClassIx, Vec<PoolIx>>,
+    items: Vec<Item>,
+}
+
+/// Whether an arrangement was found in which each of the jobs at `places`, which are of one group, has
+/// a process or room that is promised to it.
+///
+/// A job that has processes keeps one of them where it is, unless work may be moved: that is for a
+/// cluster at rest, with defragmentation on, and for jobs that may get anything new.
+pub(super) fn is_arrangeable(
+    ledger: &Ledger<'_>,
+    group: Group,
+    places: impl IntoIterator<Item = usize>,
+) -> bool {
+    let rooms = Rooms::of(ledger, group);
+    let homes = homes(ledger);
+    let may_move = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
+    let mut items = Vec::new();
+    for place in places {
+        let line = &ledger.jobs[place];
+        let is_pinned = 0 < line.holds() && !(may_move && ledger.owed.is_startable[place]);
+        let at = homes.get(&place).filter(|_| is_pinned);
+        // On a machine out of scheduling it is in the way of none of these.
+        let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_machine.contains_key(ix)));
+        if line.promised == 0 && !is_apart {
+            let list = at.map(|at| at.iter().copied().collect());
+            let list = list.or_else(|| line.job.machines.clone());
+            items.push(Item { order: line.order(), class: line.job.class, list });
+        }
+    }
+    let mut search = Search { ledger, rooms, pools: BTreeMap::new(), items };
+    for item in &search.items {
+        let topology = &ledger.snapshot.topology;
+        let own = topology.classes[item.class.0].pool;
+        let all = search.rooms.by_pool.keys().copied();
+        let reach = || all.filter(|&pool| topology.is_within(pool, own)).collect();
+        search.pools.entry(item.class).or_insert_with(reach);
+    }
+    search.items.sort_by_cached_key(|item| {
+        let choices = item.list.as_ref().map_or(usize::MAX, Vec::len);
+        // Where there is no choice there is nothing to try.
+        (1 < choices, Reverse(item.order), choices, search.pools[&item.class].len())
+    });
+    search.could_fit() && search.run()
+}
+
+/// The machines on which each fair-share job has processes that stay.
+fn homes(ledger: &Ledger<'_>) -> BTreeMap<usize, BTreeSet<MachineIx>> {
+    let mut homes: BTreeMap<usize, BTreeSet<MachineIx>> = BTreeMap::new();
+    for (ix, machine) in ledger.machines_with_ix() {
+        for prey in &machine.prey {
+            homes.entry(prey.job).or_default().insert(ix);
+        }
+    }
+    for Expansion { job, machine, .. } in &ledger.schedule.expansions {
+        if let Some(place) = ledger.place(*job) {
+            homes.entry(place).or_default().insert(*machine);
+        }
+    }
+    homes
+}
+
+impl Search<'_, '_> {
+    /// Whether there are as many places for each size as processes of that size or larger: else
+    /// there is no need to look.
+    fn could_fit(&self) -> bool {
+        let mut orders: Vec<u64> = self.items.iter().map(|item| item.order).collect();
+        orders.sort_unstable_by_key(|order| Reverse(*order));
+        let mut larger = 0_u64;
+        orders.chunk_by(|one, next| one == next).all(|alike| {
+            larger += count(alike);
+            let places = |room: &u64| room.checked_div(alike[0]).unwrap_or(0);
+            larger <= self.rooms.by_machine.values().map(places).sum::<u64>()
+        })
+    }
+
+    fn run(&mut self) -> bool {
+        let mut tries = self.items.len().saturating_add(TRIES);
+        let mut levels: Vec<Level> = Vec::new();
+        while levels.len() < self.items.len() {
+            let others = self.machines_for(&self.items[levels.len()]);
+            levels.push(Level { at: None, others });
+            if !self.go_on(&mut levels, &mut tries) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Puts the last process on its next machine; where there is none, the one before, and so on.
+    fn go_on(&mut self, levels: &mut Vec<Level>, tries: &mut usize) -> bool {
+        while let Some(at) = levels.len().checked_sub(1) {
+            let order = self.items[at].order;
+            if let Some(ix) = levels[at].at.take() {
+                let room = self.rooms.room(ix);
+                self.rooms.set(self.ledger.snapshot.machine(ix).pool, ix, room + order);
+            }
+            let Some(ix) = levels[at].others.pop() else {
+                levels.pop();
+                continue;
+            };
+            let Some(left) = tries.checked_sub(1) else { return false };
+            *tries = left;
+            let room = self.rooms.room(ix);
+            self.rooms.set(self.ledger.snapshot.machine(ix).pool, ix, room - order);
+            levels[at].at = Some(ix);
+            return true;
+        }
+        false
+    }
+
+    /// The machines with room for `item`, that with the least last; of machines with the same room
+    /// in one pool only one.
+    fn machines_for(&self, item: &Item) -> Vec<MachineIx> {
+        let pools = &self.pools[&item.class];
+        let mut found: Vec<(u64, MachineIx)> = Vec::new();
+        if let Some(list) = &item.list {
+            let is_open = |ix: &MachineIx| pools.contains(&self.ledger.snapshot.machine(*ix).pool);
+            let listed = list.iter().copied().filter(is_open);
+            found.extend(listed.map(|ix| (self.rooms.room(ix), ix)));
+            found.retain(|(room, _)| item.order <= *room);
+        } else {
+            for rooms in pools.iter().filter_map(|pool| self.rooms.by_pool.get(pool)) {
+                let mut least = item.order;
+                while let Some(&(room, ix)) = rooms.range((least, MachineIx(0))..).next() {
+                    found.push((room, ix));
+                    least = room + 1;
+                }
+            }
+        }
+        found.sort_unstable_by_key(|&(room, ix)| Reverse((room, ix)));
+        found.into_iter().map(|(_, ix)| ix).collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! Whether all have a first process that are owed one, where all could have one (I8).
+//!
+//! The planner's own tests are not asked. Fluid shares say which jobs are owed a process
+//! ([`super::owed`]), and an arrangement that was found says that they could have it
+//! ([`super::arrange`]).
+
+use std::collections::BTreeSet;
+
+use super::arrange::is_arrangeable;
+use super::calm::is_at_rest;
+use super::finding::{Finding, Rule};
+use super::ledger::Ledger;
+use super::lines::{Entity, Victim};
+use super::owed::{group_of, groups};
+use crate::engine::{HeldBack, PreemptionRule};
+
+/// No job that is owed a process ends with neither a process nor room promised to it, where all jobs
+/// that are owed one could have one at the same time. In a cluster at rest the same holds for jobs
+/// with a count, where all jobs could have one.
+///
+/// Jobs whose search was put off are exempt. Shares that leave still take their room, and promises
+/// theirs. Processes have to be moved only in a cluster at rest, with defragmentation on.
+pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for (&group, owed) in &ledger.owed.jobs {
+        let starving = owed.iter().copied().filter(|&place| is_starving(ledger, place));
+        let starving: Vec<usize> = starving.collect();
+        if starving.is_empty() || !is_arrangeable(ledger, group, owed.iter().copied()) {
+            continue;
+        }
+        for place in starving {
+            let (id, all) = (ledger.jobs[place].job.id, owed.len());
+            let detail = format!(
+                "job {id} is owed a process and has nothing, though all {all} that are owed one could have one"
+            );
+            findings.push(Rule::Starving.finding(detail));
+        }
+    }
+    if is_at_rest(ledger) {
+        check_counted(ledger, findings);
+    }
+}
+
+fn check_counted(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for (group, places) in groups(ledger) {
+        let is_waiting = |place: &usize| {
+            0 < ledger.jobs[*place].report.given.0
+                && is_starving(ledger, *place)
+                && !ledger.owed.contains(ledger, *place)
+        };
+        let waiting: Vec<usize> = places.iter().copied().filter(is_waiting).collect();
+        let all: BTreeSet<usize> =
+            places.into_iter().filter(|&place| ledger.owed.is_startable[place]).collect();
+        if waiting.is_empty() || !is_arrangeable(ledger, group, all.iter().copied()) {
+            continue;
+        }
+        for place in waiting {
+            let (id, all) = (ledger.jobs[place].job.id, all.len());
+            let detail = format!(
+                "a process is counted for job {id}, which has nothing, though all {all} jobs could have one"
+            );
+            findings.push(Rule::Starving.finding(detail));
+        }
+    }
+}
+
+/// Whether the job at `place` could have a process, has nothing, and its turn has come.
+fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
+    let line = &ledger.jobs[place];
+    let is_put_off = line.report.held_back == Some(HeldBack::NextCycle)
+        || ledger.schedule.put_off.contains(&line.job.id);
+    ledger.owed.is_startable[place] && line.has() == 0 && !is_put_off
+}
+
+/// The last process of a job that is owed one does not go to a peer; nor does that of a user that is.
+/// A job that is moved has another one.
+pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let robbed: BTreeSet<usize> = ledger
+        .victims
+        .iter()
+        .filter(|victim| is_taken_by_peer(ledger, victim))
+        .map(|victim| victim.donor)
+        .collect();
+    for donor in robbed {
+        let line = &ledger.jobs[donor];
+        let is_user_empty = ledger.standing(Entity::User(line.user)).has() == 0;
+        let is_owed = ledger.owed.contains(ledger, donor)
+            || (is_user_empty && ledger.owed.users.contains(&line.user));
+        if line.has() == 0 && is_owed {
+            let detail = format!("job {} is owed a process, and its last was taken", line.job.id);
+            findings.push(Rule::LastTaken.finding(detail));
+        }
+    }
+}
+
+/// Whether `victim` was taken for a job of the same priority, and is not moved.
+pub(super) fn is_taken_by_peer(ledger: &Ledger<'_>, victim: &Victim<'_>) -> bool {
+    let is_peer = victim.beneficiary.is_some_and(|taker| {
+        let taker = &ledger.jobs[taker];
+        taker.is_fair_share()
+            && group_of(ledger, taker) == group_of(ledger, &ledger.jobs[victim.donor])
+    });
+    is_peer && victim.receipt.rule != PreemptionRule::Relocation
+}

@@ -1,0 +1,169 @@
+//! The entries of the [`Ledger`](super::ledger::Ledger): what one job, machine, share or side came to.
+
+use crate::engine::{Job, JobReport, Preemption, Share};
+use crate::model::{Millis, ResourceClass};
+
+/// One job. Numbers are nshares.
+#[derive(Debug)]
+pub(super) struct JobLine<'a> {
+    pub(super) job: &'a Job,
+    pub(super) class: &'a ResourceClass,
+    pub(super) report: &'a JobReport,
+    /// Our own reckoning, not the report's.
+    pub(super) cap: u64,
+    /// The same, if what was promised to it before is not lost by a rule that paces growth.
+    pub(super) most: u64,
+    /// Shares not leaving when the cycle began.
+    pub(super) held: u64,
+    /// Of these, preempted in this cycle.
+    pub(super) lost: u64,
+    /// New shares.
+    pub(super) expanded: u64,
+    /// Room promised to it after the cycle.
+    pub(super) promised: u64,
+    /// Of that, what was promised before.
+    pub(super) kept: u64,
+    /// The same in qshares.
+    pub(super) standing: Standing,
+    /// Where its user's standing within its class is.
+    pub(super) user: usize,
+}
+
+/// One machine. Amounts are qshares.
+#[derive(Debug, Default)]
+pub(super) struct MachineLine {
+    pub(super) order: u64,
+    /// In use after the cycle by what is not on its way out, limbo included.
+    pub(super) staying: u64,
+    /// In use by what is on its way out.
+    pub(super) leaving: u64,
+    /// Of what stays, what is new.
+    pub(super) expanded: u64,
+    /// Earmarked.
+    pub(super) promised: u64,
+    /// In use by, or earmarked for, work that cannot be preempted, limbo included.
+    pub(super) fixed: u64,
+    /// Fair-share shares that could still be preempted. What was created in this cycle is not among
+    /// them.
+    pub(super) prey: Vec<Prey>,
+}
+
+/// A share that could be preempted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prey {
+    /// The place of its job.
+    pub(super) job: usize,
+    /// In qshares.
+    pub(super) order: u64,
+    /// Work that would be lost with it.
+    pub(super) loss: Millis,
+}
+
+/// A share that was preempted.
+#[derive(Debug)]
+pub(super) struct Victim<'a> {
+    pub(super) receipt: &'a Preemption,
+    pub(super) share: &'a Share,
+    pub(super) donor: usize,
+    pub(super) beneficiary: Option<usize>,
+}
+
+/// What an entity holds, in qshares.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    /// After the cycle, without promises.
+    pub(super) held: u64,
+    /// Room promised to it.
+    pub(super) promised: u64,
+    /// The least it can have had while shares were preempted, promises included: all losses, no
+    /// gains.
+    pub(super) floor: u64,
+    /// The most it can have had: all gains, no losses.
+    pub(super) ceiling: u64,
+    /// What the report says is counted for it.
+    pub(super) given: u64,
+}
+
+/// A class, a user within a class, or a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Entity {
+    Class(usize),
+    User(usize),
+    Job(usize),
+}
+
+impl JobLine<'_> {
+    /// Nshares held after the cycle, promises not included.
+    pub(super) fn holds(&self) -> u64 {
+        self.held - self.lost + self.expanded
+    }
+
+    /// Nshares held after the cycle, and promised.
+    pub(super) fn has(&self) -> u64 {
+        self.holds() + self.promised
+    }
+
+    /// Quanta of one process.
+    pub(super) fn order(&self) -> u64 {
+        self.job.order.qshares().0
+    }
+
+    /// The least it can have had while shares were preempted, in nshares; see [`Standing::floor`].
+    pub(super) fn floor(&self) -> u64 {
+        self.held - self.lost + self.kept
+    }
+
+    /// The most; see [`Standing::ceiling`].
+    pub(super) fn ceiling(&self) -> u64 {
+        self.held + self.expanded + self.promised
+    }
+
+    /// What is counted for it, in qshares.
+    pub(super) fn given(&self) -> u64 {
+        self.standing.given
+    }
+
+    pub(super) fn is_fair_share(&self) -> bool {
+        self.class.policy.is_preemptable()
+    }
+
+    /// Whether it gets nothing more, whatever it wants.
+    pub(super) fn has_ended(&self) -> bool {
+        self.job.facts.is_completing || self.job.is_spent
+    }
+
+    /// Whether it deserves more than it would have with `held` nshares and is below the
+    /// fragmentation `threshold` (D4).
+    pub(super) fn is_poor_with(&self, held: u64, threshold: u64) -> bool {
+        let amount = held.saturating_mul(self.job.order.qshares().0);
+        held < threshold && amount < self.report.pure_fair_share.0
+    }
+}
+
+impl MachineLine {
+    /// Room for others now: free, and not needed for a promise once the leaving have left. Negative
+    /// by as much as the machine is over-committed or over-promised.
+    pub(super) fn usable(&self) -> i128 {
+        self.slack().min(i128::from(self.order) - i128::from(self.staying + self.leaving))
+    }
+
+    /// Room for others once the leaving have left and the promised have come.
+    pub(super) fn slack(&self) -> i128 {
+        i128::from(self.order) - i128::from(self.staying + self.promised)
+    }
+}
+
+impl Standing {
+    /// After the cycle, promises included.
+    pub(super) fn has(self) -> u64 {
+        self.held + self.promised
+    }
+
+    pub(super) fn add(&mut self, other: Standing) {
+        self.held += other.held;
+        self.promised += other.promised;
+        self.floor += other.floor;
+        self.ceiling += other.ceiling;
+        self.given += other.given;
+    }
+}

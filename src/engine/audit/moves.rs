@@ -1,0 +1,123 @@
+//! Work that is moved, room that is passed on, and promises that are kept: no process is restarted for
+//! nothing (I11, I18).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cap::useful;
+use super::finding::{Finding, Rule};
+use super::first::is_taken_by_peer;
+use super::ledger::Ledger;
+use super::preemption::takings;
+use crate::engine::{PreemptionRule, Promise};
+use crate::model::{JobId, MachineIx, count};
+
+/// A job that loses a process to a peer is not promised room that was taken from a third.
+pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let robbed = ledger.victims.iter().filter(|victim| is_taken_by_peer(ledger, victim));
+    let robbed: BTreeSet<usize> = robbed.map(|victim| victim.donor).collect();
+    let takers: BTreeSet<usize> = takings(ledger).map(|(_, taker)| taker).collect();
+    for &place in robbed.intersection(&takers) {
+        let line = &ledger.jobs[place];
+        let detail = format!("job {} lost {} processes and took others", line.job.id, line.lost);
+        findings.push(Rule::PassedThrough.finding(detail));
+    }
+}
+
+/// A job that is moved has as many processes and promises as before, but for those taken from it; and
+/// as many new ones as were moved, on other machines.
+pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let mut moves: BTreeMap<usize, BTreeMap<MachineIx, u64>> = BTreeMap::new();
+    for victim in &ledger.victims {
+        if victim.receipt.rule == PreemptionRule::Relocation {
+            *moves.entry(victim.donor).or_default().entry(victim.share.machine).or_default() += 1;
+        }
+    }
+    for (donor, from) in moves {
+        let line = &ledger.jobs[donor];
+        let moved: u64 = from.values().sum();
+        let promised =
+            ledger.snapshot.promises.iter().filter(|old| {
+                old.job == line.job.id && ledger.would_take(line, old.machine).is_some()
+            });
+        let before = line.held + count(promised);
+        let due = (before + moved).saturating_sub(line.lost).min(useful(line.job));
+        // Where several machines were left, what is new on one is elsewhere for the others.
+        let elsewhere = |ix| gains_elsewhere(ledger, line.job.id, ix);
+        let is_made_good = from.iter().all(|(&ix, &moved)| moved <= elsewhere(ix));
+        if line.has() < due || !is_made_good {
+            let (id, has) = (line.job.id, line.has());
+            let detail = format!("job {id} had {before}, was moved {moved} times, and has {has}");
+            findings.push(Rule::FalseMove.finding(detail));
+        }
+    }
+}
+
+/// How many processes the job called `id` begins, or is promised, on other machines than `ix`.
+fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: MachineIx) -> u64 {
+    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine));
+    let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.machine));
+    let is_gain = |&(job, machine): &(JobId, MachineIx)| job == id && machine != ix;
+    shares.chain(promises).filter(is_gain).map(|_| 1).sum()
+}
+
+/// A promise is kept until the process begins. It goes only with the job's work or maximum, with the
+/// machine, or with the room there. Slower growth is no reason: room was made already.
+///
+/// Machines where work that stays, or is of better priority, got something are left out.
+pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    if ledger.snapshot.promises.is_empty() {
+        return;
+    }
+    let (used, winners) = (used_before(ledger), winners(ledger));
+    let mut before: BTreeMap<usize, u64> = BTreeMap::new();
+    for promise in &ledger.snapshot.promises {
+        let Some(place) = ledger.place(promise.job) else { continue };
+        let (line, ix) = (&ledger.jobs[place], promise.machine);
+        let is_legal = line.is_fair_share()
+            && promise.order == line.job.order
+            && ledger.would_take(line, ix).is_some();
+        let has_room = used[ix.0] <= ledger.machines[ix.0].order;
+        let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.class.priority));
+        if is_legal && has_room && !is_lost {
+            *before.entry(place).or_default() += 1;
+        }
+    }
+    for (place, before) in before {
+        let line = &ledger.jobs[place];
+        let useful = useful(line.job).saturating_sub(line.held);
+        let kept = line.expanded + line.promised;
+        if !line.has_ended() && kept < before.min(useful) {
+            let id = line.job.id;
+            let detail =
+                format!("job {id} was promised {before} processes; of these it has {kept}");
+            findings.push(Rule::DroppedPromise.finding(detail));
+        }
+    }
+}
+
+/// Quanta in use on each machine by shares that were not leaving, and promised before.
+fn used_before(ledger: &Ledger<'_>) -> Vec<u64> {
+    let machines = &ledger.snapshot.machines;
+    let mut used: Vec<u64> = machines.iter().map(|machine| machine.limbo.0).collect();
+    for share in ledger.jobs.iter().flat_map(|line| line.job.held()) {
+        used[share.machine.0] += share.order.qshares().0;
+    }
+    for Promise { machine, order, .. } in &ledger.snapshot.promises {
+        used[machine.0] += order.qshares().0;
+    }
+    used
+}
+
+/// The best priority of the jobs that got something on each machine; `None` stands for work that stays.
+fn winners(ledger: &Ledger<'_>) -> BTreeMap<MachineIx, Option<u32>> {
+    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine));
+    let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.machine));
+    let mut winners = BTreeMap::new();
+    for (job, ix) in shares.chain(promises) {
+        let line = ledger.line(job);
+        let priority = line.is_fair_share().then_some(line.class.priority);
+        let best = winners.entry(ix).or_insert(priority);
+        *best = priority.min(*best);
+    }
+    winners
+}

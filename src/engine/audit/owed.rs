@@ -1,0 +1,161 @@
+//! Jobs that are owed a first process: found by fluid shares, and not by counts.
+//!
+//! A class shares the machines of its tree with the classes of its priority, by weight; a user shares
+//! with the users of the class, and a job with the jobs of the user, equally. A job is owed a process
+//! if its share covers one. A user whose share covers the smallest of its processes is owed that one,
+//! though its jobs may be so many that none of them is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fluid::{Amount, Sharer, shares};
+use super::ledger::Ledger;
+use super::lines::JobLine;
+use crate::model::{ClassIx, PoolIx};
+
+/// Classes of one priority that share the machines of one tree of pools.
+pub(super) type Group = (PoolIx, u32);
+
+/// The jobs and users that are owed a process, whatever they have.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    /// For each job, whether a process of it could start: there is work for one, and a machine that
+    /// is up and large enough.
+    pub(super) is_startable: Vec<bool>,
+    /// The places of jobs, by the classes they share with.
+    pub(super) jobs: BTreeMap<Group, BTreeSet<usize>>,
+    /// The places of users that are owed one, but not by which job, by their smallest processes.
+    pub(super) users: BTreeSet<usize>,
+}
+
+impl Owed {
+    pub(super) fn new(ledger: &Ledger<'_>) -> Owed {
+        let mut owed = Owed { is_startable: startable(ledger), ..Owed::default() };
+        for (group, places) in groups(ledger) {
+            let total = Amount::whole(owed.capacity(ledger, group));
+            let by_class = |place: usize| ledger.jobs[place].job.class.0;
+            for (share, jobs) in owed.split(ledger, total, &places, by_class) {
+                let by_user = |place: usize| ledger.jobs[place].user;
+                for (share, jobs) in owed.split(ledger, share, &jobs, by_user) {
+                    owed.enter_user(ledger, group, share, &jobs);
+                }
+            }
+        }
+        owed
+    }
+
+    fn enter_user(&mut self, ledger: &Ledger<'_>, group: Group, share: Amount, jobs: &[usize]) {
+        // Work that gets nothing new keeps the last of what it has.
+        let is_meant = |place: usize| self.is_startable[place] || 0 < ledger.jobs[place].holds();
+        let meant = jobs.iter().copied().filter(|&place| is_meant(place));
+        let smallest = meant.min_by_key(|&place| {
+            // Of several, one that is bound to no machines is the easiest to place.
+            let line = &ledger.jobs[place];
+            (line.order(), line.job.machines.is_some(), place)
+        });
+        let Some(smallest) = smallest else { return };
+        if !share.covers(ledger.jobs[smallest].order()) {
+            return;
+        }
+        let mut places = BTreeSet::new();
+        for (share, jobs) in self.split(ledger, share, jobs, |place| place) {
+            let is_covered = |place: &usize| share.covers(ledger.jobs[*place].order());
+            places.extend(jobs.into_iter().filter(is_covered));
+        }
+        places.retain(|&place| is_meant(place));
+        if places.is_empty() && jobs.iter().all(|&place| ledger.jobs[place].has() == 0) {
+            places.insert(smallest);
+        }
+        self.users.insert(ledger.jobs[smallest].user);
+        self.jobs.entry(group).or_default().extend(places);
+    }
+
+    /// Whether the job at `place` is owed a process.
+    pub(super) fn contains(&self, ledger: &Ledger<'_>, place: usize) -> bool {
+        let jobs = self.jobs.get(&group_of(ledger, &ledger.jobs[place]));
+        jobs.is_some_and(|jobs| jobs.contains(&place))
+    }
+
+    /// What a group shares: the machines of its tree that are up, without what cannot be preempted
+    /// and what better priorities want.
+    fn capacity(&self, ledger: &Ledger<'_>, (tree, priority): Group) -> u64 {
+        let topology = &ledger.snapshot.topology;
+        let is_open = |ix| {
+            let machine = ledger.snapshot.machine(ix);
+            machine.state.is_schedulable() && topology.top_of(machine.pool) == tree
+        };
+        let open = ledger.machines_with_ix().filter(|(ix, _)| is_open(*ix));
+        let rooms = open.map(|(_, machine)| machine.order.saturating_sub(machine.fixed));
+        let better = ledger.jobs.iter().enumerate().filter(|(_, line)| {
+            line.is_fair_share()
+                && line.class.priority < priority
+                && topology.top_of(line.class.pool) == tree
+        });
+        let wanted = better.map(|(place, _)| self.demand(ledger, place));
+        let wanted = wanted.fold(0, u64::saturating_add);
+        rooms.fold(0, u64::saturating_add).saturating_sub(wanted)
+    }
+
+    /// The most that the job at `place` could use, in quanta.
+    fn demand(&self, ledger: &Ledger<'_>, place: usize) -> u64 {
+        let line = &ledger.jobs[place];
+        let most = if self.is_startable[place] { line.report.cap.nshares.0 } else { 0 };
+        most.max(line.has()).saturating_mul(line.order())
+    }
+
+    /// How much of `total` the jobs at `places` have, those together that are one by `side`. Within
+    /// a class all weigh the same.
+    fn split<S: Ord>(
+        &self,
+        ledger: &Ledger<'_>,
+        total: Amount,
+        places: &[usize],
+        side: impl Fn(usize) -> S,
+    ) -> Vec<(Amount, Vec<usize>)> {
+        let mut sides: BTreeMap<S, (Sharer, Vec<usize>)> = BTreeMap::new();
+        for &place in places {
+            let weight = u64::from(ledger.jobs[place].class.policy.weight());
+            let none = || (Sharer { weight, demand: 0 }, Vec::new());
+            let (sharer, jobs) = sides.entry(side(place)).or_insert_with(none);
+            sharer.demand = sharer.demand.saturating_add(self.demand(ledger, place));
+            jobs.push(place);
+        }
+        let sharers: Vec<Sharer> = sides.values().map(|(sharer, _)| *sharer).collect();
+        let jobs = sides.into_values().map(|(_, jobs)| jobs);
+        shares(total, &sharers).into_iter().zip(jobs).collect()
+    }
+}
+
+/// The classes that `line`'s class shares with.
+pub(super) fn group_of(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Group {
+    (ledger.snapshot.topology.top_of(line.class.pool), line.class.priority)
+}
+
+/// The places of fair-share jobs, by the classes they share with.
+pub(super) fn groups(ledger: &Ledger<'_>) -> BTreeMap<Group, Vec<usize>> {
+    let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
+    for (place, line) in ledger.jobs.iter().enumerate().filter(|(_, line)| line.is_fair_share()) {
+        groups.entry(group_of(ledger, line)).or_default().push(place);
+    }
+    groups
+}
+
+/// For each job, whether a process of it could start.
+fn startable(ledger: &Ledger<'_>) -> Vec<bool> {
+    let is_large = |line: &JobLine<'_>| {
+        let mut machines = ledger.machines_with_ix();
+        machines.any(|(ix, machine)| {
+            line.order() <= machine.order && ledger.would_take(line, ix).is_some()
+        })
+    };
+    // Most jobs may go where all of their class and size may.
+    let mut known: BTreeMap<(ClassIx, u64), bool> = BTreeMap::new();
+    let mut is_placeable = |line: &JobLine<'_>| {
+        if line.job.machines.is_some() {
+            return is_large(line);
+        }
+        *known.entry((line.job.class, line.order())).or_insert_with(|| is_large(line))
+    };
+    let could_use = |line: &JobLine<'_>| line.cap.min(line.report.cap.nshares.0);
+    let jobs = ledger.jobs.iter();
+    jobs.map(|line| !line.has_ended() && 0 < could_use(line) && is_placeable(line)).collect()
+}

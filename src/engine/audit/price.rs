@@ -1,0 +1,102 @@
+//! What room for one more process may cost: how much of its peers' work may be lost (I11).
+
+use std::collections::BTreeMap;
+
+use super::finding::{Finding, Rule};
+use super::ledger::Ledger;
+use super::lines::{JobLine, Victim};
+use super::preemption::{overhang, plans, promises_of};
+use crate::model::{MachineIx, Millis};
+
+/// Nshares below which a job has credit, and how much thread time that is.
+const CREDIT: (u64, Millis) = (4, 300_000);
+
+/// A job that has something destroys no more of its peers' work, for each process it gets, than its
+/// class allows or its waiting has cost. A job that has nothing, and is owed or counted a process, has
+/// the first for nothing. A job that is moved loses work like any other.
+///
+/// Several processes on one machine are judged together, and the first is taken to be the dearest.
+pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let mut by_job: BTreeMap<usize, Vec<(MachineIx, Vec<&Victim<'_>>)>> = BTreeMap::new();
+    for ((ix, taker), victims) in plans(ledger) {
+        by_job.entry(taker).or_default().push((ix, victims));
+    }
+    for (taker, plans) in by_job {
+        let line = &ledger.jobs[taker];
+        let limit = most(ledger, line);
+        let is_first = line.floor() == 0 && is_first_free(ledger, taker);
+        let mut has_free = is_first;
+        for (ix, mut victims) in plans {
+            let priority = line.class.priority;
+            victims.retain(|victim| ledger.jobs[victim.donor].class.priority == priority);
+            let nshares = promises_of(ledger, taker, ix).max(1);
+            if is_first && promises_of(ledger, taker, ix) == 0 {
+                // This is room for work that is moved out of the way of its first.
+                continue;
+            }
+            let loss = victims
+                .iter()
+                .fold(0, |sum: Millis, victim| sum.saturating_add(victim.receipt.loss));
+            if loss <= limit.saturating_mul(nshares) {
+                continue;
+            }
+            let paid = loss.saturating_sub(if has_free {
+                first(line, &victims, overhang(ledger, ix))
+            } else {
+                0
+            });
+            if has_free && paid <= limit.saturating_mul(nshares - 1) {
+                has_free = false;
+                continue;
+            }
+            let (id, name) = (line.job.id, ledger.name(ix));
+            let detail = format!(
+                "job {id} destroys {loss} ms on {name} for {nshares} processes, of which each may cost {limit}"
+            );
+            findings.push(Rule::TooDear.finding(detail));
+        }
+    }
+}
+
+/// Whether the job at `place` has its first process at any price.
+pub(super) fn is_first_free(ledger: &Ledger<'_>, place: usize) -> bool {
+    let line = &ledger.jobs[place];
+    let is_fixed = !line.is_fair_share();
+    is_fixed || 0 < line.report.given.0 || ledger.owed.contains(ledger, place)
+}
+
+/// The most that can have been lost with a first process of `line`'s job. It needs every one of its
+/// victims; so all but the smallest are together smaller than the process, and what the machine had
+/// shrunk below its use by.
+fn first(line: &JobLine<'_>, victims: &[&Victim<'_>], overhang: u64) -> Millis {
+    let mut orders: Vec<u64> =
+        victims.iter().map(|victim| victim.share.order.qshares().0).collect();
+    orders.sort_unstable();
+    let mut sum = 0;
+    let needed = orders.into_iter().take_while(|order| {
+        let is_needed = sum < line.order() + overhang;
+        sum += order;
+        is_needed
+    });
+    let needed = needed.count();
+    let mut losses: Vec<Millis> = victims.iter().map(|victim| victim.receipt.loss).collect();
+    losses.sort_unstable_by(|one, other| other.cmp(one));
+    losses.into_iter().take(needed).fold(0, Millis::saturating_add)
+}
+
+/// The most that may be lost for one more process of `line`'s job, which has something.
+pub(super) fn most(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Millis {
+    prices(ledger, line).into_iter().fold(0, Millis::max)
+}
+
+/// The same, with the credit of a job that has hardly begun and without, which depends on when in the
+/// cycle it was.
+pub(super) fn prices(ledger: &Ledger<'_>, line: &JobLine<'_>) -> [Millis; 2] {
+    let (begun, credit) = CREDIT;
+    let period = ledger.snapshot.topology.settings.publication_period;
+    let behind = ledger.snapshot.behind_cycles(line.job);
+    let waited = behind.saturating_mul(period).saturating_mul(line.job.threads);
+    let credit = if line.floor() < begun { credit } else { 0 };
+    let granted = line.class.cap_rules.loss_limit;
+    [waited.saturating_add(credit), waited].map(|paid| paid.max(granted))
+}

@@ -1,0 +1,247 @@
+//! Who is owed a first process, and who could have one.
+
+use super::*;
+use crate::engine::audit::arrange::is_arrangeable;
+use crate::engine::audit::ledger::Ledger;
+
+const CID: UserIx = UserIx(2);
+
+/// Machines of these orders, with Cid among the users.
+fn scene(orders: &[u64]) -> Scene {
+    let mut scene = Scene::new(orders);
+    Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
+    scene
+}
+
+/// Ann's class, of twice the weight, has all six; jobs of this order of Bob's, so many, have none.
+fn against_heavy(order: u32, jobs: u64) -> Vec<Rule> {
+    let mut scene = scene(&[6]);
+    let ann = scene.running((ANN, HEAVY), 1, 6, 0);
+    scene.edit(ann).facts.remaining = 100;
+    scene.count(ann, 4);
+    for number in 0..jobs {
+        let bob = scene.job(BOB, FAIR, order, 100);
+        let is_counted = order == 1 && number < 2;
+        scene.count(bob, u64::from(is_counted));
+    }
+    scene.broken()
+}
+
+#[test]
+fn a_job_that_is_owed_a_process_has_one() {
+    assert_eq!(against_heavy(1, 1), [Rule::Starving]);
+    assert_eq!(against_heavy(2, 1), [Rule::Starving]);
+    // Two thirds of a process are none.
+    assert_eq!(against_heavy(3, 1), []);
+    // Of two jobs each is owed one, and of three none: but their user is.
+    assert_eq!(against_heavy(1, 2), [Rule::Starving; 2]);
+    assert_eq!(against_heavy(1, 3), [Rule::Starving]);
+}
+
+#[test]
+fn room_that_is_promised_is_something() {
+    let mut scene = scene(&[6]);
+    let ann = scene.running((ANN, HEAVY), 1, 6, 0);
+    let bob = scene.job(BOB, FAIR, 1, 100);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::FirstShare);
+    scene.promise(bob, 0);
+    assert_eq!(scene.broken(), []);
+}
+
+#[test]
+fn whoever_is_put_off_has_its_turn_later() {
+    let mut scene = scene(&[6]);
+    let ann = scene.running((ANN, HEAVY), 1, 6, 0);
+    let bob = scene.job(BOB, FAIR, 1, 100);
+    scene.count(ann, 4);
+    scene.count(bob, 2);
+    scene.report();
+    assert_eq!(scene.broken_as_reported(), [Rule::Starving]);
+    scene.schedule.put_off = vec![bob];
+    scene.schedule.report.jobs[1].held_back = Some(HeldBack::NextCycle);
+    assert_eq!(scene.broken_as_reported(), []);
+}
+
+/// Three users are owed one process of 2 each, of six quanta in two pieces.
+#[test]
+fn where_not_all_could_have_one_nobody_starves() {
+    let broken = |orders: &[u64], fixed: u64| {
+        let mut scene = scene(orders);
+        let ann = scene.running((ANN, FAIR), 2, 1, 0);
+        scene.edit(ann).facts.remaining = 2;
+        if orders[0] == 4 {
+            scene.hold(ann, 1, 0);
+        }
+        scene.running((BOB, FAIR), 2, 1, 1);
+        let cid = scene.job(CID, FAIR, 2, 1);
+        scene.count(cid, 0);
+        if 0 < fixed {
+            scene.running((ANN, FIXED), 1, fixed, 2);
+        }
+        scene.broken()
+    };
+    assert_eq!(broken(&[3, 3], 0), []);
+    assert_eq!(broken(&[4, 2], 0), [Rule::Starving]);
+    // Work that stays is in nobody's way where it is.
+    assert_eq!(broken(&[4, 2, 1], 1), [Rule::Starving]);
+}
+
+/// Ann and Cid are both owed one of the first machine, or Cid of any.
+#[test]
+fn a_list_bounds_what_could_be_had() {
+    let broken = |list: Option<Vec<MachineIx>>| {
+        let mut scene = scene(&[1, 1, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        scene.edit(ann).machines = Some(vec![MachineIx(0)]);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.hold(bob, 1, 2);
+        let cid = scene.job(CID, FAIR, 1, 1);
+        scene.edit(cid).machines = list;
+        scene.broken()
+    };
+    assert_eq!(broken(Some(vec![MachineIx(0)])), []);
+    assert_eq!(broken(None), [Rule::Starving]);
+}
+
+#[test]
+fn worse_priority_is_in_nobodys_way() {
+    let mut scene = scene(&[1]);
+    let low = scene.running((ANN, LOW), 1, 1, 0);
+    scene.count(low, 0);
+    let bob = scene.job(BOB, FAIR, 1, 1);
+    scene.edit(low).facts.remaining = 1;
+    scene.count(bob, 1);
+    assert_eq!(scene.broken(), [Rule::Starving]);
+    // And is owed only what better priorities leave.
+    let mut scene = self::scene(&[1]);
+    scene.running((ANN, FAIR), 1, 1, 0);
+    scene.job(BOB, LOW, 1, 1);
+    assert_eq!(scene.broken(), []);
+}
+
+/// Ann and Bob have one each of machines of two, and Cid, who needs both quanta of one, is owed them.
+fn in_the_way(rest_cycles: u64, doctor: impl FnOnce(&mut Scene)) -> Vec<Rule> {
+    let mut scene = scene(&[2, 2]);
+    scene.running((ANN, FAIR), 1, 1, 0);
+    scene.running((BOB, FAIR), 1, 1, 1);
+    scene.job(CID, HEAVY, 2, 1);
+    scene.snapshot.calm.rest_cycles = rest_cycles;
+    doctor(&mut scene);
+    scene.broken()
+}
+
+#[test]
+fn work_is_moved_at_rest_only_and_with_defragmentation_on() {
+    assert_eq!(in_the_way(2, |_| {}), [Rule::Starving]);
+    assert_eq!(in_the_way(1, |_| {}), []);
+    assert_eq!(in_the_way(2, |scene| scene.settings().defragmentation = false), []);
+}
+
+#[test]
+fn work_that_is_ending_stays_where_it_is() {
+    let end = |ids: &'static [u64]| {
+        move |scene: &mut Scene| {
+            for id in ids {
+                scene.edit(JobId(*id)).facts.is_completing = true;
+            }
+        }
+    };
+    assert_eq!(in_the_way(2, end(&[1])), [Rule::Starving], "the other moves");
+    assert_eq!(in_the_way(2, end(&[1, 2])), []);
+}
+
+/// Bob's process of 3 is on its way to where two of Ann's still are; Cid is owed one of the four quanta.
+#[test]
+fn promised_room_is_not_to_be_had() {
+    let broken = |is_promised| {
+        let mut scene = scene(&[4]);
+        let ann = scene.running((ANN, FAIR), 1, 3, 0);
+        for share in &mut scene.edit(ann).shares[1..] {
+            share.state = ShareState::Leaving;
+        }
+        scene.edit(ann).facts.remaining = 1;
+        let bob = scene.job(BOB, FAIR, 3, 1);
+        scene.job(CID, FAIR, 1, 1);
+        if is_promised {
+            scene.promise(bob, 0);
+        }
+        scene.broken()
+    };
+    assert_eq!(broken(true), []);
+    assert_eq!(broken(false), [Rule::IdleRoom, Rule::Starving]);
+}
+
+/// Best fit would put the process of 4 on the machine of 5, and then the last has no place.
+#[test]
+fn an_arrangement_is_searched_for() {
+    let could = |orders: &[u64], processes: &[u32]| {
+        let mut scene = scene(orders);
+        for &order in processes {
+            scene.job(ANN, FAIR, order, 1);
+        }
+        scene.report();
+        let ledger = Ledger::open(&scene.snapshot, &scene.schedule).unwrap();
+        is_arrangeable(&ledger, (TOP, 10), 0..processes.len())
+    };
+    assert!(could(&[6, 5], &[4, 3, 2, 2]));
+    assert!(!could(&[6, 5], &[4, 3, 3, 2]));
+    assert!(!could(&[6, 5], &[4, 4, 4]));
+    assert!(could(&[6, 5], &[]));
+}
+
+/// A process was counted for Bob's job, though it is owed less than one.
+#[test]
+fn at_rest_a_counted_job_has_one_where_every_job_could() {
+    let broken = |rest_cycles, given| {
+        let mut scene = scene(&[2]);
+        let ann = scene.running((ANN, HEAVY), 1, 2, 0);
+        scene.edit(ann).facts.remaining = 9;
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        scene.count(ann, 2 - given);
+        scene.count(bob, given);
+        scene.snapshot.calm.rest_cycles = rest_cycles;
+        scene.broken()
+    };
+    assert_eq!(broken(2, 1), [Rule::Starving]);
+    assert_eq!(broken(2, 0), []);
+    assert_eq!(broken(0, 1), []);
+}
+
+/// Ann's only process, of two or three machines, goes for Bob's second.
+fn robbed(anns: u64, rule: PreemptionRule) -> Vec<Rule> {
+    let mut scene = scene(&[1, 1, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 1, 0);
+    scene.hold(ann, anns - 1, 2);
+    let bob = scene.running((BOB, FAIR), 1, 1, 1);
+    scene.edit(bob).facts.remaining = 2;
+    scene.preempt(ann, 0, Some(bob), rule);
+    scene.promise(bob, 0);
+    scene.broken()
+}
+
+#[test]
+fn the_last_process_does_not_go_to_a_peer() {
+    assert!(robbed(1, PreemptionRule::FairShare).contains(&Rule::LastTaken));
+    assert!(!robbed(2, PreemptionRule::FairShare).contains(&Rule::LastTaken));
+    assert!(!robbed(1, PreemptionRule::Relocation).contains(&Rule::LastTaken));
+}
+
+/// None of Ann's three jobs is owed a process, but she is.
+#[test]
+fn nor_does_the_last_of_a_user() {
+    let broken = |others: u64| {
+        let mut scene = scene(&[1, 1, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        for number in 0..2 {
+            let other = scene.job(ANN, FAIR, 1, 1);
+            scene.hold(other, if number == 0 { others } else { 0 }, 2);
+        }
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.promise(bob, 0);
+        scene.broken()
+    };
+    assert!(broken(0).contains(&Rule::LastTaken));
+    assert!(!broken(1).contains(&Rule::LastTaken));
+}

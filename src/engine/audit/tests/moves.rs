@@ -1,0 +1,110 @@
+//! What is moved, what is passed on, and what was promised.
+
+use super::*;
+
+/// Ann has two; one goes to Bob, who has nothing.
+fn giving() -> (Scene, JobId, JobId) {
+    let mut scene = Scene::new(&[2, 9]);
+    Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
+    let ann = scene.running((ANN, FAIR), 1, 2, 0);
+    let bob = scene.job(BOB, FAIR, 1, 1);
+    let cid = scene.running((UserIx(2), FAIR), 1, 9, 1);
+    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.promise(bob, 0);
+    scene.count(cid, 3);
+    (scene, ann, cid)
+}
+
+#[test]
+fn nobody_is_robbed_to_take_from_a_third() {
+    let (scene, ann, cid) = giving();
+    scene.breaks(Rule::PassedThrough, |scene| {
+        scene.preempt(cid, 0, Some(ann), PreemptionRule::FairShare);
+        scene.promise(ann, 1);
+    });
+}
+
+/// What had to leave for its maximum, or for better priority, was nobody's gain among peers.
+#[test]
+fn who_loses_to_better_priority_may_take() {
+    let (mut scene, ann, cid) = giving();
+    scene.schedule = Schedule::default();
+    let fixed = scene.job(BOB, FIXED, 1, 1);
+    scene.preempt(ann, 0, Some(fixed), PreemptionRule::Priority);
+    scene.promise(fixed, 0);
+    scene.preempt(cid, 0, Some(ann), PreemptionRule::FairShare);
+    scene.promise(ann, 1);
+    scene.preempt(cid, 1, Some(JobId(2)), PreemptionRule::FairShare);
+    scene.promise(JobId(2), 1);
+    assert_eq!(scene.broken(), []);
+}
+
+/// Ann, who has one and work for three, was promised one more where something is leaving.
+fn promised() -> (Scene, JobId) {
+    let mut scene = Scene::new(&[1, 1]);
+    let ann = scene.running((ANN, FAIR), 1, 1, 0);
+    scene.edit(ann).facts.remaining = 3;
+    let low = scene.running((BOB, LOW), 1, 1, 1);
+    scene.edit(low).shares[0].state = ShareState::Leaving;
+    scene.edit(low).facts.remaining = 0;
+    scene.promise(ann, 1);
+    scene.snapshot.promises = scene.schedule.promises.clone();
+    (scene, ann)
+}
+
+#[test]
+fn what_was_promised_is_kept() {
+    let (scene, _) = promised();
+    scene.breaks(Rule::DroppedPromise, |scene| scene.schedule.promises.clear());
+    // It may begin elsewhere instead.
+    let (mut scene, ann) = promised();
+    Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
+    scene.schedule.promises.clear();
+    scene.expand(ann, 2);
+    assert_eq!(scene.broken(), []);
+}
+
+#[test]
+fn it_goes_with_the_work_the_machine_or_the_room() {
+    type Doctor = fn(&mut Scene, JobId);
+    let doctors: [Doctor; 5] = [
+        |scene, ann| scene.edit(ann).facts.remaining = 1,
+        |scene, ann| scene.edit(ann).facts.limit = ProcessLimit::AtMost(1),
+        |scene, _| scene.machine(1).state.is_varied_off = true,
+        |scene, _| scene.machine(1).order = QShares(0),
+        |scene, _| {
+            let fixed = scene.job(BOB, FIXED, 1, 1);
+            scene.promise(fixed, 1);
+        },
+    ];
+    for (number, doctor) in doctors.into_iter().enumerate() {
+        let (mut scene, ann) = promised();
+        scene.schedule.promises.clear();
+        doctor(&mut scene, ann);
+        assert_eq!(scene.broken(), [], "{number}");
+    }
+}
+
+/// Prediction has lowered the cap to what Ann holds; the promise may be kept all the same, and the
+/// report may tell either cap.
+#[test]
+fn pace_is_no_reason_to_drop_it() {
+    let paced = || {
+        let (mut scene, ann) = promised();
+        let topology = Arc::make_mut(&mut scene.snapshot.topology);
+        let rules = &mut topology.classes[FAIR.0].cap_rules;
+        (rules.prediction, rules.prediction_fudge) = (true, 1_000_000);
+        let rules = *rules;
+        assert_eq!(cap_of(scene.edit(ann), &rules, 10_000, 0), 1);
+        scene
+    };
+    let mut scene = paced();
+    assert_eq!(scene.broken(), []);
+    scene.schedule.report.jobs[0].cap.nshares = NShares(2);
+    assert_eq!(scene.broken_as_reported(), []);
+    scene.schedule.report.jobs[0].cap.nshares = NShares(3);
+    assert_eq!(scene.broken_as_reported(), [Rule::ReportCap]);
+    let mut scene = paced();
+    scene.schedule.promises.clear();
+    assert_eq!(scene.broken(), [Rule::DroppedPromise]);
+}
