@@ -268,16 +268,33 @@ fn a_survey_gives_figures_and_clusters_to_play() {
     let figures: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     let counts = ["clusters", "seed", "net_strikes", "audit_findings"].map(|name| &figures[name]);
     assert_eq!(counts, [3, 5, 0, 0]);
-    for name in
-        ["jobs", "zero_share_jobs", "zero_share_all", "quiet_evictions", "idle_usable_qshares"]
-    {
+    for name in [
+        "jobs",
+        "zero_share_jobs",
+        "zero_share_all",
+        "evictions",
+        "passed_through",
+        "quiet_evictions",
+        "quiet_evictions_paid",
+        "idle_usable_qshares",
+    ] {
         assert!(figures[name].is_u64(), "{name}: {stdout}");
     }
-    for (name, level) in ["envy_cases", "envy_beyond_reach"]
-        .into_iter()
-        .flat_map(|name| ["class", "user", "job"].map(|level| (name, level)))
-    {
-        assert!(figures[name][level].is_u64(), "{name}, {level}: {stdout}");
+    let levels: &[&str] = &["class", "user", "job"];
+    let tally: &[&str] = &["clusters", "all"];
+    for (name, parts) in [
+        ("envy_cases", levels),
+        ("envies", levels),
+        ("owed_users", tally),
+        ("owed_jobs", tally),
+        ("owed_users_all_fit", tally),
+        ("owed_jobs_all_fit", tally),
+        ("counted_jobs", tally),
+        ("moved_and_less", tally),
+    ] {
+        for part in parts {
+            assert!(figures[name][part].is_u64(), "{name}, {part}: {stdout}");
+        }
     }
 
     let mut jobs = 0;

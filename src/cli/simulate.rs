@@ -10,7 +10,7 @@ use super::table::{Column, table};
 use crate::sim::measure::{Report, Spread};
 use crate::sim::recorded::{self, Document};
 use crate::sim::survey::scale::{self, Figures, Milliseconds};
-use crate::sim::survey::{self, Survey};
+use crate::sim::survey::{self, ByLevel, Survey};
 use crate::sim::systemtest;
 
 /// Does what was asked.
@@ -140,22 +140,37 @@ fn figures(report: &Report) -> String {
 
 /// The figures of a survey, and the clusters to look into.
 fn surveyed(survey: &Survey) -> String {
-    let (envy, beyond) = (&survey.envy_cases, &survey.envy_beyond_reach);
+    let ByLevel { class, user, job } = survey.envy_cases;
     let rows = [
         ("clusters", survey.clusters),
         ("jobs", survey.jobs),
+        ("users owed a process and with nothing", survey.owed_users.all),
+        ("  in clusters", survey.owed_users.clusters),
+        ("jobs owed a process and with nothing", survey.owed_jobs.all),
+        ("  in clusters", survey.owed_jobs.clusters),
+        ("users with nothing where every job could have one", survey.owed_users_all_fit.all),
+        ("  in clusters", survey.owed_users_all_fit.clusters),
+        ("jobs with nothing where every job could have one", survey.owed_jobs_all_fit.all),
+        ("  in clusters", survey.owed_jobs_all_fit.clusters),
+        ("jobs counted and with nothing", survey.counted_jobs.all),
         ("jobs with nothing though room could be made", survey.zero_share_jobs),
         ("jobs with nothing", survey.zero_share_all),
-        ("clusters with envy between classes", envy.class),
-        ("  between users", envy.user),
-        ("  between jobs", envy.job),
-        ("processes evicted in the last 20 cycles", survey.quiet_evictions),
+        ("clusters with envy between classes", class),
+        ("  between users", user),
+        ("  between jobs", job),
+        ("pairs with envy between classes", survey.envies.class),
+        ("  between users", survey.envies.user),
+        ("  between jobs", survey.envies.job),
+        ("jobs that ended with less than they were promised", survey.moved_and_less.all),
+        ("  in clusters", survey.moved_and_less.clusters),
+        ("processes evicted", survey.evictions),
+        ("  of jobs that were promised as many", survey.passed_through),
+        ("  of these, moved", survey.passed_through_moved),
+        ("  after 20 quiet cycles", survey.quiet_evictions),
+        ("  then, paid for by waiting", survey.quiet_evictions_paid),
         ("qshares idle and usable", survey.idle_usable_qshares),
         ("strikes of the safety net", survey.net_strikes),
         ("audit findings", survey.audit_findings),
-        ("clusters with envy beyond reach between classes", beyond.class),
-        ("  between users", beyond.user),
-        ("  between jobs", beyond.job),
     ];
     let rows = rows.map(|(figure, value)| [figure.to_owned(), value.to_string()]);
     let cases = survey.cases.iter().flat_map(|case| {

@@ -42,6 +42,8 @@ pub(super) struct Job {
     pub user: String,
     pub order: u64,
     pub cap: u64,
+    /// The processes counted for it.
+    pub given: u64,
     /// Its shares that are not leaving.
     pub held: u64,
     /// Its shares that are not leaving, by the position of the machine.
@@ -102,8 +104,8 @@ impl Ending {
                 shares.insert(ix, occupying - leaving);
             }
         }
-        let (user, cap, held) = (user.to_owned(), line.cap, line.held);
-        self.jobs.push(Job { id, class, user, order, cap, held, shares });
+        let (user, cap, given, held) = (user.to_owned(), line.cap, line.given, line.held);
+        self.jobs.push(Job { id, class, user, order, cap, given, held, shares });
     }
 
     /// Whether `job` may use `machine`, and the machine is large enough.

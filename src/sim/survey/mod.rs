@@ -1,11 +1,12 @@
-//! A survey of small saturated clusters: how justly, quietly and fully each is shared in the end.
+//! A survey of small saturated clusters: how justly, quietly and fully each is shared.
 //!
 //! Clusters are drawn from a seed as scenarios of the recorded shape, and played as those are. What
 //! is measured is read off what the play shows, by code that knows nothing of the engine: so the
 //! same can be measured from outside, with the files that [`run`] writes.
 //!
 //! ```text
-//! cluster ─► recorded::player ─► ending ─► envy, idle ─► Survey
+//! cluster ─► recorded::player ─┬► ending ─► owed, envy, idle ─┬► Survey
+//!                              └► history ────────────────────┘
 //! ```
 //!
 //! [`scale`] plays one large cluster instead of many small ones.
@@ -13,7 +14,10 @@
 mod cluster;
 mod ending;
 mod envy;
+mod fluid;
+mod history;
 mod idle;
+mod owed;
 pub mod scale;
 
 use std::fs;
@@ -22,14 +26,14 @@ use std::path::Path;
 use serde::Serialize;
 
 use self::ending::Ending;
-use self::envy::{Envy, LEVELS, Level, Verdict};
+use self::envy::{Envy, LEVELS, Level};
+use self::history::History;
+use self::owed::Starving;
 use super::count;
 use super::error::SimError;
 use super::recorded::scenario::Scenario;
-use super::recorded::{Cycle, Document, player};
+use super::recorded::{Document, player};
 
-/// The cycles at the end in which nothing should move any more.
-const QUIET_CYCLES: usize = 20;
 /// How many of the audit's findings are told of one cluster.
 const TOLD_FINDINGS: usize = 4;
 
@@ -42,28 +46,60 @@ pub struct Survey {
     pub clusters: u64,
     /// Jobs in all of them.
     pub jobs: u64,
-    /// Jobs that hold nothing at the end, though room could be made for them.
+    /// Users with nothing at the end, though one of their processes is owed to them by weighted
+    /// max-min and all that are owed one could have one.
+    pub owed_users: Tally,
+    /// The same for jobs.
+    pub owed_jobs: Tally,
+    /// The users among them where every job, owed or not, could have a process.
+    pub owed_users_all_fit: Tally,
+    /// The jobs likewise.
+    pub owed_jobs_all_fit: Tally,
+    /// Jobs that hold nothing at the end, though a process was counted for them and every job could
+    /// have one.
+    pub counted_jobs: Tally,
+    /// Jobs that hold nothing at the end, though some side could spare room for them.
     pub zero_share_jobs: u64,
     /// Jobs that hold nothing at the end and could use something.
     pub zero_share_all: u64,
-    /// Clusters in which someone envies someone at the end, in a way that could be cured.
+    /// Clusters in which a job could have places of a better-off side at the end.
     pub envy_cases: ByLevel,
-    /// Processes told to leave in the last 20 cycles, when nothing had changed for long.
+    /// Pairs of such a job and such a side.
+    pub envies: ByLevel,
+    /// Jobs that lost processes, were promised some in the same cycle, and did not get them: once for
+    /// each time, from 3 cycles after the last event on.
+    pub moved_and_less: Tally,
+    /// Processes told to leave, in any cycle.
+    pub evictions: u64,
+    /// Of these, of jobs that are promised as many in the same cycle.
+    pub passed_through: u64,
+    /// Of these, of jobs that were moved.
+    pub passed_through_moved: u64,
+    /// Processes told to leave when nothing had happened for 20 cycles, but for those that waiting
+    /// had to pay for.
     pub quiet_evictions: u64,
+    /// Processes that waiting had to pay for then: more was lost than the class allows.
+    pub quiet_evictions_paid: u64,
     /// Qshares free at the end that a job could fill at once.
     pub idle_usable_qshares: u64,
     /// How often the engine's safety net struck, in any cycle.
     pub net_strikes: u64,
     /// Rules that schedules broke, in any cycle.
     pub audit_findings: u64,
-    /// Clusters in which someone is behind someone by more than one process at the end, where no
-    /// plan that takes only from those who are better off makes room.
-    pub envy_beyond_reach: ByLevel,
     /// The clusters in which something is not as it should be.
     pub cases: Vec<Case>,
 }
 
-/// Clusters, by where two ways part in them.
+/// How often something is, and in how many clusters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// In so many clusters.
+    pub clusters: u64,
+    /// So often in all.
+    pub all: u64,
+}
+
+/// What there is of something, by where two ways part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ByLevel {
     /// Between classes.
@@ -119,45 +155,76 @@ impl Survey {
     /// Adds what one cluster came to.
     fn enter(&mut self, cluster: u64, scenario: &Scenario, played: &Document) {
         let ending = Ending::new(scenario, played);
-        let Verdict { envies, placeable, beyond_reach } = envy::verdict(&ending);
-        let at_zero: Vec<u64> = ending
-            .jobs
-            .iter()
-            .filter(|job| job.held == 0 && ending.has_unmet_demand(job))
-            .map(|job| job.id)
-            .collect();
-        let starving: Vec<u64> =
-            at_zero.iter().filter(|job| placeable.contains(job)).copied().collect();
-        let end = &played.cycles[played.cycles.len().saturating_sub(QUIET_CYCLES)..];
-        let quiet_evictions: u64 = end.iter().map(evictions).sum();
-        let idle = idle::usable_qshares(&ending);
-
-        self.clusters += 1;
-        self.jobs += count(ending.jobs.len());
-        self.zero_share_jobs += count(starving.len());
-        self.zero_share_all += count(at_zero.len());
-        self.quiet_evictions += quiet_evictions;
-        self.idle_usable_qshares += idle;
-        self.net_strikes += played.cycles.iter().map(|cycle| cycle.net_strikes).sum::<u64>();
-        for level in LEVELS.into_iter().filter(|level| has(*level, &beyond_reach)) {
-            *self.envy_beyond_reach.at(level) += 1;
-        }
-
         let mut what = self.objections(played);
-        if 0 < quiet_evictions {
-            what.push(format!("evicted in the last cycles: {quiet_evictions} in all"));
-        }
+        what.extend(self.enter_history(&History::new(scenario, played)));
+        let idle = idle::usable_qshares(&ending);
         if 0 < idle {
             what.push(format!("idle though a job could use it: {idle} qshares"));
         }
-        if !starving.is_empty() {
-            let jobs = starving.iter().map(|job| format!("job {job}")).collect::<Vec<_>>();
-            what.push(format!("with nothing, though room could be made: {}", jobs.join(", ")));
-        }
+        self.clusters += 1;
+        self.jobs += count(ending.jobs.len());
+        self.idle_usable_qshares += idle;
+        self.net_strikes += played.cycles.iter().map(|cycle| cycle.net_strikes).sum::<u64>();
+        let envies = envy::envies(&ending);
+        what.extend(self.enter_starving(&ending, &envies));
         what.extend(LEVELS.into_iter().filter_map(|level| self.envy_at(level, &envies)));
         if !what.is_empty() {
             self.cases.push(Case { cluster, what });
         }
+    }
+
+    /// Counts jobs and users with nothing, and tells of those that should have something.
+    fn enter_starving(&mut self, ending: &Ending, envies: &[Envy]) -> Vec<String> {
+        let mut what = Vec::new();
+        let Starving { users, jobs, could_all_owed, could_all } = owed::starving(ending);
+        if could_all_owed {
+            self.owed_users.enter(users.len());
+            self.owed_jobs.enter(jobs.len());
+        }
+        if could_all {
+            self.owed_users_all_fit.enter(users.len());
+            self.owed_jobs_all_fit.enter(jobs.len());
+            let is_counted = |job: &&ending::Job| job.held == 0 && 0 < job.cap && 0 < job.given;
+            self.counted_jobs.enter(ending.jobs.iter().filter(is_counted).count());
+        }
+        if could_all_owed && !users.is_empty() {
+            what.push(format!("owed a process and with nothing: {}", users.join(", ")));
+        }
+        if could_all_owed && !jobs.is_empty() {
+            what.push(format!("owed a process and with nothing: {}", numbered(&jobs)));
+        }
+        let at_zero = ending.jobs.iter().filter(|job| job.held == 0);
+        let at_zero = at_zero.filter(|job| ending.has_unmet_demand(job));
+        let at_zero: Vec<u64> = at_zero.map(|job| job.id).collect();
+        let is_envious = |job: &&u64| envies.iter().any(|envy| envy.job == **job);
+        let placeable: Vec<u64> = at_zero.iter().filter(is_envious).copied().collect();
+        self.zero_share_all += count(at_zero.len());
+        self.zero_share_jobs += count(placeable.len());
+        if !placeable.is_empty() {
+            let jobs = numbered(&placeable);
+            what.push(format!("with nothing, though room could be made: {jobs}"));
+        }
+        what
+    }
+
+    /// Counts processes that were taken, and tells of those that should not have been.
+    fn enter_history(&mut self, history: &History) -> Vec<String> {
+        let History { preempted, passed, moved, late, late_paid, moved_and_less } = history;
+        self.evictions += preempted;
+        self.passed_through += passed;
+        self.passed_through_moved += moved;
+        self.quiet_evictions += late;
+        self.quiet_evictions_paid += late_paid;
+        self.moved_and_less.enter(moved_and_less.len());
+        let mut what = Vec::new();
+        if 0 < *late {
+            what.push(format!("evicted after 20 quiet cycles: {late} in all"));
+        }
+        let moves = moved_and_less.iter();
+        what.extend(moves.map(|(cycle, job)| {
+            format!("job {job} ended with less than it was promised in cycle {cycle}")
+        }));
+        what
     }
 
     /// Counts what the audit found, and tells the first of it.
@@ -173,15 +240,21 @@ impl Survey {
         findings
     }
 
-    /// Counts a cluster with envy at `level`, and tells of it.
+    /// Counts the envy at `level`, and tells of the first.
     fn envy_at(&mut self, level: Level, envies: &[Envy]) -> Option<String> {
         let here = || envies.iter().filter(|envy| envy.level == level);
-        let greatest = envy::greatest(here().cloned())?;
+        let first = here().next()?;
+        let pairs = here().count();
         *self.envy_cases.at(level) += 1;
-        Some(match here().count() {
-            1 => format!("{level} envy of 1 job: {greatest}"),
-            jobs => format!("{level} envy of {jobs} jobs, the greatest: {greatest}"),
-        })
+        *self.envies.at(level) += count(pairs);
+        Some(format!("{level} envy, {pairs} in all: {first}"))
+    }
+}
+
+impl Tally {
+    fn enter(&mut self, here: usize) {
+        self.clusters += u64::from(0 < here);
+        self.all += count(here);
     }
 }
 
@@ -195,13 +268,8 @@ impl ByLevel {
     }
 }
 
-/// Processes told to leave in a cycle.
-fn evictions(cycle: &Cycle) -> u64 {
-    cycle.jobs.iter().map(|job| count(job.shrunken.len())).sum()
-}
-
-fn has(level: Level, envies: &[Envy]) -> bool {
-    envies.iter().any(|envy| envy.level == level)
+fn numbered(jobs: &[u64]) -> String {
+    jobs.iter().map(|job| format!("job {job}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::*;
 use crate::sim::recorded::scenario::{
     ClassInput, Config, CycleInput, EventInput, JobInput, Options, PoolInput,
 };
-use crate::sim::recorded::{Finding, JobLine, play_file};
+use crate::sim::recorded::{Cycle, Finding, JobLine, Taken, play_file};
 
 /// A pool `all`, and nested in it `sub` and `deep`.
 const POOLS: &str =
@@ -77,41 +77,32 @@ fn line(id: u64, order: &str, cap: &str, places: &[&str]) -> JobLine {
     line
 }
 
-/// Every envy in a table, as "level job>others extent"; behind a bar what is beyond reach.
+/// Every envy in a table, as "level job>side taken".
 #[track_caller]
 fn check_envy(classes: &str, machines: &str, jobs: &str, expected: &str) {
     let (scenario, played) = table(classes, machines, jobs);
-    let verdict = envy::verdict(&Ending::new(&scenario, &played));
-    let shown = [shown(&verdict.envies), shown(&verdict.beyond_reach)];
-    let [envies, beyond_reach] = &shown;
-    let shown =
-        if beyond_reach.is_empty() { envies.clone() } else { format!("{envies} | {beyond_reach}") };
-    assert_eq!(shown.trim(), expected, "{machines} | {jobs}");
-    // Whoever envies has a plan.
-    let has_plan = |envy: &Envy| verdict.placeable.contains(&envy.job);
-    assert!(verdict.envies.iter().all(has_plan), "{machines} | {jobs}");
-}
-
-fn shown(envies: &[Envy]) -> String {
+    let envies = envy::envies(&Ending::new(&scenario, &played));
     let shown = envies.iter().map(|envy| {
-        let of = envy.of.iter().map(u64::to_string).collect::<Vec<_>>().join("+");
-        format!("{} {}>{of} {}", envy.level, envy.job, envy.extent)
+        let Envy { level, job, taken, sides, .. } = envy;
+        format!("{level} {job}>{} {taken}", sides[1].name)
     });
-    shown.collect::<Vec<_>>().join(", ")
+    assert_eq!(shown.collect::<Vec<_>>().join(", "), expected, "{machines} | {jobs}");
 }
 
 #[test]
-fn nobody_envies_what_one_exchange_would_only_turn_round() {
+fn nobody_envies_what_would_leave_the_other_with_less() {
     let check = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
     check("m=8", "a u 1 9 m m m m, a v 1 9 m m m m", "");
-    check("m=8", "a u 1 9 m m m m m, a v 1 9 m m m", "user 2>1 1");
+    check("m=8", "a u 1 9 m m m m m, a v 1 9 m m m", "user 2>u in a 1");
     check("m=7", "a u 1 9 m m m m, a v 1 9 m m m", "");
-    // All of it, if there is no more of it than one process.
     check("m=8", "a u 8 9 m, a v 1 9", "");
-    check("m=8 n=8", "a u 8 9 m n, a v 1 9", "user 2>1 8");
-    // What one of the envious would take counts, if that is more.
-    check("m=4", "a u 1 9 m m m m, a v 4 9", "");
-    check("m=4 n=1", "a u 1 9 m m m m n, a v 4 9", "| user 2>1 1");
+    check("m=8 n=8", "a u 8 9 m n, a v 1 9", "user 2>u in a 8");
+    // Eight go for a process of eight, and the one that is left is as much for its weight.
+    let weighed = |classes, expected| {
+        check_envy(classes, "m=9 n=8", "a u 1 9 m m m m m m m m m, b v 8 9 n", expected);
+    };
+    weighed("a:1 b:16", "class 2>a 8");
+    weighed("a:1 b:15", "");
 }
 
 #[test]
@@ -120,24 +111,21 @@ fn who_needs_no_more_or_has_no_place_envies_nobody() {
     check("m=7", "a u 1 9 m m m m m m, a v 1 1 m", "");
     check("m=6", "a u 1 9 m m m m m m, a v 1 0", "");
     check("m=6", "a u 1 9 m m m m m m, a v 9 9", "");
-    check("m=7", "a u 1 9 m m m m m m, a v 1 2 m", "user 2>1 4");
-    // There is room without anybody's going.
-    check("m=7 n=1", "a u 1 9 m m m m m m, a v 1 2 n", "");
+    check("m=7", "a u 1 9 m m m m m m, a v 1 2 m", "user 2>u in a 1");
+    // There is room on the machine without anybody's going.
+    check("m=7", "a u 1 9 m m m m m m, a v 1 2", "");
     // Its class may not go where the other is, or its process is too large for that machine.
     check("m=6 n=2@sub", "a u 1 9 m m m m m m, b v 1 3 n n", "");
-    check("m=4 n=2@sub", "a u 1 9 n n m m m m, b v 1 9", "class 2>1 500");
+    check("m=4 n=2@sub", "a u 1 9 n n m m m m, b v 1 9", "class 2>a 1");
     check("m=3 n=2", "a u 1 9 n n, a v 3 9, a w 3 1 m", "");
 }
 
 #[test]
-fn only_what_does_not_leave_is_held() {
+fn while_something_leaves_it_is_too_early_to_say() {
     let check = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
     check("m=8", "a u 1 9 m m m m! m! m!, a v 1 9 m m", "");
-    check("m=8", "a u 1 9 m m m m m m, a v 1 9 m m", "user 2>1 3");
-    // What is leaving is no room, and cannot be taken once more.
-    check("m=2 n=1 o=1 p=1", "a u 1 9 m! n o p, a v 2 9", "");
-    check("m=2 n=1 o=1 p=1", "a u 1 9 m m! n o p, a v 2 9", "| user 2>1 2");
-    check("m=2 n=1 o=1 p=1", "a u 1 9 m n o p, a v 2 9", "user 2>1 2");
+    check("m=9 n=1", "a u 1 9 m m m m m m m n!, a v 1 9 m m", "");
+    check("m=8", "a u 1 9 m m m m m m, a v 1 9 m m", "user 2>u in a 1");
 }
 
 #[test]
@@ -145,47 +133,28 @@ fn siblings_are_compared_where_their_ways_part() {
     // Classes by weight, whoever the users are.
     let classes = |machines, jobs, expected| check_envy("a:100 b:300", machines, jobs, expected);
     classes("m=18", "a u 2 9 m m, b u 2 9 m m m m m m m", "");
-    classes("m=24", "a u 2 9 m m m m m, b u 2 9 m m m m m m m", "class 2>1 1000");
+    classes("m=24", "a u 2 9 m m m m m, b u 2 9 m m m m m m m", "class 2>a 2");
     // A user's jobs among themselves; and together, where another user looks at them.
     let users = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
-    users("m=10", "a u 1 9 m m m m, a u 1 9 m, a v 1 5 m m m m m", "job 2>1 2");
-    users("m=9", "a u 1 9 m m m m, a u 1 9 m m m, a v 1 9 m m", "user 3>1 4");
+    users("m=10", "a u 1 9 m m m m, a u 1 9 m, a v 1 5 m m m m m", "job 2>job 1 1");
+    users("m=9", "a u 1 9 m m m m, a u 1 9 m m m, a v 1 9 m m", "user 3>u in a 1");
     // A user is another one in another class.
     check_envy("a:100 b:200", "m=8", "a u 1 9 m m m, b u 1 9 m m m, b v 1 9 m m", "");
-    // The greatest at each level, and of several the first.
-    users("m=8", "a u 1 4 m m m m, a v 1 4 m m m m, a w 1 9", "user 3>1 3");
-    check_envy(
-        "a:100 b:100",
-        "m=8 n=2 o=18",
-        "a u 1 9, a v 1 4 m m m m, a w 1 4 m m m m, a u 1 2 n n, b x 6 3 o o o",
-        "class 1>5 200, user 1>2 1, job 1>4 1",
-    );
+    // Each side is told once, at the first machine.
+    users("m=4 n=4", "a u 1 8 m m m m n n n n, a w 1 9", "user 2>u in a 1");
 }
 
 #[test]
-fn several_may_have_to_go_and_none_of_them_further_than_to_its_level() {
+fn one_side_gives_all_that_is_missing() {
     let users = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
-    users("m=8", "a u 1 9 m m m m m m m m, a v 4 9", "user 2>1+1+1+1 4");
-    // The fourth would be one too many: no plan, though the first could go.
-    users("m=7", "a u 1 9 m m m m m m m, a v 4 9", "| user 2>1 3");
+    users("m=8", "a u 1 9 m m m m m m m m, a v 4 9", "user 2>u in a 4");
+    users("m=7", "a u 1 9 m m m m m m m, a v 4 9", "");
     // What is free already need not be taken.
-    users("m=8", "a u 1 9 m m m m m m m, a v 4 9", "user 2>1+1+1 3");
-    // From two, as far as each of them may go.
-    users("m=8", "a u 1 9 m m m m, a w 1 9 m m m m, a v 3 9", "| user 3>1 1");
-    users("m=9", "a u 1 9 m m m m, a w 1 9 m m m m, a v 3 9", "user 3>1+2 1");
-    // What one user gives, the class has given: together the two may not go so far.
-    let classes = |machines, jobs, expected| check_envy("a:100 b:100", machines, jobs, expected);
-    classes("m=6", "a u 1 9 m m m, a w 1 9 m m m, b x 3 9", "class 3>1+1+1 300");
-    classes("m=6", "a u 1 9 m m m, a w 1 9 m m m, b x 4 9", "| class 3>1 200");
-    // The largest go first; where that leads nowhere, the smallest.
-    classes("m=5", "a u 1 9 m m, a w 3 9 m, b x 3 9", "class 3>2 200");
-    classes("m=7", "a u 3 9 m m, a w 1 1 m, b x 4 9", "class 3>2+1 300");
-    // One plan may take at several levels, and is a case at each of them.
-    users(
-        "m=2 n=1 o=1 p=1 q=1 r=1 s=1 t=1",
-        "a u 2 9, a u 1 3 m n o, a v 1 9 m p q r s t",
-        "user 1>2+3 1, job 1>2+3 1",
-    );
+    users("m=8", "a u 1 9 m m m m m m m, a v 4 9", "user 2>u in a 3");
+    // Two could together.
+    users("m=4 n=9 o=9", "a u 1 9 m m n n n n n, a w 1 9 m m o o o o o, a v 3 9", "");
+    // Of several sizes, those that leave the least over.
+    users("m=9", "a u 5 9 m, a u 2 9 m m, a v 4 1", "user 3>u in a 4");
 }
 
 #[test]
@@ -194,8 +163,49 @@ fn pools_are_open_to_the_classes_of_those_around_them() {
         check_envy("a:100 s:100@sub d:100@deep", machines, jobs, expected);
     };
     check("m=4", "a u 1 9 m m m m, s v 1 9, d w 1 9", "");
-    check("n=4@sub", "a u 1 9 n n n n, s v 1 9, d w 1 9", "class 2>1 300");
-    check("o=4@deep", "a u 1 9 o o o o, s v 1 9, d w 1 9", "class 2>1 300, class 3>1 300");
+    check("n=4@sub", "a u 1 9 n n n n, s v 1 9, d w 1 9", "class 2>a 1");
+    check("o=4@deep", "a u 1 9 o o o o, s v 1 9, d w 1 9", "class 2>a 1, class 3>a 1");
+}
+
+/// Users and jobs that are owed a process and have nothing; behind a bar whether all that are owed one
+/// could have one, and whether all could.
+#[track_caller]
+fn check_owed(classes: &str, machines: &str, jobs: &str, expected: &str) {
+    let (scenario, played) = table(classes, machines, jobs);
+    let Starving { users, jobs: owed, could_all_owed, could_all } =
+        owed::starving(&Ending::new(&scenario, &played));
+    let owed: Vec<String> = owed.iter().map(u64::to_string).collect();
+    let shown = format!("{} {} | {could_all_owed} {could_all}", users.join("+"), owed.join("+"));
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    assert_eq!(words.join(" "), expected, "{machines} | {jobs}");
+}
+
+#[test]
+fn a_process_is_owed_to_those_whose_part_covers_one() {
+    let check = |jobs, expected| check_owed("a:100 b:10", "m=24", jobs, expected);
+    // The light class has 24 / 11, and each of its users half of that.
+    check("a u 1 99 m, b v 4 99, b w 1 99", "w in b 3 | true true");
+    check("a u 1 99 m, b v 4 99, b w 1 99 m", "| true true");
+    check("a u 1 99 m, b v 2 99, b w 1 0", "v in b 2 | true true");
+    check("a u 1 99 m, b v 3 99", "| true true");
+    // What the heavy class does not want is the light one's.
+    check("a u 1 9 m, b v 4 99, b w 1 99 m", "v in b 2 | true true");
+    // None of three jobs is owed one, but their user is.
+    check("a u 1 99 m, b v 1 99, b v 1 99, b v 1 99", "v in b | true true");
+    check("a u 1 99 m, b v 1 99 m, b v 1 99, b v 1 99", "| true true");
+    // Exactly one.
+    check_owed("a:1", "m=3", "a u 1 9 m m m, a v 1 9, a w 1 9", "v in a+w in a 2+3 | true true");
+}
+
+#[test]
+fn whether_all_could_have_one_is_found_by_trying() {
+    let check = |machines, jobs, expected| check_owed("a:1", machines, jobs, expected);
+    check("m=3 n=3", "a u 2 9 m, a v 2 9 n, a w 2 9", "w in a 3 | false false");
+    check("m=4 n=2", "a u 2 9 m m, a v 2 9 n, a w 2 9", "w in a 3 | true true");
+    // One that is owed nothing may be too many.
+    check("m=4 n=2", "a u 2 9 m m, a v 2 9 n, a w 2 9, a x 2 9", "| true false");
+    // What is too large for every machine wants nothing.
+    check("m=4", "a u 2 9 m m, a v 2 9, a w 5 9", "v in a 2 | true true");
 }
 
 /// Qshares that are idle and usable in a table of one class.
@@ -222,19 +232,26 @@ fn what_could_be_filled_at_once_is_idle() {
 
 #[test]
 fn a_case_says_what_is_not_as_it_should_be() {
-    let (scenario, mut played) = table("a:100 b:50", "m=3 n=1 o=2", "a u 1 9, b v 1 9 m m n m!");
+    let (scenario, mut played) = table("a:100 b:50", "m=3 n=1 o=2", "a u 1 9, b v 1 9 m m n");
     played.cycles[0].net_strikes = 3;
     played.cycles[0].audit = vec![Finding { rule: "R", detail: "d".to_owned() }; 9];
+    played.cycles[0].jobs[0].given = 1;
     let mut survey = Survey::default();
     survey.enter(7, &scenario, &played);
+    let one = Tally { clusters: 1, all: 1 };
     let expected = Survey {
         clusters: 1,
         jobs: 2,
+        owed_users: one,
+        owed_jobs: one,
+        owed_users_all_fit: one,
+        owed_jobs_all_fit: one,
+        counted_jobs: one,
         zero_share_jobs: 1,
         zero_share_all: 1,
         envy_cases: ByLevel { class: 1, user: 0, job: 0 },
-        quiet_evictions: 1,
-        idle_usable_qshares: 2,
+        envies: ByLevel { class: 1, user: 0, job: 0 },
+        idle_usable_qshares: 3,
         net_strikes: 3,
         audit_findings: 9,
         cases: survey.cases.clone(),
@@ -248,10 +265,11 @@ fn a_case_says_what_is_not_as_it_should_be() {
         "audit, cycle 0: R: d",
         "audit, cycle 0: R: d",
         "audit, cycle 0: R: d",
-        "evicted in the last cycles: 1 in all",
-        "idle though a job could use it: 2 qshares",
+        "idle though a job could use it: 3 qshares",
+        "owed a process and with nothing: u in a",
+        "owed a process and with nothing: job 1",
         "with nothing, though room could be made: job 1",
-        "class envy of 1 job: job 1 could be on m in place of job 2: a holds 0 qshares at weight 100, \
+        "class envy, 1 in all: job 1 could be on n in place of 1 qshares: a holds 0 qshares at weight 100, \
          b holds 3 qshares at weight 50",
     ];
     assert_eq!(case.what, expected);
@@ -262,36 +280,99 @@ fn a_case_says_what_is_not_as_it_should_be() {
     assert_eq!(survey.cases, []);
 }
 
+/// Jobs, each "held lost reason".
+type Lines<'a> = &'a [(u64, usize, &'a str)];
+
+/// What was taken in a play in which something happened last in cycle 2: of each cycle its number and
+/// its jobs.
+fn history(cycles: &[(u64, Lines<'_>)]) -> History {
+    let (mut scenario, _) = table("a:1", "m=1", "a u 1 1 m");
+    let events = std::mem::take(&mut scenario.cycles[0].events);
+    scenario.cycles = vec![CycleInput::default(), CycleInput::default(), CycleInput { events }];
+    scenario.cycles.resize_with(60, CycleInput::default);
+    let mut played = vec![Cycle::default(); 60];
+    for (cycle, at) in (0..).zip(&mut played) {
+        at.cycle = cycle;
+    }
+    for (cycle, jobs) in cycles {
+        let lines = (1..).zip(*jobs).map(|(id, &(held, lost, reason))| JobLine {
+            id,
+            held,
+            shrunken: vec!["m".to_owned(); lost],
+            reason: Some(reason.to_owned()),
+            ..JobLine::default()
+        });
+        played[usize::try_from(*cycle).unwrap()].jobs = lines.collect();
+    }
+    History::new(&scenario, &Document { name: String::new(), cycles: played })
+}
+
+const PROMISED: &str = "room for 2 more was made; it starts later";
+
 #[test]
-fn who_cannot_be_helped_is_counted_but_no_case() {
-    let (scenario, played) = table("a:100", "m=4", "a u 1 4 m m m m, a v 3 9, a w 2 9, a x 4 9");
-    let mut survey = Survey::default();
-    survey.enter(0, &scenario, &played);
-    // Job 3 can be helped; job 2 is behind and cannot be; job 4 is not even behind.
-    let shown: Vec<_> = survey.cases.iter().flat_map(|case| &case.what).collect();
-    assert_eq!(
-        shown,
-        [
-            "with nothing, though room could be made: job 3",
-            "user envy of 1 job: job 3 could be on m in place of 2 of job 1: w in a holds 0 qshares, \
-             u in a holds 4 qshares",
-        ]
-    );
-    assert_eq!((survey.zero_share_jobs, survey.zero_share_all), (1, 3));
-    assert_eq!(survey.envy_cases, ByLevel { class: 0, user: 1, job: 0 });
-    assert_eq!(survey.envy_beyond_reach, ByLevel { class: 0, user: 1, job: 0 });
+fn what_is_promised_as_it_is_taken_is_passed_through() {
+    let jobs: Lines<'_> = &[(1, 3, PROMISED), (1, 1, PROMISED), (1, 5, "too late")];
+    let history = history(&[(9, jobs)]);
+    assert_eq!((history.preempted, history.passed, history.moved), (9, 3, 0));
+    assert_eq!((history.late, history.late_paid), (0, 0));
+}
+
+#[test]
+fn what_was_moved_is_not_to_end_with_less() {
+    let play = |at: u64, held: u64, lost: usize, reason| {
+        let cycles: [(u64, Lines<'_>); 3] =
+            [(at - 1, &[(3, 0, "")]), (at, &[(1, 2, PROMISED)]), (at + 1, &[(held, lost, reason)])];
+        history(&cycles).moved_and_less
+    };
+    assert_eq!(play(9, 1, 0, "too late: one more"), [(9, 1)]);
+    assert_eq!(play(9, 2, 0, ""), [(9, 1)]);
+    assert_eq!(play(9, 3, 0, ""), [], "it has them");
+    assert_eq!(play(9, 1, 0, PROMISED), [], "it waits for them");
+    assert_eq!(play(9, 1, 2, ""), [], "it had them, and lost others");
+    assert_eq!(play(4, 1, 0, ""), [], "the cluster moves");
+}
+
+#[test]
+fn what_goes_after_twenty_quiet_cycles_is_late() {
+    let lost: Lines<'_> = &[(1, 2, "")];
+    assert_eq!(history(&[(22, lost)]).late, 0);
+    assert_eq!(history(&[(23, lost), (40, lost)]).late, 4);
+}
+
+#[test]
+fn what_waiting_paid_for_is_told_apart() {
+    let paid = |loss, had| {
+        let (scenario, _) = table("a:1", "m=1", "a u 1 1 m");
+        let mut cycles = vec![Cycle::default(); 40];
+        for (cycle, at) in (0..).zip(&mut cycles) {
+            at.cycle = cycle;
+        }
+        let taken = Taken { node: "m".to_owned(), rule: "envy", beneficiary: Some(2), loss };
+        let shrunken = vec!["m".to_owned(); 2];
+        cycles[29].jobs = vec![JobLine { id: 2, held: had, ..JobLine::default() }];
+        let preempted = vec![taken; 2];
+        cycles[30].jobs = vec![JobLine { id: 1, shrunken, preempted, ..JobLine::default() }];
+        let history = History::new(&scenario, &Document { name: String::new(), cycles });
+        (history.late, history.late_paid)
+    };
+    assert_eq!(paid(1_000_000, 1), (2, 0));
+    assert_eq!(paid(1_000_001, 1), (0, 2));
+    assert_eq!(paid(1_000_001, 0), (2, 0), "its first is free");
 }
 
 #[test]
 fn in_the_end_clusters_are_just_quiet_and_full() {
     let survey = run(12, 1, None).unwrap();
     let figures = [
+        survey.owed_users.all,
+        survey.counted_jobs.all,
         survey.zero_share_jobs,
+        survey.moved_and_less.all,
         survey.quiet_evictions,
         survey.idle_usable_qshares,
         survey.audit_findings,
     ];
-    assert_eq!(figures, [0; 4], "{:?}", survey.cases);
+    assert_eq!(figures, [0; 7], "{:?}", survey.cases);
 }
 
 /// Nodes with their orders, and jobs with the cycles of their arrival.

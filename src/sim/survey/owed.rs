@@ -1,0 +1,98 @@
+//! Users and jobs that are owed a whole process and have nothing, though all could have one.
+//!
+//! A class shares all machines with the others by weight, a user the class's part with its other users
+//! equally, a job the user's part with its other jobs. Parts that are not wanted go to the others. A
+//! job is owed a process if its part covers one, a user if it covers the smallest of its processes.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::ending::{Ending, Job};
+use super::fluid::{Part, fill};
+
+/// Users and jobs that have nothing at the end, though a process is owed to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Starving {
+    /// Class and user.
+    pub users: Vec<String>,
+    /// Numbers of jobs.
+    pub jobs: Vec<u64>,
+    /// Whether an arrangement was found in which all that are owed a process have one.
+    pub could_all_owed: bool,
+    /// Whether one was found in which all jobs have one.
+    pub could_all: bool,
+}
+
+/// The users and jobs that are owed a process and have nothing.
+pub(super) fn starving(ending: &Ending) -> Starving {
+    let largest = ending.machines.iter().map(|machine| machine.order).max().unwrap_or(0);
+    let is_possible = |job: &&Job| 0 < job.cap && job.order <= largest;
+    let jobs: Vec<&Job> = ending.jobs.iter().filter(is_possible).collect();
+    let capacity = ending.machines.iter().map(|machine| machine.order).sum();
+    let mut starving = Starving::default();
+    let mut owed: Vec<&Job> = Vec::new();
+    for (part, jobs) in split(ending, Part::whole(capacity), &jobs, |job| (job.class, None, 0)) {
+        let by_user = |job: &Job| (job.class, Some(job.user.clone()), 0);
+        for (part, jobs) in split(ending, part, &jobs, by_user) {
+            let smallest = jobs.iter().min_by_key(|job| (job.order, job.id)).copied();
+            let Some(smallest) = smallest.filter(|job| part.covers(job.order)) else { continue };
+            let by_job = split(ending, part, &jobs, |job| (job.class, None, job.id));
+            let mut ours: Vec<&Job> = by_job
+                .into_iter()
+                .flat_map(|(part, jobs)| jobs.into_iter().filter(move |job| part.covers(job.order)))
+                .collect();
+            starving.jobs.extend(ours.iter().filter(|job| job.held == 0).map(|job| job.id));
+            if jobs.iter().all(|job| job.held == 0) {
+                let class = &ending.classes[smallest.class].name;
+                starving.users.push(format!("{} in {class}", smallest.user));
+                if ours.is_empty() {
+                    ours.push(smallest);
+                }
+            }
+            owed.extend(ours);
+        }
+    }
+    starving.jobs.sort_unstable();
+    starving.could_all_owed = can_pack(ending, owed);
+    starving.could_all = can_pack(ending, jobs);
+    starving
+}
+
+/// A class, a user in it or a job.
+type Side = (usize, Option<String>, u64);
+
+/// What each side has of `total`, with its jobs.
+fn split<'e>(
+    ending: &Ending,
+    total: Part,
+    jobs: &[&'e Job],
+    side: impl Fn(&Job) -> Side,
+) -> Vec<(Part, Vec<&'e Job>)> {
+    let mut sides: BTreeMap<Side, Vec<&Job>> = BTreeMap::new();
+    for &job in jobs {
+        sides.entry(side(job)).or_default().push(job);
+    }
+    let wants = sides.values().map(|jobs| {
+        let want = jobs.iter().map(|job| job.order * job.cap.max(job.held)).sum();
+        // Within a class all weigh the same.
+        (ending.classes[jobs[0].class].weight, want)
+    });
+    let parts = fill(total, &wants.collect::<Vec<_>>());
+    parts.into_iter().zip(sides.into_values()).collect()
+}
+
+/// Whether first fit, the largest and most constrained first, gives each of `jobs` one process.
+pub(super) fn can_pack(ending: &Ending, mut jobs: Vec<&Job>) -> bool {
+    let mut room: Vec<u64> = ending.machines.iter().map(|machine| machine.order).collect();
+    let machines = || 0..ending.machines.len();
+    let choices = |job: &Job| machines().filter(|&ix| ending.may_use(job, ix)).count();
+    jobs.sort_by_key(|job| (Reverse(job.order), choices(job), job.id));
+    jobs.into_iter().all(|job| {
+        let fits = machines().filter(|&ix| ending.may_use(job, ix) && job.order <= room[ix]);
+        let best = fits.min_by_key(|&ix| (room[ix], &ending.machines[ix].name));
+        if let Some(ix) = best {
+            room[ix] -= job.order;
+        }
+        best.is_some()
+    })
+}
