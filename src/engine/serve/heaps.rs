@@ -4,32 +4,34 @@ use std::ops::Range;
 
 /// How many bits of a tie say where the member is.
 const PLACE_BITS: u32 = 32;
-/// How many say how large its largest order is: what is larger counts as that large.
+/// How many say how large the order is: what is larger counts as that large.
 const ORDER_BITS: u32 = 31;
 
 /// What decides which of its peers is served next: the greatest goes first. Users and jobs all
 /// weigh the same, so two numbers are enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// The less it has been served, the more.
-    unserved: u64,
+    /// The less it will have once it is served, the more.
+    untagged: u64,
     /// The larger order first, then who holds what it is served, then who comes first.
     tie: u64,
 }
 
 impl Rank {
-    /// The rank of the member at `place`, of which there are fewer than 2^32.
-    pub(super) fn new(served: u64, largest_order: u64, is_incumbent: bool, place: usize) -> Rank {
+    /// The rank of the member at `place`, of which there are fewer than 2^32: with `tag` after it is
+    /// served, with so large an `order`.
+    pub(super) fn new(tag: u64, order: u64, is_incumbent: bool, place: usize) -> Rank {
         let place = u32::try_from(place).expect("fewer than 2^32 take part");
-        let order = largest_order.min((1 << ORDER_BITS) - 1);
+        let order = order.min((1 << ORDER_BITS) - 1);
         let tie =
             order << (PLACE_BITS + 1) | u64::from(is_incumbent) << PLACE_BITS | u64::from(!place);
-        Rank { unserved: !served, tie }
+        Rank { untagged: !tag, tie }
     }
 
-    /// What it has been served.
-    pub(super) fn served(self) -> u64 {
-        !self.unserved
+    /// What it will have once it is served.
+    #[cfg(test)]
+    fn tag(self) -> u64 {
+        !self.untagged
     }
 
     /// Where it is among its kind.
@@ -154,13 +156,13 @@ mod tests {
         ];
         assert!(in_turn.is_sorted_by(|one, next| one > next));
         assert_eq!(in_turn.map(Rank::place), [9, 8, 7, 0, 1, 0]);
-        assert_eq!(in_turn.map(Rank::served), [0, 2, 2, 2, 2, u64::MAX]);
+        assert_eq!(in_turn.map(Rank::tag), [0, 2, 2, 2, 2, u64::MAX]);
     }
 
     /// Two owners, members in any order; one has nobody.
     #[test]
     fn members_come_out_in_turn() {
-        let rank = |served, place| Rank::new(served, 1, false, place);
+        let rank = |tag, place| Rank::new(tag, 1, false, place);
         let served = [5, 3, 8, 1, 9, 2, 7, 3];
         let members: Vec<(usize, Rank)> = served
             .iter()
@@ -173,7 +175,7 @@ mod tests {
         let drained = [0, 2].map(|owner| {
             let mut drained = Vec::new();
             while let Some(first) = heaps.members(owner).first() {
-                drained.push((first.served(), first.place()));
+                drained.push((first.tag(), first.place()));
                 heaps.remove_first(owner);
             }
             drained

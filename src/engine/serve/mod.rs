@@ -5,9 +5,11 @@
 //! the walk is here, once, and the phases bring those three.
 //!
 //! Design: "`apportionQShares()`", in the form of architecture section 5: raise the normalised share
-//! (qshares / weight) of the least-served entity; on equal shares the larger order first, then the
-//! entity that already holds the space, then weight or age. An entity leaves when its demand or
-//! every hole it could use is exhausted.
+//! (qshares / weight) of the least-served entity. The least served is the one that will have the least
+//! once it is served: so an entity is served before another takes more than its part, and never for
+//! the sake of a process that is more than its part. On equal shares the larger order comes first,
+//! then the entity that already holds the space, then weight or age. An entity leaves when its demand
+//! or every hole it could use is exhausted.
 //!
 //! A hundred thousand jobs may take part, most of them in vain. So what ranks a user or job is one
 //! number, and whoever is refused in a way that holds for all like it is asked only once: the others
@@ -90,10 +92,10 @@ struct OfClass {
 /// A user in the walk.
 #[derive(Clone, Copy)]
 struct OfUser {
+    /// What it has been served.
+    has: u64,
     /// What it holds on machines.
     held: u64,
-    /// The largest order that any of its jobs asks for, and how many do.
-    largest: (u64, usize),
     /// How many of the orders that its class is refused none of its jobs asks for any more.
     dismissed: usize,
 }
@@ -102,6 +104,8 @@ struct OfUser {
 #[derive(Clone, Copy)]
 struct OfJob {
     seat: Seat,
+    /// What it had when the walk began.
+    had: u64,
     /// How many nshares it got.
     served: u64,
     /// What it holds on machines.
@@ -136,38 +140,34 @@ impl Walk {
                     of_classes.len() - 1
                 });
                 users.push((of_class, group));
-                let held = incumbent.groups[group];
-                of_users.push(OfUser { held, largest: (0, 0), dismissed: 0 });
+                let (has, held) = (served.groups[group], incumbent.groups[group]);
+                of_users.push(OfUser { has, held, dismissed: 0 });
                 (of_class, of_users.len() - 1)
             });
             of_classes[of_class].orders.add(order);
-            of_users[of_user].note(order);
-            jobs.push((of_user, OfJob { seat, served: 0, held: incumbent.jobs[job] }));
+            let (had, held) = (served.jobs[job], incumbent.jobs[job]);
+            jobs.push((of_user, OfJob { seat, had, served: 0, held }));
         }
         let mut wanted = OrdersWanted::default();
         for of_class in &of_classes {
             wanted.add_all(&of_class.orders);
         }
-        let rank_of_job = |place, of_job: &OfJob| of_job.rank(place, served.jobs[of_job.seat.job]);
-        let (jobs, of_jobs) = Heaps::new(of_users.len(), &jobs, rank_of_job);
-        let ranked = |(place, (class, group)): (usize, &(usize, usize))| {
-            let OfUser { held, largest: (order, _), .. } = of_users[place];
-            let has = served.groups[*group];
-            (*class, Rank::new(has, order, has < held, place))
+        let (jobs, of_jobs) = Heaps::new(of_users.len(), &jobs, |place, of_job| of_job.rank(place));
+        let mut members =
+            Members { of_classes, users: Heaps::default(), of_users, jobs, of_jobs, wanted };
+        let ranked = |(place, (class, _)): (usize, &(usize, usize))| {
+            members.rank_of_user(place).map(|rank| (*class, rank))
         };
-        let users: Vec<(usize, Rank)> = users.iter().enumerate().map(ranked).collect();
-        let (users, _) = Heaps::new(of_classes.len(), &users, |_, rank| *rank);
+        let users: Vec<(usize, Rank)> = users.iter().enumerate().filter_map(ranked).collect();
+        members.users = Heaps::new(members.of_classes.len(), &users, |_, rank| *rank).0;
         let entry = |(place, class): (usize, &ClassIx)| {
             let (served, held) = (served.classes[class.0], incumbent.classes[class.0]);
-            let largest_order = of_classes[place].orders.largest();
             let weight = entities.weight(*class);
-            let standing = Standing { served, held, weight, largest_order, seniority: class.0 };
+            let next_order = members.next_order(place);
+            let standing = Standing { served, held, weight, next_order, seniority: class.0 };
             Entry { standing, place }
         };
-        Walk {
-            classes: classes.iter().enumerate().map(entry).collect(),
-            members: Members { of_classes, users, of_users, jobs, of_jobs, wanted },
-        }
+        Walk { classes: classes.iter().enumerate().map(entry).collect(), members }
     }
 
     /// Serves, the least served first, until nobody can be served any more.
@@ -217,23 +217,33 @@ impl Members {
     ) {
         let user = self.users.members(class.place)[0];
         // Whose turn it is without those that are refused in any case is to be seen.
-        let gain = if self.dismiss(class.place, user.place()) {
-            0
-        } else {
-            self.serve_first_of_user(class.place, user.place(), serve)
-        };
-        class.standing.served += gain;
-        class.standing.largest_order = self.of_classes[class.place].orders.largest();
-        match self.rank_of_user(user.place(), user.served() + gain) {
+        if !self.dismiss(class.place, user.place()) {
+            class.standing.served += self.serve_first_of_user(class.place, user.place(), serve);
+        }
+        match self.rank_of_user(user.place()) {
             Some(rank) => self.users.replace_first(class.place, rank),
             None => self.users.remove_first(class.place),
         }
+        class.standing.next_order = self.next_order(class.place);
     }
 
-    /// The rank of `user`, which `has` so much; `None` if no job of it is left.
-    fn rank_of_user(&self, user: usize, has: u64) -> Option<Rank> {
-        let OfUser { held, largest: (largest_order, jobs), .. } = self.of_users[user];
-        (0 < jobs).then(|| Rank::new(has, largest_order, has < held, user))
+    /// The rank of `user`; `None` if no job of it is left.
+    fn rank_of_user(&self, user: usize) -> Option<Rank> {
+        let OfUser { has, held, .. } = self.of_users[user];
+        let order = self.next_order_of_user(user)?;
+        Some(Rank::new(has + order, order, has < held, user))
+    }
+
+    /// The order of the job of `user` that is served next.
+    fn next_order_of_user(&self, user: usize) -> Option<u64> {
+        let job = self.jobs.members(user).first()?;
+        Some(self.of_jobs[job.place()].order())
+    }
+
+    /// The order of the job of `class` that is served next; 0 if none is left.
+    fn next_order(&self, class: usize) -> u64 {
+        let user = self.users.members(class).first();
+        user.and_then(|user| self.next_order_of_user(user.place())).unwrap_or(0)
     }
 
     /// Serves the first job of `user`. Returns what it got.
@@ -250,8 +260,9 @@ impl Members {
         let gain = if service == Service::Served { order } else { 0 };
         if service == Service::Served {
             of_job.served += 1;
+            self.of_users[user].has += gain;
             if 0 < of_job.left() {
-                let rank = of_job.rank(job.place(), job.served() + gain);
+                let rank = of_job.rank(job.place());
                 self.jobs.replace_first(user, rank);
                 return gain;
             }
@@ -261,9 +272,6 @@ impl Members {
         self.jobs.remove_first(user);
         self.wanted.remove(order);
         self.of_classes[class].orders.remove(order);
-        let left = self.jobs.members(user).iter();
-        let left = left.map(|job| self.of_jobs[job.place()].order());
-        self.of_users[user].forget(order, left);
         gain
     }
 
@@ -286,13 +294,12 @@ impl Members {
         user: usize,
         is_refused: impl Fn(&Seat, &[u64]) -> bool,
     ) -> bool {
-        let Members { of_classes, of_users, jobs, of_jobs, wanted, .. } = self;
-        let (OfClass { orders, refused }, of_user) = (&mut of_classes[class], &mut of_users[user]);
+        let Members { of_classes, jobs, of_jobs, wanted, .. } = self;
+        let OfClass { orders, refused } = &mut of_classes[class];
         let is_refused = |of_job: &OfJob| is_refused(&of_job.seat, refused);
         if !jobs.members(user).iter().any(|job| is_refused(&of_jobs[job.place()])) {
             return false;
         }
-        of_user.largest = (0, 0);
         jobs.rank_anew(user, |job| {
             let of_job = of_jobs[job.place()];
             if is_refused(&of_job) {
@@ -300,7 +307,6 @@ impl Members {
                 orders.remove(of_job.order());
                 return None;
             }
-            of_user.note(of_job.order());
             Some(job)
         });
         true
@@ -323,34 +329,15 @@ impl OfJob {
         self.seat.room_to_grow - self.served
     }
 
-    /// Its rank at `place`, once it `has` so much.
-    fn rank(&self, place: usize, has: u64) -> Rank {
-        Rank::new(has, self.order(), has < self.held, place)
-    }
-}
-
-impl OfUser {
-    /// One more of its jobs asks for `order`.
-    fn note(&mut self, order: u64) {
-        let (largest, jobs) = &mut self.largest;
-        match order.cmp(largest) {
-            Ordering::Less => {}
-            Ordering::Equal => *jobs += 1,
-            Ordering::Greater => self.largest = (order, 1),
-        }
+    /// What it has, in qshares.
+    fn has(&self) -> u64 {
+        self.had + self.served * self.order()
     }
 
-    /// One that asked for `order` no longer does; the others ask for those `left`.
-    fn forget(&mut self, order: u64, left: impl Iterator<Item = u64>) {
-        let (largest, jobs) = &mut self.largest;
-        if order < *largest {
-            return;
-        }
-        *jobs -= 1;
-        if *jobs == 0 {
-            self.largest = (0, 0);
-            left.for_each(|order| self.note(order));
-        }
+    /// Its rank at `place`.
+    fn rank(&self, place: usize) -> Rank {
+        let (has, order) = (self.has(), self.order());
+        Rank::new(has + order, order, has < self.held, place)
     }
 }
 
@@ -361,12 +348,18 @@ struct Standing {
     /// What the class holds on machines.
     held: u64,
     weight: u64,
-    largest_order: u64,
+    /// The order of the job that is served next.
+    next_order: u64,
     /// Its place in the configuration: the lower, the earlier. Unique.
     seniority: usize,
 }
 
 impl Standing {
+    /// What the class will have after the next job is served.
+    fn tag(&self) -> u64 {
+        self.served + self.next_order
+    }
+
     fn is_incumbent(&self) -> bool {
         self.served < self.held
     }
@@ -374,10 +367,10 @@ impl Standing {
 
 impl Ord for Standing {
     fn cmp(&self, other: &Standing) -> Ordering {
-        let mine = u128::from(self.served) * u128::from(other.weight);
-        let theirs = u128::from(other.served) * u128::from(self.weight);
+        let mine = u128::from(self.tag()) * u128::from(other.weight);
+        let theirs = u128::from(other.tag()) * u128::from(self.weight);
         (theirs.cmp(&mine))
-            .then(self.largest_order.cmp(&other.largest_order))
+            .then(self.next_order.cmp(&other.next_order))
             .then(self.is_incumbent().cmp(&other.is_incumbent()))
             .then(self.weight.cmp(&other.weight))
             .then(other.seniority.cmp(&self.seniority))

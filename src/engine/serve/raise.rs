@@ -1,29 +1,28 @@
 //! Serves many nshares at once, as they would be served one by one if nobody were refused.
 //!
-//! As long as nobody is refused, whose turn it is follows from what the peers have, and what a class
-//! gets does not depend on the others. Whoever is served has the least, and has more afterwards: so
-//! all that is given to users with less than some share comes before all that is given to users with
-//! that much, and so with the jobs of a user. What a user gets while it has less than the share is
-//! therefore what it would get if it were alone. That is most of it, and known without turns: each
-//! job is raised to one share in a single step. Only the few nshares on which it depends who comes
-//! first among equals are served in turn.
+//! The next entity is the one that will have the least once it is served. As long as no job is
+//! refused, what a class gets does not depend on the others, and what it will have only rises from
+//! turn to turn. So all that is given up to some share comes before all that goes beyond it; and so
+//! with the users of a class and the jobs of a user. Each is therefore raised to one share in a
+//! single step, as if it were alone. Only the few nshares on which it depends who comes first among
+//! equals are served in turn.
 
 use super::heaps::Rank;
 use super::{Entry, Members, OfClass, Seat, Service, Walk};
 use crate::engine::nodepool::OrdersWanted;
-use crate::model::ClassIx;
+use crate::model::{ClassIx, NShares, QShares};
 
-/// A share by weight, in parts of a qshare: every class that has less is served until it has not.
+/// A share by weight, in parts of a qshare: every class is served as long as it then has no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) struct Waterline(u128);
 
 impl Waterline {
-    /// Nobody is below it.
+    /// No class may have anything.
     pub(in crate::engine) const LOWEST: Waterline = Waterline(0);
     /// The parts of a qshare.
     const PARTS: u128 = 1 << 16;
 
-    /// The lowest at which a class of `weight` is served until it has `qshares`.
+    /// The lowest at which a class of `weight` may have `qshares`.
     pub(in crate::engine) fn of(qshares: u64, weight: u64) -> Waterline {
         let parts = u128::from(qshares) * Waterline::PARTS;
         Waterline(parts.div_ceil(u128::from(weight.max(1))))
@@ -35,9 +34,10 @@ impl Waterline {
         (self.0 < middle && middle < high.0).then_some(Waterline(middle))
     }
 
-    /// The least with which a class of `weight` is not below.
+    /// The most that a class of `weight` may have with it.
     fn share(self, weight: u64) -> u64 {
-        let qshares = self.0.saturating_mul(u128::from(weight)).div_ceil(Waterline::PARTS);
+        let qshares =
+            self.0.saturating_mul(u128::from(weight)) >> Waterline::PARTS.trailing_zeros();
         u64::try_from(qshares).unwrap_or(u64::MAX)
     }
 }
@@ -46,15 +46,13 @@ impl Waterline {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Vessel {
     has: u64,
-    /// The largest step in which it might grow.
-    step: u64,
     asks: u64,
 }
 
 impl Vessel {
-    /// The most that it gets if it is served as long as it has less than `share`.
+    /// The most that it gets if it is served as long as it then has no more than `share`.
     fn most(self, share: u64) -> u64 {
-        if self.has < share { self.asks.min(share - self.has + self.step - 1) } else { 0 }
+        self.asks.min(share.saturating_sub(self.has))
     }
 }
 
@@ -89,11 +87,7 @@ impl Walk {
             Claim {
                 class: ClassIx(standing.seniority),
                 weight: standing.weight,
-                vessel: Vessel {
-                    has: standing.served,
-                    step: standing.largest_order,
-                    asks: asks.fold(0, u64::saturating_add),
-                },
+                vessel: Vessel { has: standing.served, asks: asks.fold(0, u64::saturating_add) },
             }
         };
         self.classes.iter().map(claim).collect()
@@ -123,7 +117,7 @@ impl Walk {
             let new: Vec<u64> = orders.iter().filter(is_new).collect();
             refused.extend(new);
             members.serve_users(class, |members, class, user| {
-                members.dismiss(class, user.place());
+                members.dismiss(class, user);
                 0
             });
         });
@@ -133,14 +127,14 @@ impl Walk {
     pub(in crate::engine) fn refuse_seats(&mut self, is_refused: impl Fn(&Seat) -> bool) {
         self.change_classes(|members, class| {
             members.serve_users(class, |members, class, user| {
-                members.dismiss_those(class, user.place(), |seat, _| is_refused(seat));
+                members.dismiss_those(class, user, |seat, _| is_refused(seat));
                 0
             });
         });
     }
 
-    /// Serves, the least served first, whoever is below `waterline`, as if nobody could be refused.
-    /// Those that are have been dismissed.
+    /// Serves, the least served first, as long as no class comes to be above `waterline`. No job is
+    /// refused: those that would be have been dismissed.
     pub(in crate::engine) fn raise_to(&mut self, waterline: Waterline) {
         self.change_classes(|members, class| {
             members.raise_class(class, waterline.share(class.standing.weight));
@@ -158,65 +152,62 @@ impl Walk {
 }
 
 impl Members {
-    /// Serves the users of `class` until it has `share`.
+    /// Serves the users of `class` as long as it then has no more than `share`.
     fn raise_class(&mut self, class: &mut Entry, share: u64) {
         let missing = share.saturating_sub(class.standing.served);
         let vessel = |user: &Rank| Vessel {
-            has: user.served(),
-            step: self.of_users[user.place()].largest.0,
+            has: self.of_users[user.place()].has,
             asks: self.asks(user.place()),
         };
         let users: Vec<Vessel> = self.users.members(class.place).iter().map(vessel).collect();
         let level = even_share(&users.iter().copied(), missing);
         self.serve_users(class, |members, class, user| members.raise_user(class, user, level));
-        while class.standing.served < share && !self.users.members(class.place).is_empty() {
+        while class.standing.tag() <= share && !self.users.members(class.place).is_empty() {
             self.serve_first(class, |_, _| Service::Served);
         }
     }
 
-    /// Serves the jobs of `user` until it has `share`. Returns what it got.
-    fn raise_user(&mut self, class: usize, user: Rank, share: u64) -> u64 {
-        let missing = share.saturating_sub(user.served());
-        let user = user.place();
-        let level = even_share(&self.vessels(user), missing);
+    /// Serves the jobs of `user` as long as it then has no more than `share`. Returns what it got.
+    fn raise_user(&mut self, class: usize, user: usize, share: u64) -> u64 {
+        let before = self.of_users[user].has;
+        let level = even_share(&self.vessels(user), share.saturating_sub(before));
         let Members { of_classes, of_users, jobs, of_jobs, wanted, .. } = self;
-        let mut gain = 0;
-        of_users[user].largest = (0, 0);
         jobs.rank_anew(user, |job| {
             let of_job = &mut of_jobs[job.place()];
             let order = of_job.order();
-            let nshares = level.saturating_sub(job.served()).div_ceil(order).min(of_job.left());
-            let gained = nshares * order;
+            let room = QShares(level.saturating_sub(of_job.has()));
+            let NShares(nshares) = room.nshares(of_job.seat.order);
+            let nshares = nshares.min(of_job.left());
             of_job.served += nshares;
-            gain += gained;
+            of_users[user].has += nshares * order;
             if of_job.left() == 0 {
                 wanted.remove(order);
                 of_classes[class].orders.remove(order);
                 return None;
             }
-            of_users[user].note(order);
-            Some(of_job.rank(job.place(), job.served() + gained))
+            Some(of_job.rank(job.place()))
         });
-        while gain < missing && !self.jobs.members(user).is_empty() {
-            gain += self.serve_first_of_user(class, user, |_, _| Service::Served);
+        while let Some(order) = self.next_order_of_user(user)
+            && self.of_users[user].has + order <= share
+        {
+            self.serve_first_of_user(class, user, |_, _| Service::Served);
         }
-        gain
+        self.of_users[user].has - before
     }
 
     /// Serves each user of `class` as `serve` does, which says what the user got, and ranks them anew.
     fn serve_users(
         &mut self,
         class: &mut Entry,
-        mut serve: impl FnMut(&mut Members, usize, Rank) -> u64,
+        mut serve: impl FnMut(&mut Members, usize, usize) -> u64,
     ) {
         let mut users = std::mem::take(&mut self.users);
         users.rank_anew(class.place, |user| {
-            let gain = serve(self, class.place, user);
-            class.standing.served += gain;
-            self.rank_of_user(user.place(), user.served() + gain)
+            class.standing.served += serve(self, class.place, user.place());
+            self.rank_of_user(user.place())
         });
         self.users = users;
-        class.standing.largest_order = self.of_classes[class.place].orders.largest();
+        class.standing.next_order = self.next_order(class.place);
     }
 
     /// What the jobs of `user` could still get.
@@ -227,8 +218,7 @@ impl Members {
     fn vessels(&self, user: usize) -> impl Iterator<Item = Vessel> + Clone {
         self.jobs.members(user).iter().map(|job| {
             let of_job = &self.of_jobs[job.place()];
-            let step = of_job.order();
-            Vessel { has: job.served(), step, asks: of_job.left().saturating_mul(step) }
+            Vessel { has: of_job.has(), asks: of_job.left().saturating_mul(of_job.order()) }
         })
     }
 }
@@ -299,7 +289,7 @@ mod tests {
     /// Serves one by one whoever is below `waterline`, as if nobody could be refused.
     fn serve_below(walk: &mut Walk, waterline: Waterline) {
         while let Some(Entry { standing, .. }) = walk.classes.peek()
-            && standing.served < waterline.share(standing.weight)
+            && standing.tag() <= waterline.share(standing.weight)
         {
             walk.serve_next(|_, _| Service::Served);
         }
