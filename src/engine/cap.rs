@@ -6,14 +6,13 @@
 //! Design: "`calcJobCaps()`". Where the design and the original differ, decision D9: work is rounded
 //! up, and prediction only lowers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::report::{Cap, CapBound};
 use super::snapshot::{Job, Snapshot};
 use crate::model::{
-    CapRules, JobId, MachineIx, Millis, NShares, ProcessLimit, ShareState, WorkKind, ceil_div,
-    count, floor_div,
+    CapRules, JobId, Millis, NShares, ProcessLimit, WorkKind, ceil_div, count, floor_div,
 };
 
 /// What a job wants, and how much of that it could use now.
@@ -25,29 +24,19 @@ pub(super) struct Demand {
     pub cap: Cap,
 }
 
-/// For each job how many nshares that were promised to it start in this cycle, as nothing is
-/// leaving their machines any more.
-///
-/// In a cluster at rest whoever doubles does so from these, too, as if room had been free: else
-/// growth at the cost of others, which waits for their exits, would take two cycles a step, and a
-/// large cluster twice as long to settle. In a cluster that moves it is to be slow: there the next
-/// process that ends makes room and costs nobody anything.
-pub(super) fn arriving(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
-    let mut arriving = BTreeMap::new();
-    if snapshot.promises.is_empty() || !snapshot.calm.is_at_rest() {
-        return arriving;
+/// For each job how many nshares are promised to it.
+pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
+    let mut promised = BTreeMap::new();
+    for promise in &snapshot.promises {
+        *promised.entry(promise.job).or_default() += 1;
     }
-    let shares = snapshot.jobs.iter().flat_map(|job| &job.shares);
-    let leaving = shares.filter(|share| share.state == ShareState::Leaving);
-    let awaited: BTreeSet<MachineIx> = leaving.map(|share| share.machine).collect();
-    for promise in snapshot.promises.iter().filter(|promise| !awaited.contains(&promise.machine)) {
-        *arriving.entry(promise.job).or_default() += 1;
-    }
-    arriving
+    promised
 }
 
-/// The demand of `job`, which holds so many nshares, while so many are `arriving` for it.
-pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, arriving: u64) -> Demand {
+/// The demand of `job`, which holds so many nshares, while so many are `promised` to it.
+///
+/// No rule that paces growth takes back what is held or promised: others have made room for it.
+pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
     if job.kind != WorkKind::Job {
         return demand_of_one(job, held);
     }
@@ -74,7 +63,7 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, arriving: u64) -
         bounded(useful, CapBound::WorkLeft)
     };
     let rules = snapshot.class_of(job).cap_rules;
-    let pace = Pace { held, arriving, threads, base, rules };
+    let pace = Pace { held, promised, threads, base, rules };
     Demand { wanted, cap: pace.cap(job, snapshot.topology.settings.publication_period) }
 }
 
@@ -101,7 +90,7 @@ fn demand_of_one(job: &Job, held: u64) -> Demand {
 /// The rules that pace a job's growth.
 struct Pace {
     held: u64,
-    arriving: u64,
+    promised: u64,
     threads: NonZeroU64,
     base: Cap,
     rules: CapRules,
@@ -113,11 +102,10 @@ impl Pace {
         let (Some(time_per_item), true) = (time_per_item, job.facts.is_running) else {
             return self.while_initializing();
         };
-        let begun = self.held.saturating_add(self.arriving);
-        if begun == 0 && self.rules.expand_by_doubling {
+        if self.held == 0 && self.rules.expand_by_doubling {
             // Pushed out entirely: doubling starts over.
             let restart = self.rules.initialization_cap.max(1);
-            return lower(self.base, restart, CapBound::Initialization);
+            return self.paced(self.base, restart, CapBound::Initialization);
         }
         let mut cap = self.base;
         if self.rules.prediction {
@@ -125,10 +113,10 @@ impl Pace {
                 .saturating_add(publication_period)
                 .saturating_add(self.rules.prediction_fudge);
             let projected = self.projected(job.facts.remaining, time_per_item, horizon);
-            cap = lower(cap, projected.max(self.held), CapBound::Prediction);
+            cap = self.paced(cap, projected, CapBound::Prediction);
         }
         if self.rules.expand_by_doubling {
-            cap = lower(cap, begun.saturating_mul(2), CapBound::Doubling);
+            cap = self.paced(cap, self.held.saturating_mul(2), CapBound::Doubling);
         }
         cap
     }
@@ -137,8 +125,19 @@ impl Pace {
     fn while_initializing(&self) -> Cap {
         match self.rules.initialization_cap {
             0 => self.base,
-            limit => lower(self.base, limit, CapBound::Initialization),
+            limit => self.paced(self.base, limit, CapBound::Initialization),
         }
+    }
+
+    /// `cap`, or `limit` because of `bound` where that is lower; but not less than is promised beside what
+    /// is held.
+    fn paced(&self, cap: Cap, limit: u64, bound: CapBound) -> Cap {
+        let kept = match (self.promised, bound) {
+            (0, CapBound::Prediction) => self.held,
+            (0, _) => 0,
+            (promised, _) => self.held.saturating_add(promised),
+        };
+        lower(cap, limit.max(kept), bound)
     }
 
     /// How many processes the work would need that is still left after `horizon` at the present

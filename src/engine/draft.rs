@@ -76,6 +76,8 @@ pub(super) struct JobDraft {
     pub held: u64,
     /// Room promised to it, in nshares.
     pub promised: u64,
+    /// Whether a first process is owed to it.
+    pub is_owed: bool,
     /// What it deserves before bonus shares, in qshares.
     pub pure_fair_share: u64,
     /// The largest machine a reservation may have, as far as its user's allotment goes.
@@ -104,7 +106,7 @@ impl<'a> Draft<'a> {
 
     /// What there is.
     pub(super) fn with(snapshot: &'a Snapshot, effort: &Effort) -> Draft<'a> {
-        let arriving = cap::arriving(snapshot);
+        let promised = cap::promised(snapshot);
         let mut shares = Shares::with_room_for(&snapshot.jobs);
         let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
@@ -125,8 +127,8 @@ impl<'a> Draft<'a> {
                 if job.machines.is_some() {
                     confined.push(jobs.len());
                 }
-                let arriving = arriving.get(&job.id).copied().unwrap_or(0);
-                jobs.push(JobDraft::new(snapshot, job, held, arriving));
+                let promised = promised.get(&job.id).copied().unwrap_or(0);
+                jobs.push(JobDraft::new(snapshot, job, held, promised));
             }
         }
         let entities = Arc::new(Entities::new(snapshot, belongs));
@@ -231,6 +233,11 @@ impl<'a> Draft<'a> {
     /// How many nshares `job` is below its count.
     pub(super) fn shortfall(&self, job: usize) -> u64 {
         self.below(job, self.jobs[job].given)
+    }
+
+    /// Whether `job` has nothing, though a first process is owed to it and it could use one.
+    pub(super) fn is_starved(&self, job: usize) -> bool {
+        self.jobs[job].is_owed && self.has(job) == 0 && 0 < self.below_cap(job)
     }
 
     /// How many nshares `job` is below its count and below the threshold under which it is needy.
@@ -383,17 +390,18 @@ impl<'a> Draft<'a> {
 
 impl JobDraft {
     /// Of `job`, which holds so many nshares, and is about to get so many.
-    fn new(snapshot: &Snapshot, job: &Job, held: u64, arriving: u64) -> JobDraft {
+    fn new(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> JobDraft {
         JobDraft {
             id: job.id,
             order: job.order,
             kind: job.kind,
             is_confined: job.machines.is_some(),
-            demand: cap::demand(snapshot, job, held, arriving),
+            demand: cap::demand(snapshot, job, held, promised),
             may_keep: cap::maximum(job).unwrap_or(u64::MAX),
             given: 0,
             held,
             promised: 0,
+            is_owed: false,
             pure_fair_share: 0,
             largest_machine: 0,
             refusal: None,

@@ -59,7 +59,7 @@ impl Default for Settings {
             publication_period: 10_000,
             node_stability: 6,
             mass_loss_percent: Some(20),
-            quiet_stop: Some(12),
+            quiet_stop: None,
         }
     }
 }

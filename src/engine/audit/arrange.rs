@@ -13,7 +13,7 @@ use crate::engine::{Expansion, Promise};
 use crate::model::{ClassIx, JobId, MachineIx, PoolIx, ShareState, count};
 
 /// How often the search may try another machine beyond the first for each job.
-const TRIES: usize = 4_000;
+pub(super) const TRIES: usize = 4_000;
 
 /// Room on machines, for work of one group.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,8 @@ struct Rooms {
 
 impl Rooms {
     /// The room for `group` if all work went that it may take from. Work that cannot be preempted, or
-    /// is of better priority, stays. Room that is promised, or that shares are leaving, is awaited.
+    /// is of better priority, stays, and so does what starts in this cycle. Room that is promised, or
+    /// that shares are leaving, is awaited.
     fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> Rooms {
         let topology = &ledger.snapshot.topology;
         // Of each machine: quanta in use for good, quanta that leave, and quanta that are promised.
@@ -50,8 +51,8 @@ impl Rooms {
                 taken[victim.share.machine.0].1 += victim.share.order.qshares().0;
             }
         }
-        for Expansion { job, machine, order } in &ledger.schedule.expansions {
-            taken[machine.0].0 += if barred(job) { order.qshares().0 } else { 0 };
+        for Expansion { machine, order, .. } in &ledger.schedule.expansions {
+            taken[machine.0].0 += order.qshares().0;
         }
         for Promise { job, machine, order } in &ledger.schedule.promises {
             let (fixed, _, promised) = &mut taken[machine.0];
@@ -107,7 +108,7 @@ struct Search<'l, 'a> {
 }
 
 /// Whether an arrangement was found in which each of the jobs at `places`, which are of one group, has
-/// a process or room that is promised to it.
+/// a process or room that is promised to it; `tries` say how often another machine may be tried.
 ///
 /// A job that has processes keeps one of them where it is, unless work may be moved: that is for a
 /// cluster at rest, with defragmentation on, and for jobs that may get anything new.
@@ -115,6 +116,7 @@ pub(super) fn is_arrangeable(
     ledger: &Ledger<'_>,
     group: Group,
     places: impl IntoIterator<Item = usize>,
+    tries: usize,
 ) -> bool {
     let rooms = Rooms::of(ledger, group);
     let homes = homes(ledger);
@@ -126,7 +128,7 @@ pub(super) fn is_arrangeable(
         let at = homes.get(&place).filter(|_| is_pinned);
         // On a machine out of scheduling it is in the way of none of these.
         let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_machine.contains_key(ix)));
-        if line.promised == 0 && !is_apart {
+        if line.promised == 0 && line.expanded == 0 && !is_apart {
             let list = at.map(|at| at.iter().copied().collect());
             let list = list.or_else(|| line.job.machines.clone());
             items.push(Item { order: line.order(), class: line.job.class, list });
@@ -145,7 +147,7 @@ pub(super) fn is_arrangeable(
         // Where there is no choice there is nothing to try.
         (1 < choices, Reverse(item.order), choices, search.pools[&item.class].len())
     });
-    search.could_fit() && search.run()
+    search.could_fit() && search.run(tries)
 }
 
 /// The machines on which each fair-share job has processes that stay.
@@ -178,8 +180,8 @@ impl Search<'_, '_> {
         })
     }
 
-    fn run(&mut self) -> bool {
-        let mut tries = self.items.len().saturating_add(TRIES);
+    fn run(&mut self, tries: usize) -> bool {
+        let mut tries = self.items.len().saturating_add(tries);
         let mut levels: Vec<Level> = Vec::new();
         while levels.len() < self.items.len() {
             let others = self.machines_for(&self.items[levels.len()]);

@@ -1,24 +1,18 @@
 //! The most a job could use now, reckoned a second time.
 //!
 //! Design: "How Much" and D9. Work left is rounded up, prediction only lowers, doubling starts from
-//! the shares held, and in a cluster at rest from those too that start in this cycle.
+//! the shares held, and no such rule takes back what is promised.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::calm::is_at_rest;
 use super::ledger::Ledger;
 use crate::engine::Job;
-use crate::model::{
-    CapRules, JobId, MachineIx, Millis, ProcessLimit, ShareState, WorkKind, ceil_div, floor_div,
-};
+use crate::model::{CapRules, JobId, Millis, ProcessLimit, WorkKind, ceil_div, floor_div};
 
 /// What paces the growth of all jobs.
 pub(super) struct Pacing {
     publication_period: Millis,
-    /// For each job how many nshares that were promised to it find their machine rid of all that
-    /// leaves; none while the cluster is not at rest.
-    arriving: BTreeMap<JobId, u64>,
     /// For each job how many nshares were promised to it.
     promised: BTreeMap<JobId, u64>,
 }
@@ -26,57 +20,49 @@ pub(super) struct Pacing {
 impl Pacing {
     pub(super) fn new(ledger: &Ledger<'_>) -> Pacing {
         let snapshot = ledger.snapshot;
-        let mut arriving = BTreeMap::new();
-        let shares = snapshot.jobs.iter().flat_map(|job| &job.shares);
-        let leaving = shares.filter(|share| share.state == ShareState::Leaving);
-        let busy: BTreeSet<MachineIx> = leaving.map(|share| share.machine).collect();
-        for promise in snapshot.promises.iter().filter(|_| is_at_rest(ledger)) {
-            let is_there = !busy.contains(&promise.machine);
-            *arriving.entry(promise.job).or_default() += u64::from(is_there);
-        }
         let mut promised: BTreeMap<JobId, u64> = BTreeMap::new();
         for promise in &snapshot.promises {
             *promised.entry(promise.job).or_default() += 1;
         }
         let publication_period = snapshot.topology.settings.publication_period;
-        Pacing { publication_period, arriving, promised }
+        Pacing { publication_period, promised }
     }
 
     /// The cap of `job`, in nshares, under its class's `rules`.
     pub(super) fn cap_of(&self, job: &Job, rules: &CapRules) -> u64 {
-        let arriving = self.arriving.get(&job.id).copied().unwrap_or(0);
-        cap_of(job, rules, self.publication_period, arriving)
-    }
-
-    /// The cap of `job` if rules that pace growth do not lower it below its promises, or else `cap`:
-    /// room was made for them, and its makers have lost something.
-    pub(super) fn most_of(&self, job: &Job, cap: u64) -> u64 {
         let promised = self.promised.get(&job.id).copied().unwrap_or(0);
-        cap.max(useful(job).min(job.nshares_held().0.saturating_add(promised)))
+        cap_of(job, rules, self.publication_period, promised)
     }
 }
 
-/// The cap of `job`, in nshares, under its class's `rules`; `arriving` are those that start in this
-/// cycle in room that was promised.
+/// The cap of `job`, in nshares, under its class's `rules`, with so many `promised` to it.
 ///
 /// A cap below what the job holds means the same as one equal to it: it gets nothing more.
 pub(super) fn cap_of(
     job: &Job,
     rules: &CapRules,
     publication_period: Millis,
-    arriving: u64,
+    promised: u64,
 ) -> u64 {
     let held = job.nshares_held().0;
     let base = useful(job);
     if job.facts.is_completing || job.is_spent || job.kind != WorkKind::Job {
         return base;
     }
+    // Room was made for what is promised, and its makers have lost something.
+    let kept = base.min(if promised == 0 { 0 } else { held.saturating_add(promised) });
+    paced(job, rules, publication_period, base).max(kept)
+}
+
+/// No more than `base`, and no more than the rules that pace growth allow.
+fn paced(job: &Job, rules: &CapRules, publication_period: Millis, base: u64) -> u64 {
+    let held = job.nshares_held().0;
     let time_per_item = job.facts.time_per_item.and_then(NonZeroU64::new);
     let Some(time_per_item) = time_per_item.filter(|_| job.facts.is_running) else {
         let is_limited = rules.initialization_cap > 0;
         return if is_limited { base.min(rules.initialization_cap) } else { base };
     };
-    let doubled = held.saturating_add(arriving).saturating_mul(2);
+    let doubled = held.saturating_mul(2);
     if rules.expand_by_doubling && doubled == 0 {
         return base.min(rules.initialization_cap.max(1));
     }

@@ -49,7 +49,7 @@ pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// Nothing is counted for a job that it cannot use; what it holds it can.
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
-        let most = line.most.max(line.held);
+        let most = line.cap.max(line.held);
         if line.report.given.0 > most {
             let (id, given) = (line.job.id, line.report.given);
             let detail = format!("{given} for job {id}, which can use {most}");

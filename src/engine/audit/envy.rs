@@ -98,9 +98,11 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     }
 }
 
-/// Whether the cluster is at rest, and this cycle had nothing left to do in it.
+/// Whether the cluster is at rest, and this cycle had nothing left to do in it. Where it is remembered who
+/// took from whom, a side may not take back.
 fn is_settled(ledger: &Ledger<'_>) -> bool {
     is_at_rest(ledger)
+        && ledger.snapshot.calm.takings.is_empty()
         && ledger.schedule.put_off.is_empty()
         && ledger.victims.iter().all(|victim| victim.beneficiary.is_none())
 }
@@ -186,7 +188,8 @@ impl Envious<'_, '_> {
     fn may_take(&self, side: Entity, own: Entity) -> u64 {
         let ledger = self.ledger;
         let order = ledger.jobs[self.place].order();
-        let (theirs, ours) = (ledger.standing(side).has(), ledger.standing(own).has() + order);
+        // What a side gains in this cycle is not to be taken before the next.
+        let (theirs, ours) = (ledger.standing(side).floor, ledger.standing(own).has() + order);
         let [theirs_weight, ours_weight] = [side, own].map(|side| u128::from(ledger.weight(side)));
         let least = (u128::from(ours) * theirs_weight).div_ceil(ours_weight.max(1));
         theirs.saturating_sub(u64::try_from(least).unwrap_or(u64::MAX))

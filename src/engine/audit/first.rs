@@ -6,25 +6,29 @@
 
 use std::collections::BTreeSet;
 
-use super::arrange::is_arrangeable;
+use super::arrange::{TRIES, is_arrangeable};
 use super::calm::is_at_rest;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, Victim};
-use super::owed::{group_of, groups};
+use super::owed::{Group, group_of, groups};
 use crate::engine::{HeldBack, PreemptionRule};
 
 /// No job that is owed a process ends with neither a process nor room promised to it, where all jobs
-/// that are owed one could have one at the same time. In a cluster at rest the same holds for jobs
-/// with a count, where all jobs could have one.
+/// that are owed one could have one at the same time. In a cluster at rest evenness comes first where
+/// not all jobs could.
 ///
-/// Jobs whose search was put off are exempt. Shares that leave still take their room, and promises
+/// Jobs whose search was put off are exempt, and so is a cycle that took something: what was taken for
+/// one job may have to be there before another can have its own. Shares that leave still take their room, and promises
 /// theirs. Processes have to be moved only in a cluster at rest, with defragmentation on.
 pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    if ledger.victims.iter().any(|victim| is_taken_by_peer(ledger, victim)) {
+        return;
+    }
     for (&group, owed) in &ledger.owed.jobs {
         let starving = owed.iter().copied().filter(|&place| is_starving(ledger, place));
         let starving: Vec<usize> = starving.collect();
-        if starving.is_empty() || !is_arrangeable(ledger, group, owed.iter().copied()) {
+        if starving.is_empty() || !goes_first(ledger, group, owed) {
             continue;
         }
         for place in starving {
@@ -35,40 +39,31 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             findings.push(Rule::Starving.finding(detail));
         }
     }
-    if is_at_rest(ledger) {
-        check_counted(ledger, findings);
-    }
 }
 
-fn check_counted(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for (group, places) in groups(ledger) {
-        let is_waiting = |place: &usize| {
-            0 < ledger.jobs[*place].report.given.0
-                && is_starving(ledger, *place)
-                && !ledger.owed.contains(ledger, *place)
-        };
-        let waiting: Vec<usize> = places.iter().copied().filter(is_waiting).collect();
-        let all: BTreeSet<usize> =
-            places.into_iter().filter(|&place| ledger.owed.is_startable[place]).collect();
-        if waiting.is_empty() || !is_arrangeable(ledger, group, all.iter().copied()) {
-            continue;
-        }
-        for place in waiting {
-            let (id, all) = (ledger.jobs[place].job.id, all.len());
-            let detail = format!(
-                "a process is counted for job {id}, which has nothing, though all {all} jobs could have one"
-            );
-            findings.push(Rule::Starving.finding(detail));
-        }
+/// Whether first processes go before all else: where those `owed` one could have one together; in a
+/// cluster at rest where all jobs could, by first fit.
+fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool {
+    if !is_at_rest(ledger) {
+        return is_arrangeable(ledger, group, owed.iter().copied(), TRIES);
     }
+    let places = groups(ledger).remove(&group).unwrap_or_default();
+    let all = places.into_iter().filter(|&place| ledger.owed.is_startable[place]);
+    is_arrangeable(ledger, group, all, 0)
 }
 
-/// Whether the job at `place` could have a process, has nothing, and its turn has come.
+/// So many cycles the planner has to give a first process.
+const PATIENCE: u64 = 3;
+
+/// Whether the job at `place` could have a process, has had nothing for some cycles, and its turn has
+/// come.
 fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     let line = &ledger.jobs[place];
     let is_put_off = line.report.held_back == Some(HeldBack::NextCycle)
         || ledger.schedule.put_off.contains(&line.job.id);
-    ledger.owed.is_startable[place] && line.has() == 0 && !is_put_off
+    let calm = &ledger.snapshot.calm;
+    let waited = ledger.snapshot.behind_cycles(line.job).max(calm.quiet_cycles);
+    ledger.owed.is_startable[place] && line.has() == 0 && !is_put_off && PATIENCE <= waited
 }
 
 /// The last process of a job that is owed one does not go to a peer; nor does that of a user that is.
@@ -85,7 +80,10 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let is_user_empty = ledger.standing(Entity::User(line.user)).has() == 0;
         let is_owed = ledger.owed.contains(ledger, donor)
             || (is_user_empty && ledger.owed.users.contains(&line.user));
-        if line.has() == 0 && is_owed {
+        let group = group_of(ledger, line);
+        let goes_first =
+            || ledger.owed.jobs.get(&group).is_some_and(|owed| goes_first(ledger, group, owed));
+        if line.has() == 0 && is_owed && goes_first() {
             let detail = format!("job {} is owed a process, and its last was taken", line.job.id);
             findings.push(Rule::LastTaken.finding(detail));
         }

@@ -80,7 +80,6 @@ impl<'a> Ledger<'a> {
                 class,
                 report,
                 cap,
-                most: pacing.most_of(job, cap),
                 held: job.nshares_held().0,
                 lost: 0,
                 expanded: 0,

@@ -11,8 +11,6 @@ pub(super) struct JobLine<'a> {
     pub(super) report: &'a JobReport,
     /// Our own reckoning, not the report's.
     pub(super) cap: u64,
-    /// The same, if what was promised to it before is not lost by a rule that paces growth.
-    pub(super) most: u64,
     /// Shares not leaving when the cycle began.
     pub(super) held: u64,
     /// Of these, preempted in this cycle.

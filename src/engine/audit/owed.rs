@@ -1,9 +1,9 @@
-//! Jobs that are owed a first process: found by fluid shares, and not by counts.
+//! Jobs that are owed a first process.
 //!
-//! A class shares the machines of its tree with the classes of its priority, by weight; a user shares
-//! with the users of the class, and a job with the jobs of the user, equally. A job is owed a process
-//! if its share covers one. A user whose share covers the smallest of its processes is owed that one,
-//! though its jobs may be so many that none of them is.
+//! A job is owed a process if one is counted for it; that counts are even is looked at elsewhere. A
+//! user with no such job is owed the smallest of its processes if its share covers that one. A class
+//! shares the machines of its tree with the classes of its priority, by weight; a user shares with the
+//! users of the class, equally.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,16 +53,12 @@ impl Owed {
             (line.order(), line.job.machines.is_some(), place)
         });
         let Some(smallest) = smallest else { return };
-        if !share.covers(ledger.jobs[smallest].order()) {
+        let is_counted = |place: &usize| is_meant(*place) && 0 < ledger.jobs[*place].report.given.0;
+        if !jobs.iter().any(is_counted) && !share.covers(ledger.jobs[smallest].order()) {
             return;
         }
-        let mut places = BTreeSet::new();
-        for (share, jobs) in self.split(ledger, share, jobs, |place| place) {
-            let is_covered = |place: &usize| share.covers(ledger.jobs[*place].order());
-            places.extend(jobs.into_iter().filter(is_covered));
-        }
-        places.retain(|&place| is_meant(place));
-        if places.is_empty() && jobs.iter().all(|&place| ledger.jobs[place].has() == 0) {
+        let mut places: BTreeSet<usize> = jobs.iter().copied().filter(is_counted).collect();
+        if places.is_empty() {
             places.insert(smallest);
         }
         self.users.insert(ledger.jobs[smallest].user);

@@ -139,8 +139,8 @@ pub(super) fn check_ended_work(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in ledger.jobs.iter().filter(|line| !line.has_ended()) {
         let has = line.has();
-        if line.expanded + line.promised > 0 && has > line.most {
-            let (id, cap) = (line.job.id, line.most);
+        if line.expanded + line.promised > 0 && has > line.cap {
+            let (id, cap) = (line.job.id, line.cap);
             let detail = format!("job {id} has {has}, promises included; its cap is {cap}");
             findings.push(Rule::AboveCap.finding(detail));
         }

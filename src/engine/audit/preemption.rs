@@ -160,7 +160,8 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
 
 /// Between fair-share work of equal priority, what goes leaves its side strictly better off, by
 /// weight, than the beneficiary's was before (D2): the whole plan on a machine is charged once. The
-/// first process of a job that had nothing is excepted.
+/// first process of a job that had nothing is excepted, and so is what a side that was better off
+/// holds above its count.
 ///
 /// The donor's side is credited with all it gained in this cycle and all it lost to others; the
 /// beneficiary's only with what it had before, less all it lost, and with the nshares it must have
@@ -172,7 +173,10 @@ pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let after = donors.ceiling.saturating_sub(toll.taken.values().sum());
         let before = takers.floor + gained_before_last(ledger, &toll);
         let is_taken = !toll.taken.is_empty();
-        if is_taken && ledger.by_weight((donor, after), (taker, before)).is_le() {
+        let is_behind = ledger.by_weight((donor, after), (taker, before)).is_le();
+        let is_surplus = donors.given <= after
+            && ledger.by_weight((donor, donors.ceiling), (taker, before)).is_gt();
+        if is_taken && is_behind && !is_surplus {
             let detail = format!(
                 "{} was left with {after} qshares for the sake of {}, which had {before}",
                 ledger.describe(donor),

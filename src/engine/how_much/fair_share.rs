@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use super::at_once::{count_at_once, take_all_wanted};
 use super::listed::Listed;
+use super::owed::note_owed;
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::nodepool::CountSpace;
 use crate::engine::serve::{Seat, Service, Walk};
@@ -40,12 +41,15 @@ pub(super) fn count(
         let tree = draft.pools.top(pool_of(draft, job));
         by_tree.entry(tree).or_default().push(seat(draft, listed, job));
     }
-    for seats in by_tree.into_values() {
+    for (tree, seats) in by_tree {
+        let of_tree: Vec<usize> = seats.iter().map(|seat| seat.job).collect();
+        let qshares = space.total(&draft.pools, tree).0;
         if take_all_wanted(draft, space, listed, &seats) {
             enter(draft, seats.into_iter().map(|seat| (seat, seat.room_to_grow)));
         } else {
             serve_all(draft, space, listed, seats);
         }
+        note_owed(draft, &of_tree, qshares);
     }
 }
 

@@ -7,6 +7,7 @@ mod at_once;
 mod fair_share;
 mod fixed;
 mod listed;
+mod owed;
 #[cfg(test)]
 mod tests;
 

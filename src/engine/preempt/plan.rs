@@ -1,18 +1,14 @@
-//! The plan on which machine room is made, and how one is found: by what others know, or by a search.
+//! A plan: room for one process of a request on one machine, and what it costs.
 
-use super::donors::Donors;
-use super::price::{self, Worth};
-use super::right::Claim;
-use super::search::Search;
-use super::site::Site;
-use super::vain::Verdict;
-use super::victims::{Tier, Victim, choose_victims};
+use std::cmp::Reverse;
+
+use super::eligibility::Entitlement;
 use crate::engine::draft::Draft;
-use crate::engine::report::HeldBack;
-use crate::engine::schedule::Considered;
-use crate::model::{MachineIx, Millis, Order, QShares};
+use crate::engine::schedule::{Considered, PreemptionRule};
+use crate::engine::shares::{Brief, Holding};
+use crate::model::{MachineIx, Millis, Order, QShares, ShareId};
 
-/// Room for one nshare of a beneficiary on one machine, and what it costs.
+/// Room for one process of a request on one machine.
 pub(super) struct Plan {
     pub machine: MachineIx,
     /// The order of the share to come.
@@ -26,72 +22,88 @@ pub(super) struct Plan {
 }
 
 /// What a plan costs; the least is best. The machine comes last so that no two plans ever tie.
-pub(super) type Cost = (Option<Tier>, Millis, usize, QShares, MachineIx);
+pub(super) type Cost = (Option<EvictionClass>, Millis, usize, QShares, MachineIx);
 
-/// The cheapest way to make room for one nshare of `job`, if there is any legal one that may be worth
-/// it: the best worst tier, then the least work lost, the fewest victims, the least room beyond what
-/// is needed.
-pub(super) fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize) -> Result<Plan, NoPlan> {
-    let site = Site::new(draft, job);
-    if let Some(plan) = site.room_to_come() {
-        return Ok(plan);
-    }
-    let mut claim = Claim::new(draft, donors.reach(), job);
-    let limit = match price::worth(draft, job) {
-        _ if claim.reaches_worse_priorities() => None,
-        Worth::Anything => None,
-        Worth::UpTo(limit) => Some(limit),
-        Worth::Nothing(held_back) => return Err(NoPlan::held_back(held_back)),
-    };
-    let extent = claim.extent(limit);
-    let known = extent.as_ref().and_then(|extent| donors.vain().known_to(draft, extent));
-    if let Some(known) = &known {
-        let mut search = Search::new(site, donors, limit);
-        if search.is_told_by(&mut claim, known) {
-            return search.judged(limit, known.is_wide, None);
+/// A share that goes.
+#[derive(Clone, Copy)]
+pub(super) struct Victim {
+    pub holding: Holding,
+    pub rule: PreemptionRule,
+    class: EvictionClass,
+    rank: EvictionRank,
+    pub order: QShares,
+    /// The work lost with it.
+    pub loss: Millis,
+}
+
+/// How willingly a share is taken, before its investment is looked at. The least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EvictionClass {
+    /// In the contested pool borrowers go before residents (decision D1).
+    is_resident: bool,
+    /// A job above its own target before one that only belongs to a user or class above theirs.
+    is_within_target: bool,
+    /// A job that stays above its minimum before one that does not.
+    becomes_needy: bool,
+}
+
+impl EvictionClass {
+    /// The one that goes last.
+    pub(super) const WORST: EvictionClass =
+        EvictionClass { is_resident: true, is_within_target: true, becomes_needy: true };
+
+    /// Of a share of `job`, in its own pool or not.
+    pub(super) fn of(
+        entitlement: &Entitlement<'_, '_>,
+        job: usize,
+        is_resident: bool,
+    ) -> EvictionClass {
+        EvictionClass {
+            is_resident,
+            is_within_target: !entitlement.is_job_above_target(job),
+            becomes_needy: entitlement.becomes_needy(job),
         }
-        claim.reset();
     }
-    let courses = donors.courses(draft, &claim, job);
-    let mut search = Search::new(site, donors, limit);
-    let is_enough = known.is_some_and(|known| search.goes_on_from(&mut claim, &courses, &known));
-    if !is_enough {
-        claim.reset();
-        search = Search::new(site, donors, limit);
-        search.go_through(&mut claim, &courses, extent.as_ref());
-    }
-    let verdict =
-        extent.and_then(|extent| search.verdict(&claim, extent, courses.is_wide)).map(Box::new);
-    search.judged(limit, courses.is_wide, verdict)
 }
 
-/// That there is no plan, or none that is worth it.
-pub(super) struct NoPlan {
-    /// Why none that is right would be carried out; `None` if none is right.
-    pub held_back: Option<HeldBack>,
-    /// Whether most of the beneficiary's own class was looked at.
-    pub is_wide: bool,
-    /// What others may know of it, if it can be compared.
-    pub verdict: Option<Box<Verdict>>,
+/// How readily a share is given up within its class: the least goes first.
+///
+/// Fields compare in the order in which they are declared, so the declaration *is* the policy. The
+/// number comes last so that no two shares ever tie. Design: "Interlude: Preemption"; decision D1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EvictionRank {
+    /// A share still initializing goes before any that has finished.
+    is_initialized: bool,
+    /// Time at stake: initialization so far, or investment once initialized.
+    at_stake: Millis,
+    /// A deeper nodepool goes first.
+    pool_depth: Reverse<u32>,
+    /// The newest goes first.
+    share: Reverse<ShareId>,
 }
 
-impl NoPlan {
-    fn held_back(held_back: HeldBack) -> NoPlan {
-        NoPlan { held_back: Some(held_back), is_wide: false, verdict: None }
+impl EvictionRank {
+    pub(super) fn of(draft: &Draft<'_>, share: &Brief) -> EvictionRank {
+        EvictionRank {
+            is_initialized: share.is_initialized,
+            at_stake: share.at_stake,
+            pool_depth: Reverse(draft.pools.depth(draft.rooms.pool(share.machine()))),
+            share: Reverse(share.id),
+        }
     }
 }
 
 /// The best that can be done on one machine: room for a share of `order`, for which `missing` has to go.
 pub(super) fn plan_on(
     draft: &Draft<'_>,
-    claim: &mut Claim<'_, '_>,
+    entitlement: &mut Entitlement<'_, '_>,
     machine: MachineIx,
     order: Order,
     missing: QShares,
 ) -> Option<(Cost, Plan)> {
-    let victims = choose_victims(draft, claim, machine, missing)?;
+    let victims = choose_victims(draft, entitlement, machine, missing)?;
     let freed: QShares = victims.iter().map(|victim| victim.order).sum();
-    let worst = victims.iter().map(|victim| victim.tier).max();
+    let worst = victims.iter().map(|victim| victim.class).max();
     let loss = victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
     let overshoot = freed.saturating_sub(missing);
     let cost = (worst, loss, victims.len(), overshoot, machine);
@@ -99,33 +111,111 @@ pub(super) fn plan_on(
     Some((cost, Plan { machine, order, victims, loss, considered }))
 }
 
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::engine::preempt::right::Reach;
-    use crate::engine::shares::Holding;
-    use crate::model::count;
+/// The shares on `machine` that free `missing` quanta, least rank first, superfluous ones spared.
+fn choose_victims(
+    draft: &Draft<'_>,
+    entitlement: &mut Entitlement<'_, '_>,
+    machine: MachineIx,
+    missing: QShares,
+) -> Option<Vec<Victim>> {
+    if missing == QShares(0) {
+        return Some(Vec::new());
+    }
+    let there = draft.rooms.held_shares(machine).filter_map(|(holding, tenant)| {
+        let order = tenant.order();
+        let rule = entitlement.rule(holding.job, order.0)?;
+        let share = draft.shares.at(holding);
+        let class = EvictionClass::of(entitlement, holding.job, share.is_resident);
+        let rank = EvictionRank::of(draft, share);
+        Some(Victim { holding, rule, class, rank, order, loss: tenant.loss() })
+    });
+    let mut candidates: Vec<Victim> = there.collect();
+    // Each taken makes it harder to take the next: what is too little one by one stays too little.
+    if candidates.iter().map(|victim| victim.order).sum::<QShares>() < missing {
+        return None;
+    }
+    candidates.sort_unstable_by_key(|victim| (victim.class, victim.rank));
+    if let Some(victims) = take_in_turn(entitlement, &candidates, missing) {
+        return Some(victims);
+    }
+    // One large share may do where the small ones before it use the entitlement up.
+    entitlement.reset();
+    candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.class)));
+    if let Some(victims) = take_in_turn(entitlement, &candidates, missing) {
+        return Some(victims);
+    }
+    // Or small ones from several sides where a large one of one side is too much.
+    entitlement.reset();
+    candidates.reverse();
+    take_in_turn(entitlement, &candidates, missing)
+}
 
-    /// How many machines would do for `job`, and of those on which something has to go the one on
-    /// which room costs least, with whose shares go: found by trying all of them.
-    pub(in super::super) fn try_all(
-        draft: &Draft<'_>,
-        job: usize,
-    ) -> (u64, Option<(MachineIx, Vec<Holding>)>) {
-        let site = Site::new(draft, job);
-        let reach = Reach::new(draft);
-        let mut claim = Claim::new(draft, &reach, job);
-        let machines = draft.snapshot.machines_with_ix();
-        let suitable: Vec<(MachineIx, Order)> =
-            machines.filter_map(|(ix, _)| Some((ix, site.order_on(ix)?))).collect();
-        let plans = suitable.iter().filter_map(|&(machine, order)| {
-            claim.reset();
-            let missing = draft.rooms.lacking(machine, order.qshares());
-            let plan = plan_on(draft, &mut claim, machine, order, missing)?;
-            (missing > QShares(0)).then_some(plan)
-        });
-        let best = plans.min_by_key(|(cost, _)| *cost);
-        let victims = |plan: Plan| plan.victims.into_iter().map(|victim| victim.holding).collect();
-        (count(&suitable), best.map(|(_, plan)| (plan.machine, victims(plan))))
+/// Takes candidates one after the other until `missing` is free. What is taken counts against its
+/// owner when the next is tested.
+fn take_in_turn(
+    entitlement: &mut Entitlement<'_, '_>,
+    candidates: &[Victim],
+    missing: QShares,
+) -> Option<Vec<Victim>> {
+    let mut victims = Vec::new();
+    let mut freed = QShares(0);
+    for candidate in candidates {
+        if missing <= freed {
+            break;
+        }
+        if let Some(rule) = entitlement.rule(candidate.holding.job, candidate.order.0) {
+            entitlement.take(candidate.holding.job, candidate.order.0);
+            freed += candidate.order;
+            victims.push(Victim { rule, ..*candidate });
+        }
+    }
+    (missing <= freed).then(|| spare_superfluous(victims, |victim| victim.order, missing))
+}
+
+/// Gives back, the last first, each victim that is not needed after all: a later one, of so many
+/// quanta as `size` says, may have made enough room alone.
+pub(super) fn spare_superfluous<V>(
+    victims: Vec<V>,
+    size: impl Fn(&V) -> QShares,
+    missing: QShares,
+) -> Vec<V> {
+    let mut freed: QShares = victims.iter().map(&size).sum();
+    let mut kept: Vec<V> = Vec::with_capacity(victims.len());
+    for victim in victims.into_iter().rev() {
+        let without = freed - size(&victim);
+        if missing <= without {
+            freed = without;
+        } else {
+            kept.push(victim);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(is_initialized: bool, at_stake: Millis, depth: u32, share: u64) -> EvictionRank {
+        EvictionRank {
+            is_initialized,
+            at_stake,
+            pool_depth: Reverse(depth),
+            share: Reverse(ShareId(share)),
+        }
+    }
+
+    #[test]
+    fn the_least_invested_go_first() {
+        let in_order = [
+            rank(false, 5, 0, 9), // initializing, whatever its number
+            rank(false, 60, 0, 1),
+            rank(true, 5, 2, 3), // two pools down
+            rank(true, 5, 0, 4), // newer
+            rank(true, 5, 0, 3),
+            rank(true, 900, 2, 2),
+        ];
+        assert!(in_order.is_sorted());
     }
 }

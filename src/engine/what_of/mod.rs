@@ -12,7 +12,7 @@ use super::draft::Draft;
 use super::nodepool::OrdersWanted;
 use super::serve::Service;
 use super::snapshot::Promise;
-use crate::model::{Policy, PoolIx, QShares};
+use crate::model::{MachineIx, Policy, PoolIx, QShares};
 use placement::find_room;
 
 /// Places, without taking anything back, what was counted.
@@ -46,17 +46,21 @@ fn has_room_for_any(draft: &Draft<'_>, jobs: &[usize]) -> bool {
     jobs.iter().any(|&job| draft.jobs[job].order.qshares() <= most)
 }
 
-/// Places one nshare of `job`, if there is a hole for it. Says whether there was.
-pub(super) fn place_one(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> bool {
-    let Some((machine, order)) = find_room(draft, job, wanted) else { return false };
+/// Places one nshare of `job`, if there is a hole for it. Says where.
+pub(super) fn place_one(
+    draft: &mut Draft<'_>,
+    job: usize,
+    wanted: &OrdersWanted,
+) -> Option<MachineIx> {
+    let (machine, order) = find_room(draft, job, wanted)?;
     draft.expand(job, machine, order);
-    true
+    Some(machine)
 }
 
 /// Places one nshare of `job`, fair-share work, where nothing is taken back meanwhile: what one of
 /// its class and order that may use any machine does not find there is none of.
 fn serve(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> Service {
-    if place_one(draft, job, wanted) {
+    if place_one(draft, job, wanted).is_some() {
         Service::Served
     } else if !draft.jobs[job].is_confined {
         Service::RefusedAlike
@@ -70,7 +74,7 @@ fn serve(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> Service {
 fn place_fixed(draft: &mut Draft<'_>, priority: u32) {
     let nobody_else = OrdersWanted::default();
     for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
-        while draft.shortfall(job) > 0 && place_one(draft, job, &nobody_else) {}
+        while draft.shortfall(job) > 0 && place_one(draft, job, &nobody_else).is_some() {}
     }
 }
 

@@ -15,8 +15,8 @@ fn cap(rules: CapRules, held: u64, edit: fn(&mut Job)) -> u64 {
     cap_with(rules, held, 0, edit)
 }
 
-/// The same while so many are `arriving`.
-fn cap_with(rules: CapRules, held: u64, arriving: u64, edit: fn(&mut Job)) -> u64 {
+/// The same while so many are `promised`.
+fn cap_with(rules: CapRules, held: u64, promised: u64, edit: fn(&mut Job)) -> u64 {
     let mut scene = Scene::new(&[64]);
     let id = scene.job(ANN, FAIR, 1, 100);
     scene.hold(id, held, 0);
@@ -25,7 +25,7 @@ fn cap_with(rules: CapRules, held: u64, arriving: u64, edit: fn(&mut Job)) -> u6
         share.facts = ShareFacts { is_initialized: true, initialization: 10_000, investment: 0 };
     }
     edit(job);
-    cap_of(job, &rules, 10_000, arriving)
+    cap_of(job, &rules, 10_000, promised)
 }
 
 #[test]
@@ -50,8 +50,9 @@ fn growth_is_paced() {
     assert_eq!(cap(PACED, 1, |job| job.facts.time_per_item = Some(0)), 2, "nothing is done");
     assert_eq!(cap(PACED, 0, slow), 2, "it starts again");
     assert_eq!(cap(PACED, 3, slow), 6, "it doubles");
-    assert_eq!(cap_with(PACED, 3, 2, slow), 10, "also what arrives");
-    assert_eq!(cap_with(PACED, 0, 2, slow), 4, "also where it starts again");
+    assert_eq!(cap_with(PACED, 3, 2, slow), 6, "not from what is only promised");
+    assert_eq!(cap_with(PACED, 3, 5, slow), 8, "which stays promised");
+    assert_eq!(cap_with(PACED, 0, 4, slow), 4, "also where it starts again");
 }
 
 /// In the 30 s until a new process is ready, two that take 1 s an item do 60 of 62.

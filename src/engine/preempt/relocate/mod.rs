@@ -4,7 +4,7 @@
 //! Two machines of 4, each full of one user's processes of 1, and somebody who needs 4 in one
 //! piece: to clear either machine would leave its user with nothing, so neither may be cleared,
 //! though 2, 2 and 4 would be just. This is one plan in two steps: on the machine that is cleared
-//! shares go by right as far as that reaches ([`Claim`]); every other one starts again elsewhere,
+//! shares go by right as far as that reaches ([`Entitlement`]); every other one starts again elsewhere,
 //! in room that is free, or else in room that the same claim makes there by right. All of the plan
 //! is found before any of it is done.
 //!
@@ -16,7 +16,7 @@
 //! Why it ends. Whoever is moved has as many nshares of the same order as before, so nobody's
 //! amount falls but by right, and one that was nothing rises. Within a cycle a beneficiary cannot
 //! lose what it was promised, so there are no more moves than jobs that have nothing. Across cycles
-//! it is as [`super::taken`] says: nobody takes from whoever comes last in the order of takings,
+//! it is as [`super::history`] says: nobody takes from whoever comes last in the order of takings,
 //! and as moves take nothing either, its amounts only rise, and they are bounded.
 
 mod housing;
@@ -24,13 +24,12 @@ mod housing;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::donors::Donors;
-use super::price::is_at_rest;
-use super::put_off;
-use super::rank::{self, EvictionRank};
-use super::right::Claim;
-use super::site::Site;
-use super::victims;
+use super::budget::{self, is_at_rest};
+use super::eligibility::Entitlement;
+use super::feasible::Feasible;
+use super::plan::{self, EvictionRank};
+use super::queue::{Reclaim, offers};
+use super::{due, put_off};
 use crate::engine::draft::Draft;
 use crate::engine::report::CapBound;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
@@ -47,25 +46,26 @@ const TRIED_JOBS: usize = 64;
 
 /// Makes room for the least served of `jobs` that have nothing and for whom it can be made. Says
 /// whether there was one: then somebody else may find by right what was not there before.
-pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize]) -> bool {
+pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usize]) -> bool {
     if !is_at_rest(draft) || !draft.snapshot.topology.settings.defragmentation {
         return false;
     }
-    let empty_handed: Vec<usize> =
-        jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
+    let is_candidate = |draft: &Draft<'_>, reclaim: &Reclaim, job| {
+        draft.is_starved(job) || reclaim.is_blocked(job)
+    };
+    let candidates: Vec<usize> =
+        jobs.iter().copied().filter(|&job| is_candidate(draft, reclaim, job)).collect();
     if draft.effort.is_spent() {
-        for job in empty_handed {
-            if 0 < draft.shortfall(job) {
-                put_off(draft, donors, job);
-            }
+        for job in candidates {
+            put_off(draft, reclaim, job);
         }
         return false;
     }
     let mut sites = Sites { free: free_room(draft), of_classes: BTreeMap::new() };
     let (mut is_done, mut tried) = (false, 0);
     draft.serve_by_holdings(
-        &empty_handed,
-        |draft, job| draft.shortfall(job).min(1),
+        &candidates,
+        |draft, job| due(draft, job).min(1),
         |draft, job, _| {
             tried += 1;
             if is_done {
@@ -75,10 +75,15 @@ pub(super) fn relocate(draft: &mut Draft<'_>, donors: &mut Donors, jobs: &[usize
                 return Service::Refused;
             }
             // Nothing changes until a plan is found.
-            let Some(plan) = best_plan(draft, donors, job, &mut sites) else {
+            let Some(plan) = best_plan(draft, reclaim, job, &mut sites) else {
                 return Service::Refused;
             };
-            plan.carry_out(draft, donors, job);
+            if let Some(held_back) = budget::objection_to(draft, job, plan.loss) {
+                draft.jobs[job].held_back = Some(held_back);
+                return Service::Refused;
+            }
+            draft.jobs[job].held_back = None;
+            plan.carry_out(draft, reclaim, job);
             is_done = true;
             Service::Served
         },
@@ -104,7 +109,7 @@ const BEYOND: QShares = QShares(1 << 32);
 impl Sites {
     /// The machines on which work of `site` could be, and some on which it could not, as it may not use them
     /// or they are too small: the one first from which the least has to go.
-    fn by_lack(&mut self, site: &Site<'_, '_>) -> Cow<'_, [MachineIx]> {
+    fn by_lack(&mut self, site: &Feasible<'_, '_>) -> Cow<'_, [MachineIx]> {
         let (draft, job) = (site.draft, site.job);
         let ranked = |machines: &mut dyn Iterator<Item = MachineIx>| {
             let mut machines: Vec<MachineIx> = machines.collect();
@@ -133,6 +138,8 @@ struct Plan {
     victims: Vec<Victim>,
     /// Where what is moved goes.
     housing: Housing,
+    /// The work that is lost, with what is moved as well.
+    loss: Millis,
     /// What else could be done.
     considered: Considered,
 }
@@ -156,15 +163,15 @@ type Cost = (bool, Millis, usize, QShares, MachineIx);
 
 /// The cheapest way to make room for one nshare of `job` by moving what is in the way, if any is
 /// found. No more can be moved than there is room for, free or to be had by right.
-fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize, sites: &mut Sites) -> Option<Plan> {
-    let mut search = Search::new(draft, donors, job);
+fn best_plan(draft: &Draft<'_>, reclaim: &Reclaim, job: usize, sites: &mut Sites) -> Option<Plan> {
+    let mut search = Search::new(draft, reclaim, job);
     let free = sites.free;
     if free == QShares(0) && search.prey.is_empty() {
         return None;
     }
     let order = draft.jobs[job].order;
     let by_right: QShares = search.prey.values().copied().sum();
-    let site = Site::new(draft, job);
+    let site = Feasible::new(draft, job);
     let is_suitable = |machine: &MachineIx| site.order_on(*machine).is_some();
     let lacking = |machine| draft.rooms.lacking(machine, order.qshares());
     let with_prey = search.prey.iter().filter(|(machine, _)| is_suitable(machine));
@@ -207,22 +214,16 @@ fn best_plan(draft: &Draft<'_>, donors: &Donors, job: usize, sites: &mut Sites) 
 struct Search<'d, 'a> {
     draft: &'d Draft<'a>,
     beneficiary: usize,
-    claim: Claim<'d, 'a>,
+    claim: Entitlement<'d, 'a>,
     /// How much belongs to those that might give something, by machine.
     prey: BTreeMap<MachineIx, QShares>,
 }
 
 impl<'d, 'a> Search<'d, 'a> {
-    fn new(draft: &'d Draft<'a>, donors: &'d Donors, beneficiary: usize) -> Search<'d, 'a> {
-        let claim = Claim::new(draft, donors.reach(), beneficiary);
-        let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
-        let courses = donors.courses(draft, &claim, beneficiary);
-        for share in courses.in_turn().flatten() {
-            draft.effort.search();
-            if claim.rule(draft.shares.job_at(share.place()), share.order().0).is_some() {
-                *prey.entry(share.machine()).or_default() += share.order();
-            }
-        }
+    fn new(draft: &'d Draft<'a>, reclaim: &'d Reclaim, beneficiary: usize) -> Search<'d, 'a> {
+        let claim = Entitlement::new(draft, &reclaim.keeps, beneficiary);
+        let offers = offers(draft, &claim);
+        let prey = offers.iter().map(|offer| (offer.machine(), offer.amount)).collect();
         Search { draft, beneficiary, claim, prey }
     }
 
@@ -245,6 +246,10 @@ impl<'d, 'a> Search<'d, 'a> {
                 None => rest.push(victim),
             }
         }
+        // A process that only stays as it is owed to its job goes first.
+        rest.sort_by_key(|victim| {
+            !self.claim.would_go_but_is_owed(victim.holding.job, victim.order.qshares().0)
+        });
         for victim in rest {
             if freed < missing && self.may_move(victim) {
                 freed += victim.order.qshares();
@@ -260,7 +265,7 @@ impl<'d, 'a> Search<'d, 'a> {
             holding,
             rule: PreemptionRule::Relocation,
             order: self.draft.shares.at(holding).order,
-            rank: rank::of(self.draft, self.draft.shares.at(holding)),
+            rank: EvictionRank::of(self.draft, self.draft.shares.at(holding)),
             loss: tenant.loss(),
         });
         let mut shares: Vec<Victim> = shares.collect();
@@ -301,7 +306,7 @@ impl<'d, 'a> Search<'d, 'a> {
             let overshoot = freed.saturating_sub(missing);
             let cost = (makes_room, loss, all().count(), overshoot, machine);
             let considered = Considered::default();
-            plans.push((cost, Plan { machine, order, victims, housing, considered }));
+            plans.push((cost, Plan { machine, order, victims, housing, loss, considered }));
         }
         plans
     }
@@ -317,11 +322,11 @@ impl<'d, 'a> Search<'d, 'a> {
 
 impl Plan {
     /// Clears the machine for `job`, and starts again elsewhere what is moved.
-    fn carry_out(self, draft: &mut Draft<'_>, donors: &mut Donors, job: usize) {
+    fn carry_out(self, draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
         let elsewhere = self.housing.victims.into_values().flatten();
         for victim in self.victims.into_iter().chain(elsewhere) {
             draft.preempt(victim.holding, victim.rule, Some((job, self.considered)));
-            donors.note_taken(draft, victim.holding);
+            reclaim.note_taken(draft, victim.holding, victim.rule, job);
         }
         for home in self.housing.homes {
             if home.is_free {
@@ -329,15 +334,15 @@ impl Plan {
             } else {
                 draft.promise(home.job, home.machine, home.order);
             }
-            donors.note_change(draft, home.job);
+            reclaim.note_used(home.machine);
         }
         draft.promise(job, self.machine, self.order);
-        donors.note_change(draft, job);
+        reclaim.note_used(self.machine);
     }
 }
 
 /// Gives back, the last first, whoever is not needed after all: those who would be moved before
 /// those who go by right, and of each the dearest first.
 fn spare_superfluous(victims: Vec<Victim>, missing: QShares) -> Vec<Victim> {
-    victims::spare_superfluous(victims, |victim| victim.order.qshares(), missing)
+    plan::spare_superfluous(victims, |victim| victim.order.qshares(), missing)
 }

@@ -11,19 +11,16 @@
 //!
 //! A job that has nothing pays nothing: that nobody starves weighs more than what it destroys.
 
+use super::history::{HOLDS_FOR_ALL_AFTER, MEMORY_AFTER};
 use super::plan::Plan;
-use super::taken::{COUNTS_UNTIL, HOLDS_FOR_ALL_AFTER, MEMORY_AFTER};
 use crate::engine::draft::Draft;
 use crate::engine::report::{CapBound, HeldBack};
 use crate::engine::schedule::PreemptionRule;
 use crate::engine::snapshot::Calm;
 use crate::model::{Millis, Settings};
 
-/// After so many quiet cycles what is wrong will stay so, unless it is put right now: the loss
-/// limit holds instead of the time waited. One before the usual quiet stop.
-const LAST_CALL: u64 = 11;
 /// A job with fewer nshares than this has hardly begun, and is owed some credit.
-const BEGUN: u64 = 4;
+const BEGUN: u64 = 8;
 /// That credit, in thread time: 5 minutes. What most short jobs wait for is their second process.
 const CREDIT: Millis = 300_000;
 
@@ -35,7 +32,7 @@ pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
 /// Whether the passing of time alone changes nothing any more: every rule that waits for quiet or
 /// for rest holds already.
 pub fn is_steady(calm: &Calm, settings: &Settings) -> bool {
-    let waits = [COUNTS_UNTIL, MEMORY_AFTER, LAST_CALL, HOLDS_FOR_ALL_AFTER];
+    let waits = [MEMORY_AFTER, HOLDS_FOR_ALL_AFTER];
     let stop = settings.quiet_stop.unwrap_or(0);
     calm.is_at_rest() && waits.iter().all(|wait| (*wait).max(stop) <= calm.quiet_cycles)
 }
@@ -53,47 +50,48 @@ pub(super) enum Worth {
 
 /// What one more nshare of `job` is worth to it.
 pub(super) fn worth(draft: &Draft<'_>, job: usize) -> Worth {
-    if draft.has(job) == 0 {
+    if draft.is_starved(job) {
         return Worth::Anything;
     }
     // Processes that would hardly come in time are not worth anybody's work.
     if draft.jobs[job].demand.cap.bound == CapBound::Prediction && !is_at_rest(draft) {
         return Worth::Nothing(HeldBack::TooLate);
     }
-    limit(draft, job).map_or(Worth::Anything, Worth::UpTo)
+    Worth::UpTo(limit(draft, job))
 }
 
 /// Why `plan` is not carried out for `job`, though it is right. Better priorities do not ask.
 pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<HeldBack> {
     let mut peers =
         plan.victims.iter().filter(|victim| victim.rule != PreemptionRule::Priority).peekable();
-    if peers.peek().is_none() || draft.has(job) == 0 {
+    if peers.peek().is_none() {
         return None;
     }
     let loss = peers.map(|victim| victim.loss).fold(0, Millis::saturating_add);
+    objection_to(draft, job, loss)
+}
+
+/// Why so much work of its peers is not lost for one more process of `job`.
+pub(super) fn objection_to(draft: &Draft<'_>, job: usize, loss: Millis) -> Option<HeldBack> {
     match worth(draft, job) {
+        Worth::Anything => return None,
         Worth::Nothing(held_back) => return Some(held_back),
         Worth::UpTo(limit) if limit < loss => return Some(HeldBack::TooDear { loss, limit }),
-        Worth::UpTo(_) | Worth::Anything => {}
+        Worth::UpTo(_) => {}
     }
     let (settings, calm) = (&draft.snapshot.topology.settings, &draft.snapshot.calm);
     let stop = settings.quiet_stop.filter(|stop| *stop <= calm.quiet_cycles)?;
     Some(HeldBack::Quiet { cycles: stop })
 }
 
-/// The most work that may be lost for one more nshare of `job`, which has something; `None` where
-/// nothing is too dear.
-fn limit(draft: &Draft<'_>, job: usize) -> Option<Millis> {
-    if is_at_rest(draft) {
-        return None;
-    }
+/// The most work that may be lost for one more process of `job`, which has something: what its waiting
+/// has cost; in a cluster at rest no less than its class's loss limit.
+fn limit(draft: &Draft<'_>, job: usize) -> Millis {
     let work = draft.job(job);
     let period = draft.snapshot.topology.settings.publication_period;
     let waited =
         draft.snapshot.behind_cycles(work).saturating_mul(period).saturating_mul(work.threads);
     let credit = if draft.has(job) < BEGUN { CREDIT } else { 0 };
     let paid = waited.saturating_add(credit);
-    let is_last_call = LAST_CALL <= draft.snapshot.calm.quiet_cycles;
-    let limit = draft.class_of(job).cap_rules.loss_limit;
-    Some(if is_last_call { paid.max(limit) } else { paid })
+    if is_at_rest(draft) { paid.max(draft.class_of(job).cap_rules.loss_limit) } else { paid }
 }

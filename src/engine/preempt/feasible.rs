@@ -1,24 +1,23 @@
-//! Where a beneficiary could be: which machines would do, and what is known of them before anything is
-//! taken.
+//! The machines that would do for a request.
 
 use super::plan::Plan;
 use crate::engine::draft::Draft;
 use crate::engine::schedule::Considered;
 use crate::model::{MachineIx, Order, Policy, PoolIx, QShares, count};
 
-/// Where a beneficiary could be.
+/// The machines that would do for a request.
 #[derive(Clone, Copy)]
-pub(super) struct Site<'d, 'a> {
+pub(super) struct Feasible<'d, 'a> {
     pub draft: &'d Draft<'a>,
     pub job: usize,
     policy: &'a Policy,
     pools: &'d [PoolIx],
 }
 
-impl<'d, 'a> Site<'d, 'a> {
-    pub(super) fn new(draft: &'d Draft<'a>, job: usize) -> Site<'d, 'a> {
+impl<'d, 'a> Feasible<'d, 'a> {
+    pub(super) fn new(draft: &'d Draft<'a>, job: usize) -> Feasible<'d, 'a> {
         let policy = &draft.class_of(job).policy;
-        Site { draft, job, policy, pools: draft.pools_for(job) }
+        Feasible { draft, job, policy, pools: draft.pools_for(job) }
     }
 
     /// The order of a share on `machine`; `None` if the machine will not do.

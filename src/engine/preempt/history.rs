@@ -26,11 +26,7 @@ use crate::engine::snapshot::Taking;
 use crate::model::JobId;
 
 /// After so many quiet cycles it is remembered who took from whom.
-pub const MEMORY_AFTER: u64 = 8;
-
-/// Until so many quiet cycles counts decide in a cluster at rest beside holdings: the sooner they
-/// stop, the sooner all is still, and the later, the closer it is to what was counted.
-pub(super) const COUNTS_UNTIL: u64 = 6;
+pub const MEMORY_AFTER: u64 = 12;
 
 /// Until so many quiet cycles, work that has nothing may take back all the same.
 pub(super) const HOLDS_FOR_ALL_AFTER: u64 = 12;
@@ -111,20 +107,19 @@ impl Barred {
         }
     }
 
-    /// Whether any of them is another user of the beneficiary's class.
-    pub(super) fn is_any_user(&self, draft: &Draft<'_>) -> bool {
-        let own = draft.entities.side(Level::User, self.beneficiary);
-        let takers = draft.takings.0[Level::User.place()].get(own);
-        !self.is_excepted && takers.is_some_and(|takers| !takers.is_empty())
+    /// Whether any of them is another user of the beneficiary's class, or another job of its user.
+    pub(super) fn is_any_below_class(&self, draft: &Draft<'_>) -> bool {
+        let has_takers = |level: Level| {
+            let own = draft.entities.side(level, self.beneficiary);
+            let takers = draft.takings.0[level.place()].get(own);
+            takers.is_some_and(|takers| !takers.is_empty())
+        };
+        !self.is_excepted && (has_takers(Level::User) || has_takers(Level::Job))
     }
 
     /// Whether the side at `level` that `victim` is on took from the beneficiary's.
     pub(super) fn contains(&self, draft: &Draft<'_>, level: Level, victim: usize) -> bool {
-        self.contains_side(draft, level, draft.entities.side(level, victim))
-    }
-
-    /// Whether `side` at `level` took from the beneficiary's.
-    pub(super) fn contains_side(&self, draft: &Draft<'_>, level: Level, side: usize) -> bool {
+        let side = draft.entities.side(level, victim);
         let Draft { entities, takings, .. } = draft;
         let own = entities.side(level, self.beneficiary);
         !self.is_excepted

@@ -1,0 +1,99 @@
+//! Whether each of some jobs could have one process at the same time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::draft::Draft;
+use crate::model::{MachineIx, PoolIx, QShares};
+
+/// Whether all fair-share work of one priority in one tree could have a process at the same time.
+pub(super) fn is_possible(draft: &Draft<'_>, priority: u32, tree: PoolIx) -> bool {
+    let is_meant = |job: &usize| {
+        let class = draft.class_of(*job);
+        class.priority == priority
+            && class.policy.is_preemptable()
+            && draft.pools.top(class.pool) == tree
+            && 0 < draft.jobs[*job].demand.cap.nshares.0
+            // What has no machine that is large enough takes no room.
+            && draft.jobs[*job].refusal.is_none()
+    };
+    let jobs: Vec<usize> = (0..draft.jobs.len()).filter(is_meant).collect();
+    gives_all_one(draft, &jobs)
+}
+
+/// Whether an arrangement gives each of `jobs`, fair-share work of one priority, one process, where all
+/// other work of theirs and worse priorities goes.
+///
+/// The largest come first, of these the ones that have the fewest pools to go to, and each takes the
+/// smallest room that will do. So an arrangement is proven, but not that there is none.
+fn gives_all_one(draft: &Draft<'_>, jobs: &[usize]) -> bool {
+    let mut rooms = Rooms::new(draft, jobs);
+    let mut jobs: Vec<usize> = jobs.to_vec();
+    jobs.sort_by_cached_key(|&job| (Reverse(draft.jobs[job].order), rooms.choice(draft, job), job));
+    jobs.iter().all(|&job| rooms.take(draft, job))
+}
+
+/// The room on each machine.
+struct Rooms {
+    of_machines: Vec<u64>,
+    /// The machines of each pool by their room.
+    of_pools: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>>,
+}
+
+impl Rooms {
+    fn new(draft: &Draft<'_>, jobs: &[usize]) -> Rooms {
+        let priority = jobs.first().map_or(0, |&job| draft.class_of(job).priority);
+        let stays = |job: usize| {
+            let class = draft.class_of(job);
+            !class.policy.is_preemptable() || class.priority < priority
+        };
+        let mut of_machines = vec![0; draft.snapshot.machines.len()];
+        let mut of_pools: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>> = BTreeMap::new();
+        for (ix, machine) in draft.snapshot.machines_with_ix() {
+            if !draft.rooms.is_schedulable(ix) {
+                continue;
+            }
+            let used = draft.rooms.held_shares(ix).filter(|(holding, _)| stays(holding.job));
+            let used: QShares = used.map(|(_, tenant)| tenant.order()).sum();
+            let room = machine.order.saturating_sub(machine.limbo).saturating_sub(used).0;
+            of_machines[ix.0] = room;
+            of_pools.entry(draft.rooms.pool(ix)).or_default().insert((room, ix));
+        }
+        Rooms { of_machines, of_pools }
+    }
+
+    /// How many machines are large enough for `job`; no more than it lists.
+    fn choice(&self, draft: &Draft<'_>, job: usize) -> usize {
+        let order = draft.jobs[job].order.qshares().0;
+        if let Some(list) = draft.job(job).machines.as_ref() {
+            return list.iter().filter(|ix| order <= self.of_machines[ix.0]).count();
+        }
+        let pools = draft.pools_for(job).iter().filter_map(|pool| self.of_pools.get(pool));
+        pools.map(|machines| machines.range((order, MachineIx(0))..).count()).sum()
+    }
+
+    /// Takes room for one process of `job`, if there is some.
+    fn take(&mut self, draft: &Draft<'_>, job: usize) -> bool {
+        let order = draft.jobs[job].order.qshares().0;
+        let pools = draft.pools_for(job);
+        let found = match draft.job(job).machines.as_ref() {
+            Some(list) => list
+                .iter()
+                .filter(|ix| pools.contains(&draft.rooms.pool(**ix)))
+                .map(|&ix| (self.of_machines[ix.0], ix))
+                .filter(|(room, _)| order <= *room)
+                .min(),
+            None => pools
+                .iter()
+                .filter_map(|pool| self.of_pools.get(pool)?.range((order, MachineIx(0))..).next())
+                .copied()
+                .min(),
+        };
+        let Some((room, ix)) = found else { return false };
+        self.of_machines[ix.0] = room - order;
+        let of_pool = self.of_pools.entry(draft.rooms.pool(ix)).or_default();
+        of_pool.remove(&(room, ix));
+        of_pool.insert((room - order, ix));
+        true
+    }
+}

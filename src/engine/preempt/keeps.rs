@@ -1,0 +1,76 @@
+//! What each side has left of what it had when the search began.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::arrangement;
+use crate::engine::draft::Draft;
+use crate::engine::entities::Amounts;
+use crate::model::PoolIx;
+
+/// What each side has left of what it had when the search began. What a side gains in this cycle
+/// does not count before the next: so a plan only ever becomes dearer within a cycle.
+#[derive(Debug)]
+pub(super) struct Keeps {
+    /// In quanta.
+    pub amounts: Amounts,
+    /// For each job, in processes.
+    pub nshares: Vec<u64>,
+    /// For each job, what it did among its peers in this cycle.
+    deals: Vec<Deal>,
+    /// For a priority and a tree, once it was asked, whether all work there could have a process at once.
+    one_for_all: RefCell<BTreeMap<(u32, PoolIx), bool>>,
+}
+
+/// What a job did among its peers in a cycle: it does not both give and take. So no room is passed
+/// through, by restarting one process that another gives way to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deal {
+    None,
+    Gave,
+    Took,
+}
+
+impl Keeps {
+    pub(super) fn new(draft: &Draft<'_>) -> Keeps {
+        let nshares = (0..draft.jobs.len()).map(|job| draft.has(job)).collect();
+        let deals = vec![Deal::None; draft.jobs.len()];
+        Keeps { amounts: draft.held.clone(), nshares, deals, one_for_all: RefCell::default() }
+    }
+
+    /// Notes that `job` took something from a peer.
+    pub(super) fn note_taker(&mut self, job: usize) {
+        self.deals[job] = Deal::Took;
+    }
+
+    /// Notes that a peer took something from `job`.
+    pub(super) fn note_giver(&mut self, job: usize) {
+        self.deals[job] = Deal::Gave;
+    }
+
+    /// Whether `job` may give nothing to a peer in this cycle, as it took something.
+    pub(super) fn has_taken(&self, job: usize) -> bool {
+        self.deals[job] == Deal::Took
+    }
+
+    /// Whether `job` may take nothing from a peer in this cycle, as it gave something.
+    pub(super) fn has_given(&self, job: usize) -> bool {
+        self.deals[job] == Deal::Gave
+    }
+
+    /// Notes that `job` lost a process of so many quanta.
+    pub(super) fn lose(&mut self, draft: &Draft<'_>, job: usize, quanta: u64) {
+        draft.entities.remove(&mut self.amounts, job, quanta);
+        self.nshares[job] -= 1;
+    }
+
+    /// Whether all fair-share work of the priority and in the tree of `job` could have a process at once.
+    pub(super) fn is_there_one_for_all(&self, draft: &Draft<'_>, job: usize) -> bool {
+        let class = draft.class_of(job);
+        let (priority, tree) = (class.priority, draft.pools.top(class.pool));
+        let mut known = self.one_for_all.borrow_mut();
+        *known
+            .entry((priority, tree))
+            .or_insert_with(|| arrangement::is_possible(draft, priority, tree))
+    }
+}
