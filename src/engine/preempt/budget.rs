@@ -1,17 +1,14 @@
-//! What room may cost: how much work of others one more nshare is worth.
+//! What room may cost: how much work of its peers one more process of a job is worth.
 //!
-//! Fairness at any price would restart processes over and over while jobs come and go. So a job
-//! that has something already takes more only where that is worth it: once its waiting has cost
-//! it as much as would be lost, thread time against thread time. Whoever rents skis until that has
-//! cost as much as buying them never pays more than twice what was needed.
+//! Fairness at any price would restart processes over and over while jobs come and go. So a job that
+//! has something takes more only once its waiting has cost it as much as would be lost, thread time
+//! against thread time. Rent is paid like this until skis would have been cheaper: never more than
+//! twice what was needed.
 //!
-//! That is for a cluster in motion, where the next process that ends makes room and costs nobody
-//! anything. When nothing is about to change, waiting is pointless: then the class's loss limit holds, and in a
-//! cluster at rest nothing is too dear.
-//!
-//! A job that has nothing pays nothing: that nobody starves weighs more than what it destroys.
+//! In a cluster at rest the next exit is not about to make room for nothing. There the class's loss
+//! limit holds from the beginning, and waiting raises it.
 
-use super::history::{HOLDS_FOR_ALL_AFTER, MEMORY_AFTER};
+use super::history::MEMORY_AFTER;
 use super::plan::Plan;
 use crate::engine::draft::Draft;
 use crate::engine::report::{CapBound, HeldBack};
@@ -32,9 +29,8 @@ pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
 /// Whether the passing of time alone changes nothing any more: every rule that waits for quiet or
 /// for rest holds already.
 pub fn is_steady(calm: &Calm, settings: &Settings) -> bool {
-    let waits = [MEMORY_AFTER, HOLDS_FOR_ALL_AFTER];
     let stop = settings.quiet_stop.unwrap_or(0);
-    calm.is_at_rest() && waits.iter().all(|wait| (*wait).max(stop) <= calm.quiet_cycles)
+    calm.is_at_rest() && MEMORY_AFTER.max(stop) <= calm.quiet_cycles
 }
 
 /// What one more nshare of a job is worth, in work of its peers.

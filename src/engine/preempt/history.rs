@@ -1,21 +1,13 @@
 //! Who has taken from whom, and who therefore may not take back.
 //!
-//! With orders of many sizes and weights no single measure grows with every preemption: two sides
-//! could in turn find each other better off. So nobody takes back, directly or through others,
-//! what was taken from its side: within one cycle never, and across cycles once the cluster has
-//! been quiet for [`MEMORY_AFTER`] cycles, until something changes. In that order the last job of
-//! the last user of the last class only gains, and so, one after the other, everybody comes to
-//! rest: that is why preemption ends.
+//! One level alone always comes to rest: of all holdings that a taking changes the smallest rises.
+//! But a plan may free more than it needs, and a third side may get the rest. So an outer level can
+//! lose by a taking within it, and things can go round.
 //!
-//! It is no reason to end soon. Each level has its own order, and a round may go across levels: Ann's
-//! small job, below its count, takes a process of her large one, of which the small one needs a
-//! part. Now Ann is behind, and her large job, below its count, takes as much from Bob. Now she is
-//! more than one nshare ahead of Carl, who takes the only process of hers that is small enough: that
-//! of the small job. Ann is where she was, and the next round goes at the cost of others, until
-//! everybody is ordered. Such a round needs both kinds of evidence: counts for the large job's
-//! claim, holdings for Carl's. So in a cluster at rest where both decide, counts do so for
-//! [`COUNTS_UNTIL`] quiet cycles only, but for work that has nothing. From then on nobody takes
-//! who is not behind by more than one nshare of the larger order.
+//! So no side takes back, directly or through others, what was taken from it: within one cycle never,
+//! and across cycles once the cluster has been quiet for [`MEMORY_AFTER`] cycles, until something
+//! changes. In that order the last job of the last user of the last class only gains, and so, one
+//! after the other, all come to rest. Before that, work that is starved is excepted.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -27,9 +19,6 @@ use crate::model::JobId;
 
 /// After so many quiet cycles it is remembered who took from whom.
 pub const MEMORY_AFTER: u64 = 12;
-
-/// Until so many quiet cycles, work that has nothing may take back all the same.
-pub(super) const HOLDS_FOR_ALL_AFTER: u64 = 12;
 
 /// Who took from whom, at the level that divides the two: for each level and side those who took
 /// from it. Of a level where nobody took the list is empty.
@@ -99,7 +88,7 @@ impl Takings {
 impl Barred {
     /// Everybody who took, directly or through others, from the sides that `job` is on.
     pub(super) fn new(draft: &Draft<'_>, job: usize) -> Barred {
-        let has_time = draft.snapshot.calm.quiet_cycles < HOLDS_FOR_ALL_AFTER;
+        let has_time = draft.snapshot.calm.quiet_cycles < MEMORY_AFTER;
         Barred {
             beneficiary: job,
             is_excepted: draft.takings.is_empty() || (draft.has(job) == 0 && has_time),

@@ -1,23 +1,19 @@
-//! Clears a machine for work that has nothing, where right alone clears none: what is in the way
-//! and may not be taken is moved.
+//! Clears a machine by moving what is on it, where it cannot be cleared by right alone.
 //!
-//! Two machines of 4, each full of one user's processes of 1, and somebody who needs 4 in one
+//! Two machines of 4, each full of one user's processes of 1, and a third user who needs 4 in one
 //! piece: to clear either machine would leave its user with nothing, so neither may be cleared,
 //! though 2, 2 and 4 would be just. This is one plan in two steps: on the machine that is cleared
 //! shares go by right as far as that reaches ([`Entitlement`]); every other one starts again elsewhere,
-//! in room that is free, or else in room that the same claim makes there by right. All of the plan
+//! in room that is free, or else in room that the same request makes there by right. All of the plan
 //! is found before any of it is done.
 //!
-//! Only in a cluster at rest, with defragmentation on, for work that has nothing though a process
-//! was counted for it, and after all that can be had by right alone. To move is to restart, which
-//! work that may get on soon should be spared; and what was not counted is room that others have a
-//! better claim to, who would take it at once.
+//! Only in a cluster at rest, with defragmentation on, after all that can be had by right alone, and
+//! for two kinds of work: for starved work, and for work in whose way only the last process of a job
+//! stands to which it is owed. To move is to restart, which work that may get on soon is spared.
 //!
-//! Why it ends. Whoever is moved has as many nshares of the same order as before, so nobody's
-//! amount falls but by right, and one that was nothing rises. Within a cycle a beneficiary cannot
-//! lose what it was promised, so there are no more moves than jobs that have nothing. Across cycles
-//! it is as [`super::history`] says: nobody takes from whoever comes last in the order of takings,
-//! and as moves take nothing either, its amounts only rise, and they are bounded.
+//! Why it ends. What is moved has as many processes of the same order as before, so no amount falls
+//! but by right. Within a cycle a request keeps what it was promised. Across cycles it is as
+//! [`super::history`] says.
 
 mod housing;
 
