@@ -128,6 +128,7 @@ fn figures(report: &Report) -> String {
         ["longest time without a process", &seconds(report.longest_zero_s)],
         ["  while one was owed", &seconds(report.longest_zero_owed_s)],
         ["settled cycles that preempted", &report.settled_preempting_cycles.to_string()],
+        ["  paid for by waiting", &report.settled_paid_cycles.to_string()],
         ["idle and usable", &percent(report.idle_usable_pct)],
         ["not held though deserved", &percent(report.unheld_pct)],
         ["audit findings", &report.audit_findings.to_string()],

@@ -124,11 +124,14 @@ pub(super) fn is_arrangeable(
     let mut items = Vec::new();
     for place in places {
         let line = &ledger.jobs[place];
-        let is_pinned = 0 < line.holds() && !(may_move && ledger.owed.is_startable[place]);
+        // What a job gains in this cycle does not free its last process before the next.
+        let held = line.held - line.lost;
+        let is_pinned = 0 < held && !(may_move && ledger.owed.is_startable[place]);
         let at = homes.get(&place).filter(|_| is_pinned);
         // On a machine out of scheduling it is in the way of none of these.
         let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_machine.contains_key(ix)));
-        if line.promised == 0 && line.expanded == 0 && !is_apart {
+        let is_placed = 0 < line.promised || (0 < line.expanded && held == 0);
+        if !is_placed && !is_apart {
             let list = at.map(|at| at.iter().copied().collect());
             let list = list.or_else(|| line.job.machines.clone());
             items.push(Item { order: line.order(), class: line.job.class, list });
@@ -142,11 +145,11 @@ pub(super) fn is_arrangeable(
         let reach = || all.filter(|&pool| topology.is_within(pool, own)).collect();
         search.pools.entry(item.class).or_insert_with(reach);
     }
-    search.items.sort_by_cached_key(|item| {
-        let choices = item.list.as_ref().map_or(usize::MAX, Vec::len);
-        // Where there is no choice there is nothing to try.
-        (1 < choices, Reverse(item.order), choices, search.pools[&item.class].len())
-    });
+    // First fit is by size alone; where more is tried, what has no choice comes first.
+    let choices: Vec<usize> = search.items.iter().map(|item| search.choices(item)).collect();
+    let mut items: Vec<(usize, Item)> = choices.into_iter().zip(search.items).collect();
+    items.sort_by_key(|(choices, item)| (0 < tries && 1 < *choices, Reverse(item.order), *choices));
+    search.items = items.into_iter().map(|(_, item)| item).collect();
     search.could_fit() && search.run(tries)
 }
 
@@ -156,11 +159,6 @@ fn homes(ledger: &Ledger<'_>) -> BTreeMap<usize, BTreeSet<MachineIx>> {
     for (ix, machine) in ledger.machines_with_ix() {
         for prey in &machine.prey {
             homes.entry(prey.job).or_default().insert(ix);
-        }
-    }
-    for Expansion { job, machine, .. } in &ledger.schedule.expansions {
-        if let Some(place) = ledger.place(*job) {
-            homes.entry(place).or_default().insert(*machine);
         }
     }
     homes
@@ -213,6 +211,15 @@ impl Search<'_, '_> {
             return true;
         }
         false
+    }
+
+    /// How many machines have room for `item`.
+    fn choices(&self, item: &Item) -> usize {
+        if let Some(list) = &item.list {
+            return list.iter().filter(|ix| item.order <= self.rooms.room(**ix)).count();
+        }
+        let pools = self.pools[&item.class].iter().filter_map(|pool| self.rooms.by_pool.get(pool));
+        pools.map(|rooms| rooms.range((item.order, MachineIx(0))..).count()).sum()
     }
 
     /// The machines with room for `item`, that with the least last; of machines with the same room

@@ -9,7 +9,7 @@ use super::preemption::{overhang, plans, promises_of};
 use crate::model::{MachineIx, Millis};
 
 /// Nshares below which a job has credit, and how much thread time that is.
-const CREDIT: (u64, Millis) = (4, 300_000);
+const CREDIT: (u64, Millis) = (8, 300_000);
 
 /// A job that has something destroys no more of its peers' work, for each process it gets, than its
 /// class allows or its waiting has cost. A job that has nothing, and is owed or counted a process, has

@@ -105,6 +105,8 @@ pub struct Cycle<'a> {
     pub free: &'a [u64],
     /// Processes preempted.
     pub preempted: u64,
+    /// Whether the waiting of those for whom they were preempted had paid for all that was lost.
+    pub is_paid: bool,
     /// Whether there was a submission, a completion, a voluntary exit or a first initialization.
     pub had_news: bool,
 }
@@ -120,6 +122,7 @@ pub struct Ledger {
     longest_zero_owed: Millis,
     last_change: Millis,
     settled_preempting_cycles: u64,
+    settled_paid_cycles: u64,
     preempted: u64,
     /// Qshares times cycles.
     held: u64,
@@ -190,6 +193,7 @@ impl Ledger {
             longest_zero_owed: 0,
             last_change: 0,
             settled_preempting_cycles: 0,
+            settled_paid_cycles: 0,
             preempted: 0,
             held: 0,
             idle_usable: 0,
@@ -240,7 +244,12 @@ impl Ledger {
             self.last_change = cycle.now;
         }
         if 0 < cycle.preempted && SETTLING <= cycle.now - self.last_change {
-            self.settled_preempting_cycles += 1;
+            let cycles = if cycle.is_paid {
+                &mut self.settled_paid_cycles
+            } else {
+                &mut self.settled_preempting_cycles
+            };
+            *cycles += 1;
         }
     }
 
@@ -270,6 +279,7 @@ impl Ledger {
             longest_zero_s: seconds(self.longest_zero),
             longest_zero_owed_s: seconds(self.longest_zero_owed),
             settled_preempting_cycles: self.settled_preempting_cycles,
+            settled_paid_cycles: self.settled_paid_cycles,
             idle_usable_pct: of_capacity(real(self.idle_usable)),
             unheld_pct: of_capacity(self.unheld),
             ..Report::default()

@@ -57,8 +57,10 @@ pub struct Report {
     /// The same, counting only while the job's user is at least one whole process of that job
     /// below its entitlement.
     pub longest_zero_owed_s: f64,
-    /// Cycles that preempted though nothing had happened for two minutes.
+    /// Cycles that preempted though nothing had happened for two minutes, but for those beside.
     pub settled_preempting_cycles: u64,
+    /// Such cycles in which waiting had paid for all that was lost.
+    pub settled_paid_cycles: u64,
     /// Capacity free on nodes where jobs that could use it would have fitted at once.
     pub idle_usable_pct: f64,
     /// Entitlements that nobody held, in percent of the capacity.

@@ -27,7 +27,7 @@ fn line(work: usize, order: u64, useful: u64, held: u64) -> Line {
 }
 
 fn cycle<'a>(now: Millis, lines: &'a [Line], free: &'a [u64]) -> Cycle<'a> {
-    Cycle { now, lines, free, preempted: 0, had_news: false }
+    Cycle { now, lines, free, preempted: 0, is_paid: false, had_news: false }
 }
 
 #[track_caller]
@@ -77,9 +77,11 @@ fn only_preemptions_after_two_quiet_minutes_are_held_against_anybody() {
     ledger.enter(&preempting(110_000));
     assert_eq!(ledger.report(&Totals::default()).settled_preempting_cycles, 0);
     ledger.enter(&preempting(120_000));
+    ledger.enter(&Cycle { is_paid: true, ..preempting(125_000) });
     ledger.enter(&Cycle { had_news: true, ..preempting(130_000) });
     let report = ledger.report(&Totals::default());
-    assert_eq!((report.settled_preempting_cycles, report.preempted), (1, 4));
+    assert_eq!((report.settled_preempting_cycles, report.preempted), (1, 5));
+    assert_eq!(report.settled_paid_cycles, 1);
 }
 
 #[test]

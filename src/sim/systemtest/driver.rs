@@ -141,7 +141,9 @@ impl<'a> Driver<'a> {
                 || !news.left.is_empty()
                 || !news.completed.is_empty();
         let now = self.world.now();
-        self.ledger.enter(&Cycle { now, lines: &lines, free: &self.free, preempted, had_news });
+        let is_paid = is_paid(&view);
+        let free = &self.free;
+        self.ledger.enter(&Cycle { now, lines: &lines, free, preempted, is_paid, had_news });
         Ok(())
     }
 
@@ -372,4 +374,24 @@ fn spec(ix: WorkIx, work: &Work, facts: JobFacts) -> JobSpec {
         service: 0,
         facts,
     }
+}
+
+/// Whether the waiting of those for whom processes were preempted had paid for all that was lost: each
+/// held something, and was behind for as long, with the credit of a job that has hardly begun.
+fn is_paid(view: &View) -> bool {
+    const CREDIT: Millis = 300_000;
+    let Some(planned) = &view.planned else { return false };
+    let mut losses: BTreeMap<JobId, Millis> = BTreeMap::new();
+    for receipt in &planned.schedule.preemptions {
+        let Some(taker) = receipt.beneficiary else { return false };
+        *losses.entry(taker).or_default() += receipt.loss;
+    }
+    let period = view.topology.settings.publication_period;
+    losses.into_iter().all(|(taker, loss)| {
+        let job = planned.snapshot.jobs.iter().find(|job| job.id == taker);
+        job.is_some_and(|job| {
+            let waited = planned.snapshot.behind_cycles(job) * period * job.threads;
+            job.nshares_held().0 > 0 && loss <= waited + CREDIT
+        })
+    })
 }
