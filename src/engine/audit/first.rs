@@ -47,6 +47,10 @@ fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool
     if !is_at_rest(ledger) {
         return is_arrangeable(ledger, group, owed.iter().copied(), TRIES);
     }
+    // What is awaited has its place already, which first fit would not know.
+    if !ledger.schedule.promises.is_empty() {
+        return false;
+    }
     let places = groups(ledger).remove(&group).unwrap_or_default();
     let all = places.into_iter().filter(|&place| ledger.owed.is_startable[place]);
     is_arrangeable(ledger, group, all, 0)
@@ -66,9 +70,12 @@ fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     ledger.owed.is_startable[place] && line.has() == 0 && !is_put_off && PATIENCE <= waited
 }
 
-/// The last process of a job that is owed one does not go to a peer; nor does that of a user that is.
-/// A job that is moved has another one.
+/// While work moves, the last process of a job that is owed one does not go to a peer; nor does that of
+/// a user that is. A job that is moved has another one. In a cluster at rest evenness may come first.
 pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    if is_at_rest(ledger) {
+        return;
+    }
     let robbed: BTreeSet<usize> = ledger
         .victims
         .iter()
@@ -81,8 +88,8 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let is_owed = ledger.owed.contains(ledger, donor)
             || (is_user_empty && ledger.owed.users.contains(&line.user));
         let group = group_of(ledger, line);
-        let goes_first =
-            || ledger.owed.jobs.get(&group).is_some_and(|owed| goes_first(ledger, group, owed));
+        let owed = ledger.owed.jobs.get(&group);
+        let goes_first = || owed.is_some_and(|owed| goes_first(ledger, group, owed));
         if line.has() == 0 && is_owed && goes_first() {
             let detail = format!("job {} is owed a process, and its last was taken", line.job.id);
             findings.push(Rule::LastTaken.finding(detail));

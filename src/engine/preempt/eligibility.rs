@@ -85,6 +85,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             self.is_below_target,
             self.is_under_minimum,
             self.may_balance,
+            self.keeps.has_given(self.requester),
         ];
         rights.into_iter().fold(0, |number, right| number << 1 | u8::from(right))
     }

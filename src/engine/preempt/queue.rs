@@ -45,7 +45,12 @@ type Kind = (usize, u64, u8, Option<usize>);
 
 /// The machines where a kind of request might find room.
 struct Queue {
-    /// What its class and user held that asked last.
+    /// What the class and user held for whose request the offers were listed: they hold for all that are
+    /// no worse off.
+    built_for: (u64, u64),
+    /// After how many touches that was.
+    built: usize,
+    /// What the class and user held that asked last.
     standing: (u64, u64),
     /// What might go from each machine, the cheapest first.
     offers: Vec<Offer>,
@@ -161,12 +166,15 @@ impl Reclaim {
             let barred = entitlement.is_barred().then_some(user);
             let standing = (draft.held.classes[class.0], draft.held.groups[user]);
             let kind = (class.0, order, entitlement.rights(), barred);
-            let queue = self.queues.entry(kind).or_insert_with(|| Queue::empty(standing));
-            if queue.offers.is_empty()
-                || standing.0 < queue.standing.0
-                || standing.1 < queue.standing.1
-            {
-                *queue = Queue::new(draft, &entitlement, standing, self.touched.len());
+            let touched = self.touched.len();
+            let queue = self
+                .queues
+                .entry(kind)
+                .or_insert_with(|| Queue::new(draft, &entitlement, standing, touched));
+            if is_less(standing, queue.built_for) {
+                *queue = Queue::new(draft, &entitlement, standing, touched);
+            } else if is_less(standing, queue.standing) {
+                queue.begin_again();
             }
             queue.standing = standing;
             let own = (user, order, entitlement.rights());
@@ -185,6 +193,11 @@ impl Reclaim {
         }
         found.best(&feasible).ok_or(None)
     }
+}
+
+/// Whether the class or user of a request is worse off than another was.
+fn is_less(standing: (u64, u64), other: (u64, u64)) -> bool {
+    standing.0 < other.0 || standing.1 < other.1
 }
 
 /// The plans made for one request.
@@ -267,10 +280,6 @@ fn own_plans(
 }
 
 impl Queue {
-    fn empty(standing: (u64, u64)) -> Queue {
-        Queue { standing, offers: Vec::new(), next: 0, heap: BinaryHeap::new(), seen: 0 }
-    }
-
     /// The queue for all requests that are entitled alike, the class and user of the first of which hold
     /// so much.
     fn new(
@@ -280,7 +289,23 @@ impl Queue {
         touched: usize,
     ) -> Queue {
         let offers = offers(draft, entitlement);
-        Queue { standing, offers, next: 0, heap: BinaryHeap::new(), seen: touched }
+        let heap = BinaryHeap::new();
+        Queue {
+            built_for: standing,
+            built: touched,
+            standing,
+            offers,
+            next: 0,
+            heap,
+            seen: touched,
+        }
+    }
+
+    /// Forgets what was found for requests that are better off than the next.
+    fn begin_again(&mut self) {
+        self.next = 0;
+        self.heap.clear();
+        self.seen = self.built;
     }
 
     /// Finds the two best plans.

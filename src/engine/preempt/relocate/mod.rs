@@ -38,7 +38,7 @@ use housing::Housing;
 const TRIED: usize = 32;
 
 /// And so many beneficiaries at a time, the least served first.
-const TRIED_JOBS: usize = 64;
+const TRIED_JOBS: usize = 16;
 
 /// Makes room for the least served of `jobs` that have nothing and for whom it can be made. Says
 /// whether there was one: then somebody else may find by right what was not there before.
