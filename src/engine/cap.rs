@@ -187,8 +187,8 @@ mod tests {
     use super::*;
     use crate::engine::snapshot::{Calm, Share};
     use crate::model::{
-        ClassIx, JobFacts, Mebibytes, Nodepool, Order, Policy, PoolIx, Quantum, ResourceClass,
-        Settings, ShareFacts, ShareId, Topology, UserIx,
+        ClassIx, JobFacts, MachineIx, Mebibytes, Nodepool, Order, Policy, PoolIx, Quantum,
+        ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology, UserIx,
     };
 
     /// As MODEL section 6 has it: two before initialization, doubling, prediction 120 s ahead,

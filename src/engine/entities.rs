@@ -55,17 +55,6 @@ pub(super) struct Amounts {
     pub jobs: Vec<u64>,
 }
 
-impl Amounts {
-    /// The amount of `side` at `level`.
-    pub(super) fn of(&self, level: Level, side: usize) -> u64 {
-        match level {
-            Level::Class => self.classes[side],
-            Level::User => self.groups[side],
-            Level::Job => self.jobs[side],
-        }
-    }
-}
-
 impl Entities {
     /// Those of `snapshot`, of whose jobs `keys` says to which class and user each belongs.
     pub(super) fn new(snapshot: &Snapshot, keys: Vec<(ClassIx, UserIx)>) -> Entities {
@@ -132,15 +121,6 @@ impl Entities {
     /// The jobs of `group`, oldest first.
     pub(super) fn members(&self, group: usize) -> &[usize] {
         &self.members[self.member_ranges[group].clone()]
-    }
-
-    /// The jobs of `class`, user by user.
-    pub(super) fn members_of_class(&self, class: ClassIx) -> &[usize] {
-        let groups = self.groups.partition_point(|group| group.0 < class)
-            ..self.groups.partition_point(|group| group.0 <= class);
-        let start = self.member_ranges.get(groups.start).map_or(0, |range| range.start);
-        let end = groups.last().map_or(start, |last| self.member_ranges[last].end);
-        &self.members[start..end]
     }
 
     /// The weight of `class`.

@@ -28,7 +28,6 @@ pub(super) struct Brief {
     /// Its size.
     pub order: Order,
     machine: u32,
-    job: u32,
     /// Whether its process has initialized.
     pub is_initialized: bool,
     /// Whether it is not on its way out, since before the cycle or in it.
@@ -38,8 +37,7 @@ pub(super) struct Brief {
 }
 
 impl Brief {
-    /// A share of the job at place `job` of the snapshot.
-    fn of(share: &Share, job: usize) -> Brief {
+    fn of(share: &Share) -> Brief {
         let ShareFacts { is_initialized, initialization, investment } = share.facts;
         Brief {
             id: share.id,
@@ -47,7 +45,6 @@ impl Brief {
             at_stake: if is_initialized { investment } else { initialization },
             order: share.order,
             machine: small(share.machine.0),
-            job: small(job),
             is_initialized,
             is_held: share.state == ShareState::Held,
             is_resident: false,
@@ -57,11 +54,6 @@ impl Brief {
     /// Where it is.
     pub(super) fn machine(&self) -> MachineIx {
         MachineIx(large(self.machine))
-    }
-
-    /// Whose it is: the place of that job in the snapshot.
-    pub(super) fn job(&self) -> usize {
-        large(self.job)
     }
 }
 
@@ -88,8 +80,7 @@ impl Shares {
 
     /// Enters the shares of the next job of the snapshot.
     pub(super) fn enter(&mut self, job: &Job) {
-        let ix = self.0.len();
-        self.0.push(job.shares.iter().map(|share| Brief::of(share, ix)));
+        self.0.push(job.shares.iter().map(Brief::of));
     }
 
     /// The shares of the job at place `job` of the snapshot, those that are leaving included.
@@ -116,11 +107,6 @@ impl Shares {
     /// The place of the share that `holding` names among all shares.
     pub(super) fn place_of(&self, holding: Holding) -> usize {
         self.0.begin(holding.job) + holding.share
-    }
-
-    /// The job of the share at `place` among all.
-    pub(super) fn job_at(&self, place: usize) -> usize {
-        self.0.items()[place].job()
     }
 
     /// Notes that a share is now leaving.

@@ -39,7 +39,7 @@ pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[usize], qshares: u64) {
     let classes = classes_of(draft, jobs);
     for (place, class) in classes.iter().enumerate() {
         let of_class = level_of_class(&classes, place, qshares);
-        let of_users = level(class.users.iter().map(|user| user.asks), of_class);
+        let of_users = level(&class.users, of_class);
         for user in &class.users {
             note_owed_of_user(draft, user, of_users.min(user.asks));
         }
@@ -89,8 +89,8 @@ fn classes_of(draft: &Draft<'_>, jobs: &[usize]) -> Vec<Class> {
 }
 
 /// The largest level such that all get as much, or all that they ask for, of `qshares`.
-fn level(asks: impl Iterator<Item = u64> + Clone, qshares: u64) -> u64 {
-    largest(qshares, |level| sum(asks.clone().map(|asks| asks.min(level))) <= qshares)
+fn level(users: &[User], qshares: u64) -> u64 {
+    largest(qshares, |level| sum(users.iter().map(|user| user.asks.min(level))) <= qshares)
 }
 
 /// The part of the class at `place`: the most that it can have of `qshares` while all others have as

@@ -82,27 +82,6 @@ impl MachineSet {
         self.len -= 1;
     }
 
-    /// Whether `machine` is in.
-    pub(in crate::engine) fn contains(&self, machine: MachineIx) -> bool {
-        let Place { chunk, word, bit } = place_of(machine);
-        let at = self.chunks.binary_search_by_key(&chunk, |(place, _)| *place);
-        at.is_ok_and(|at| self.chunks[at].1.words[word] & bit != 0)
-    }
-
-    /// Puts `machine` in, if it is not.
-    pub(in crate::engine) fn include(&mut self, machine: MachineIx) {
-        if !self.contains(machine) {
-            self.insert(machine);
-        }
-    }
-
-    /// Takes `machine` out, if it is in.
-    pub(in crate::engine) fn exclude(&mut self, machine: MachineIx) {
-        if self.contains(machine) {
-            self.remove(machine);
-        }
-    }
-
     /// All of them, by place.
     pub(super) fn iter(&self) -> impl Iterator<Item = MachineIx> {
         self.chunks.iter().flat_map(|&(place, ref chunk)| {

@@ -11,7 +11,6 @@ mod matrix;
 mod rooms;
 
 pub(super) use count_space::{CountSpace, Shortage};
-pub(super) use machine_set::MachineSet;
 pub(super) use matrix::Cell;
 pub(super) use rooms::Rooms;
 
@@ -135,11 +134,6 @@ impl OrdersWanted {
     /// The orders that somebody wants, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|(order, _)| *order)
-    }
-
-    /// The largest order anybody wants; 0 if nobody wants anything.
-    pub(super) fn largest(&self) -> u64 {
-        self.0.last().map_or(0, |(order, _)| *order)
     }
 
     /// What larger requests lose, in qshares, when `order` is taken from a hole of size `hole`.

@@ -177,11 +177,6 @@ impl Rooms {
         }
     }
 
-    /// The size of the largest share that was there when the cycle began.
-    pub(in crate::engine) fn largest_tenant(&self) -> QShares {
-        self.tenants.iter().map(|tenant| tenant.order()).max().unwrap_or_default()
-    }
-
     /// Puts a new share on `machine`.
     ///
     /// # Panics

@@ -60,9 +60,7 @@ pub(super) fn worth(draft: &Draft<'_>, job: usize) -> Worth {
 pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<HeldBack> {
     let mut peers =
         plan.victims.iter().filter(|victim| victim.rule != PreemptionRule::Priority).peekable();
-    if peers.peek().is_none() {
-        return None;
-    }
+    peers.peek()?;
     let loss = peers.map(|victim| victim.loss).fold(0, Millis::saturating_add);
     objection_to(draft, job, loss)
 }

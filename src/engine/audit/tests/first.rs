@@ -1,7 +1,7 @@
 //! Who is owed a first process, and who could have one.
 
 use super::*;
-use crate::engine::audit::arrange::is_arrangeable;
+use crate::engine::audit::arrange::{TRIES, is_arrangeable};
 use crate::engine::audit::ledger::Ledger;
 
 const CID: UserIx = UserIx(2);
@@ -181,7 +181,7 @@ fn an_arrangement_is_searched_for() {
         }
         scene.report();
         let ledger = Ledger::open(&scene.snapshot, &scene.schedule).unwrap();
-        is_arrangeable(&ledger, (TOP, 10), 0..processes.len())
+        is_arrangeable(&ledger, (TOP, 10), 0..processes.len(), TRIES)
     };
     assert!(could(&[6, 5], &[4, 3, 2, 2]));
     assert!(!could(&[6, 5], &[4, 3, 3, 2]));
