@@ -41,7 +41,11 @@ fn topology() -> Topology {
         nodes: vec![format!("{name}01")],
     };
     Topology {
-        settings: Settings { allotment: Some(Mebibytes(9)), ..Settings::default() },
+        settings: Settings {
+            allotment: Some(Mebibytes(9)),
+            quiet_stop: Some(12),
+            ..Settings::default()
+        },
         pools: vec![pool("main", None), pool("gpu", Some(PoolIx(0)))],
         classes: vec![
             class("normal", Policy::FairShare { weight: 7 }),

@@ -312,7 +312,13 @@ mod tests {
                 scene.snapshot.jobs.iter().map(|job| job.facts.remaining).collect();
             if in_turn == caps {
                 known += 1;
-                assert_eq!(count_all(&scene), in_turn);
+                assert_eq!(
+                    count_all(&scene),
+                    in_turn,
+                    "{:#?} {:?}",
+                    scene.snapshot.jobs,
+                    scene.snapshot.machines
+                );
             }
         }
         assert!((400..3_600).contains(&known), "{known} cases");

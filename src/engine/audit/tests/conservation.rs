@@ -32,7 +32,7 @@ fn promised_room_is_not_idle() {
     assert_eq!(scene.broken(), []);
     scene.schedule.promises.clear();
     scene.count(large, 0);
-    assert_eq!(scene.broken(), [Rule::IdleRoom, Rule::Starving]);
+    assert_eq!(scene.broken(), [Rule::IdleRoom]);
 }
 
 #[test]

@@ -6,9 +6,11 @@ use crate::engine::audit::ledger::Ledger;
 
 const CID: UserIx = UserIx(2);
 
-/// Machines of these orders, with Cid among the users.
+/// Machines of these orders, with Cid among the users, in a cluster that has been quiet for so long that
+/// all have had time to be given something.
 fn scene(orders: &[u64]) -> Scene {
     let mut scene = Scene::new(orders);
+    scene.snapshot.calm.quiet_cycles = 3;
     Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
     scene
 }
@@ -33,9 +35,29 @@ fn a_job_that_is_owed_a_process_has_one() {
     assert_eq!(against_heavy(2, 1), [Rule::Starving]);
     // Two thirds of a process are none.
     assert_eq!(against_heavy(3, 1), []);
-    // Of two jobs each is owed one, and of three none: but their user is.
+    // One is counted for two of three jobs, and none is owed to the third.
     assert_eq!(against_heavy(1, 2), [Rule::Starving; 2]);
-    assert_eq!(against_heavy(1, 3), [Rule::Starving]);
+    assert_eq!(against_heavy(1, 3), [Rule::Starving; 2]);
+}
+
+/// Quiet for so long, or without a process while behind for so long.
+#[test]
+fn the_planner_has_some_cycles_to_give_it() {
+    for (quiet_cycles, behind_since, findings) in [
+        (2, None, &[][..]),
+        (3, None, &[Rule::Starving]),
+        (0, Some(98), &[]),
+        (0, Some(97), &[Rule::Starving]),
+    ] {
+        let mut scene = scene(&[6]);
+        let ann = scene.running((ANN, HEAVY), 1, 6, 0);
+        let bob = scene.job(BOB, FAIR, 1, 100);
+        scene.count(ann, 4);
+        scene.count(bob, 2);
+        scene.snapshot.calm.quiet_cycles = quiet_cycles;
+        scene.edit(bob).behind_since = behind_since;
+        assert_eq!(scene.broken(), findings, "{quiet_cycles} {behind_since:?}");
+    }
 }
 
 #[test]
@@ -189,9 +211,9 @@ fn an_arrangement_is_searched_for() {
     assert!(could(&[6, 5], &[]));
 }
 
-/// A process was counted for Bob's job, though it is owed less than one.
+/// Bob's part is less than a process; but where one is counted for his job, it is owed.
 #[test]
-fn at_rest_a_counted_job_has_one_where_every_job_could() {
+fn a_counted_job_has_one_at_rest_and_in_motion() {
     let broken = |rest_cycles, given| {
         let mut scene = scene(&[2]);
         let ann = scene.running((ANN, HEAVY), 1, 2, 0);
@@ -204,7 +226,7 @@ fn at_rest_a_counted_job_has_one_where_every_job_could() {
     };
     assert_eq!(broken(2, 1), [Rule::Starving]);
     assert_eq!(broken(2, 0), []);
-    assert_eq!(broken(0, 1), []);
+    assert_eq!(broken(0, 1), [Rule::Starving]);
 }
 
 /// Ann's only process, of two or three machines, goes for Bob's second.

@@ -205,7 +205,10 @@ impl Scene {
             let promised = NShares(promises.map(|_| 1).sum());
             let has = held + promised;
             let given = self.given.get(&job.id).map_or(has, |&given| NShares(given));
-            let cap = NShares(cap_of(job, &self.snapshot.class_of(job).cap_rules, period, 0));
+            let kept = self.snapshot.promises.iter().filter(|promise| promise.job == job.id);
+            let kept: u64 = kept.map(|_| 1).sum();
+            let rules = &self.snapshot.class_of(job).cap_rules;
+            let cap = NShares(cap_of(job, rules, period, kept));
             let account = &mut self.schedule.report.classes[job.class.0];
             account.held += held.of_order(job.order);
             account.given += given.of_order(job.order);

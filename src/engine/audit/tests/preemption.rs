@@ -425,6 +425,8 @@ fn what_was_promised_before_is_held_where_others_had_to_leave() {
     scene.breaks(Rule::UnfairPreemption, |scene| {
         scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
         scene.promise(bob, 1);
+        scene.count(ann, 2);
+        scene.count(bob, 1);
     });
 }
 
@@ -458,6 +460,8 @@ fn what_was_promised_once_is_held_once() {
     scene.promise(bob, 0);
     scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
     scene.promise(bob, 1);
+    scene.count(ann, 3);
+    scene.count(bob, 2);
     scene.breaks(Rule::UnfairPreemption, |scene| {
         let again = scene.snapshot.promises[0];
         scene.snapshot.promises.push(again);
@@ -493,6 +497,10 @@ fn one_by_one((size, held, lost): (u32, u64, u64), nshares: u64) -> Vec<Rule> {
     for _ in 0..nshares {
         scene.promise(bob, 0);
     }
+    if size == 1 {
+        scene.count(ann, held.div_ceil(2));
+        scene.count(bob, held / 2);
+    }
     scene.broken()
 }
 
@@ -515,6 +523,8 @@ fn what_is_new_on_a_machine_was_not_in_the_way() {
         scene.promise(bob, 0);
         scene.expand(fixed, 0);
     }
+    scene.count(ann, 3);
+    scene.count(bob, 2);
     assert_eq!(scene.broken(), [Rule::UnfairPreemption]);
 }
 
@@ -531,6 +541,8 @@ fn a_plan_makes_up_for_what_has_shrunk() {
     }
     scene.promise(bob, 0);
     scene.promise(bob, 0);
+    scene.count(ann, 2);
+    scene.count(bob, 1);
     scene.breaks(Rule::UnfairPreemption, |scene| scene.machine(0).order = QShares(5));
 }
 
@@ -561,17 +573,24 @@ fn the_donor_stays_strictly_better_off() {
     });
 }
 
-/// The same swap, with the counts as evidence: Bob's second nshare is counted, Ann's is not. It
-/// would only turn the tables.
+/// The same swap, by the counts: of what is counted for Ann nothing goes to whoever is no worse off then;
+/// what is above her count does, as long as she was better off before.
 #[test]
-fn equals_may_not_take_what_the_counts_give_them() {
-    let mut scene = Scene::new(&[2, 1]);
-    let ann = scene.running((ANN, FAIR), 1, 2, 0);
-    let bob = scene.running((BOB, FAIR), 1, 1, 1);
-    scene.edit(bob).facts.remaining = 2;
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
-    scene.promise(bob, 0);
-    assert_eq!(scene.broken(), [Rule::UnfairPreemption]);
+fn only_a_surplus_goes_to_whoever_is_no_worse_off_then() {
+    for (counted, bobs, findings) in
+        [(2, 1, &[Rule::UnfairPreemption][..]), (1, 1, &[]), (1, 2, &[Rule::UnfairPreemption])]
+    {
+        let mut scene = Scene::new(&[2, 2]);
+        let ann = scene.running((ANN, FAIR), 1, 2, 0);
+        let bob = scene.running((BOB, FAIR), 1, bobs, 1);
+        scene.running((ANN, FIXED), 1, 2 - bobs, 1);
+        scene.edit(bob).facts.remaining = bobs + 1;
+        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.promise(bob, 0);
+        scene.count(ann, counted);
+        scene.count(bob, 3 - counted);
+        assert_eq!(scene.broken(), findings, "{counted} {bobs}");
+    }
 }
 
 /// Twice the weight: 4 against 1 becomes 3 against 2, and 3 for a weight of 2 is less.

@@ -100,6 +100,8 @@ fn findings_say_who_and_where() {
         scene.edit(taker).facts.remaining = 2;
         scene.preempt(loser, 0, Some(taker), PreemptionRule::FairShare);
         scene.promise(taker, 0);
+        scene.count(loser, 2);
+        scene.count(taker, 1);
         let wanted = format!(
             "unfair_preemption: {from} was left with 1 qshares for the sake of {to}, which had \
              1"
