@@ -469,7 +469,7 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
     daemon.publish(1, json!([job(1, "ann")])).await;
     let alone = daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 12).await;
     let timed = |time: u64| with(job(1, "ann"), "time_per_item_ms", json!(time));
-    let invest = |schedule, time| invested(timed(time), schedule, 10_000_000);
+    let invest = |schedule, time| invested(timed(time), schedule, 1_000_000);
     daemon.publish(2, json!([invest(&alone, 1000), job(2, "bob")])).await;
     // The first process costs whatever it costs.
     let waits = |schedule: &Value| held(schedule, 1) == 11;
@@ -499,10 +499,10 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
         if quiet < 3 {
             was_too_dear = true;
             assert_eq!(why["reason"]["code"], "too_dear", "{why}");
-            assert_eq!(why["held_back"]["loss_ms"], 10_000_000);
+            assert_eq!(why["held_back"]["loss_ms"], 1_000_000);
             assert!(300_000 <= why["held_back"]["limit_ms"].as_u64().unwrap(), "{why}");
             let shown = apportion(["queue", "--waiting"], &daemon).await;
-            assert!(shown.contains("would destroy 2h 46m of others' work"), "{shown}");
+            assert!(shown.contains("would destroy 16m 40s of others' work"), "{shown}");
             assert_eq!(status["net_strikes"], 0);
         } else {
             assert_eq!(why["reason"]["code"], "quiet_stop", "{why}");

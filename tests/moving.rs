@@ -10,10 +10,13 @@ use apportion::model::{MachineIx, NShares, Order, QShares};
 use apportion::scheduler::Waiting;
 use support::script::{Case, Script, cases};
 
-/// Three users of two nodes, the third of whom needs a whole one: whoever made room for it by right
-/// would have nothing left. Of the 6 that leave the first node 5 go by right and one is moved, in
-/// place of one of the second user's; then the first two are equals again.
-const TWO_MAKE_WAY: &[&str] = &["m1=6; 1 ann 1x6", "m2=6; 2 bob 1x6", "3 cid 6x1"];
+/// Three users of two nodes. The third, whose class weighs as much as the others', needs a whole one;
+/// who made room for it by right would have nothing left. Of the 6 that leave the first node 5 go by
+/// right and one is moved, in place of one of the second user's; then the first two are made equal.
+const TWO_MAKE_WAY: &[&str] = &["m1=6; 1 ann 1x6", "m2=6; 2 bob 1x6", "3 cid@other 6x1"];
+
+/// Their classes, beside those there always are.
+const OTHER: &str = "other=100";
 
 /// One process on each of two nodes of 2, which were of 1, and one of 2 that has no room.
 const SPREAD: [&str; 2] = ["m1=1; 1 ann 1x1", "m2=1; 2 bob 1x1"];
@@ -24,6 +27,7 @@ const IN_THE_WAY: [&str; 2] =
 
 cases! {
     two_who_could_not_clear_a_machine_each_make_way_together {
+        classes: OTHER,
         steps: TWO_MAKE_WAY,
         held: "1=3 2=3 3=1",
         lost: "1=6 2=3",
@@ -50,7 +54,7 @@ cases! {
             "m2=1; m3=1; 3 cid 2x1 on m1",
         ],
         held: "1=1 2=1 3=0",
-        why: "3=fragmented",
+        why: "3=fair_share_used",
     }
     all_that_is_in_the_way_is_moved_at_once {
         steps: &["m1=2; 1 ann 1x1; 2 bob 1x1", "m2=2; 3 cid 2x1 on m1"],
@@ -242,7 +246,7 @@ fn a_receipt_says_what_else_could_have_been_moved() {
 /// What is taken on the other node goes by right, for the one who needs the first.
 #[test]
 fn a_receipt_tells_what_was_moved_from_what_was_taken() {
-    let mut script = Script::new(&Case::default());
+    let mut script = Script::new(&Case { classes: OTHER, ..Case::default() });
     for step in TWO_MAKE_WAY {
         script.settle();
         script.step(step);

@@ -102,7 +102,7 @@ cases! {
     kai_12_nothing_moves_where_it_would_find_no_room {
         steps: &["m1=1; 1 ann 1x1", "m2=2; 2 bob 1x1; 9 dan@fixed 1 on m2", "m1=2; 3 cid 2x1"],
         held: "1=1 2=1 3=0 9=1",
-        why: "3=fragmented",
+        why: "3=fair_share_used",
     }
     kai_13_nothing_moves_for_a_whole_machine_if_it_may_not {
         steps: &["m1=2; m2=2; 1 ann@fixed 1 on m1; 2 bob@fixed 1 on m2", "3 cid 2x1"],
@@ -141,25 +141,27 @@ cases! {
         held: "1=0 2=4 3=5",
         lost: "1=2",
     }
-    /// By count the large process goes first; nothing can be given to both.
-    kueue_19_one_process_that_needs_everything_is_not_taken_for_another_who_would_starve_it {
+    /// Nothing can be given to both: Bob's part is 7, and Ann's covers her process.
+    kueue_19_one_process_that_needs_everything_makes_way_for_one_that_its_part_covers {
         steps: &["m1=9; 2 bob 9x1", "1 ann 2x1"],
-        held: "1=0 2=1",
+        held: "1=1 2=0",
+        lost: "2=1",
     }
     kueue_20_a_large_process_is_not_taken_for_one_who_would_then_have_more {
         steps: &["m1=9; 1 ann 2x1; 2 bob 7x1", "3 ann 5x1"],
         held: "1=1 2=1 3=0",
     }
-    /// Everything doubled, for whole units. What went does not come back for another: case 22.
+    /// Everything doubled, for whole units. Of each user the first job is counted, and the second
+    /// gives. What went does not come back for another: case 22.
     kueue_21_one_small_process_from_each_of_two_and_it_does_not_flap_back {
         steps: &["m1=18; 1 bob 4x1; 2 bob 5x1; 3 cid 4x1; 4 cid 5x1", "5 ann 7x1"],
-        held: "1=0 2=1 3=0 4=1 5=1",
-        lost: "1=1 3=1",
+        held: "1=1 2=0 3=1 4=0 5=1",
+        lost: "2=1 4=1",
     }
     /// With a guaranteed base nobody would go; by weights the newcomer gets its turn.
     kueue_23_a_newcomer_s_one_process_takes_no_more_than_the_surplus_of_each {
-        steps: &["m1=9; 2 bob 1x6; 3 cid 1x3", "1 ann 4x1"],
-        held: "1=1 2=3 3=2",
+        steps: &["m1=12; 2 bob 1x7; 3 cid 1x5", "1 ann 4x1"],
+        held: "1=1 2=4 3=4",
         lost: "2=3 3=1",
     }
     kueue_24_who_weighs_twice_as_much_may_have_twice_as_much {

@@ -73,7 +73,7 @@ fn exact_multiples_are_used_up_before_larger_holes_are_split() {
     }
 }
 
-/// F166: with equal rights the older job comes first, and the larger of two that are equally old.
+/// F166: of two that would then have as much the larger comes first, and of equals the older.
 #[test]
 fn older_then_larger_work_comes_first() {
     let mut cluster = cluster();
@@ -82,13 +82,13 @@ fn older_then_larger_work_comes_first() {
     assert_eq!(cluster.holdings([1, 2]), [1, 0], "the older");
 
     let mut cluster = self::cluster();
-    for (id, order) in [(1, 1), (2, 4)] {
-        let mut spec = at_most(job(id, "ann", "normal", order), 1);
+    for (id, order, most) in [(1, 2, 2), (2, 4, 1)] {
+        let mut spec = at_most(job(id, "ann", "normal", order), most);
         spec.submitted = 7;
         cluster.arrive(spec);
     }
-    cluster.nodes("m1=4").cycle();
-    assert_eq!(cluster.holdings([1, 2]), [0, 1], "the larger");
+    cluster.nodes("m1=6").cycle();
+    assert_eq!(cluster.holdings([1, 2]), [1, 1], "the larger");
 }
 
 /// F165, F198: a needy job gets freed room ahead of all others, though its class has no less than

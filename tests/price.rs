@@ -1,4 +1,4 @@
-//! What room may cost, and when: waiting pays for what is destroyed, last call, rest, and the net.
+//! What room may cost, and when: waiting pays for what is destroyed, rest, and the net.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -63,27 +63,15 @@ fn work_that_has_nothing_pays_nothing() {
     assert_eq!(cluster.holdings([1, 2]), [7, 1], "{}", cluster.picture());
 }
 
+/// What it destroys is what was invested, and 1 s in which the process initialized.
 #[test]
-fn at_rest_nothing_is_too_dear() {
-    let mut cluster = two_users(9_000_000);
-    cluster.cycles(5);
-    assert_eq!(cluster.holdings([1, 2]), [4, 4], "{}", cluster.picture());
-}
-
-#[test]
-fn at_last_call_the_loss_limit_of_the_class_holds() {
+fn at_rest_the_loss_limit_of_the_class_holds() {
     for (investment, bobs) in [(1_999_000, 4), (2_000_000, 1)] {
         let mut cluster = two_users(investment);
-        for _ in 0..11 {
-            work_gets_on(&mut cluster);
-            cluster.cycle();
-        }
-        assert_eq!(cluster.held(2), 1, "{}", cluster.picture());
-        for _ in 0..6 {
-            work_gets_on(&mut cluster);
-            cluster.cycle();
-        }
+        cluster.cycles(6);
         assert_eq!(cluster.held(2), bobs, "{investment}: {}", cluster.picture());
+        let reason = if bobs == 1 { "too_dear" } else { "fair_share_used" };
+        assert_eq!(cluster.reason(2), reason);
     }
 }
 
@@ -143,7 +131,7 @@ fn a_receipt_says_what_else_was_considered() {
 #[test]
 fn room_made_for_one_is_not_given_to_another_piece_by_piece() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
-    cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.nodes("m1=9").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.confirms_exits = false;
     let mut large = job(2, "bob", "normal", 3);
     large.facts.limit = ProcessLimit::AtMost(1);

@@ -19,7 +19,7 @@ fn cluster_in_quanta_of(gib: u64) -> Cluster {
 #[test]
 fn every_size_that_is_published_is_whole_quanta() {
     let mut cluster = cluster_in_quanta_of(15);
-    cluster.nodes("m1=31 m2=47 m3=79 m4=15");
+    cluster.nodes("m1=31 m2=47 m3=79 m4=15 m5=79 m6=79");
     for (id, gib) in [(1, 14), (2, 28), (3, 31), (4, 75)] {
         cluster.arrive(job(id, &format!("user{id}"), "normal", gib));
     }
