@@ -127,13 +127,16 @@ fn a_receipt_says_what_else_was_considered() {
     assert_eq!((receipt.machine, receipt.considered), (MachineIx(0), considered));
 }
 
-/// Bob's process of 3 waits for three exits. The first leaves room for one of Cid's.
+/// Bob's process of 3 waits for three exits. The first leaves room for one of Cid's, who may only use
+/// that node.
 #[test]
 fn room_made_for_one_is_not_given_to_another_piece_by_piece() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
-    cluster.nodes("m1=9").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.nodes("m1=3 m2=9").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.confirms_exits = false;
-    let mut large = job(2, "bob", "normal", 3);
+    let [mut large, mut small] = [job(2, "bob", "normal", 3), job(3, "cid", "normal", 1)];
+    large.machines = vec!["m1".to_owned()];
+    small.machines = vec!["m1".to_owned()];
     large.facts.limit = ProcessLimit::AtMost(1);
     cluster.arrive(large).cycle();
     let is_leaving = |cluster: &Cluster| {
@@ -143,7 +146,7 @@ fn room_made_for_one_is_not_given_to_another_piece_by_piece() {
     };
     let leaving = is_leaving(&cluster);
     assert_eq!(leaving.len(), 3, "{}", cluster.picture());
-    cluster.arrive(job(3, "cid", "normal", 1)).exit(1, leaving[0]).cycles(3);
+    cluster.arrive(small).exit(1, leaving[0]).cycles(3);
     assert_eq!(cluster.holdings([2, 3]), [0, 0], "{}", cluster.picture());
     cluster.exit(1, leaving[1]).exit(1, leaving[2]).cycle();
     assert_eq!(cluster.held(2), 1, "{}", cluster.picture());

@@ -20,6 +20,7 @@ const FIRST_RANDOM: u32 = 91;
 #[derive(Deserialize)]
 struct Divergences {
     divergence: Vec<Divergence>,
+    case: Vec<OtherEnd>,
 }
 
 #[derive(Deserialize)]
@@ -27,6 +28,16 @@ struct Divergences {
 struct Divergence {
     scenario: String,
     cycles: Vec<u64>,
+    because: String,
+    ours: String,
+}
+
+/// What ours comes to in a hand-made case that expects something else.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OtherEnd {
+    name: String,
+    held: Held,
     because: String,
     ours: String,
 }
@@ -127,6 +138,10 @@ fn number_of(scenario: &Path) -> String {
     name.split('-').next().unwrap_or_default().to_owned()
 }
 
+fn divergences() -> Divergences {
+    toml::from_str(include_str!("divergences.toml")).expect("the divergences are well-formed")
+}
+
 #[test]
 fn our_own_scenarios_end_as_recorded() {
     let scenarios = scenarios_in("tests/scenarios");
@@ -139,8 +154,7 @@ fn our_own_scenarios_end_as_recorded() {
 
 #[test]
 fn counts_equal_those_of_the_original_but_for_the_divergences() {
-    let text = include_str!("divergences.toml");
-    let divergences: Divergences = toml::from_str(text).expect("the divergences are well-formed");
+    let divergences = divergences();
     let mut unexplained = Vec::new();
     let mut seen = BTreeSet::new();
     let scenarios = scenarios_in("../shared/golden");
@@ -192,9 +206,17 @@ fn hand_made_cases_end_as_a_good_scheduler_must() {
     struct Case {
         expect: Expectation,
     }
+    let divergences = divergences();
     for scenario in scenarios_in("../shared/golden/cases") {
         let text = fs::read_to_string(&scenario).expect("the case can be read");
-        let case: Case = serde_json::from_str(&text).expect("the case says what to expect");
-        case.expect.check(&play_file(&scenario).expect("cases are well-formed"));
+        let mut case: Case = serde_json::from_str(&text).expect("the case says what to expect");
+        let played = play_file(&scenario).expect("cases are well-formed");
+        if let Some(other) = divergences.case.iter().find(|other| other.name == played.name) {
+            let OtherEnd { name, held, because, ours } = other;
+            assert!(!because.is_empty() && !ours.is_empty(), "case {name} says why and what");
+            assert_ne!(case.expect.held.as_ref(), Some(held), "case {name} agrees by now");
+            case.expect.held = Some(held.clone());
+        }
+        case.expect.check(&played);
     }
 }
