@@ -52,7 +52,8 @@ fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool
         return false;
     }
     let places = groups(ledger).remove(&group).unwrap_or_default();
-    let all = places.into_iter().filter(|&place| ledger.owed.is_startable[place]);
+    let all =
+        places.into_iter().filter(|place| ledger.owed.is_startable[*place] || owed.contains(place));
     is_arrangeable(ledger, group, all, 0)
 }
 

@@ -15,7 +15,10 @@ use crate::model::{JobId, MachineIx, count};
 pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let robbed = ledger.victims.iter().filter(|victim| is_taken_by_peer(ledger, victim));
     let robbed: BTreeSet<usize> = robbed.map(|victim| victim.donor).collect();
-    let takers: BTreeSet<usize> = takings(ledger).map(|(_, taker)| taker).collect();
+    let takers: BTreeSet<usize> = takings(ledger)
+        .filter(|(victim, _)| victim.receipt.rule != PreemptionRule::Priority)
+        .map(|(_, taker)| taker)
+        .collect();
     for &place in robbed.intersection(&takers) {
         let line = &ledger.jobs[place];
         let detail = format!("job {} lost {} processes and took others", line.job.id, line.lost);

@@ -499,7 +499,7 @@ fn one_by_one((size, held, lost): (u32, u64, u64), nshares: u64) -> Vec<Rule> {
     }
     if size == 1 {
         scene.count(ann, held.div_ceil(2));
-        scene.count(bob, held / 2);
+        scene.count(bob, held >> 1);
     }
     scene.broken()
 }
