@@ -85,9 +85,14 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             self.is_below_target,
             self.is_under_minimum,
             self.may_balance,
-            self.keeps.has_given(self.requester),
+            self.has_given(),
         ];
         rights.into_iter().fold(0, |number, right| number << 1 | u8::from(right))
+    }
+
+    /// Whether a peer took something from it in this cycle.
+    pub(super) fn has_given(&self) -> bool {
+        self.keeps.has_given(self.requester)
     }
 
     /// Whether it may take from anybody.

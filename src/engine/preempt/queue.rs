@@ -221,6 +221,9 @@ impl Plans {
         let order = feasible.order_on(machine)?;
         entitlement.reset();
         let missing = draft.rooms.lacking(machine, order.qshares());
+        if missing == QShares(0) && entitlement.has_given() {
+            return None;
+        }
         let found = plan_on(draft, entitlement, machine, order, missing);
         entitlement.reset();
         let (cost, plan) = found?;
