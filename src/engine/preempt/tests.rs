@@ -1,1 +1,429 @@
+//! Which rule lets what go, by the smallest scenes; and in random ones the queue's best plan against
+//! all plans that there are.
 
+use std::sync::Arc;
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use super::budget::{objection_to, worth};
+use super::eligibility::Entitlement;
+use super::feasible::Feasible;
+use super::keeps::Keeps;
+use super::plan::{Cost, plan_on};
+use super::queue::Reclaim;
+use super::{arrangement, due, make_room_for};
+use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
+use crate::engine::draft::Draft;
+use crate::engine::nodepool::OrdersWanted;
+use crate::engine::report::{CapBound, HeldBack};
+use crate::engine::shares::Holding;
+use crate::engine::what_of::place_one;
+use crate::engine::{Considered, PreemptionRule, Snapshot, Taking, how_much, what_of};
+use crate::model::{
+    CapRules, ClassIx, JobId, MachineIx, Millis, Order, QShares, ShareFacts, UserIx,
+};
+
+const CID: UserIx = UserIx(2);
+/// As `FAIR`, in `SUB`.
+const INNER: ClassIx = ClassIx(3);
+const FAIR_SHARE: Option<PreemptionRule> = Some(PreemptionRule::FairShare);
+const FIRST: Option<PreemptionRule> = Some(PreemptionRule::FirstShare);
+const ENVY: Option<PreemptionRule> = Some(PreemptionRule::Envy);
+
+/// Jobs of the fair class on machines of these orders: each with its user, its order, and how many
+/// processes it has; all on the first machine. All could use more.
+fn scene(machines: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
+    let mut scene = Scene::new(machines);
+    let names = ["cid", "dan", "eve"].map(Into::into);
+    Arc::make_mut(&mut scene.snapshot.users).extend(names);
+    for &(user, order, held) in jobs {
+        let job = scene.job(user, FAIR, order, 100);
+        scene.hold(job, held, 0);
+    }
+    scene
+}
+
+/// The same at rest.
+fn at_rest(machines: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
+    let mut scene = scene(machines, jobs);
+    (scene.snapshot.calm.quiet_cycles, scene.snapshot.calm.rest_cycles) = (9, 9);
+    scene
+}
+
+/// A cycle in which so many processes were counted for the jobs; one is owed where some were.
+fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
+    let mut draft = Draft::new(snapshot);
+    let entities = Arc::clone(&draft.entities);
+    for (job, &count) in counts.iter().enumerate() {
+        draft.jobs[job].given = count;
+        draft.jobs[job].is_owed = 0 < count;
+        let quanta = draft.jobs[job].order.qshares().0 * count;
+        entities.add(&mut draft.given, job, quanta);
+    }
+    draft
+}
+
+/// Under which rules the last job may take one quantum after the other from the first.
+fn rules(scene: &Scene, counts: &[u64], quanta: usize) -> Vec<Option<PreemptionRule>> {
+    let draft = counted(&scene.snapshot, counts);
+    let keeps = Keeps::new(&draft);
+    let mut entitlement = Entitlement::new(&draft, &keeps, counts.len() - 1);
+    let in_turn = (0..quanta).map(|_| {
+        let rule = entitlement.rule(0, 1);
+        entitlement.take(0, 1);
+        rule
+    });
+    in_turn.collect()
+}
+
+/// Under which rule the last job may take one quantum from the first.
+fn rule(scene: &Scene, counts: &[u64]) -> Option<PreemptionRule> {
+    rules(scene, counts, 1)[0]
+}
+
+/// Bob has more than Ann, but not his second job, which is owed a process.
+#[test]
+fn a_first_process_is_taken_from_all_but_the_last_of_an_owed_job() {
+    let richer = |anns| scene(&[9], &[(ANN, 1, anns), (BOB, 1, 4), (BOB, 1, 0)]);
+    assert_eq!(rule(&richer(2), &[2, 4, 1]), FIRST);
+    assert_eq!(rule(&richer(2), &[2, 5, 0]), None, "none is owed it");
+    assert_eq!(rule(&richer(1), &[1, 4, 1]), None, "Ann's last is owed her");
+    assert_eq!(rule(&richer(1), &[0, 4, 1]), FIRST);
+}
+
+/// Bob, whose process needs two of Ann's three, would be ahead of her then.
+#[test]
+fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
+    let jobs = [(ANN, 1, 2), (BOB, 2, 0)];
+    assert_eq!(rule(&scene(&[2], &jobs), &[2, 1]), FIRST);
+    assert_eq!(rule(&at_rest(&[2, 1], &jobs), &[2, 1]), FIRST);
+    assert_eq!(rule(&at_rest(&[2], &jobs), &[2, 1]), None);
+    // Where it does not, evenness reaches the last process, too.
+    let uneven = [(ANN, 4, 1), (BOB, 2, 0)];
+    let draft = |scene: &Scene| {
+        let draft = counted(&scene.snapshot, &[1, 1]);
+        let keeps = Keeps::new(&draft);
+        let entitlement = Entitlement::new(&draft, &keeps, 1);
+        (entitlement.rule(0, 2), entitlement.is_blocked.get())
+    };
+    assert_eq!(draft(&at_rest(&[4], &uneven)), (ENVY, false));
+    assert_eq!(draft(&at_rest(&[4, 2], &uneven)), (None, true));
+    assert_eq!(draft(&scene(&[4, 2], &uneven)), (None, false));
+}
+
+/// Bob has one process of 4, and another is counted for him; of Ann's 7 two may go for it.
+#[test]
+fn a_plan_is_charged_as_a_whole() {
+    let scene = scene(&[20], &[(ANN, 1, 7), (BOB, 4, 1)]);
+    assert_eq!(rules(&scene, &[2, 2], 3), [FAIR_SHARE, FAIR_SHARE, None]);
+    let draft = counted(&scene.snapshot, &[2, 2]);
+    let keeps = Keeps::new(&draft);
+    let mut entitlement = Entitlement::new(&draft, &keeps, 1);
+    let order = Order::new(4).unwrap();
+    for (missing, goes) in [(2, true), (3, false)] {
+        entitlement.reset();
+        let plan = plan_on(&draft, &mut entitlement, MachineIx(0), order, QShares(missing));
+        assert_eq!(plan.is_some(), goes, "{missing}");
+    }
+}
+
+#[test]
+fn what_a_better_off_side_has_above_its_count_goes() {
+    let bobs = |held| scene(&[9], &[(ANN, 1, 2), (BOB, 1, held)]);
+    assert_eq!(rule(&bobs(1), &[1, 2]), FAIR_SHARE);
+    assert_eq!(rule(&bobs(1), &[2, 2]), None, "it is counted");
+    assert_eq!(rule(&bobs(1), &[1, 1]), None, "Bob has what is counted for him");
+    assert_eq!(rule(&bobs(2), &[1, 3]), None, "Ann is not better off");
+    // Nor is she, if a process of 2 is almost all that he then has more.
+    assert_eq!(rule(&scene(&[9], &[(ANN, 1, 4), (BOB, 3, 1)]), &[2, 2]), None);
+}
+
+/// The process that is counted for Bob's other job is what his side is below.
+#[test]
+fn at_rest_a_surplus_goes_to_a_side_below_its_count() {
+    let jobs = [(ANN, 1, 2), (BOB, 1, 0), (BOB, 1, 1)];
+    assert_eq!(rule(&at_rest(&[9], &jobs), &[1, 1, 1]), FAIR_SHARE);
+    assert_eq!(rule(&scene(&[9], &jobs), &[1, 1, 1]), None, "the job is not below its own");
+    assert_eq!(rule(&at_rest(&[9], &jobs), &[1, 0, 1]), None, "nor is the side");
+}
+
+/// What 3 without one is compared with: Bob with one more. Weights count between classes.
+#[test]
+fn at_rest_holdings_decide() {
+    for (anns, bobs, rule_then) in [(3, 1, ENVY), (2, 1, None), (5, 3, ENVY), (5, 4, None)] {
+        let scene = at_rest(&[20], &[(ANN, 1, anns), (BOB, 1, bobs)]);
+        assert_eq!(rule(&scene, &[anns, bobs]), rule_then, "{anns} {bobs}");
+    }
+    let mut heavy = at_rest(&[20], &[(ANN, 1, 5), (BOB, 1, 1)]);
+    heavy.edit(JobId(1)).class = HEAVY;
+    assert_eq!(rules(&heavy, &[5, 1], 2), [ENVY, None], "4 / 2 against 2 / 1");
+    heavy.settings().defragmentation = false;
+    assert_eq!(rule(&heavy, &[5, 1]), None);
+}
+
+/// Worse priority gives, whatever it has; better priority and fixed work never do.
+#[test]
+fn priorities_come_before_all() {
+    for (class, rule_then) in [(LOW, Some(PreemptionRule::Priority)), (FIXED, None)] {
+        let mut scene = scene(&[9], &[(ANN, 1, 1), (BOB, 1, 7)]);
+        scene.edit(JobId(1)).class = class;
+        assert_eq!(rule(&scene, &[1, 7]), rule_then);
+    }
+    let mut scene = scene(&[9], &[(ANN, 1, 7), (BOB, 1, 0)]);
+    scene.edit(JobId(2)).class = LOW;
+    assert_eq!(rule(&scene, &[1, 1]), None);
+}
+
+#[test]
+fn a_job_does_not_give_and_take_in_one_cycle() {
+    let scene = scene(&[9], &[(ANN, 1, 6), (CID, 1, 1), (BOB, 1, 1)]);
+    let draft = counted(&scene.snapshot, &[2, 2, 2]);
+    let may_take = |note: fn(&mut Keeps)| {
+        let mut keeps = Keeps::new(&draft);
+        note(&mut keeps);
+        Entitlement::new(&draft, &keeps, 2).rule(0, 1)
+    };
+    assert_eq!(may_take(|_| {}), FAIR_SHARE);
+    assert_eq!(may_take(|keeps| keeps.note_giver(2)), None);
+    assert_eq!(may_take(|keeps| keeps.note_taker(0)), None);
+    assert_eq!(may_take(|keeps| keeps.note_taker(2)), FAIR_SHARE);
+    assert_eq!(may_take(|keeps| keeps.note_giver(0)), FAIR_SHARE);
+}
+
+/// Bob has so much, and has waited for so many cycles of 10 s.
+fn objection(scene: &mut Scene, waited: u64, loss: Millis) -> Option<HeldBack> {
+    scene.edit(JobId(2)).behind_since = Some(scene.snapshot.cycle - waited);
+    objection_to(&counted(&scene.snapshot, &[1, 9]), 1, loss)
+}
+
+#[test]
+fn a_process_costs_no_more_than_its_waiting() {
+    let too_dear = |loss, limit| Some(HeldBack::TooDear { loss, limit });
+    for (bobs, limit) in [(1, 350_000), (7, 350_000), (8, 50_000)] {
+        let mut moving = scene(&[20], &[(ANN, 1, 9), (BOB, 1, bobs)]);
+        assert_eq!(objection(&mut moving, 5, limit), None, "{bobs}");
+        assert_eq!(objection(&mut moving, 5, limit + 1), too_dear(limit + 1, limit), "{bobs}");
+    }
+    // At rest no less than the limit of its class.
+    let most = CapRules::LOSS_LIMIT;
+    let mut resting = at_rest(&[20], &[(ANN, 1, 9), (BOB, 1, 8)]);
+    assert_eq!(objection(&mut resting, 5, most), None);
+    assert_eq!(objection(&mut resting, 5, most + 1), too_dear(most + 1, most));
+    // Only who has nothing, though a process is owed it, asks for no price.
+    let mut starved = at_rest(&[20], &[(ANN, 1, 9), (BOB, 1, 0)]);
+    assert_eq!(objection(&mut starved, 0, Millis::MAX), None);
+    assert_ne!(objection_to(&counted(&starved.snapshot, &[9, 0]), 1, Millis::MAX), None);
+    // A stop that is configured.
+    resting.snapshot.calm.quiet_cycles = 12;
+    assert_eq!(objection(&mut resting, 5, 0), Some(HeldBack::Quiet { cycles: 12 }));
+    resting.settings().quiet_stop = None;
+    assert_eq!(objection(&mut resting, 5, 0), None);
+}
+
+#[test]
+fn what_would_come_too_late_is_worth_nothing_in_motion() {
+    let too_late = |scene: &Scene| {
+        let mut draft = counted(&scene.snapshot, &[1, 9]);
+        draft.jobs[1].demand.cap.bound = CapBound::Prediction;
+        worth(&draft, 1) == super::budget::Worth::Nothing(HeldBack::TooLate)
+    };
+    assert!(too_late(&scene(&[20], &[(ANN, 1, 9), (BOB, 1, 1)])));
+    assert!(!too_late(&scene(&[20], &[(ANN, 1, 9), (BOB, 1, 0)])));
+    assert!(!too_late(&at_rest(&[20], &[(ANN, 1, 9), (BOB, 1, 1)])));
+}
+
+#[test]
+fn an_arrangement_is_found_by_first_fit_or_not() {
+    let is_possible = |orders: &[u64], jobs: &[u32], doctor: fn(&mut Scene)| {
+        let jobs: Vec<_> = jobs.iter().map(|&order| (ANN, order, 0)).collect();
+        let mut scene = scene(orders, &jobs);
+        doctor(&mut scene);
+        arrangement::is_possible(&Draft::new(&scene.snapshot), 10, TOP)
+    };
+    assert!(is_possible(&[6, 5], &[2, 4, 3], |_| {}));
+    assert!(!is_possible(&[6, 5], &[4, 4, 4], |_| {}));
+    assert!(!is_possible(&[6, 5], &[4, 3, 2, 2], |_| {}), "there is one, but not by first fit");
+    // Worse priorities go, fixed work stays, and a list is kept to.
+    assert!(is_possible(&[2], &[2], |scene| drop(scene.running((BOB, LOW), 1, 1, 0))));
+    assert!(!is_possible(&[2], &[2], |scene| drop(scene.running((BOB, FIXED), 1, 1, 0))));
+    let confine = |scene: &mut Scene| {
+        for id in [1, 2] {
+            scene.edit(JobId(id)).machines = Some(vec![MachineIx(0)]);
+        }
+    };
+    assert!(is_possible(&[1, 1], &[1, 1], |_| {}));
+    assert!(!is_possible(&[1, 1], &[1, 1], confine));
+    // Who could use none takes no room.
+    assert!(is_possible(&[1], &[1, 1], |scene| scene.edit(JobId(2)).facts.remaining = 0));
+}
+
+/// From whom the first of four users at rest may take, each with so many processes of 1.
+fn may_take_from(draft: &Draft<'_>) -> Vec<usize> {
+    let keeps = Keeps::new(draft);
+    let entitlement = Entitlement::new(draft, &keeps, 0);
+    (0..4).filter(|&victim| entitlement.rule(victim, 1) == ENVY).collect()
+}
+
+fn four_users(held: [u64; 4]) -> Scene {
+    let users = [ANN, BOB, CID, UserIx(3)];
+    let jobs: Vec<_> = users.into_iter().zip(held).map(|(user, held)| (user, 1, held)).collect();
+    at_rest(&[20], &jobs)
+}
+
+#[test]
+fn nothing_is_taken_back_from_those_who_took_it() {
+    // What they hold, who took from whom, for how long it is quiet: from whom the first may take.
+    type Case = ([u64; 4], &'static [(u64, u64)], u64, &'static [usize]);
+    let cases: [Case; 9] = [
+        ([1, 2, 3, 4], &[], 9, &[2, 3]),       // only who would have no less
+        ([1, 2, 3, 4], &[(1, 4)], 9, &[2]),    // not from whoever took from it
+        ([1, 2, 3, 4], &[(4, 1)], 9, &[2, 3]), // but again from whom it took
+        ([1, 2, 3, 4], &[(1, 2), (2, 4)], 9, &[2]), // nor from whoever took from that one
+        ([1, 2, 3, 4], &[(1, 2), (2, 3), (3, 4)], 9, &[]),
+        ([1, 2, 3, 4], &[(1, 2), (2, 1)], 9, &[2, 3]), // also where they took in turn
+        ([0, 2, 3, 4], &[(1, 4)], 9, &[1, 2, 3]),      // what has nothing may for a while
+        ([0, 2, 3, 4], &[(1, 4)], 11, &[1, 2, 3]),
+        ([0, 2, 3, 4], &[(1, 4)], 12, &[1, 2]), // and then may not
+    ];
+    for (held, takings, quiet, victims) in cases {
+        let mut scene = four_users(held);
+        scene.snapshot.calm.quiet_cycles = quiet;
+        let taking = |&(from, by)| Taking { from: JobId(from), by: JobId(by) };
+        scene.snapshot.calm.takings = takings.iter().map(taking).collect();
+        let draft = Draft::new(&scene.snapshot);
+        assert_eq!(may_take_from(&draft), victims, "{held:?} {takings:?} {quiet}");
+    }
+}
+
+/// What is taken in this cycle counts as what is remembered; what is moved does not.
+#[test]
+fn nothing_is_taken_back_in_the_same_cycle() {
+    for (rule, victims) in
+        [(PreemptionRule::Envy, &[2][..]), (PreemptionRule::Relocation, &[2, 3][..])]
+    {
+        let scene = four_users([2, 2, 4, 4]);
+        let mut draft = Draft::new(&scene.snapshot);
+        assert_eq!(may_take_from(&draft), [2, 3]);
+        draft.preempt(Holding { job: 0, share: 0 }, rule, Some((3, Considered::default())));
+        assert_eq!(may_take_from(&draft), victims, "{rule:?}");
+    }
+}
+
+/// Pools, classes, orders, lists, investments, what was taken before: most work is of one class.
+fn random_scene(random: &mut ChaCha8Rng) -> Scene {
+    let mut draw = |least: u64, most: u64| random.random_range(least..=most);
+    let place = |number: u64| usize::try_from(number).unwrap();
+    let orders: Vec<u64> = (0..draw(1, 12)).map(|_| draw(1, 11)).collect();
+    let mut scene = scene(&orders, &[]);
+    let is_sub: Vec<bool> = orders.iter().map(|_| draw(0, 2) == 0).collect();
+    for machine in (0..orders.len()).filter(|ix| is_sub[*ix]) {
+        scene.machine(machine).pool = SUB;
+    }
+    let mut room = orders.clone();
+    let jobs = draw(1, 14);
+    for ix in 0..jobs {
+        let others = [FAIR, HEAVY, INNER, LOW, FIXED];
+        let class = if draw(0, 1) == 0 { FAIR } else { others[place(draw(0, 4))] };
+        let order = draw(1, 4);
+        let user = UserIx(place(draw(0, 4)));
+        let job = scene.job(user, class, u32::try_from(order).unwrap(), draw(1, 12));
+        for number in 0..draw(0, 6) {
+            let on = place(draw(0, 11)) % orders.len();
+            if room[on] < order || (class == INNER && !is_sub[on]) {
+                continue;
+            }
+            room[on] -= order;
+            scene.hold(job, 1, on);
+            let investment = draw(0, 8) * 100_000;
+            let share = scene.edit(job).shares.last_mut().unwrap();
+            share.id.0 += number;
+            share.facts = ShareFacts { is_initialized: true, initialization: 0, investment };
+        }
+        scene.edit(job).behind_since = Some(100 - 10 * (ix % 5));
+        if draw(0, 9) == 0 {
+            scene.edit(job).machines = Some(vec![MachineIx(0)]);
+        }
+    }
+    for _ in 0..draw(0, 2) {
+        let taking = Taking { from: JobId(draw(1, jobs)), by: JobId(draw(1, jobs)) };
+        if taking.from != taking.by {
+            scene.snapshot.calm.takings.push(taking);
+        }
+    }
+    let rest = draw(0, 1) * 9;
+    (scene.snapshot.calm.quiet_cycles, scene.snapshot.calm.rest_cycles) = (rest, rest);
+    scene.settings().defragmentation = 0 < draw(0, 3);
+    scene
+}
+
+/// The cheapest of the plans for all machines, and its victims.
+fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: usize) -> Option<(Cost, Vec<Holding>)> {
+    let feasible = Feasible::new(draft, job);
+    let plans = draft.snapshot.machines_with_ix().filter_map(|(machine, _)| {
+        let order = feasible.order_on(machine)?;
+        let missing = draft.rooms.lacking(machine, order.qshares());
+        // Room to come is not for a job that gave something.
+        if missing == QShares(0) && keeps.has_given(job) {
+            return None;
+        }
+        let mut fresh = Entitlement::new(draft, keeps, job);
+        let (cost, plan) = plan_on(draft, &mut fresh, machine, order, missing)?;
+        Some((cost, plan.victims.iter().map(|victim| victim.holding).collect()))
+    });
+    plans.min_by_key(|(cost, _)| *cost)
+}
+
+#[test]
+fn the_queue_finds_the_cheapest_of_all_plans() {
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    let (mut found, mut taken) = (0, 0);
+    for case in 0..3_000 {
+        let scene = random_scene(&mut random);
+        let mut draft = Draft::new(&scene.snapshot);
+        how_much::how_much(&mut draft);
+        what_of::what_of(&mut draft);
+        let mut reclaim = Reclaim::new(&draft);
+        for _ in 0..3 {
+            for job in 0..draft.jobs.len() {
+                if due(&draft, job) == 0 {
+                    continue;
+                }
+                if let Some(machine) = place_one(&mut draft, job, &OrdersWanted::default()) {
+                    reclaim.note_used(machine);
+                    continue;
+                }
+                let wanted = cheapest(&draft, &reclaim.keeps, job);
+                match reclaim.best_plan(&draft, job) {
+                    Ok(plan) => {
+                        found += 1;
+                        let victims = plan.victims.iter().map(|victim| victim.holding).collect();
+                        let wanted = wanted.map(|(cost, victims)| (cost.4, victims));
+                        assert_eq!(Some((plan.machine, victims)), wanted, "{case}: job {job}");
+                    }
+                    Err(None) => assert_eq!(wanted, None, "{case}: job {job}"),
+                    Err(Some(_)) => {}
+                }
+                taken += usize::from(make_room_for(&mut draft, &mut reclaim, job));
+            }
+        }
+    }
+    assert!(1_000 < taken && taken < found, "{taken} of {found}");
+}
+
+/// Ann, who gave to another class, finds nothing; Bob, who asks for the same before and after her, takes from
+/// Dan each time.
+#[test]
+fn what_is_refused_to_a_job_that_gave_is_not_refused_to_its_like() {
+    let mut scene = scene(&[11, 3], &[(ANN, 1, 0), (BOB, 1, 2), (CID, 1, 0), (UserIx(3), 1, 9)]);
+    scene.hold(JobId(1), 3, 1);
+    let cid = scene.edit(JobId(3));
+    (cid.class, cid.machines) = (HEAVY, Some(vec![MachineIx(1)]));
+    for id in [1, 2] {
+        scene.edit(JobId(id)).behind_since = Some(0);
+    }
+    let mut draft = counted(&scene.snapshot, &[4, 4, 1, 4]);
+    let mut reclaim = Reclaim::new(&draft);
+    let mut finds = |job| make_room_for(&mut draft, &mut reclaim, job);
+    assert_eq!([2, 1, 0, 1].map(&mut finds), [true, true, false, true]);
+}
