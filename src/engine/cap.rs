@@ -337,6 +337,29 @@ mod tests {
         check(RULES, &limited, 8, CapBound::WorkLeft);
     }
 
+    /// Doubling counts only what is held; but no rule that paces growth lowers what is promised.
+    #[test]
+    fn what_is_promised_is_kept() {
+        let cap =
+            |rules, job: &Job, held, promised| demand(&snapshot(rules), job, held, promised).cap;
+        let doubling = job(2, 1_000_000, 3_600_000);
+        for (promised, nshares) in [(0, 4), (1, 4), (2, 4), (3, 5)] {
+            let expected = bounded(nshares, CapBound::Doubling);
+            assert_eq!(cap(RULES, &doubling, 2, promised), expected, "{promised}");
+        }
+        let predicted = job(10, 200, 10_000);
+        assert_eq!(cap(RULES, &predicted, 10, 0), bounded(10, CapBound::Prediction));
+        assert_eq!(cap(RULES, &predicted, 10, 3), bounded(13, CapBound::Prediction));
+        let mut waiting = job(0, 1000, 1000);
+        assert_eq!(cap(RULES, &waiting, 0, 5), bounded(5, CapBound::Initialization));
+        waiting.facts.is_running = false;
+        assert_eq!(cap(RULES, &waiting, 0, 5), bounded(5, CapBound::Initialization));
+        // A maximum does, and so does the work that is left.
+        waiting.facts.limit = ProcessLimit::AtMost(3);
+        assert_eq!(cap(RULES, &waiting, 0, 5), bounded(3, CapBound::Maximum));
+        assert_eq!(cap(RULES, &job(2, 3, 3_600_000), 2, 5), bounded(3, CapBound::WorkLeft));
+    }
+
     #[test]
     fn what_is_ending_is_not_held_to_its_maximum() {
         let mut work = job(4, 1000, 1000);

@@ -130,3 +130,81 @@ const TWO: NonZeroU64 = NonZeroU64::new(2).expect("it is not 0");
 fn sum(amounts: impl Iterator<Item = u64>) -> u64 {
     amounts.fold(0, u64::saturating_add)
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::engine::audit::tests::{ANN, BOB, FAIR, HEAVY, Scene};
+
+    /// What each side, of a weight and with so much asked for, has of `amount`: those that ask for less
+    /// than their part come first, and the others share the rest by weight.
+    fn max_min(sides: &[(u64, u64)], amount: u64) -> Vec<u64> {
+        let mut parts = vec![0; sides.len()];
+        let mut open: Vec<usize> = (0..sides.len()).collect();
+        let mut left = amount;
+        loop {
+            let weight: u64 = open.iter().map(|&side| sides[side].0).sum();
+            let is_content = |side: &usize| sides[*side].1 * weight <= left * sides[*side].0;
+            let Some(at) = open.iter().position(is_content) else {
+                for side in open {
+                    parts[side] = left * sides[side].0 / weight;
+                }
+                return parts;
+            };
+            let side = open.swap_remove(at);
+            parts[side] = sides[side].1;
+            left -= sides[side].1;
+        }
+    }
+
+    #[test]
+    fn levels_are_max_min() {
+        let mut random = ChaCha8Rng::seed_from_u64(5);
+        for _ in 0..5_000 {
+            let mut draw = |least: u64, most: u64| random.random_range(least..=most);
+            let amount = draw(0, 60);
+            let sides: Vec<(u64, u64)> =
+                (0..draw(1, 6)).map(|_| (draw(1, 5), draw(0, 30))).collect();
+            let class = |&(weight, asks): &(u64, u64)| Class { weight, asks, users: Vec::new() };
+            let classes: Vec<Class> = sides.iter().map(class).collect();
+            let levels = (0..classes.len()).map(|place| level_of_class(&classes, place, amount));
+            assert_eq!(levels.collect::<Vec<_>>(), max_min(&sides, amount), "{sides:?} {amount}");
+
+            let alike: Vec<(u64, u64)> = sides.iter().map(|&(_, asks)| (1, asks)).collect();
+            let user = |&(_, asks): &(u64, u64)| User { asks, jobs: Vec::new() };
+            let users: Vec<User> = alike.iter().map(user).collect();
+            let of_all = level(&users, amount);
+            let levels: Vec<u64> = users.iter().map(|user| of_all.min(user.asks)).collect();
+            assert_eq!(levels, max_min(&alike, amount), "{alike:?} {amount}");
+        }
+    }
+
+    /// Ann's class has twice the weight; Bob has a third of so much, and jobs of these orders, for which
+    /// so many processes are counted. Those of his that are owed one.
+    fn owed(qshares: u64, orders: &[u32], counts: &[u64]) -> Vec<bool> {
+        let mut scene = Scene::new(&[20]);
+        scene.job(ANN, HEAVY, 1, 100);
+        for &order in orders {
+            scene.job(BOB, FAIR, order, 100);
+        }
+        let mut draft = Draft::new(&scene.snapshot);
+        for (job, &count) in counts.iter().enumerate() {
+            draft.jobs[job + 1].given = count;
+        }
+        let jobs: Vec<usize> = (0..=orders.len()).collect();
+        note_owed(&mut draft, &jobs, qshares);
+        draft.jobs[1..].iter().map(|job| job.is_owed).collect()
+    }
+
+    #[test]
+    fn a_first_process_is_owed_by_count_or_else_by_part() {
+        assert_eq!(owed(12, &[4, 4, 5], &[0, 0, 0]), [true, false, false], "one of the smallest");
+        assert_eq!(owed(11, &[4, 4, 5], &[0, 0, 0]), [false; 3], "3 are no process of 4");
+        assert_eq!(owed(12, &[5, 4], &[0, 0]), [false, true]);
+        assert_eq!(owed(12, &[4, 5], &[0, 1]), [false, true], "one is counted for the other");
+        assert_eq!(owed(0, &[4, 5], &[1, 1]), [true; 2]);
+    }
+}
