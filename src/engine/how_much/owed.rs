@@ -150,7 +150,7 @@ mod tests {
             let is_content = |side: &usize| sides[*side].1 * weight <= left * sides[*side].0;
             let Some(at) = open.iter().position(is_content) else {
                 for side in open {
-                    parts[side] = left * sides[side].0 / weight;
+                    parts[side] = (left * sides[side].0).checked_div(weight).unwrap();
                 }
                 return parts;
             };

@@ -233,6 +233,11 @@ fn what_would_come_too_late_is_worth_nothing_in_motion() {
     assert!(!too_late(&at_rest(&[20], &[(ANN, 1, 9), (BOB, 1, 1)])));
 }
 
+/// Bob has a process of 1 on the first machine.
+fn busy(scene: &mut Scene, class: ClassIx) {
+    scene.running((BOB, class), 1, 1, 0);
+}
+
 #[test]
 fn an_arrangement_is_found_by_first_fit_or_not() {
     let is_possible = |orders: &[u64], jobs: &[u32], doctor: fn(&mut Scene)| {
@@ -245,8 +250,8 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
     assert!(!is_possible(&[6, 5], &[4, 4, 4], |_| {}));
     assert!(!is_possible(&[6, 5], &[4, 3, 2, 2], |_| {}), "there is one, but not by first fit");
     // Worse priorities go, fixed work stays, and a list is kept to.
-    assert!(is_possible(&[2], &[2], |scene| drop(scene.running((BOB, LOW), 1, 1, 0))));
-    assert!(!is_possible(&[2], &[2], |scene| drop(scene.running((BOB, FIXED), 1, 1, 0))));
+    assert!(is_possible(&[2], &[2], |scene| busy(scene, LOW)));
+    assert!(!is_possible(&[2], &[2], |scene| busy(scene, FIXED)));
     let confine = |scene: &mut Scene| {
         for id in [1, 2] {
             scene.edit(JobId(id)).machines = Some(vec![MachineIx(0)]);
