@@ -3,11 +3,11 @@
 use super::*;
 use crate::model::Millis;
 
-/// Ann has a machine of 4 in nshares of 1. Bob, who has so many on a machine of his own, takes as many
+/// Ann has a machine of 19 in nshares of 1. Bob, who has so many on a machine of his own, takes as many
 /// of hers as there are losses.
 fn taken(bobs: u64, losses: &[Millis]) -> (Scene, JobId, JobId) {
-    let mut scene = Scene::new(&[9, bobs]);
-    let ann = scene.running((ANN, FAIR), 1, 9, 0);
+    let mut scene = Scene::new(&[19, bobs]);
+    let ann = scene.running((ANN, FAIR), 1, 19, 0);
     let bob = scene.running((BOB, FAIR), 1, bobs, 1);
     for (place, loss) in losses.iter().enumerate() {
         scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
@@ -35,7 +35,7 @@ fn a_class_allows_so_much_at_rest_too() {
 /// 100 cycles of 10 s with 3 threads, and 300 s of credit for a job that has hardly begun.
 #[test]
 fn waiting_pays_for_more() {
-    for (bobs, paid) in [(3, 3_300_000), (4, 3_000_000)] {
+    for (bobs, paid) in [(7, 3_300_000), (8, 3_000_000)] {
         for (loss, broken) in [(paid, vec![]), (paid + 1, vec![Rule::TooDear])] {
             let (mut scene, _, bob) = taken(bobs, &[loss]);
             let job = scene.edit(bob);
