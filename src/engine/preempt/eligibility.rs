@@ -142,6 +142,15 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             || (self.may_balance && self.would_balance(level, victim, 1))
     }
 
+    /// Whether a request of this kind might take a process of so many quanta of `victim`: what is its own
+    /// user's another may take as a user's, and its side may be below its target where this one's is not.
+    pub(super) fn might_take(&self, victim: usize, quanta: u64) -> bool {
+        let level = self.draft.entities.dividing_level(victim, self.requester);
+        level == Level::Job
+            || self.rule(victim, quanta).is_some()
+            || self.is_side_surplus(level, victim)
+    }
+
     /// The rule under which a process of so many quanta of `victim` may go now, if any.
     pub(super) fn rule(&self, victim: usize, quanta: u64) -> Option<PreemptionRule> {
         let draft = self.draft;

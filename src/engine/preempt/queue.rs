@@ -376,7 +376,7 @@ pub(super) fn offers(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>) -> Ve
             for (_, share) in draft.shares.held_by(job) {
                 let quanta = share.order.qshares();
                 if last.0 != quanta {
-                    last = (quanta, entitlement.rule(job, quanta.0).is_some());
+                    last = (quanta, entitlement.might_take(job, quanta.0));
                 }
                 if last.1 {
                     let (amount, class, loss) = &mut on_machines[share.machine().0];
