@@ -15,7 +15,7 @@ use super::nodepool::{OrdersWanted, Pools, Rooms};
 use super::preempt::Takings;
 use super::report::{CapBound, HeldBack};
 use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
-use super::serve::{Seat, Service, Walk};
+use super::serve::{Seat, Service, Turn, Walk};
 use super::shares::{Holding, Shares};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use crate::model::{
@@ -372,6 +372,7 @@ impl<'a> Draft<'a> {
     pub(super) fn serve_by_holdings(
         &mut self,
         jobs: &[usize],
+        turn: Turn,
         growth: impl Fn(&Draft<'a>, usize) -> u64,
         mut serve: impl FnMut(&mut Draft<'a>, usize, &OrdersWanted) -> Service,
     ) {
@@ -380,7 +381,7 @@ impl<'a> Draft<'a> {
             order: self.jobs[job].order,
             room_to_grow: growth(self, job),
         });
-        let mut walk = Walk::new(&self.entities, seats, &self.held, &self.held);
+        let mut walk = Walk::new(&self.entities, turn, seats, &self.held, &self.held);
         walk.serve_least_first(|seat, wanted| {
             self.effort.step();
             serve(self, seat.job, wanted)

@@ -19,7 +19,7 @@ use super::listed::Listed;
 use super::owed::note_owed;
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::nodepool::CountSpace;
-use crate::engine::serve::{Seat, Service, Walk};
+use crate::engine::serve::{Seat, Service, Turn, Walk};
 use crate::engine::shares::Holding;
 use crate::model::{ClassIx, MachineIx, NShares, PoolIx, QShares, floor_div};
 
@@ -61,7 +61,7 @@ fn pool_of(draft: &Draft<'_>, job: usize) -> PoolIx {
 /// Serves `seats`, the least served first, as long as there is room for anybody.
 fn serve_all(draft: &mut Draft<'_>, space: &mut CountSpace, listed: &mut Listed, seats: Vec<Seat>) {
     let mut turns = seats.len();
-    let mut walk = Walk::new(&draft.entities, seats, &draft.given, &draft.held);
+    let mut walk = Walk::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
     while !walk.is_over() {
         // Once somebody is refused, the others may go on a long way: so it is done again, and seldom
         // enough to cost less than the turns.
@@ -295,7 +295,7 @@ mod tests {
         let mut space = CountSpace::new(&draft.rooms);
         let mut listed = Listed::new(&draft);
         let seats = (0..scene.snapshot.jobs.len()).map(|job| seat(&draft, &listed, job));
-        let mut walk = Walk::new(&draft.entities, seats, &draft.given, &draft.held);
+        let mut walk = Walk::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
         count_in_turn(&draft, &mut space, &mut listed, &mut walk, usize::MAX);
         enter(&mut draft, walk.served());
         draft.jobs.iter().map(|job| job.given).collect()
@@ -362,7 +362,7 @@ mod tests {
         let mut space = CountSpace::new(&draft.rooms);
         let mut listed = Listed::new(&draft);
         let seats = (0..scene.snapshot.jobs.len()).map(|job| seat(&draft, &listed, job));
-        let mut walk = Walk::new(&draft.entities, seats, &draft.given, &draft.held);
+        let mut walk = Walk::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
         count_at_once(&draft, &mut space, &mut listed, &mut walk);
         let left = space.total(&draft.pools, PoolIx(0)).0;
         assert!(left < 64, "{left} of 1024");

@@ -36,7 +36,7 @@ use super::draft::{Draft, JobDraft};
 use super::nodepool::OrdersWanted;
 use super::report::HeldBack;
 use super::schedule::PreemptionRule;
-use super::serve::Service;
+use super::serve::{Service, Turn};
 use super::shares::Holding;
 use super::what_of::place_one;
 use crate::model::{JobId, Policy};
@@ -126,8 +126,13 @@ fn make_room_for_least_served(
     };
     let empty_handed: Vec<usize> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
-    draft.serve_by_holdings(&empty_handed, |draft, job| due(draft, job).min(1), &mut serve);
-    draft.serve_by_holdings(jobs, due, &mut serve);
+    draft.serve_by_holdings(
+        &empty_handed,
+        Turn::ByFinish,
+        |draft, job| due(draft, job).min(1),
+        &mut serve,
+    );
+    draft.serve_by_holdings(jobs, Turn::ByFinish, due, &mut serve);
     before < done(draft)
 }
 

@@ -52,6 +52,16 @@ pub(super) enum Service {
     RefusedAlike,
 }
 
+/// By which share the least served is found. On equal shares the larger order goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The share after the grant: nothing is counted beyond a part while another stays below its own.
+    ByFinish,
+    /// The share before it: where all that is counted is to be placed, at nothing the largest first, as
+    /// small processes would split the room.
+    ByStart,
+}
+
 /// A walk over some jobs, and how far it has got.
 #[derive(Clone)]
 pub(super) struct Walk {
@@ -79,6 +89,7 @@ struct Members {
     /// User by user.
     of_jobs: Vec<OfJob>,
     wanted: OrdersWanted,
+    turn: Turn,
 }
 
 /// What the jobs of a class in the walk ask for.
@@ -119,6 +130,7 @@ impl Walk {
     /// shares whoever is entitled to less than it holds keeps it.
     pub(super) fn new(
         entities: &Entities,
+        turn: Turn,
         seats: impl IntoIterator<Item = Seat>,
         served: &Amounts,
         incumbent: &Amounts,
@@ -152,9 +164,10 @@ impl Walk {
         for of_class in &of_classes {
             wanted.add_all(&of_class.orders);
         }
-        let (jobs, of_jobs) = Heaps::new(of_users.len(), &jobs, |place, of_job| of_job.rank(place));
+        let (jobs, of_jobs) =
+            Heaps::new(of_users.len(), &jobs, |place, of_job| of_job.rank(turn, place));
         let mut members =
-            Members { of_classes, users: Heaps::default(), of_users, jobs, of_jobs, wanted };
+            Members { of_classes, users: Heaps::default(), of_users, jobs, of_jobs, wanted, turn };
         let ranked = |(place, (class, _)): (usize, &(usize, usize))| {
             members.rank_of_user(place).map(|rank| (*class, rank))
         };
@@ -164,7 +177,8 @@ impl Walk {
             let (served, held) = (served.classes[class.0], incumbent.classes[class.0]);
             let weight = entities.weight(*class);
             let next_order = members.next_order(place);
-            let standing = Standing { served, held, weight, next_order, seniority: class.0 };
+            let seniority = class.0;
+            let standing = Standing { turn, served, held, weight, next_order, seniority };
             Entry { standing, place }
         };
         Walk { classes: classes.iter().enumerate().map(entry).collect(), members }
@@ -208,6 +222,16 @@ impl Walk {
     }
 }
 
+impl Turn {
+    /// The share that decides for an entity that has so much and would get so much.
+    fn tag(self, has: u64, order: u64) -> u64 {
+        match self {
+            Turn::ByFinish => has + order,
+            Turn::ByStart => has,
+        }
+    }
+}
+
 impl Members {
     /// Serves the first user of `class`.
     fn serve_first(
@@ -231,7 +255,7 @@ impl Members {
     fn rank_of_user(&self, user: usize) -> Option<Rank> {
         let OfUser { has, held, .. } = self.of_users[user];
         let order = self.next_order_of_user(user)?;
-        Some(Rank::new(has + order, order, has < held, user))
+        Some(Rank::new(self.turn.tag(has, order), order, has < held, user))
     }
 
     /// The order of the job of `user` that is served next.
@@ -262,7 +286,7 @@ impl Members {
             of_job.served += 1;
             self.of_users[user].has += gain;
             if 0 < of_job.left() {
-                let rank = of_job.rank(job.place());
+                let rank = of_job.rank(self.turn, job.place());
                 self.jobs.replace_first(user, rank);
                 return gain;
             }
@@ -335,15 +359,16 @@ impl OfJob {
     }
 
     /// Its rank at `place`.
-    fn rank(&self, place: usize) -> Rank {
+    fn rank(&self, turn: Turn, place: usize) -> Rank {
         let (has, order) = (self.has(), self.order());
-        Rank::new(has + order, order, has < self.held, place)
+        Rank::new(turn.tag(has, order), order, has < self.held, place)
     }
 }
 
 /// What decides which class is served next. The greatest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Standing {
+    turn: Turn,
     served: u64,
     /// What the class holds on machines.
     held: u64,
@@ -355,9 +380,8 @@ struct Standing {
 }
 
 impl Standing {
-    /// What the class will have after the next job is served.
     fn tag(&self) -> u64 {
-        self.served + self.next_order
+        self.turn.tag(self.served, self.next_order)
     }
 
     fn is_incumbent(&self) -> bool {

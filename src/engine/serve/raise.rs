@@ -171,7 +171,7 @@ impl Members {
     fn raise_user(&mut self, class: usize, user: usize, share: u64) -> u64 {
         let before = self.of_users[user].has;
         let level = even_share(&self.vessels(user), share.saturating_sub(before));
-        let Members { of_classes, of_users, jobs, of_jobs, wanted, .. } = self;
+        let Members { of_classes, of_users, jobs, of_jobs, wanted, turn, .. } = self;
         jobs.rank_anew(user, |job| {
             let of_job = &mut of_jobs[job.place()];
             let order = of_job.order();
@@ -185,7 +185,7 @@ impl Members {
                 of_classes[class].orders.remove(order);
                 return None;
             }
-            Some(of_job.rank(job.place()))
+            Some(of_job.rank(*turn, job.place()))
         });
         while let Some(order) = self.next_order_of_user(user)
             && self.of_users[user].has + order <= share
@@ -255,6 +255,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
+    use super::super::Turn;
     use super::*;
     use crate::engine::audit::tests::{ANN, BOB, FAIR, HEAVY, LOW, Scene};
     use crate::engine::draft::Draft;
@@ -283,7 +284,7 @@ mod tests {
             Seat { job, order, room_to_grow: draw(0, 9) }
         };
         let seats: Vec<Seat> = jobs.map(seat).collect();
-        Walk::new(&entities, seats, &draft.given, &draft.held)
+        Walk::new(&entities, Turn::ByFinish, seats, &draft.given, &draft.held)
     }
 
     /// Serves one by one whoever is below `waterline`, as if nobody could be refused.

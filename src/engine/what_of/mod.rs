@@ -10,7 +10,7 @@ mod placement;
 
 use super::draft::Draft;
 use super::nodepool::OrdersWanted;
-use super::serve::Service;
+use super::serve::{Service, Turn};
 use super::snapshot::Promise;
 use crate::model::{MachineIx, Policy, PoolIx, QShares};
 use placement::find_room;
@@ -22,8 +22,8 @@ pub(super) fn what_of(draft: &mut Draft<'_>) {
         place_fixed(draft, priority);
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
         let needy: Vec<usize> = jobs.iter().copied().filter(|&job| draft.is_needy(job)).collect();
-        draft.serve_by_holdings(&needy, Draft::shortfall_while_needy, serve);
-        draft.serve_by_holdings(&jobs, Draft::shortfall, serve);
+        draft.serve_by_holdings(&needy, Turn::ByStart, Draft::shortfall_while_needy, serve);
+        draft.serve_by_holdings(&jobs, Turn::ByStart, Draft::shortfall, serve);
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
         let jobs = draft.jobs_of(priority, Policy::is_preemptable);
         if has_room_for_any(draft, &jobs) {
-            draft.serve_by_holdings(&jobs, Draft::below_cap, serve);
+            draft.serve_by_holdings(&jobs, Turn::ByFinish, Draft::below_cap, serve);
         }
     }
 }

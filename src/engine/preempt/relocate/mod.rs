@@ -29,7 +29,7 @@ use super::{due, put_off};
 use crate::engine::draft::Draft;
 use crate::engine::report::CapBound;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
-use crate::engine::serve::Service;
+use crate::engine::serve::{Service, Turn};
 use crate::engine::shares::Holding;
 use crate::model::{ClassIx, MachineIx, Millis, Order, PoolIx, QShares, count};
 use housing::Housing;
@@ -61,6 +61,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
     let (mut is_done, mut tried) = (false, 0);
     draft.serve_by_holdings(
         &candidates,
+        Turn::ByFinish,
         |draft, job| due(draft, job).min(1),
         |draft, job, _| {
             tried += 1;
