@@ -12,7 +12,7 @@ mod rooms;
 
 pub(super) use count_space::{CountSpace, Shortage};
 pub(super) use matrix::Cell;
-pub(super) use rooms::Rooms;
+pub(super) use rooms::{Rooms, Tenant};
 
 use crate::model::{PoolIx, Topology};
 

@@ -29,7 +29,17 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: u32, tree: PoolIx) -> boo
 fn gives_all_one(draft: &Draft<'_>, jobs: &[usize]) -> bool {
     let mut rooms = Rooms::new(draft, jobs);
     let mut jobs: Vec<usize> = jobs.to_vec();
-    jobs.sort_by_cached_key(|&job| (Reverse(draft.jobs[job].order), rooms.choice(draft, job), job));
+    let mut choices = BTreeMap::new();
+    jobs.sort_by_cached_key(|&job| {
+        let order = draft.jobs[job].order;
+        let choice = if draft.jobs[job].is_confined {
+            rooms.choice(draft, job)
+        } else {
+            let kind = (draft.entities.class_of(job), order);
+            *choices.entry(kind).or_insert_with(|| rooms.choice(draft, job))
+        };
+        (Reverse(order), choice, job)
+    });
     jobs.iter().all(|&job| rooms.take(draft, job))
 }
 

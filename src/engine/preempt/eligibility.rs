@@ -4,22 +4,25 @@
 //! part: by class, else by user, else by job. The test is repeated for every victim of a plan with
 //! what the plan took before.
 
-use std::cell::Cell;
 use std::cmp::Ordering;
 
+use super::budget::{self, Worth};
 use super::history::Barred;
 use super::keeps::Keeps;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::schedule::PreemptionRule;
-use crate::model::count;
+use crate::model::{Millis, count};
+
+/// A job with no more processes than this may soon have only the last one left.
+const FEW: u64 = 8;
 
 /// What one request may take from others, while the victims of one plan are being chosen.
 #[expect(clippy::struct_excessive_bools, reason = "rights that are held independently")]
 pub(super) struct Entitlement<'d, 'a> {
     draft: &'d Draft<'a>,
-    keeps: &'d Keeps,
-    requester: usize,
+    pub(super) keeps: &'d Keeps,
+    pub(super) requester: usize,
     /// Whether its work is fair-share work: else it has no peers.
     is_among_peers: bool,
     /// The sides it may not take from, because they took from it.
@@ -32,12 +35,13 @@ pub(super) struct Entitlement<'d, 'a> {
     is_under_minimum: bool,
     /// Whether holdings decide: in a cluster at rest.
     may_balance: bool,
+    /// In a cluster at rest, how much work of its peers one more process may cost, if that is limited. What
+    /// costs more does not come before what costs less.
+    pub(super) limit: Option<Millis>,
     /// The quanta of one process of it.
     order: u64,
     /// What the plan takes so far, process by process: the job, and how many quanta.
     taken: Vec<(usize, u64)>,
-    /// Whether something might go but that it is the last process of a job to which one is owed.
-    pub(super) is_blocked: Cell<bool>,
 }
 
 impl<'d, 'a> Entitlement<'d, 'a> {
@@ -49,7 +53,8 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         let defragmentation = draft.snapshot.topology.settings.defragmentation;
         let holds_nothing = draft.has(requester) == 0;
         let is_below_target = 0 < draft.shortfall(requester);
-        Entitlement {
+        let may_balance = defragmentation && draft.snapshot.calm.is_at_rest();
+        let mut entitlement = Entitlement {
             draft,
             keeps,
             requester,
@@ -59,11 +64,18 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             holds_nothing,
             is_below_target,
             is_under_minimum: defragmentation && draft.is_needy(requester),
-            may_balance: defragmentation && draft.snapshot.calm.is_at_rest(),
+            may_balance,
+            limit: None,
             order: draft.jobs[requester].order.qshares().0,
             taken: Vec::new(),
-            is_blocked: Cell::new(false),
+        };
+        if may_balance && !entitlement.reaches_worse_priorities() {
+            entitlement.limit = match budget::worth(draft, requester) {
+                Worth::UpTo(limit) => Some(limit),
+                Worth::Anything | Worth::Nothing(_) => None,
+            };
         }
+        entitlement
     }
 
     /// Starts over for another machine.
@@ -118,6 +130,38 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         })
     }
 
+    /// Whether the last process of a job to which it is owed might go, too: from worse priorities, and
+    /// where evenness goes before it.
+    pub(super) fn reaches_last_processes(&self, victim: usize) -> bool {
+        let [own, theirs] = [self.requester, victim].map(|job| self.draft.class_of(job).priority);
+        own < theirs || !self.gives_first_processes()
+    }
+
+    /// Whether a process of one of `jobs` stays only as it is the last one and owed to its job, or would
+    /// once others of it went.
+    pub(super) fn is_blocked_by(&self, mut jobs: impl Iterator<Item = usize>) -> bool {
+        let draft = self.draft;
+        let own = draft.class_of(self.requester);
+        self.is_among_peers
+            && self.may_balance
+            && !self.keeps.has_given(self.requester)
+            && jobs.any(|job| {
+                let (class, work) = (draft.class_of(job), &draft.jobs[job]);
+                let level = draft.entities.dividing_level(job, self.requester);
+                work.is_owed
+                    && (1..=FEW).contains(&self.keeps.nshares[job])
+                    && class.policy.is_preemptable()
+                    && class.priority == own.priority
+                    && self.would_balance(level, job, work.order.qshares().0)
+            })
+            && self.gives_first_processes()
+    }
+
+    /// Whether a user of a class might give anything.
+    pub(super) fn reaches_user(&self, user: usize) -> bool {
+        self.draft.entities.members(user).first().is_some_and(|&job| self.reaches(job))
+    }
+
     /// Whether a job of the same user and class as `victim` might give anything.
     pub(super) fn reaches(&self, victim: usize) -> bool {
         let draft = self.draft;
@@ -137,18 +181,11 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         }
         level == Level::Job
             || self.is_starved
-            || (self.is_below_target && self.is_behind(level, victim, 1))
+            || (self.is_below_target
+                && self.is_behind(level, victim, 1)
+                && (self.is_under_minimum || self.is_above_target(level, victim)))
             || self.is_side_surplus(level, victim)
             || (self.may_balance && self.would_balance(level, victim, 1))
-    }
-
-    /// Whether a request of this kind might take a process of so many quanta of `victim`: what is its own
-    /// user's another may take as a user's, and its side may be below its target where this one's is not.
-    pub(super) fn might_take(&self, victim: usize, quanta: u64) -> bool {
-        let level = self.draft.entities.dividing_level(victim, self.requester);
-        level == Level::Job
-            || self.rule(victim, quanta).is_some()
-            || self.is_side_surplus(level, victim)
     }
 
     /// The rule under which a process of so many quanta of `victim` may go now, if any.
@@ -169,9 +206,6 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         let level = draft.entities.dividing_level(victim, self.requester);
         if self.is_last_owed(victim) {
             if self.gives_first_processes() {
-                if self.would_go_but_is_owed(victim, quanta) {
-                    self.is_blocked.set(true);
-                }
                 return None;
             }
             let is_ahead = self.would_balance(level, victim, quanta)
@@ -209,7 +243,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
 
     /// Whether a first process goes before evenness: while work moves; and in a cluster at rest where
     /// all work could have one at the same time.
-    fn gives_first_processes(&self) -> bool {
+    pub(super) fn gives_first_processes(&self) -> bool {
         !self.may_balance || self.keeps.is_there_one_for_all(self.draft, self.requester)
     }
 
@@ -273,13 +307,8 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     /// Whether `victim` would be under its minimum after giving one process more.
-    pub(super) fn becomes_needy(&self, victim: usize) -> bool {
+    fn becomes_needy(&self, victim: usize) -> bool {
         self.draft.becomes_needy_with(victim, self.nshares(victim).saturating_sub(1))
-    }
-
-    /// Whether `job` itself, not only its user or class, holds more than its target.
-    pub(super) fn is_job_above_target(&self, job: usize) -> bool {
-        self.is_above_target(Level::Job, job)
     }
 
     /// Whether the side of `victim` at `level` holds more than its target.

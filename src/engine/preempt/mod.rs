@@ -20,6 +20,7 @@ mod eligibility;
 mod feasible;
 mod history;
 mod keeps;
+mod offers;
 mod plan;
 mod queue;
 mod relocate;

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 
 use super::eligibility::Entitlement;
+use super::keeps::Keeps;
 use crate::engine::draft::Draft;
+use crate::engine::nodepool::Tenant;
 use crate::engine::schedule::{Considered, PreemptionRule};
 use crate::engine::shares::{Brief, Holding};
 use crate::model::{MachineIx, Millis, Order, QShares, ShareId};
@@ -21,8 +23,37 @@ pub(super) struct Plan {
     pub considered: Considered,
 }
 
-/// What a plan costs; the least is best. The machine comes last so that no two plans ever tie.
-pub(super) type Cost = (Option<EvictionClass>, Millis, usize, QShares, MachineIx);
+/// What a plan costs; the least is best. Fields compare in the order in which they are declared; the
+/// machine comes last so that no two plans ever tie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost {
+    /// In a cluster at rest, whether more work would be lost than it may cost.
+    pub is_too_dear: bool,
+    /// Of the victim that goes last; none where the plan is too dear.
+    pub worst: Option<EvictionClass>,
+    /// The work that is lost.
+    pub loss: Millis,
+    pub victims: usize,
+    /// The room beyond what is needed.
+    pub overshoot: QShares,
+    pub machine: MachineIx,
+}
+
+impl Cost {
+    /// No room on `machine` costs less.
+    pub(super) fn nothing(machine: MachineIx) -> Cost {
+        let (worst, overshoot) = (None, QShares(0));
+        Cost { is_too_dear: false, worst, loss: 0, victims: 0, overshoot, machine }
+    }
+
+    /// The same where no more than `limit` may be lost.
+    pub(super) fn within(self, limit: Option<Millis>) -> Cost {
+        if limit.is_some_and(|limit| limit < self.loss) {
+            return Cost { is_too_dear: true, worst: None, ..self };
+        }
+        self
+    }
+}
 
 /// A share that goes.
 #[derive(Clone, Copy)]
@@ -48,20 +79,17 @@ pub(super) struct EvictionClass {
 }
 
 impl EvictionClass {
-    /// The one that goes last.
-    pub(super) const WORST: EvictionClass =
-        EvictionClass { is_resident: true, is_within_target: true, becomes_needy: true };
-
     /// Of a share of `job`, in its own pool or not.
     pub(super) fn of(
-        entitlement: &Entitlement<'_, '_>,
+        draft: &Draft<'_>,
+        keeps: &Keeps,
         job: usize,
         is_resident: bool,
     ) -> EvictionClass {
         EvictionClass {
             is_resident,
-            is_within_target: !entitlement.is_job_above_target(job),
-            becomes_needy: entitlement.becomes_needy(job),
+            is_within_target: keeps.amounts.jobs[job] <= draft.given.jobs[job],
+            becomes_needy: draft.becomes_needy_with(job, keeps.nshares[job].saturating_sub(1)),
         }
     }
 }
@@ -106,7 +134,8 @@ pub(super) fn plan_on(
     let worst = victims.iter().map(|victim| victim.class).max();
     let loss = victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
     let overshoot = freed.saturating_sub(missing);
-    let cost = (worst, loss, victims.len(), overshoot, machine);
+    let cost = Cost { is_too_dear: false, worst, loss, victims: victims.len(), overshoot, machine };
+    let cost = cost.within(entitlement.limit);
     let considered = Considered::default();
     Some((cost, Plan { machine, order, victims, loss, considered }))
 }
@@ -122,32 +151,46 @@ fn choose_victims(
         return Some(Vec::new());
     }
     let there = draft.rooms.held_shares(machine).filter_map(|(holding, tenant)| {
-        let order = tenant.order();
-        let rule = entitlement.rule(holding.job, order.0)?;
-        let share = draft.shares.at(holding);
-        let class = EvictionClass::of(entitlement, holding.job, share.is_resident);
-        let rank = EvictionRank::of(draft, share);
-        Some(Victim { holding, rule, class, rank, order, loss: tenant.loss() })
+        Some((holding, tenant, entitlement.rule(holding.job, tenant.order().0)?))
     });
-    let mut candidates: Vec<Victim> = there.collect();
+    let there: Vec<(Holding, Tenant, PreemptionRule)> = there.collect();
     // Each taken makes it harder to take the next: what is too little one by one stays too little.
-    if candidates.iter().map(|victim| victim.order).sum::<QShares>() < missing {
+    if there.iter().map(|(_, tenant, _)| tenant.order()).sum::<QShares>() < missing {
         return None;
     }
+    let candidates = there.into_iter().map(|(holding, tenant, rule)| {
+        let share = draft.shares.at(holding);
+        let class = EvictionClass::of(draft, entitlement.keeps, holding.job, share.is_resident);
+        let rank = EvictionRank::of(draft, share);
+        Victim { holding, rule, class, rank, order: tenant.order(), loss: tenant.loss() }
+    });
+    let mut candidates: Vec<Victim> = candidates.collect();
     candidates.sort_unstable_by_key(|victim| (victim.class, victim.rank));
-    if let Some(victims) = take_in_turn(entitlement, &candidates, missing) {
-        return Some(victims);
-    }
-    // One large share may do where the small ones before it use the entitlement up.
-    entitlement.reset();
-    candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.class)));
-    if let Some(victims) = take_in_turn(entitlement, &candidates, missing) {
-        return Some(victims);
+    let most = entitlement.limit.unwrap_or(Millis::MAX);
+    let beyond = |victims: &Vec<Victim>| loss_of(victims).saturating_sub(most);
+    let mut best = take_in_turn(entitlement, &candidates, missing);
+    let is_enough =
+        |best: &Option<Vec<Victim>>| best.as_ref().is_some_and(|best| beyond(best) == 0);
+    // One large share may do where the small ones before it use the entitlement up, or cost too much.
+    if !is_enough(&best) {
+        entitlement.reset();
+        candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.class)));
+        let other = take_in_turn(entitlement, &candidates, missing);
+        best = best.into_iter().chain(other).min_by_key(beyond);
     }
     // Or small ones from several sides where a large one of one side is too much.
-    entitlement.reset();
-    candidates.reverse();
-    take_in_turn(entitlement, &candidates, missing)
+    if !is_enough(&best) {
+        entitlement.reset();
+        candidates.reverse();
+        let other = take_in_turn(entitlement, &candidates, missing);
+        best = best.into_iter().chain(other).min_by_key(beyond);
+    }
+    best
+}
+
+/// The work that is lost with `victims`.
+fn loss_of(victims: &[Victim]) -> Millis {
+    victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add)
 }
 
 /// Takes candidates one after the other until `missing` is free. What is taken counts against its

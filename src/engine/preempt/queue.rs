@@ -9,13 +9,16 @@
 //! is worse off than the one before is filled anew.
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::budget::{self, Worth};
 use super::eligibility::Entitlement;
 use super::feasible::Feasible;
 use super::keeps::Keeps;
-use super::plan::{Cost, EvictionClass, Plan, plan_on};
+use super::offers::Offers;
+use super::plan::{Cost, Plan, plan_on};
+use super::relocate::Tried;
 use crate::engine::draft::Draft;
 use crate::engine::report::HeldBack;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
@@ -25,6 +28,9 @@ use crate::model::{MachineIx, Millis, Policy, QShares, count};
 /// What is kept from request to request within a cycle.
 pub(super) struct Reclaim {
     pub keeps: Keeps,
+    /// What was found by moving.
+    pub tried: Tried,
+    offers: Offers,
     queues: BTreeMap<Kind, Queue>,
     /// The machines where something left or was earmarked, in turn.
     touched: Vec<MachineIx>,
@@ -35,58 +41,42 @@ pub(super) struct Reclaim {
     own: BTreeMap<(usize, u64, u8), (u64, usize)>,
     /// The jobs that had their turn in this cycle, or were put off.
     asked: BTreeSet<usize>,
-    /// The jobs that would take the last process of one to which it is owed.
-    blocked: BTreeSet<usize>,
 }
 
-/// A kind of request: its class, its order, its rights, and its user where that may not take from
-/// everybody.
-type Kind = (usize, u64, u8, Option<usize>);
+/// A kind of request, for which the same may go: its class, its order, its rights; its user, where the
+/// user may not take from all; the job itself, where that lists its machines; and what it may cost in a
+/// cluster at rest.
+pub(super) type Kind = (usize, u64, u8, Option<usize>, Option<usize>, Option<Millis>);
+
+/// What the class and user of a request hold: what is found for it holds for all of its kind that are no
+/// worse off.
+pub(super) type Standing = (u64, u64);
 
 /// The machines where a kind of request might find room.
 struct Queue {
-    /// What the class and user held for whose request the offers were listed: they hold for all that are
-    /// no worse off.
-    built_for: (u64, u64),
-    /// After how many touches that was.
-    built: usize,
-    /// What the class and user held that asked last.
-    standing: (u64, u64),
-    /// What might go from each machine, the cheapest first.
-    offers: Vec<Offer>,
-    /// The next of them that is not in the heap.
-    next: usize,
-    /// By a lower bound of the cost.
-    heap: BinaryHeap<Reverse<Cost>>,
+    /// Of the request that asked last.
+    standing: Standing,
+    /// The next offer of each user that might give something: which, of whose offers, and its place there.
+    offers: BinaryHeap<Reverse<(Cost, (usize, bool), usize)>>,
+    /// For each machine, whether a plan was made for it, or none was right.
+    is_tried: Vec<bool>,
+    /// Machines by a lower bound of the cost; before they are tried with the user that offers something.
+    heap: BinaryHeap<Reverse<(Cost, Option<usize>)>>,
     /// So many touches are taken into account.
     seen: usize,
-}
-
-/// What might go from one machine.
-#[derive(Clone, Copy)]
-pub(super) struct Offer {
-    /// Room there costs no less.
-    pub bound: Cost,
-    /// No more than this goes.
-    pub amount: QShares,
-}
-
-impl Offer {
-    pub(super) fn machine(&self) -> MachineIx {
-        self.bound.4
-    }
 }
 
 impl Reclaim {
     pub(super) fn new(draft: &Draft<'_>) -> Reclaim {
         Reclaim {
             keeps: Keeps::new(draft),
+            tried: Tried::default(),
+            offers: Offers::new(draft),
             queues: BTreeMap::new(),
             touched: Vec::new(),
             failed: vec![None; draft.jobs.len()],
             own: BTreeMap::new(),
             asked: BTreeSet::new(),
-            blocked: BTreeSet::new(),
         }
     }
 
@@ -103,11 +93,6 @@ impl Reclaim {
     /// Whether to search for `job` would only repeat what found nothing.
     pub(super) fn has_failed(&self, job: usize) -> bool {
         self.failed[job] == Some(self.touched.len())
-    }
-
-    /// Whether only the last process of a job to which it is owed might go for `job`.
-    pub(super) fn is_blocked(&self, job: usize) -> bool {
-        self.blocked.contains(&job)
     }
 
     /// Notes that `holding` was taken under `rule`, for the job at `taker`.
@@ -161,20 +146,14 @@ impl Reclaim {
             }
             plans
         } else {
-            let (class, order) = (draft.entities.class_of(job), draft.jobs[job].order.qshares().0);
-            let user = draft.entities.group_of(job);
-            let barred = entitlement.is_barred().then_some(user);
-            let standing = (draft.held.classes[class.0], draft.held.groups[user]);
-            let kind = (class.0, order, entitlement.rights(), barred);
+            let (order, user) = (draft.jobs[job].order.qshares().0, draft.entities.group_of(job));
+            let standing = standing(draft, job);
+            let kind = kind(draft, &entitlement, false);
             let touched = self.touched.len();
-            let queue = self
-                .queues
-                .entry(kind)
-                .or_insert_with(|| Queue::new(draft, &entitlement, standing, touched));
-            if is_less(standing, queue.built_for) {
-                *queue = Queue::new(draft, &entitlement, standing, touched);
-            } else if is_less(standing, queue.standing) {
-                queue.begin_again();
+            let begin = || Queue::new(draft, (&self.offers, &entitlement), standing, touched);
+            let queue = self.queues.entry(kind).or_insert_with(begin);
+            if is_less(standing, queue.standing) {
+                *queue = begin();
             }
             queue.standing = standing;
             let own = (user, order, entitlement.rights());
@@ -182,21 +161,39 @@ impl Reclaim {
             let is_known =
                 self.own.get(&own).is_some_and(|known| known.0 <= state.0 && known.1 == state.1);
             let mut plans = Plans::default();
-            if !is_known && !own_plans(draft, &feasible, &mut entitlement, &mut plans) {
+            let request = (&feasible, &mut entitlement);
+            queue.search(draft, &self.offers, request, &self.touched, &mut plans);
+            if !is_known && !own_plans(draft, &self.offers, &feasible, &mut entitlement, &mut plans)
+            {
                 self.own.insert(own, state);
             }
-            queue.search(draft, (&feasible, &mut entitlement), &self.touched, &mut plans);
             plans
         };
-        if entitlement.is_blocked.get() {
-            self.blocked.insert(job);
-        }
         found.best(&feasible).ok_or(None)
     }
 }
 
+/// The kind of the request of `entitlement`; with its user where that has other jobs, which may give it
+/// something, or without.
+pub(super) fn kind(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>, with_own: bool) -> Kind {
+    let job = entitlement.requester;
+    let (class, user) = (draft.entities.class_of(job), draft.entities.group_of(job));
+    let has_others = with_own && draft.held.jobs[job] < draft.held.groups[user];
+    let is_apart = has_others || entitlement.is_barred();
+    let order = draft.jobs[job].order.qshares().0;
+    let confined = draft.jobs[job].is_confined.then_some(job);
+    let apart = is_apart.then_some(user);
+    (class.0, order, entitlement.rights(), apart, confined, entitlement.limit)
+}
+
+/// What the class and user of `job` hold.
+pub(super) fn standing(draft: &Draft<'_>, job: usize) -> Standing {
+    let (class, user) = (draft.entities.class_of(job), draft.entities.group_of(job));
+    (draft.held.classes[class.0], draft.held.groups[user])
+}
+
 /// Whether the class or user of a request is worse off than another was.
-fn is_less(standing: (u64, u64), other: (u64, u64)) -> bool {
+pub(super) fn is_less(standing: Standing, other: Standing) -> bool {
     standing.0 < other.0 || standing.1 < other.1
 }
 
@@ -263,23 +260,35 @@ impl Plans {
 /// Says whether any of them might give.
 fn own_plans(
     draft: &Draft<'_>,
+    offers: &Offers,
     feasible: &Feasible<'_, '_>,
     entitlement: &mut Entitlement<'_, '_>,
     plans: &mut Plans,
 ) -> bool {
-    let mut machines = BTreeSet::new();
-    for &peer in draft.entities.members(draft.entities.group_of(feasible.job)) {
+    let user = draft.entities.group_of(feasible.job);
+    let mut jobs = draft.entities.members(user).iter();
+    let may_give = jobs.any(|&job| {
         draft.effort.search();
-        let may_give = 0 < draft.jobs[peer].held
-            && entitlement.rule(peer, draft.jobs[peer].order.qshares().0).is_some();
-        if may_give {
-            machines.extend(draft.shares.held_by(peer).map(|(_, share)| share.machine()));
+        0 < draft.jobs[job].held
+            && entitlement.rule(job, draft.jobs[job].order.qshares().0).is_some()
+    });
+    if !may_give {
+        return false;
+    }
+    let of_user = (user, !entitlement.gives_first_processes());
+    for &offer in offers.of(draft, entitlement.keeps, of_user) {
+        if plans.are_complete(&offer) {
+            break;
+        }
+        let machine = offer.machine;
+        let Some(order) = feasible.order_on(machine) else { continue };
+        let missing = draft.rooms.lacking(machine, order.qshares());
+        let bound = offers.bound(draft, offer, missing);
+        if bound.is_some_and(|bound| !plans.are_complete(&bound.within(entitlement.limit))) {
+            plans.consider(draft, feasible, entitlement, machine);
         }
     }
-    for &machine in &machines {
-        plans.consider(draft, feasible, entitlement, machine);
-    }
-    !machines.is_empty()
+    true
 }
 
 impl Queue {
@@ -287,114 +296,111 @@ impl Queue {
     /// so much.
     fn new(
         draft: &Draft<'_>,
-        entitlement: &Entitlement<'_, '_>,
-        standing: (u64, u64),
+        (offers, entitlement): (&Offers, &Entitlement<'_, '_>),
+        standing: Standing,
         touched: usize,
     ) -> Queue {
-        let offers = offers(draft, entitlement);
-        let heap = BinaryHeap::new();
+        let own_class = draft.entities.class_of(entitlement.requester);
+        let mut other_class = None;
+        let groups = draft.entities.groups().iter().enumerate();
+        let first_offers = groups.filter_map(|(group, &(class, _))| {
+            draft.effort.search();
+            let &job = draft.entities.members(group).first()?;
+            if draft.held.groups[group] == 0 {
+                return None;
+            }
+            let is_reached = match other_class {
+                // It is the same for all users of another class.
+                Some((known, is_reached)) if known == class => is_reached,
+                _ => entitlement.reaches(job),
+            };
+            other_class = (class != own_class).then_some((class, is_reached));
+            if !is_reached {
+                return None;
+            }
+            let of_group = (group, entitlement.reaches_last_processes(job));
+            let first = offers.of(draft, entitlement.keeps, of_group).first()?;
+            Some(Reverse((*first, of_group, 0)))
+        });
         Queue {
-            built_for: standing,
-            built: touched,
             standing,
-            offers,
-            next: 0,
-            heap,
+            offers: first_offers.collect(),
+            is_tried: vec![false; draft.snapshot.machines.len()],
+            heap: BinaryHeap::new(),
             seen: touched,
         }
-    }
-
-    /// Forgets what was found for requests that are better off than the next.
-    fn begin_again(&mut self) {
-        self.next = 0;
-        self.heap.clear();
-        self.seen = self.built;
     }
 
     /// Finds the two best plans.
     fn search(
         &mut self,
         draft: &Draft<'_>,
+        offers: &Offers,
         (feasible, entitlement): (&Feasible<'_, '_>, &mut Entitlement<'_, '_>),
         touched: &[MachineIx],
         plans: &mut Plans,
     ) {
-        let order = draft.jobs[feasible.job].order.qshares();
         for &machine in &touched[self.seen..] {
             if feasible.order_on(machine).is_some() {
-                self.heap.push(Reverse((None, 0, 0, QShares(0), machine)));
+                self.heap.push(Reverse((Cost::nothing(machine), None)));
             }
         }
         self.seen = touched.len();
         let mut found = Vec::new();
         loop {
-            while let Some(offer) = self.offers.get(self.next) {
-                if self.heap.peek().is_some_and(|Reverse(first)| *first < offer.bound) {
-                    break;
-                }
-                self.next += 1;
-                draft.effort.search();
-                let machine = offer.machine();
-                if feasible.order_on(machine).is_some()
-                    && draft.rooms.lacking(machine, order) <= offer.amount
-                {
-                    self.heap.push(Reverse(offer.bound));
-                }
-            }
-            let Some(&Reverse(bound)) = self.heap.peek() else { break };
+            self.offer(draft, offers, (feasible, entitlement));
+            let Some(&Reverse((bound, offerer))) = self.heap.peek() else { break };
             if plans.are_complete(&bound) {
                 break;
             }
             self.heap.pop();
-            if self.heap.peek() == Some(&Reverse(bound)) {
+            let machine = bound.machine;
+            if self.heap.peek() == Some(&Reverse((bound, None)))
+                || offerer
+                    .is_some_and(|user| self.is_tried[machine.0] || !entitlement.reaches_user(user))
+            {
                 continue;
             }
-            match plans.consider(draft, feasible, entitlement, bound.4) {
-                Some(cost) if bound < cost => self.heap.push(Reverse(cost)),
-                Some(cost) => found.push(Reverse(cost)),
+            self.is_tried[machine.0] = true;
+            match plans.consider(draft, feasible, entitlement, machine) {
+                Some(cost) if bound < cost => self.heap.push(Reverse((cost, None))),
+                Some(cost) => found.push(Reverse((cost, None))),
                 None => {}
             }
         }
         self.heap.extend(found);
     }
-}
 
-/// What might go from each machine to `entitlement`, each process for itself, the cheapest first.
-pub(super) fn offers(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>) -> Vec<Offer> {
-    const NOTHING: (QShares, EvictionClass, Millis) =
-        (QShares(0), EvictionClass::WORST, Millis::MAX);
-    let mut on_machines = vec![NOTHING; draft.snapshot.machines.len()];
-    for group in 0..draft.entities.groups().len() {
-        let members = draft.entities.members(group);
-        let first = members.first().copied();
-        if !first.is_some_and(|job| entitlement.reaches(job)) {
-            continue;
-        }
-        for &job in members.iter().filter(|&&job| 0 < draft.jobs[job].held) {
-            // Mostly all processes of a job are of one order.
-            let mut last = (QShares(0), false);
-            for (_, share) in draft.shares.held_by(job) {
-                let quanta = share.order.qshares();
-                if last.0 != quanta {
-                    last = (quanta, entitlement.might_take(job, quanta.0));
-                }
-                if last.1 {
-                    let (amount, class, loss) = &mut on_machines[share.machine().0];
-                    *amount += quanta;
-                    *class = EvictionClass::of(entitlement, job, share.is_resident).min(*class);
-                    *loss = share.loss.min(*loss);
-                }
+    /// Enters all machines that might be cheaper than the first.
+    fn offer(
+        &mut self,
+        draft: &Draft<'_>,
+        offers: &Offers,
+        (feasible, entitlement): (&Feasible<'_, '_>, &Entitlement<'_, '_>),
+    ) {
+        while let Some(mut next) = self.offers.peek_mut() {
+            let Reverse((bound, of_group, place)) = *next;
+            if self.heap.peek().is_some_and(|Reverse((first, _))| *first < bound) {
+                return;
             }
+            draft.effort.search();
+            if !entitlement.reaches_user(of_group.0) {
+                PeekMut::pop(next);
+                continue;
+            }
+            match offers.of(draft, entitlement.keeps, of_group).get(place + 1) {
+                Some(following) => *next = Reverse((*following, of_group, place + 1)),
+                None => drop(PeekMut::pop(next)),
+            }
+            let machine = bound.machine;
+            if self.is_tried[machine.0] {
+                continue;
+            }
+            let Some(order) = feasible.order_on(machine) else { continue };
+            let missing = draft.rooms.lacking(machine, order.qshares());
+            let bound = offers.bound(draft, bound, missing);
+            let bound = bound.map(|bound| bound.within(entitlement.limit));
+            self.heap.extend(bound.map(|bound| Reverse((bound, Some(of_group.0)))));
         }
     }
-    let offers =
-        on_machines.into_iter().enumerate().filter(|(_, (amount, ..))| QShares(0) < *amount);
-    let mut offers: Vec<Offer> = offers
-        .map(|(ix, (amount, class, loss))| Offer {
-            bound: (Some(class), loss, 1, QShares(0), MachineIx(ix)),
-            amount,
-        })
-        .collect();
-    offers.sort_unstable_by_key(|offer| offer.bound);
-    offers
 }

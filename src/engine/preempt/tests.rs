@@ -100,16 +100,16 @@ fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
     assert_eq!(rule(&at_rest(&[2, 1], &jobs), &[2, 1]), FIRST);
     assert_eq!(rule(&at_rest(&[2], &jobs), &[2, 1]), None);
     // Where it does not, evenness reaches the last process, too.
-    let uneven = [(ANN, 4, 1), (BOB, 2, 0)];
+    let uneven = [(ANN, 2, 1), (ANN, 1, 3), (BOB, 3, 0)];
     let draft = |scene: &Scene| {
-        let draft = counted(&scene.snapshot, &[1, 1]);
+        let draft = counted(&scene.snapshot, &[1, 1, 1]);
         let keeps = Keeps::new(&draft);
-        let entitlement = Entitlement::new(&draft, &keeps, 1);
-        (entitlement.rule(0, 2), entitlement.is_blocked.get())
+        let entitlement = Entitlement::new(&draft, &keeps, 2);
+        (entitlement.rule(0, 2), entitlement.is_blocked_by([0].into_iter()))
     };
-    assert_eq!(draft(&at_rest(&[4], &uneven)), (ENVY, false));
-    assert_eq!(draft(&at_rest(&[4, 2], &uneven)), (None, true));
-    assert_eq!(draft(&scene(&[4, 2], &uneven)), (None, false));
+    assert_eq!(draft(&at_rest(&[5], &uneven)), (ENVY, false));
+    assert_eq!(draft(&at_rest(&[5, 3], &uneven)), (None, true));
+    assert_eq!(draft(&scene(&[5, 3], &uneven)), (None, false));
 }
 
 /// Bob has one process of 4, and another is counted for him; of Ann's 7 two may go for it.
@@ -403,7 +403,7 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
                     Ok(plan) => {
                         found += 1;
                         let victims = plan.victims.iter().map(|victim| victim.holding).collect();
-                        let wanted = wanted.map(|(cost, victims)| (cost.4, victims));
+                        let wanted = wanted.map(|(cost, victims)| (cost.machine, victims));
                         assert_eq!(Some((plan.machine, victims)), wanted, "{case}: job {job}");
                     }
                     Err(None) => assert_eq!(wanted, None, "{case}: job {job}"),
@@ -414,6 +414,29 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
         }
     }
     assert!(1_000 < taken && taken < found, "{taken} of {found}");
+}
+
+/// What may go for one more process of Bob's, who has one: on each machine a process of another job of
+/// Ann's, the first above its target and of so much work.
+fn taken_for_bob(mut scene: Scene, work: Millis) -> Option<(MachineIx, bool)> {
+    scene.hold(JobId(2), 4, 1);
+    for share in &mut scene.edit(JobId(1)).shares {
+        share.facts = ShareFacts { is_initialized: true, initialization: 0, investment: work };
+    }
+    let draft = counted(&scene.snapshot, &[1, 4, 3]);
+    let plan = Reclaim::new(&draft).best_plan(&draft, 2).ok()?;
+    Some((plan.machine, objection_to(&draft, 2, plan.loss).is_some()))
+}
+
+/// A job above its target goes before one within it, but at rest not at a price that is not paid.
+#[test]
+fn at_rest_what_may_be_paid_goes_first() {
+    let jobs = [(ANN, 1, 3), (ANN, 1, 0), (BOB, 1, 1)];
+    let most = CapRules::LOSS_LIMIT;
+    let resting = |work| taken_for_bob(at_rest(&[4, 4], &jobs), work);
+    assert_eq!(resting(most), Some((MachineIx(0), false)));
+    assert_eq!(resting(most + 1), Some((MachineIx(1), false)));
+    assert_eq!(taken_for_bob(scene(&[4, 4], &jobs), most + 1), Some((MachineIx(0), true)));
 }
 
 /// Ann, who gave to another class, finds nothing; Bob, who asks for the same before and after her, takes from

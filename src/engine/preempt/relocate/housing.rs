@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::{Search, Victim, spare_superfluous};
 use crate::engine::schedule::PreemptionRule;
@@ -9,6 +10,9 @@ use crate::model::{MachineIx, Millis, Order, QShares, count};
 
 /// So many machines are tried to make room for one share that is moved.
 const TRIED_ELSEWHERE: usize = 64;
+
+/// What room elsewhere costs: the work lost, the victims, and the room beyond what is needed.
+type HomeCost = (Millis, usize, QShares);
 
 /// Where shares start again.
 #[derive(Default)]
@@ -71,7 +75,7 @@ impl Search<'_, '_> {
     }
 
     /// A machine with free room for a share that is moved: the smallest room that will do.
-    fn free_home(
+    pub(super) fn free_home(
         &self,
         cleared: MachineIx,
         victim: Victim,
@@ -103,8 +107,8 @@ impl Search<'_, '_> {
         draft.promised + homes(false) < left.max(1)
     }
 
-    /// The machine on which room for a share that is moved costs least, where the beneficiary may
-    /// take what is there, and what it takes.
+    /// A machine where the beneficiary may take room for a share that is moved, and what it takes: the
+    /// cheapest before anything else is taken.
     fn home_by_right(
         &mut self,
         cleared: MachineIx,
@@ -120,34 +124,52 @@ impl Search<'_, '_> {
                 && draft.pools.is_within(draft.rooms.pool(*machine), pool)
                 && draft.may_use(job, *machine)
         };
-        let machines: Vec<MachineIx> =
-            self.prey.keys().copied().filter(may_use).take(TRIED_ELSEWHERE).collect();
-        let found = machines.into_iter().filter_map(|machine| {
+        let homes = self.homes_by_right(moved.order);
+        homes.iter().copied().filter(may_use).find_map(|machine| {
             self.recall(victims.iter().chain(housing.victims.values().flatten()));
-            let (cost, gone) = self.make_home(machine, moved, housing)?;
-            Some((cost, machine, gone))
-        });
-        let best = found.min_by_key(|(cost, machine, _)| (*cost, *machine));
-        best.map(|(_, machine, gone)| (machine, gone))
+            let (_, gone) = self.make_home(machine, moved.order, Some(job), housing)?;
+            Some((machine, gone))
+        })
     }
 
-    /// What the beneficiary takes on `machine` so that there is room for what is moved there, and
-    /// what that costs.
+    /// Machines where the beneficiary may take room for a share of `order`, the cheapest first.
+    fn homes_by_right(&mut self, order: Order) -> Rc<[MachineIx]> {
+        if let Some(known) = self.homes.get(&order) {
+            return Rc::clone(known);
+        }
+        let machines: Vec<MachineIx> = self.prey.keys().copied().take(TRIED_ELSEWHERE).collect();
+        let mut homes: Vec<(HomeCost, MachineIx)> = Vec::new();
+        for machine in machines {
+            self.claim.reset();
+            if let Some((cost, _)) = self.make_home(machine, order, None, &Housing::default()) {
+                homes.push((cost, machine));
+            }
+        }
+        homes.sort_unstable();
+        let homes: Rc<[MachineIx]> = homes.into_iter().map(|(_, machine)| machine).collect();
+        self.homes.insert(order, Rc::clone(&homes));
+        homes
+    }
+
+    /// What the beneficiary takes on `machine` so that there is room for a share of `order`, which is
+    /// moved there, and what that costs. Nothing is taken from its job.
     fn make_home(
         &mut self,
         machine: MachineIx,
-        moved: Victim,
+        order: Order,
+        job: Option<usize>,
         housing: &Housing,
-    ) -> Option<((Millis, usize, QShares), Vec<Victim>)> {
+    ) -> Option<(HomeCost, Vec<Victim>)> {
+        self.draft.effort.search();
         let used = housing.used.get(&machine).copied().unwrap_or_default();
         let before = housing.victims.get(&machine).map_or(&[][..], Vec::as_slice);
-        let lacking = self.draft.rooms.lacking(machine, used + moved.order.qshares());
+        let lacking = self.draft.rooms.lacking(machine, used + order.qshares());
         let made = before.iter().map(|victim| victim.order.qshares()).sum();
         let missing = lacking.saturating_sub(made);
         let (mut gone, mut freed) = (Vec::new(), QShares(0));
         for victim in self.shares_on(machine) {
             let is_gone = before.iter().any(|before| before.holding == victim.holding);
-            if missing <= freed || is_gone || victim.holding.job == moved.holding.job {
+            if missing <= freed || is_gone || Some(victim.holding.job) == job {
                 continue;
             }
             if let Some(rule) = self.claim.rule(victim.holding.job, victim.order.qshares().0) {

@@ -19,12 +19,13 @@ mod housing;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::budget::{self, is_at_rest};
 use super::eligibility::Entitlement;
 use super::feasible::Feasible;
 use super::plan::{self, EvictionRank};
-use super::queue::{Reclaim, offers};
+use super::queue::{Kind, Reclaim, Standing, is_less, kind, standing};
 use super::{due, put_off};
 use crate::engine::draft::Draft;
 use crate::engine::report::CapBound;
@@ -37,8 +38,8 @@ use housing::Housing;
 /// So many machines are tried for one beneficiary, those first on which the least has to be moved.
 const TRIED: usize = 32;
 
-/// And so many beneficiaries at a time, the least served first.
-const TRIED_JOBS: usize = 16;
+/// And so many kinds of requests at a time, the least served first.
+const TRIED_KINDS: usize = 16;
 
 /// Makes room for the least served of `jobs` that have nothing and for whom it can be made. Says
 /// whether there was one: then somebody else may find by right what was not there before.
@@ -46,17 +47,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
     if !is_at_rest(draft) || !draft.snapshot.topology.settings.defragmentation {
         return false;
     }
-    let is_candidate = |draft: &Draft<'_>, reclaim: &Reclaim, job| {
-        draft.is_starved(job) || reclaim.is_blocked(job)
-    };
-    let candidates: Vec<usize> =
-        jobs.iter().copied().filter(|&job| is_candidate(draft, reclaim, job)).collect();
-    if draft.effort.is_spent() {
-        for job in candidates {
-            put_off(draft, reclaim, job);
-        }
-        return false;
-    }
+    let candidates: Vec<usize> = jobs.iter().copied().filter(|&job| 0 < due(draft, job)).collect();
     let mut sites = Sites { free: free_room(draft), of_classes: BTreeMap::new() };
     let (mut is_done, mut tried) = (false, 0);
     draft.serve_by_holdings(
@@ -64,17 +55,32 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
         Turn::ByFinish,
         |draft, job| due(draft, job).min(1),
         |draft, job, _| {
-            tried += 1;
             if is_done {
                 return Service::Served;
             }
-            if TRIED_JOBS < tried {
+            if draft.effort.is_spent() {
+                put_off(draft, reclaim, job);
                 return Service::Refused;
             }
-            // Nothing changes until a plan is found.
-            let Some(plan) = best_plan(draft, reclaim, job, &mut sites) else {
+            if TRIED_KINDS <= tried {
+                return Service::Refused;
+            }
+            let standing = standing(draft, job);
+            let entitlement = Entitlement::new(draft, &reclaim.keeps, job);
+            let kind = kind(draft, &entitlement, draft.is_starved(job));
+            let Some(loss) = reclaim.tried.least_loss(kind, standing) else {
                 return Service::Refused;
             };
+            if let Some(held_back) = budget::objection_to(draft, job, loss) {
+                draft.jobs[job].held_back = Some(held_back);
+                return Service::Refused;
+            }
+            tried += 1;
+            // Nothing changes until a plan is found.
+            let plan = best_plan(draft, reclaim, job, &mut sites);
+            let loss = plan.as_ref().map(|plan| plan.loss);
+            reclaim.tried.0.insert(kind, (standing, loss));
+            let Some(plan) = plan else { return Service::Refused };
             if let Some(held_back) = budget::objection_to(draft, job, plan.loss) {
                 draft.jobs[job].held_back = Some(held_back);
                 return Service::Refused;
@@ -86,6 +92,21 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
         },
     );
     is_done
+}
+
+/// What moving costs at least for kinds of requests that were tried in this cycle: the work that is lost;
+/// `None` if there is no plan.
+#[derive(Debug, Default)]
+pub(super) struct Tried(BTreeMap<Kind, (Standing, Option<Millis>)>);
+
+impl Tried {
+    /// The least that it costs for requests of `kind` that are no worse off than `standing` says.
+    fn least_loss(&self, kind: Kind, standing: Standing) -> Option<Millis> {
+        match self.0.get(&kind) {
+            Some((known, loss)) if !is_less(standing, *known) => *loss,
+            _ => Some(0),
+        }
+    }
 }
 
 /// How much would have to go from a machine.
@@ -162,6 +183,10 @@ type Cost = (bool, Millis, usize, QShares, MachineIx);
 /// found. No more can be moved than there is room for, free or to be had by right.
 fn best_plan(draft: &Draft<'_>, reclaim: &Reclaim, job: usize, sites: &mut Sites) -> Option<Plan> {
     let mut search = Search::new(draft, reclaim, job);
+    let helpers = (0..draft.jobs.len()).filter(|&other| may_help(draft, job, other));
+    if !draft.is_starved(job) && !search.claim.is_blocked_by(helpers) {
+        return None;
+    }
     let free = sites.free;
     if free == QShares(0) && search.prey.is_empty() {
         return None;
@@ -214,14 +239,29 @@ struct Search<'d, 'a> {
     claim: Entitlement<'d, 'a>,
     /// How much belongs to those that might give something, by machine.
     prey: BTreeMap<MachineIx, QShares>,
+    /// For shares of an order, once it was asked, where room for them may be taken, the cheapest first.
+    homes: BTreeMap<Order, Rc<[MachineIx]>>,
 }
 
 impl<'d, 'a> Search<'d, 'a> {
     fn new(draft: &'d Draft<'a>, reclaim: &'d Reclaim, beneficiary: usize) -> Search<'d, 'a> {
         let claim = Entitlement::new(draft, &reclaim.keeps, beneficiary);
-        let offers = offers(draft, &claim);
-        let prey = offers.iter().map(|offer| (offer.machine(), offer.amount)).collect();
-        Search { draft, beneficiary, claim, prey }
+        let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
+        for group in 0..draft.entities.groups().len() {
+            if !claim.reaches_user(group) {
+                continue;
+            }
+            let members = draft.entities.members(group);
+            for &job in members.iter().filter(|&&job| 0 < draft.jobs[job].held) {
+                let order = draft.jobs[job].order.qshares();
+                if claim.rule(job, order.0).is_some() {
+                    for (_, share) in draft.shares.held_by(job) {
+                        *prey.entry(share.machine()).or_default() += share.order.qshares();
+                    }
+                }
+            }
+        }
+        Search { draft, beneficiary, claim, prey, homes: BTreeMap::new() }
     }
 
     /// The shares that have to go from `machine` so that one of `order` fits: by right as far as
@@ -243,9 +283,13 @@ impl<'d, 'a> Search<'d, 'a> {
                 None => rest.push(victim),
             }
         }
-        // A process that only stays as it is owed to its job goes first.
-        rest.sort_by_key(|victim| {
-            !self.claim.would_go_but_is_owed(victim.holding.job, victim.order.qshares().0)
+        // What can start again in free room goes first; of that a process that only stays as it is owed to
+        // its job.
+        let nothing = Housing::default();
+        rest.sort_by_cached_key(|&victim| {
+            let (job, quanta) = (victim.holding.job, victim.order.qshares().0);
+            let has_home = self.free_home(machine, victim, &nothing).is_some();
+            (!has_home, !self.claim.would_go_but_is_owed(job, quanta))
         });
         for victim in rest {
             if freed < missing && self.may_move(victim) {
@@ -277,6 +321,7 @@ impl<'d, 'a> Search<'d, 'a> {
         let (class, own) = [job, self.beneficiary].map(|ix| draft.class_of(ix)).into();
         let cap = draft.jobs[job].demand.cap;
         job != self.beneficiary
+            && may_help(draft, self.beneficiary, job)
             && class.policy.is_preemptable()
             && class.priority == own.priority
             && victim.order == draft.jobs[job].order
@@ -315,6 +360,15 @@ impl<'d, 'a> Search<'d, 'a> {
             self.claim.take(victim.holding.job, victim.order.qshares().0);
         }
     }
+}
+
+/// Whether to move a process of `job` may make room for one of `beneficiary`: where one goes that is no
+/// smaller, and that the beneficiary may use, it could go itself.
+fn may_help(draft: &Draft<'_>, beneficiary: usize, job: usize) -> bool {
+    let [own, theirs] = [beneficiary, job].map(|ix| draft.class_of(ix).pool);
+    draft.jobs[job].order < draft.jobs[beneficiary].order
+        || draft.jobs[beneficiary].is_confined
+        || !draft.pools.is_within(theirs, own)
 }
 
 impl Plan {
