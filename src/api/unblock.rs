@@ -226,6 +226,13 @@ fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
             format!("{FREE_ROOM_OR_CHANGE}; after the quiet stop, waiting alone does not help"),
             None,
         ),
+        // Waiting counts below the count only.
+        HeldBack::TooDear { .. } if job.behind_since.is_none() => by_itself(
+            format!(
+                "{FREE_ROOM_OR_CHANGE}; it has what is counted for it, so its waiting pays for nothing"
+            ),
+            None,
+        ),
         HeldBack::TooDear { loss, limit } => {
             let period = view.topology.settings.publication_period;
             let a_cycle = period.saturating_mul(job.threads);

@@ -59,7 +59,9 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
                 return Service::Served;
             }
             if draft.effort.is_spent() {
-                put_off(draft, reclaim, job);
+                if draft.is_starved(job) {
+                    put_off(draft, reclaim, job);
+                }
                 return Service::Refused;
             }
             if TRIED_KINDS <= tried {
