@@ -47,6 +47,7 @@ pub mod demo;
 pub mod engine;
 pub mod journal;
 pub mod model;
+pub mod orchestrator;
 pub mod scheduler;
 mod scratch;
 pub mod sim;

@@ -1,0 +1,6 @@
+//! The orchestrator: campaigns of tasks, run in the shares that the resource manager gives out.
+//!
+//! An outer layer. It reaches the resource manager through its public API and by no other way, and
+//! it reaches nodes through what their agents ask for: agents dial, the orchestrator answers.
+
+pub mod wire;

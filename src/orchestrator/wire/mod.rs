@@ -1,0 +1,36 @@
+//! What crosses the wire between the orchestrator and the agents of nodes.
+//!
+//! # The exchange
+//!
+//! An agent sends `POST /v1/nodes/{node}/exchange?wait=25s` with an [`Exchange`] and receives an
+//! [`ExchangeAnswer`]. The orchestrator answers at once if the agent does not know all of the
+//! answer, else when something changes, at the latest after `wait`. An agent with a report sends a
+//! second exchange without `wait` while the first one waits.
+//!
+//! Rules for both sides:
+//!
+//! 1. **Slots are levels.** An answer names every slot that the node should know, with what it
+//!    should be. A slot that two answers in a row of one `orchestrator` and `epoch` do not name is
+//!    an orphan: its agent stops it.
+//! 2. **Tasks are pulled.** A slot says with `want` how many more tasks it can hold. The answer
+//!    never has more.
+//! 3. **Results are repeated.** Results of a slot have numbers from 1 without gaps. The agent sends
+//!    each until `acked` reaches its number. The same number always tells the same.
+//! 4. **Attempts are repeated.** An attempt that stands in `tasks` is committed. It is repeated with
+//!    the same number until the agent lists it in `held`, `running` or `results`. A slot begins an
+//!    attempt only if its journal does not have it.
+//! 5. **Numbers order.** `number` grows with each exchange of one `life`; a smaller one is refused
+//!    with 409. `order` grows for each slot; a slot ignores an answer with an older one.
+//! 6. **Unknown fields** are refused on the way in and ignored on the way out, so that heads are
+//!    upgraded before agents.
+
+mod exchange;
+mod output;
+mod spec;
+
+pub use exchange::{
+    AttemptId, Exchange, ExchangeAnswer, NewTask, Reason, Rung, RunningTask, SlotEnd, SlotOrder,
+    SlotReport, SlotStage, SlotStart, SlotStop, StopReason, TaskResult, TaskSignal, VERSION,
+};
+pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest};
+pub use spec::{Checkpoint, Command, Stdin, TaskSpec};

@@ -1,0 +1,150 @@
+//! What a slot needs to know to run the tasks of a campaign.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The specification of the tasks of a campaign, the same for all of them.
+///
+/// # Placeholders
+///
+/// `{campaign}`, `{task}`, `{attempt}`, `{node}` and `{entry}` are replaced in every word of
+/// `command`, `prologue` and `epilogue`, and in `output` and `error`. `{entry}` is the parameter of
+/// the task, or its number if it has none; in `output` and `error` each `/` of it becomes `_`. All
+/// other braces stay as they are. A shell text is not changed: it has the environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskSpec {
+    /// The name of the campaign.
+    pub name: String,
+    /// The program of each task.
+    pub command: Command,
+    /// Variables of the environment, those of the user's choice only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// The working directory, an absolute path that has to exist on the node.
+    pub cwd: String,
+    /// The standard input of each task.
+    #[serde(default, skip_serializing_if = "Stdin::is_nothing")]
+    pub stdin: Stdin,
+    /// The file for standard output, relative to `cwd`. Absent: the spool of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// The file for standard error, relative to `cwd`. Absent: the spool of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The longest that a task may run, in milliseconds. Absent: as long as it likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit_ms: Option<u64>,
+    /// Time between the stop signal and the kill, in milliseconds: 0 to 600,000.
+    pub grace_ms: u64,
+    /// The number of the signal that asks a task to end, 1 to 64.
+    pub stop_signal: u8,
+    /// The signal that asks a task to save. Absent: none is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
+    /// What must exit with 0 in a slot before its first task. Absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prologue: Option<Command>,
+    /// What runs in a slot after its last task. Absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epilogue: Option<Command>,
+    /// Whether processes that a task leaves behind may live until the slot ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allows_leftovers: bool,
+    /// Whether one process over the limit ends its whole task, and not itself only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom_ends_task: bool,
+    /// How long tasks should occupy a slot between two requests for more, in milliseconds. A slot
+    /// holds about that much work, 50 tasks at most; 0: what runs and one more.
+    #[serde(default)]
+    pub group_target_ms: u64,
+}
+
+impl TaskSpec {
+    /// A specification for tests: `true` in `/`, nothing else.
+    #[cfg(test)]
+    pub(crate) fn example() -> TaskSpec {
+        TaskSpec {
+            name: "example".to_owned(),
+            command: Command::Argv(vec!["true".to_owned()]),
+            environment: BTreeMap::new(),
+            cwd: "/".to_owned(),
+            stdin: Stdin::Nothing,
+            output: None,
+            error: None,
+            time_limit_ms: None,
+            grace_ms: 30_000,
+            stop_signal: 15,
+            checkpoint: None,
+            prologue: None,
+            epilogue: None,
+            allows_leftovers: false,
+            oom_ends_task: false,
+            group_target_ms: 10_000,
+        }
+    }
+}
+
+/// A program to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// The program and its arguments, at least one word. No shell reads them.
+    Argv(Vec<String>),
+    /// A text for `sh -c`.
+    Shell(String),
+}
+
+/// The standard input of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stdin {
+    /// Nothing: it ends at once.
+    #[default]
+    Nothing,
+    /// A file on the node, relative to the working directory. Placeholders are replaced.
+    File(String),
+    /// Bytes that the orchestrator keeps. The agent fetches them once for a slot, with
+    /// `GET /v1/nodes/{node}/stdin/{spec}`.
+    Kept {
+        /// How many bytes, at most 64 MiB.
+        length: u64,
+    },
+}
+
+impl Stdin {
+    /// Whether there is none.
+    pub fn is_nothing(&self) -> bool {
+        *self == Stdin::Nothing
+    }
+}
+
+/// How tasks are asked to save what they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Checkpoint {
+    /// The number of the signal, 1 to 64.
+    pub signal: u8,
+    /// Time between two signals, in milliseconds, at least 1,000. Absent: before a stop only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_ms: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_specification_survives_the_wire() {
+        let mut spec = TaskSpec::example();
+        spec.environment.insert("LANG".to_owned(), "C.UTF-8".to_owned());
+        spec.stdin = Stdin::Kept { length: 12 };
+        spec.output = Some("res/{task}.txt".to_owned());
+        spec.checkpoint = Some(Checkpoint { signal: 10, every_ms: Some(1_200_000) });
+        spec.prologue = Some(Command::Shell("fetch model".to_owned()));
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<TaskSpec>(&text).unwrap(), spec);
+        assert!(text.contains(r#""command":{"argv":["true"]}"#), "{text}");
+        assert!(text.contains(r#""prologue":{"shell":"fetch model"}"#), "{text}");
+    }
+}
