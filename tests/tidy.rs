@@ -55,6 +55,12 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         "src/dashboard/",
         &["crate::engine", "sqlx", "crate::store", "crate::cli", "crate::daemon", "crate::demo"],
     ),
+    // The orchestrator reaches the resource manager through its public API only.
+    (
+        "src/orchestrator/",
+        &["crate::engine", "crate::scheduler", "crate::converter", "crate::store", "crate::daemon"],
+    ),
+    ("src/orchestrator/spec/", PURE),
     // What measures sees what it measures from outside.
     ("src/bench/", &["crate::cli", "crate::store", "crate::daemon", "sqlx"]),
     ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),
