@@ -61,6 +61,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         &["crate::engine", "crate::scheduler", "crate::converter", "crate::store", "crate::daemon"],
     ),
     ("src/orchestrator/spec/", PURE),
+    ("src/orchestrator/book/", PURE),
+    ("src/orchestrator/book/", &["HashMap", "HashSet", "f32", "f64"]),
     // What measures sees what it measures from outside.
     ("src/bench/", &["crate::cli", "crate::store", "crate::daemon", "sqlx"]),
     ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),

@@ -3,5 +3,6 @@
 //! An outer layer. It reaches the resource manager through its public API and by no other way, and
 //! it reaches nodes through what their agents ask for: agents dial, the orchestrator answers.
 
+pub mod book;
 pub mod spec;
 pub mod wire;

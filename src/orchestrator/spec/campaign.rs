@@ -12,14 +12,13 @@ use crate::model::is_hidden;
 use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec};
 
 /// Fields of the design that this version does not have.
-const LATER: [&str; 7] =
-    ["mode", "first", "first_class", "after", "cluster", "calendar", "stage_in"];
+const LATER: [&str; 8] =
+    ["mode", "first", "first_class", "after", "cluster", "calendar", "stage_in", "may_run_twice"];
 
 /// Millionths in one.
 const MILLION: u64 = 1_000_000;
 
 /// The specification of a campaign, checked.
-#[expect(clippy::struct_excessive_bools, reason = "settings that do not depend on each other")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignSpec {
     /// What slots need to know.
@@ -45,8 +44,6 @@ pub struct CampaignSpec {
     pub memory_retry: Option<MemoryRetry>,
     /// Whether exit 0 after a stop signal means that the task is done.
     pub stop_zero_is_done: bool,
-    /// Whether a task may run a second time while its first attempt is not known to have ended.
-    pub may_run_twice: bool,
     /// Whether slots need a limit that the kernel enforces.
     pub needs_kernel_limit: bool,
     /// Whether the resource manager may not preempt it: one slot of the kind `arbitrary_process`.
@@ -130,7 +127,6 @@ impl CampaignSpec {
             max_fails: fields.number("max_fails", 0, TaskRange::LARGEST),
             memory_retry: memory_retry(&mut fields),
             stop_zero_is_done: on_stop_zero(&mut fields),
-            may_run_twice: fields.flag("may_run_twice"),
             needs_kernel_limit: limits(&mut fields),
             keep: fields.flag("keep"),
             nodes: nodes(&mut fields),

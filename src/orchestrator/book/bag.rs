@@ -1,0 +1,131 @@
+//! The queue of a campaign: a cursor over its range, and the tasks that are queued again.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use crate::model::count;
+use crate::orchestrator::spec::TaskRange;
+
+/// Priority of a task that was never begun and came back.
+pub const RETURNED: u8 = 40;
+/// Priority of a task that has saved what it had.
+pub const CHECKPOINTED: u8 = 30;
+/// Priority of a task that was interrupted or has another try.
+pub const AGAIN: u8 = 20;
+/// Priority of a task that was never touched.
+pub const UNTOUCHED: u8 = 10;
+/// Priority of a task that asked for the end of the queue.
+pub const LAST: u8 = 0;
+
+/// The untouched tasks of a campaign. They take no room, however many there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// The numbers of the tasks.
+    pub range: TaskRange,
+    /// Positions that have been passed.
+    pub taken: u64,
+    /// Positions that may be passed.
+    pub limit: u64,
+    /// Tasks beyond the cursor that were touched by other means, by position.
+    pub skipped: BTreeSet<u64>,
+}
+
+impl Cursor {
+    /// How many tasks are untouched.
+    pub fn left(&self) -> u64 {
+        let skipped = count(self.skipped.range(self.taken..));
+        self.limit.saturating_sub(self.taken).saturating_sub(skipped)
+    }
+
+    /// Takes the next untouched task.
+    pub fn take(&mut self) -> Option<u64> {
+        while self.taken < self.limit {
+            let position = self.taken;
+            self.taken += 1;
+            if !self.skipped.remove(&position) {
+                return self.range.at(position);
+            }
+        }
+        None
+    }
+
+    /// Whether `task` is untouched, and can still be taken.
+    pub fn holds(&self, task: u64) -> bool {
+        let position = self.range.position(task);
+        position
+            .is_some_and(|at| self.taken <= at && at < self.limit && !self.skipped.contains(&at))
+    }
+
+    /// Touches an untouched task out of turn.
+    pub fn skip(&mut self, task: u64) {
+        if let Some(position) = self.range.position(task).filter(|at| self.taken <= *at) {
+            self.skipped.insert(position);
+        }
+    }
+}
+
+/// The tasks of one memory step that are queued again: higher priority first, then by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue(BTreeSet<(Reverse<u8>, u64)>);
+
+impl Queue {
+    /// Queues a task.
+    pub fn put(&mut self, priority: u8, task: u64) {
+        self.0.insert((Reverse(priority), task));
+    }
+
+    /// Takes a task out, wherever it stands.
+    pub fn remove(&mut self, priority: u8, task: u64) {
+        self.0.remove(&(Reverse(priority), task));
+    }
+
+    /// Takes the first task, if it goes before tasks of priority `over`.
+    pub fn take_over(&mut self, over: Option<u8>) -> Option<u64> {
+        let (Reverse(priority), task) = *self.0.first()?;
+        if over.is_some_and(|over| priority <= over) {
+            return None;
+        }
+        self.remove(priority, task);
+        Some(task)
+    }
+
+    /// How many tasks are queued.
+    pub fn len(&self) -> u64 {
+        count(&self.0)
+    }
+
+    /// All tasks that are queued, first to last.
+    pub fn tasks(&self) -> Vec<u64> {
+        self.0.iter().map(|(_, task)| *task).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_passes_what_was_touched_before() {
+        let range = TaskRange { first: 10, step: 5, count: 4 };
+        let mut cursor = Cursor { range, taken: 0, limit: 4, skipped: BTreeSet::new() };
+        cursor.skip(15);
+        assert!(cursor.holds(10) && !cursor.holds(15) && !cursor.holds(11) && !cursor.holds(30));
+        assert_eq!(cursor.left(), 3);
+        let taken: Vec<u64> = std::iter::from_fn(|| cursor.take()).collect();
+        assert_eq!((taken, cursor.left()), (vec![10, 20, 25], 0));
+    }
+
+    #[test]
+    fn untouched_tasks_stand_between_the_others() {
+        let mut queue = Queue::default();
+        for (priority, task) in [(LAST, 1), (AGAIN, 9), (AGAIN, 3), (RETURNED, 12)] {
+            queue.put(priority, task);
+        }
+        let mut taken = Vec::new();
+        while let Some(task) = queue.take_over(Some(UNTOUCHED)) {
+            taken.push(task);
+        }
+        assert_eq!((taken, queue.len()), (vec![12, 3, 9], 1));
+        assert_eq!(queue.take_over(None), Some(1));
+    }
+}

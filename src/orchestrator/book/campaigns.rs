@@ -1,0 +1,198 @@
+//! A campaign as the book tracks it: counts, queues and tasks that were touched and are not final.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::bag::{Cursor, Queue, UNTOUCHED};
+use super::measure::Measure;
+use super::rows::{CampaignRow, CampaignState, Ending, TaskRow, TaskState, WorkRow};
+use crate::orchestrator::spec::CampaignSpec;
+
+/// Slots in a row that may fail to prepare before the campaign gets no more.
+pub const INIT_FAILS: u64 = 3;
+
+/// A campaign that is not final.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// Facts that survive. The counts of the cursor are kept in `cursor`.
+    pub facts: CampaignRow,
+    /// Its specification.
+    pub spec: Arc<CampaignSpec>,
+    /// Its untouched tasks.
+    pub cursor: Cursor,
+    /// Its memory steps; the first one always is there.
+    pub steps: Vec<Step>,
+    /// Tasks that were touched and are not final.
+    pub tasks: BTreeMap<u64, TaskRow>,
+    /// How many slots of it are not gone.
+    pub slots: u64,
+    /// The mean time of a task, as it is told.
+    pub measure: Measure,
+}
+
+/// A memory step of a campaign.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its work, as the resource manager knows it.
+    pub work: WorkRow,
+    /// Its tasks that are queued again.
+    pub queue: Queue,
+    /// Its tasks that are assigned or running.
+    pub in_slots: u64,
+    /// How many slots of it are not gone.
+    pub slots: u64,
+}
+
+impl Campaign {
+    /// The campaign of a row, with no task touched.
+    pub fn new(facts: CampaignRow, spec: Arc<CampaignSpec>) -> Campaign {
+        let cursor = Cursor {
+            range: spec.tasks,
+            taken: facts.taken,
+            limit: facts.limit,
+            skipped: std::collections::BTreeSet::new(),
+        };
+        let mut campaign = Campaign {
+            facts,
+            spec,
+            cursor,
+            steps: Vec::new(),
+            tasks: BTreeMap::new(),
+            slots: 0,
+            measure: Measure::default(),
+        };
+        campaign.step_mut(0);
+        campaign
+    }
+
+    /// Its row, as it is to be stored.
+    pub fn row(&self) -> CampaignRow {
+        CampaignRow { taken: self.cursor.taken, limit: self.cursor.limit, ..self.facts.clone() }
+    }
+
+    /// A memory step, made if it is not there.
+    pub fn step_mut(&mut self, step: u64) -> &mut Step {
+        let at = usize::try_from(step).unwrap_or(usize::MAX).min(16);
+        while self.steps.len() <= at {
+            let step = crate::model::count(&self.steps);
+            let base = self.spec.memory_mb;
+            let memory_mb = self.spec.memory_retry.map_or(base, |retry| retry.memory(base, step));
+            let work = WorkRow { campaign: self.facts.id, step, memory_mb, number: None };
+            self.steps.push(Step { work, queue: Queue::default(), in_slots: 0, slots: 0 });
+        }
+        &mut self.steps[at]
+    }
+
+    /// Tasks of a step that are not final.
+    pub fn remaining(&self, step: &Step) -> u64 {
+        let untouched = if step.work.step == 0 { self.cursor.left() } else { 0 };
+        untouched + step.queue.len() + step.in_slots
+    }
+
+    /// Tasks of a step that wait for a slot.
+    pub fn queued(&self, step: u64) -> u64 {
+        let at = usize::try_from(step).unwrap_or(usize::MAX);
+        let again = self.steps.get(at).map_or(0, |step| step.queue.len());
+        again + if step == 0 { self.cursor.left() } else { 0 }
+    }
+
+    /// Whether a task of it waits for a slot.
+    pub fn has_queued(&self) -> bool {
+        0 < self.cursor.left() || self.steps.iter().any(|step| 0 < step.queue.len())
+    }
+
+    /// Whether tasks may begin.
+    pub fn may_begin(&self) -> bool {
+        self.facts.ending.is_none()
+            && matches!(self.facts.state, CampaignState::Running | CampaignState::Finishing)
+    }
+
+    /// Takes the next task of a step out of the queue. The caller assigns it.
+    pub fn take(&mut self, step: u64) -> Option<u64> {
+        let has_untouched = step == 0 && 0 < self.cursor.left();
+        let over = has_untouched.then_some(UNTOUCHED);
+        let again = self.step_mut(step).queue.take_over(over);
+        again.or_else(|| if has_untouched { self.cursor.take() } else { None })
+    }
+
+    /// Puts a task where its state says: into a queue, among those in slots, or into the counts.
+    pub fn place(&mut self, row: TaskRow) {
+        match row.state {
+            TaskState::Queued => {
+                let (priority, task) = (row.priority, row.task);
+                self.step_mut(row.step).queue.put(priority, task);
+            }
+            TaskState::Assigned | TaskState::Running => self.step_mut(row.step).in_slots += 1,
+            TaskState::Done => self.facts.done += 1,
+            TaskState::Failed => self.facts.failed += 1,
+            TaskState::Cancelled => self.facts.cancelled += 1,
+            TaskState::Dropped => self.facts.dropped += 1,
+        }
+        if !row.state.is_final() {
+            self.tasks.insert(row.task, row);
+        }
+    }
+
+    /// Takes a task out of where [`Campaign::place`] put it.
+    pub fn displace(&mut self, task: u64) -> Option<TaskRow> {
+        let row = self.tasks.remove(&task)?;
+        let step = self.step_mut(row.step);
+        match row.state {
+            TaskState::Queued => step.queue.remove(row.priority, row.task),
+            TaskState::Assigned | TaskState::Running => step.in_slots -= 1,
+            TaskState::Done | TaskState::Failed | TaskState::Cancelled | TaskState::Dropped => {}
+        }
+        Some(row)
+    }
+
+    /// A task that was never touched, out of the cursor.
+    pub fn fresh(&self, task: u64) -> TaskRow {
+        TaskRow {
+            campaign: self.facts.id,
+            task,
+            state: TaskState::Queued,
+            attempt: 0,
+            tries: 0,
+            losses: 0,
+            resubmits: 0,
+            priority: UNTOUCHED,
+            step: 0,
+            share: None,
+            cancel: false,
+            reason: None,
+        }
+    }
+
+    /// Begins to end it: no task begins any more. Untouched tasks are cancelled at once.
+    pub fn end(&mut self, why: Ending) {
+        self.facts.cancelled += self.cursor.left();
+        self.cursor.limit = self.cursor.taken;
+        self.facts.ending = Some(why);
+        self.facts.state = CampaignState::Cancelling;
+    }
+
+    /// Whether it may get no more slots.
+    pub fn is_frozen(&self) -> bool {
+        self.facts.state == CampaignState::Suspended || INIT_FAILS <= self.facts.init_fails
+    }
+
+    /// Whether more of its tasks failed than may.
+    pub fn has_failed_too_often(&self) -> bool {
+        self.facts.ending.is_none()
+            && self.spec.max_fails.is_some_and(|most| most < self.facts.failed)
+    }
+
+    /// The state that it ends with, if nothing of it is left.
+    pub fn final_state(&self) -> Option<CampaignState> {
+        if !self.tasks.is_empty() || 0 < self.cursor.left() || 0 < self.slots {
+            return None;
+        }
+        Some(match self.facts.ending {
+            Some(Ending::Cancelled) => CampaignState::Cancelled,
+            Some(Ending::MaxFails) => CampaignState::Failed,
+            None if 0 < self.facts.failed => CampaignState::Failed,
+            None if 0 < self.facts.cancelled && self.facts.done == 0 => CampaignState::Cancelled,
+            None => CampaignState::Done,
+        })
+    }
+}

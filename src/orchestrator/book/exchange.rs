@@ -1,0 +1,482 @@
+//! Reports of nodes in, orders for slots out.
+
+use std::collections::BTreeSet;
+
+use super::rows::{AttemptRow, Note, SlotState, TaskState};
+use super::slots::Held;
+use super::{Book, Now, attempt_of};
+use crate::model::{Name, count};
+use crate::orchestrator::wire::{
+    AttemptId, Exchange, NewTask, Reason, Rung, SlotEnd, SlotOrder, SlotReport, SlotStage,
+    SlotStart, SlotStop, StopReason, TaskResult,
+};
+
+/// Why a report is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A later exchange of the same life was there before.
+    #[error("exchange {number} comes after exchange {last} of the same life; send higher numbers")]
+    Old {
+        /// Its number.
+        number: u64,
+        /// The highest number so far.
+        last: u64,
+    },
+}
+
+/// The orders for a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeAnswer {
+    /// What every slot should be. Tasks have no parameter yet.
+    pub slots: Vec<SlotOrder>,
+    /// Whether the node does not know all of it.
+    pub has_news: bool,
+}
+
+impl Book {
+    /// Checks that a report is not older than the last one.
+    ///
+    /// # Errors
+    ///
+    /// If it is.
+    pub fn check(&self, node: &str, report: &Exchange) -> Result<(), Refusal> {
+        let known = self.nodes.get(node).filter(|known| known.life == report.life);
+        match known {
+            Some(known) if report.number < known.number => {
+                Err(Refusal::Old { number: report.number, last: known.number })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Enters a report.
+    pub(super) fn hear(&mut self, name: &Name, report: Exchange, now: Now) {
+        let node = self.nodes.entry(name.clone()).or_default();
+        node.boot.clone_from(&report.boot);
+        node.life.clone_from(&report.life);
+        node.number = report.number;
+        node.has_kernel_limit = report.limits != Rung::Watched;
+        node.only_user = report.only_user.as_deref().map(Name::from);
+        (node.is_waiting, node.has_news) = (true, false);
+        node.unknown_gone.clear();
+        let shares: Vec<u64> = self.shares_of(name);
+        for share in &shares {
+            if let Some(slot) = self.slots.get_mut(share) {
+                slot.is_listed = false;
+            }
+        }
+        for slot in report.slots {
+            if shares.contains(&slot.share) {
+                self.hear_slot(slot, &report.boot, now);
+            } else if slot.state == SlotStage::Gone
+                && let Some(node) = self.nodes.get_mut(name)
+            {
+                let last = slot.results.last().map_or(0, |result| result.number);
+                node.unknown_gone.push((slot.share, last));
+            }
+        }
+        for share in shares {
+            self.judge(share, &report.boot, now);
+        }
+    }
+
+    fn shares_of(&self, node: &str) -> Vec<u64> {
+        self.by_node.get(node).map(|shares| shares.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Ends a slot that another boot of its node cannot have, or that its node may not start.
+    fn judge(&mut self, share: u64, boot: &str, now: Now) {
+        let Some(slot) = self.slots.get(&share).filter(|slot| !slot.is_gone()) else { return };
+        if slot.row.boot.as_deref().is_some_and(|known| known != boot) {
+            self.lose_slot(share, "the node has booted", now);
+            return;
+        }
+        if slot.is_told || slot.is_reported {
+            return;
+        }
+        let (Some(node), Some(campaign)) =
+            (self.nodes.get(&slot.row.node), self.campaigns.get(&slot.row.campaign))
+        else {
+            return;
+        };
+        let owner = campaign.facts.owner.as_str();
+        let problem = match &node.only_user {
+            _ if campaign.spec.needs_kernel_limit && !node.has_kernel_limit => {
+                "the node has no limit that the kernel enforces".to_owned()
+            }
+            Some(user) if user != owner => format!("the node runs work of {user} only"),
+            Some(_) | None => return,
+        };
+        self.prepare_failed(share, "no-limit-or-user", &problem);
+        self.end_slot(share, &BTreeSet::new(), now);
+    }
+
+    fn hear_slot(&mut self, report: SlotReport, boot: &str, now: Now) {
+        let share = report.share;
+        let Some(slot) = self.slots.get_mut(&share) else { return };
+        (slot.is_listed, slot.is_reported, slot.is_told) = (true, true, true);
+        if slot.is_gone() {
+            return;
+        }
+        let before = slot.row.clone();
+        slot.row.boot.get_or_insert_with(|| boot.to_owned());
+        slot.seen_order = report.seen_order;
+        slot.signals.retain(|(order, _)| report.seen_order < *order);
+        slot.prepared_ms = report.prepared_ms;
+        let mut ended = Vec::new();
+        for result in report.results {
+            if result.number == slot.row.acked + 1 {
+                slot.row.acked = result.number;
+                ended.push(result);
+            }
+        }
+        slot.attempts.values_mut().for_each(|held| held.is_listed = false);
+        for id in &report.held {
+            if let Some(held) = slot.attempts.get_mut(id) {
+                held.is_listed = true;
+            }
+        }
+        if slot.row.stop.is_none() {
+            slot.row.state = state_of(report.state);
+        }
+        slot.want = if slot.is_open() { report.want } else { 0 };
+        let (campaign, wants) = (slot.row.campaign, 0 < slot.want);
+        if slot.row != before {
+            self.dirty.slots.insert(share);
+            self.dirty.settle.insert(campaign);
+        }
+        let running: BTreeSet<AttemptId> = report.running.iter().map(|one| one.task).collect();
+        for one in &report.running {
+            let since = |ms: u64| now.ms.saturating_sub(ms);
+            self.begun(share, one.task, since(one.ms), since(one.unsaved_ms), one.has_saved);
+        }
+        for result in ended {
+            self.first_begun(share, result.why != Reason::Returned);
+            self.dirty.slots.insert(share);
+            self.end_attempt(share, result, now);
+        }
+        if report.state == SlotStage::Gone {
+            if let Some(end) = report.end.filter(|end| is_failure(*end)) {
+                let text = report.text.unwrap_or_else(|| "the slot could not be prepared".into());
+                self.prepare_failed(share, end_word(end), &text);
+            }
+            self.end_slot(share, &running, now);
+        } else if wants {
+            self.hungry.insert((campaign, share));
+            self.dirty.settle.insert(campaign);
+        }
+    }
+
+    /// Enters that an attempt runs.
+    fn begun(&mut self, share: u64, id: AttemptId, begun: u64, unsaved: u64, has_saved: bool) {
+        let Some(slot) = self.slots.get_mut(&share) else { return };
+        let Some(held) = slot.attempts.get_mut(&id) else { return };
+        let is_new = held.begun.is_none();
+        *held = Held { is_listed: true, begun: Some(begun), unsaved_since: unsaved, has_saved };
+        if !is_new {
+            return;
+        }
+        if let Some(task) =
+            self.campaigns.get_mut(&id.campaign).and_then(|c| c.tasks.get_mut(&id.task))
+            && task.state == TaskState::Assigned
+        {
+            task.state = TaskState::Running;
+            self.dirty.tasks.insert((id.campaign, id.task), task.clone());
+        }
+        self.first_begun(share, true);
+    }
+
+    /// Enters that a slot has begun a task: it could be prepared.
+    fn first_begun(&mut self, share: u64, has_begun: bool) {
+        let Some(slot) = self.slots.get(&share).filter(|_| has_begun) else { return };
+        let Some(campaign) = self.campaigns.get_mut(&slot.row.campaign) else { return };
+        let facts = &mut campaign.facts;
+        let prepared = slot.prepared_ms.unwrap_or(facts.prepared_ms);
+        if !facts.has_begun || 0 < facts.init_fails {
+            (facts.has_begun, facts.init_fails, facts.prepared_ms) = (true, 0, prepared);
+            self.dirty.settle.insert(slot.row.campaign);
+        }
+    }
+
+    /// Counts a slot that could not be prepared. After three in a row the campaign is frozen.
+    fn prepare_failed(&mut self, share: u64, code: &'static str, text: &str) {
+        let Some(slot) = self.slots.get(&share) else { return };
+        let Some(campaign) = self.campaigns.get_mut(&slot.row.campaign) else { return };
+        campaign.facts.init_fails += 1;
+        let id = slot.row.campaign;
+        let node = Some(slot.row.node.clone());
+        let text = format!("slot {share} on {}: {text}", slot.row.node);
+        self.dirty.notes.push(Note { campaign: id, task: None, node, code, text });
+        self.dirty.settle.insert(id);
+    }
+
+    /// Enters that nothing of a slot can run any more. Attempts that it had begun are lost.
+    pub(super) fn end_slot(&mut self, share: u64, begun: &BTreeSet<AttemptId>, now: Now) {
+        let Some(slot) = self.slots.get_mut(&share).filter(|slot| !slot.is_gone()) else { return };
+        slot.row.state = SlotState::Gone;
+        slot.want = 0;
+        let row = slot.row.clone();
+        let left: Vec<(AttemptId, Held)> =
+            slot.attempts.iter().map(|(id, held)| (*id, *held)).collect();
+        for (id, held) in left {
+            let why = if begun.contains(&id) { Reason::Lost } else { Reason::Returned };
+            self.end_attempt(share, ended(id, &held, why, now), now);
+        }
+        self.count_slot(&row, false);
+        self.hungry.remove(&(row.campaign, share));
+        self.dirty.slots.insert(share);
+        self.dirty.settle.insert(row.campaign);
+        self.dirty.publish = true;
+    }
+
+    /// Gives a slot up whose node cannot say what became of it: all its attempts are lost.
+    pub(super) fn lose_slot(&mut self, share: u64, why: &str, now: Now) {
+        let Some(slot) = self.slots.get(&share).filter(|slot| !slot.is_gone()) else { return };
+        let (campaign, node) = (slot.row.campaign, slot.row.node.clone());
+        let text = format!("slot {share} on {node} is lost: {why}");
+        let note = Note { campaign, task: None, node: Some(node), code: "slot-lost", text };
+        self.dirty.notes.push(note);
+        let all = slot.attempts.keys().copied().collect();
+        self.end_slot(share, &all, now);
+    }
+
+    /// Gives queued tasks to slots of a campaign whose agents wait for an answer.
+    pub(super) fn assign_waiting(&mut self, id: u64, now: Now) {
+        let hungry = self.hungry.range((id, 0)..=(id, u64::MAX));
+        let shares: Vec<u64> = hungry.map(|(_, share)| *share).collect();
+        for share in shares {
+            self.assign(share, now);
+        }
+    }
+
+    fn assign(&mut self, share: u64, now: Now) {
+        let Some(slot) = self.slots.get_mut(&share).filter(|slot| slot.is_open()) else { return };
+        let Some(campaign) = self.campaigns.get_mut(&slot.row.campaign) else { return };
+        let is_waiting = self.nodes.get(&slot.row.node).is_some_and(|node| node.is_waiting);
+        let (step, queued) = (slot.row.step, campaign.queued(slot.row.step));
+        if !is_waiting || !campaign.may_begin() || queued == 0 {
+            return;
+        }
+        // At the end of the queue no slot shall hoard what another could begin.
+        let plenty = campaign.slots.saturating_mul(slot.want).saturating_mul(2);
+        let free = campaign.spec.lanes.saturating_sub(count(&slot.attempts));
+        let give = if queued < plenty { slot.want.min(free) } else { slot.want };
+        for _ in 0..give {
+            let Some(task) = campaign.take(step) else { break };
+            let row = campaign.tasks.remove(&task);
+            let mut row = row.unwrap_or_else(|| campaign.fresh(task));
+            row.state = TaskState::Assigned;
+            row.attempt += 1;
+            row.share = Some(share);
+            let id = attempt_of(&row);
+            slot.attempts.insert(id, Held::default());
+            slot.want -= 1;
+            let node = slot.row.node.clone();
+            let assigned_ms = now.wall_ms;
+            let attempt = AttemptRow { id, share, node, assigned_ms, result: None, ended_ms: None };
+            self.open.insert(id, attempt.clone());
+            self.dirty.attempts.insert(id, attempt);
+            self.dirty.tasks.insert((id.campaign, task), row.clone());
+            campaign.place(row);
+            self.dirty.campaigns.insert(id.campaign);
+        }
+        if 0 < give {
+            slot.row.order += 1;
+            self.dirty.slots.insert(share);
+            self.dirty.wake.insert(slot.row.node.clone());
+        }
+        if slot.want == 0 {
+            let campaign = slot.row.campaign;
+            self.hungry.remove(&(campaign, share));
+        }
+    }
+
+    /// Calls unstarted attempts back for slots that have none, when no task is queued.
+    pub(super) fn rebalance(&mut self, id: u64) {
+        let Some(campaign) = self.campaigns.get(&id) else { return };
+        if campaign.has_queued() || !campaign.may_begin() {
+            return;
+        }
+        let lanes = usize::try_from(campaign.spec.lanes).unwrap_or(usize::MAX);
+        let hungry = self.hungry.range((id, 0)..=(id, u64::MAX));
+        let is_idle = |share: &u64| {
+            self.slots.get(share).is_some_and(|slot| slot.attempts.is_empty() && slot.is_open())
+        };
+        let idle = hungry.filter(|(_, share)| is_idle(share)).count();
+        if idle == 0 {
+            return;
+        }
+        let mut spare: Vec<(u64, AttemptId)> = Vec::new();
+        let mut called = 0;
+        for (share, slot) in self.slots.iter().filter(|(_, slot)| slot.row.campaign == id) {
+            called += slot.recall.len();
+            let waiting = slot.attempts.iter().filter(|(id, held)| {
+                held.begun.is_none() && held.is_listed && !slot.recall.contains(id)
+            });
+            let over = slot.attempts.len().saturating_sub(lanes).saturating_sub(slot.recall.len());
+            spare.extend(waiting.rev().take(over).map(|(id, _)| (*share, *id)));
+        }
+        for (share, attempt) in spare.into_iter().take(idle.saturating_sub(called)) {
+            let Some(slot) = self.slots.get_mut(&share) else { continue };
+            slot.recall.insert(attempt);
+            slot.row.order += 1;
+            self.dirty.slots.insert(share);
+            self.dirty.wake.insert(slot.row.node.clone());
+        }
+    }
+
+    /// Orders a slot to stop. One that no node knows of is gone at once.
+    pub(super) fn stop_slot(&mut self, share: u64, why: StopReason, drains: bool, now: Now) {
+        let Some(slot) = self.slots.get_mut(&share) else { return };
+        if !slot.is_told {
+            self.end_slot(share, &BTreeSet::new(), now);
+            return;
+        }
+        if slot.stop(why, drains) {
+            let (campaign, node) = (slot.row.campaign, slot.row.node.clone());
+            self.hungry.remove(&(campaign, share));
+            self.dirty.slots.insert(share);
+            self.dirty.wake.insert(node);
+            self.dirty.publish = true;
+        }
+    }
+
+    /// The orders for a node, as they are now.
+    pub fn answer(&self, name: &str) -> NodeAnswer {
+        let mut answer = NodeAnswer::default();
+        let node = self.nodes.get(name);
+        for share in self.by_node.get(name).into_iter().flatten() {
+            let Some(slot) = self.slots.get(share) else { continue };
+            if slot.is_gone() {
+                if slot.is_listed {
+                    let (order, acked) = (slot.row.order, slot.row.acked);
+                    let forget = true;
+                    answer.slots.push(SlotOrder {
+                        share: *share,
+                        order,
+                        acked,
+                        forget,
+                        ..SlotOrder::default()
+                    });
+                    answer.has_news = true;
+                }
+                continue;
+            }
+            let order = self.order(*share);
+            answer.has_news |= slot.seen_order < order.order && slot.is_reported
+                || order.start.is_some()
+                || !order.tasks.is_empty();
+            answer.slots.push(order);
+        }
+        for (share, acked) in node.map(|node| &node.unknown_gone).into_iter().flatten() {
+            let order =
+                SlotOrder { share: *share, acked: *acked, forget: true, ..SlotOrder::default() };
+            answer.slots.push(order);
+            answer.has_news = true;
+        }
+        answer.has_news |= node.is_some_and(|node| node.has_news);
+        answer
+    }
+
+    fn order(&self, share: u64) -> SlotOrder {
+        let mut order = SlotOrder { share, ..SlotOrder::default() };
+        let Some(slot) = self.slots.get(&share) else { return order };
+        (order.order, order.acked) = (slot.row.order, slot.row.acked);
+        let Some(campaign) = self.campaigns.get(&slot.row.campaign) else { return order };
+        let spec = campaign.facts.spec;
+        let unknown = slot.attempts.iter().filter(|(_, held)| !held.is_listed);
+        let task = |id: &AttemptId| NewTask { task: *id, spec, param: None };
+        order.tasks = unknown.map(|(id, _)| task(id)).collect();
+        order.recall = slot.recall.iter().copied().collect();
+        let cancelled =
+            |id: &&AttemptId| campaign.tasks.get(&id.task).is_some_and(|row| row.cancel);
+        order.cancel = slot.attempts.keys().filter(cancelled).copied().collect();
+        order.signals = slot.signals.iter().map(|(_, signal)| *signal).collect();
+        let grace = campaign.spec.task.grace_ms;
+        order.stop = slot.row.stop.map(|why| {
+            let by_ms = (!slot.row.drains).then_some(grace);
+            SlotStop { by_ms, why }
+        });
+        if !slot.is_reported && slot.row.stop.is_none() {
+            order.start = Some(SlotStart {
+                campaign: campaign.facts.id,
+                user: campaign.facts.owner.clone(),
+                uid: campaign.facts.uid,
+                memory_mb: usize::try_from(slot.row.step)
+                    .ok()
+                    .and_then(|at| campaign.steps.get(at))
+                    .map_or(campaign.spec.memory_mb, |step| step.work.memory_mb),
+                lanes: campaign.spec.lanes,
+                spec,
+                linger_ms: self.settings.linger_ms,
+                needs_kernel_limit: campaign.spec.needs_kernel_limit,
+            });
+        }
+        order
+    }
+
+    /// Enters that the answer to the last report of a node leaves: leases of its slots are renewed.
+    pub(super) fn answered(&mut self, name: &Name, now: u64) {
+        for share in self.shares_of(name) {
+            let Some(slot) = self.slots.get_mut(&share) else { continue };
+            if slot.is_listed || !slot.is_reported {
+                (slot.is_told, slot.renewed) = (true, now);
+            }
+            let campaign = slot.row.campaign;
+            self.hungry.remove(&(campaign, share));
+        }
+        if let Some(node) = self.nodes.get_mut(name) {
+            (node.is_waiting, node.has_news) = (false, false);
+            node.unknown_gone.clear();
+        }
+    }
+}
+
+/// The end of an attempt that no node reported.
+fn ended(id: AttemptId, held: &Held, why: Reason, now: Now) -> TaskResult {
+    TaskResult {
+        number: 0,
+        task: id,
+        why,
+        exit: None,
+        signal: None,
+        ms: held.begun.map_or(0, |begun| now.ms.saturating_sub(begun)),
+        cpu_ms: 0,
+        peak_mb: 0,
+        rss_mb: 0,
+        out: [0, 0],
+        tail: String::new(),
+        error: String::new(),
+        has_saved: held.has_saved,
+    }
+}
+
+fn state_of(stage: SlotStage) -> SlotState {
+    match stage {
+        SlotStage::Starting => SlotState::Starting,
+        SlotStage::Preparing => SlotState::Preparing,
+        SlotStage::Working => SlotState::Working,
+        SlotStage::Idle => SlotState::Idle,
+        // What is gone is entered once its results are.
+        SlotStage::Stopping | SlotStage::Gone => SlotState::Stopping,
+    }
+}
+
+/// Whether a slot that ended so was not able to begin.
+fn is_failure(end: SlotEnd) -> bool {
+    matches!(end, SlotEnd::NotStarted | SlotEnd::NoUser | SlotEnd::NoLimit | SlotEnd::Prologue)
+}
+
+fn end_word(end: SlotEnd) -> &'static str {
+    match end {
+        SlotEnd::Idle => "idle",
+        SlotEnd::Stopped => "stopped",
+        SlotEnd::Unheard => "unheard",
+        SlotEnd::Died => "died",
+        SlotEnd::NotStarted => "not-started",
+        SlotEnd::NoUser => "no-user",
+        SlotEnd::NoLimit => "no-limit",
+        SlotEnd::Prologue => "prologue",
+        SlotEnd::SharedMemory => "shared-memory",
+    }
+}

@@ -1,0 +1,434 @@
+//! The book of the orchestrator: campaigns, tasks and slots, as a function of what happened.
+//!
+//! Pure and synchronous: no clock, no I/O. [`Book::record`] takes an [`Event`] with the time and
+//! returns [`Effect`]s: rows to store, nodes to answer, whether to publish. Effects are stored in
+//! one transaction before anything of them is told. [`Book::restore`] reads the rows back.
+//!
+//! What always holds:
+//!
+//! - An attempt belongs to one slot. Its number is never used again.
+//! - A task has at most one attempt without a result.
+//! - A slot is gone if its node said so, its node has another boot, its lease ran out, or no answer
+//!   ever named it. Only then are its tasks queued again and its share published as gone.
+
+mod bag;
+mod campaigns;
+mod exchange;
+mod leases;
+mod measure;
+mod notes;
+mod obey;
+mod publish;
+mod requests;
+mod rows;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod tries;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub use bag::UNTOUCHED;
+pub use campaigns::{Campaign, INIT_FAILS, Step};
+pub use exchange::{NodeAnswer, Refusal};
+pub use obey::{JobShares, RemovedShare};
+pub use publish::{PublishedSlot, PublishedWork};
+pub use requests::{NewCampaign, Reopened};
+pub use rows::{
+    AttemptRow, CampaignRow, CampaignState, Ending, Note, SlotRow, SlotState, TaskRow, TaskState,
+    WorkRow,
+};
+pub use slots::{Held, Slot};
+pub use tries::LOST_LIMIT;
+
+use crate::model::Name;
+use crate::orchestrator::spec::CampaignSpec;
+use crate::orchestrator::wire::{AttemptId, Exchange, Reason, TaskResult};
+
+/// Settings of the book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long slots go on after the last exchange, in milliseconds.
+    pub lease_ms: u64,
+    /// Time without a task after which a slot ends by itself, in milliseconds.
+    pub linger_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { lease_ms: 600_000, linger_ms: 2000 }
+    }
+}
+
+/// A point in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds on a clock that never jumps. Decisions read this one.
+    pub ms: u64,
+    /// Milliseconds since the epoch. It is written down, and decides nothing.
+    pub wall_ms: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A campaign was submitted. Its number is [`Book::next_number`].
+    Submitted(Box<NewCampaign>),
+    /// The schedule of the resource manager, with the last publication that it takes into account.
+    Scheduled(Option<u64>, Vec<JobShares>),
+    /// An agent reported its node. Check it with [`Book::check`] first.
+    Exchanged(Name, Box<Exchange>),
+    /// The answer to the last report of a node leaves.
+    Answered(Name),
+    /// Time passed.
+    Elapsed,
+    /// No task of a campaign begins any more; what runs ends by itself, or is stopped `at_once`.
+    Suspended {
+        /// The campaign.
+        campaign: u64,
+        /// Whether running tasks are stopped.
+        at_once: bool,
+    },
+    /// A suspended or frozen campaign goes on.
+    Resumed(u64),
+    /// A campaign is cancelled.
+    Cancelled(u64),
+    /// A task is cancelled.
+    TaskCancelled(u64, u64),
+    /// The running attempt of a task is sent a signal.
+    TaskSignalled(u64, u64, u8),
+    /// Final tasks of a campaign are queued again.
+    Resubmitted(Box<Reopened>),
+    /// An operator says that nothing runs on a node any more.
+    NodeLost(Name),
+    /// A publication was accepted that tells these shares as gone.
+    Published(u64, Vec<u64>),
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Store the next free number.
+    Next(u64),
+    /// Store a campaign.
+    Campaign(CampaignRow),
+    /// Store the work of a memory step.
+    Work(WorkRow),
+    /// Store a task.
+    Task(TaskRow),
+    /// Store an attempt.
+    Attempt(AttemptRow),
+    /// Store a slot.
+    Slot(SlotRow),
+    /// Remove a slot.
+    SlotForgotten(u64),
+    /// Store a note.
+    Note(Note),
+    /// Answer the exchange of a node that waits.
+    Wake(Name),
+    /// Publish soon.
+    Publish,
+}
+
+/// What is read back after a restart.
+#[derive(Clone, Debug, Default)]
+pub struct Saved {
+    /// The next free number.
+    pub next: u64,
+    /// Campaigns that are not final, with their specifications.
+    pub campaigns: Vec<(CampaignRow, Arc<CampaignSpec>)>,
+    /// Work of their memory steps.
+    pub works: Vec<WorkRow>,
+    /// Their tasks that are not final, and those that are final and beyond the cursor.
+    pub tasks: Vec<TaskRow>,
+    /// Attempts without a result.
+    pub attempts: Vec<AttemptRow>,
+    /// Slots.
+    pub slots: Vec<SlotRow>,
+}
+
+/// A node as the book tracks it.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    boot: String,
+    life: String,
+    number: u64,
+    has_kernel_limit: bool,
+    only_user: Option<Name>,
+    /// Whether its agent waits for an answer.
+    is_waiting: bool,
+    /// Shares of its last report that the book does not know and that are gone.
+    unknown_gone: Vec<(u64, u64)>,
+    /// Whether the answer to its last report has news that no slot shows.
+    has_news: bool,
+}
+
+/// Rows that differ from what is stored.
+#[derive(Clone, Debug, Default)]
+struct Dirty {
+    next: bool,
+    campaigns: BTreeSet<u64>,
+    finished: Vec<CampaignRow>,
+    works: BTreeMap<(u64, u64), WorkRow>,
+    tasks: BTreeMap<(u64, u64), TaskRow>,
+    attempts: BTreeMap<AttemptId, AttemptRow>,
+    slots: BTreeSet<u64>,
+    forgotten: BTreeSet<u64>,
+    notes: Vec<Note>,
+    wake: BTreeSet<Name>,
+    publish: bool,
+    /// Campaigns whose queues or slots changed.
+    settle: BTreeSet<u64>,
+}
+
+/// The book.
+#[derive(Clone, Debug)]
+pub struct Book {
+    settings: Settings,
+    next: u64,
+    campaigns: BTreeMap<u64, Campaign>,
+    slots: BTreeMap<u64, Slot>,
+    by_node: BTreeMap<Name, BTreeSet<u64>>,
+    nodes: BTreeMap<Name, Node>,
+    /// Attempts without a result.
+    open: BTreeMap<AttemptId, AttemptRow>,
+    /// Slots that can hold more tasks and whose agents wait, by campaign.
+    hungry: BTreeSet<(u64, u64)>,
+    dirty: Dirty,
+}
+
+impl Book {
+    /// An empty book.
+    pub fn new(settings: Settings) -> Book {
+        Book::restore(settings, Saved { next: 1, ..Saved::default() }, 0)
+    }
+
+    /// The book of what was saved, at time `now`. Leases begin anew: that errs on the safe side.
+    pub fn restore(settings: Settings, saved: Saved, now: u64) -> Book {
+        let campaigns = saved.campaigns.into_iter();
+        let campaigns = campaigns.map(|(row, spec)| (row.id, Campaign::new(row, spec))).collect();
+        let mut book = Book {
+            settings,
+            next: saved.next.max(1),
+            campaigns,
+            slots: BTreeMap::new(),
+            by_node: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            open: BTreeMap::new(),
+            hungry: BTreeSet::new(),
+            dirty: Dirty::default(),
+        };
+        for work in saved.works {
+            if let Some(campaign) = book.campaigns.get_mut(&work.campaign) {
+                campaign.step_mut(work.step).work = work;
+            }
+        }
+        for row in saved.slots {
+            let mut slot = Slot::new(row, now);
+            // An answer may have left before the restart.
+            slot.is_told = true;
+            book.adopt(slot);
+        }
+        for row in saved.tasks {
+            let Some(campaign) = book.campaigns.get_mut(&row.campaign) else { continue };
+            campaign.cursor.skip(row.task);
+            if row.state.is_final() {
+                continue;
+            }
+            if let Some(slot) = row.share.and_then(|share| book.slots.get_mut(&share)) {
+                let id = attempt_of(&row);
+                let begun = (row.state == TaskState::Running).then_some(now);
+                let held = Held { begun, unsaved_since: now, ..Held::default() };
+                slot.attempts.insert(id, held);
+            }
+            campaign.place(row);
+        }
+        book.open = saved.attempts.into_iter().map(|row| (row.id, row)).collect();
+        book.dirty.settle = book.campaigns.keys().copied().collect();
+        book
+    }
+
+    /// The next number of a campaign or of work.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Campaigns that are not final, by number.
+    pub fn campaigns(&self) -> &BTreeMap<u64, Campaign> {
+        &self.campaigns
+    }
+
+    /// Slots, those that are gone and not forgotten included, by share.
+    pub fn slots(&self) -> &BTreeMap<u64, Slot> {
+        &self.slots
+    }
+
+    /// Records an event and returns what to do for it.
+    pub fn record(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        match event {
+            Event::Submitted(new) => self.submit(*new, now),
+            Event::Scheduled(publication, jobs) => self.obey(publication, jobs, now),
+            Event::Exchanged(node, report) => self.hear(&node, *report, now),
+            Event::Answered(node) => self.answered(&node, now.ms),
+            Event::Elapsed => self.expire(now),
+            Event::Suspended { campaign, at_once } => self.suspend(campaign, at_once),
+            Event::Resumed(campaign) => self.resume(campaign),
+            Event::Cancelled(campaign) => self.cancel(campaign, Ending::Cancelled),
+            Event::TaskCancelled(campaign, task) => self.cancel_task(campaign, task),
+            Event::TaskSignalled(campaign, task, signal) => self.signal(campaign, task, signal),
+            Event::Resubmitted(reopened) => self.reopen(*reopened),
+            Event::NodeLost(node) => self.lose_node(&node, now),
+            Event::Published(sequence, gone) => self.published(sequence, &gone),
+        }
+        while let Some(campaign) = self.dirty.settle.pop_first() {
+            self.settle(campaign, now);
+        }
+        self.drain()
+    }
+
+    /// Brings a campaign's state, works and assignments up to date after a change.
+    fn settle(&mut self, id: u64, now: Now) {
+        let Some(campaign) = self.campaigns.get(&id) else { return };
+        if campaign.has_failed_too_often() {
+            self.cancel(id, Ending::MaxFails);
+        }
+        self.assign_waiting(id, now);
+        self.finish_or_go_on(id);
+        self.number_works(id);
+        self.rebalance(id);
+        let Some(campaign) = self.campaigns.get(&id) else { return };
+        if let Some(state) = campaign.final_state() {
+            let row = CampaignRow { state, ..campaign.row() };
+            self.campaigns.remove(&id);
+            self.dirty.finished.push(row);
+        }
+        self.dirty.campaigns.insert(id);
+        self.dirty.publish = true;
+    }
+
+    /// Moves a campaign between running and finishing. Slots of a finishing one are not needed.
+    fn finish_or_go_on(&mut self, id: u64) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        let is_over = !campaign.has_queued() && campaign.tasks.is_empty();
+        match campaign.facts.state {
+            CampaignState::Running if !campaign.has_queued() => {
+                campaign.facts.state = CampaignState::Finishing;
+            }
+            CampaignState::Finishing if campaign.has_queued() => {
+                campaign.facts.state = CampaignState::Running;
+            }
+            CampaignState::Running
+            | CampaignState::Finishing
+            | CampaignState::Suspended
+            | CampaignState::Cancelling
+            | CampaignState::Done
+            | CampaignState::Failed
+            | CampaignState::Cancelled => {}
+        }
+        if is_over {
+            self.stop_slots(id, crate::orchestrator::wire::StopReason::Finished, true);
+        }
+    }
+
+    /// Gives a number to work that has tasks or slots, and takes it from work that has neither.
+    fn number_works(&mut self, id: u64) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        for at in 0..campaign.steps.len() {
+            let step = &campaign.steps[at];
+            let is_needed = 0 < step.slots || 0 < campaign.remaining(step);
+            let work = match (step.work.number, is_needed) {
+                (None, true) => {
+                    let number = self.next;
+                    self.next += 1;
+                    self.dirty.next = true;
+                    WorkRow { number: Some(number), ..step.work }
+                }
+                (Some(_), false) => WorkRow { number: None, ..step.work },
+                (None, false) | (Some(_), true) => continue,
+            };
+            campaign.steps[at].work = work;
+            self.dirty.works.insert((id, work.step), work);
+        }
+    }
+
+    /// Puts a slot into the book.
+    fn adopt(&mut self, slot: Slot) {
+        let (share, node) = (slot.row.share, slot.row.node.clone());
+        if !slot.is_gone() {
+            self.count_slot(&slot.row, true);
+        }
+        self.by_node.entry(node).or_default().insert(share);
+        self.slots.insert(share, slot);
+    }
+
+    /// Counts a slot in or out.
+    fn count_slot(&mut self, row: &SlotRow, is_in: bool) {
+        if let Some(campaign) = self.campaigns.get_mut(&row.campaign) {
+            let change = |count: &mut u64| {
+                *count = if is_in { *count + 1 } else { count.saturating_sub(1) };
+            };
+            change(&mut campaign.slots);
+            change(&mut campaign.step_mut(row.step).slots);
+        }
+    }
+
+    /// Ends an attempt of a slot: its task goes where the table of states says.
+    fn end_attempt(&mut self, share: u64, result: TaskResult, now: Now) {
+        let id = result.task;
+        let Some(slot) = self.slots.get_mut(&share) else { return };
+        if slot.attempts.remove(&id).is_none() {
+            // Another attempt of the task counts, or this result is a repeated one.
+            return;
+        }
+        slot.recall.remove(&id);
+        let Some(campaign) = self.campaigns.get_mut(&id.campaign) else { return };
+        let Some(mut row) = campaign.displace(id.task) else { return };
+        let spec = Arc::clone(&campaign.spec);
+        tries::enter(&mut row, &result, &spec, campaign.facts.ending);
+        if matches!(result.why, Reason::Done | Reason::Exit) {
+            campaign.facts.ended += 1;
+            campaign.facts.ended_ms = campaign.facts.ended_ms.saturating_add(result.ms);
+        }
+        campaign.facts.rss_mb = campaign.facts.rss_mb.max(result.rss_mb);
+        if row.state == TaskState::Failed {
+            self.dirty.notes.push(notes::failed(&row, &result, &self.slots, share));
+        }
+        campaign.place(row.clone());
+        self.dirty.tasks.insert((id.campaign, id.task), row);
+        if let Some(attempt) = self.open.remove(&id) {
+            let ended = AttemptRow { result: Some(result), ended_ms: Some(now.wall_ms), ..attempt };
+            self.dirty.attempts.insert(id, ended);
+        }
+        self.dirty.settle.insert(id.campaign);
+    }
+
+    /// Everything that has to be stored and done since the last call.
+    fn drain(&mut self) -> Vec<Effect> {
+        let dirty = std::mem::take(&mut self.dirty);
+        let mut effects = Vec::new();
+        if dirty.next {
+            effects.push(Effect::Next(self.next));
+        }
+        let live = dirty.campaigns.iter().filter_map(|id| self.campaigns.get(id));
+        effects.extend(live.map(|campaign| Effect::Campaign(campaign.row())));
+        effects.extend(dirty.finished.into_iter().map(Effect::Campaign));
+        effects.extend(dirty.works.into_values().map(Effect::Work));
+        effects.extend(dirty.tasks.into_values().map(Effect::Task));
+        effects.extend(dirty.attempts.into_values().map(Effect::Attempt));
+        let slots = dirty.slots.iter().filter_map(|share| self.slots.get(share));
+        effects.extend(slots.map(|slot| Effect::Slot(slot.row.clone())));
+        effects.extend(dirty.forgotten.into_iter().map(Effect::SlotForgotten));
+        effects.extend(dirty.notes.into_iter().map(Effect::Note));
+        effects.extend(dirty.wake.into_iter().map(Effect::Wake));
+        if dirty.publish {
+            effects.push(Effect::Publish);
+        }
+        effects
+    }
+}
+
+/// The last attempt of a task.
+fn attempt_of(row: &TaskRow) -> AttemptId {
+    AttemptId { campaign: row.campaign, task: row.task, attempt: row.attempt }
+}

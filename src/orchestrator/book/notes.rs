@@ -1,0 +1,45 @@
+//! Sentences about campaigns, for people.
+
+use std::collections::BTreeMap;
+
+use super::rows::{Note, TaskRow};
+use super::slots::Slot;
+use crate::orchestrator::spec::signal_name;
+use crate::orchestrator::wire::{Reason, TaskResult};
+
+/// A task failed.
+pub(super) fn failed(
+    row: &TaskRow,
+    result: &TaskResult,
+    slots: &BTreeMap<u64, Slot>,
+    share: u64,
+) -> Note {
+    let node = slots.get(&share).map(|slot| slot.row.node.clone());
+    let place = node.as_ref().map_or("?", |node| node.as_str());
+    let why = row.reason.unwrap_or(result.why);
+    let text = format!("task {}.{} on {place}: {}", row.campaign, row.task, sentence(why, result));
+    Note { campaign: row.campaign, task: Some(row.task), node, code: why.word(), text }
+}
+
+/// Why an attempt ended, in words.
+fn sentence(why: Reason, result: &TaskResult) -> String {
+    match why {
+        Reason::Exit => format!("exit status {}", result.exit.unwrap_or(0)),
+        Reason::Signal => format!("ended by {}", signal_name(result.signal.unwrap_or(0))),
+        Reason::Memory => format!("over its memory, at {} MB", result.peak_mb),
+        Reason::TimeLimit => "over its time limit".to_owned(),
+        Reason::NodeKiller => "too many of its attempts were lost with their nodes".to_owned(),
+        Reason::NotFound => "its program was not found".to_owned(),
+        Reason::NotExecutable => "its program cannot be executed".to_owned(),
+        Reason::NoCwd => "its working directory is not there".to_owned(),
+        Reason::NoUser => "its user may not run work there".to_owned(),
+        Reason::Prologue => "the prologue of its slot failed".to_owned(),
+        Reason::Done
+        | Reason::Preempted
+        | Reason::VariedOff
+        | Reason::Lost
+        | Reason::Cancelled
+        | Reason::Superseded
+        | Reason::Returned => why.word().to_owned(),
+    }
+}

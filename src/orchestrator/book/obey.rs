@@ -1,0 +1,142 @@
+//! What the schedule of the resource manager means for slots.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rows::{SlotRow, SlotState};
+use super::slots::Slot;
+use super::{Book, Now};
+use crate::model::Name;
+use crate::orchestrator::wire::StopReason;
+
+/// The shares of one work, as the schedule has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobShares {
+    /// The number of the work.
+    pub work: u64,
+    /// Shares that it has, with their nodes, those that are new included.
+    pub shares: Vec<(u64, Name)>,
+    /// Shares that are new.
+    pub added: BTreeSet<u64>,
+    /// Shares that have to go.
+    pub removed: Vec<RemovedShare>,
+}
+
+/// A share that has to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemovedShare {
+    /// Its number.
+    pub share: u64,
+    /// Its node.
+    pub node: Name,
+    /// Why.
+    pub why: StopReason,
+}
+
+impl Book {
+    /// Orders new slots, stops those that have to go, and forgets what the schedule has forgotten.
+    pub(super) fn obey(&mut self, publication: Option<u64>, jobs: Vec<JobShares>, now: Now) {
+        let mut works = BTreeMap::new();
+        for campaign in self.campaigns.values() {
+            for step in &campaign.steps {
+                if let Some(number) = step.work.number {
+                    works.insert(number, (campaign.facts.id, step.work.step));
+                }
+            }
+        }
+        let mut named = BTreeSet::new();
+        for job in jobs {
+            let place = works.get(&job.work).copied();
+            for removed in &job.removed {
+                named.insert(removed.share);
+                let is_known = self.slots.contains_key(&removed.share);
+                if let (false, Some(place)) = (is_known, place) {
+                    self.order_slot(
+                        job.work,
+                        place,
+                        removed.share,
+                        removed.node.clone(),
+                        true,
+                        now,
+                    );
+                }
+                self.stop_slot(removed.share, removed.why, false, now);
+            }
+            for (share, node) in job.shares {
+                named.insert(share);
+                let is_known = self.slots.contains_key(&share);
+                if let (false, Some(place)) = (is_known, place) {
+                    let may_run = !job.added.contains(&share);
+                    self.order_slot(job.work, place, share, node, may_run, now);
+                }
+            }
+        }
+        self.forget(publication, &named);
+    }
+
+    /// Enters a slot that the book does not know. One that `may_run` was known before the database
+    /// was set back: its node is told to stop it, and it is waited for.
+    fn order_slot(
+        &mut self,
+        work: u64,
+        (campaign, step): (u64, u64),
+        share: u64,
+        node: Name,
+        may_run: bool,
+        now: Now,
+    ) {
+        let row = SlotRow {
+            share,
+            node: node.clone(),
+            campaign,
+            step,
+            work,
+            state: SlotState::Ordered,
+            order: 1,
+            acked: 0,
+            boot: None,
+            stop: None,
+            drains: false,
+        };
+        let mut slot = Slot::new(row, now.ms);
+        slot.is_told = may_run;
+        self.adopt(slot);
+        self.dirty.slots.insert(share);
+        self.dirty.settle.insert(campaign);
+        let is_wanted = self
+            .campaigns
+            .get(&campaign)
+            .is_some_and(|campaign| campaign.has_queued() && campaign.may_begin());
+        if may_run || !is_wanted {
+            self.stop_slot(share, StopReason::Finished, false, now);
+        } else {
+            self.dirty.wake.insert(node);
+        }
+    }
+
+    /// Forgets slots that were published as gone, and that a schedule made since then does not name.
+    fn forget(&mut self, publication: Option<u64>, named: &BTreeSet<u64>) {
+        let is_past = |slot: &&Slot| {
+            slot.is_gone()
+                && !named.contains(&slot.row.share)
+                && slot.gone_in.is_some_and(|told| Some(told) <= publication)
+        };
+        let past: Vec<u64> =
+            self.slots.values().filter(is_past).map(|slot| slot.row.share).collect();
+        for share in past {
+            let Some(slot) = self.slots.remove(&share) else { continue };
+            if let Some(shares) = self.by_node.get_mut(&slot.row.node) {
+                shares.remove(&share);
+            }
+            self.dirty.forgotten.insert(share);
+        }
+    }
+
+    /// Enters that the resource manager was told that shares are gone.
+    pub(super) fn published(&mut self, sequence: u64, gone: &[u64]) {
+        for share in gone {
+            if let Some(slot) = self.slots.get_mut(share).filter(|slot| slot.is_gone()) {
+                slot.gone_in.get_or_insert(sequence);
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What owners and operators ask for.
+
+use std::sync::Arc;
+
+use super::bag::AGAIN;
+use super::campaigns::Campaign;
+use super::rows::{CampaignRow, CampaignState, Ending, TaskRow, TaskState, WorkRow};
+use super::{Book, Now};
+use crate::orchestrator::spec::{CampaignSpec, CampaignType};
+use crate::orchestrator::wire::{StopReason, TaskSignal};
+
+/// A campaign to be submitted.
+#[derive(Clone, Debug)]
+pub struct NewCampaign {
+    /// The name of its owner.
+    pub owner: String,
+    /// The number of its owner at the head, if it is known.
+    pub uid: Option<u32>,
+    /// The number of its specification.
+    pub spec_number: u64,
+    /// Its specification.
+    pub spec: Arc<CampaignSpec>,
+}
+
+/// Tasks to be queued again.
+#[derive(Clone, Debug)]
+pub struct Reopened {
+    /// The campaign, as it was stored. Not used if the book has it.
+    pub campaign: CampaignRow,
+    /// Its specification.
+    pub spec: Arc<CampaignSpec>,
+    /// The tasks, each final.
+    pub tasks: Vec<TaskRow>,
+    /// Tasks beyond the cursor that were touched.
+    pub beyond: Vec<TaskRow>,
+    /// Whether untouched tasks that were cancelled with the campaign are queued too.
+    pub untouched: bool,
+}
+
+impl Book {
+    pub(super) fn submit(&mut self, new: NewCampaign, now: Now) {
+        let id = self.next;
+        self.next += 1;
+        let count = new.spec.tasks.count;
+        let limit = if new.spec.kind == CampaignType::Test { count.min(1) } else { count };
+        let facts = CampaignRow {
+            id,
+            owner: new.owner,
+            uid: new.uid,
+            spec: new.spec_number,
+            submitted_ms: now.wall_ms,
+            state: CampaignState::Running,
+            ending: None,
+            taken: 0,
+            limit,
+            done: 0,
+            failed: 0,
+            cancelled: 0,
+            dropped: count - limit,
+            init_fails: 0,
+            has_begun: false,
+            ended_ms: 0,
+            ended: 0,
+            prepared_ms: 0,
+            rss_mb: 0,
+        };
+        let mut campaign = Campaign::new(facts, new.spec);
+        let step = campaign.step_mut(0);
+        step.work = WorkRow { number: Some(id), ..step.work };
+        self.dirty.works.insert((id, 0), step.work);
+        self.campaigns.insert(id, campaign);
+        self.dirty.next = true;
+        self.dirty.settle.insert(id);
+    }
+
+    pub(super) fn suspend(&mut self, id: u64, at_once: bool) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        if campaign.facts.ending.is_none() {
+            campaign.facts.state = CampaignState::Suspended;
+            self.stop_slots(id, StopReason::Drained, !at_once);
+            self.dirty.settle.insert(id);
+        }
+    }
+
+    pub(super) fn resume(&mut self, id: u64) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        if campaign.facts.ending.is_none() {
+            campaign.facts.state = CampaignState::Running;
+            campaign.facts.init_fails = 0;
+            self.dirty.settle.insert(id);
+        }
+    }
+
+    /// Ends a campaign: queued tasks are cancelled, its slots are stopped.
+    pub(super) fn cancel(&mut self, id: u64, why: Ending) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        if campaign.facts.ending.is_some() {
+            return;
+        }
+        campaign.end(why);
+        let queued: Vec<u64> = campaign.steps.iter().flat_map(|step| step.queue.tasks()).collect();
+        for task in queued {
+            if let Some(row) = campaign.displace(task) {
+                let row = TaskRow { state: TaskState::Cancelled, ..row };
+                self.dirty.tasks.insert((id, task), row.clone());
+                campaign.place(row);
+            }
+        }
+        self.stop_slots(id, StopReason::Cancelled, false);
+        self.dirty.settle.insert(id);
+    }
+
+    /// Orders all slots of a campaign to stop.
+    pub(super) fn stop_slots(&mut self, id: u64, why: StopReason, drains: bool) {
+        let of_campaign = self.slots.values().filter(|slot| slot.row.campaign == id);
+        let live = of_campaign.filter(|slot| !slot.is_gone());
+        let shares: Vec<u64> = live.map(|slot| slot.row.share).collect();
+        for share in shares {
+            // A slot that no node knows of holds no attempt, so no time is written down.
+            self.stop_slot(share, why, drains, Now::default());
+        }
+    }
+
+    pub(super) fn cancel_task(&mut self, id: u64, task: u64) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        let row = if campaign.cursor.holds(task) {
+            campaign.cursor.skip(task);
+            Some(campaign.fresh(task))
+        } else {
+            campaign.displace(task)
+        };
+        let Some(mut row) = row else { return };
+        match row.share {
+            None => row.state = TaskState::Cancelled,
+            Some(share) => {
+                row.cancel = true;
+                if let Some(slot) = self.slots.get_mut(&share) {
+                    slot.row.order += 1;
+                    self.dirty.slots.insert(share);
+                    self.dirty.wake.insert(slot.row.node.clone());
+                }
+            }
+        }
+        self.dirty.tasks.insert((id, task), row.clone());
+        campaign.place(row);
+        self.dirty.settle.insert(id);
+    }
+
+    pub(super) fn signal(&mut self, id: u64, task: u64, signal: u8) {
+        let row = self.campaigns.get(&id).and_then(|campaign| campaign.tasks.get(&task));
+        let Some(row) = row.filter(|row| row.state == TaskState::Running) else { return };
+        let Some(slot) = row.share.and_then(|share| self.slots.get_mut(&share)) else { return };
+        slot.row.order += 1;
+        let signal = TaskSignal { task: super::attempt_of(row), signal };
+        slot.signals.push((slot.row.order, signal));
+        self.dirty.slots.insert(slot.row.share);
+        self.dirty.wake.insert(slot.row.node.clone());
+    }
+
+    /// Queues final tasks again. A campaign that ended is taken up again.
+    pub(super) fn reopen(&mut self, reopened: Reopened) {
+        let Reopened { campaign: row, spec, tasks, beyond, untouched } = reopened;
+        let id = row.id;
+        let campaign = self.campaigns.entry(id).or_insert_with(|| {
+            let mut campaign = Campaign::new(row, spec);
+            for row in &beyond {
+                campaign.cursor.skip(row.task);
+            }
+            campaign
+        });
+        let facts = &mut campaign.facts;
+        (facts.ending, facts.state, facts.init_fails) = (None, CampaignState::Running, 0);
+        if untouched && campaign.spec.kind == CampaignType::Default {
+            let cut = campaign.cursor.left();
+            campaign.cursor.limit = campaign.spec.tasks.count;
+            let back = campaign.cursor.left() - cut;
+            campaign.facts.cancelled = campaign.facts.cancelled.saturating_sub(back);
+        }
+        for row in tasks.into_iter().filter(|row| row.state.is_final()) {
+            let facts = &mut campaign.facts;
+            let counter = match row.state {
+                TaskState::Failed => &mut facts.failed,
+                TaskState::Dropped => &mut facts.dropped,
+                TaskState::Done => &mut facts.done,
+                TaskState::Cancelled
+                | TaskState::Queued
+                | TaskState::Assigned
+                | TaskState::Running => &mut facts.cancelled,
+            };
+            *counter = counter.saturating_sub(1);
+            let row = TaskRow {
+                state: TaskState::Queued,
+                priority: AGAIN,
+                tries: 0,
+                losses: 0,
+                resubmits: 0,
+                cancel: false,
+                share: None,
+                ..row
+            };
+            self.dirty.tasks.insert((id, row.task), row.clone());
+            campaign.place(row);
+        }
+        self.dirty.settle.insert(id);
+    }
+}

@@ -1,0 +1,169 @@
+//! Single stories, each with its point.
+
+use super::super::*;
+use super::spec;
+use super::world::World;
+
+/// A world with one campaign of `count` tasks and one slot on node 0 that has asked for tasks.
+fn with_slot(count: u64) -> World {
+    let mut world = World::new();
+    world.submit(spec(count));
+    world.publish();
+    world.give(0, 0);
+    world.schedule();
+    world.exchange(0, false, false);
+    world.publish();
+    world.exchange(0, false, false);
+    world
+}
+
+#[test]
+fn a_campaign_runs_to_its_end() {
+    let mut world = with_slot(3);
+    for _ in 0..6 {
+        world.begin(0, 0);
+        world.exchange(0, false, false);
+        world.end(0, 0, Reason::Done, Some(0));
+        world.exchange(0, false, false);
+    }
+    world.exchange(0, false, false);
+    let row = &world.rows.campaigns[&1];
+    assert_eq!((row.state, row.done), (CampaignState::Done, 3));
+    assert!(world.nodes[0].slots.is_empty(), "the node was told to forget its slot");
+    world.publish();
+    assert!(world.published.is_empty());
+}
+
+#[test]
+fn a_lost_answer_brings_the_same_attempt_again() {
+    let mut world = World::new();
+    world.submit(spec(1));
+    world.publish();
+    world.give(0, 0);
+    world.schedule();
+    world.exchange(0, false, false);
+    world.exchange(0, true, false);
+    assert!(world.nodes[0].slots[&1].held.is_empty());
+    world.exchange(0, false, false);
+    assert_eq!(world.nodes[0].slots[&1].held, [AttemptId { campaign: 1, task: 1, attempt: 1 }]);
+}
+
+#[test]
+fn a_silent_node_is_given_up_after_its_lease_only() {
+    let mut world = with_slot(1);
+    world.begin(0, 0);
+    world.exchange(0, false, false);
+    let patience = world.book.patience(30_000);
+    assert_eq!(patience, 60_000 + 30_000 + 600 + 10_000);
+    world.pass(patience);
+    assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Running);
+    world.pass(1);
+    let task = &world.rows.tasks[&(1, 1)];
+    assert_eq!((task.state, task.losses, task.tries), (TaskState::Queued, 1, 0));
+}
+
+#[test]
+fn a_new_boot_gives_tasks_up_at_once() {
+    let mut world = with_slot(1);
+    world.begin(0, 0);
+    world.exchange(0, false, false);
+    world.reboot(0, true);
+    world.exchange(0, false, false);
+    assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Queued);
+    assert_eq!(world.rows.slots[&1].state, SlotState::Gone);
+}
+
+#[test]
+fn a_share_that_no_node_heard_of_goes_at_once() {
+    let mut world = World::new();
+    world.submit(spec(1));
+    world.publish();
+    world.give(0, 0);
+    world.schedule();
+    for (_, _, removed) in world.shares.values_mut() {
+        *removed = true;
+    }
+    world.schedule();
+    assert_eq!(world.rows.slots[&1].state, SlotState::Gone);
+}
+
+#[test]
+fn an_older_exchange_is_refused() {
+    let mut world = with_slot(1);
+    world.nodes[0].number = 0;
+    let report = Exchange {
+        v: 1,
+        boot: "0".into(),
+        life: "0".into(),
+        number: 1,
+        limits: crate::orchestrator::wire::Rung::Watched,
+        only_user: None,
+        epoch: 0,
+        slots: Vec::new(),
+    };
+    let refusal = world.book.check("n0", &report).unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "exchange 1 comes after exchange 2 of the same life; send higher numbers"
+    );
+}
+
+#[test]
+fn suspended_work_drains_and_goes_on() {
+    let mut world = with_slot(5);
+    world.begin(0, 0);
+    world.exchange(0, false, false);
+    world.record(Event::Suspended { campaign: 1, at_once: false });
+    assert!(world.book.publication(0)[0].is_frozen);
+    world.exchange(0, false, false);
+    world.end(0, 0, Reason::Done, Some(0));
+    world.exchange(0, false, false);
+    let row = world.book.campaigns()[&1].row();
+    assert_eq!((row.state, row.done), (CampaignState::Suspended, 1));
+    assert_eq!(world.rows.slots[&1].state, SlotState::Gone);
+    world.record(Event::Resumed(1));
+    assert_eq!(world.book.campaigns()[&1].facts.state, CampaignState::Running);
+}
+
+#[test]
+fn idle_slots_call_unstarted_tasks_back() {
+    let world = with_slot(4);
+    // The queue is short, so no slot hoards: each takes what it can begin.
+    assert_eq!(world.nodes[0].slots[&1].held.len(), 1);
+    let mut world = with_slot(40);
+    assert_eq!(world.nodes[0].slots[&1].held.len(), 4);
+    for _ in 0..36 {
+        world.begin(0, 0);
+        world.end(0, 0, Reason::Done, Some(0));
+        world.exchange(0, false, false);
+    }
+    assert_eq!(world.rows.campaigns[&1].done, 36);
+}
+
+#[test]
+fn three_slots_that_cannot_prepare_freeze_a_campaign() {
+    let mut world = World::new();
+    let mut spec = spec(5);
+    spec.needs_kernel_limit = true;
+    world.submit(spec);
+    for _ in 0..3 {
+        world.publish();
+        world.give(0, 0);
+        world.schedule();
+        world.exchange(0, false, false);
+    }
+    assert_eq!(world.rows.campaigns[&1].init_fails, INIT_FAILS);
+    assert!(world.book.publication(0)[0].is_frozen);
+    assert!(world.nodes[0].slots.is_empty());
+}
+
+#[test]
+fn a_test_runs_one_task_and_drops_the_others() {
+    let mut world = World::new();
+    let mut spec = spec(100);
+    spec.kind = crate::orchestrator::spec::CampaignType::Test;
+    world.submit(spec);
+    let row = &world.rows.campaigns[&1];
+    assert_eq!((row.limit, row.dropped), (1, 99));
+    assert_eq!(world.book.publication(0)[0].remaining, 1);
+}

@@ -1,0 +1,444 @@
+//! Nodes, slots and a resource manager that behave as the protocol says, and a store that keeps rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::super::*;
+use super::result;
+use crate::orchestrator::spec::CampaignSpec;
+use crate::orchestrator::wire::{
+    Exchange, Rung, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop, StopReason,
+    VERSION,
+};
+
+/// What a database would hold.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    pub next: u64,
+    pub campaigns: BTreeMap<u64, CampaignRow>,
+    pub works: BTreeMap<(u64, u64), WorkRow>,
+    pub tasks: BTreeMap<(u64, u64), TaskRow>,
+    pub attempts: BTreeMap<AttemptId, AttemptRow>,
+    pub slots: BTreeMap<u64, SlotRow>,
+}
+
+impl Rows {
+    pub fn keep(&mut self, effects: &[Effect]) {
+        for effect in effects.iter().cloned() {
+            match effect {
+                Effect::Next(next) => self.next = next,
+                Effect::Campaign(row) => drop(self.campaigns.insert(row.id, row)),
+                Effect::Work(row) => drop(self.works.insert((row.campaign, row.step), row)),
+                Effect::Task(row) => drop(self.tasks.insert((row.campaign, row.task), row)),
+                Effect::Attempt(row) => drop(self.attempts.insert(row.id, row)),
+                Effect::Slot(row) => drop(self.slots.insert(row.share, row)),
+                Effect::SlotForgotten(share) => drop(self.slots.remove(&share)),
+                Effect::Note(_) | Effect::Wake(_) | Effect::Publish => {}
+            }
+        }
+    }
+
+    pub fn saved(&self, specs: &BTreeMap<u64, Arc<CampaignSpec>>) -> Saved {
+        let live = |id: &u64| self.campaigns.get(id).is_some_and(|row| !row.state.is_final());
+        let campaigns = self.campaigns.values().filter(|row| live(&row.id));
+        let is_beyond = |row: &TaskRow| {
+            let at = specs[&row.campaign].tasks.position(row.task).unwrap();
+            self.campaigns[&row.campaign].taken <= at
+        };
+        let tasks = self.tasks.values().filter(|row| live(&row.campaign));
+        Saved {
+            next: self.next,
+            campaigns: campaigns.map(|row| (row.clone(), Arc::clone(&specs[&row.id]))).collect(),
+            works: self.works.values().copied().collect(),
+            tasks: tasks.filter(|row| !row.state.is_final() || is_beyond(row)).cloned().collect(),
+            attempts: self.attempts.values().filter(|row| row.result.is_none()).cloned().collect(),
+            slots: self.slots.values().cloned().collect(),
+        }
+    }
+}
+
+/// A slot as its node has it.
+#[derive(Clone, Debug)]
+pub struct SimSlot {
+    pub stage: SlotStage,
+    pub seen_order: u64,
+    pub seen: BTreeSet<AttemptId>,
+    pub held: Vec<AttemptId>,
+    pub running: BTreeSet<AttemptId>,
+    pub results: Vec<TaskResult>,
+    pub last_number: u64,
+    pub stop: Option<SlotStop>,
+    pub end: Option<SlotEnd>,
+    pub lanes: u64,
+    /// When the last exchange that succeeded was sent.
+    pub renewed: u64,
+}
+
+impl SimSlot {
+    fn new(now: u64, lanes: u64) -> SimSlot {
+        SimSlot {
+            stage: SlotStage::Working,
+            seen_order: 0,
+            seen: BTreeSet::new(),
+            held: Vec::new(),
+            running: BTreeSet::new(),
+            results: Vec::new(),
+            last_number: 0,
+            stop: None,
+            end: None,
+            lanes,
+            renewed: now,
+        }
+    }
+
+    pub fn end_one(&mut self, id: AttemptId, why: Reason, exit: Option<u8>) {
+        self.held.retain(|held| *held != id);
+        self.running.remove(&id);
+        self.last_number += 1;
+        let number = self.last_number;
+        self.results.push(TaskResult { number, task: id, exit, ..result(why) });
+    }
+
+    /// Ends all that it has; the attempts that had begun end with `why`.
+    pub fn end_all(&mut self, why: Reason, end: SlotEnd) {
+        for id in self.held.clone() {
+            self.end_one(id, Reason::Returned, None);
+        }
+        for id in self.running.clone() {
+            self.end_one(id, why, None);
+        }
+        (self.stage, self.end) = (SlotStage::Gone, Some(end));
+    }
+
+    fn obey(&mut self, order: &SlotOrder) {
+        if order.order < self.seen_order || self.stage == SlotStage::Gone {
+            self.results.retain(|result| order.acked < result.number);
+            return;
+        }
+        self.seen_order = order.order;
+        self.results.retain(|result| order.acked < result.number);
+        for new in &order.tasks {
+            if self.seen.insert(new.task) {
+                self.held.push(new.task);
+            }
+        }
+        for id in &order.recall {
+            if self.held.contains(id) {
+                self.end_one(*id, Reason::Returned, None);
+            }
+        }
+        for id in &order.cancel {
+            if self.held.contains(id) || self.running.contains(id) {
+                self.end_one(*id, Reason::Cancelled, None);
+            }
+        }
+        if let Some(stop) = order.stop {
+            (self.stop, self.stage) = (Some(stop), SlotStage::Stopping);
+            for id in self.held.clone() {
+                self.end_one(id, Reason::Returned, None);
+            }
+            if self.running.is_empty() {
+                self.end_all(Reason::Preempted, SlotEnd::Stopped);
+            }
+        }
+    }
+
+    fn report(&self, share: u64) -> SlotReport {
+        let running =
+            |task: &AttemptId| RunningTask { task: *task, ms: 1, unsaved_ms: 1, has_saved: false };
+        let has = u64::try_from(self.held.len() + self.running.len()).unwrap();
+        SlotReport {
+            share,
+            state: self.stage,
+            held: self.held.clone(),
+            running: self.running.iter().map(running).collect(),
+            want: if self.stage == SlotStage::Working {
+                (self.lanes + 3).saturating_sub(has)
+            } else {
+                0
+            },
+            results: self.results.clone(),
+            seen_order: self.seen_order,
+            prepared_ms: None,
+            end: self.end,
+            text: None,
+        }
+    }
+}
+
+/// A node with its agent.
+#[derive(Clone, Debug, Default)]
+pub struct SimNode {
+    pub boot: u64,
+    pub number: u64,
+    pub slots: BTreeMap<u64, SimSlot>,
+}
+
+/// All of it.
+pub struct World {
+    pub book: Book,
+    pub rows: Rows,
+    pub specs: BTreeMap<u64, Arc<CampaignSpec>>,
+    pub nodes: Vec<SimNode>,
+    pub now: u64,
+    pub settings: Settings,
+    /// Shares of the resource manager: number, node, work, whether it is removed.
+    pub shares: BTreeMap<u64, (usize, u64, bool)>,
+    /// What the last publication said, and its number.
+    pub sequence: u64,
+    pub published: Vec<PublishedWork>,
+    pub next_share: u64,
+    /// Every attempt that ever began.
+    pub begun: BTreeSet<AttemptId>,
+}
+
+pub fn name(node: usize) -> Name {
+    Name::from(format!("n{node}"))
+}
+
+impl World {
+    pub fn new() -> World {
+        let settings = Settings { lease_ms: 60_000, linger_ms: 2000 };
+        World {
+            book: Book::new(settings),
+            rows: Rows { next: 1, ..Rows::default() },
+            specs: BTreeMap::new(),
+            nodes: vec![SimNode::default(); 3],
+            now: 0,
+            settings,
+            shares: BTreeMap::new(),
+            sequence: 0,
+            published: Vec::new(),
+            next_share: 1,
+            begun: BTreeSet::new(),
+        }
+    }
+
+    pub fn time(&self) -> Now {
+        Now { ms: self.now, wall_ms: 1_000_000 + self.now }
+    }
+
+    /// Records and commits.
+    pub fn record(&mut self, event: Event) -> Vec<Effect> {
+        let effects = self.book.record(event, self.time());
+        self.rows.keep(&effects);
+        effects
+    }
+
+    pub fn submit(&mut self, spec: CampaignSpec) -> u64 {
+        let (id, spec) = (self.book.next_number(), Arc::new(spec));
+        self.specs.insert(id, Arc::clone(&spec));
+        let new = NewCampaign { owner: "ann".into(), uid: None, spec_number: id, spec };
+        self.record(Event::Submitted(Box::new(new)));
+        id
+    }
+
+    pub fn restart(&mut self) {
+        self.book = Book::restore(self.settings, self.rows.saved(&self.specs), self.now);
+    }
+
+    /// Publishes, and checks that no share is told as gone in which something can run.
+    pub fn publish(&mut self) {
+        self.published = self.book.publication(self.now);
+        self.sequence += 1;
+        let slots = self.published.iter().flat_map(|work| &work.slots);
+        let gone: Vec<u64> =
+            slots.filter(|slot| slot.state == SlotState::Gone).map(|slot| slot.share).collect();
+        let told: BTreeSet<u64> = self
+            .published
+            .iter()
+            .flat_map(|work| &work.slots)
+            .filter(|slot| slot.state != SlotState::Gone)
+            .map(|slot| slot.share)
+            .collect();
+        for node in &self.nodes {
+            for (share, slot) in &node.slots {
+                let is_alive = slot.stage != SlotStage::Gone;
+                assert!(!is_alive || told.contains(share), "T5: share {share} runs: {slot:?}");
+            }
+        }
+        // All work is told, so a share that is absent or gone is free again.
+        self.shares.retain(|share, (_, _, _)| told.contains(share) || !gone.contains(share));
+        let works: BTreeSet<u64> = self.published.iter().map(|work| work.work).collect();
+        self.shares.retain(|_, (_, work, _)| works.contains(work));
+        self.record(Event::Published(self.sequence, gone));
+    }
+
+    /// The schedule, as the resource manager would answer to the last publication.
+    pub fn schedule(&mut self) {
+        let known: BTreeSet<u64> =
+            self.published.iter().flat_map(|work| &work.slots).map(|slot| slot.share).collect();
+        let mut jobs: BTreeMap<u64, JobShares> = BTreeMap::new();
+        for (share, (node, work, removed)) in &self.shares {
+            let job = jobs.entry(*work).or_default();
+            job.work = *work;
+            if *removed {
+                let why = StopReason::Preempted;
+                job.removed.push(RemovedShare { share: *share, node: name(*node), why });
+            } else {
+                job.shares.push((*share, name(*node)));
+                if !known.contains(share) {
+                    job.added.insert(*share);
+                }
+            }
+        }
+        self.record(Event::Scheduled(Some(self.sequence), jobs.into_values().collect()));
+    }
+
+    /// Gives a share to the `pick`th work that can use one.
+    pub fn give(&mut self, pick: usize, node: usize) {
+        let works: Vec<u64> = self
+            .published
+            .iter()
+            .filter(|work| !work.is_frozen && !work.is_completing && 0 < work.remaining)
+            .map(|work| work.work)
+            .collect();
+        if !works.is_empty() {
+            let work = works[pick % works.len()];
+            self.shares.insert(self.next_share, (node, work, false));
+            self.next_share += 1;
+        }
+    }
+
+    /// One exchange of a node. The answer is lost if `is_lost`; the commit too, if `is_torn`.
+    pub fn exchange(&mut self, node: usize, is_lost: bool, is_torn: bool) {
+        let sim = &mut self.nodes[node];
+        sim.number += 1;
+        let report = Exchange {
+            v: VERSION,
+            boot: sim.boot.to_string(),
+            life: sim.boot.to_string(),
+            number: sim.number,
+            limits: Rung::Watched,
+            only_user: None,
+            epoch: 0,
+            slots: sim.slots.iter().map(|(share, slot)| slot.report(*share)).collect(),
+        };
+        let name = name(node);
+        self.book.check(&name, &report).unwrap();
+        let event = Event::Exchanged(name.clone(), Box::new(report));
+        if is_torn {
+            self.book.record(event, self.time());
+            self.restart();
+            return;
+        }
+        self.record(event);
+        let answer = self.book.answer(&name);
+        self.record(Event::Answered(name));
+        if is_lost {
+            return;
+        }
+        let now = self.now;
+        let sim = &mut self.nodes[node];
+        for order in &answer.slots {
+            if order.forget {
+                let slot = sim.slots.get(&order.share);
+                assert!(slot.is_none_or(|slot| slot.stage == SlotStage::Gone), "forgets what runs");
+                sim.slots.remove(&order.share);
+            } else if let Some(start) = &order.start {
+                sim.slots.entry(order.share).or_insert_with(|| SimSlot::new(now, start.lanes));
+            } else if order.stop.is_some() && !sim.slots.contains_key(&order.share) {
+                let mut slot = SimSlot::new(now, 1);
+                slot.end_all(Reason::Lost, SlotEnd::Stopped);
+                sim.slots.insert(order.share, slot);
+            }
+            if let Some(slot) = sim.slots.get_mut(&order.share) {
+                slot.renewed = now;
+                slot.obey(order);
+            }
+        }
+        // What no answer names is an orphan.
+        let named: BTreeSet<u64> = answer.slots.iter().map(|order| order.share).collect();
+        for (_, slot) in sim.slots.iter_mut().filter(|(share, _)| !named.contains(share)) {
+            slot.end_all(Reason::Lost, SlotEnd::Stopped);
+        }
+    }
+
+    /// Begins a held attempt of a slot that has a free lane.
+    pub fn begin(&mut self, node: usize, pick: usize) {
+        let open: Vec<u64> = self.nodes[node]
+            .slots
+            .iter()
+            .filter(|(_, slot)| {
+                slot.stage == SlotStage::Working
+                    && !slot.held.is_empty()
+                    && u64::try_from(slot.running.len()).unwrap() < slot.lanes
+            })
+            .map(|(share, _)| *share)
+            .collect();
+        if open.is_empty() {
+            return;
+        }
+        let share = open[pick % open.len()];
+        let id = self.nodes[node].slots[&share].held[0];
+        assert!(self.begun.insert(id), "T1: {id} began twice");
+        for sim in &self.nodes {
+            for slot in sim.slots.values() {
+                let alive = slot
+                    .running
+                    .iter()
+                    .find(|other| (other.campaign, other.task) == (id.campaign, id.task));
+                assert!(alive.is_none(), "T2: {id} began while {alive:?} runs");
+            }
+        }
+        let slot = self.nodes[node].slots.get_mut(&share).unwrap();
+        slot.held.remove(0);
+        slot.running.insert(id);
+    }
+
+    /// Ends a running attempt.
+    pub fn end(&mut self, node: usize, pick: usize, why: Reason, exit: Option<u8>) {
+        let running: Vec<(u64, AttemptId)> = self.nodes[node]
+            .slots
+            .iter()
+            .flat_map(|(share, slot)| slot.running.iter().map(|id| (*share, *id)))
+            .collect();
+        if running.is_empty() {
+            return;
+        }
+        let (share, id) = running[pick % running.len()];
+        let slot = self.nodes[node].slots.get_mut(&share).unwrap();
+        let kill = slot.stop.filter(|stop| stop.by_ms.is_some());
+        let (why, exit) = kill.map_or((why, exit), |stop| (stop.why.of_task(), None));
+        slot.end_one(id, why, exit);
+        if slot.stop.is_some() && slot.running.is_empty() {
+            slot.end_all(Reason::Preempted, SlotEnd::Stopped);
+        }
+    }
+
+    /// Kills the process of a slot.
+    pub fn kill(&mut self, node: usize, pick: usize) {
+        let slots = &mut self.nodes[node].slots;
+        if let Some(share) = slots.keys().nth(pick % slots.len().max(1)).copied() {
+            let slot = slots.get_mut(&share).unwrap();
+            if slot.stage != SlotStage::Gone {
+                slot.end_all(Reason::Lost, SlotEnd::Died);
+            }
+        }
+    }
+
+    /// Boots a node. What its slots had is gone, and half of the time their journals too.
+    pub fn reboot(&mut self, node: usize, loses_spool: bool) {
+        let sim = &mut self.nodes[node];
+        sim.boot += 1;
+        sim.number = 0;
+        for slot in sim.slots.values_mut().filter(|slot| slot.stage != SlotStage::Gone) {
+            slot.end_all(Reason::Lost, SlotEnd::Died);
+        }
+        if loses_spool {
+            sim.slots.clear();
+        }
+    }
+
+    /// Lets time pass. Slots whose lease runs out end.
+    pub fn pass(&mut self, ms: u64) {
+        self.now += ms;
+        let (now, lease) = (self.now, self.settings.lease_ms);
+        for slot in self.nodes.iter_mut().flat_map(|node| node.slots.values_mut()) {
+            if slot.stage != SlotStage::Gone && lease < now - slot.renewed {
+                slot.end_all(Reason::Lost, SlotEnd::Unheard);
+            }
+        }
+        self.record(Event::Elapsed);
+    }
+}
