@@ -5,4 +5,5 @@
 
 pub mod book;
 pub mod spec;
+pub mod store;
 pub mod wire;

@@ -1,0 +1,95 @@
+//! Who did what, each row bound to the one before.
+//!
+//! The sum of a row is SHA-256 over the sum before it (nothing, for the first), its number and its
+//! time as 8 bytes each, most significant first, and its texts, each with its length in 8 bytes
+//! before it. A row that is changed, added or taken out makes all later sums wrong.
+
+use sha2::{Digest, Sha256};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Row, query};
+
+use super::convert::{from_sql, to_sql};
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Act {
+    /// When, in milliseconds since the epoch.
+    pub at_ms: u64,
+    /// The name of the caller.
+    pub who: String,
+    /// The origin of the request.
+    pub origin: String,
+    /// What, in a few words.
+    pub act: String,
+    /// To what.
+    pub detail: String,
+}
+
+/// An act on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActEntry {
+    /// Its number, from 1 without gaps.
+    pub id: u64,
+    /// The act.
+    pub act: Act,
+    /// Its sum.
+    pub sum: Vec<u8>,
+}
+
+fn sum(before: &[u8], id: u64, act: &Act) -> Vec<u8> {
+    let mut sum = Sha256::new_with_prefix(before);
+    for number in [id, act.at_ms] {
+        sum.update(number.to_be_bytes());
+    }
+    for text in [&act.who, &act.origin, &act.act, &act.detail] {
+        let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        sum.update(length.to_be_bytes());
+        sum.update(text);
+    }
+    sum.finalize().to_vec()
+}
+
+/// The number of the first act that is not what was written; `None` if all are.
+pub fn first_fault(entries: &[ActEntry]) -> Option<u64> {
+    let mut before: &[u8] = &[];
+    for (expected, entry) in (1..).zip(entries) {
+        if entry.id != expected || entry.sum != sum(before, entry.id, &entry.act) {
+            return Some(expected);
+        }
+        before = &entry.sum;
+    }
+    None
+}
+
+/// Adds acts at the end, within a transaction.
+pub(super) async fn append(
+    connection: &mut SqliteConnection,
+    acts: &[Act],
+) -> Result<(), sqlx::Error> {
+    if acts.is_empty() {
+        return Ok(());
+    }
+    let last = query("select id, sum from acts order by id desc limit 1");
+    let last = last.fetch_optional(&mut *connection).await?;
+    let (mut id, mut before) = match last {
+        Some(row) => (from_sql(row.try_get("id")?), row.try_get("sum")?),
+        None => (0, Vec::new()),
+    };
+    for act in acts {
+        id += 1;
+        before = sum(&before, id, act);
+        let sql = "insert into acts (id, at_ms, who, origin, act, detail, sum)
+                   values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        query(sql)
+            .bind(to_sql(id))
+            .bind(to_sql(act.at_ms))
+            .bind(&act.who)
+            .bind(&act.origin)
+            .bind(&act.act)
+            .bind(&act.detail)
+            .bind(&before)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! The database of the orchestrator: one `SQLite` file, one writer.
+//!
+//! A batch of effects is one transaction, with a write-ahead log that is synced in full. Nothing of a
+//! batch is told before [`Store::commit`] returned. [`Store::saved`] reads back what the book needs;
+//! a [`Reader`] has a connection of its own for those who look.
+
+mod acts;
+mod convert;
+mod read;
+mod write;
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
+
+pub use acts::{Act, ActEntry, first_fault};
+pub use read::{AttemptPage, CampaignInfo, NoteInfo, Reader, TaskPage};
+pub use write::{Batch, CHUNK, Submission};
+
+use convert::from_sql;
+
+/// Marks the file as ours, in its header: "appO".
+const APPLICATION_ID: i64 = 0x6170_704f;
+/// How long another program's write transaction is waited for.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Every schema there was, oldest first.
+const SCHEMAS: &[(i64, &str, &str)] =
+    &[(1, "initial", include_str!("../../../migrations/orchestrator/0001_initial.sql"))];
+
+/// Why the database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another orchestrator has it.
+    #[error("{} is in use by another orchestrator; stop that one, or name another file", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is another program's.
+    #[error("{} is no database of an orchestrator; name another file", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is an older copy.
+    #[error(
+        "{} is an older copy: it is at epoch {found}, and {} says {marked}; tasks may run that it \
+         does not know. Put the newer file back; if there is none, stop all agents, wait for the \
+         lease, and delete the mark",
+        path.display(), mark.display()
+    )]
+    SetBack {
+        /// The file.
+        path: PathBuf,
+        /// The file beside it.
+        mark: PathBuf,
+        /// Its epoch.
+        found: u64,
+        /// The epoch that the file beside it says.
+        marked: u64,
+    },
+    /// A file beside it cannot be used.
+    #[error("cannot use {}", path.display())]
+    Beside {
+        /// That file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// `SQLite` refuses.
+    #[error("cannot {action} in {}", path.display())]
+    Sql {
+        /// What was being done.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: sqlx::Error,
+    },
+    /// Its schema cannot be brought up to date.
+    #[error("cannot bring the schema of {} up to date", path.display())]
+    Migration {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: sqlx::migrate::MigrateError,
+    },
+}
+
+/// The database, open for writing.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    connection: SqliteConnection,
+    identity: String,
+    epoch: u64,
+    sequence: u64,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the database at `path`, or begins one there. Its epoch is one more than before.
+    ///
+    /// # Errors
+    ///
+    /// If it is in use, is no database of an orchestrator, is an older copy, or cannot be written.
+    pub async fn open(path: &Path) -> Result<Store, StoreError> {
+        let lock = lock(path)?;
+        let failed =
+            |action| move |source| StoreError::Sql { action, path: path.to_owned(), source };
+        let mut connection = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .foreign_keys(true)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY)
+            .disable_statement_logging()
+            .connect()
+            .await
+            .map_err(failed("open the database"))?;
+        if !is_ours(&mut connection).await.map_err(failed("identify the file"))? {
+            return Err(StoreError::Foreign { path: path.to_owned() });
+        }
+        query("pragma journal_mode = wal")
+            .execute(&mut connection)
+            .await
+            .map_err(failed("begin a write-ahead log"))?;
+        migrations()
+            .run_direct(None, &mut connection, false)
+            .await
+            .map_err(|source| StoreError::Migration { path: path.to_owned(), source })?;
+        let (mark, marked) = read_mark(path)?;
+        let epochs = query_scalar("select coalesce(max(epoch), 0) from meta");
+        let found = epochs.fetch_one(&mut connection).await.map(from_sql);
+        let found = found.map_err(failed("read the epoch"))?;
+        if found < marked {
+            return Err(StoreError::SetBack { path: path.to_owned(), mark, found, marked });
+        }
+        let (identity, epoch, sequence) =
+            begin(&mut connection).await.map_err(failed("begin an epoch"))?;
+        std::fs::write(&mark, format!("{epoch}\n"))
+            .map_err(|source| StoreError::Beside { path: mark, source })?;
+        let path = path.to_owned();
+        Ok(Store { path, connection, identity, epoch, sequence, _lock: lock })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The identity of the orchestrator: 8 hexadecimal digits that never change.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// The epoch of this opening.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The number of the last publication.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Closes the file. Nothing is left in the write-ahead log.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be written back. Nothing is lost; the next opening does it.
+    pub async fn close(mut self) -> Result<(), StoreError> {
+        let path = self.path.clone();
+        let failed = |source| StoreError::Sql { action: "close", path, source };
+        let emptied = query("pragma wal_checkpoint(truncate)").execute(&mut self.connection).await;
+        let closed = match emptied {
+            Ok(_) => self.connection.close().await,
+            Err(error) => Err(error),
+        };
+        closed.map_err(failed)
+    }
+
+    fn failed(&self, action: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError + use<> {
+        let path = self.path.clone();
+        move |source| StoreError::Sql { action, path, source }
+    }
+}
+
+/// The steps from an empty file to the present schema.
+fn migrations() -> Migrator {
+    let step = |&(version, name, sql): &(i64, &'static str, &'static str)| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(SCHEMAS.iter().map(step).collect())
+}
+
+/// A path with `end` added to its last name.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(end);
+    PathBuf::from(name)
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let lock = beside(path, ".lock");
+    let failed = |source| StoreError::Beside { path: lock.clone(), source };
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).open(&lock).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// The file that says the epoch, and what it says; 0 if it is not there.
+fn read_mark(path: &Path) -> Result<(PathBuf, u64), StoreError> {
+    let mark = beside(path, ".mark");
+    match std::fs::read_to_string(&mark) {
+        Ok(text) => Ok((mark, text.trim().parse().unwrap_or(0))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((mark, 0)),
+        Err(source) => Err(StoreError::Beside { path: mark, source }),
+    }
+}
+
+/// Whether the file is ours. An empty one becomes ours.
+async fn is_ours(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    let id: i64 = query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
+    let tables: i64 =
+        query_scalar("select count(*) from sqlite_schema").fetch_one(&mut *connection).await?;
+    if id == 0 && tables == 0 {
+        query("pragma application_id = 0x6170704f").execute(connection).await?;
+        return Ok(true);
+    }
+    Ok(id == APPLICATION_ID)
+}
+
+/// Begins the next epoch: identity, epoch and the last publication.
+async fn begin(connection: &mut SqliteConnection) -> Result<(String, u64, u64), sqlx::Error> {
+    let mut random = [0; 4];
+    getrandom::fill(&mut random).map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
+    let fresh = format!("{:08x}", u32::from_be_bytes(random));
+    let sql = "insert into meta (one, identity, epoch, next, sequence) values (1, ?1, 1, 1, 0)
+               on conflict (one) do update set epoch = epoch + 1
+               returning identity, epoch, sequence";
+    let row = query(sql).bind(fresh).fetch_one(connection).await?;
+    let epoch = from_sql(row.try_get("epoch")?);
+    Ok((row.try_get("identity")?, epoch, from_sql(row.try_get("sequence")?)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! Reading back: what the book needs after a restart, and what people ask for.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::{ConnectOptions, Row, query, query_scalar};
+
+use super::acts::{Act, ActEntry};
+use super::convert::{self, from_sql, json, maybe_number, number, to_sql};
+use super::write::chunk_of;
+use super::{BUSY, Store, StoreError};
+use crate::orchestrator::book::{
+    AttemptRow, CampaignRow, Saved, SlotRow, TaskRow, TaskState, WorkRow,
+};
+use crate::orchestrator::spec::CampaignSpec;
+
+/// A campaign as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CampaignInfo {
+    /// Its facts.
+    pub row: CampaignRow,
+    /// Its name.
+    pub name: String,
+    /// How many tasks it has.
+    pub total: u64,
+}
+
+/// Some tasks that were touched.
+pub type TaskPage = Vec<TaskRow>;
+/// All attempts of a task, first to last.
+pub type AttemptPage = Vec<AttemptRow>;
+
+/// A note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoteInfo {
+    /// Its number.
+    pub id: u64,
+    /// When, in milliseconds since the epoch.
+    pub at_ms: u64,
+    /// The task, if it is about one.
+    pub task: Option<u64>,
+    /// The node, if it is about one.
+    pub node: Option<String>,
+    /// A stable word.
+    pub code: String,
+    /// A sentence.
+    pub text: String,
+}
+
+const LIVE: &str = "('running', 'suspended', 'finishing', 'cancelling')";
+
+impl Store {
+    /// What the book is restored from.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn saved(&mut self) -> Result<Saved, StoreError> {
+        let failed = self.failed("read the book");
+        read_saved(&mut self.connection).await.map_err(failed)
+    }
+
+    /// A specification, and the standard input that goes with it.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or has no such specification.
+    pub async fn spec(&mut self, number: u64) -> Result<Arc<CampaignSpec>, StoreError> {
+        let failed = self.failed("read a specification");
+        read_spec(&mut self.connection, number).await.map_err(failed)
+    }
+
+    /// The parameters from position `first` on, in the chunk that holds `position`, counted from 0.
+    /// `None` if the campaign has none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn params(
+        &mut self,
+        campaign: u64,
+        position: u64,
+    ) -> Result<Option<(u64, Vec<String>)>, StoreError> {
+        let failed = self.failed("read parameters");
+        chunk_of(&mut self.connection, campaign, position).await.map_err(failed)
+    }
+
+    /// A campaign with the touched tasks whose state is in `states`, and those beyond its cursor.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn finals(
+        &mut self,
+        id: u64,
+        states: &[TaskState],
+    ) -> Result<Option<(CampaignRow, Vec<TaskRow>, Vec<TaskRow>)>, StoreError> {
+        let failed = self.failed("read a campaign");
+        let found = async {
+            let row = query("select * from campaigns where id = ?1").bind(to_sql(id));
+            let Some(row) = row.fetch_optional(&mut self.connection).await? else {
+                return Ok(None);
+            };
+            let row = convert::campaign(&row)?;
+            let spec = read_spec(&mut self.connection, row.spec).await?;
+            let sql = "select * from tasks where campaign = ?1 and state in
+                           ('failed', 'cancelled', 'dropped', 'done')";
+            let rows = query(sql).bind(to_sql(id)).fetch_all(&mut self.connection).await?;
+            let tasks: Vec<TaskRow> = rows.iter().map(convert::task).collect::<Result<_, _>>()?;
+            let at = |task: &TaskRow| spec.tasks.position(task.task);
+            let beyond = tasks.iter().filter(|task| at(task).is_some_and(|at| row.taken <= at));
+            let beyond = beyond.cloned().collect();
+            let chosen = tasks.iter().filter(|task| states.contains(&task.state));
+            Ok(Some((row, chosen.cloned().collect(), beyond)))
+        };
+        found.await.map_err(failed)
+    }
+
+    /// The campaign that was submitted with `key` before.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn submitted(&mut self, owner: &str, key: &str) -> Result<Option<u64>, StoreError> {
+        let failed = self.failed("read submissions");
+        let sql = "select campaign from submissions where owner = ?1 and key = ?2";
+        let found = query_scalar(sql).bind(owner).bind(key).fetch_optional(&mut self.connection);
+        found.await.map(|found| found.map(from_sql)).map_err(failed)
+    }
+}
+
+async fn read_spec(
+    connection: &mut SqliteConnection,
+    number: u64,
+) -> Result<Arc<CampaignSpec>, sqlx::Error> {
+    let sql = "select text from specs where number = ?1";
+    let text: String = query_scalar(sql).bind(to_sql(number)).fetch_one(connection).await?;
+    json(&text).map(Arc::new)
+}
+
+async fn read_saved(connection: &mut SqliteConnection) -> Result<Saved, sqlx::Error> {
+    let next = query_scalar("select next from meta").fetch_one(&mut *connection).await?;
+    let sql = format!("select * from campaigns where state in {LIVE}");
+    let rows = query(sqlx::AssertSqlSafe(sql)).fetch_all(&mut *connection).await?;
+    let mut specs: BTreeMap<u64, Arc<CampaignSpec>> = BTreeMap::new();
+    let mut campaigns = Vec::new();
+    for row in &rows {
+        let row = convert::campaign(row)?;
+        let spec = match specs.get(&row.spec) {
+            Some(spec) => Arc::clone(spec),
+            None => read_spec(connection, row.spec).await?,
+        };
+        specs.insert(row.spec, Arc::clone(&spec));
+        campaigns.push((row, spec));
+    }
+    let (mut works, mut tasks, mut attempts) = (Vec::new(), Vec::new(), Vec::new());
+    for (campaign, spec) in &campaigns {
+        let id = to_sql(campaign.id);
+        let sql = "select * from works where campaign = ?1";
+        for row in &query(sql).bind(id).fetch_all(&mut *connection).await? {
+            works.push(work(row)?);
+        }
+        let beyond = spec.tasks.at(campaign.taken).unwrap_or(u64::MAX >> 1);
+        let sql =
+            "select * from tasks where campaign = ?1 and state in ('queued', 'assigned', 'running')
+                   union all
+                   select * from tasks where campaign = ?1 and task >= ?2 and
+                       state not in ('queued', 'assigned', 'running')";
+        let rows = query(sql).bind(id).bind(to_sql(beyond)).fetch_all(&mut *connection).await?;
+        for row in &rows {
+            tasks.push(convert::task(row)?);
+        }
+        let sql = "select * from attempts where campaign = ?1 and result is null";
+        for row in &query(sql).bind(id).fetch_all(&mut *connection).await? {
+            attempts.push(convert::attempt(row)?);
+        }
+    }
+    let rows: Vec<String> = query_scalar("select facts from slots").fetch_all(connection).await?;
+    let slots = rows.iter().map(|text| json::<SlotRow>(text)).collect::<Result<_, _>>()?;
+    Ok(Saved { next: from_sql(next), campaigns, works, tasks, attempts, slots })
+}
+
+fn work(row: &SqliteRow) -> Result<WorkRow, sqlx::Error> {
+    Ok(WorkRow {
+        campaign: number(row, "campaign")?,
+        step: number(row, "step")?,
+        memory_mb: number(row, "memory_mb")?,
+        number: maybe_number(row, "number")?,
+    })
+}
+
+/// A connection for those who look. It sees what was committed.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    connection: SqliteConnection,
+}
+
+impl Reader {
+    /// Opens the database at `path` for reading.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub async fn open(path: &Path) -> Result<Reader, StoreError> {
+        let options = SqliteConnectOptions::new().filename(path).read_only(true);
+        let connected = options.busy_timeout(BUSY).disable_statement_logging().connect().await;
+        let path = path.to_owned();
+        match connected {
+            Ok(connection) => Ok(Reader { path, connection }),
+            Err(source) => Err(StoreError::Sql { action: "open for reading", path, source }),
+        }
+    }
+
+    fn failed(&self) -> impl FnOnce(sqlx::Error) -> StoreError + use<> {
+        let path = self.path.clone();
+        move |source| StoreError::Sql { action: "read", path, source }
+    }
+
+    /// At most `limit` campaigns, the newest first, of `owner` if that is given.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn campaigns(
+        &mut self,
+        owner: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<CampaignInfo>, StoreError> {
+        let failed = self.failed();
+        let sql =
+            "select * from campaigns where owner = coalesce(?1, owner) order by id desc limit ?2";
+        let rows = query(sql).bind(owner).bind(limit).fetch_all(&mut self.connection).await;
+        rows.and_then(|rows| rows.iter().map(info).collect()).map_err(failed)
+    }
+
+    /// A campaign.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn campaign(&mut self, id: u64) -> Result<Option<CampaignInfo>, StoreError> {
+        let failed = self.failed();
+        let row = query("select * from campaigns where id = ?1").bind(to_sql(id));
+        let row = row.fetch_optional(&mut self.connection).await;
+        row.and_then(|row| row.as_ref().map(info).transpose()).map_err(failed)
+    }
+
+    /// The specification of a campaign.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn spec(&mut self, number: u64) -> Result<Arc<CampaignSpec>, StoreError> {
+        let failed = self.failed();
+        read_spec(&mut self.connection, number).await.map_err(failed)
+    }
+
+    /// The standard input that goes with a specification.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn stdin(&mut self, spec: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let failed = self.failed();
+        let sql = "select stdin from specs where number = ?1";
+        let found = query_scalar(sql).bind(to_sql(spec)).fetch_optional(&mut self.connection);
+        found.await.map(Option::flatten).map_err(failed)
+    }
+
+    /// The parameter of the task at `position`, counted from 0. `None`: it has none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn param(
+        &mut self,
+        campaign: u64,
+        position: u64,
+    ) -> Result<Option<String>, StoreError> {
+        let failed = self.failed();
+        let chunk = chunk_of(&mut self.connection, campaign, position).await.map_err(failed)?;
+        Ok(chunk.and_then(|(first, texts)| {
+            let at = usize::try_from(position.saturating_sub(first)).ok()?;
+            texts.into_iter().nth(at)
+        }))
+    }
+
+    /// At most `limit` touched tasks after number `after`, of `state` if that is given.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn tasks(
+        &mut self,
+        campaign: u64,
+        state: Option<TaskState>,
+        after: u64,
+        limit: u32,
+    ) -> Result<TaskPage, StoreError> {
+        let failed = self.failed();
+        let sql =
+            "select * from tasks where campaign = ?1 and state = coalesce(?2, state) and task > ?3
+                   order by task limit ?4";
+        let rows = query(sql)
+            .bind(to_sql(campaign))
+            .bind(state.map(TaskState::word))
+            .bind(to_sql(after))
+            .bind(limit)
+            .fetch_all(&mut self.connection)
+            .await;
+        rows.and_then(|rows| rows.iter().map(convert::task).collect()).map_err(failed)
+    }
+
+    /// A touched task.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn task(&mut self, campaign: u64, task: u64) -> Result<Option<TaskRow>, StoreError> {
+        let failed = self.failed();
+        let sql = "select * from tasks where campaign = ?1 and task = ?2";
+        let row = query(sql).bind(to_sql(campaign)).bind(to_sql(task));
+        let row = row.fetch_optional(&mut self.connection).await;
+        row.and_then(|row| row.as_ref().map(convert::task).transpose()).map_err(failed)
+    }
+
+    /// All attempts of a task.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn attempts(&mut self, campaign: u64, task: u64) -> Result<AttemptPage, StoreError> {
+        let failed = self.failed();
+        let sql = "select * from attempts where campaign = ?1 and task = ?2 order by attempt";
+        let rows = query(sql).bind(to_sql(campaign)).bind(to_sql(task));
+        let rows = rows.fetch_all(&mut self.connection).await;
+        rows.and_then(|rows| rows.iter().map(convert::attempt).collect()).map_err(failed)
+    }
+
+    /// How many touched tasks of a campaign are in each state.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn in_flight(&mut self, campaign: u64) -> Result<BTreeMap<String, u64>, StoreError> {
+        let failed = self.failed();
+        let sql = "select state, count(*) as tasks from tasks where campaign = ?1 and
+                       state in ('queued', 'assigned', 'running') group by state";
+        let rows = query(sql).bind(to_sql(campaign)).fetch_all(&mut self.connection).await;
+        let pair = |row: &SqliteRow| Ok((row.try_get("state")?, number(row, "tasks")?));
+        rows.and_then(|rows| rows.iter().map(pair).collect()).map_err(failed)
+    }
+
+    /// The numbers of the work of a campaign, as the resource manager knows them.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, StoreError> {
+        let failed = self.failed();
+        let sql = "select * from works where campaign = ?1 order by step";
+        let rows = query(sql).bind(to_sql(campaign)).fetch_all(&mut self.connection).await;
+        rows.and_then(|rows| rows.iter().map(work).collect()).map_err(failed)
+    }
+
+    /// The last `limit` notes of a campaign, first to last.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn notes(&mut self, campaign: u64, limit: u32) -> Result<Vec<NoteInfo>, StoreError> {
+        let failed = self.failed();
+        let sql =
+            "select * from (select * from notes where campaign = ?1 order by id desc limit ?2)
+                   order by id";
+        let rows = query(sql).bind(to_sql(campaign)).bind(limit).fetch_all(&mut self.connection);
+        rows.await.and_then(|rows| rows.iter().map(note).collect()).map_err(failed)
+    }
+
+    /// All acts, first to last.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn acts(&mut self) -> Result<Vec<ActEntry>, StoreError> {
+        let failed = self.failed();
+        let rows = query("select * from acts order by id").fetch_all(&mut self.connection).await;
+        rows.and_then(|rows| rows.iter().map(act).collect()).map_err(failed)
+    }
+}
+
+fn info(row: &SqliteRow) -> Result<CampaignInfo, sqlx::Error> {
+    let name = row.try_get("name")?;
+    Ok(CampaignInfo { row: convert::campaign(row)?, name, total: number(row, "total")? })
+}
+
+fn note(row: &SqliteRow) -> Result<NoteInfo, sqlx::Error> {
+    Ok(NoteInfo {
+        id: number(row, "id")?,
+        at_ms: number(row, "at_ms")?,
+        task: maybe_number(row, "task")?,
+        node: row.try_get("node")?,
+        code: row.try_get("code")?,
+        text: row.try_get("text")?,
+    })
+}
+
+fn act(row: &SqliteRow) -> Result<ActEntry, sqlx::Error> {
+    let act = Act {
+        at_ms: number(row, "at_ms")?,
+        who: row.try_get("who")?,
+        origin: row.try_get("origin")?,
+        act: row.try_get("act")?,
+        detail: row.try_get("detail")?,
+    };
+    Ok(ActEntry { id: number(row, "id")?, act, sum: row.try_get("sum")? })
+}

@@ -1,0 +1,139 @@
+//! What is committed is read back; what is not whole is refused.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::orchestrator::book::{Book, Effect, Event, NewCampaign, Now, Settings, TaskState};
+use crate::orchestrator::spec::{CampaignSpec, Params};
+
+fn file(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("orchestrator.db")
+}
+
+fn spec(text: &str) -> (Arc<CampaignSpec>, Params) {
+    let (spec, params) = CampaignSpec::read(toml::from_str(text).unwrap()).unwrap();
+    (Arc::new(spec), params)
+}
+
+use std::sync::Arc;
+
+/// Submits a campaign of `lines` lines, and returns its number.
+async fn submit(store: &mut Store, book: &mut Book, lines: usize) -> u64 {
+    let lines: Vec<String> = (0..lines).map(|line| format!("line {line} ü\t\"")).collect();
+    let text = format!("command = [\"true\"]\nlines = {}", serde_json::to_string(&lines).unwrap());
+    let (spec, params) = spec(&text);
+    let spec_number = store.spec_number(&spec, None).await.unwrap();
+    let campaign = book.next_number();
+    let new =
+        NewCampaign { owner: "ann".into(), uid: Some(1000), spec_number, spec: Arc::clone(&spec) };
+    let effects = book.record(Event::Submitted(Box::new(new)), Now { ms: 1, wall_ms: 2 });
+    let key = Some(("ann".to_owned(), format!("key {campaign}")));
+    let submission = Submission { campaign, spec_number, spec, stdin: None, params, key };
+    let batch = Batch { effects, submissions: vec![submission], at_ms: 2, ..Batch::default() };
+    store.commit(&batch).await.unwrap();
+    campaign
+}
+
+#[tokio::test]
+async fn a_campaign_is_read_back_with_its_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut book = Book::new(Settings::default());
+    let first = submit(&mut store, &mut book, 10_000).await;
+    let second = submit(&mut store, &mut book, 3).await;
+    let effects = book.record(Event::TaskCancelled(first, 9000), Now { ms: 5, wall_ms: 6 });
+    store.commit(&Batch { effects, ..Batch::default() }).await.unwrap();
+    let (identity, epoch) = (store.identity().to_owned(), store.epoch());
+    store.close().await.unwrap();
+
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    assert_eq!((store.identity(), store.epoch()), (identity.as_str(), epoch + 1));
+    let saved = store.saved().await.unwrap();
+    assert_eq!((saved.next, saved.campaigns.len(), saved.tasks.len()), (3, 2, 1));
+    let again = Book::restore(Settings::default(), saved, 7);
+    for (id, campaign) in book.campaigns() {
+        assert_eq!(campaign.row(), again.campaigns()[id].row());
+        assert_eq!(campaign.cursor, again.campaigns()[id].cursor);
+    }
+    let (at, texts) = store.params(first, 9_999).await.unwrap().unwrap();
+    assert_eq!((at, texts.len(), texts.last().unwrap().as_str()), (8192, 1808, "line 9999 ü\t\""));
+    assert_eq!(store.submitted("ann", "key 2").await.unwrap(), Some(second));
+    assert_eq!(store.submitted("bob", "key 2").await.unwrap(), None);
+
+    let mut reader = Reader::open(&file(&folder)).await.unwrap();
+    let all = reader.campaigns(Some("ann"), 10).await.unwrap();
+    assert_eq!(all.iter().map(|info| info.row.id).collect::<Vec<_>>(), [second, first]);
+    assert_eq!(reader.param(first, 4096).await.unwrap().as_deref(), Some("line 4096 ü\t\""));
+    let cancelled = reader.tasks(first, Some(TaskState::Cancelled), 0, 10).await.unwrap();
+    assert_eq!(cancelled.iter().map(|row| row.task).collect::<Vec<_>>(), [9000]);
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut book = Book::new(Settings::default());
+    let id = submit(&mut store, &mut book, 1).await;
+    let twice = Submission {
+        campaign: id,
+        spec_number: 1,
+        spec: spec("command = [\"true\"]").0,
+        stdin: None,
+        params: Params::Numbers,
+        key: Some(("ann".to_owned(), format!("key {id}"))),
+    };
+    let effects = vec![Effect::Next(99)];
+    let batch = Batch { effects, submissions: vec![twice], ..Batch::default() };
+    store.commit(&batch).await.unwrap_err();
+    assert_eq!(store.saved().await.unwrap().next, 2);
+}
+
+#[tokio::test]
+async fn one_orchestrator_has_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let _first = Store::open(&file(&folder)).await.unwrap();
+    let error = Store::open(&file(&folder)).await.unwrap_err();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn an_older_copy_and_a_foreign_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    Store::open(&file(&folder)).await.unwrap().close().await.unwrap();
+    let copy = std::fs::read(file(&folder)).unwrap();
+    Store::open(&file(&folder)).await.unwrap().close().await.unwrap();
+    std::fs::write(file(&folder), copy).unwrap();
+    let error = Store::open(&file(&folder)).await.unwrap_err();
+    assert!(error.to_string().contains("is an older copy: it is at epoch 1"), "{error}");
+
+    let foreign = folder.path().join("state.db");
+    let options = SqliteConnectOptions::new().filename(&foreign).create_if_missing(true);
+    let mut connection = options.connect().await.unwrap();
+    query("create table t (a)").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let error = Store::open(&foreign).await.unwrap_err();
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn acts_are_bound_to_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let word = |text: &str| text.to_owned();
+    let act = |act: &str| Act {
+        at_ms: 1,
+        who: word("ann"),
+        origin: word("tcp"),
+        act: word(act),
+        detail: word("9"),
+    };
+    for name in ["submit", "cancel", "resubmit"] {
+        store.commit(&Batch { acts: vec![act(name)], ..Batch::default() }).await.unwrap();
+    }
+    let mut acts = Reader::open(&file(&folder)).await.unwrap().acts().await.unwrap();
+    assert_eq!((acts.len(), first_fault(&acts)), (3, None));
+    acts[1].act.who = word("eve");
+    assert_eq!(first_fault(&acts), Some(2));
+    let refused = query("delete from acts").execute(&mut store.connection).await.unwrap_err();
+    assert!(refused.to_string().contains("only added to"), "{refused}");
+}

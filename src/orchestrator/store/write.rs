@@ -1,0 +1,329 @@
+//! One batch, one transaction.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, Row, query, query_scalar};
+
+use super::acts::{self, Act};
+use super::convert::{ending_word, from_sql, text, to_sql};
+use super::{Store, StoreError};
+use crate::orchestrator::book::{AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, WorkRow};
+use crate::orchestrator::spec::{CampaignSpec, Params};
+use crate::orchestrator::wire::Reason;
+
+/// How many parameters are in one row.
+pub const CHUNK: usize = 4096;
+
+/// What belongs to a campaign that is being submitted, besides its row.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// The number of the campaign.
+    pub campaign: u64,
+    /// The number of its specification.
+    pub spec_number: u64,
+    /// Its specification.
+    pub spec: Arc<CampaignSpec>,
+    /// The standard input that goes with it.
+    pub stdin: Option<Vec<u8>>,
+    /// Its parameters.
+    pub params: Params,
+    /// Its owner, and the key that it was submitted with.
+    pub key: Option<(String, String)>,
+}
+
+/// What is committed together.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Effects of the book, in order.
+    pub effects: Vec<Effect>,
+    /// Submissions.
+    pub submissions: Vec<Submission>,
+    /// Acts.
+    pub acts: Vec<Act>,
+    /// The number of the last publication, if it is another one.
+    pub sequence: Option<u64>,
+    /// The time, in milliseconds since the epoch.
+    pub at_ms: u64,
+}
+
+impl Store {
+    /// The number of a specification: that of an equal one on record, or the next free one.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn spec_number(
+        &mut self,
+        spec: &CampaignSpec,
+        stdin: Option<&[u8]>,
+    ) -> Result<u64, StoreError> {
+        let failed = self.failed("read specifications");
+        let found = async {
+            let sum = sum_of(&text(spec)?, stdin);
+            let sql = "select number from specs where sha256 = ?1";
+            let known = query_scalar(sql).bind(sum).fetch_optional(&mut self.connection).await?;
+            if let Some(number) = known {
+                return Ok(from_sql(number));
+            }
+            let sql = "select coalesce(max(number), 0) + 1 from specs";
+            query_scalar(sql).fetch_one(&mut self.connection).await.map(from_sql)
+        };
+        found.await.map_err(failed)
+    }
+
+    /// Commits a batch: all of it or nothing, synced to the disk.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written. Nothing of the batch is then on record.
+    pub async fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let failed = self.failed("commit");
+        let done = async {
+            let mut transaction = self.connection.begin_with("begin immediate").await?;
+            write(&mut transaction, batch).await?;
+            transaction.commit().await
+        };
+        done.await.map_err(failed)?;
+        self.sequence = batch.sequence.unwrap_or(self.sequence);
+        Ok(())
+    }
+}
+
+fn sum_of(text: &str, stdin: Option<&[u8]>) -> Vec<u8> {
+    let mut sum = Sha256::new_with_prefix(text);
+    sum.update([0]);
+    sum.update(stdin.unwrap_or_default());
+    sum.finalize().to_vec()
+}
+
+async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), sqlx::Error> {
+    for submission in &batch.submissions {
+        put_spec(connection, submission).await?;
+    }
+    for effect in &batch.effects {
+        match effect {
+            Effect::Next(next) => {
+                let sql = "update meta set next = ?1";
+                query(sql).bind(to_sql(*next)).execute(&mut *connection).await?;
+            }
+            Effect::Campaign(row) => put_campaign(connection, row, batch).await?,
+            Effect::Work(row) => put_work(connection, row).await?,
+            Effect::Task(row) => put_task(connection, row).await?,
+            Effect::Attempt(row) => put_attempt(connection, row).await?,
+            Effect::Slot(row) => put_slot(connection, row).await?,
+            Effect::SlotForgotten(share) => {
+                let sql = "delete from slots where share = ?1";
+                query(sql).bind(to_sql(*share)).execute(&mut *connection).await?;
+            }
+            Effect::Note(note) => put_note(connection, note, batch.at_ms).await?,
+            Effect::Wake(_) | Effect::Publish => {}
+        }
+    }
+    for submission in &batch.submissions {
+        put_params(connection, submission).await?;
+    }
+    if let Some(sequence) = batch.sequence {
+        let sql = "update meta set sequence = ?1";
+        query(sql).bind(to_sql(sequence)).execute(&mut *connection).await?;
+    }
+    acts::append(connection, &batch.acts).await
+}
+
+async fn put_spec(
+    connection: &mut SqliteConnection,
+    submission: &Submission,
+) -> Result<(), sqlx::Error> {
+    let spec = text(&*submission.spec)?;
+    let stdin = submission.stdin.as_deref();
+    let sql = "insert into specs (number, sha256, text, stdin) values (?1, ?2, ?3, ?4)
+               on conflict do nothing";
+    query(sql)
+        .bind(to_sql(submission.spec_number))
+        .bind(sum_of(&spec, stdin))
+        .bind(&spec)
+        .bind(stdin)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn put_params(
+    connection: &mut SqliteConnection,
+    submission: &Submission,
+) -> Result<(), sqlx::Error> {
+    let campaign = to_sql(submission.campaign);
+    if let Params::Texts(texts) = &submission.params {
+        for (first, chunk) in (0_u64..).zip(texts.chunks(CHUNK)) {
+            let first = first.saturating_mul(crate::model::count(0..CHUNK));
+            let packed = lz4_flex::compress_prepend_size(text(&chunk)?.as_bytes());
+            let sql = "insert into params (campaign, first, packed) values (?1, ?2, ?3)";
+            query(sql)
+                .bind(campaign)
+                .bind(to_sql(first))
+                .bind(packed)
+                .execute(&mut *connection)
+                .await?;
+        }
+    }
+    if let Some((owner, key)) = &submission.key {
+        let sql = "insert into submissions (owner, key, campaign) values (?1, ?2, ?3)";
+        query(sql).bind(owner).bind(key).bind(campaign).execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn put_campaign(
+    connection: &mut SqliteConnection,
+    row: &CampaignRow,
+    batch: &Batch,
+) -> Result<(), sqlx::Error> {
+    let new = batch.submissions.iter().find(|submission| submission.campaign == row.id);
+    if let Some(new) = new {
+        let sql = "insert into campaigns (id, owner, uid, spec, name, total, submitted_ms, state, ending,
+                       taken, positions, done, failed, cancelled, dropped, init_fails, has_begun, ended_ms,
+                       ended, prepared_ms, rss_mb)
+                   values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'running', null, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+                   on conflict do nothing";
+        query(sql)
+            .bind(to_sql(row.id))
+            .bind(&row.owner)
+            .bind(row.uid.map(i64::from))
+            .bind(to_sql(row.spec))
+            .bind(&new.spec.task.name)
+            .bind(to_sql(new.spec.tasks.count))
+            .bind(to_sql(row.submitted_ms))
+            .execute(&mut *connection)
+            .await?;
+    }
+    let sql = "update campaigns set state = ?2, ending = ?3, taken = ?4, positions = ?5, done = ?6,
+                   failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
+                   ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15
+               where id = ?1";
+    query(sql)
+        .bind(to_sql(row.id))
+        .bind(row.state.word())
+        .bind(row.ending.map(ending_word))
+        .bind(to_sql(row.taken))
+        .bind(to_sql(row.limit))
+        .bind(to_sql(row.done))
+        .bind(to_sql(row.failed))
+        .bind(to_sql(row.cancelled))
+        .bind(to_sql(row.dropped))
+        .bind(to_sql(row.init_fails))
+        .bind(row.has_begun)
+        .bind(to_sql(row.ended_ms))
+        .bind(to_sql(row.ended))
+        .bind(to_sql(row.prepared_ms))
+        .bind(to_sql(row.rss_mb))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn put_work(connection: &mut SqliteConnection, row: &WorkRow) -> Result<(), sqlx::Error> {
+    let sql = "insert into works (campaign, step, memory_mb, number) values (?1, ?2, ?3, ?4)
+               on conflict (campaign, step) do update set number = excluded.number";
+    query(sql)
+        .bind(to_sql(row.campaign))
+        .bind(to_sql(row.step))
+        .bind(to_sql(row.memory_mb))
+        .bind(row.number.map(to_sql))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn put_task(connection: &mut SqliteConnection, row: &TaskRow) -> Result<(), sqlx::Error> {
+    let sql = "insert or replace into tasks (campaign, task, state, attempt, tries, losses, resubmits, priority,
+                   step, share, cancel, reason)
+               values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    query(sql)
+        .bind(to_sql(row.campaign))
+        .bind(to_sql(row.task))
+        .bind(row.state.word())
+        .bind(to_sql(row.attempt))
+        .bind(to_sql(row.tries))
+        .bind(to_sql(row.losses))
+        .bind(to_sql(row.resubmits))
+        .bind(i64::from(row.priority))
+        .bind(to_sql(row.step))
+        .bind(row.share.map(to_sql))
+        .bind(row.cancel)
+        .bind(row.reason.map(Reason::word))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn put_attempt(
+    connection: &mut SqliteConnection,
+    row: &AttemptRow,
+) -> Result<(), sqlx::Error> {
+    let sql = "insert or replace into attempts (campaign, task, attempt, share, node, assigned_ms, ended_ms,
+                   reason, result)
+               values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    query(sql)
+        .bind(to_sql(row.id.campaign))
+        .bind(to_sql(row.id.task))
+        .bind(to_sql(row.id.attempt))
+        .bind(to_sql(row.share))
+        .bind(row.node.as_str())
+        .bind(to_sql(row.assigned_ms))
+        .bind(row.ended_ms.map(to_sql))
+        .bind(row.result.as_ref().map(|result| result.why.word()))
+        .bind(row.result.as_ref().map(text).transpose()?)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn put_slot(connection: &mut SqliteConnection, row: &SlotRow) -> Result<(), sqlx::Error> {
+    let sql = "insert or replace into slots (share, node, campaign, facts) values (?1, ?2, ?3, ?4)";
+    query(sql)
+        .bind(to_sql(row.share))
+        .bind(row.node.as_str())
+        .bind(to_sql(row.campaign))
+        .bind(text(row)?)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn put_note(
+    connection: &mut SqliteConnection,
+    note: &Note,
+    at_ms: u64,
+) -> Result<(), sqlx::Error> {
+    let sql = "insert into notes (at_ms, campaign, task, node, code, text) values (?1, ?2, ?3, ?4, ?5, ?6)";
+    query(sql)
+        .bind(to_sql(at_ms))
+        .bind(to_sql(note.campaign))
+        .bind(note.task.map(to_sql))
+        .bind(note.node.as_deref())
+        .bind(note.code)
+        .bind(&note.text)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The packed chunk of parameters that holds `position`, counted from 0.
+pub(super) async fn chunk_of(
+    connection: &mut SqliteConnection,
+    campaign: u64,
+    position: u64,
+) -> Result<Option<(u64, Vec<String>)>, sqlx::Error> {
+    let size = crate::model::count(0..CHUNK);
+    let first = position - position.checked_rem(size).unwrap_or(0);
+    let sql = "select packed from params where campaign = ?1 and first = ?2";
+    let row = query(sql).bind(to_sql(campaign)).bind(to_sql(first));
+    let Some(row) = row.fetch_optional(connection).await? else { return Ok(None) };
+    let packed: &[u8] = row.try_get("packed")?;
+    let unpacked = lz4_flex::decompress_size_prepended(packed)
+        .map_err(|error| sqlx::Error::Decode(error.into()))?;
+    let texts: Vec<String> =
+        serde_json::from_slice(&unpacked).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    Ok(Some((first, texts)))
+}
