@@ -19,7 +19,7 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 
 /// Those who may look.
-const LOOK: &str = "reader orchestrator operator";
+const LOOK: &str = "reader orchestrator submitter operator";
 
 /// Each path, and for each method that it has who may use it. `all`: no token is asked for.
 const PATHS: &[(&str, &[(&str, &str)])] = &[
@@ -150,7 +150,7 @@ async fn callers(folder: &Path, url: &str, tokens: &[(Role, Secret)]) -> Vec<Cal
         bearer(agent.1.reveal()),
         true,
     ));
-    assert_eq!(callers.len(), 14);
+    assert_eq!(callers.len(), 16);
     callers
 }
 

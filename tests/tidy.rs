@@ -100,6 +100,7 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/cli/queue.rs", "how long ago work was submitted"),
     ("src/dashboard/watcher.rs", "when something was seen"),
     ("src/demo/play.rs", "when the work of the demo was submitted"),
+    ("src/orchestrator/drive.rs", "when something went on record"),
     ("src/scratch.rs", "a name for a folder"),
 ];
 

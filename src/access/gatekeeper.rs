@@ -189,6 +189,7 @@ impl Gatekeeper {
         Ok(Identity {
             name: entry.name.as_str().into(),
             role: Some(entry.role),
+            user: entry.user.clone(),
             nodes: entry.nodes.clone(),
             peer,
         })
@@ -216,7 +217,7 @@ impl Gatekeeper {
                 return Err(Refusal::Unknown("not one of the local operators", Some(name)));
             }
         };
-        Ok(Identity { name: name.into(), role: Some(role), nodes: Nodes::none(), peer })
+        Ok(Identity { name: name.into(), role: Some(role), user: None, nodes: Nodes::none(), peer })
     }
 
     /// Whether `identity` may do what `rule` is about, and has not come too often. Administrators at
@@ -231,7 +232,7 @@ impl Gatekeeper {
         }
         let Limits { reader_rate, agent_rate, orchestrator_rate, .. } = self.limits;
         let rate = match identity.role {
-            Some(Role::Reader) => reader_rate,
+            Some(Role::Reader | Role::Submitter) => reader_rate,
             Some(Role::Agent) => agent_rate,
             Some(Role::Orchestrator) => orchestrator_rate,
             Some(Role::Operator) | None => return Ok(()),

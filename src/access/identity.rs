@@ -72,6 +72,8 @@ pub struct Identity {
     pub name: Name,
     /// `None`: every one, for nobody has to say who they are.
     pub role: Option<Role>,
+    /// The user that it submits campaigns as; `*` for any. `None`: it is not known by its token.
+    pub user: Option<Name>,
     /// The nodes it may report.
     pub nodes: Nodes,
     /// Where it comes from.
@@ -81,14 +83,22 @@ pub struct Identity {
 impl Identity {
     /// Whoever it is, where nobody has to say.
     pub fn anybody(peer: Peer) -> Identity {
-        Identity { name: Name::new_static("anybody"), role: None, nodes: Nodes::All, peer }
+        let name = Name::new_static("anybody");
+        Identity { name, role: None, user: None, nodes: Nodes::All, peer }
     }
 
     /// Whether it may do what `rule` is about.
     pub fn may(&self, rule: Rule) -> bool {
         match (rule, self.role) {
+            // A submitter may see whatever readers may.
+            (Rule::Only(roles), Some(Role::Submitter)) => roles.contains(&Role::Reader),
             (Rule::Only(roles), Some(role)) => roles.contains(&role),
-            (Rule::Open | Rule::Terse | Rule::Anybody, _) | (Rule::Only(_), None) => true,
+            (Rule::Submit, Some(role)) => {
+                let is_local = matches!(self.peer, Peer::Local { .. }) && self.user.is_none();
+                matches!(role, Role::Submitter | Role::Operator) || is_local && role == Role::Reader
+            }
+            (Rule::Open | Rule::Terse | Rule::Anybody, _)
+            | (Rule::Only(_) | Rule::Submit, None) => true,
         }
     }
 

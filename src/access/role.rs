@@ -11,13 +11,16 @@ pub enum Role {
     Agent,
     /// Publishes work and follows the schedule.
     Orchestrator,
+    /// Submits campaigns of one user, and looks at everything.
+    Submitter,
     /// Takes nodes out and puts them back; changes the configuration.
     Operator,
 }
 
 impl Role {
     /// All there are.
-    pub const ALL: [Role; 4] = [Role::Reader, Role::Agent, Role::Orchestrator, Role::Operator];
+    pub const ALL: [Role; 5] =
+        [Role::Reader, Role::Agent, Role::Orchestrator, Role::Submitter, Role::Operator];
 
     /// As it is written.
     pub fn as_str(self) -> &'static str {
@@ -25,6 +28,7 @@ impl Role {
             Role::Reader => "reader",
             Role::Agent => "agent",
             Role::Orchestrator => "orchestrator",
+            Role::Submitter => "submitter",
             Role::Operator => "operator",
         }
     }
@@ -50,6 +54,8 @@ pub enum Rule {
     Terse,
     /// These roles.
     Only(&'static [Role]),
+    /// Submitters, operators, and every user of this machine at the unix socket.
+    Submit,
     /// Whoever is somebody: it is only told that there is nothing.
     Anybody,
 }
@@ -99,6 +105,23 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("POST", "/v1/nodes/lost", OPERATE),
     ("POST", "/v1/nodes/forget", OPERATE),
     ("POST", "/nodes/vary", OPERATE),
+    // The orchestrator's.
+    ("POST", "/v1/campaigns", Rule::Submit),
+    ("GET", "/v1/campaigns", READ),
+    ("GET", "/v1/campaigns/{id}", READ),
+    ("GET", "/v1/campaigns/{id}/spec", Rule::Submit),
+    ("PUT", "/v1/campaigns/{id}/state", Rule::Submit),
+    ("POST", "/v1/campaigns/{id}/resubmit", Rule::Submit),
+    ("GET", "/v1/campaigns/{id}/tasks", READ),
+    ("GET", "/v1/campaigns/{id}/tasks/{task}", READ),
+    ("POST", "/v1/campaigns/{id}/tasks/{task}/cancel", Rule::Submit),
+    ("POST", "/v1/campaigns/{id}/tasks/{task}/signal", Rule::Submit),
+    ("GET", "/v1/campaigns/{id}/tasks/{task}/output", Rule::Submit),
+    ("POST", "/v1/nodes/{node}/exchange", REPORT),
+    ("POST", "/v1/nodes/{node}/output/{request}", REPORT),
+    ("GET", "/v1/nodes/{node}/stdin/{spec}", REPORT),
+    ("POST", "/v1/slots/lost", OPERATE),
+    ("GET", "/orchestrator/openapi.json", READ),
 ];
 
 /// Who may send `method` to the route `path`; `None` stands for a path that is no route.

@@ -25,7 +25,7 @@ use subtle::ConstantTimeEq;
 
 use super::identity::Nodes;
 use super::role::Role;
-use crate::model::{expand_hostlist, is_hidden};
+use crate::model::{Name, expand_hostlist, is_hidden};
 
 /// What every token begins with, so that scanners for lost secrets know one.
 const PREFIX: &str = "apn_";
@@ -136,6 +136,8 @@ pub struct TokenEntry {
     pub role: Role,
     /// The sum of it.
     pub sum: Sum,
+    /// The user that a submitter submits as, `*` for any. `None`: it is no submitter.
+    pub user: Option<Name>,
     /// Which nodes it speaks for; none, but for agents.
     pub nodes: Nodes,
     /// From when on it is worth nothing.
@@ -228,7 +230,7 @@ fn entry(line: &str) -> Result<TokenEntry, String> {
     let mut words = line.split_whitespace();
     let mut next = |what: &str| {
         words.next().ok_or_else(|| {
-            format!("{what} is missing; a line is: NAME ROLE sha256:… [nodes=…] [until=…]")
+            format!("{what} is missing; a line is: NAME ROLE sha256:… [nodes=…] [user=…] [until=…]")
         })
     };
     let name = next("the name")?.to_owned();
@@ -244,10 +246,19 @@ fn entry(line: &str) -> Result<TokenEntry, String> {
         "the third word is `sha256:` and 64 hexadecimal digits; `apportion token new` prints it"
             .to_owned()
     })?;
-    let (mut nodes, mut until) = (None, None);
+    let (mut nodes, mut until, mut user) = (None, None, None);
     for word in words {
         match word.split_once('=') {
-            Some(("nodes", list)) if nodes.is_none() => nodes = Some(node_set(list)?),
+            Some(("nodes", "*")) if nodes.is_none() => nodes = Some(Nodes::All),
+            Some(("nodes", list)) if nodes.is_none() => {
+                nodes = Some(Nodes::Only(Arc::new(node_set(list)?)));
+            }
+            Some(("user", name)) if user.is_none() && role == Role::Submitter => {
+                if name != "*" {
+                    check_name(name)?;
+                }
+                user = Some(Name::from(name));
+            }
             Some(("until", time)) if until.is_none() => {
                 let time: Timestamp = time.parse().map_err(|_| {
                     format!("`{}` is no time; write 2027-01-31T12:00:00Z", shown(time))
@@ -258,12 +269,15 @@ fn entry(line: &str) -> Result<TokenEntry, String> {
         }
     }
     let nodes = match (role, nodes) {
-        (Role::Agent, Some(nodes)) => Nodes::Only(Arc::new(nodes)),
+        (Role::Agent, Some(nodes)) => nodes,
         (Role::Agent, None) => return Err("an agent speaks for nodes; add nodes=…".to_owned()),
         (_, Some(_)) => return Err(format!("only agents speak for nodes, and this is a {role}")),
         (_, None) => Nodes::none(),
     };
-    Ok(TokenEntry { name, role, sum, nodes, until })
+    // A submitter submits as the user of its own name, unless its line says another one.
+    let own = || (role == Role::Submitter).then(|| Name::from(name.as_str()));
+    let user = user.or_else(own);
+    Ok(TokenEntry { name, role, sum, user, nodes, until })
 }
 
 fn check_name(name: &str) -> Result<(), String> {

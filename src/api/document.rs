@@ -47,6 +47,7 @@ fn complete(operation: &mut Value, rule: Rule) {
             let roles: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
             (roles.join(", "), json!([{ SCHEME: [] }]))
         }
+        Rule::Submit => ("submitter, operator".to_owned(), json!([{ SCHEME: [] }])),
         Rule::Open | Rule::Terse | Rule::Anybody => ("everybody".to_owned(), json!([])),
     };
     operation["security"] = scopes;

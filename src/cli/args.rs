@@ -261,7 +261,7 @@ pub struct Logging {
 }
 
 /// Whether others may reach it is for the configuration to say.
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address and a port, 127.0.0.1:7070".to_owned())
 }
 

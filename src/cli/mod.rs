@@ -87,6 +87,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Config { action } => config::run(&action),
         Command::Nodes(args) => ask(nodes::list(&args)),
         Command::Node { action } => ask(nodes::run(&action)),
+        Command::Orchestrator { action: action @ orchestrator::OrchestratorAction::Run(_) } => {
+            wait(busy(), orchestrator::run(&action))
+        }
         Command::Orchestrator { action } => ask(orchestrator::run(&action)),
         Command::Publication { action } => ask(publication::run(&action)),
         Command::Queue(args) => ask(queue::run(&args)),

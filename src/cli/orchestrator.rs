@@ -1,23 +1,137 @@
-//! Who publishes: looking, and handing over.
+//! The orchestrator: running it, seeing which one publishes, handing over.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use reqwest::Url;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
-use super::args::Remote;
+use super::args::{Logging, Remote, Trust, parse_address, parse_span, parse_url};
 use super::client::Client;
 use super::failure::Failure;
-use super::output::show;
+use super::output::{complain, show};
+use super::serve::log_format;
 use super::table::plain;
 use crate::api::wire::{HandOver, Orchestrators};
+use crate::config::Access;
+use crate::orchestrator::rm::RmOptions;
+use crate::orchestrator::run::{Options, Reach, serve_alone};
+use crate::telemetry;
 
 /// What to do about orchestrators.
 #[derive(Debug, Subcommand)]
 pub enum OrchestratorAction {
+    /// Run the orchestrator of campaigns beside a daemon, until told to stop
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunArgs>),
     /// Show whose publications count, and whose are refused
     #[command(after_help = LIST_EXAMPLES)]
     List(Remote),
     /// Let another orchestrator publish
     #[command(name = "hand-over", after_help = HAND_OVER_EXAMPLES)]
     HandOver(HandOverArgs),
+}
+
+/// Runs the orchestrator.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The resource manager
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "APPORTION_URL",
+        default_value = "http://127.0.0.1:7070",
+        value_parser = parse_url
+    )]
+    pub rm: Url,
+    /// The address to listen on
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7071", value_parser = parse_address)]
+    pub listen: SocketAddr,
+    /// The database
+    #[arg(long, value_name = "FILE", default_value = "orchestrator.db")]
+    pub state: PathBuf,
+    /// The file of tokens
+    #[arg(long, value_name = "FILE")]
+    pub tokens: Option<PathBuf>,
+    /// The chain of certificates for https, in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The key that goes with it, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// The unix socket
+    #[arg(long, value_name = "FILE")]
+    pub socket: Option<PathBuf>,
+    /// How long slots go on when they cannot reach the orchestrator
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_span)]
+    pub lease: Duration,
+    /// The least time between two publications
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_span)]
+    pub publish_every: Duration,
+    /// How long a slot without a task stays
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_span)]
+    pub linger: Duration,
+    /// The token of the role orchestrator, and the authority that vouches for the resource manager.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// The log.
+    #[command(flatten)]
+    pub logging: Logging,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  apportion orchestrator run --rm http://127.0.0.1:7070
+  apportion orchestrator run --rm https://head:7070 --ca ca.pem --token-file orchestrator.token \\
+      --listen 0.0.0.0:7071 --tokens tokens --certificate head.pem --key head.key
+
+The resource manager runs on without it; slots run on for their lease.";
+
+/// Runs the orchestrator until a signal.
+async fn serve(args: &RunArgs) -> Result<(), Failure> {
+    telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
+    let options = Options {
+        state: args.state.clone(),
+        rm: RmOptions {
+            url: args.rm.clone(),
+            authority: args.trust.ca.clone(),
+            token_file: args.trust.token_file.clone(),
+        },
+        publish_every: args.publish_every,
+        lease: args.lease,
+        linger: args.linger,
+    };
+    let access = Access {
+        tokens: args.tokens.clone(),
+        certificate: args.certificate.clone(),
+        key: args.key.clone(),
+        socket: args.socket.clone(),
+        ..Access::default()
+    };
+    let reach = Reach { listen: args.listen, access };
+    let stop = CancellationToken::new();
+    let (ready, address) = oneshot::channel();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let running = serve_alone(&options, &reach, ready, stop.clone());
+    tokio::pin!(running);
+    let told = async {
+        if let Ok(address) = address.await {
+            complain(&format!("the orchestrator is ready at {address}"));
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        outcome = &mut running => return Ok(outcome?),
+        () = told => {}
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    stop.cancel();
+    Ok(running.await?)
 }
 
 /// Lets another orchestrator publish.
@@ -52,6 +166,7 @@ Work and shares stay as they are; what the next one does not publish keeps its r
 /// If the daemon cannot be reached or refuses.
 pub async fn run(action: &OrchestratorAction) -> Result<(), Failure> {
     let (answer, json): (Orchestrators, bool) = match action {
+        OrchestratorAction::Run(args) => return serve(args).await,
         OrchestratorAction::List(remote) => {
             (Client::new(remote)?.get(&["v1", "orchestrators"], &[]).await?, remote.json)
         }

@@ -66,6 +66,8 @@ pub enum RoleName {
     Agent,
     /// Publishes work and follows the schedule.
     Orchestrator,
+    /// Submits campaigns as the user of its name, and looks at everything.
+    Submitter,
     /// Takes nodes out and puts them back; changes the configuration.
     Operator,
 }
@@ -76,6 +78,7 @@ impl From<RoleName> for Role {
             RoleName::Reader => Role::Reader,
             RoleName::Agent => Role::Agent,
             RoleName::Orchestrator => Role::Orchestrator,
+            RoleName::Submitter => Role::Submitter,
             RoleName::Operator => Role::Operator,
         }
     }

@@ -28,6 +28,8 @@ pub struct Campaign {
     pub slots: u64,
     /// The mean time of a task, as it is told.
     pub measure: Measure,
+    /// Why the resource manager refuses its work, as it was noted last.
+    pub refused: Option<String>,
 }
 
 /// A memory step of a campaign.
@@ -60,6 +62,7 @@ impl Campaign {
             tasks: BTreeMap::new(),
             slots: 0,
             measure: Measure::default(),
+            refused: None,
         };
         campaign.step_mut(0);
         campaign

@@ -104,6 +104,8 @@ pub enum Event {
     NodeLost(Name),
     /// A publication was accepted that tells these shares as gone.
     Published(u64, Vec<u64>),
+    /// The resource manager refuses work, each with its sentence; it takes all other work.
+    Refused(BTreeMap<u64, String>),
 }
 
 /// Something to do.
@@ -280,6 +282,7 @@ impl Book {
             Event::Resubmitted(reopened) => self.reopen(*reopened),
             Event::NodeLost(node) => self.lose_node(&node, now),
             Event::Published(sequence, gone) => self.published(sequence, &gone),
+            Event::Refused(sentences) => self.refused(&sentences),
         }
         while let Some(campaign) = self.dirty.settle.pop_first() {
             self.settle(campaign, now);

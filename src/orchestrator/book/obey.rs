@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rows::{SlotRow, SlotState};
+use super::rows::{Note, SlotRow, SlotState};
 use super::slots::Slot;
 use super::{Book, Now};
 use crate::model::Name;
@@ -128,6 +128,24 @@ impl Book {
                 shares.remove(&share);
             }
             self.dirty.forgotten.insert(share);
+        }
+    }
+
+    /// Notes what the resource manager refuses, once for each sentence.
+    pub(super) fn refused(&mut self, sentences: &BTreeMap<u64, String>) {
+        for campaign in self.campaigns.values_mut() {
+            let mut numbers = campaign.steps.iter().filter_map(|step| step.work.number);
+            let sentence = numbers.find_map(|number| sentences.get(&number));
+            if campaign.refused.as_ref() == sentence {
+                continue;
+            }
+            campaign.refused = sentence.cloned();
+            if let Some(sentence) = sentence {
+                let text = format!("the resource manager refuses it: {sentence}");
+                let id = campaign.facts.id;
+                let note = Note { campaign: id, task: None, node: None, code: "refused", text };
+                self.dirty.notes.push(note);
+            }
         }
     }
 

@@ -80,6 +80,12 @@ impl Book {
         all
     }
 
+    /// Shares of slots that are gone. A full publication tells them so, named or not.
+    pub fn gone(&self) -> Vec<u64> {
+        let gone = self.slots.values().filter(|slot| slot.is_gone());
+        gone.map(|slot| slot.row.share).collect()
+    }
+
     /// How long the running tasks of each campaign have run, in milliseconds.
     fn running_times(&self, now: u64) -> std::collections::BTreeMap<u64, Vec<u64>> {
         let mut times: std::collections::BTreeMap<u64, Vec<u64>> =

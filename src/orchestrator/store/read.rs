@@ -258,6 +258,32 @@ impl Reader {
         read_spec(&mut self.connection, number).await.map_err(failed)
     }
 
+    /// How many campaigns of a user are not final.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn live(&mut self, owner: &str) -> Result<u64, StoreError> {
+        let failed = self.failed();
+        let sql = format!("select count(*) from campaigns where state in {LIVE} and owner = ?1");
+        let count = query_scalar(sqlx::AssertSqlSafe(sql)).bind(owner);
+        count.fetch_one(&mut self.connection).await.map(from_sql).map_err(failed)
+    }
+
+    /// Whether a slot of `node` has a campaign of specification `spec`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn is_ordered(&mut self, node: &str, spec: u64) -> Result<bool, StoreError> {
+        let failed = self.failed();
+        let sql = "select count(*) from slots join campaigns on campaigns.id = slots.campaign
+                   where slots.node = ?1 and campaigns.spec = ?2";
+        let count = query_scalar(sql).bind(node).bind(to_sql(spec));
+        let count: Result<i64, _> = count.fetch_one(&mut self.connection).await;
+        count.map(|count| 0 < count).map_err(failed)
+    }
+
     /// The standard input that goes with a specification.
     ///
     /// # Errors

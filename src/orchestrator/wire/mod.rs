@@ -1,4 +1,4 @@
-//! What crosses the wire between the orchestrator and the agents of nodes.
+//! What crosses the wire between the orchestrator, the agents of nodes, and clients.
 //!
 //! # The exchange
 //!
@@ -21,13 +21,22 @@
 //!    attempt only if its journal does not have it.
 //! 5. **Numbers order.** `number` grows with each exchange of one `life`; a smaller one is refused
 //!    with 409. `order` grows for each slot; a slot ignores an answer with an older one.
-//! 6. **Unknown fields** are refused on the way in and ignored on the way out, so that heads are
+//! 6. **An end is whole.** A slot is reported as `gone` only if nothing of it can run any more, and
+//!    with all results that are not acknowledged. Until they fit into one report it is `stopping`.
+//! 7. **A stop is answered.** An agent that gets `stop` for a slot that it does not have reports the
+//!    slot as `gone`, and never starts it.
+//! 8. **Unknown fields** are refused on the way in and ignored on the way out, so that heads are
 //!    upgraded before agents.
 
+mod campaigns;
 mod exchange;
 mod output;
 mod spec;
 
+pub use campaigns::{
+    AttemptInfo, CampaignDetail, CampaignPage, CampaignSummary, LostNode, NoteLine, Resubmit,
+    Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList, WantedState,
+};
 pub use exchange::{
     AttemptId, Exchange, ExchangeAnswer, NewTask, Reason, Rung, RunningTask, SlotEnd, SlotOrder,
     SlotReport, SlotStage, SlotStart, SlotStop, StopReason, TaskResult, TaskSignal, VERSION,

@@ -241,9 +241,7 @@ impl World {
     pub fn publish(&mut self) {
         self.published = self.book.publication(self.now);
         self.sequence += 1;
-        let slots = self.published.iter().flat_map(|work| &work.slots);
-        let gone: Vec<u64> =
-            slots.filter(|slot| slot.state == SlotState::Gone).map(|slot| slot.share).collect();
+        let gone = self.book.gone();
         let told: BTreeSet<u64> = self
             .published
             .iter()

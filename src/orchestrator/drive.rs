@@ -1,0 +1,377 @@
+//! The owner of the book: requests in batches, one commit for each, then the answers.
+//!
+//! Runs on a thread of its own. An answer leaves after the batch that it is about is on record. If
+//! the database fails, the owner ends, and every request after that is told so: nothing that is not
+//! on record is ever told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::answers::Answers;
+use super::book::{
+    Book, Effect, Event, JobShares, NewCampaign, Now, PublishedWork, Refusal, Reopened, Settings,
+    TaskState,
+};
+use super::spec::{CampaignSpec, Params};
+use super::store::{Act, Batch, Store, StoreError, Submission};
+use super::wire::{Exchange, ExchangeAnswer, OutputRequest};
+use crate::model::Name;
+
+/// Requests in one batch at most.
+const BATCH: usize = 512;
+/// How often leases are looked after.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Who asks, for the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By {
+    /// The name of the caller.
+    pub who: String,
+    /// The origin of the request.
+    pub origin: String,
+}
+
+/// A campaign to be submitted.
+#[derive(Debug)]
+pub struct Submit {
+    /// The name of its owner.
+    pub owner: String,
+    /// The number of its owner at the head.
+    pub uid: Option<u32>,
+    /// Its specification.
+    pub spec: CampaignSpec,
+    /// Its parameters.
+    pub params: Params,
+    /// The standard input that goes with it.
+    pub stdin: Option<Vec<u8>>,
+    /// A key: the same one again is the same submission.
+    pub key: Option<String>,
+}
+
+/// Something for the owner.
+#[derive(Debug)]
+pub enum Request {
+    /// Submit a campaign; the answer is its number.
+    Submit(Box<Submit>, By, oneshot::Sender<u64>),
+    /// Record what an owner or operator asks for; answered once it is on record.
+    Act(Event, By, &'static str, String, oneshot::Sender<()>),
+    /// Queue final tasks of a campaign again; the answer is how many.
+    Resubmit {
+        /// The campaign.
+        campaign: u64,
+        /// Only tasks in these states.
+        states: Vec<TaskState>,
+        /// Only this task.
+        task: Option<u64>,
+        /// Who asks.
+        by: By,
+        /// Where to answer.
+        reply: oneshot::Sender<u64>,
+    },
+    /// The report of a node. Answered when there is news, at the latest after the wait.
+    Exchange(Name, Box<Exchange>, Duration, oneshot::Sender<Result<ExchangeAnswer, Refusal>>),
+    /// A new schedule.
+    Schedule(Option<u64>, Vec<JobShares>),
+    /// Everything to publish.
+    Publication(oneshot::Sender<ToPublish>),
+    /// A publication was accepted that tells these shares as gone.
+    Published(u64, Vec<u64>),
+    /// The resource manager refuses work, each with its sentence.
+    Refused(BTreeMap<u64, String>),
+    /// A node should send output.
+    Output(Name, OutputRequest),
+    /// The first chunk of output has arrived, or is not wanted any more.
+    OutputHeard(Name, u64),
+}
+
+/// Everything to publish.
+#[derive(Clone, Debug)]
+pub struct ToPublish {
+    /// The number of the publication.
+    pub sequence: u64,
+    /// All work.
+    pub work: Vec<PublishedWork>,
+    /// Shares that it tells as gone.
+    pub gone: Vec<u64>,
+}
+
+/// What the owner and others share.
+#[derive(Debug)]
+pub struct Signals {
+    /// Told when something is to be published.
+    pub publish: Notify,
+}
+
+/// An agent that waits for an answer.
+#[derive(Debug)]
+struct Waiter {
+    reply: oneshot::Sender<Result<ExchangeAnswer, Refusal>>,
+    until: Instant,
+}
+
+/// Answers that leave once the batch is on record.
+#[derive(Debug)]
+enum Reply {
+    Number(oneshot::Sender<u64>, u64),
+    Done(oneshot::Sender<()>),
+    Publication(oneshot::Sender<ToPublish>, ToPublish),
+    Refused(oneshot::Sender<Result<ExchangeAnswer, Refusal>>, Refusal),
+}
+
+/// The owner.
+#[derive(Debug)]
+pub struct Owner {
+    book: Book,
+    store: Store,
+    answers: Answers,
+    inbox: mpsc::Receiver<Request>,
+    signals: Arc<Signals>,
+    began: Instant,
+    waiters: BTreeMap<Name, Waiter>,
+    /// Nodes whose waiters are to be answered after the commit.
+    ready: BTreeSet<Name>,
+    batch: Batch,
+    replies: Vec<Reply>,
+    /// The number of the next publication under this epoch.
+    sequence: u64,
+}
+
+impl Owner {
+    /// The owner of the book that `store` has.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be read.
+    pub async fn resume(
+        mut store: Store,
+        settings: Settings,
+        inbox: mpsc::Receiver<Request>,
+        signals: Arc<Signals>,
+    ) -> Result<Owner, StoreError> {
+        let saved = store.saved().await?;
+        let book = Book::restore(settings, saved, 0);
+        let answers = Answers::new(store.identity().to_owned(), store.epoch(), settings.lease_ms);
+        Ok(Owner {
+            book,
+            store,
+            answers,
+            inbox,
+            signals,
+            began: Instant::now(),
+            waiters: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            batch: Batch::default(),
+            replies: Vec::new(),
+            sequence: 0,
+        })
+    }
+
+    /// Serves requests until all who can send some are gone.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn run(mut self) -> Result<(), StoreError> {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.signals.publish.notify_one();
+        loop {
+            let due = self.waiters.values().map(|waiter| waiter.until).min();
+            let due = due.unwrap_or_else(|| Instant::now() + TICK);
+            let mut requests = Vec::new();
+            tokio::select! {
+                count = self.inbox.recv_many(&mut requests, BATCH) => {
+                    if count == 0 {
+                        return self.store.close().await;
+                    }
+                }
+                _ = ticks.tick() => self.record(Event::Elapsed),
+                () = tokio::time::sleep_until(due.into()) => {}
+            }
+            for request in requests {
+                self.take(request).await?;
+            }
+            self.finish_batch().await?;
+        }
+    }
+
+    fn now(&self) -> Now {
+        let millis = |time: u128| u64::try_from(time).unwrap_or(u64::MAX);
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let wall_ms = wall.map_or(0, |time| millis(time.as_millis()));
+        Now { ms: millis(self.began.elapsed().as_millis()), wall_ms }
+    }
+
+    fn record(&mut self, event: Event) {
+        for effect in self.book.record(event, self.now()) {
+            match effect {
+                Effect::Wake(node) => drop(self.ready.insert(node)),
+                Effect::Publish => self.signals.publish.notify_one(),
+                Effect::Next(_)
+                | Effect::Campaign(_)
+                | Effect::Work(_)
+                | Effect::Task(_)
+                | Effect::Attempt(_)
+                | Effect::Slot(_)
+                | Effect::SlotForgotten(_)
+                | Effect::Note(_) => self.batch.effects.push(effect),
+            }
+        }
+    }
+
+    fn note(&mut self, by: By, act: &str, detail: String) {
+        let at_ms = self.now().wall_ms;
+        let By { who, origin } = by;
+        self.batch.acts.push(Act { at_ms, who, origin, act: act.to_owned(), detail });
+    }
+
+    async fn take(&mut self, request: Request) -> Result<(), StoreError> {
+        match request {
+            Request::Submit(submit, by, reply) => self.submit(*submit, by, reply).await?,
+            Request::Act(event, by, act, detail, reply) => {
+                self.note(by, act, detail);
+                self.record(event);
+                self.replies.push(Reply::Done(reply));
+            }
+            Request::Resubmit { campaign, states, task, by, reply } => {
+                let count = self.resubmit(campaign, &states, task, by).await?;
+                self.replies.push(Reply::Number(reply, count));
+            }
+            Request::Exchange(node, report, wait, reply) => self.hear(node, report, wait, reply),
+            Request::Schedule(publication, jobs) => {
+                self.record(Event::Scheduled(publication, jobs));
+            }
+            Request::Publication(reply) => {
+                let now = self.now().ms;
+                self.sequence += 1;
+                let (sequence, gone) = (self.sequence, self.book.gone());
+                let work = self.book.publication(now);
+                self.replies.push(Reply::Publication(reply, ToPublish { sequence, work, gone }));
+            }
+            Request::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
+            Request::Refused(sentences) => self.record(Event::Refused(sentences)),
+            Request::Output(node, request) => {
+                self.answers.want(node.clone(), request);
+                self.ready.insert(node);
+            }
+            Request::OutputHeard(node, request) => self.answers.heard(&node, request),
+        }
+        Ok(())
+    }
+
+    async fn submit(
+        &mut self,
+        submit: Submit,
+        by: By,
+        reply: oneshot::Sender<u64>,
+    ) -> Result<(), StoreError> {
+        let Submit { owner, uid, spec, params, stdin, key } = submit;
+        if let Some(key) = &key {
+            // A submission in this very batch is on record after the commit only.
+            self.finish_batch().await?;
+            if let Some(known) = self.store.submitted(&owner, key).await? {
+                self.replies.push(Reply::Number(reply, known));
+                return Ok(());
+            }
+        }
+        // Two new specifications of one batch would get the same number.
+        if !self.batch.submissions.is_empty() {
+            self.finish_batch().await?;
+        }
+        let spec_number = self.store.spec_number(&spec, stdin.as_deref()).await?;
+        let (campaign, spec) = (self.book.next_number(), Arc::new(spec));
+        self.note(by, "submit", format!("campaign {campaign} of {owner}"));
+        let key = key.map(|key| (owner.clone(), key));
+        let new = NewCampaign { owner, uid, spec_number, spec: Arc::clone(&spec) };
+        self.record(Event::Submitted(Box::new(new)));
+        let submission = Submission { campaign, spec_number, spec, stdin, params, key };
+        self.batch.submissions.push(submission);
+        self.replies.push(Reply::Number(reply, campaign));
+        Ok(())
+    }
+
+    async fn resubmit(
+        &mut self,
+        campaign: u64,
+        states: &[TaskState],
+        task: Option<u64>,
+        by: By,
+    ) -> Result<u64, StoreError> {
+        // Tasks that became final in this batch are on record after the commit only.
+        self.finish_batch().await?;
+        let Some((row, mut tasks, beyond)) = self.store.finals(campaign, states).await? else {
+            return Ok(0);
+        };
+        tasks.retain(|row| task.is_none_or(|task| row.task == task));
+        let untouched = task.is_none() && states.contains(&TaskState::Cancelled);
+        let spec = self.store.spec(row.spec).await?;
+        let cut = if untouched { spec.tasks.count.saturating_sub(row.limit) } else { 0 };
+        let count = crate::model::count(&tasks) + cut;
+        self.note(by, "resubmit", format!("campaign {campaign}: {count} tasks"));
+        let reopened = Reopened { campaign: row, spec, tasks, beyond, untouched };
+        self.record(Event::Resubmitted(Box::new(reopened)));
+        Ok(count)
+    }
+
+    fn hear(
+        &mut self,
+        node: Name,
+        report: Box<Exchange>,
+        wait: Duration,
+        reply: oneshot::Sender<Result<ExchangeAnswer, Refusal>>,
+    ) {
+        if let Err(refusal) = self.book.check(&node, &report) {
+            self.replies.push(Reply::Refused(reply, refusal));
+            return;
+        }
+        let has_results = report.slots.iter().any(|slot| !slot.results.is_empty());
+        self.record(Event::Exchanged(node.clone(), report));
+        let until = Instant::now() + wait;
+        if let Some(before) = self.waiters.insert(node.clone(), Waiter { reply, until }) {
+            // A second exchange ends the first one. Its answer says what the slots should be now.
+            let answer = self.book.answer(&node);
+            let answer = self.answers.without_tasks(answer);
+            let _ = before.reply.send(Ok(answer));
+        }
+        let has_news = self.book.answer(&node).has_news || self.answers.has_outputs(&node);
+        if has_results || has_news || wait.is_zero() {
+            self.ready.insert(node);
+        }
+    }
+
+    /// Commits, then answers.
+    async fn finish_batch(&mut self) -> Result<(), StoreError> {
+        let mut batch = std::mem::take(&mut self.batch);
+        if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
+            batch.at_ms = self.now().wall_ms;
+            self.store.commit(&batch).await?;
+        }
+        for reply in std::mem::take(&mut self.replies) {
+            // Those who have gone away need no answer.
+            match reply {
+                Reply::Number(reply, number) => drop(reply.send(number)),
+                Reply::Done(reply) => drop(reply.send(())),
+                Reply::Publication(reply, all) => drop(reply.send(all)),
+                Reply::Refused(reply, refusal) => drop(reply.send(Err(refusal))),
+            }
+        }
+        let now = Instant::now();
+        let late = self.waiters.iter().filter(|(_, waiter)| waiter.until <= now);
+        self.ready.extend(late.map(|(node, _)| node.clone()));
+        for node in std::mem::take(&mut self.ready) {
+            let Some(waiter) = self.waiters.remove(&node) else { continue };
+            if waiter.reply.is_closed() {
+                continue;
+            }
+            let answer = self.book.answer(&node);
+            let answer = self.answers.complete(&node, answer, &self.book, &mut self.store).await?;
+            if waiter.reply.send(Ok(answer)).is_ok() {
+                self.record(Event::Answered(node));
+            }
+        }
+        Ok(())
+    }
+}

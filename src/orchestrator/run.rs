@@ -1,0 +1,293 @@
+//! The orchestrator as a whole: the owner on its thread, the routes, and the client of the resource
+//! manager.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::book::Settings;
+use super::drive::{Owner, Request, Signals, ToPublish};
+use super::rm::{Rm, RmError, RmOptions, publication};
+use super::serve::ServeState;
+use super::store::{Store, StoreError};
+use crate::access::{AccessError, Delay, Doors, Gatekeeper, LocalSocket, SocketError, serve};
+use crate::config::{Access, Limits};
+
+/// Requests that wait for the owner at most.
+const QUEUE: usize = 4096;
+/// A publication is made at least so often.
+const AT_LEAST: Duration = Duration::from_secs(30);
+/// Connections: each agent has one or two open.
+const CONNECTIONS: usize = 16_384;
+/// How long open requests may take to end.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long the resource manager is left alone after it did not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How an orchestrator runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its database.
+    pub state: PathBuf,
+    /// The resource manager.
+    pub rm: RmOptions,
+    /// The least time between two publications.
+    pub publish_every: Duration,
+    /// How long slots go on unheard.
+    pub lease: Duration,
+    /// How long a slot without a task stays.
+    pub linger: Duration,
+}
+
+/// Why an orchestrator cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Its database cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no way to the resource manager.
+    #[error(transparent)]
+    Rm(#[from] RmError),
+    /// The system refuses a thread or an address.
+    #[error("cannot start")]
+    System(#[from] std::io::Error),
+    /// Files of tokens or certificates cannot be used.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The unix socket cannot be used.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// Others could reach it.
+    #[error(
+        "{0} can be reached from other machines; that takes --tokens, --certificate and --key, or listen on \
+         127.0.0.1"
+    )]
+    Open(SocketAddr),
+    /// The owner panicked.
+    #[error("the orchestrator failed inside; its log says where")]
+    Panicked,
+}
+
+/// An orchestrator that runs.
+#[derive(Debug)]
+pub struct Running {
+    /// What its routes share.
+    pub state: ServeState,
+    /// Tells how the owner ended; closed without a word if it panicked.
+    done: oneshot::Receiver<Result<(), StoreError>>,
+}
+
+impl Running {
+    /// Waits for the end of the owner.
+    ///
+    /// # Errors
+    ///
+    /// If its database failed, or it panicked.
+    pub async fn ended(self) -> Result<(), RunError> {
+        drop(self.state);
+        match self.done.await {
+            Ok(outcome) => outcome.map_err(RunError::Store),
+            Err(_) => Err(RunError::Panicked),
+        }
+    }
+}
+
+/// Starts an orchestrator that runs until `stop`. Its routes are checked by `gatekeeper`, or by a
+/// gate in front of them.
+///
+/// # Errors
+///
+/// If its database cannot be used, or there is no way to the resource manager.
+pub async fn start(
+    options: &Options,
+    gatekeeper: Option<Arc<Gatekeeper>>,
+    stop: CancellationToken,
+) -> Result<Running, RunError> {
+    let rm = Rm::new(options.rm.clone())?;
+    let store = Store::open(&options.state).await?;
+    let publisher = format!("apportion-{}", store.identity());
+    let epoch = store.epoch();
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let settings = Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
+    let (requests, inbox) = mpsc::channel(QUEUE);
+    let signals = Arc::new(Signals { publish: Notify::new() });
+    let state = ServeState::new(requests.clone(), options.state.clone(), gatekeeper);
+    let done = spawn_owner(store, settings, inbox, Arc::clone(&signals))?;
+    tracing::info!(publisher, epoch, "the orchestrator runs");
+    let link = Arc::new(Link {
+        rm,
+        publisher,
+        epoch,
+        requests,
+        signals,
+        publish_every: options.publish_every,
+    });
+    let follower = Arc::clone(&link);
+    let publishing = stop.clone().run_until_cancelled_owned(async move { link.publish().await });
+    tokio::spawn(publishing);
+    tokio::spawn(stop.run_until_cancelled_owned(async move { follower.follow().await }));
+    Ok(Running { state, done })
+}
+
+/// Where an orchestrator that runs alone is reached, and by whom.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// Its address.
+    pub listen: SocketAddr,
+    /// Tokens, certificates and the unix socket.
+    pub access: Access,
+}
+
+/// Runs an orchestrator alone, until `stop`. `ready` is told its address.
+///
+/// # Errors
+///
+/// If it cannot be started, cannot listen, or its database fails.
+pub async fn serve_alone(
+    options: &Options,
+    reach: &Reach,
+    ready: oneshot::Sender<SocketAddr>,
+    stop: CancellationToken,
+) -> Result<(), RunError> {
+    let stop = stop.child_token();
+    let _ends_all = stop.clone().drop_guard();
+    let has_secrets = reach.access.tokens.is_some() && reach.access.certificate.is_some();
+    if !reach.listen.ip().is_loopback() && !has_secrets {
+        return Err(RunError::Open(reach.listen));
+    }
+    let limits =
+        Limits { connections: CONNECTIONS, connections_per_peer: CONNECTIONS, ..Limits::default() };
+    let gatekeeper = Arc::new(Gatekeeper::open(&reach.access, &limits)?);
+    let listener = TcpListener::bind(reach.listen).await?;
+    let address = listener.local_addr()?;
+    let local = reach.access.socket.as_deref().map(LocalSocket::bind).transpose()?;
+    let running = start(options, Some(Arc::clone(&gatekeeper)), stop.clone()).await?;
+    let router = super::serve::gated(running.state.clone());
+    let doors = Doors { tcp: listener, local };
+    let serving = serve(doors, router, gatekeeper, Delay::default(), stop.clone());
+    let serving = tokio::spawn(serving);
+    tracing::info!(%address, "the orchestrator listens");
+    // Those who started it need not wait for that.
+    let _ = ready.send(address);
+    let ended = running.ended();
+    tokio::pin!(ended);
+    let failed_early = tokio::select! {
+        outcome = &mut ended => Some(outcome),
+        () = stop.cancelled() => None,
+    };
+    stop.cancel();
+    // Requests that wait for the owner end with it; the others get a while.
+    if tokio::time::timeout(DRAIN, serving).await.is_err() {
+        tracing::warn!("some requests did not end in time; they are cut off");
+    }
+    match failed_early {
+        Some(outcome) => outcome,
+        None => tokio::time::timeout(DRAIN, ended).await.unwrap_or(Ok(())),
+    }
+}
+
+/// The owner on a thread of its own: a commit that waits for the disk must not hold up anything else.
+fn spawn_owner(
+    store: Store,
+    settings: Settings,
+    inbox: mpsc::Receiver<Request>,
+    signals: Arc<Signals>,
+) -> Result<oneshot::Receiver<Result<(), StoreError>>, RunError> {
+    let (tell, done) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let run = move || {
+        let outcome = runtime
+            .block_on(async { Owner::resume(store, settings, inbox, signals).await?.run().await });
+        if let Err(error) = &outcome {
+            tracing::error!(%error, "the orchestrator stops");
+        }
+        // The receiver is gone if the process ends; then no answer is needed.
+        let _ = tell.send(outcome);
+    };
+    thread::Builder::new().name("orchestrator".to_owned()).spawn(run)?;
+    Ok(done)
+}
+
+/// The orchestrator's side of the resource manager.
+struct Link {
+    rm: Rm,
+    publisher: String,
+    epoch: u64,
+    requests: mpsc::Sender<Request>,
+    signals: Arc<Signals>,
+    publish_every: Duration,
+}
+
+impl Link {
+    /// Publishes when something changed, but not too often, and now and then in any case.
+    async fn publish(&self) {
+        let mut is_silent = false;
+        loop {
+            let changed = tokio::time::timeout(AT_LEAST, self.signals.publish.notified());
+            // Both mean that it is time.
+            let _ = changed.await;
+            let next = Instant::now() + self.publish_every;
+            match self.publish_once().await {
+                Ok(false) => return,
+                Ok(true) => is_silent = false,
+                Err(error) => {
+                    if !is_silent {
+                        tracing::warn!(%error, "cannot publish; slots go on");
+                    }
+                    is_silent = true;
+                    tokio::time::sleep(PAUSE).await;
+                    self.signals.publish.notify_one();
+                }
+            }
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    /// Publishes once. `false`: the owner has stopped.
+    async fn publish_once(&self) -> Result<bool, RmError> {
+        let (reply, answer) = oneshot::channel();
+        if self.requests.send(Request::Publication(reply)).await.is_err() {
+            return Ok(false);
+        }
+        let Ok(ToPublish { sequence, work, gone }) = answer.await else { return Ok(false) };
+        let publication = publication(sequence, &self.publisher, self.epoch, work);
+        let refused = self.rm.publish(&publication).await?;
+        if self.requests.send(Request::Refused(refused)).await.is_err() {
+            return Ok(false);
+        }
+        Ok(self.requests.send(Request::Published(sequence, gone)).await.is_ok())
+    }
+
+    /// Follows the schedule.
+    async fn follow(&self) {
+        let mut known = None;
+        let mut is_silent = false;
+        loop {
+            match self.rm.next_schedule(known.as_deref()).await {
+                Ok(None) => is_silent = false,
+                Ok(Some(schedule)) => {
+                    is_silent = false;
+                    known = schedule.name;
+                    let request = Request::Schedule(schedule.publication, schedule.jobs);
+                    if self.requests.send(request).await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    if !is_silent {
+                        tracing::warn!(%error, "cannot follow the schedule; slots go on");
+                    }
+                    is_silent = true;
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}

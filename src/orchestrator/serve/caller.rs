@@ -1,0 +1,188 @@
+//! Who asks, and which user that is.
+
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::Failed;
+use super::state::ServeState;
+use crate::access::{Credential, Identity, Peer, Refusal, Role, Rule, rule};
+use crate::orchestrator::drive::By;
+
+/// The caller of a request. The gate has put it there.
+#[derive(Clone, Debug)]
+pub struct Caller(pub Identity);
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Failed;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Failed> {
+        parts.extensions.get::<Identity>().cloned().map(Caller).ok_or_else(Failed::not_known)
+    }
+}
+
+/// Lets pass those who may, where no other gate is in front.
+pub(super) async fn gate(
+    State(state): State<ServeState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
+        return Failed::not_known().into_response();
+    };
+    let Some(gatekeeper) = &state.gatekeeper else {
+        return Failed::not_known().into_response();
+    };
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let rule = rule(request.method().as_str(), route);
+    let identity = match gatekeeper.identify(peer, credential(request.headers())) {
+        Ok(identity) => identity,
+        Err(refusal) => {
+            tracing::warn!(%peer, ?refusal, "refused");
+            return Failed::not_known().into_response();
+        }
+    };
+    // A browser says where a page comes from that makes it send something. None of ours does.
+    if request.headers().contains_key(header::ORIGIN) {
+        return Failed::not_allowed("pages of browsers may not ask here").into_response();
+    }
+    match gatekeeper.admit(&identity, rule) {
+        Ok(()) => {
+            request.extensions_mut().insert(identity);
+            next.run(request).await
+        }
+        Err(Refusal::TooOften(_)) => Failed::too_often().into_response(),
+        Err(refusal) => {
+            tracing::warn!(%peer, who = %identity.name, ?refusal, "refused");
+            Failed::not_allowed("this is for other roles").into_response()
+        }
+    }
+}
+
+fn credential(headers: &HeaderMap) -> Credential<'_> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return Credential::Nothing };
+    match value.to_str().unwrap_or_default().split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            Credential::Token(token.trim())
+        }
+        Some(_) | None => Credential::Unreadable,
+    }
+}
+
+impl Caller {
+    /// The caller, for the record.
+    pub fn by(&self) -> By {
+        let actor = self.0.actor();
+        By { who: actor.who, origin: actor.origin }
+    }
+
+    /// Whether the caller may see and change what belongs to `owner`.
+    pub fn may_touch(&self, owner: &str) -> bool {
+        match (self.0.role, &self.0.user) {
+            (None | Some(Role::Operator), _) => true,
+            (Some(_), Some(user)) => user == owner || user == "*",
+            (Some(Role::Reader), None) => self.local_name().as_deref() == Some(owner),
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Refuses a caller that is neither `owner` nor an operator.
+    ///
+    /// # Errors
+    ///
+    /// If it is another one.
+    pub fn check_touch(&self, owner: &str) -> Result<(), Failed> {
+        if self.may_touch(owner) {
+            return Ok(());
+        }
+        Err(Failed::not_allowed(format!("this belongs to {owner}; ask {owner} or an operator")))
+    }
+
+    /// Whether the caller may have what `rule` is about, for handlers that answer differently.
+    pub fn may(&self, rule: Rule) -> bool {
+        self.0.may(rule)
+    }
+
+    /// The name of a user of this machine at the unix socket.
+    fn local_name(&self) -> Option<String> {
+        let Peer::Local { uid, .. } = self.0.peer else { return None };
+        let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid));
+        user.ok().flatten().map(|user| user.name)
+    }
+
+    /// The user that a campaign is submitted for, with its number at the head. Credentials decide;
+    /// `wanted` counts only for callers that may choose.
+    ///
+    /// # Errors
+    ///
+    /// If the caller may not submit for that user, or no user is known.
+    pub fn owner(&self, wanted: Option<&str>) -> Result<(String, Option<u32>), Failed> {
+        let own = match &self.0.user {
+            Some(user) if user != "*" => Some(user.to_string()),
+            Some(_) => None,
+            None => self.local_name(),
+        };
+        let may_choose = match self.0.role {
+            None | Some(Role::Operator) => true,
+            Some(_) => self.0.user.as_deref() == Some("*"),
+        };
+        let name = match (wanted, own) {
+            (Some(wanted), own) if own.as_deref() == Some(wanted) || may_choose => {
+                wanted.to_owned()
+            }
+            (Some(wanted), _) => {
+                let detail = format!("campaigns of {wanted} are submitted by {wanted} only");
+                return Err(Failed::not_allowed(detail));
+            }
+            (None, Some(own)) => own,
+            (None, None) => return Err(Failed::bad("user: is absent; add the name of the user")),
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "._-@$".contains(c);
+        if name.is_empty() || 64 < name.len() || !name.chars().all(is_name) {
+            return Err(Failed::bad("user: is no name; use up to 64 letters, digits and `._-@$`"));
+        }
+        let uid = match self.0.peer {
+            Peer::Local { uid, .. } if self.local_name().as_deref() == Some(&name) => Some(uid),
+            Peer::Local { .. } | Peer::Tcp { .. } => {
+                let user = nix::unistd::User::from_name(&name).ok().flatten();
+                user.map(|user| user.uid.as_raw())
+            }
+        };
+        Ok((name, uid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Nodes;
+
+    fn caller(role: Option<Role>, user: Option<&str>) -> Caller {
+        let address = "127.0.0.1:1".parse().unwrap();
+        let peer = Peer::Tcp { address, is_tls: false };
+        let user = user.map(Into::into);
+        Caller(Identity { name: "t".into(), role, user, nodes: Nodes::none(), peer })
+    }
+
+    #[test]
+    fn credentials_decide_who_owns_a_campaign() {
+        let ann = caller(Some(Role::Submitter), Some("ann"));
+        assert_eq!(ann.owner(None).unwrap().0, "ann");
+        assert_eq!(ann.owner(Some("ann")).unwrap().0, "ann");
+        assert!(ann.owner(Some("bob")).is_err());
+        assert!(ann.may_touch("ann") && !ann.may_touch("bob"));
+        let portal = caller(Some(Role::Submitter), Some("*"));
+        assert_eq!(portal.owner(Some("bob")).unwrap().0, "bob");
+        assert!(portal.owner(None).is_err());
+        let reader = caller(Some(Role::Reader), None);
+        assert!(reader.owner(Some("ann")).is_err() && !reader.may_touch("ann"));
+        let open = caller(None, None);
+        assert_eq!(open.owner(Some("bob")).unwrap().0, "bob");
+        assert!(open.owner(Some("a\nb")).is_err() && open.may_touch("bob"));
+        let operator = caller(Some(Role::Operator), None);
+        assert!(operator.may_touch("ann") && operator.may(Rule::Submit));
+        assert!(!reader.may(Rule::Submit) && ann.may(Rule::Submit));
+    }
+}

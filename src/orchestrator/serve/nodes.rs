@@ -1,0 +1,109 @@
+//! What agents of nodes ask for.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+
+use super::caller::Caller;
+use super::problem::Failed;
+use super::state::ServeState;
+use crate::model::Name;
+use crate::orchestrator::book::Event;
+use crate::orchestrator::drive;
+use crate::orchestrator::wire::{Exchange, ExchangeAnswer, LostNode, VERSION};
+
+/// Bytes of a report.
+const MAX_REPORT: usize = 32 * 1024 * 1024;
+/// The longest that an answer may wait.
+const MAX_WAIT: Duration = Duration::from_mins(1);
+
+/// How long an answer may wait.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WaitQuery {
+    /// A duration such as `25s`, a minute at most. Absent: it does not wait.
+    wait: Option<String>,
+}
+
+/// Refuses agents that do not speak for a node.
+pub(super) fn check_node(caller: &Caller, node: &str) -> Result<(), Failed> {
+    if caller.0.nodes.contain(node) {
+        return Ok(());
+    }
+    tracing::warn!(who = %caller.0.name, node, "an agent spoke for another's node");
+    Err(Failed::not_allowed("this token speaks for other nodes; its line names them"))
+}
+
+/// The report of an agent, and the answer: what every slot of the node should be.
+#[utoipa::path(post, path = "/v1/nodes/{node}/exchange", tag = "nodes",
+    params(("node" = String, Path, description = "the name of the node"), WaitQuery),
+    request_body = Exchange,
+    responses((status = 200, body = ExchangeAnswer), (status = 409, description = "an older exchange")))]
+pub(super) async fn post_exchange(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path(node): Path<String>,
+    query: Query<WaitQuery>,
+    request: Request,
+) -> Result<Json<ExchangeAnswer>, Failed> {
+    check_node(&caller, &node)?;
+    let wait = query.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
+    let body = axum::body::to_bytes(request.into_body(), MAX_REPORT).await;
+    let body = body.map_err(|error| Failed::bad(format!("the body cannot be read: {error}")))?;
+    let report: Exchange = serde_json::from_slice(&body)
+        .map_err(|error| Failed::bad(format!("the body is no report: {error}")))?;
+    if report.v != VERSION {
+        let detail = format!("v: {} is not spoken here; send {VERSION}", report.v);
+        return Err(Failed::bad(detail));
+    }
+    let (node, report) = (Name::from(node), Box::new(report));
+    let answer = state.ask(|reply| drive::Request::Exchange(node, report, wait, reply)).await?;
+    Ok(Json(answer?))
+}
+
+fn wait_of(text: &str) -> Result<Duration, Failed> {
+    let wait = text.parse::<jiff::SignedDuration>().ok().and_then(|wait| wait.try_into().ok());
+    let wait: Option<Duration> = wait;
+    wait.filter(|wait| *wait <= MAX_WAIT)
+        .ok_or_else(|| Failed::bad("wait: write a duration such as `25s`, a minute at most"))
+}
+
+/// The standard input that a specification keeps.
+#[utoipa::path(get, path = "/v1/nodes/{node}/stdin/{spec}", tag = "nodes",
+    params(("node" = String, Path, description = "the name of the node"),
+        ("spec" = u64, Path, description = "the number of the specification")),
+    responses((status = 200, description = "the bytes"), (status = 404, description = "there are none")))]
+pub(super) async fn get_stdin(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path((node, spec)): Path<(String, u64)>,
+) -> Result<Bytes, Failed> {
+    check_node(&caller, &node)?;
+    let mut reading = state.reader().await?;
+    let reader = reading.get()?;
+    // Only what was ordered on that node.
+    if !reader.is_ordered(&node, spec).await? {
+        return Err(Failed::not_allowed("no slot of this node has that specification"));
+    }
+    let kept = reader.stdin(spec).await?;
+    kept.map(Bytes::from).ok_or_else(|| Failed::absent(format!("specification {spec} keeps none")))
+}
+
+/// Says that nothing runs on a node any more: its tasks are queued again at once.
+#[utoipa::path(post, path = "/v1/slots/lost", tag = "nodes", request_body = LostNode,
+    responses((status = 204, description = "it is on record")))]
+pub(super) async fn post_lost(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Json(body): Json<LostNode>,
+) -> Result<StatusCode, Failed> {
+    let event = Event::NodeLost(Name::from(body.node.as_str()));
+    let detail = format!("{}: {}", body.node, body.reason);
+    let ask = |reply| drive::Request::Act(event, caller.by(), "node lost", detail, reply);
+    state.ask(ask).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,179 @@
+//! Output of tasks: from the node that has it to the reader that waits.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::caller::Caller;
+use super::campaigns::check_owner;
+use super::hub::Part;
+use super::nodes::check_node;
+use super::problem::Failed;
+use super::state::ServeState;
+use crate::model::Name;
+use crate::orchestrator::book::AttemptRow;
+use crate::orchestrator::drive;
+use crate::orchestrator::wire::{
+    Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest,
+};
+
+/// How long the first part is waited for. Agents poll for half a minute.
+const FIRST_PART: Duration = Duration::from_secs(40);
+/// How often it is looked whether a task has begun.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a reader may take for one part.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Which output.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct OutputQuery {
+    /// `out` or `err`; `out` unless it is said.
+    #[param(inline)]
+    channel: Option<Channel>,
+    /// The first byte, from 0.
+    from: Option<u64>,
+    /// Whether to wait for the task to begin, and go on until it ends.
+    follow: Option<bool>,
+    /// Which attempt; the last one unless it is said.
+    attempt: Option<u64>,
+}
+
+/// The output of a task, as it is. With `follow` it ends with the attempt.
+#[utoipa::path(get, path = "/v1/campaigns/{id}/tasks/{task}/output", tag = "tasks",
+    params(("id" = u64, Path, description = "the number of the campaign"),
+        ("task" = u64, Path, description = "the number of the task"), OutputQuery),
+    responses((status = 200, description = "the bytes"), (status = 404, description = "there are none")))]
+pub(super) async fn get_output(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path((id, task)): Path<(u64, u64)>,
+    query: Query<OutputQuery>,
+) -> Result<Response, Failed> {
+    check_owner(&state, &caller, id).await?;
+    let follow = query.follow.unwrap_or(false);
+    let row = attempt(&state, (id, task), query.attempt, follow).await?;
+    let (request, parts) = state.hub.open(row.node.clone());
+    let order = OutputRequest {
+        request,
+        share: row.share,
+        task: row.id,
+        channel: query.channel.unwrap_or(Channel::Out),
+        from: query.from.unwrap_or(0),
+        follow: follow && row.result.is_none(),
+    };
+    let mut reading = Following { state: state.clone(), node: row.node.clone(), request, parts };
+    state.send(drive::Request::Output(row.node, order)).await?;
+    let first = tokio::time::timeout(FIRST_PART, reading.parts.recv()).await;
+    let first = match first.map_err(|_| Failed::late())? {
+        Some(Err(problem)) => return Err(refusal(problem)),
+        Some(Ok(bytes)) => bytes,
+        None => Bytes::new(),
+    };
+    let rest = stream::unfold(reading, async |mut reading| {
+        let part = reading.parts.recv().await?;
+        let part = part.map_err(|problem| std::io::Error::other(words(problem)));
+        Some((part, reading))
+    });
+    let first = stream::once(std::future::ready(Ok(first)));
+    let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
+    let kind = HeaderValue::from_static("application/octet-stream");
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+/// A reader, whose end ends the request to the node.
+struct Following {
+    state: ServeState,
+    node: Name,
+    request: u64,
+    parts: mpsc::Receiver<Part>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.state.hub.close(self.request);
+        let (state, node, request) = (self.state.clone(), self.node.clone(), self.request);
+        // The owner is told that the node need not be asked; if it has stopped, no node is.
+        tokio::spawn(async move {
+            let _ = state.send(drive::Request::OutputHeard(node, request)).await;
+        });
+    }
+}
+
+/// The attempt whose output is wanted; with `follow`, once there is one.
+async fn attempt(
+    state: &ServeState,
+    (id, task): (u64, u64),
+    wanted: Option<u64>,
+    follow: bool,
+) -> Result<AttemptRow, Failed> {
+    loop {
+        let mut rows = state.reader().await?.get()?.attempts(id, task).await?;
+        let found = match wanted {
+            Some(wanted) => rows.into_iter().find(|row| row.id.attempt == wanted),
+            None => rows.pop(),
+        };
+        if let Some(row) = found {
+            return Ok(row);
+        }
+        if !follow {
+            let detail = format!("task {id}.{task} has no such attempt yet; wait with `follow`");
+            return Err(Failed::absent(detail));
+        }
+        let row = state.reader().await?.get()?.task(id, task).await?;
+        if row.is_some_and(|row| row.state.is_final()) {
+            return Err(Failed::absent(format!("task {id}.{task} ended before it began")));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn words(problem: OutputProblem) -> &'static str {
+    match problem {
+        OutputProblem::Removed => "the output was removed, for room or for age",
+        OutputProblem::NoSuchAttempt => "the node does not know the attempt",
+        OutputProblem::Elsewhere => "the output went to a file, as `output` or `error` says",
+        OutputProblem::Unreadable => "the node cannot read the output",
+    }
+}
+
+fn refusal(problem: OutputProblem) -> Failed {
+    Failed::absent(words(problem))
+}
+
+/// A part of the output of a task. The answer comes when the reader has taken it.
+#[utoipa::path(post, path = "/v1/nodes/{node}/output/{request}", tag = "nodes",
+    params(("node" = String, Path, description = "the name of the node"),
+        ("request" = u64, Path, description = "the number of the request"), ChunkQuery),
+    responses((status = 200, body = ChunkAnswer)))]
+pub(super) async fn post_chunk(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path((node, request)): Path<(String, u64)>,
+    query: Query<ChunkQuery>,
+    body: Request,
+) -> Result<Json<ChunkAnswer>, Failed> {
+    check_node(&caller, &node)?;
+    let bytes = axum::body::to_bytes(body.into_body(), MAX_CHUNK).await;
+    let bytes = bytes.map_err(|error| Failed::bad(format!("the chunk cannot be read: {error}")))?;
+    let node = Name::from(node);
+    state.send(drive::Request::OutputHeard(node.clone(), request)).await?;
+    let Some(reader) = state.hub.reader(request, &node) else {
+        return Ok(Json(ChunkAnswer { wanted: false }));
+    };
+    let part = query.problem.map_or(Ok(bytes), Err);
+    let sent = tokio::time::timeout(PATIENCE, reader.send(part)).await;
+    let is_over = query.end || query.problem.is_some();
+    if is_over {
+        state.hub.close(request);
+    }
+    let is_taken = matches!(sent, Ok(Ok(())));
+    Ok(Json(ChunkAnswer { wanted: is_taken && !is_over }))
+}

@@ -1,0 +1,127 @@
+//! Failures of requests, as RFC 9457 problems with codes of their own.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::api::wire::{ItemProblem, Problem};
+use crate::orchestrator::book::Refusal;
+use crate::orchestrator::spec;
+use crate::orchestrator::store::StoreError;
+
+/// A request that fails.
+#[derive(Debug)]
+pub struct Failed {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: String,
+    errors: Vec<ItemProblem>,
+}
+
+impl Failed {
+    fn new(status: StatusCode, code: &'static str, title: &'static str, detail: String) -> Failed {
+        Failed { status, code, title, detail, errors: Vec::new() }
+    }
+
+    /// The caller is not known.
+    pub fn not_known() -> Failed {
+        let detail = "say who you are: with a token, or at the unix socket".to_owned();
+        Failed::new(StatusCode::UNAUTHORIZED, "T009", "not known", detail)
+    }
+
+    /// The caller is known, and may not.
+    pub fn not_allowed(detail: impl Into<String>) -> Failed {
+        Failed::new(StatusCode::FORBIDDEN, "O001", "not allowed", detail.into())
+    }
+
+    /// There is no such campaign, task or output.
+    pub fn absent(detail: impl Into<String>) -> Failed {
+        Failed::new(StatusCode::NOT_FOUND, "O002", "no such thing", detail.into())
+    }
+
+    /// The body or a parameter cannot be used.
+    pub fn bad(detail: impl Into<String>) -> Failed {
+        Failed::new(StatusCode::BAD_REQUEST, "O003", "bad request", detail.into())
+    }
+
+    /// The caller comes too often.
+    pub fn too_often() -> Failed {
+        let detail = "more requests than this role is allowed".to_owned();
+        Failed::new(StatusCode::TOO_MANY_REQUESTS, "O004", "too often", detail)
+    }
+
+    /// The orchestrator has stopped. The resource manager goes on.
+    pub fn stopped() -> Failed {
+        let detail = "the orchestrator has stopped; its log says why. Slots go on for their lease";
+        let title = "orchestrator stopped";
+        Failed::new(StatusCode::SERVICE_UNAVAILABLE, "orchestrator-stopped", title, detail.into())
+    }
+
+    /// A user has too many campaigns that are not final.
+    pub fn too_many(user: &str, most: u64) -> Failed {
+        let detail = format!(
+            "{user} has {most} campaigns that are not final, and more are not taken; put many tasks into one \
+             with `apportion submit --each-line`"
+        );
+        Failed::new(StatusCode::TOO_MANY_REQUESTS, "O005", "too many campaigns", detail)
+    }
+
+    /// The node did not send output in time.
+    pub fn late() -> Failed {
+        let detail = "the node did not send the output in time; see whether its agent runs";
+        Failed::new(StatusCode::GATEWAY_TIMEOUT, "O006", "no output in time", detail.into())
+    }
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Failed {
+        Failed::new(StatusCode::CONFLICT, "O007", "old exchange", refusal.to_string())
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Failed {
+        tracing::error!(%error, "a request cannot be served");
+        let detail = "the database cannot be read; the log says why".to_owned();
+        Failed::new(StatusCode::INTERNAL_SERVER_ERROR, "O008", "database", detail)
+    }
+}
+
+impl From<Vec<spec::Problem>> for Failed {
+    fn from(problems: Vec<spec::Problem>) -> Failed {
+        let code = "O009";
+        let item = |problem: &spec::Problem| ItemProblem {
+            pointer: format!("/{}", problem.field.replace('.', "/")),
+            code: code.to_owned(),
+            detail: problem.to_string(),
+        };
+        let errors = problems.iter().map(item).collect();
+        let detail = match problems.as_slice() {
+            [only] => only.to_string(),
+            all => format!("{} problems", all.len()),
+        };
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Failed { errors, ..Failed::new(status, code, "bad campaign", detail) }
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let problem = Problem {
+            kind: format!("/errors/{}", self.code),
+            title: self.title.to_owned(),
+            status: self.status.as_u16(),
+            detail: self.detail,
+            code: self.code.to_owned(),
+            errors: self.errors,
+        };
+        let mut response = (self.status, Json(problem)).into_response();
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,182 @@
+//! Single tasks: listing, showing, cancelling, sending signals.
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+
+use super::caller::Caller;
+use super::campaigns::{check_owner, known};
+use super::problem::Failed;
+use super::state::ServeState;
+use crate::orchestrator::book::{AttemptRow, CampaignState, Event, TaskRow, TaskState};
+use crate::orchestrator::drive;
+use crate::orchestrator::spec::signal_number;
+use crate::orchestrator::store::CampaignInfo;
+use crate::orchestrator::wire::{AttemptInfo, Reason, SignalRequest, TaskInfo, TaskList};
+
+/// Which tasks.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct TasksQuery {
+    /// Those in this state only.
+    state: Option<String>,
+    /// Those after this number only.
+    after: Option<u64>,
+    /// How many at most; 100 unless it is said, 1,000 at most.
+    limit: Option<u32>,
+}
+
+/// Tasks of a campaign that were touched, by number. The others are queued, or cancelled with it.
+#[utoipa::path(get, path = "/v1/campaigns/{id}/tasks", tag = "tasks",
+    params(("id" = u64, Path, description = "the number of the campaign"), TasksQuery),
+    responses((status = 200, body = TaskList)))]
+pub(super) async fn get_tasks(
+    State(state): State<ServeState>,
+    _: Caller,
+    Path(id): Path<u64>,
+    query: Query<TasksQuery>,
+) -> Result<Json<TaskList>, Failed> {
+    let wanted = query.state.as_deref();
+    let wanted = wanted.map(|word| {
+        TaskState::from_word(word).ok_or_else(|| {
+            let words = TaskState::ALL.map(TaskState::word).join(", ");
+            Failed::bad(format!("state: there is none of that name; states are {words}"))
+        })
+    });
+    let wanted = wanted.transpose()?;
+    let mut reading = state.reader().await?;
+    let reader = reading.get()?;
+    known(reader.campaign(id).await?, id)?;
+    let (after, limit) = (query.after.unwrap_or(0), query.limit.unwrap_or(100).clamp(1, 1000));
+    let tasks = reader.tasks(id, wanted, after, limit).await?;
+    Ok(Json(TaskList { tasks: tasks.iter().map(info).collect() }))
+}
+
+/// A task with its attempts. Its parameter and texts are for its owner and operators.
+#[utoipa::path(get, path = "/v1/campaigns/{id}/tasks/{task}", tag = "tasks",
+    params(("id" = u64, Path, description = "the number of the campaign"),
+        ("task" = u64, Path, description = "the number of the task")),
+    responses((status = 200, body = TaskInfo), (status = 404, description = "no such task")))]
+pub(super) async fn get_task(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path((id, task)): Path<(u64, u64)>,
+) -> Result<Json<TaskInfo>, Failed> {
+    let mut reading = state.reader().await?;
+    let reader = reading.get()?;
+    let campaign = known(reader.campaign(id).await?, id)?;
+    let spec = reader.spec(campaign.row.spec).await?;
+    let position = spec.tasks.position(task);
+    let position = position.ok_or_else(|| {
+        Failed::absent(format!("campaign {id} has no task {task}; it has {}", campaign.total))
+    })?;
+    let row = reader.task(id, task).await?;
+    let mut shown = row.as_ref().map_or_else(|| untouched(&campaign, task, position), info);
+    let may_read = caller.may_touch(&campaign.row.owner);
+    if may_read {
+        shown.param = reader.param(id, position).await?;
+    }
+    let attempts = reader.attempts(id, task).await?;
+    shown.attempts = attempts.into_iter().map(|row| attempt(row, may_read)).collect();
+    Ok(Json(shown))
+}
+
+/// Cancels a task.
+#[utoipa::path(post, path = "/v1/campaigns/{id}/tasks/{task}/cancel", tag = "tasks",
+    params(("id" = u64, Path, description = "the number of the campaign"),
+        ("task" = u64, Path, description = "the number of the task")),
+    responses((status = 204, description = "it is on record")))]
+pub(super) async fn post_cancel(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path((id, task)): Path<(u64, u64)>,
+) -> Result<StatusCode, Failed> {
+    check_owner(&state, &caller, id).await?;
+    let (event, detail) = (Event::TaskCancelled(id, task), format!("task {id}.{task}"));
+    let ask = |reply| drive::Request::Act(event, caller.by(), "cancel task", detail, reply);
+    state.ask(ask).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Sends a signal to a task that runs.
+#[utoipa::path(post, path = "/v1/campaigns/{id}/tasks/{task}/signal", tag = "tasks",
+    params(("id" = u64, Path, description = "the number of the campaign"),
+        ("task" = u64, Path, description = "the number of the task")),
+    request_body = SignalRequest,
+    responses((status = 204, description = "its node is told")))]
+pub(super) async fn post_signal(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path((id, task)): Path<(u64, u64)>,
+    Json(body): Json<SignalRequest>,
+) -> Result<StatusCode, Failed> {
+    check_owner(&state, &caller, id).await?;
+    let signal = signal_number(&body.signal);
+    let signal = signal.ok_or_else(|| Failed::bad("signal: write a name such as `USR1`"))?;
+    let event = Event::TaskSignalled(id, task, signal);
+    let detail = format!("task {id}.{task}: signal {signal}");
+    let ask = |reply| drive::Request::Act(event, caller.by(), "signal task", detail, reply);
+    state.ask(ask).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn info(row: &TaskRow) -> TaskInfo {
+    TaskInfo {
+        campaign: row.campaign,
+        task: row.task,
+        state: row.state.word().to_owned(),
+        attempt: row.attempt,
+        tries: row.tries,
+        losses: row.losses,
+        reason: row.reason.map(|reason: Reason| reason.word().to_owned()),
+        param: None,
+        attempts: Vec::new(),
+    }
+}
+
+/// A task that was never touched: its campaign says what it is.
+fn untouched(campaign: &CampaignInfo, task: u64, position: u64) -> TaskInfo {
+    let is_cut = campaign.row.limit <= position;
+    let state = match campaign.row.state {
+        _ if !is_cut => TaskState::Queued,
+        CampaignState::Cancelling | CampaignState::Cancelled => TaskState::Cancelled,
+        CampaignState::Running
+        | CampaignState::Suspended
+        | CampaignState::Finishing
+        | CampaignState::Done
+        | CampaignState::Failed => {
+            if campaign.row.dropped == 0 {
+                TaskState::Cancelled
+            } else {
+                TaskState::Dropped
+            }
+        }
+    };
+    TaskInfo {
+        campaign: campaign.row.id,
+        task,
+        state: state.word().to_owned(),
+        attempt: 0,
+        tries: 0,
+        losses: 0,
+        reason: None,
+        param: None,
+        attempts: Vec::new(),
+    }
+}
+
+fn attempt(row: AttemptRow, may_read: bool) -> AttemptInfo {
+    let mut result = row.result;
+    if let Some(result) = result.as_mut().filter(|_| !may_read) {
+        (result.tail, result.error) = (String::new(), String::new());
+    }
+    AttemptInfo {
+        attempt: row.id.attempt,
+        share: row.share,
+        node: row.node.to_string(),
+        assigned_ms: row.assigned_ms,
+        ended_ms: row.ended_ms,
+        result,
+    }
+}
