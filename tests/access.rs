@@ -127,7 +127,7 @@ impl Route {
                 (vec![Role::Orchestrator], Some(json!({ "sequence": 1, "work": [] })))
             }
             ("post", _) => (vec![Role::Operator], Some(json!({}))),
-            _ => (vec![Role::Reader, Role::Orchestrator, Role::Operator], None),
+            _ => (vec![Role::Reader, Role::Orchestrator, Role::Submitter, Role::Operator], None),
         };
         let method = method.to_uppercase().parse().unwrap();
         Route { method, path, body, roles, documented: documented.to_owned() }

@@ -75,7 +75,25 @@ pub enum Command {
         #[command(subcommand)]
         action: NodeAction,
     },
-    /// Show who publishes, and hand over to another orchestrator
+    /// Run one program in the cluster, attached: its output here, its exit status ours
+    #[command(after_help = super::run::EXAMPLES)]
+    Run(Box<super::run::RunArgs>),
+    /// Submit a campaign of tasks
+    #[command(after_help = super::submit::EXAMPLES)]
+    Submit(Box<super::submit::SubmitArgs>),
+    /// List and show campaigns, suspend, resume, cancel and wait for them
+    Campaign {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: super::campaign::CampaignAction,
+    },
+    /// Show single tasks and their output, end them, send them signals
+    Task {
+        /// What to do with it.
+        #[command(subcommand)]
+        action: super::task::TaskAction,
+    },
+    /// Run the orchestrator, show who publishes, and hand over to another one
     Orchestrator {
         /// What to do.
         #[command(subcommand)]

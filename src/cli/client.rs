@@ -87,6 +87,37 @@ impl Client {
         self.send(self.transport.request(Method::POST, path, &[]).json(body)).await
     }
 
+    /// Has something done that has no answer.
+    ///
+    /// # Errors
+    ///
+    /// If the daemon cannot be reached or refuses.
+    pub async fn act(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<(), Failure> {
+        self.bytes(self.transport.request(method, path, &[]).json(body)).await.map(|_| ())
+    }
+
+    /// The answer to a body of bytes, sent to `path` with a key that makes a repetition harmless.
+    ///
+    /// # Errors
+    ///
+    /// If the daemon cannot be reached or refuses.
+    pub async fn send_bytes<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: Vec<u8>,
+        key: &str,
+    ) -> Result<T, Failure> {
+        let request = self.transport.request(Method::POST, path, query);
+        let request = request.header("content-type", "application/json");
+        self.send(request.header("idempotency-key", key).body(body)).await
+    }
+
     /// All the work that `query` selects, page after page. Pages are of different cycles where
     /// one ends in between; the answer names the first.
     ///

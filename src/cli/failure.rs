@@ -21,6 +21,8 @@ pub enum Exit {
     Gone,
     /// The daemon's configuration is wrong. The number tells systemd not to start it again.
     Configuration,
+    /// The exit status of a program that ran for this command.
+    Status(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -32,6 +34,7 @@ impl From<Exit> for ExitCode {
             Exit::NotFound => 5,
             Exit::Conflict => 6,
             Exit::Configuration => 78,
+            Exit::Status(status) => status,
         })
     }
 }

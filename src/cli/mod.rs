@@ -10,6 +10,7 @@ mod answer;
 pub mod args;
 mod audit;
 pub mod bench;
+mod campaign;
 mod classes;
 mod client;
 mod config;
@@ -26,17 +27,21 @@ mod occupancy;
 mod orchestrator;
 mod output;
 mod pages;
+mod place;
 mod publication;
 mod questions;
 mod queue;
 mod reasons;
 mod replay;
 mod requests;
+mod run;
 mod serve;
 mod settings;
 mod shims;
 mod simulate;
+mod submit;
 mod table;
+mod task;
 mod token;
 mod top;
 mod users;
@@ -91,6 +96,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             wait(busy(), orchestrator::run(&action))
         }
         Command::Orchestrator { action } => ask(orchestrator::run(&action)),
+        Command::Run(args) => ask(run::run(&args)),
+        Command::Submit(args) => ask(submit::run(&args)),
+        Command::Campaign { action } => ask(campaign::run(&action)),
+        Command::Task { action } => ask(task::run(&action)),
         Command::Publication { action } => ask(publication::run(&action)),
         Command::Queue(args) => ask(queue::run(&args)),
         Command::Job { action } => ask(jobs::run(&action)),

@@ -1,0 +1,375 @@
+//! Campaigns: listing, showing, explaining, suspending, resuming, cancelling, submitting again,
+//! waiting.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use reqwest::Method;
+use serde_json::json;
+
+use super::failure::{Exit, Failure};
+use super::output::{print, show};
+use super::place::{Orchestrator, Place};
+use super::table::Column::{Left, Right};
+use super::table::{memory, plain, table};
+use crate::api::wire::WhyBrief;
+use crate::model::counted;
+use crate::orchestrator::wire::{
+    CampaignDetail, CampaignPage, CampaignSummary, Resubmit, Resubmitted, TaskInfo, TaskList,
+};
+
+/// How often a campaign that is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// What to do with campaigns.
+#[derive(Debug, Subcommand)]
+pub enum CampaignAction {
+    /// List campaigns, the newest first
+    List(ListArgs),
+    /// Show a campaign: its counts, its notes, what it asked for and used
+    Show(OneArgs),
+    /// Say why a campaign has the slots that it has
+    Why(OneArgs),
+    /// List tasks of a campaign that a slot has had
+    Tasks(TasksArgs),
+    /// Have no task begin any more; what runs ends by itself
+    Suspend(SuspendArgs),
+    /// Let tasks begin again
+    Resume(OneArgs),
+    /// End a campaign
+    Cancel(OneArgs),
+    /// Queue tasks again that failed or were cancelled
+    Resubmit(ResubmitArgs),
+    /// Wait for the end of a campaign
+    Wait(WaitArgs),
+}
+
+/// Lists campaigns.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Those of this user only
+    #[arg(long)]
+    pub user: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = 100)]
+    pub limit: u32,
+    /// The orchestrator.
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// Names one campaign.
+#[derive(Debug, Args)]
+pub struct OneArgs {
+    /// Its number, or `last`
+    #[arg(value_name = "CAMPAIGN")]
+    pub campaign: String,
+    /// The orchestrator.
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// Lists tasks.
+#[derive(Debug, Args)]
+pub struct TasksArgs {
+    /// The campaign
+    #[command(flatten)]
+    pub one: OneArgs,
+    /// Those that failed only
+    #[arg(long, conflicts_with = "state")]
+    pub failed: bool,
+    /// Those in this state only
+    #[arg(long)]
+    pub state: Option<String>,
+    /// Those after this number only
+    #[arg(long, default_value_t = 0)]
+    pub after: u64,
+    /// How many at most
+    #[arg(long, default_value_t = 1000)]
+    pub limit: u32,
+}
+
+/// Suspends a campaign.
+#[derive(Debug, Args)]
+pub struct SuspendArgs {
+    /// The campaign
+    #[command(flatten)]
+    pub one: OneArgs,
+    /// Stop running tasks too; they are queued again
+    #[arg(long)]
+    pub now: bool,
+}
+
+/// Queues tasks again.
+#[derive(Debug, Args)]
+pub struct ResubmitArgs {
+    /// The campaign
+    #[command(flatten)]
+    pub one: OneArgs,
+    /// Those that failed
+    #[arg(long)]
+    pub failed: bool,
+    /// Those that were cancelled
+    #[arg(long)]
+    pub cancelled: bool,
+    /// This one only
+    #[arg(long, value_name = "N")]
+    pub task: Option<u64>,
+}
+
+/// Waits for a campaign.
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// The campaign
+    #[command(flatten)]
+    pub one: OneArgs,
+    /// Show how it gets on
+    #[arg(long)]
+    pub progress: bool,
+}
+
+/// Does what was asked.
+///
+/// # Errors
+///
+/// If the orchestrator cannot be reached or refuses.
+pub async fn run(action: &CampaignAction) -> Result<(), Failure> {
+    match action {
+        CampaignAction::List(args) => list(args).await,
+        CampaignAction::Show(args) => {
+            let (orchestrator, id) = open(args).await?;
+            let detail = detail(&orchestrator, id).await?;
+            Ok(show(&detail, args.place.json, shown)?)
+        }
+        CampaignAction::Why(args) => why(args).await,
+        CampaignAction::Tasks(args) => tasks(args).await,
+        CampaignAction::Suspend(args) => {
+            change(&args.one, &json!({ "state": "suspended", "now": args.now })).await
+        }
+        CampaignAction::Resume(args) => change(args, &json!({ "state": "running" })).await,
+        CampaignAction::Cancel(args) => change(args, &json!({ "state": "cancelled" })).await,
+        CampaignAction::Resubmit(args) => resubmit(args).await,
+        CampaignAction::Wait(args) => {
+            let (orchestrator, id) = open(&args.one).await?;
+            wait_for(&orchestrator, id, args.progress).await
+        }
+    }
+}
+
+async fn open(args: &OneArgs) -> Result<(Orchestrator, u64), Failure> {
+    let orchestrator = args.place.open()?;
+    let id = orchestrator.campaign(&args.campaign).await?;
+    Ok((orchestrator, id))
+}
+
+/// A campaign in full.
+pub(super) async fn detail(
+    orchestrator: &Orchestrator,
+    id: u64,
+) -> Result<CampaignDetail, Failure> {
+    orchestrator.get(&["v1", "campaigns", &id.to_string()], &[]).await
+}
+
+async fn list(args: &ListArgs) -> Result<(), Failure> {
+    let limit = args.limit.to_string();
+    let mut query = vec![("limit", limit.as_str())];
+    if let Some(user) = &args.user {
+        query.push(("user", user));
+    }
+    let page: CampaignPage = args.place.open()?.get(&["v1", "campaigns"], &query).await?;
+    Ok(show(&page, args.place.json, |page| {
+        let columns = [
+            Right("campaign"),
+            Left("name"),
+            Left("user"),
+            Left("state"),
+            Right("tasks"),
+            Right("done"),
+            Right("failed"),
+            Right("running"),
+            Right("queued"),
+        ];
+        let row = |one: &CampaignSummary| {
+            [
+                one.id.to_string(),
+                one.name.clone(),
+                one.user.clone(),
+                state(one),
+                one.tasks.to_string(),
+                one.done.to_string(),
+                one.failed.to_string(),
+                one.running.to_string(),
+                one.queued.to_string(),
+            ]
+        };
+        table(columns, page.campaigns.iter().map(row))
+    })?)
+}
+
+fn state(one: &CampaignSummary) -> String {
+    if one.frozen { format!("{}, frozen", one.state) } else { one.state.clone() }
+}
+
+fn shown(detail: &CampaignDetail) -> String {
+    let one = &detail.campaign;
+    let name = if one.name.is_empty() { String::new() } else { format!(" {}", plain(&one.name)) };
+    let mut lines = vec![
+        format!("campaign {}{name} of {}: {}", one.id, plain(&one.user), state(one)),
+        format!(
+            "{}: {} done, {} failed, {} cancelled, {} dropped, {} in slots, {} queued",
+            counted(one.tasks, "task"),
+            one.done,
+            one.failed,
+            one.cancelled,
+            one.dropped,
+            one.running,
+            one.queued
+        ),
+        format!(
+            "asked for {} a slot, used {} at most",
+            memory(detail.memory_mb),
+            memory(one.rss_mb)
+        ),
+    ];
+    if 0 < one.mean_ms {
+        lines.push(format!("a task takes {} ms on average", one.mean_ms));
+    }
+    if one.frozen {
+        lines.push(
+            "it gets no more slots, as three in a row could not be prepared; mend that, then \
+             `apportion campaign resume`"
+                .to_owned(),
+        );
+    }
+    lines.extend(detail.notes.iter().map(|note| format!("  {}", plain(&note.text))));
+    lines.join("\n")
+}
+
+/// The resource manager's own sentence about each work of a campaign.
+async fn why(args: &OneArgs) -> Result<(), Failure> {
+    let (orchestrator, id) = open(args).await?;
+    let detail = detail(&orchestrator, id).await?;
+    let mut sentences = Vec::new();
+    for work in &detail.works {
+        sentences.push(sentence(&args.place, *work).await?);
+    }
+    if sentences.is_empty() {
+        sentences.push(format!("campaign {id} is {}: it asks for nothing", detail.campaign.state));
+    }
+    Ok(show(&sentences, args.place.json, |sentences| {
+        sentences.iter().map(|sentence| plain(sentence)).collect::<Vec<_>>().join("\n")
+    })?)
+}
+
+/// The resource manager's sentence about work.
+pub(super) async fn sentence(place: &Place, work: u64) -> Result<String, Failure> {
+    let (work, query) = (work.to_string(), [("depth", "sentence")]);
+    let why: WhyBrief = place.manager()?.get(&["v1", "jobs", &work, "why"], &query).await?;
+    Ok(why.sentence)
+}
+
+async fn tasks(args: &TasksArgs) -> Result<(), Failure> {
+    let (orchestrator, id) = open(&args.one).await?;
+    let (id, after, limit) = (id.to_string(), args.after.to_string(), args.limit.to_string());
+    let mut query = vec![("after", after.as_str()), ("limit", limit.as_str())];
+    let state = if args.failed { Some("failed") } else { args.state.as_deref() };
+    query.extend(state.map(|state| ("state", state)));
+    let list: TaskList = orchestrator.get(&["v1", "campaigns", &id, "tasks"], &query).await?;
+    Ok(show(&list, args.one.place.json, |list| {
+        let columns =
+            [Left("task"), Left("state"), Left("reason"), Right("attempts"), Right("lost")];
+        let row = |task: &TaskInfo| {
+            [
+                format!("{}.{}", task.campaign, task.task),
+                task.state.clone(),
+                task.reason.clone().unwrap_or_default(),
+                task.attempt.to_string(),
+                task.losses.to_string(),
+            ]
+        };
+        table(columns, list.tasks.iter().map(row))
+    })?)
+}
+
+async fn change(args: &OneArgs, body: &serde_json::Value) -> Result<(), Failure> {
+    let (orchestrator, id) = open(args).await?;
+    orchestrator.act(Method::PUT, &["v1", "campaigns", &id.to_string(), "state"], body).await?;
+    let detail = detail(&orchestrator, id).await?;
+    let say = |detail: &CampaignDetail| format!("campaign {id} is {}", state(&detail.campaign));
+    Ok(show(&detail, args.place.json, say)?)
+}
+
+async fn resubmit(args: &ResubmitArgs) -> Result<(), Failure> {
+    let (orchestrator, id) = open(&args.one).await?;
+    let body = Resubmit { failed: args.failed, cancelled: args.cancelled, task: args.task };
+    let path = ["v1", "campaigns", &id.to_string(), "resubmit"];
+    let answer: Resubmitted = orchestrator.post(&path, &body).await?;
+    let say = |answer: &Resubmitted| {
+        format!("campaign {id}: {} queued again", counted(answer.tasks, "task"))
+    };
+    Ok(show(&answer, args.one.place.json, say)?)
+}
+
+/// Waits until a campaign is final, and ends as its tasks did. An orchestrator that restarts is waited
+/// for.
+pub(super) async fn wait_for(
+    orchestrator: &Orchestrator,
+    id: u64,
+    has_progress: bool,
+) -> Result<(), Failure> {
+    let bar = has_progress.then(bar);
+    let summary = loop {
+        match detail(orchestrator, id).await {
+            Ok(detail) => {
+                let one = detail.campaign;
+                if let Some(bar) = &bar {
+                    advance(bar, &one);
+                }
+                if ["done", "failed", "cancelled"].contains(&one.state.as_str()) {
+                    break one;
+                }
+            }
+            Err(failure) if failure.exit == Exit::Unreachable => {}
+            Err(failure) => return Err(failure),
+        }
+        tokio::time::sleep(LOOK).await;
+    };
+    if let Some(bar) = bar {
+        bar.abandon();
+    }
+    match summary.state.as_str() {
+        "done" => Ok(()),
+        "cancelled" => {
+            print(&format!("campaign {id} was cancelled: {} done", summary.done))?;
+            Err(Failure::silent(Exit::Conflict))
+        }
+        _ => {
+            let failed = counted(summary.failed, "task");
+            print(&format!(
+                "campaign {id}: {failed} failed; `apportion campaign tasks {id} --failed`"
+            ))?;
+            Err(Failure::silent(Exit::Refused))
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let form = "{prefix} {bar:20} {pos} of {len}   {msg}   {per_sec}   about {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn advance(bar: &ProgressBar, one: &CampaignSummary) {
+    bar.set_length(one.tasks);
+    bar.set_prefix(format!("{} {}", one.id, plain(&one.name)));
+    bar.set_message(format!("running {}   failed {}", one.running, one.failed));
+    bar.set_position(one.done + one.failed + one.cancelled + one.dropped);
+}

@@ -1,0 +1,254 @@
+//! One task, attached: its output here, its exit status ours.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::campaign::{detail, sentence};
+use super::failure::{Exit, Failure};
+use super::output::complain;
+use super::place::{Orchestrator, Place};
+use super::submit::{Asked, check, complete, say_once, send, stdin};
+use super::table::plain;
+use super::task::{act, copy, ending};
+use crate::orchestrator::wire::{Reason, TaskInfo, TaskResult};
+
+/// What the help ends with.
+pub const EXAMPLES: &str = "\
+Examples:
+  apportion run --memory 4GB -- ./crunch input1
+  printf 'b\\na\\n' | apportion run -- sort
+
+Exit status: that of the program; 128 and the number of the signal that ended it; 124 over its time
+limit, 125 not run, 126 not executable, 127 not found, 137 over its memory
+
+The first Ctrl-C sends INT, a second one within 2 s cancels. If this command dies, the task goes on.";
+
+/// How often the task is looked at.
+const LOOK: Duration = Duration::from_millis(150);
+/// How long a wait is before it is explained.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a second Ctrl-C cancels.
+const SECOND: Duration = Duration::from_secs(2);
+/// How long output is waited for after the end of the task.
+const REST: Duration = Duration::from_secs(10);
+
+/// Runs one task.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// What is asked for.
+    #[command(flatten)]
+    pub asked: Asked,
+    /// Submit it, say its name, and leave
+    #[arg(long)]
+    pub detach: bool,
+    /// The orchestrator.
+    #[command(flatten)]
+    pub place: Place,
+    /// The command
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Runs one task to its end.
+///
+/// # Errors
+///
+/// With the exit status of the task, if that is not 0; if it was not run, with 125.
+pub async fn run(args: &RunArgs) -> Result<(), Failure> {
+    let status = Box::pin(attached(args)).await.map_err(|failure| {
+        let is_ours = [Exit::Unreachable, Exit::Unauthorised].contains(&failure.exit);
+        let exit = if is_ours { failure.exit } else { Exit::Status(125) };
+        Failure { exit, ..failure }
+    })?;
+    if status == 0 { Ok(()) } else { Err(Failure::silent(Exit::Status(status))) }
+}
+
+async fn attached(args: &RunArgs) -> Result<u8, Failure> {
+    let mut document = Map::new();
+    document.insert("command".to_owned(), Value::from(args.command.clone()));
+    let is_piped = !std::io::stdin().is_terminal() && !is_null();
+    let stdin = if is_piped { stdin(Some(Path::new("-")), &mut document)? } else { None };
+    complete(&args.asked, &args.place, &mut document)?;
+    check(&document, "", None)?;
+    let orchestrator = args.place.open()?;
+    let submitted = send(&orchestrator, &document, stdin.as_deref()).await?;
+    let task = (submitted.id, 1);
+    if args.detach {
+        super::task::say(&format!("task {}.1", submitted.id))?;
+        return Ok(0);
+    }
+    let mut followed = 0;
+    loop {
+        let (out, err) = (
+            follow(&orchestrator, task, "out", followed),
+            follow(&orchestrator, task, "err", followed),
+        );
+        let ended = watch(args, &orchestrator, task, followed);
+        let streams = async { tokio::join!(out, err) };
+        tokio::pin!(streams, ended);
+        let info = tokio::select! {
+            info = &mut ended => {
+                // Output is on its way after the result is there.
+                let _ = tokio::time::timeout(REST, &mut streams).await;
+                info?
+            }
+            _ = &mut streams => ended.await?,
+        };
+        followed = info.attempt;
+        if is_final(&info) {
+            return Ok(told(&info));
+        }
+    }
+}
+
+/// Whether standard input is `/dev/null`, so that nothing is to be sent.
+fn is_null() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (input, null) = (std::fs::metadata("/proc/self/fd/0"), std::fs::metadata("/dev/null"));
+    input.is_ok_and(|input| null.is_ok_and(|null| input.rdev() == null.rdev() && input.rdev() != 0))
+}
+
+/// Copies a stream of the attempt after `before` to ours.
+async fn follow(
+    orchestrator: &Orchestrator,
+    task: (u64, u64),
+    channel: &str,
+    before: u64,
+) -> Result<(), Failure> {
+    loop {
+        let next = before + 1;
+        let info = orchestrator.task_info(task).await;
+        if info.is_ok_and(|info| next <= info.attempt) {
+            break;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    let attempt = (before + 1).to_string();
+    let query = [("channel", channel), ("follow", "true"), ("attempt", attempt.as_str())];
+    match orchestrator.output(task, &query).await? {
+        Ok(output) if channel == "out" => copy(output, &mut std::io::stdout()).await.map(|_| ()),
+        Ok(output) => copy(output, &mut std::io::stderr()).await.map(|_| ()),
+        Err(_) => Ok(()),
+    }
+}
+
+fn is_final(info: &TaskInfo) -> bool {
+    ["done", "failed", "cancelled", "dropped"].contains(&info.state.as_str())
+}
+
+/// Waits until the attempt after `before` has ended, passes Ctrl-C on, and explains a long wait.
+async fn watch(
+    args: &RunArgs,
+    orchestrator: &Orchestrator,
+    task: (u64, u64),
+    before: u64,
+) -> Result<TaskInfo, Failure> {
+    let (began, mut said, mut interrupted): (Instant, Option<String>, Option<Instant>) =
+        (Instant::now(), None, None);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            _ = tokio::signal::ctrl_c() => {
+                let is_second = interrupted.is_some_and(|at| at.elapsed() < SECOND);
+                interrupted = Some(Instant::now());
+                if is_second {
+                    act(orchestrator, task, "cancel", &json!({})).await?;
+                } else {
+                    act(orchestrator, task, "signal", &json!({ "signal": "INT" })).await?;
+                }
+            }
+        }
+        let info = match orchestrator.task_info(task).await {
+            Ok(info) => info,
+            // It may restart; the task goes on.
+            Err(failure) if failure.exit == Exit::Unreachable => {
+                say_once(&mut said, "the orchestrator does not answer; the task goes on");
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        let has_ended =
+            info.attempts.last().is_some_and(|last| before < last.attempt && last.result.is_some());
+        if has_ended || is_final(&info) {
+            return Ok(info);
+        }
+        if info.attempt == before && PATIENCE < began.elapsed() {
+            explain(args, orchestrator, task.0, &mut said).await;
+        }
+    }
+}
+
+/// Says why the task waits, in the resource manager's own words.
+async fn explain(args: &RunArgs, orchestrator: &Orchestrator, id: u64, said: &mut Option<String>) {
+    let Ok(detail) = detail(orchestrator, id).await else { return };
+    if let Some(note) = detail.notes.last() {
+        return say_once(said, &note.text);
+    }
+    let Some(work) = detail.works.first() else { return };
+    if let Ok(sentence) = sentence(&args.place, *work).await {
+        say_once(said, &format!("waiting: {sentence}"));
+    }
+}
+
+/// The exit status for how the task ended, after a word where its own would not tell.
+fn told(info: &TaskInfo) -> u8 {
+    let result = info.attempts.last().and_then(|last| last.result.as_ref());
+    let Some(result) = result else {
+        complain(&format!("the task was not run: {}", info.state));
+        return 125;
+    };
+    let status = status_of(result);
+    if !matches!(result.why, Reason::Done | Reason::Exit | Reason::Signal) {
+        complain(&format!("task {}.{}: {}", info.campaign, info.task, plain(&ending(result))));
+    }
+    status
+}
+
+fn status_of(result: &TaskResult) -> u8 {
+    match result.why {
+        Reason::Done => 0,
+        Reason::Exit => result.exit.unwrap_or(1),
+        Reason::Signal => 128_u8.saturating_add(result.signal.unwrap_or(0)),
+        Reason::Memory => 137,
+        Reason::TimeLimit => 124,
+        Reason::NotFound => 127,
+        Reason::NotExecutable => 126,
+        Reason::Cancelled => 130,
+        Reason::Preempted
+        | Reason::VariedOff
+        | Reason::Lost
+        | Reason::NodeKiller
+        | Reason::NoCwd
+        | Reason::NoUser
+        | Reason::Prologue
+        | Reason::Superseded
+        | Reason::Returned => 125,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orchestrator::wire::AttemptId;
+
+    #[test]
+    fn the_end_of_the_task_is_ours() {
+        let status = |why: Reason, exit: Option<u8>, signal: Option<u8>| {
+            let task = AttemptId { campaign: 1, task: 1, attempt: 1 };
+            let text =
+                json!({ "number": 1, "task": task, "why": why, "exit": exit, "signal": signal });
+            status_of(&serde_json::from_value(text).unwrap())
+        };
+        assert_eq!(status(Reason::Done, Some(0), None), 0);
+        assert_eq!(status(Reason::Exit, Some(7), None), 7);
+        assert_eq!(status(Reason::Signal, None, Some(15)), 143);
+        assert_eq!(status(Reason::Memory, None, Some(9)), 137);
+        assert_eq!(status(Reason::NotFound, None, None), 127);
+        assert_eq!(status(Reason::NodeKiller, None, None), 125);
+    }
+}
