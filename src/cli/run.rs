@@ -133,7 +133,10 @@ async fn follow(
     match orchestrator.output(task, &query).await? {
         Ok(output) if channel == "out" => copy(output, &mut std::io::stdout()).await.map(|_| ()),
         Ok(output) => copy(output, &mut std::io::stderr()).await.map(|_| ()),
-        Err(_) => Ok(()),
+        Err(why) => {
+            complain(&format!("std{channel} cannot be shown: {}", plain(&why)));
+            Ok(())
+        }
     }
 }
 

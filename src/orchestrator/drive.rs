@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
@@ -169,12 +170,13 @@ impl Owner {
         })
     }
 
-    /// Serves requests until all who can send some are gone.
+    /// Serves requests until `stop`, or until all who can send some are gone. Agents that wait then are
+    /// told that it has stopped.
     ///
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn run(mut self) -> Result<(), StoreError> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), StoreError> {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.signals.publish.notify_one();
@@ -183,6 +185,10 @@ impl Owner {
             let due = due.unwrap_or_else(|| Instant::now() + TICK);
             let mut requests = Vec::new();
             tokio::select! {
+                () = stop.cancelled() => {
+                    self.finish_batch().await?;
+                    return self.store.close().await;
+                }
                 count = self.inbox.recv_many(&mut requests, BATCH) => {
                     if count == 0 {
                         return self.store.close().await;

@@ -119,7 +119,8 @@ pub async fn start(
     let (requests, inbox) = mpsc::channel(QUEUE);
     let signals = Arc::new(Signals { publish: Notify::new() });
     let state = ServeState::new(requests.clone(), options.state.clone(), gatekeeper);
-    let done = spawn_owner(store, settings, inbox, Arc::clone(&signals))?;
+    let resume = Owner::resume(store, settings, inbox, Arc::clone(&signals));
+    let done = spawn_owner(resume, stop.clone())?;
     tracing::info!(publisher, epoch, "the orchestrator runs");
     let link = Arc::new(Link {
         rm,
@@ -195,16 +196,13 @@ pub async fn serve_alone(
 
 /// The owner on a thread of its own: a commit that waits for the disk must not hold up anything else.
 fn spawn_owner(
-    store: Store,
-    settings: Settings,
-    inbox: mpsc::Receiver<Request>,
-    signals: Arc<Signals>,
+    resume: impl Future<Output = Result<Owner, StoreError>> + Send + 'static,
+    stop: CancellationToken,
 ) -> Result<oneshot::Receiver<Result<(), StoreError>>, RunError> {
     let (tell, done) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let run = move || {
-        let outcome = runtime
-            .block_on(async { Owner::resume(store, settings, inbox, signals).await?.run().await });
+        let outcome = runtime.block_on(async { resume.await?.run(stop).await });
         if let Err(error) = &outcome {
             tracing::error!(%error, "the orchestrator stops");
         }

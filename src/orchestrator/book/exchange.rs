@@ -257,10 +257,11 @@ impl Book {
         if !is_waiting || !campaign.may_begin() || queued == 0 {
             return;
         }
-        // At the end of the queue no slot shall hoard what another could begin.
-        let plenty = campaign.slots.saturating_mul(slot.want).saturating_mul(2);
+        // Groups shrink with the queue, so that no slot hoards what another could begin: half of an
+        // even share, and one task for each free lane at the end.
         let free = campaign.spec.lanes.saturating_sub(count(&slot.attempts));
-        let give = if queued < plenty { slot.want.min(free) } else { slot.want };
+        let half = queued.checked_div(campaign.slots.max(1).saturating_mul(2)).unwrap_or(0);
+        let give = slot.want.min(half.max(free));
         for _ in 0..give {
             let Some(task) = campaign.take(step) else { break };
             let row = campaign.tasks.remove(&task);

@@ -28,6 +28,8 @@ use crate::orchestrator::wire::{
 const FIRST_PART: Duration = Duration::from_secs(40);
 /// How often it is looked whether a task has begun.
 const LOOK: Duration = Duration::from_millis(200);
+/// How often output is asked for of an attempt that its slot does not know yet.
+const TRIES: u32 = 25;
 /// How long a reader may take for one part.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -59,23 +61,19 @@ pub(super) async fn get_output(
 ) -> Result<Response, Failed> {
     check_owner(&state, &caller, id).await?;
     let follow = query.follow.unwrap_or(false);
-    let row = attempt(&state, (id, task), query.attempt, follow).await?;
-    let (request, parts) = state.hub.open(row.node.clone());
-    let order = OutputRequest {
-        request,
-        share: row.share,
-        task: row.id,
-        channel: query.channel.unwrap_or(Channel::Out),
-        from: query.from.unwrap_or(0),
-        follow: follow && row.result.is_none(),
-    };
-    let mut reading = Following { state: state.clone(), node: row.node.clone(), request, parts };
-    state.send(drive::Request::Output(row.node, order)).await?;
-    let first = tokio::time::timeout(FIRST_PART, reading.parts.recv()).await;
-    let first = match first.map_err(|_| Failed::late())? {
-        Some(Err(problem)) => return Err(refusal(problem)),
-        Some(Ok(bytes)) => bytes,
-        None => Bytes::new(),
+    let mut tries = if follow { TRIES } else { 1 };
+    let (first, reading) = loop {
+        let row = attempt(&state, (id, task), query.attempt, follow).await?;
+        let mut reading = open(&state, row, &query).await?;
+        let first = tokio::time::timeout(FIRST_PART, reading.parts.recv()).await;
+        tries -= 1;
+        match first.map_err(|_| Failed::late())? {
+            // The request may reach its slot before the attempt does.
+            Some(Err(OutputProblem::NoSuchAttempt)) if 0 < tries => tokio::time::sleep(LOOK).await,
+            Some(Err(problem)) => return Err(refusal(problem)),
+            Some(Ok(bytes)) => break (bytes, reading),
+            None => break (Bytes::new(), reading),
+        }
     };
     let rest = stream::unfold(reading, async |mut reading| {
         let part = reading.parts.recv().await?;
@@ -86,6 +84,26 @@ pub(super) async fn get_output(
     let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
     let kind = HeaderValue::from_static("application/octet-stream");
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+/// Asks the node of an attempt for its output.
+async fn open(
+    state: &ServeState,
+    row: AttemptRow,
+    query: &OutputQuery,
+) -> Result<Following, Failed> {
+    let (request, parts) = state.hub.open(row.node.clone());
+    let order = OutputRequest {
+        request,
+        share: row.share,
+        task: row.id,
+        channel: query.channel.unwrap_or(Channel::Out),
+        from: query.from.unwrap_or(0),
+        follow: query.follow.unwrap_or(false) && row.result.is_none(),
+    };
+    let reading = Following { state: state.clone(), node: row.node.clone(), request, parts };
+    state.send(drive::Request::Output(row.node, order)).await?;
+    Ok(reading)
 }
 
 /// A reader, whose end ends the request to the node.
