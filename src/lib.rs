@@ -12,6 +12,7 @@
 //!  sim ─► converter, scheduler, engine      (as the daemon does, without HTTP, store or clock)
 //!  bench ─► the same, timed; and the daemon, from outside
 //!  agent ─► api::wire                       (on every node: says that it lives)
+//!  slot  ─► orchestrator::wire              (in every share: runs tasks, one process each)
 //! ```
 //!
 //! # Invariants, most of them absences
@@ -51,5 +52,6 @@ pub mod orchestrator;
 pub mod scheduler;
 mod scratch;
 pub mod sim;
+pub mod slot;
 pub mod store;
 pub mod telemetry;

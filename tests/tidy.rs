@@ -50,6 +50,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("src/api/", &["crate::engine::plan", "sqlx", "crate::store", "crate::cli"]),
     ("src/daemon/", &["crate::cli", "crate::demo"]),
+    // A slot is small, waits for no network, and outlives the agent that started it.
+    ("src/slot/", SLOT),
     // Pages are made from what the API tells.
     (
         "src/dashboard/",
@@ -66,6 +68,30 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     // What measures sees what it measures from outside.
     ("src/bench/", &["crate::cli", "crate::store", "crate::daemon", "sqlx"]),
     ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),
+];
+
+const SLOT: &[&str] = &[
+    ".await",
+    "async ",
+    "tokio",
+    "sqlx",
+    "axum",
+    "reqwest",
+    "tracing",
+    "std::net::Tcp",
+    "crate::access",
+    "crate::agent",
+    "crate::api",
+    "crate::cli",
+    "crate::config",
+    "crate::daemon",
+    "crate::engine",
+    "crate::orchestrator::book",
+    "crate::orchestrator::serve",
+    "crate::orchestrator::spec",
+    "crate::orchestrator::store",
+    "crate::scheduler",
+    "crate::store",
 ];
 
 const PURE: &[&str] = &[

@@ -14,6 +14,7 @@ pub use super::config::args::{ConfigAction, SetFlags};
 pub use super::orchestrator::OrchestratorAction;
 pub use super::publication::PublicationAction;
 pub use super::questions::*;
+pub use super::slot::SlotArgs;
 pub use super::token::TokenAction;
 use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
 
@@ -60,6 +61,11 @@ pub enum Command {
     /// Report this node to the daemon until told to stop: run it on every node
     #[command(after_help = super::agent::EXAMPLES)]
     Agent(AgentArgs),
+    /// Run a slot: agents call it
+    #[command(hide = true)]
+    Slot(SlotArgs),
+    /// Confirm a checkpoint of the task that calls it: what it did until now is saved
+    Checkpoint,
     /// Check, show, translate and change the configuration
     Config {
         /// What to do with it.

@@ -39,6 +39,7 @@ mod serve;
 mod settings;
 mod shims;
 mod simulate;
+mod slot;
 mod submit;
 mod table;
 mod task;
@@ -84,6 +85,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Agent(args) => ask(agent::run(&args)),
+        Command::Slot(args) => slot::run(&args),
+        Command::Checkpoint => slot::checkpoint(),
         Command::Serve(args) => {
             allocator::tell();
             wait(busy(), serve::run(&args))

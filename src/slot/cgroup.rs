@@ -1,0 +1,187 @@
+//! The cgroup of a slot, as the slot itself may use it: a child for each running task.
+//!
+//! The limit belongs to the agent, and a slot cannot change it. A child tells the memory, the kills
+//! and the processes of one task apart from those of others.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::family;
+use super::wire::Limit;
+
+/// Where cgroups of version 2 are mounted if the slot has to look itself.
+const MOUNT: &str = "/sys/fs/cgroup";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// The cgroup of a slot.
+#[derive(Debug)]
+pub struct Home {
+    version: Version,
+    dir: PathBuf,
+    /// Where the slot itself is.
+    leaf: PathBuf,
+    /// Whether tasks have children of it.
+    can_nest: bool,
+}
+
+impl Home {
+    /// The cgroup that `limit` names, made ready for tasks. `None`: the kernel enforces nothing.
+    pub fn of(limit: &Limit) -> Option<Home> {
+        let (version, dir) = match limit {
+            Limit::Cgroup1(dir) => (Version::One, dir.clone()),
+            Limit::Cgroup2(dir) => (Version::Two, dir.clone()),
+            Limit::OwnCgroup2 => (Version::Two, own_cgroup()?),
+            Limit::Watched => return None,
+        };
+        let (leaf, can_nest) = match version {
+            Version::One => (dir.clone(), is_writable(&dir)),
+            // A cgroup with processes of its own cannot control its children.
+            Version::Two => {
+                let leaf = dir.join("slot");
+                let is_moved = make(&leaf).and_then(|()| move_here(&leaf)).is_ok();
+                let control = dir.join("cgroup.subtree_control");
+                let can_nest = is_moved && fs::write(control, "+memory").is_ok();
+                (if is_moved { leaf } else { dir.clone() }, can_nest)
+            }
+        };
+        Some(Home { version, dir, leaf, can_nest })
+    }
+
+    /// Whether each task has a cgroup of its own.
+    pub fn can_nest(&self) -> bool {
+        self.can_nest
+    }
+
+    /// The whole cgroup of the slot.
+    pub fn all(&self) -> Group {
+        Group { version: self.version, dir: self.dir.clone() }
+    }
+
+    /// The cgroup of a lane, made anew; this process is in it until [`Home::leave`].
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn enter(&self, lane: usize, ends_together: bool) -> io::Result<Group> {
+        let group = Group { version: self.version, dir: self.dir.join(format!("lane{lane}")) };
+        group.remove();
+        make(&group.dir)?;
+        if ends_together && self.version == Version::Two {
+            fs::write(group.dir.join("memory.oom.group"), "1")?;
+        }
+        move_here(&group.dir)?;
+        Ok(group)
+    }
+
+    /// Moves this process back out of a lane.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn leave(&self) -> io::Result<()> {
+        move_here(&self.leaf)
+    }
+}
+
+/// A cgroup with processes of tasks.
+#[derive(Clone, Debug)]
+pub struct Group {
+    version: Version,
+    dir: PathBuf,
+}
+
+impl Group {
+    /// How many processes the kernel has ended in it for memory.
+    pub fn oom_kills(&self) -> u64 {
+        let file = match self.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        self.field(file, "oom_kill").unwrap_or(0)
+    }
+
+    /// The most memory that was in use at a time, page cache included, in bytes.
+    pub fn peak_bytes(&self) -> u64 {
+        let file = match self.version {
+            Version::One => "memory.max_usage_in_bytes",
+            Version::Two => "memory.peak",
+        };
+        let text = fs::read_to_string(self.dir.join(file)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    /// Memory in use without page cache, in bytes.
+    pub fn own_bytes(&self) -> u64 {
+        let anonymous = match self.version {
+            Version::One => "total_rss",
+            Version::Two => "anon",
+        };
+        let anonymous = self.field("memory.stat", anonymous).unwrap_or(0);
+        anonymous.saturating_add(self.shared_bytes())
+    }
+
+    /// Memory of files in shared memory, in bytes. It stays charged when the task is gone.
+    pub fn shared_bytes(&self) -> u64 {
+        let shared = match self.version {
+            Version::One => "total_shmem",
+            Version::Two => "shmem",
+        };
+        self.field("memory.stat", shared).unwrap_or(0)
+    }
+
+    /// Its processes.
+    pub fn processes(&self) -> Vec<i32> {
+        let text = fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Kills all its processes. The kernel may take a moment to end them.
+    pub fn kill(&self) {
+        let whole = self.dir.join("cgroup.kill");
+        if self.version == Version::One || fs::write(whole, "1").is_err() {
+            family::kill_all(|| self.processes());
+        }
+    }
+
+    /// Removes it if it is empty.
+    pub fn remove(&self) {
+        // What cannot be removed now is removed before the next task, or by the agent.
+        let _ = fs::remove_dir(&self.dir);
+    }
+
+    fn field(&self, file: &str, name: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.dir.join(file)).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse().ok()
+    }
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+fn move_here(dir: &Path) -> io::Result<()> {
+    fs::write(dir.join("cgroup.procs"), std::process::id().to_string())
+}
+
+/// Whether children can be made below `dir`.
+fn is_writable(dir: &Path) -> bool {
+    let probe = dir.join("lane0");
+    make(&probe).is_ok() && fs::remove_dir(&probe).is_ok()
+}
+
+/// The cgroup of version 2 of this process.
+fn own_cgroup() -> Option<PathBuf> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(Path::new(MOUNT).join(path))
+}

@@ -1,0 +1,213 @@
+//! A program that runs in a lane.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::process::{Pid, Signal, WaitStatus};
+
+use super::cgroup::Group;
+use super::family;
+use super::output::Stream;
+use crate::orchestrator::wire::{AttemptId, NewTask, Reason, RunningTask, TaskSpec};
+
+/// What a program runs for.
+#[derive(Clone, Debug)]
+pub(super) enum Role {
+    Prologue,
+    Task(NewTask),
+    Epilogue,
+}
+
+/// A program that runs, or has ended and left processes behind.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub role: Role,
+    pub spec: Arc<TaskSpec>,
+    pub pid: Pid,
+    pub streams: [Stream; 2],
+    pub begun_ms: u64,
+    /// When it last confirmed a checkpoint.
+    pub saved_ms: Option<u64>,
+    /// The file whose change confirms a checkpoint, and its time at the last look.
+    pub mark: Option<(PathBuf, Option<SystemTime>)>,
+    /// When the next checkpoint signal is due.
+    pub next_save_ms: Option<u64>,
+    pub ending: Option<Ending>,
+    pub exit: Option<Exit>,
+    pub peak_bytes: u64,
+    pub own_bytes: u64,
+    pub oom_before: u64,
+    /// Its cgroup, if it has one of its own.
+    pub group: Option<Group>,
+    /// Processes seen below it, by number and start: some may have left its group since.
+    pub seen: BTreeSet<(i32, u64)>,
+    pub error_file: PathBuf,
+}
+
+/// How the program itself ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exit {
+    pub status: WaitStatus,
+    pub at_ms: u64,
+    pub cpu_ms: u64,
+}
+
+/// How a run is being ended, by times since the boot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    pub why: Reason,
+    /// When the stop signal is due.
+    pub ask_ms: u64,
+    pub kill_ms: u64,
+    /// Whether a signal went out for this reason.
+    pub is_told: bool,
+    pub is_asked: bool,
+    pub is_killed: bool,
+}
+
+impl Run {
+    /// The attempt, of a task.
+    pub fn attempt(&self) -> Option<AttemptId> {
+        match &self.role {
+            Role::Task(task) => Some(task.task),
+            Role::Prologue | Role::Epilogue => None,
+        }
+    }
+
+    /// What is reported while it runs.
+    pub fn progress(&self, now: u64) -> Option<RunningTask> {
+        let ms = now.saturating_sub(self.begun_ms);
+        let unsaved_ms = now.saturating_sub(self.saved_ms.unwrap_or(self.begun_ms));
+        let has_saved = self.saved_ms.is_some();
+        Some(RunningTask { task: self.attempt()?, ms, unsaved_ms, has_saved })
+    }
+
+    /// Ends it for `why`: the stop signal at `ask_ms`, the kill at `kill_ms`. What was said before
+    /// stays, except that times only become earlier.
+    pub fn end(&mut self, why: Reason, ask_ms: u64, kill_ms: u64) {
+        let new =
+            Ending { why, ask_ms, kill_ms, is_told: false, is_asked: false, is_killed: false };
+        let ending = self.ending.get_or_insert(new);
+        ending.ask_ms = ending.ask_ms.min(ask_ms);
+        ending.kill_ms = ending.kill_ms.min(kill_ms);
+        if why == Reason::Cancelled || !ending.is_told {
+            ending.why = why;
+        }
+    }
+
+    /// Ends it at once for memory.
+    pub fn end_for_memory(&mut self) {
+        self.end(Reason::Memory, 0, 0);
+        if let Some(ending) = &mut self.ending {
+            ending.why = Reason::Memory;
+        }
+        self.kill();
+    }
+
+    /// Sends a signal to its process group, while its program lives.
+    pub fn send(&self, signal: u8) {
+        let signal = Signal::from_named_raw(i32::from(signal));
+        if let Some(signal) = signal.filter(|_| self.exit.is_none()) {
+            family::send_group(self.pid, signal);
+        }
+    }
+
+    /// Asks it to save, before it is asked to end.
+    pub fn ask_to_save_before_end(&mut self) {
+        let Some(checkpoint) = self.spec.checkpoint else { return };
+        self.send(checkpoint.signal);
+        if let Some(ending) = &mut self.ending {
+            ending.is_told = true;
+        }
+    }
+
+    /// Kills its program and all below it.
+    pub fn kill(&mut self) {
+        if let Some(ending) = &mut self.ending {
+            ending.is_told = true;
+            ending.is_asked = true;
+            ending.is_killed = true;
+        }
+        if let Some(group) = &self.group {
+            group.kill();
+        }
+        let pid = self.pid.as_raw_nonzero().get();
+        if self.exit.is_none() {
+            family::kill_all(|| family::tree(pid));
+            family::send_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// Carries out what is due of its ending, its time limit and its checkpoints. Returns when to
+    /// look again.
+    pub fn step(&mut self, now: u64) -> Option<u64> {
+        if self.exit.is_some() {
+            return None;
+        }
+        let limit = self.spec.time_limit_ms.filter(|_| self.attempt().is_some());
+        let limit = limit.map(|limit| self.begun_ms.saturating_add(limit));
+        if limit.is_some_and(|limit| limit <= now) && self.ending.is_none() {
+            self.end(Reason::TimeLimit, now, now.saturating_add(self.spec.grace_ms));
+        }
+        let saves = self.save_when_due(now);
+        let Some(ending) = self.ending else {
+            return limit.into_iter().chain(saves).min();
+        };
+        if ending.kill_ms <= now {
+            if !ending.is_killed {
+                self.kill();
+            }
+            return None;
+        }
+        if ending.ask_ms <= now && !ending.is_asked {
+            self.send(self.spec.stop_signal);
+            if let Some(ending) = &mut self.ending {
+                ending.is_told = true;
+                ending.is_asked = true;
+            }
+            return Some(ending.kill_ms);
+        }
+        Some(if ending.is_asked { ending.kill_ms } else { ending.ask_ms })
+    }
+
+    /// Sends the periodic checkpoint signal, and returns when the next is due.
+    fn save_when_due(&mut self, now: u64) -> Option<u64> {
+        let due = self.next_save_ms?;
+        if due > now {
+            return Some(due);
+        }
+        let checkpoint = self.spec.checkpoint?;
+        self.send(checkpoint.signal);
+        let next = now.saturating_add(checkpoint.every_ms?.max(1_000));
+        self.next_save_ms = Some(next);
+        Some(next)
+    }
+
+    /// Looks whether the task confirmed a checkpoint. If it did so because it is to end, it is asked
+    /// to end now.
+    pub fn look_for_checkpoint(&mut self, now: u64) {
+        let Some((path, before)) = &mut self.mark else { return };
+        let time = fs::metadata(path.as_path()).and_then(|metadata| metadata.modified()).ok();
+        if time.is_none() || time == *before {
+            return;
+        }
+        *before = time;
+        self.saved_ms = Some(now);
+        if let Some(ending) = &mut self.ending {
+            ending.ask_ms = ending.ask_ms.min(now);
+        }
+    }
+
+    /// Whether a process that the slot adopted belongs to this run.
+    pub fn owns(&self, pid: i32) -> bool {
+        if family::group(pid) == Some(self.pid.as_raw_nonzero().get()) {
+            return true;
+        }
+        let start = family::start_time(pid).unwrap_or(0);
+        self.seen.contains(&(pid, start))
+            || (self.attempt().is_some() && family::mark(pid).task == self.attempt())
+    }
+}

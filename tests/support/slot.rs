@@ -1,0 +1,286 @@
+//! A real slot in a folder of its own, with the test in the place of its agent.
+
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use apportion::orchestrator::wire::{
+    AttemptId, Channel, Command as Program, NewTask, SlotOrder, SlotReport, SlotStage, SlotStart,
+    Stdin, TaskResult, TaskSpec,
+};
+use apportion::slot::wire::{
+    Chunk, FromSlot, Limit, MAX_FROM_SLOT, Order, ReadRequest, SETTINGS, SOCKET, Settings, ToSlot,
+    receive, send,
+};
+use apportion::slot::{Identity, since_boot_ms};
+use tempfile::TempDir;
+
+/// Longer than anything takes on a machine that works.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A specification that runs `text` with `sh -c` in `cwd`.
+pub fn shell(cwd: &Path, text: &str) -> TaskSpec {
+    TaskSpec {
+        name: "test".to_owned(),
+        command: Program::Shell(text.to_owned()),
+        environment: BTreeMap::new(),
+        cwd: cwd.to_str().unwrap().to_owned(),
+        stdin: Stdin::Nothing,
+        output: None,
+        error: None,
+        time_limit_ms: None,
+        grace_ms: 30_000,
+        stop_signal: 15,
+        checkpoint: None,
+        prologue: None,
+        epilogue: None,
+        allows_leftovers: false,
+        oom_ends_task: false,
+        group_target_ms: 10_000,
+    }
+}
+
+/// The first attempt of a task.
+pub fn id(task: u64) -> AttemptId {
+    AttemptId { campaign: 9, task, attempt: 1 }
+}
+
+/// The settings of a slot that runs `spec`.
+pub fn settings(spec: TaskSpec) -> Settings {
+    let start = SlotStart {
+        campaign: 9,
+        user: "ann".to_owned(),
+        uid: None,
+        memory_mb: 512,
+        lanes: 1,
+        spec: 5,
+        linger_ms: 600_000,
+        needs_kernel_limit: false,
+    };
+    Settings {
+        slot: "test-7".to_owned(),
+        share: 7,
+        node: "n1".to_owned(),
+        start,
+        spec,
+        home: "/".to_owned(),
+        shell: "/bin/sh".to_owned(),
+        ordered_ms: since_boot_ms(),
+        lease_until_ms: since_boot_ms() + 600_000,
+        limit: Limit::Watched,
+    }
+}
+
+/// A slot that ends with the test.
+pub struct Slot {
+    pub folder: PathBuf,
+    pub process: Child,
+    pub socket: UnixStream,
+    pub order: u64,
+    /// The last report.
+    pub last: Option<SlotReport>,
+    /// All results so far, by number.
+    pub results: BTreeMap<u64, TaskResult>,
+    /// What is acknowledged with the next order.
+    pub acks: bool,
+    scratch: Option<TempDir>,
+}
+
+impl Slot {
+    /// Starts one, as this user.
+    pub fn start(settings: &Settings) -> Slot {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("slot");
+        fs::create_dir(&folder).unwrap();
+        let mut slot = Slot::start_in(&folder, settings, &[]);
+        slot.scratch = Some(scratch);
+        slot
+    }
+
+    /// Starts one in `folder`, with these flags.
+    pub fn start_in(folder: &Path, settings: &Settings, flags: &[&str]) -> Slot {
+        fs::write(folder.join(SETTINGS), serde_json::to_vec(settings).unwrap()).unwrap();
+        let process = command(folder).args(flags).spawn().unwrap();
+        let socket = connect(folder);
+        let (last, results) = (None, BTreeMap::new());
+        let folder = folder.to_owned();
+        Slot { folder, process, socket, order: 0, last, results, acks: true, scratch: None }
+    }
+
+    /// A new connection, as after the restart of an agent.
+    pub fn reconnect(&mut self) {
+        self.socket = connect(&self.folder);
+    }
+
+    pub fn send(&mut self, message: &ToSlot) {
+        send(&mut self.socket, message, &[]).unwrap();
+    }
+
+    /// Sends `order` with the next number.
+    pub fn order(&mut self, order: SlotOrder) {
+        self.order += 1;
+        let acked =
+            if self.acks { self.results.keys().next_back().copied().unwrap_or(0) } else { 0 };
+        let order = SlotOrder { share: 7, order: self.order, acked, ..order };
+        let order = Some(order);
+        let lease_until_ms = since_boot_ms() + 600_000;
+        self.send(&ToSlot::Order(Box::new(Order {
+            lease_until_ms,
+            order,
+            specs: BTreeMap::new(),
+        })));
+    }
+
+    /// Gives it these tasks.
+    pub fn give(&mut self, tasks: impl IntoIterator<Item = u64>) {
+        let task = |task| NewTask { task: id(task), spec: 5, param: None };
+        let tasks = tasks.into_iter().map(task).collect();
+        self.order(SlotOrder { tasks, ..SlotOrder::default() });
+    }
+
+    /// The next message; `None` if the slot ended.
+    pub fn hear(&mut self) -> Option<(FromSlot, Vec<u8>)> {
+        let (message, bytes) = receive::<FromSlot>(&mut self.socket, MAX_FROM_SLOT).ok()??;
+        if let FromSlot::Report(report) = &message {
+            let report = report.report.clone();
+            for result in &report.results {
+                let known = self.results.insert(result.number, result.clone());
+                assert!(known.is_none_or(|known| known == *result), "{result:?}");
+            }
+            self.last = Some(report);
+        }
+        Some((message, bytes))
+    }
+
+    /// Reports until one is right.
+    pub fn until(&mut self, is_right: impl Fn(&SlotReport) -> bool) -> SlotReport {
+        let start = Instant::now();
+        loop {
+            if let Some(report) = self.last.clone().filter(&is_right) {
+                return report;
+            }
+            assert!(start.elapsed() < PATIENCE, "never right: {:?}", self.last);
+            assert!(self.hear().is_some(), "the slot ended after {:?}", self.last);
+        }
+    }
+
+    /// Waits until so many results are there.
+    pub fn until_results(&mut self, count: usize) -> Vec<TaskResult> {
+        let start = Instant::now();
+        while self.results.len() < count {
+            assert!(start.elapsed() < PATIENCE, "only {:?}", self.results);
+            assert!(self.hear().is_some(), "the slot ended after {:?}", self.results);
+        }
+        self.results.values().cloned().collect()
+    }
+
+    /// Runs one task and returns its result.
+    pub fn run(&mut self, task: u64) -> TaskResult {
+        let before = self.results.len();
+        self.give([task]);
+        self.until_results(before + 1).pop().unwrap()
+    }
+
+    /// Waits until the slot has ended, and returns its last report.
+    pub fn until_gone(&mut self) -> SlotReport {
+        let last = self.until(|report| report.state == SlotStage::Gone);
+        assert!(self.process.wait().unwrap().success());
+        last
+    }
+
+    /// What a task wrote.
+    pub fn output(&mut self, task: u64, channel: Channel) -> String {
+        let request = ReadRequest { request: 1, task: id(task), channel, from: 0 };
+        self.send(&ToSlot::Read(request));
+        loop {
+            if let (FromSlot::Chunk(chunk), bytes) = self.hear().unwrap() {
+                assert_eq!(chunk.problem, None);
+                return String::from_utf8_lossy(&bytes).into_owned();
+            }
+        }
+    }
+
+    /// Ends the slot at once.
+    pub fn kill(&mut self) {
+        let _ = self.process.kill();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        sweep(&self.folder);
+    }
+}
+
+/// Kills what a slot that was killed left behind: its tasks have the folder in their environment.
+pub fn sweep(folder: &Path) {
+    let mark = folder.to_str().unwrap().as_bytes();
+    for pid in marked(mark) {
+        let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
+    }
+}
+
+/// Processes whose environment has `mark` in it.
+pub fn marked(mark: &[u8]) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_marked = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|window| window == mark)
+    };
+    numbers.filter(is_marked).collect()
+}
+
+/// The command that starts a slot.
+pub fn command(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
+    command.arg("slot").arg(folder).stdin(Stdio::null());
+    command
+}
+
+fn connect(folder: &Path) -> UnixStream {
+    let start = Instant::now();
+    loop {
+        if let Ok(socket) = UnixStream::connect(folder.join(SOCKET)) {
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            return socket;
+        }
+        assert!(start.elapsed() < PATIENCE, "the slot does not listen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The last report of a dead slot.
+pub fn report_dead(folder: &Path) -> SlotReport {
+    let output = command(folder).arg("--report").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let frame = receive::<FromSlot>(&mut output.stdout.as_slice(), MAX_FROM_SLOT);
+    match frame.unwrap().unwrap().0 {
+        FromSlot::Report(report) => report.report,
+        FromSlot::Chunk(Chunk { .. }) => panic!("a chunk"),
+    }
+}
+
+/// Tells the reader of the test's output what is left out on this machine.
+pub fn say(text: &str) {
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Whether this process may become other users.
+pub fn is_root() -> bool {
+    rustix::process::getuid().is_root()
+}
+
+/// A user that no account has.
+pub fn stranger() -> Identity {
+    Identity { uid: 54_321, gid: 54_322, groups: vec![54_322, 54_323] }
+}
