@@ -11,7 +11,7 @@
 //!  journal ─► scheduler, engine
 //!  sim ─► converter, scheduler, engine      (as the daemon does, without HTTP, store or clock)
 //!  bench ─► the same, timed; and the daemon, from outside
-//!  agent ─► api::wire                       (on every node: says that it lives)
+//!  agent ─► api::wire, orchestrator::wire   (on every node: says that it lives, and runs slots)
 //!  slot  ─► orchestrator::wire              (in every share: runs tasks, one process each)
 //! ```
 //!

@@ -445,7 +445,7 @@ fn a_slot_without_work_ends_by_itself() {
     let mut spec = shell(work.path(), "true");
     spec.epilogue = Some(Command::Shell("touch epilogue".to_owned()));
     let mut settings = settings(spec);
-    settings.start.linger_ms = 300;
+    settings.start.linger_ms = 4_000;
     let mut slot = Slot::start(&settings);
     slot.give([1]);
     let last = slot.until_gone();
@@ -466,8 +466,11 @@ fn a_prologue_comes_before_the_first_task() {
     assert_eq!(slot.run(1).why, Reason::Done);
     assert!(slot.last.as_ref().unwrap().prepared_ms.is_some());
 
-    spec.prologue = Some(Command::Shell("echo no model >&2; exit 3".to_owned()));
+    let text = "while [ ! -e go ]; do sleep 0.05; done; echo no model >&2; exit 3";
+    spec.prologue = Some(Command::Shell(text.to_owned()));
     let mut slot = Slot::start(&settings(spec));
+    slot.until(|report| report.state == SlotStage::Preparing);
+    fs::write(work.path().join("go"), "").unwrap();
     let last = slot.until_gone();
     assert_eq!(last.end, Some(SlotEnd::Prologue));
     assert!(last.text.unwrap().contains("no model"));
@@ -480,7 +483,7 @@ fn an_expired_lease_ends_everything() {
         shell(work.path(), "trap '' TERM; (setsid sleep 7001 &); sleep 7002; sleep 7003");
     spec.grace_ms = 300;
     let mut settings = settings(spec);
-    settings.lease_until_ms = since_boot_ms() + 2_500;
+    settings.lease_until_ms = since_boot_ms() + 5_000;
     let mut slot = Slot::start(&settings);
     // Only the agent extends the lease, and the test does not.
     let task = apportion::orchestrator::wire::NewTask { task: id(1), spec: 5, param: None };

@@ -50,6 +50,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("src/api/", &["crate::engine::plan", "sqlx", "crate::store", "crate::cli"]),
     ("src/daemon/", &["crate::cli", "crate::demo"]),
+    // An agent knows what crosses the wire, and no more of what decides.
+    ("src/agent/", AGENT),
     // A slot is small, waits for no network, and outlives the agent that started it.
     ("src/slot/", SLOT),
     // Pages are made from what the API tells.
@@ -68,6 +70,23 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     // What measures sees what it measures from outside.
     ("src/bench/", &["crate::cli", "crate::store", "crate::daemon", "sqlx"]),
     ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),
+];
+
+const AGENT: &[&str] = &[
+    "sqlx",
+    "axum",
+    "crate::api::state",
+    "crate::cli",
+    "crate::config",
+    "crate::converter",
+    "crate::daemon",
+    "crate::engine",
+    "crate::orchestrator::book",
+    "crate::orchestrator::serve",
+    "crate::orchestrator::spec",
+    "crate::orchestrator::store",
+    "crate::scheduler",
+    "crate::store",
 ];
 
 const SLOT: &[&str] = &[

@@ -64,12 +64,19 @@ fn own_name() -> Result<String, FactsError> {
 pub(super) fn life() -> Result<String, FactsError> {
     use procfs::{Current, Uptime};
 
-    let system = procfs::sys::kernel::random::boot_id();
-    let system = system.map_err(|source| FactsError::Unreadable { what: "the boot id", source })?;
+    let system = boot()?;
     let uptime = Uptime::current();
     let uptime = uptime.map_err(|source| FactsError::Unreadable { what: "the uptime", source })?;
     let process = std::process::id();
-    Ok(format!("{}-{}-{process}", system.trim(), uptime.uptime_duration().as_millis()))
+    Ok(format!("{system}-{}-{process}", uptime.uptime_duration().as_millis()))
+}
+
+/// Which start of the system it is.
+#[cfg(target_os = "linux")]
+pub(super) fn boot() -> Result<String, FactsError> {
+    let boot = procfs::sys::kernel::random::boot_id();
+    let boot = boot.map_err(|source| FactsError::Unreadable { what: "the boot id", source })?;
+    Ok(boot.trim().to_owned())
 }
 
 /// All memory, and what is available of it.

@@ -8,6 +8,7 @@
 
 mod facts;
 mod pace;
+pub mod run;
 
 use std::path::PathBuf;
 use std::time::Duration;

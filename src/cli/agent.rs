@@ -8,10 +8,12 @@ use reqwest::Url;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::agent_run::{self, RunArgs};
 use super::args::{Logging, Trust, parse_span, parse_url};
 use super::failure::{Exit, Failure};
-use super::output::show;
+use super::output::{print, show};
 use super::serve::log_format;
+use crate::agent::run::Runner;
 use crate::agent::{Agent, AgentError, Options, Pace};
 use crate::api::wire::Heartbeat;
 use crate::config;
@@ -24,6 +26,8 @@ Examples:
   apportion agent --url https://head:7070 --ca /etc/apportion/ca.pem --token-file /etc/apportion/agent.token
   apportion agent --node node01 --reserve 4GB      to a daemon on this machine
   apportion agent --once --json                    one heartbeat, and what was said in it
+  apportion agent --check                          how would work run on this node?
+  apportion agent --run --spool /var/lib/apportion-agent   report, and run work
 
 Exit status with --once: 0 heard   1 refused   3 no daemon reached   4 not authorised
 Not beside an agent that runs: the daemon would see two.";
@@ -63,6 +67,9 @@ pub struct AgentArgs {
     /// With --once, show what was said in JSON
     #[arg(long, requires = "once")]
     pub json: bool,
+    /// How work runs on the node.
+    #[command(flatten)]
+    pub run: RunArgs,
     /// The log.
     #[command(flatten)]
     pub logging: Logging,
@@ -95,19 +102,38 @@ pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
         authority: args.trust.ca.clone(),
     };
     let mut agent = Agent::new(options)?;
+    if args.run.check {
+        let text = agent_run::check(&args.run, &agent.node()?);
+        return Ok(print(&text.map_err(|problem| Failure::new(Exit::Refused, problem))?)?);
+    }
     if args.once {
         let said = agent.beat().await.map_err(failure)?;
         return Ok(show(&said, args.json, told)?);
     }
     let mut terminate = signal(SignalKind::terminate())?;
+    let runner = if args.run.run {
+        Some(Runner::new(agent_run::options(args, agent.node()?.name))?)
+    } else {
+        None
+    };
     tell(&[NotifyState::Ready]);
     tokio::select! {
         () = report(&mut agent, args.interval) => {}
+        // Slots go on without their agent, and the next one adopts them.
+        () = run_work(runner) => {}
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
     tell(&[NotifyState::Stopping]);
     Ok(())
+}
+
+/// Runs work for ever, or waits for ever if the agent reports only.
+async fn run_work(runner: Option<Runner>) {
+    match runner {
+        Some(runner) => runner.run().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Heartbeats for ever. What goes wrong is said when it begins and when it is over.

@@ -5,6 +5,7 @@
 //! and `--json` shows those: nothing here knows more than any other client could.
 
 pub mod agent;
+mod agent_run;
 mod allocator;
 mod answer;
 pub mod args;

@@ -79,9 +79,7 @@ impl Slot {
 
     fn finish(&mut self, lane: usize, mut run: Run, exit: Exit, now: u64) {
         self.measure(&mut run);
-        if let Some(group) = &run.group {
-            group.remove();
-        }
+        let group = run.group.clone();
         self.idle_since = now;
         self.has_news = true;
         match run.role.clone() {
@@ -102,6 +100,10 @@ impl Slot {
                 }
             }
         }
+        // Its counters are read by now.
+        if let Some(group) = group {
+            group.remove();
+        }
     }
 
     /// Takes the last measurements of a run: the kernel's, where it counts.
@@ -111,7 +113,10 @@ impl Slot {
         } else if let Some(home) = self.home.as_ref().filter(|_| self.lanes.len() == 1) {
             run.peak_bytes = run.peak_bytes.max(home.all().peak_bytes());
         }
-        run.own_bytes = run.own_bytes.max(if self.home.is_some() { 0 } else { run.peak_bytes });
+        // A task that ended before the first sample has no more to tell.
+        if run.own_bytes == 0 {
+            run.own_bytes = run.peak_bytes;
+        }
     }
 
     fn finish_task(&mut self, lane: usize, run: Run, exit: Exit, task: &NewTask) {

@@ -1,0 +1,252 @@
+//! What an agent has written down of its slots, in a folder that only it can write.
+//!
+//! A slot has a file from before its start until it is forgotten. The name of the file is the slot's,
+//! and its creation fails if it is there: a share has one slot, however often its start is ordered.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::orchestrator::wire::{Rung, SlotEnd, SlotStart};
+use crate::slot;
+
+/// A process, told apart from later ones with the same number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its start, in clock ticks since the boot.
+    pub start: u64,
+    /// The boot of the node.
+    pub boot: String,
+}
+
+impl Process {
+    /// The process `pid` of this boot; `None` if there is none.
+    pub fn of(pid: i32, boot: &str) -> Option<Process> {
+        Some(Process { pid, start: slot::start_time(pid)?, boot: boot.to_owned() })
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(&self, boot: &str) -> bool {
+        self.boot == boot
+            && slot::start_time(self.pid) == Some(self.start)
+            && slot::is_alive(self.pid)
+    }
+}
+
+/// What is written down of a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Book {
+    /// The name of the slot on the node: the orchestrator's identity, a hyphen, the share.
+    pub slot: String,
+    /// The identity of the orchestrator.
+    pub orchestrator: String,
+    /// The number of the share.
+    pub share: u64,
+    /// The order that started it.
+    pub start: SlotStart,
+    /// The identity it runs as, as `--become` takes it. `None`: the user was refused.
+    pub identity: Option<String>,
+    /// How its limit is enforced.
+    pub rung: Rung,
+    /// Its process. `None`: it may not have started yet.
+    pub process: Option<Process>,
+    /// Why it ended without having run, and the sentence for people.
+    pub failure: Option<(SlotEnd, String)>,
+}
+
+/// What is written down of the orchestrator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Its identity; empty before the first answer.
+    pub orchestrator: String,
+    /// The highest epoch of its database.
+    pub epoch: u64,
+}
+
+/// All that is written down. Locked: one agent uses a spool at a time.
+#[derive(Debug)]
+pub struct Books {
+    folder: PathBuf,
+    _lock: File,
+}
+
+const SEEN: &str = "orchestrator.json";
+
+impl Books {
+    /// The books below the folder `spool`.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be used, as by a second agent.
+    pub fn open(spool: &Path) -> Result<Books, String> {
+        let folder = spool.join("books");
+        let failed =
+            |error: io::Error| format!("cannot use the spool {}: {error}", spool.display());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let lock = options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = lock.open(folder.join("lock")).map_err(failed)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            format!("another agent uses the spool {}; give each agent its own", spool.display())
+        })?;
+        Ok(Books { folder, _lock: lock })
+    }
+
+    /// Begins the book of a slot. Returns whether it is new.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn begin(&self, book: &Book) -> io::Result<bool> {
+        let path = self.path(&book.slot);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(_) => self.save(book).map(|()| true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the book of a slot anew.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn save(&self, book: &Book) -> io::Result<()> {
+        self.replace(&self.path(&book.slot), book)
+    }
+
+    /// Removes the book of a slot.
+    pub fn remove(&self, slot: &str) {
+        if let Err(error) = fs::remove_file(self.path(slot)) {
+            tracing::warn!(slot, %error, "cannot remove the book of a slot");
+        }
+    }
+
+    /// The books of all slots. One that cannot be read is left out, and told.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read.
+    pub fn all(&self) -> io::Result<Vec<Book>> {
+        let mut books = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let is_book = path.extension().is_some_and(|extension| extension == "slot");
+            if !is_book {
+                continue;
+            }
+            match read(&path) {
+                Ok(book) => books.push(book),
+                // It was begun, and its slot did not start.
+                Err(_) if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == 0) => {
+                    fs::remove_file(&path)?;
+                }
+                Err(error) => tracing::warn!(file = %path.display(), %error, "unreadable book"),
+            }
+        }
+        books.sort_by(|a: &Book, b| a.slot.cmp(&b.slot));
+        Ok(books)
+    }
+
+    /// What is written down of the orchestrator.
+    pub fn seen(&self) -> Seen {
+        read(&self.folder.join(SEEN)).unwrap_or_default()
+    }
+
+    /// Writes down what was seen of the orchestrator.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn save_seen(&self, seen: &Seen) -> io::Result<()> {
+        self.replace(&self.folder.join(SEEN), seen)
+    }
+
+    fn path(&self, slot: &str) -> PathBuf {
+        self.folder.join(format!("{slot}.slot"))
+    }
+
+    fn replace<T: Serialize>(&self, path: &Path, value: &T) -> io::Result<()> {
+        let new = self.folder.join("new");
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec(value)?)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+/// Whether an identity can be part of names of files, units and cgroups.
+pub fn is_good_identity(identity: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (1..=64).contains(&identity.len()) && identity.bytes().all(is_good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_has_one_book() {
+        let spool = tempfile::tempdir().unwrap();
+        let books = Books::open(spool.path()).unwrap();
+        assert!(Books::open(spool.path()).unwrap_err().contains("another agent"));
+        let start = SlotStart {
+            campaign: 9,
+            user: "ann".to_owned(),
+            uid: None,
+            memory_mb: 512,
+            lanes: 1,
+            spec: 5,
+            linger_ms: 2_000,
+            needs_kernel_limit: false,
+        };
+        let mut book = Book {
+            slot: "o1-7".to_owned(),
+            orchestrator: "o1".to_owned(),
+            share: 7,
+            start,
+            identity: None,
+            rung: Rung::Watched,
+            process: None,
+            failure: None,
+        };
+        assert!(books.begin(&book).unwrap());
+        assert!(!books.begin(&book).unwrap());
+        let own = i32::try_from(std::process::id()).unwrap();
+        book.process = Process::of(own, "boot");
+        books.save(&book).unwrap();
+        fs::write(spool.path().join("books/torn.slot"), "{").unwrap();
+        fs::write(spool.path().join("books/empty.slot"), "").unwrap();
+        let all = books.all().unwrap();
+        assert_eq!(all, [book]);
+        let process = all[0].process.clone().unwrap();
+        assert!(process.is_alive("boot") && !process.is_alive("another boot"));
+        assert!(!Process { start: process.start + 1, ..process }.is_alive("boot"));
+        assert!(!spool.path().join("books/empty.slot").exists());
+        books.remove("o1-7");
+        assert_eq!(books.seen(), Seen::default());
+        let seen = Seen { orchestrator: "o1".to_owned(), epoch: 3 };
+        books.save_seen(&seen).unwrap();
+        assert_eq!(books.seen(), seen);
+    }
+
+    #[test]
+    fn identities_are_no_paths() {
+        for (identity, is_good) in [("o1", true), ("", false), ("../x", false), ("a/b", false)] {
+            assert_eq!(is_good_identity(identity), is_good, "{identity}");
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The keeper of one slot: starts or adopts it, passes messages, and ends what is left of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::books::{Book, Process};
+use super::ladder::{NotStarted, Plan};
+use super::node::Node;
+use crate::orchestrator::wire::{Rung, SlotEnd, SlotReport, SlotStage, TaskSpec};
+use crate::slot::Identity;
+use crate::slot::wire::{
+    self, Chunk, FromSlot, HEAD, MAX_FROM_SLOT, MAX_STDIN_PART, Order, ReadRequest, Settings,
+    ToSlot,
+};
+
+/// How often a keeper looks whether its slot lives.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a slot may take to answer an order before it counts as stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(30);
+
+/// The pause between two attempts to connect.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(30);
+
+/// How long a slot may take to accept a message.
+const SEND_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a keeper is told.
+#[derive(Debug)]
+pub enum ToKeeper {
+    /// For the slot.
+    Order(Box<Order>),
+    /// The kept standard input of a specification.
+    Stdin(u64, Vec<u8>),
+    /// A request for output.
+    Read(ReadRequest, oneshot::Sender<(Chunk, Vec<u8>)>),
+    /// The slot is on record at the orchestrator: what is left may go.
+    Forget,
+}
+
+/// What a keeper tells.
+#[derive(Debug)]
+pub enum News {
+    /// The report of a slot, and the specifications whose input it needs.
+    Report(SlotReport, Vec<u64>),
+    /// The last report of a slot: nothing of it can run any more.
+    Gone(SlotReport),
+}
+
+/// What a new slot is started with.
+#[derive(Debug)]
+pub struct Birth {
+    /// The specification that its start names. `None`: the answer did not have it.
+    pub spec: Option<TaskSpec>,
+    /// When the order came, in milliseconds since the boot.
+    pub ordered_ms: u64,
+    /// The end of the first lease, in milliseconds since the boot.
+    pub lease_until_ms: u64,
+}
+
+/// The keeper of one slot.
+#[derive(Debug)]
+pub struct Keeper {
+    pub node: Arc<Node>,
+    pub book: Book,
+    pub inbox: mpsc::Receiver<ToKeeper>,
+    pub news: mpsc::Sender<News>,
+}
+
+impl Keeper {
+    /// Keeps the slot until it is forgotten. `birth`: it is new.
+    pub async fn keep(mut self, birth: Option<Birth>) {
+        if let Some(birth) = birth
+            && let Err((end, text)) = self.start(birth).await
+        {
+            tracing::warn!(slot = self.book.slot, text, "slot not started");
+            self.book.failure = Some((end, text));
+            self.save();
+        }
+        let is_alive = |process: &Process| process.is_alive(&self.node.boot);
+        let mut last = None;
+        if let Some(process) = self.book.process.clone().filter(is_alive) {
+            last = self.accompany(&process).await;
+        }
+        let is_of_this_boot =
+            self.book.process.as_ref().is_none_or(|process| process.boot == self.node.boot);
+        while is_of_this_boot && !self.node.ladder.end_all(&self.book).await {
+            tracing::warn!(slot = self.book.slot, "processes of a slot resist SIGKILL");
+        }
+        let report = self.last_report(last).await;
+        tracing::info!(slot = self.book.slot, end = ?report.end, "slot ended");
+        if self.news.send(News::Gone(report)).await.is_err() {
+            return;
+        }
+        self.remain().await;
+    }
+
+    async fn start(&mut self, birth: Birth) -> Result<(), NotStarted> {
+        let node = Arc::clone(&self.node);
+        let start = &self.book.start;
+        let account = node.users.account_for(&start.user, start.uid);
+        let account = account.map_err(|why| (SlotEnd::NoUser, why))?;
+        if start.needs_kernel_limit && node.ladder.rung == Rung::Watched {
+            let why = "the campaign requires limits by the kernel, and this node has none";
+            return Err((SlotEnd::NoLimit, why.to_owned()));
+        }
+        let failed = |why: String| (SlotEnd::NotStarted, why);
+        let spec = birth.spec.ok_or_else(|| failed("its specification is missing".to_owned()))?;
+        let grace_ms = spec.grace_ms;
+        let settings = Settings {
+            slot: self.book.slot.clone(),
+            share: self.book.share,
+            node: node.name.clone(),
+            start: start.clone(),
+            spec,
+            home: account.home,
+            shell: account.shell,
+            ordered_ms: birth.ordered_ms,
+            lease_until_ms: birth.lease_until_ms,
+            limit: node.ladder.limit(&self.book.slot),
+        };
+        let identity = account.identity;
+        let owner = (identity.uid, identity.gid);
+        self.book.identity = Some(identity.to_string());
+        self.save();
+        let made = node.spool.make(&self.book.slot, &settings, owner);
+        made.map_err(|error| failed(format!("cannot make its folder: {error}")))?;
+        let plan = Plan {
+            program: node.program.clone(),
+            slot: self.book.slot.clone(),
+            folder: node.spool.of(&self.book.slot),
+            identity: Some(identity).filter(|identity| identity.uid != node.users.own_uid()),
+            owner,
+            memory_mb: self.book.start.memory_mb,
+            grace_ms,
+            allow_setuid: node.allow_setuid,
+        };
+        let process = node.ladder.start(&plan, &node.boot).await?;
+        tracing::info!(slot = plan.slot, pid = process.pid, "slot started");
+        self.book.process = Some(process);
+        self.save();
+        Ok(())
+    }
+
+    fn save(&self) {
+        if let Err(error) = self.node.books.save(&self.book) {
+            tracing::warn!(slot = self.book.slot, %error, "cannot write the book of a slot");
+        }
+    }
+
+    fn uid(&self) -> u32 {
+        let identity = self.book.identity.as_deref().and_then(|text| text.parse().ok());
+        identity.map_or(0, |Identity { uid, .. }| uid)
+    }
+
+    /// Passes messages while the slot lives. Returns its last report if it ended by itself.
+    async fn accompany(&mut self, process: &Process) -> Option<SlotReport> {
+        let mut last = None;
+        let mut waiting = BTreeMap::new();
+        // Orders are levels: of those that came while there was no connection the slot needs all,
+        // since tasks are given once each.
+        let mut unsent: Vec<ToKeeper> = Vec::new();
+        let mut silent_since = Instant::now();
+        while process.is_alive(&self.node.boot) {
+            let stream = self.node.spool.connect(&self.book.slot, self.uid(), process.pid).await;
+            let Ok(stream) = stream else {
+                if silent_since.elapsed() > STUCK_AFTER {
+                    tracing::warn!(slot = self.book.slot, "slot has no socket: killed");
+                    super::sweep::kill(&[process.pid]);
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(RECONNECT_PAUSE) => {}
+                    message = self.inbox.recv() => unsent.extend(message),
+                }
+                continue;
+            };
+            if let Some(report) = self.talk(process, stream, &mut unsent, &mut waiting).await {
+                last = Some(report);
+            }
+            waiting.clear();
+            silent_since = Instant::now();
+        }
+        last
+    }
+
+    /// Talks with the slot over one connection, to its end.
+    async fn talk(
+        &mut self,
+        process: &Process,
+        stream: UnixStream,
+        unsent: &mut Vec<ToKeeper>,
+        waiting: &mut BTreeMap<u64, oneshot::Sender<(Chunk, Vec<u8>)>>,
+    ) -> Option<SlotReport> {
+        let (reader, mut writer) = stream.into_split();
+        let mut frames = read_frames(reader);
+        let mut asked: Option<Instant> = None;
+        let mut last = None;
+        loop {
+            if !unsent.is_empty() {
+                let message = unsent.remove(0);
+                if let ToKeeper::Order(_) = message {
+                    asked = asked.or(Some(Instant::now()));
+                }
+                if pass_down(&mut writer, message, waiting).await.is_err() {
+                    return last;
+                }
+                continue;
+            }
+            tokio::select! {
+                message = self.inbox.recv() => unsent.push(message?),
+                frame = frames.recv() => {
+                    let Some((frame, bytes)) = frame else { return last };
+                    asked = None;
+                    match frame {
+                        FromSlot::Report(report) => last = self.pass_on(*report).await.or(last),
+                        FromSlot::Chunk(chunk) => {
+                            if let Some(reader) = waiting.remove(&chunk.request) {
+                                // A reader that has left needs no answer.
+                                let _ = reader.send((chunk, bytes));
+                            }
+                        }
+                    }
+                }
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            if asked.is_some_and(|asked| asked.elapsed() > STUCK_AFTER) {
+                tracing::warn!(slot = self.book.slot, "slot is stuck: killed");
+                super::sweep::kill(&[process.pid]);
+                return last;
+            }
+        }
+    }
+
+    /// Passes a report on. Returns it if it is the last one, which is told after the slot's end.
+    async fn pass_on(&self, report: wire::Report) -> Option<SlotReport> {
+        let mut said = report.report;
+        said.share = self.book.share;
+        if said.state == SlotStage::Gone {
+            return Some(said);
+        }
+        said.end = None;
+        // An agent that ends has no use for it.
+        let _ = self.news.send(News::Report(said, report.needs_stdin)).await;
+        None
+    }
+
+    /// The last report: as the slot told it, or out of its journal.
+    async fn last_report(&self, told: Option<SlotReport>) -> SlotReport {
+        if let Some((end, text)) = &self.book.failure {
+            return gone(self.book.share, *end, Some(text.clone()));
+        }
+        if self.book.process.is_none() {
+            let text = "its agent ended while it started";
+            return gone(self.book.share, SlotEnd::NotStarted, Some(text.to_owned()));
+        }
+        if let Some(told) = told {
+            return told;
+        }
+        match self.node.report_dead(&self.book).await {
+            Ok(mut report) => {
+                report.share = self.book.share;
+                report.state = SlotStage::Gone;
+                report
+            }
+            Err(why) => {
+                tracing::warn!(slot = self.book.slot, why, "the journal of a slot is lost");
+                let text = format!("its process died, and its journal is unreadable: {why}");
+                gone(self.book.share, SlotEnd::Died, Some(text))
+            }
+        }
+    }
+
+    /// Answers for a slot that ended, until it is forgotten.
+    async fn remain(mut self) {
+        while let Some(message) = self.inbox.recv().await {
+            match message {
+                ToKeeper::Read(request, reader) => {
+                    if let Ok(answer) = self.node.read_dead(&self.book.slot, &request).await {
+                        let _ = reader.send(answer);
+                    }
+                }
+                ToKeeper::Forget => {
+                    self.node.books.remove(&self.book.slot);
+                    return;
+                }
+                ToKeeper::Order(_) | ToKeeper::Stdin(..) => {}
+            }
+        }
+    }
+}
+
+/// The report on a slot that ended without a report of its own.
+pub fn gone(share: u64, end: SlotEnd, text: Option<String>) -> SlotReport {
+    SlotReport {
+        share,
+        state: SlotStage::Gone,
+        held: Vec::new(),
+        running: Vec::new(),
+        want: 0,
+        results: Vec::new(),
+        seen_order: 0,
+        prepared_ms: None,
+        end: Some(end),
+        text,
+    }
+}
+
+/// Reads frames until the connection ends or brings nonsense.
+fn read_frames(mut reader: OwnedReadHalf) -> mpsc::Receiver<(FromSlot, Vec<u8>)> {
+    let (sender, receiver) = mpsc::channel(16);
+    tokio::spawn(async move {
+        while let Some(frame) = read_frame(&mut reader).await {
+            if sender.send(frame).await.is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+async fn read_frame(reader: &mut OwnedReadHalf) -> Option<(FromSlot, Vec<u8>)> {
+    let mut head = [0; HEAD];
+    reader.read_exact(&mut head).await.ok()?;
+    let (json, bytes) = wire::lengths(head, MAX_FROM_SLOT).ok()?;
+    let all = u64::try_from(json + bytes).ok()?;
+    // The buffer grows with what arrives, not with what is announced.
+    let mut body = Vec::new();
+    reader.take(all).read_to_end(&mut body).await.ok()?;
+    if body.len() < json + bytes {
+        return None;
+    }
+    let bytes = body.split_off(json);
+    Some((wire::decode(&body).ok()?, bytes))
+}
+
+/// Passes a message to the slot.
+async fn pass_down(
+    writer: &mut (impl AsyncWriteExt + Unpin),
+    message: ToKeeper,
+    waiting: &mut BTreeMap<u64, oneshot::Sender<(Chunk, Vec<u8>)>>,
+) -> std::io::Result<()> {
+    match message {
+        ToKeeper::Order(order) => send(writer, &ToSlot::Order(order), &[]).await,
+        ToKeeper::Stdin(spec, bytes) => send_input(writer, spec, &bytes).await,
+        ToKeeper::Read(request, reader) => {
+            let number = waiting.keys().next_back().map_or(1, |last| last + 1);
+            waiting.insert(number, reader);
+            send(writer, &ToSlot::Read(ReadRequest { request: number, ..request }), &[]).await
+        }
+        // It is for slots that ended.
+        ToKeeper::Forget => Ok(()),
+    }
+}
+
+async fn send(
+    writer: &mut (impl AsyncWriteExt + Unpin),
+    message: &ToSlot,
+    bytes: &[u8],
+) -> std::io::Result<()> {
+    let frame = wire::encode(message, bytes)?;
+    tokio::time::timeout(SEND_PATIENCE, writer.write_all(&frame)).await?
+}
+
+async fn send_input(
+    writer: &mut (impl AsyncWriteExt + Unpin),
+    spec: u64,
+    bytes: &[u8],
+) -> std::io::Result<()> {
+    let mut from = 0;
+    let mut rest = bytes;
+    loop {
+        let (part, behind) = rest.split_at(rest.len().min(MAX_STDIN_PART));
+        let end = behind.is_empty();
+        send(writer, &ToSlot::Stdin { spec, from, end }, part).await?;
+        if end {
+            return Ok(());
+        }
+        from += u64::try_from(part.len()).unwrap_or(0);
+        rest = behind;
+    }
+}

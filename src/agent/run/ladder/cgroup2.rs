@@ -1,0 +1,71 @@
+//! Cgroups of version 2, below the agent's own.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+
+use super::{FOLDER, MAX_TASKS, NotStarted, Plan, inside, own_cgroup, remove, set_limit};
+use crate::orchestrator::wire::SlotEnd;
+
+/// The folder for the cgroups of slots. The agent moves into a leaf first: a cgroup with processes
+/// of its own cannot control others.
+pub fn probe() -> Result<PathBuf, String> {
+    let own = own_cgroup(None).ok_or("not mounted")?;
+    // After its restart the agent may be in its leaf already.
+    let own =
+        if own.ends_with("agent") { own.parent().map_or(own.clone(), Path::to_owned) } else { own };
+    let controllers = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
+    let mut names = controllers.split_whitespace();
+    if !names.clone().any(|name| name == "memory") {
+        let only = names.next().map_or("none".to_owned(), |first| format!("only {first}"));
+        return Err(format!("mounted, but without the memory controller ({only})"));
+    }
+    let not_ours = |error: std::io::Error| {
+        format!("{} is not the agent's ({error}): set Delegate=memory pids", own.display())
+    };
+    let leaf = own.join("agent");
+    fs::create_dir_all(&leaf).map_err(not_ours)?;
+    for pid in direct(&own) {
+        // A process that ends meanwhile is no obstacle.
+        let _ = fs::write(leaf.join("cgroup.procs"), pid);
+    }
+    let control = |at: &Path| fs::write(at.join("cgroup.subtree_control"), "+memory +pids");
+    control(&own).map_err(not_ours)?;
+    let root = own.join(FOLDER);
+    fs::create_dir_all(&root).map_err(not_ours)?;
+    control(&root).map_err(not_ours)?;
+    let probe = root.join(format!("probe-{}", std::process::id()));
+    fs::create_dir(&probe).map_err(not_ours)?;
+    let limited = set_limit(&probe, "memory.max", 64 << 20);
+    remove(&probe);
+    limited.map_err(|(_, why)| why)?;
+    Ok(root)
+}
+
+fn direct(cgroup: &Path) -> Vec<String> {
+    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Makes the cgroup of a slot: the limit is the agent's, groups below it are the user's.
+pub fn make(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
+    let no_limit = |why: String| (SlotEnd::NoLimit, why);
+    let failed =
+        |error: std::io::Error| no_limit(format!("cannot make {}: {error}", cgroup.display()));
+    // It is left over if the agent died before the slot started.
+    if inside(cgroup).is_empty() {
+        remove(cgroup);
+    }
+    fs::create_dir(cgroup).map_err(failed)?;
+    set_limit(cgroup, "memory.max", plan.memory_mb << 20)?;
+    // Without accounting of swap there is no such file.
+    let _ = fs::write(cgroup.join("memory.swap.max"), "0");
+    let _ = fs::write(cgroup.join("pids.max"), MAX_TASKS.to_string());
+    let (uid, gid) = plan.owner;
+    let files = ["cgroup.procs", "cgroup.subtree_control", "cgroup.threads"];
+    let paths = files.map(|file| cgroup.join(file));
+    for path in [cgroup.to_owned()].into_iter().chain(paths) {
+        chown(path, Some(uid), Some(gid)).map_err(failed)?;
+    }
+    Ok(())
+}

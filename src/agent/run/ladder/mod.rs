@@ -1,0 +1,273 @@
+//! How the memory of slots is limited on this node: the rungs of a ladder, best first.
+//!
+//! What a rung promises is read back after each start: systemd takes a limit in silence where the
+//! kernel has no memory controller.
+
+mod cgroup1;
+mod cgroup2;
+mod systemd;
+mod watched;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use super::books::{Book, Process};
+use super::sweep;
+use crate::orchestrator::wire::{Rung, SlotEnd};
+use crate::slot::Identity;
+use crate::slot::wire::Limit;
+
+/// The folder of cgroups of slots below the agent's own cgroup, and the slice of their units.
+const FOLDER: &str = "apportion-slots";
+
+/// The most processes and threads of a slot.
+const MAX_TASKS: u32 = 1_024;
+
+/// A rung that is not used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The name of the rung in texts.
+    pub rung: &'static str,
+    /// Why it is not used.
+    pub why: String,
+}
+
+/// The rung of this node.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    /// How limits are enforced.
+    pub rung: Rung,
+    /// The rungs above it, and why they are not used.
+    pub findings: Vec<Finding>,
+    /// The folder of the slots' cgroups, on the rungs `cgroup1` and `cgroup2`.
+    root: Option<PathBuf>,
+}
+
+/// What a rung needs to know to start a slot.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program of this process.
+    pub program: PathBuf,
+    /// The name of the slot.
+    pub slot: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Who it runs as; `None`: the agent's own user.
+    pub identity: Option<Identity>,
+    /// The user and group that own the slot's folder and cgroup.
+    pub owner: (u32, u32),
+    /// The limit, in MiB.
+    pub memory_mb: u64,
+    /// Time between a stop and the kill, in milliseconds.
+    pub grace_ms: u64,
+    /// Whether programs with the setuid bit keep their effect.
+    pub allow_setuid: bool,
+}
+
+/// Why a slot did not start.
+pub type NotStarted = (SlotEnd, String);
+
+impl Ladder {
+    /// The best rung of this node, but none better than `best`.
+    pub fn probe(best: Option<Rung>, is_root: bool) -> Ladder {
+        let mut findings = Vec::new();
+        let best = best.unwrap_or(Rung::Systemd);
+        for rung in [Rung::Systemd, Rung::SystemdUser, Rung::Cgroup2, Rung::Cgroup1] {
+            if rung < best {
+                findings.push(Finding { rung: name(rung), why: "not wanted: --limits".to_owned() });
+                continue;
+            }
+            let found = match rung {
+                Rung::Systemd => systemd::probe_system(is_root).map(|()| None),
+                Rung::SystemdUser => systemd::probe_user(is_root).map(|()| None),
+                Rung::Cgroup2 => cgroup2::probe().map(Some),
+                Rung::Cgroup1 => cgroup1::probe().map(Some),
+                Rung::Watched => Ok(None),
+            };
+            match found {
+                Ok(root) => return Ladder { rung, findings, root },
+                Err(why) => findings.push(Finding { rung: name(rung), why }),
+            }
+        }
+        Ladder { rung: Rung::Watched, findings, root: None }
+    }
+
+    /// What a slot has to know of its limit.
+    pub fn limit(&self, slot: &str) -> Limit {
+        match (self.rung, &self.root) {
+            (Rung::Systemd | Rung::SystemdUser, _) => Limit::OwnCgroup2,
+            (Rung::Cgroup2, Some(root)) => Limit::Cgroup2(root.join(slot)),
+            (Rung::Cgroup1, Some(root)) => Limit::Cgroup1(root.join(slot)),
+            (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => Limit::Watched,
+        }
+    }
+
+    /// Starts a slot, and reads its limit back.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start, or not with its limit; nothing of it runs then.
+    pub async fn start(&self, plan: &Plan, boot: &str) -> Result<Process, NotStarted> {
+        match (self.rung, &self.root) {
+            (Rung::Systemd, _) => systemd::start(plan, false, boot).await,
+            (Rung::SystemdUser, _) => systemd::start(plan, true, boot).await,
+            (Rung::Cgroup2, Some(root)) => {
+                let cgroup = root.join(&plan.slot);
+                cgroup2::make(&cgroup, plan)?;
+                spawn(plan, &[cgroup], boot)
+            }
+            (Rung::Cgroup1, Some(root)) => {
+                let cgroup = root.join(&plan.slot);
+                cgroup1::make(&cgroup, plan)?;
+                spawn(plan, &[cgroup], boot)
+            }
+            (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => spawn(plan, &[], boot),
+        }
+    }
+
+    /// Kills all that is left of a slot, and waits until there is nothing. Returns whether that came.
+    pub async fn end_all(&self, book: &Book) -> bool {
+        let cgroup = self.root.as_ref().map(|root| root.join(&book.slot));
+        for round in 0..600_u32 {
+            let mut left = sweep::left_of(book);
+            match (book.rung, &cgroup) {
+                (Rung::Systemd, _) => systemd::kill(&book.slot, false).await,
+                (Rung::SystemdUser, _) => systemd::kill(&book.slot, true).await,
+                (Rung::Cgroup2 | Rung::Cgroup1, Some(cgroup)) => left.extend(inside(cgroup)),
+                (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => {}
+            }
+            if left.is_empty() {
+                if let Some(cgroup) = &cgroup {
+                    remove(cgroup);
+                }
+                return true;
+            }
+            sweep::kill(&left);
+            let pause = if round < 20 { 5 } else { 100 };
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        false
+    }
+
+    /// What people are told of the ladder, one line a rung.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![if self.rung.is_kernel() {
+            format!("limits  {}, by the kernel", name(self.rung))
+        } else {
+            "limits  watched: no rung that the kernel enforces".to_owned()
+        }];
+        let findings = self.findings.iter();
+        lines.extend(findings.map(|Finding { rung, why }| format!("        {rung:<13} {why}")));
+        if self.rung == Rung::Watched {
+            let text =
+                "So memory is sampled every 250 ms, and a process can pass its limit in between.";
+            lines.push(format!("        {text}"));
+        }
+        lines
+    }
+}
+
+/// The name of a rung in texts.
+pub fn name(rung: Rung) -> &'static str {
+    match rung {
+        Rung::Systemd => "systemd",
+        Rung::SystemdUser => "systemd user",
+        Rung::Cgroup2 => "cgroup v2",
+        Rung::Cgroup1 => "cgroup v1",
+        Rung::Watched => "watched",
+    }
+}
+
+/// The words behind `slot` that start the slot of `plan`.
+fn arguments(plan: &Plan, becomes: bool) -> Vec<String> {
+    let mut words = vec!["slot".to_owned(), plan.folder.to_string_lossy().into_owned()];
+    if let Some(identity) = plan.identity.as_ref().filter(|_| becomes) {
+        words.extend(["--become".to_owned(), identity.to_string()]);
+    }
+    if plan.allow_setuid {
+        words.push("--allow-setuid".to_owned());
+    }
+    words
+}
+
+/// Starts the shim, which joins `cgroups` before it becomes the user.
+fn spawn(plan: &Plan, cgroups: &[PathBuf], boot: &str) -> Result<Process, NotStarted> {
+    let mut command = Command::new(&plan.program);
+    command.args(arguments(plan, true)).env_clear().env("APPORTION_SLOT", &plan.slot);
+    for cgroup in cgroups {
+        command.arg("--join").arg(cgroup);
+    }
+    watched::detach(&mut command);
+    let failed = |why: String| (SlotEnd::NotStarted, why);
+    let child = command
+        .spawn()
+        .map_err(|error| failed(format!("cannot start {}: {error}", plan.program.display())))?;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let process = pid.and_then(|pid| Process::of(pid, boot));
+    process.ok_or_else(|| failed("the slot ended at once".to_owned()))
+}
+
+/// Where the hierarchy with `controller` is mounted, and the path of this process in it. `None` as
+/// controller: version 2.
+fn own_cgroup(controller: Option<&str>) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let kind = if controller.is_some() { "cgroup" } else { "cgroup2" };
+    let mount = mounts.lines().find_map(|line| {
+        let (fields, kinds) = line.split_once(" - ")?;
+        let mut kinds = kinds.split(' ');
+        let is_it = kinds.next() == Some(kind);
+        let options = kinds.next_back()?;
+        let has = controller.is_none_or(|name| options.split(',').any(|option| option == name));
+        fields.split(' ').nth(4).filter(|_| is_it && has).map(PathBuf::from)
+    })?;
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (number, names, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_it = match controller {
+            Some(name) => names.split(',').any(|part| part == name),
+            None => number == "0" && names.is_empty(),
+        };
+        is_it.then(|| path.trim_start_matches('/').to_owned())
+    })?;
+    Some(mount.join(path))
+}
+
+/// The processes in a cgroup and those below it.
+fn inside(cgroup: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    let mut found: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    found.extend(below(cgroup).iter().flat_map(|child| inside(child)));
+    found
+}
+
+/// Removes an empty cgroup and those below it.
+fn remove(cgroup: &Path) {
+    for child in below(cgroup) {
+        remove(&child);
+    }
+    // The next sweep finds what could not be removed.
+    let _ = fs::remove_dir(cgroup);
+}
+
+fn below(cgroup: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(cgroup).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).collect()
+}
+
+/// Writes a limit and reads it back.
+fn set_limit(cgroup: &Path, file: &str, bytes: u64) -> Result<(), NotStarted> {
+    let no_limit = |why: String| (SlotEnd::NoLimit, why);
+    let path = cgroup.join(file);
+    fs::write(&path, bytes.to_string())
+        .map_err(|error| no_limit(format!("cannot set {}: {error}", path.display())))?;
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    if found.trim() == bytes.to_string() {
+        return Ok(());
+    }
+    Err(no_limit(format!("{} was set to {bytes} and is {}", path.display(), found.trim())))
+}

@@ -1,0 +1,71 @@
+//! The part of an agent that runs work: slots as the orchestrator orders them.
+//!
+//! ```text
+//!  orchestrator ◄── head ── runner ──► keeper (one a slot) ──► slot ──► tasks
+//!                            │            └► ladder, spool, books
+//!                            └► relay (one a reader of output)
+//! ```
+//!
+//! The answer of an exchange says what every slot should be; the runner makes it so. Nothing of it
+//! handles a path or a file of a user: that is left to processes of that user. A slot survives the
+//! agent, which finds it again by its book, its process and its socket.
+
+mod books;
+mod head;
+mod keeper;
+mod ladder;
+mod node;
+mod relay;
+mod runner;
+mod spool;
+mod sweep;
+mod users;
+
+use std::path::PathBuf;
+
+use reqwest::Url;
+
+pub use self::ladder::{Finding, Ladder};
+pub use self::runner::Runner;
+pub use self::users::{Account, UserRules, Users};
+
+use crate::orchestrator::wire::Rung;
+
+/// How an agent runs work.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Where the orchestrator listens.
+    pub orchestrator: Url,
+    /// The certificate of the authority that vouches for it, for `https`.
+    pub authority: Option<PathBuf>,
+    /// The file with the agent's token.
+    pub token_file: Option<PathBuf>,
+    /// The name of the node.
+    pub node: String,
+    /// The folder for slots and their output.
+    pub spool: PathBuf,
+    /// Whose work may run.
+    pub users: UserRules,
+    /// The best way of limits to use; `None`: the best there is.
+    pub limits: Option<Rung>,
+    /// Whether programs with the setuid bit keep their effect in tasks.
+    pub allow_setuid: bool,
+}
+
+/// Why an agent cannot run work.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum RunError {
+    #[error("{0}")]
+    Users(String),
+    #[error("cannot make the spool {}; name another with --spool", path.display())]
+    Spool { path: PathBuf, source: std::io::Error },
+    #[error("{0}")]
+    Books(String),
+    #[error("cannot find the program of this process")]
+    Program(#[source] std::io::Error),
+    #[error(transparent)]
+    Facts(#[from] super::FactsError),
+    #[error(transparent)]
+    Transport(#[from] crate::access::TransportError),
+}

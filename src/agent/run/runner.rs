@@ -1,0 +1,515 @@
+//! The runner: exchanges with the orchestrator, and makes the slots what the answers say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::books::{Book, Books, Seen, is_good_identity};
+use super::head::Head;
+use super::keeper::{Birth, Keeper, News, ToKeeper, gone};
+use super::ladder::Ladder;
+use super::node::Node;
+use super::relay::{Source, relay};
+use super::spool::{Spool, try_out};
+use super::users::Users;
+use super::{RunError, RunOptions};
+use crate::agent::{Pace, facts};
+use crate::orchestrator::wire::{
+    Exchange, ExchangeAnswer, OutputRequest, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStart,
+    SlotStop, StopReason, TaskSpec, VERSION,
+};
+use crate::slot::since_boot_ms;
+use crate::slot::wire::Order;
+
+/// The least time between two exchanges.
+const LEAST_PAUSE: Duration = Duration::from_millis(20);
+
+/// The pause after an answer that came without a wait and had nothing new.
+const IDLE_PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest pause after a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often old output is removed.
+const CLEAN_EVERY: Duration = Duration::from_mins(5);
+
+/// How long output is kept after the end of its slot.
+const RETENTION: Duration = Duration::from_hours(7 * 24);
+
+/// Answers in a row that do not name a slot before it counts as an orphan.
+const ORPHAN_AFTER: u32 = 2;
+
+/// A slot of the orchestrator on this node.
+#[derive(Debug)]
+struct Known {
+    keeper: mpsc::Sender<ToKeeper>,
+    report: SlotReport,
+    /// The number of the last result that is on record.
+    acked: u64,
+    /// Answers in a row that did not name it.
+    unnamed: u32,
+    /// Specifications whose input is being fetched or was.
+    inputs: BTreeSet<u64>,
+}
+
+/// An exchange that ended.
+struct Done {
+    number: u64,
+    sent_ms: u64,
+    waited: bool,
+    answer: Result<ExchangeAnswer, String>,
+}
+
+/// The part of an agent that runs work.
+#[derive(Debug)]
+pub struct Runner {
+    node: Arc<Node>,
+    head: Arc<Head>,
+    life: String,
+    number: u64,
+    seen: Seen,
+    slots: BTreeMap<u64, Known>,
+    news: mpsc::Receiver<(u64, News)>,
+    tell: mpsc::Sender<(u64, News)>,
+    has_news: bool,
+    /// The number of the newest exchange that was answered.
+    answered: u64,
+    problem: Option<String>,
+    relays: BTreeSet<u64>,
+    relayed: (mpsc::UnboundedSender<u64>, mpsc::UnboundedReceiver<u64>),
+}
+
+impl Runner {
+    /// A runner that has adopted nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// If this node cannot run work.
+    pub fn new(options: RunOptions) -> Result<Runner, RunError> {
+        let users = Users::new(options.users).map_err(RunError::Users)?;
+        let unusable = |source| RunError::Spool { path: options.spool.clone(), source };
+        let spool = Spool::open(&options.spool).map_err(unusable)?;
+        try_out(&options.spool).map_err(unusable)?;
+        let books = Books::open(&options.spool).map_err(RunError::Books)?;
+        let ladder = Ladder::probe(options.limits, users.is_root());
+        let life = facts::life()?;
+        let boot = facts::boot()?;
+        let program = std::env::current_exe().map_err(RunError::Program)?;
+        let head = Head::new(
+            options.orchestrator,
+            options.authority.as_deref(),
+            options.token_file,
+            options.node.clone(),
+        )?;
+        let (tell, news) = mpsc::channel(1024);
+        let seen = books.seen();
+        let allow_setuid = options.allow_setuid;
+        let name = options.node;
+        let node = Node { name, boot, program, allow_setuid, users, ladder, books, spool };
+        Ok(Runner {
+            node: Arc::new(node),
+            head: Arc::new(head),
+            life,
+            number: 0,
+            seen,
+            slots: BTreeMap::new(),
+            news,
+            tell,
+            has_news: false,
+            answered: 0,
+            problem: None,
+            relays: BTreeSet::new(),
+            relayed: mpsc::unbounded_channel(),
+        })
+    }
+
+    /// How limits are enforced on this node.
+    pub fn ladder(&self) -> &Ladder {
+        &self.node.ladder
+    }
+
+    /// Runs work for ever. Slots go on when this future is dropped.
+    pub async fn run(mut self) {
+        for line in self.node.ladder.lines() {
+            tracing::info!("{line}");
+        }
+        self.adopt();
+        let mut lots = ChaCha8Rng::from_seed(Sha256::digest(&self.life).into());
+        let mut pace = Pace::new(LONGEST_PAUSE);
+        let mut exchanges: JoinSet<Done> = JoinSet::new();
+        let (mut is_polling, mut is_telling) = (false, false);
+        let mut next = Instant::now();
+        let mut clean = Instant::now() + CLEAN_EVERY;
+        loop {
+            let may_start = next <= Instant::now();
+            if may_start && !is_polling {
+                self.start_exchange(&mut exchanges, true);
+                is_polling = true;
+                next = Instant::now() + LEAST_PAUSE;
+            } else if may_start && self.has_news && !is_telling {
+                self.start_exchange(&mut exchanges, false);
+                is_telling = true;
+                next = Instant::now() + LEAST_PAUSE;
+            }
+            let has_to_start = !is_polling || (self.has_news && !is_telling);
+            tokio::select! {
+                Some((share, news)) = self.news.recv() => self.note(share, news),
+                Some(done) = exchanges.join_next() => {
+                    let Ok(done) = done else { continue };
+                    if done.waited { is_polling = false } else { is_telling = false }
+                    let (sent_ms, waited) = (done.sent_ms, done.waited);
+                    let pause = if self.heed(done) {
+                        let was_quick = since_boot_ms().saturating_sub(sent_ms) < 50;
+                        let is_idle = waited && was_quick && !self.has_news;
+                        pace.after_success(&mut lots);
+                        if is_idle { IDLE_PAUSE } else { LEAST_PAUSE }
+                    } else {
+                        pace.after_failure(&mut lots)
+                    };
+                    next = Instant::now() + pause;
+                }
+                Some(request) = self.relayed.1.recv() => {
+                    self.relays.remove(&request);
+                }
+                () = tokio::time::sleep_until(next), if has_to_start => {}
+                () = tokio::time::sleep_until(clean) => {
+                    clean = Instant::now() + CLEAN_EVERY;
+                    self.clean();
+                }
+            }
+        }
+    }
+
+    /// Takes up the slots that an earlier agent started.
+    fn adopt(&mut self) {
+        let books = self.node.books.all().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot read the books of slots");
+            Vec::new()
+        });
+        for book in books {
+            let is_ours = book.orchestrator == self.seen.orchestrator;
+            let share = book.share;
+            tracing::info!(slot = book.slot, "adopting a slot");
+            let keeper = self.keep(book, None);
+            if is_ours {
+                self.know(share, keeper);
+            }
+        }
+        self.has_news = true;
+    }
+
+    fn know(&mut self, share: u64, keeper: mpsc::Sender<ToKeeper>) {
+        let report = SlotReport {
+            state: SlotStage::Starting,
+            end: None,
+            ..gone(share, SlotEnd::Died, None)
+        };
+        let (acked, unnamed, inputs) = (0, 0, BTreeSet::new());
+        self.slots.insert(share, Known { keeper, report, acked, unnamed, inputs });
+    }
+
+    /// Starts the keeper of a slot.
+    fn keep(&self, book: Book, birth: Option<Birth>) -> mpsc::Sender<ToKeeper> {
+        let (keeper, inbox) = mpsc::channel(256);
+        let (news, mut from_keeper) = mpsc::channel(16);
+        let (share, tell) = (book.share, self.tell.clone());
+        let is_ours = book.orchestrator == self.seen.orchestrator;
+        let node = Arc::clone(&self.node);
+        tokio::spawn(Keeper { node, book, inbox, news }.keep(birth));
+        tokio::spawn(async move {
+            while let Some(news) = from_keeper.recv().await {
+                // A slot of another orchestrator ends with its lease, and is told to nobody.
+                if is_ours && tell.send((share, news)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        keeper
+    }
+
+    /// Takes a report in.
+    fn note(&mut self, share: u64, news: News) {
+        let Some(known) = self.slots.get_mut(&share) else { return };
+        let (mut report, needs) = match news {
+            News::Report(report, needs) => (report, needs),
+            News::Gone(report) => (report, Vec::new()),
+        };
+        report.results.retain(|result| result.number > known.acked);
+        self.has_news |= without_times(&report) != without_times(&known.report);
+        known.report = report;
+        for spec in needs {
+            if known.inputs.insert(spec) {
+                let (head, keeper) = (Arc::clone(&self.head), known.keeper.clone());
+                tokio::spawn(fetch_input(head, keeper, spec));
+            }
+        }
+    }
+
+    fn start_exchange(&mut self, exchanges: &mut JoinSet<Done>, waited: bool) {
+        self.number += 1;
+        self.has_news = false;
+        let said = Exchange {
+            v: VERSION,
+            boot: self.node.boot.clone(),
+            life: self.life.clone(),
+            number: self.number,
+            limits: self.node.ladder.rung,
+            only_user: self.node.users.only_user(),
+            epoch: self.seen.epoch,
+            slots: self.slots.values().map(|known| known.report.clone()).collect(),
+        };
+        let (head, number) = (Arc::clone(&self.head), self.number);
+        exchanges.spawn(async move {
+            let sent_ms = since_boot_ms();
+            let answer = head.exchange(&said, waited).await;
+            Done { number, sent_ms, waited, answer }
+        });
+    }
+
+    /// Does what an answer says. Returns whether there was one.
+    fn heed(&mut self, done: Done) -> bool {
+        let problem = match done.answer {
+            Ok(answer) => match self.check(&answer) {
+                Ok(()) => {
+                    if self.problem.take().is_some() || self.answered == 0 {
+                        tracing::info!(orchestrator = answer.orchestrator, "exchange works");
+                    }
+                    self.apply(answer, done.number, done.sent_ms);
+                    return true;
+                }
+                Err(problem) => problem,
+            },
+            Err(problem) => problem,
+        };
+        if self.problem.as_ref() != Some(&problem) {
+            tracing::warn!(problem, "no exchange with the orchestrator; trying again");
+            self.problem = Some(problem);
+        }
+        // What was not heard is news again.
+        self.has_news = true;
+        false
+    }
+
+    /// Whether the answer counts: of the orchestrator, with no older database than was seen.
+    fn check(&mut self, answer: &ExchangeAnswer) -> Result<(), String> {
+        let identity = &answer.orchestrator;
+        if !is_good_identity(identity) {
+            return Err(format!(
+                "the orchestrator calls itself {identity:?}, which is no identity"
+            ));
+        }
+        let is_known = *identity == self.seen.orchestrator;
+        if is_known && answer.epoch < self.seen.epoch {
+            let Seen { epoch, .. } = self.seen;
+            return Err(format!(
+                "the orchestrator's database is older than one that was seen (epoch {} after {epoch}); nothing is carried out",
+                answer.epoch
+            ));
+        }
+        if is_known && answer.epoch == self.seen.epoch {
+            return Ok(());
+        }
+        if !is_known {
+            // Its slots are listed from the next exchange on.
+            self.slots.clear();
+        }
+        self.seen = Seen { orchestrator: identity.clone(), epoch: answer.epoch };
+        let saved = self.node.books.save_seen(&self.seen);
+        saved.map_err(|error| format!("cannot write into the spool: {error}"))
+    }
+
+    fn apply(&mut self, answer: ExchangeAnswer, number: u64, sent_ms: u64) {
+        let is_newest = self.answered < number;
+        self.answered = self.answered.max(number);
+        let lease_until_ms = sent_ms.saturating_add(answer.lease_ms);
+        let named: BTreeSet<u64> = answer.slots.iter().map(|order| order.share).collect();
+        for order in answer.slots {
+            let specs = specs_of(&order, &answer.specs);
+            if order.forget {
+                self.forget(order.share);
+            } else if let Some(known) = self.slots.get_mut(&order.share) {
+                known.unnamed = 0;
+                known.acked = known.acked.max(order.acked);
+                let acked = known.acked;
+                known.report.results.retain(|result| result.number > acked);
+                let order = Order { lease_until_ms, order: Some(order), specs };
+                // A keeper that is behind gets the next one: what an order says is said again.
+                let _ = known.keeper.try_send(ToKeeper::Order(Box::new(order)));
+            } else {
+                self.start(order, &specs, lease_until_ms);
+            }
+        }
+        if is_newest {
+            self.end_orphans(&named);
+        }
+        for request in answer.outputs {
+            self.relay(request);
+        }
+    }
+
+    /// Starts a slot that was not there, or tells that it is gone.
+    fn start(&mut self, order: SlotOrder, specs: &BTreeMap<u64, TaskSpec>, lease_until_ms: u64) {
+        let share = order.share;
+        let orchestrator = self.seen.orchestrator.clone();
+        let slot = format!("{orchestrator}-{share}");
+        let has_start = order.start.is_some() && order.stop.is_none();
+        let start = order.start.unwrap_or_else(nothing);
+        let spec = specs.get(&start.spec).cloned();
+        let mut book = Book {
+            slot,
+            orchestrator,
+            share,
+            start,
+            identity: None,
+            rung: self.node.ladder.rung,
+            process: None,
+            failure: None,
+        };
+        if !has_start {
+            // Its book is lost, or it is stopped before it started: nothing of it may be left.
+            let text = "this node has no book of it".to_owned();
+            book.failure = Some((SlotEnd::Died, text));
+        }
+        let birth = has_start.then(|| Birth { spec, ordered_ms: since_boot_ms(), lease_until_ms });
+        match self.node.books.begin(&book) {
+            Ok(true) => {
+                let keeper = self.keep(book, birth);
+                self.know(share, keeper);
+                self.has_news = true;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(slot = book.slot, %error, "cannot begin the book of a slot");
+            }
+        }
+    }
+
+    fn forget(&mut self, share: u64) {
+        let is_gone = |known: &Known| known.report.state == SlotStage::Gone;
+        if self.slots.get(&share).is_some_and(is_gone)
+            && let Some(known) = self.slots.remove(&share)
+        {
+            let _ = known.keeper.try_send(ToKeeper::Forget);
+        }
+    }
+
+    /// Stops slots that the orchestrator does not name any more, and forgets those that ended.
+    fn end_orphans(&mut self, named: &BTreeSet<u64>) {
+        let mut ended = Vec::new();
+        for (share, known) in self.slots.iter_mut().filter(|(share, _)| !named.contains(share)) {
+            known.unnamed += 1;
+            if known.unnamed < ORPHAN_AFTER {
+                continue;
+            }
+            if known.report.state == SlotStage::Gone {
+                ended.push(*share);
+                continue;
+            }
+            if known.unnamed == ORPHAN_AFTER {
+                tracing::warn!(share, "the orchestrator does not know this slot: stopped");
+            }
+            let stop = SlotStop { by_ms: Some(30_000), why: StopReason::Cancelled };
+            let seen = known.report.seen_order;
+            let order =
+                SlotOrder { share: *share, order: seen, stop: Some(stop), ..SlotOrder::default() };
+            let order = Order { lease_until_ms: 0, order: Some(order), specs: BTreeMap::new() };
+            let _ = known.keeper.try_send(ToKeeper::Order(Box::new(order)));
+        }
+        for share in ended {
+            self.forget(share);
+        }
+    }
+
+    fn relay(&mut self, request: OutputRequest) {
+        let number = request.request;
+        if !self.relays.insert(number) {
+            return;
+        }
+        let slot = format!("{}-{}", self.seen.orchestrator, request.share);
+        let source = self.slots.get(&request.share).map_or_else(
+            || Source::Folder(Arc::clone(&self.node), slot),
+            |known| Source::Keeper(known.keeper.clone()),
+        );
+        let (head, done) = (Arc::clone(&self.head), self.relayed.0.clone());
+        tokio::spawn(async move {
+            relay(head, request, source).await;
+            let _ = done.send(number);
+        });
+    }
+
+    /// Removes the output of slots that ended long ago.
+    fn clean(&self) {
+        let books = self.node.books.all().unwrap_or_default();
+        let kept: BTreeSet<&str> = books.iter().map(|book| book.slot.as_str()).collect();
+        let is_old = |metadata: &std::fs::Metadata| {
+            let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
+            age.is_some_and(|age| age > RETENTION)
+        };
+        for (slot, _, metadata) in self.node.spool.all() {
+            if kept.contains(slot.as_str()) || !is_old(&metadata) {
+                continue;
+            }
+            let node = Arc::clone(&self.node);
+            tokio::spawn(async move {
+                if let Err(why) = node.clear(&slot).await {
+                    tracing::warn!(slot, why, "cannot remove old output");
+                }
+            });
+        }
+    }
+}
+
+/// The specifications that an order needs.
+fn specs_of(order: &SlotOrder, specs: &BTreeMap<u64, TaskSpec>) -> BTreeMap<u64, TaskSpec> {
+    let started = order.start.iter().map(|start| start.spec);
+    let numbers: BTreeSet<u64> = order.tasks.iter().map(|task| task.spec).chain(started).collect();
+    numbers.into_iter().filter_map(|spec| Some((spec, specs.get(&spec)?.clone()))).collect()
+}
+
+/// What stands in the book of a slot whose start is not known.
+fn nothing() -> SlotStart {
+    SlotStart {
+        campaign: 0,
+        user: String::new(),
+        uid: None,
+        memory_mb: 0,
+        lanes: 1,
+        spec: 0,
+        linger_ms: 0,
+        needs_kernel_limit: false,
+    }
+}
+
+/// The report without what only time changes.
+fn without_times(report: &SlotReport) -> SlotReport {
+    let mut report = report.clone();
+    for task in &mut report.running {
+        (task.ms, task.unsaved_ms) = (0, 0);
+    }
+    report
+}
+
+async fn fetch_input(head: Arc<Head>, keeper: mpsc::Sender<ToKeeper>, spec: u64) {
+    let mut pause = Duration::from_secs(1);
+    loop {
+        match head.stdin(spec).await {
+            Ok(bytes) => {
+                let _ = keeper.send(ToKeeper::Stdin(spec, bytes)).await;
+                return;
+            }
+            Err(why) => tracing::warn!(spec, why, "cannot fetch a standard input; trying again"),
+        }
+        if keeper.is_closed() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}

@@ -1,0 +1,38 @@
+//! Finds what is left of a slot: by its session, and by the mark in the environment of its tasks.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::books::Book;
+use crate::slot;
+
+/// Processes that belong to the slot of `book`: its own process, those of its session, and those that
+/// have its mark and began after it. Its process has to be of this boot.
+pub fn left_of(book: &Book) -> Vec<i32> {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| *pid > 1 && *pid != own && belongs(book, *pid)).collect()
+}
+
+fn belongs(book: &Book, pid: i32) -> bool {
+    let has_mark = slot::mark(pid).slot.as_deref() == Some(book.slot.as_str());
+    let (first, leader) = match &book.process {
+        Some(process) => (process.start, process.pid),
+        None => (0, 0),
+    };
+    let is_later = slot::start_time(pid).is_some_and(|start| first <= start);
+    // A session keeps its number until its last process ends.
+    let is_in_session = leader > 0 && slot::session(pid) == Some(leader);
+    is_later && (has_mark || is_in_session) && slot::is_alive(pid)
+}
+
+/// Kills processes. One that has ended is no failure.
+pub fn kill(pids: &[i32]) {
+    for signal in [Signal::STOP, Signal::KILL] {
+        for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The flags of agents that run work, and what `agent --check` tells.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use reqwest::Url;
+
+use super::agent::AgentArgs;
+use super::args::parse_url;
+use crate::agent::Node;
+use crate::agent::run::{Ladder, RunOptions, UserRules, Users};
+use crate::orchestrator::wire::Rung;
+
+/// How an agent runs work. Without `--run` it reports only.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct RunArgs {
+    /// Run work that the orchestrator orders
+    #[arg(long)]
+    pub run: bool,
+    /// With --run: where the orchestrator listens; without it, where the daemon does
+    #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
+    pub orchestrator: Option<Url>,
+    /// With --run: the folder for slots and output of tasks
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/apportion-agent")]
+    pub spool: PathBuf,
+    /// With --run: users whose work may run; without it, all from --min-uid on
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub users: Option<Vec<String>>,
+    /// With --run: users with lower numbers run no work
+    #[arg(long, value_name = "UID", default_value_t = 1000)]
+    pub min_uid: u32,
+    /// With --run: work of user 0 may run
+    #[arg(long)]
+    pub allow_root: bool,
+    /// With --run: programs such as sudo and ping keep their rights in tasks
+    #[arg(long)]
+    pub allow_setuid: bool,
+    /// With --run: enforce limits in this way at best, instead of the best there is
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub limits: Option<Limits>,
+    /// Tell what this node offers, how it would limit memory and whose work it would run; then end
+    #[arg(long, conflicts_with_all = ["once", "run"])]
+    pub check: bool,
+}
+
+/// A way to enforce limits of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Limits {
+    /// Transient services of systemd, started by root.
+    Systemd,
+    /// Transient services of the user's own manager.
+    SystemdUser,
+    /// Cgroups of version 2.
+    Cgroup2,
+    /// Cgroups of version 1.
+    Cgroup1,
+    /// Samples by the slot: no limit by the kernel.
+    Watched,
+}
+
+impl From<Limits> for Rung {
+    fn from(limits: Limits) -> Rung {
+        match limits {
+            Limits::Systemd => Rung::Systemd,
+            Limits::SystemdUser => Rung::SystemdUser,
+            Limits::Cgroup2 => Rung::Cgroup2,
+            Limits::Cgroup1 => Rung::Cgroup1,
+            Limits::Watched => Rung::Watched,
+        }
+    }
+}
+
+impl RunArgs {
+    fn rules(&self) -> UserRules {
+        UserRules { min_uid: self.min_uid, allow_root: self.allow_root, users: self.users.clone() }
+    }
+}
+
+/// What the part of the agent that runs work needs to know.
+pub fn options(args: &AgentArgs, node: String) -> RunOptions {
+    let run = &args.run;
+    RunOptions {
+        orchestrator: run.orchestrator.clone().unwrap_or_else(|| args.url.clone()),
+        authority: args.trust.ca.clone(),
+        token_file: args.trust.token_file.clone(),
+        node,
+        spool: run.spool.clone(),
+        users: run.rules(),
+        limits: run.limits.map(Rung::from),
+        allow_setuid: run.allow_setuid,
+    }
+}
+
+/// What this node would do with work, for people.
+///
+/// # Errors
+///
+/// If the agent's own user has no account.
+pub fn check(args: &RunArgs, node: &Node) -> Result<String, String> {
+    let users = Users::new(args.rules())?;
+    let ladder = Ladder::probe(args.limits.map(Rung::from), users.is_root());
+    let mut lines =
+        vec![format!("{}: {} MB to offer; work may run here", node.name, node.memory.0)];
+    lines.extend(ladder.lines());
+    lines.push(match (users.only_user(), &args.users) {
+        (Some(own), _) => format!("users   work runs as you ({own}) only: the agent is not root"),
+        (None, Some(names)) => format!("users   work of {} runs, as its user", names.join(", ")),
+        (None, None) => {
+            let root = if args.allow_root { ", and of user 0" } else { "" };
+            format!("users   work of users from number {} on runs, as its user{root}", args.min_uid)
+        }
+    });
+    Ok(lines.join("\n"))
+}

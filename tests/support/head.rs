@@ -1,0 +1,326 @@
+//! An orchestrator that a test plays: it says what slots should be, and counts what agents say.
+
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use apportion::orchestrator::wire::{
+    AttemptId, ChunkAnswer, ChunkQuery, Exchange, ExchangeAnswer, NewTask, OutputRequest,
+    SlotOrder, SlotReport, SlotStage, SlotStart, SlotStop, TaskResult, TaskSpec, VERSION,
+};
+use axum::body::Bytes;
+use axum::extract::{Path as InPath, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+
+/// Longer than anything takes on a machine that works.
+pub const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What a slot should be, and what is known of it.
+#[derive(Default)]
+pub struct Wanted {
+    pub start: Option<SlotStart>,
+    /// Tasks to give, in order.
+    pub queue: Vec<NewTask>,
+    /// Tasks that were given and not listed yet.
+    pub committed: BTreeMap<AttemptId, NewTask>,
+    pub stop: Option<SlotStop>,
+    pub order: u64,
+    pub report: Option<SlotReport>,
+    pub results: BTreeMap<u64, TaskResult>,
+    /// Every attempt that was listed as running.
+    pub seen_running: BTreeSet<AttemptId>,
+    pub is_gone: bool,
+    /// Whether answers name it.
+    pub is_named: bool,
+}
+
+/// What the orchestrator has in its books.
+pub struct Book {
+    pub slots: BTreeMap<u64, Wanted>,
+    pub specs: BTreeMap<u64, TaskSpec>,
+    pub lease_ms: u64,
+    pub epoch: u64,
+    /// Every so many answers one is lost on its way. 0: none.
+    pub loses_every: u64,
+    pub answers: u64,
+    /// Whether it answers at all.
+    pub is_up: bool,
+    pub outputs: Vec<OutputRequest>,
+    pub chunks: BTreeMap<u64, Vec<u8>>,
+    pub ended: BTreeMap<u64, ChunkQuery>,
+    pub last: Option<Exchange>,
+    /// Another one for each test: agents on one machine find processes by it.
+    pub identity: String,
+    pub stdin: Vec<u8>,
+}
+
+/// The orchestrator.
+#[derive(Clone)]
+pub struct Head {
+    pub url: String,
+    book: Arc<Mutex<Book>>,
+}
+
+impl Head {
+    /// One that listens on this machine, with `spec` as number 5.
+    pub async fn start(spec: TaskSpec) -> Head {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = format!("http://{address}");
+        let book = Book {
+            slots: BTreeMap::new(),
+            specs: BTreeMap::from([(5, spec)]),
+            lease_ms: 600_000,
+            epoch: 1,
+            loses_every: 0,
+            answers: 0,
+            is_up: true,
+            outputs: Vec::new(),
+            chunks: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            last: None,
+            identity: format!("o{}x{}", std::process::id(), address.port()),
+            stdin: Vec::new(),
+        };
+        let head = Head { url, book: Arc::new(Mutex::new(book)) };
+        let heard = || async { (StatusCode::ACCEPTED, r#"{"accepted": 1, "refused": []}"#) };
+        let router = Router::new()
+            .route("/v1/heartbeats", post(heard))
+            .route("/v1/nodes/{node}/exchange", post(exchange))
+            .route("/v1/nodes/{node}/output/{request}", post(output))
+            .route("/v1/nodes/{node}/stdin/{spec}", get(stdin))
+            .with_state(head.clone());
+        tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
+        head
+    }
+
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap()
+    }
+
+    /// The name of the slot in share `share` on its node.
+    pub fn slot(&self, share: u64) -> String {
+        format!("{}-{share}", self.book().identity)
+    }
+
+    /// Wants a slot in share `share`.
+    pub fn want(&self, share: u64, start: SlotStart) {
+        let wanted = Wanted { start: Some(start), is_named: true, ..Wanted::default() };
+        self.book().slots.insert(share, wanted);
+    }
+
+    /// Gives the slot in `share` these tasks.
+    pub fn give(&self, share: u64, tasks: impl IntoIterator<Item = u64>) {
+        let task = |task| NewTask {
+            task: AttemptId { campaign: 9, task, attempt: 1 },
+            spec: 5,
+            param: None,
+        };
+        let mut book = self.book();
+        book.slots.get_mut(&share).unwrap().queue.extend(tasks.into_iter().map(task));
+    }
+
+    pub fn stop(&self, share: u64, stop: SlotStop) {
+        self.book().slots.get_mut(&share).unwrap().stop = Some(stop);
+    }
+
+    /// Waits until `is_right`.
+    pub async fn until<T>(&self, what: &str, is_right: impl Fn(&Book) -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = is_right(&self.book()) {
+                return found;
+            }
+            let late = start.elapsed() > PATIENCE;
+            assert!(!late, "never {what}: {:?}", self.book().last);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until so many results of the slot are there.
+    pub async fn until_results(&self, share: u64, count: usize) -> Vec<TaskResult> {
+        let has = |book: &Book| {
+            let results = &book.slots[&share].results;
+            (results.len() >= count).then(|| results.values().cloned().collect())
+        };
+        self.until("all results", has).await
+    }
+
+    /// Waits until the slot is gone, and returns its last report.
+    pub async fn until_gone(&self, share: u64) -> SlotReport {
+        let gone = |book: &Book| {
+            let slot = &book.slots[&share];
+            slot.report.clone().filter(|_| slot.is_gone)
+        };
+        self.until("gone", gone).await
+    }
+
+    /// What a reader gets of the output of a task.
+    pub async fn read(&self, request: OutputRequest) -> (String, ChunkQuery) {
+        let number = request.request;
+        self.book().outputs.push(request);
+        let end = self.until("all output", |book| book.ended.get(&number).copied()).await;
+        let bytes = self.book().chunks.remove(&number).unwrap_or_default();
+        (String::from_utf8_lossy(&bytes).into_owned(), end)
+    }
+}
+
+async fn exchange(
+    State(head): State<Head>,
+    Query(query): Query<BTreeMap<String, String>>,
+    Json(said): Json<Exchange>,
+) -> Response {
+    let (answer, is_lost) = {
+        let mut book = head.book();
+        if !book.is_up {
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        }
+        book.answers += 1;
+        let answer = book.answer(said);
+        (answer, book.loses_every > 0 && book.answers % book.loses_every == 0)
+    };
+    if is_lost {
+        return StatusCode::BAD_GATEWAY.into_response();
+    }
+    if query.contains_key("wait") && answer.slots.iter().all(|slot| slot.tasks.is_empty()) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Json(answer).into_response()
+}
+
+async fn output(
+    State(head): State<Head>,
+    InPath((_, request)): InPath<(String, u64)>,
+    Query(query): Query<ChunkQuery>,
+    bytes: Bytes,
+) -> Json<ChunkAnswer> {
+    let mut book = head.book();
+    book.outputs.retain(|output| output.request != request);
+    let chunks = book.chunks.entry(request).or_default();
+    assert_eq!(u64::try_from(chunks.len()).unwrap(), query.from);
+    chunks.extend_from_slice(&bytes);
+    if query.end || query.problem.is_some() {
+        book.ended.insert(request, query);
+    }
+    Json(ChunkAnswer { wanted: true })
+}
+
+async fn stdin(State(head): State<Head>) -> Vec<u8> {
+    head.book().stdin.clone()
+}
+
+impl Book {
+    fn answer(&mut self, said: Exchange) -> ExchangeAnswer {
+        let reports: BTreeMap<u64, SlotReport> =
+            said.slots.iter().map(|report| (report.share, report.clone())).collect();
+        self.last = Some(said);
+        let mut slots = Vec::new();
+        for (share, slot) in self.slots.iter_mut().filter(|(_, slot)| slot.is_named) {
+            let report = reports.get(share);
+            if let Some(report) = report {
+                slot.hear(report);
+            }
+            slots.push(slot.order(*share, report));
+        }
+        ExchangeAnswer {
+            v: VERSION,
+            orchestrator: self.identity.clone(),
+            epoch: self.epoch,
+            lease_ms: self.lease_ms,
+            slots,
+            specs: self.specs.clone(),
+            outputs: self.outputs.clone(),
+        }
+    }
+}
+
+impl Wanted {
+    fn hear(&mut self, report: &SlotReport) {
+        for result in &report.results {
+            let known = self.results.insert(result.number, result.clone());
+            assert!(known.is_none_or(|known| known == *result), "two of one number: {result:?}");
+            self.committed.remove(&result.task);
+        }
+        for task in &report.running {
+            self.committed.remove(&task.task);
+            self.seen_running.insert(task.task);
+        }
+        for task in &report.held {
+            self.committed.remove(task);
+        }
+        self.is_gone = report.state == SlotStage::Gone;
+        self.report = Some(report.clone());
+    }
+
+    fn order(&mut self, share: u64, report: Option<&SlotReport>) -> SlotOrder {
+        self.order += 1;
+        let want = report.map_or(0, |report| usize::try_from(report.want).unwrap());
+        let count = want.saturating_sub(self.committed.len()).min(self.queue.len());
+        for task in self.queue.drain(..count) {
+            self.committed.insert(task.task, task);
+        }
+        let acked = (1..=100_000).take_while(|number| self.results.contains_key(number)).last();
+        SlotOrder {
+            share,
+            order: self.order,
+            acked: acked.unwrap_or(0),
+            tasks: self.committed.values().cloned().collect(),
+            start: self.start.clone().filter(|_| report.is_none() && !self.is_gone),
+            stop: self.stop,
+            forget: self.is_gone,
+            ..SlotOrder::default()
+        }
+    }
+}
+
+/// An agent that runs work, as a process.
+pub struct Agent {
+    pub process: Child,
+    url: String,
+    spool: PathBuf,
+    flags: Vec<String>,
+}
+
+impl Agent {
+    pub fn start(head: &Head, spool: &Path, flags: &[&str]) -> Agent {
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let process = spawn(&head.url, spool, &flags);
+        Agent { process, url: head.url.clone(), spool: spool.to_owned(), flags }
+    }
+
+    /// Ends it at once, and starts another one.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.process = spawn(&self.url, &self.spool, &self.flags);
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(url: &str, spool: &Path, flags: &[String]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_apportion"))
+        .args(["agent", "--run", "--node", "n1", "--interval", "1s", "--url", url])
+        .arg("--spool")
+        .arg(spool)
+        .args(flags)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
+}
