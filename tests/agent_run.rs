@@ -19,6 +19,8 @@ use apportion::orchestrator::wire::{
     SlotStart, SlotStop, Stdin, StopReason,
 };
 use head::{Agent, Head};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use slot::{marked, shell};
 use tempfile::TempDir;
 
@@ -218,6 +220,85 @@ async fn restarts_of_an_agent_end_no_task() {
         assert!(results.iter().all(|end| end.why == Reason::Done), "{results:?}");
         assert_eq!(results.len(), 4);
     }
+}
+
+/// Agents and slots are killed at random under many tasks. `KILLS=300` does more of it.
+#[tokio::test]
+async fn random_kills_run_nothing_twice_at_a_time_and_lose_nothing() {
+    const PART: u64 = 75;
+    let kills: u64 = std::env::var("KILLS").map_or(30, |text| text.parse().unwrap());
+    let site = Site::new();
+    // A task holds a lock while it lives. One that finds it held by a process that lives shouts.
+    let text = r#"
+      holder=$(readlink lock.$APPORTION_TASK_ID 2>/dev/null)
+      [ -n "$holder" ] && grep '^State:.[RSDT]' /proc/$holder/status 2>/dev/null &&
+        { echo $APPORTION_TASK_NAME $APPORTION_ATTEMPT $APPORTION_SLOT $$; cat /proc/$holder/status; \
+          tr '\0' '\n' < /proc/$holder/environ | grep APPORTION; } >> twice
+      ln -sfn $$ lock.$APPORTION_TASK_ID
+      echo "$APPORTION_TASK_ID.$APPORTION_ATTEMPT" >> begun
+      (setsid sleep 0.3 &)
+      sleep 0.1"#;
+    let head = Head::start(shell(&site.work(), text)).await;
+    head.book().loses_every = 7;
+    let wanted = SlotStart { lanes: 2, ..start() };
+    for share in 0..4 {
+        head.want(share + 1, wanted.clone());
+        head.give(share + 1, share * PART..(share + 1) * PART);
+    }
+    let mut agent = Agent::start(&head, &site.spool(), WATCHED);
+    let mut lots = ChaCha8Rng::seed_from_u64(24);
+    let (mut next_share, mut count) = (5, 0);
+    let start = Instant::now();
+    loop {
+        let done = head.renew(&wanted, &mut next_share);
+        if done.len() == usize::try_from(4 * PART).unwrap() {
+            break;
+        }
+        assert!(start.elapsed() < 5 * head::PATIENCE, "{} done, {next_share}", done.len());
+        let pause = Duration::from_millis(lots.random_range(50..600));
+        tokio::time::sleep(pause).await;
+        let victims = slots(&site);
+        if count >= kills {
+            continue;
+        }
+        count += 1;
+        if victims.is_empty() || lots.random_bool(0.5) {
+            agent.restart();
+        } else {
+            let pid = victims[lots.random_range(0..victims.len())].to_string();
+            let _ = Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status();
+        }
+    }
+    let twice = fs::read_to_string(site.work().join("twice")).unwrap_or_default();
+    assert_eq!(twice, "", "two attempts of one task lived at a time");
+    let begun = fs::read_to_string(site.work().join("begun")).unwrap();
+    let attempts: BTreeSet<&str> = begun.lines().collect();
+    assert_eq!(attempts.len(), begun.lines().count(), "an attempt began twice");
+    assert!(count >= kills.min(10), "{count} kills");
+}
+
+#[tokio::test]
+async fn garbage_and_strangers_on_a_socket_harm_no_slot() {
+    use std::io::Write;
+
+    let site = Site::new();
+    let head = Head::start(shell(&site.work(), "sleep 0.05")).await;
+    head.want(7, start());
+    head.give(7, 1..=40);
+    let _agent = Agent::start(&head, &site.spool(), WATCHED);
+    head.until_results(7, 1).await;
+    let socket = site.spool().join("slots").join(head.slot(7)).join("socket");
+    let mut lots = ChaCha8Rng::seed_from_u64(24);
+    for _ in 0..100 {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        let length = lots.random_range(0..200);
+        let bytes: Vec<u8> = (0..length).map(|_| lots.random()).collect();
+        // The slot may hang up before all is written.
+        let _ = stream.write_all(&bytes);
+    }
+    let results = head.until_results(7, 40).await;
+    assert!(results.iter().all(|end| end.why == Reason::Done), "{results:?}");
+    assert_eq!(slots(&site).len(), 1);
 }
 
 #[tokio::test]

@@ -65,6 +65,7 @@ pub enum Command {
     #[command(hide = true)]
     Slot(SlotArgs),
     /// Confirm a checkpoint of the task that calls it: what it did until now is saved
+    #[command(after_help = super::slot::CHECKPOINT_EXAMPLES)]
     Checkpoint,
     /// Check, show, translate and change the configuration
     Config {

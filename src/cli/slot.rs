@@ -11,6 +11,14 @@ use crate::orchestrator::wire::{AttemptId, Channel};
 use crate::slot::wire::ReadRequest;
 use crate::slot::{self, Act, Change, Identity};
 
+/// What the help of `checkpoint` ends with.
+pub const CHECKPOINT_EXAMPLES: &str = "\
+Examples, in the script of a task:
+  trap 'save && apportion checkpoint' USR1        the signal that asks it to save
+  save && touch \"$APPORTION_CHECKPOINT_DIR/done\"  the same, without this command
+
+A task that is ended loses what it did since then, and no more.";
+
 /// Runs a slot, or reads what a dead one left. Agents call it.
 #[derive(Debug, Args)]
 pub struct SlotArgs {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use apportion::orchestrator::wire::{
-    AttemptId, ChunkAnswer, ChunkQuery, Exchange, ExchangeAnswer, NewTask, OutputRequest,
+    AttemptId, ChunkAnswer, ChunkQuery, Exchange, ExchangeAnswer, NewTask, OutputRequest, Reason,
     SlotOrder, SlotReport, SlotStage, SlotStart, SlotStop, TaskResult, TaskSpec, VERSION,
 };
 use axum::body::Bytes;
@@ -37,6 +37,8 @@ pub struct Wanted {
     /// Every attempt that was listed as running.
     pub seen_running: BTreeSet<AttemptId>,
     pub is_gone: bool,
+    /// Whether what it did not finish was given to another.
+    pub is_settled: bool,
     /// Whether answers name it.
     pub is_named: bool,
 }
@@ -160,6 +162,41 @@ impl Head {
             slot.report.clone().filter(|_| slot.is_gone)
         };
         self.until("gone", gone).await
+    }
+
+    /// Gives what slots that are gone lost or gave back to new slots, as further attempts. Returns the
+    /// tasks that are done.
+    pub fn renew(&self, start: &SlotStart, next_share: &mut u64) -> BTreeSet<u64> {
+        let mut book = self.book();
+        let mut again: Vec<NewTask> = Vec::new();
+        let mut done = BTreeSet::new();
+        for slot in book.slots.values_mut() {
+            let results = slot.results.values();
+            done.extend(
+                results.clone().filter(|end| end.why == Reason::Done).map(|end| end.task.task),
+            );
+            if !slot.is_gone || slot.is_settled {
+                continue;
+            }
+            slot.is_settled = true;
+            let not_done = results.filter(|end| end.why != Reason::Done).map(|end| end.task);
+            // What never reached the slot began nowhere.
+            let known: BTreeSet<AttemptId> = slot.results.values().map(|end| end.task).collect();
+            let committed = slot.committed.keys().copied().filter(|task| !known.contains(task));
+            let mut next = |task: AttemptId| {
+                let task = AttemptId { attempt: task.attempt + 1, ..task };
+                again.push(NewTask { task, spec: 5, param: None });
+            };
+            not_done.chain(committed).for_each(&mut next);
+            again.append(&mut slot.queue);
+        }
+        if !again.is_empty() {
+            let (start, is_named) = (Some(start.clone()), true);
+            let wanted = Wanted { start, queue: again, is_named, ..Wanted::default() };
+            book.slots.insert(*next_share, wanted);
+            *next_share += 1;
+        }
+        done
     }
 
     /// What a reader gets of the output of a task.
