@@ -225,8 +225,8 @@ async fn restarts_of_an_agent_end_no_task() {
 /// Agents and slots are killed at random under many tasks. `KILLS=300` does more of it.
 #[tokio::test]
 async fn random_kills_run_nothing_twice_at_a_time_and_lose_nothing() {
-    const PART: u64 = 75;
     let kills: u64 = std::env::var("KILLS").map_or(30, |text| text.parse().unwrap());
+    let part = 3 * kills;
     let site = Site::new();
     // A task holds a lock while it lives. One that finds it held by a process that lives shouts.
     let text = r#"
@@ -243,7 +243,7 @@ async fn random_kills_run_nothing_twice_at_a_time_and_lose_nothing() {
     let wanted = SlotStart { lanes: 2, ..start() };
     for share in 0..4 {
         head.want(share + 1, wanted.clone());
-        head.give(share + 1, share * PART..(share + 1) * PART);
+        head.give(share + 1, share * part..(share + 1) * part);
     }
     let mut agent = Agent::start(&head, &site.spool(), WATCHED);
     let mut lots = ChaCha8Rng::seed_from_u64(24);
@@ -251,10 +251,10 @@ async fn random_kills_run_nothing_twice_at_a_time_and_lose_nothing() {
     let start = Instant::now();
     loop {
         let done = head.renew(&wanted, &mut next_share);
-        if done.len() == usize::try_from(4 * PART).unwrap() {
+        if done.len() == usize::try_from(4 * part).unwrap() {
             break;
         }
-        assert!(start.elapsed() < 5 * head::PATIENCE, "{} done, {next_share}", done.len());
+        assert!(start.elapsed() < 20 * head::PATIENCE, "{} done, {next_share}", done.len());
         let pause = Duration::from_millis(lots.random_range(50..600));
         tokio::time::sleep(pause).await;
         let victims = slots(&site);

@@ -13,6 +13,7 @@
 //! place     requests for one share each ─► one timed cycle ─► measure
 //! measure   parts of a cycle · bare: the pass below which nothing gets · audit, untimed
 //! daemon    the binary, on a store that goes with it ─► publication to committed schedule
+//! slot      a slot beside a loop that starts programs: starts a second, and what it costs idle
 //! load      the same beside a bare server: heartbeats, polls, agents, readers
 //! ```
 
@@ -29,6 +30,8 @@ pub mod place;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 mod process;
 pub mod situation;
+#[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
+pub mod slot;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 mod times;
 

@@ -13,11 +13,12 @@ use crate::slot::{self, Act, Change, Identity};
 
 /// What the help of `checkpoint` ends with.
 pub const CHECKPOINT_EXAMPLES: &str = "\
-Examples, in the script of a task:
-  trap 'save && apportion checkpoint' USR1        the signal that asks it to save
-  save && touch \"$APPORTION_CHECKPOINT_DIR/done\"  the same, without this command
+Examples:
+  apportion checkpoint                             in the script of a task, after it saved
+  trap 'save && apportion checkpoint' USR1         when it is asked to save
 
-A task that is ended loses what it did since then, and no more.";
+The same without this command: touch \"$APPORTION_CHECKPOINT_DIR/done\". A task that is ended loses what
+it did since then, and no more.";
 
 /// Runs a slot, or reads what a dead one left. Agents call it.
 #[derive(Debug, Args)]

@@ -161,16 +161,13 @@ impl Slot {
                 run.exit = Some(Exit { status, at_ms: now, cpu_ms });
             }
         }
-        let is_main = |pid| {
-            let mut runs = self.lanes.iter().filter_map(|lane| lane.run.as_ref());
-            runs.any(|run| run.exit.is_none() && run.pid == pid)
-        };
-        for pid in family::children(own_pid()) {
-            let Some(pid) = rustix::process::Pid::from_raw(pid).filter(|pid| !is_main(*pid)) else {
-                continue;
-            };
-            // An adopted process: its end matters to no one but the kernel.
-            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        // What is left are adopted processes, and programs that ended since the look above.
+        while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+            let mut runs = self.lanes.iter_mut().filter_map(|lane| lane.run.as_mut());
+            if let Some(run) = runs.find(|run| run.exit.is_none() && run.pid == pid) {
+                run.look_for_checkpoint(now);
+                run.exit = Some(Exit { status, at_ms: now, cpu_ms: 0 });
+            }
         }
         // The reaper lives as long as the process.
         let _ = self.reaper.send(());

@@ -15,15 +15,17 @@ use super::books::{Book, Books, Seen, is_good_identity};
 use super::head::Head;
 use super::keeper::{Birth, Keeper, News, ToKeeper, gone};
 use super::ladder::Ladder;
+use super::levels::{nothing, specs_of, without_times};
 use super::node::Node;
 use super::relay::{Source, relay};
+use super::retention::remove_old;
 use super::spool::{Spool, try_out};
 use super::users::Users;
 use super::{RunError, RunOptions};
 use crate::agent::{Pace, facts};
 use crate::orchestrator::wire::{
-    Exchange, ExchangeAnswer, OutputRequest, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStart,
-    SlotStop, StopReason, TaskSpec, VERSION,
+    Exchange, ExchangeAnswer, OutputRequest, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop,
+    StopReason, TaskSpec, VERSION,
 };
 use crate::slot::since_boot_ms;
 use crate::slot::wire::Order;
@@ -39,9 +41,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How often old output is removed.
 const CLEAN_EVERY: Duration = Duration::from_mins(5);
-
-/// How long output is kept after the end of its slot.
-const RETENTION: Duration = Duration::from_hours(7 * 24);
 
 /// Answers in a row that do not name a slot before it counts as an orphan.
 const ORPHAN_AFTER: u32 = 2;
@@ -181,7 +180,7 @@ impl Runner {
                 () = tokio::time::sleep_until(next), if has_to_start => {}
                 () = tokio::time::sleep_until(clean) => {
                     clean = Instant::now() + CLEAN_EVERY;
-                    self.clean();
+                    remove_old(&self.node);
                 }
             }
         }
@@ -443,57 +442,6 @@ impl Runner {
             let _ = done.send(number);
         });
     }
-
-    /// Removes the output of slots that ended long ago.
-    fn clean(&self) {
-        let books = self.node.books.all().unwrap_or_default();
-        let kept: BTreeSet<&str> = books.iter().map(|book| book.slot.as_str()).collect();
-        let is_old = |metadata: &std::fs::Metadata| {
-            let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
-            age.is_some_and(|age| age > RETENTION)
-        };
-        for (slot, _, metadata) in self.node.spool.all() {
-            if kept.contains(slot.as_str()) || !is_old(&metadata) {
-                continue;
-            }
-            let node = Arc::clone(&self.node);
-            tokio::spawn(async move {
-                if let Err(why) = node.clear(&slot).await {
-                    tracing::warn!(slot, why, "cannot remove old output");
-                }
-            });
-        }
-    }
-}
-
-/// The specifications that an order needs.
-fn specs_of(order: &SlotOrder, specs: &BTreeMap<u64, TaskSpec>) -> BTreeMap<u64, TaskSpec> {
-    let started = order.start.iter().map(|start| start.spec);
-    let numbers: BTreeSet<u64> = order.tasks.iter().map(|task| task.spec).chain(started).collect();
-    numbers.into_iter().filter_map(|spec| Some((spec, specs.get(&spec)?.clone()))).collect()
-}
-
-/// What stands in the book of a slot whose start is not known.
-fn nothing() -> SlotStart {
-    SlotStart {
-        campaign: 0,
-        user: String::new(),
-        uid: None,
-        memory_mb: 0,
-        lanes: 1,
-        spec: 0,
-        linger_ms: 0,
-        needs_kernel_limit: false,
-    }
-}
-
-/// The report without what only time changes.
-fn without_times(report: &SlotReport) -> SlotReport {
-    let mut report = report.clone();
-    for task in &mut report.running {
-        (task.ms, task.unsaved_ms) = (0, 0);
-    }
-    report
 }
 
 async fn fetch_input(head: Arc<Head>, keeper: mpsc::Sender<ToKeeper>, spec: u64) {

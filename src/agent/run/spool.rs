@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
@@ -63,12 +63,12 @@ impl Spool {
         let _ = fs::remove_dir(self.of(slot));
     }
 
-    /// The folders that are there: name and owner.
-    pub fn all(&self) -> Vec<(String, u32, fs::Metadata)> {
+    /// The folders that are there.
+    pub fn all(&self) -> Vec<(String, fs::Metadata)> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let folders = entries.filter_map(|entry| {
             let metadata = entry.metadata().ok().filter(fs::Metadata::is_dir)?;
-            Some((entry.file_name().to_str()?.to_owned(), metadata.uid(), metadata))
+            Some((entry.file_name().to_str()?.to_owned(), metadata))
         });
         folders.collect()
     }
@@ -96,7 +96,7 @@ impl Spool {
     }
 }
 
-/// A lock-free way to tell that a folder can be written: an empty file made and removed.
+/// Whether a folder can be written: makes and removes an empty file.
 ///
 /// # Errors
 ///

@@ -40,6 +40,9 @@ pub enum Bench {
     /// do to cycles.
     #[command(after_help = LOAD_EXAMPLES)]
     Load(Load),
+    /// Time how fast a slot starts tasks, beside a loop that only starts the same program
+    #[command(after_help = SLOT_EXAMPLES)]
+    Slot(Slot),
     /// Be the bare server that the daemon is compared with
     #[command(hide = true)]
     Bare,
@@ -68,6 +71,26 @@ Examples:
   apportion bench load --nodes 1000 --jobs 5000 --seconds 10
 
 Quote ratios: both servers share the computer with whoever asks, which makes both slower.";
+
+const SLOT_EXAMPLES: &str = "\
+Examples:
+  apportion bench slot --tasks 2000 --lanes 2 --json
+
+Quote the ratio: starts a second depend on the computer and on what else it does.";
+
+/// Times a slot.
+#[derive(Debug, Args)]
+pub struct Slot {
+    /// How many tasks
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub tasks: u64,
+    /// How many at a time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub lanes: u64,
+    /// Show the figures in JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Asks the daemon as much as it answers.
 #[derive(Debug, Args)]

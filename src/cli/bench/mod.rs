@@ -12,7 +12,7 @@ use super::output::{complain, show};
 use super::table::{Column, table};
 use super::wait;
 use crate::bench::cluster::Shape;
-use crate::bench::{Measured, Parts, Spread, cycle, daemon, load, place};
+use crate::bench::{Measured, Parts, Spread, cycle, daemon, load, place, slot};
 use crate::model::{Mebibytes, Quantum};
 
 /// How many cycles are timed where each is one of many.
@@ -35,6 +35,7 @@ pub fn run(action: &Bench) -> Result<(), Failure> {
         Bench::Place(args) => run_place(args),
         Bench::Daemon(args) => wait(Builder::new_multi_thread(), run_daemon(args)),
         Bench::Load(args) => wait(Builder::new_multi_thread(), run_load(args)),
+        Bench::Slot(args) => run_slot(args),
         Bench::Bare => wait(Builder::new_multi_thread(), async {
             let listening = |address| complain(&format!("listening at {address}"));
             Ok(load::serve_bare(listening).await?)
@@ -67,6 +68,23 @@ fn run_cycle(args: &Cycle) -> Result<(), Failure> {
         ));
     }
     judged(&figures.measured, &findings)
+}
+
+fn run_slot(args: &args::Slot) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let options = slot::Options { tasks: args.tasks, lanes: args.lanes };
+    let figures = slot::run(options, &|| begun.elapsed())?;
+    Ok(show(&figures, args.json, |figures| {
+        let idle = figures.idle_anonymous_kb.map_or("-".to_owned(), |kb| format!("{kb} KB"));
+        let wakeups = figures.idle_wakeups_per_second;
+        let wakeups = wakeups.map_or("-".to_owned(), |wakeups| format!("{wakeups:.1}"));
+        format!(
+            "a bare loop starts  {:>7.0} a second, one at a time\n\
+             a slot starts       {:>7.0} a second, {} at a time: {:.2} of the bare loop\n\
+             an idle slot has    {idle:>7} of its own, and wakes up {wakeups} times a second",
+            figures.bare_per_second, figures.slot_per_second, figures.lanes, figures.ratio
+        )
+    })?)
 }
 
 fn run_place(args: &Place) -> Result<(), Failure> {
