@@ -255,6 +255,25 @@ fn an_emptied_error_stream_harms_its_task_only() {
     assert_eq!(slot.output(1, Channel::Err), "second\n");
 }
 
+/// A task in a pipe ends as elsewhere, and no signal is ignored or held back.
+#[test]
+fn signals_have_their_usual_effect_in_tasks() {
+    let work = tempdir().unwrap();
+    let text = "grep -E 'Sig(Ign|Blk)' /proc/self/status; yes | head -1";
+    let mut slot = Slot::start(&settings(shell(work.path(), text)));
+    assert_eq!(slot.run(1).why, Reason::Done);
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = |text: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().to_owned();
+        // Above 31 are those that the C library keeps for itself.
+        u64::from_str_radix(line.trim(), 16).unwrap() & 0x7fff_ffff
+    };
+    let said = slot.output(1, Channel::Out);
+    // What this test inherited ignored is so in the task, but for SIGPIPE, number 13.
+    assert_eq!(ignored(&said), ignored(&own) & !(1 << 12), "{said}");
+    assert!(said.contains("SigBlk:\t0000000000000000\n") && said.ends_with("y\n"), "{said}");
+}
+
 #[test]
 fn a_repeated_attempt_begins_once() {
     let work = tempdir().unwrap();

@@ -64,6 +64,9 @@ use crate::access;
 /// that this binary was called by.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (arguments, is_shim) = shims::meant(arguments);
+    if arguments.get(1).is_some_and(|word| word == slot::NAME) {
+        return exit(slot::run_alone(&arguments), false);
+    }
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         // Those commands know success and failure, and no more.
@@ -73,7 +76,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    let failure = match dispatch(cli.command) {
+    exit(dispatch(cli.command), is_shim)
+}
+
+/// Says what failed, if something did, and how the process is to end.
+fn exit(result: Result<(), Failure>, is_shim: bool) -> ExitCode {
+    let failure = match result {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,
     };

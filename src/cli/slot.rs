@@ -1,12 +1,13 @@
 //! The hidden commands of slots and of their tasks.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
-use clap::Args;
+use clap::{Args, Parser};
 
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 use crate::orchestrator::wire::{AttemptId, Channel};
 use crate::slot::wire::ReadRequest;
 use crate::slot::{self, Act, Change, Identity};
@@ -64,6 +65,28 @@ fn parse_stream(text: &str) -> Result<(AttemptId, Channel), String> {
     };
     let (campaign, task, attempt) = (number(campaign)?, number(task)?, number(attempt)?);
     Ok((AttemptId { campaign, task, attempt }, channel))
+}
+
+/// The name of the command.
+pub const NAME: &str = "slot";
+
+/// The command alone.
+#[derive(Debug, Parser)]
+struct Alone {
+    #[command(flatten)]
+    args: SlotArgs,
+}
+
+/// Does what the command line says, read without the commands of people: a slot is to cost little, and
+/// each share has one.
+///
+/// # Errors
+///
+/// If the flags are wrong, or it fails.
+pub fn run_alone(arguments: &[OsString]) -> Result<(), Failure> {
+    let words = arguments.iter().take(1).chain(arguments.iter().skip(2));
+    let alone = Alone::try_parse_from(words);
+    run(&alone.map_err(|error| Failure::new(Exit::Refused, error))?.args)
 }
 
 /// Runs the slot, or does what else is asked in its folder.
