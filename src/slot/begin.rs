@@ -63,7 +63,9 @@ impl Slot {
     /// Starts the epilogue, if there is one and a task ran. Returns whether it runs.
     pub(super) fn start_epilogue(&mut self, now: u64) -> bool {
         let spec = Arc::new(self.settings.spec.clone());
-        if spec.epilogue.is_none() || self.prepared_ms.is_none() || !self.folder.is_dir() {
+        let is_unheard = matches!(self.phase, Phase::Leaving(SlotEnd::Unheard));
+        let has_run = self.prepared_ms.is_some() && self.folder.is_dir();
+        if spec.epilogue.is_none() || !has_run || is_unheard {
             return false;
         }
         if let Err(problem) = self.begin(0, Role::Epilogue, Arc::clone(&spec), now) {

@@ -85,11 +85,15 @@ impl Slot {
         match run.role.clone() {
             Role::Task(task) => self.finish_task(lane, run, exit, &task),
             Role::Prologue => {
-                if exit.status.exit_status() == Some(0) && self.phase == Phase::Preparing {
-                    self.become_ready(now);
-                } else {
-                    let tail = run.streams[1].tail();
-                    self.fail_prologue(&format!("its prologue failed: {tail}"));
+                let is_done = exit.status.exit_status() == Some(0);
+                // A slot that was told to stop meanwhile ends for that.
+                match self.phase {
+                    Phase::Preparing if is_done => self.become_ready(now),
+                    Phase::Preparing => {
+                        let tail = run.streams[1].tail();
+                        self.fail_prologue(&format!("its prologue failed: {tail}"));
+                    }
+                    Phase::Ready | Phase::Ending(_) | Phase::Leaving(_) | Phase::Gone(_) => {}
                 }
                 let _ = fs::rename(self.folder.join("lane0.out"), self.folder.join("prologue.out"));
                 let _ = fs::rename(self.folder.join("lane0.err"), self.folder.join("prologue.err"));

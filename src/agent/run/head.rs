@@ -9,11 +9,11 @@ use crate::access::{NoAnswer, Transport, token_for};
 use crate::api::wire::Problem;
 use crate::orchestrator::wire::{ChunkAnswer, ChunkQuery, Exchange, ExchangeAnswer};
 
-/// How long the orchestrator may wait with its answer, in seconds.
-pub const WAIT_SECONDS: u64 = 25;
+/// The longest that the orchestrator may wait with its answer.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(25);
 
-/// How long an answer may take, above that.
-const PATIENCE: Duration = Duration::from_secs(WAIT_SECONDS + 15);
+/// How long an answer may take, the wait included.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The longest answer, in bytes: 64 slots with 50 tasks each and long parameters.
 const MAX_ANSWER: usize = 256 << 20;
@@ -43,15 +43,20 @@ impl Head {
         Ok(Head { transport, url, token_file, node })
     }
 
-    /// Tells what there is, and returns what should be: at once, or after a wait for news.
+    /// Tells what there is, and returns what should be: at once, or after a wait for news if there is
+    /// a `wait`.
     ///
     /// # Errors
     ///
     /// If there is no answer, with the reason for people.
-    pub async fn exchange(&self, said: &Exchange, waits: bool) -> Result<ExchangeAnswer, String> {
+    pub async fn exchange(
+        &self,
+        said: &Exchange,
+        wait: Option<Duration>,
+    ) -> Result<ExchangeAnswer, String> {
         let path = ["v1", "nodes", &self.node, "exchange"];
-        let wait = format!("{WAIT_SECONDS}s");
-        let query = if waits { vec![("wait", wait.as_str())] } else { Vec::new() };
+        let wait = wait.map(|wait| format!("{}ms", wait.as_millis()));
+        let query: Vec<(&str, &str)> = wait.iter().map(|wait| ("wait", wait.as_str())).collect();
         let request = self.transport.request(Method::POST, &path, &query).json(said);
         let body = self.answer(request).await?;
         serde_json::from_slice(&body)

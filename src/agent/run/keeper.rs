@@ -169,6 +169,11 @@ impl Keeper {
         let mut unsent: Vec<ToKeeper> = Vec::new();
         let mut silent_since = Instant::now();
         while process.is_alive(&self.node.boot) {
+            if self.inbox.is_closed() {
+                // Its orchestrator is another one: it ends with its lease, and gets no word.
+                tokio::time::sleep(LOOK_EVERY).await;
+                continue;
+            }
             let stream = self.node.spool.connect(&self.book.slot, self.uid(), process.pid).await;
             let Ok(stream) = stream else {
                 if silent_since.elapsed() > STUCK_AFTER {

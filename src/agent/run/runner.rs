@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::books::{Book, Books, Seen, is_good_identity};
-use super::head::Head;
+use super::head::{Head, LONGEST_WAIT};
 use super::keeper::{Birth, Keeper, News, ToKeeper, gone};
 use super::ladder::Ladder;
 use super::levels::{nothing, specs_of, without_times};
@@ -35,6 +35,9 @@ const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The pause after an answer that came without a wait and had nothing new.
 const IDLE_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the first exchange may wait: the lease is not known before its answer.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
 
 /// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -78,6 +81,8 @@ pub struct Runner {
     news: mpsc::Receiver<(u64, News)>,
     tell: mpsc::Sender<(u64, News)>,
     has_news: bool,
+    /// How long an exchange may wait: the lease counts from its beginning.
+    wait: Duration,
     /// The number of the newest exchange that was answered.
     answered: u64,
     problem: Option<String>,
@@ -122,6 +127,7 @@ impl Runner {
             news,
             tell,
             has_news: false,
+            wait: FIRST_WAIT,
             answered: 0,
             problem: None,
             relays: BTreeSet::new(),
@@ -265,9 +271,10 @@ impl Runner {
             slots: self.slots.values().map(|known| known.report.clone()).collect(),
         };
         let (head, number) = (Arc::clone(&self.head), self.number);
+        let wait = Some(self.wait).filter(|_| waited);
         exchanges.spawn(async move {
             let sent_ms = since_boot_ms();
-            let answer = head.exchange(&said, waited).await;
+            let answer = head.exchange(&said, wait).await;
             Done { number, sent_ms, waited, answer }
         });
     }
@@ -328,6 +335,7 @@ impl Runner {
         let is_newest = self.answered < number;
         self.answered = self.answered.max(number);
         let lease_until_ms = sent_ms.saturating_add(answer.lease_ms);
+        self.wait = LONGEST_WAIT.min(Duration::from_millis(answer.lease_ms >> 2));
         let named: BTreeSet<u64> = answer.slots.iter().map(|order| order.share).collect();
         for order in answer.slots {
             let specs = specs_of(&order, &answer.specs);
