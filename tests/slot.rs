@@ -255,6 +255,36 @@ fn an_emptied_error_stream_harms_its_task_only() {
     assert_eq!(slot.output(1, Channel::Err), "second\n");
 }
 
+/// The disk is a file system of 64 KB, which has to be mounted.
+#[test]
+fn a_full_disk_begins_nothing_and_loses_no_result() {
+    let scratch = tempdir().unwrap();
+    let disk = scratch.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+        .arg(&disk)
+        .output();
+    if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+        slot::say("left out: this user cannot mount");
+        return;
+    }
+    let folder = disk.join("slot");
+    fs::create_dir(&folder).unwrap();
+    let text = "head -c 9000 /dev/zero; echo $APPORTION_TASK_ID; :";
+    let mut settings = settings(shell(scratch.path(), text));
+    settings.start.linger_ms = 4_000;
+    let mut slot = Slot::start_in(&folder, &settings, &[]);
+    slot.give(1..=300);
+    let last = slot.until_gone();
+    let unmounted = std::process::Command::new("umount").arg("-l").arg(&disk).status();
+    assert!(unmounted.unwrap().success());
+    assert_eq!(slot.results.len(), 300);
+    let returned = slot.results.values().filter(|end| end.why == Reason::Returned).count();
+    assert!(0 < returned && returned < 300, "{returned} returned");
+    assert!(last.text.unwrap().contains("full"));
+}
+
 /// A task in a pipe ends as elsewhere, and no signal is ignored or held back.
 #[test]
 fn signals_have_their_usual_effect_in_tasks() {

@@ -104,8 +104,7 @@ impl Slot {
             return;
         };
         if self.journal.append(&Record::Begin(attempt)).is_err() {
-            self.is_full = true;
-            self.text = Some("the disk of its spool is full".to_owned());
+            self.note_full_disk();
             self.add_result(plain_result(0, attempt, Reason::Returned));
             return;
         }

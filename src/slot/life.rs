@@ -306,10 +306,18 @@ impl Slot {
     pub fn add_result(&mut self, mut result: TaskResult) {
         result.number = self.next_number;
         self.next_number += 1;
-        // On a full disk the result is reported from memory.
-        self.is_full = self.journal.append(&Record::End(result.clone())).is_err();
+        // On a full disk the result is reported from memory, and the slot ends before it takes more.
+        if self.journal.append(&Record::End(result.clone())).is_err() {
+            self.note_full_disk();
+        }
         self.results.insert(result.number, result);
         self.has_news = true;
+    }
+
+    /// Takes no task any more: what begins has to be on record.
+    pub fn note_full_disk(&mut self) {
+        self.is_full = true;
+        self.text = Some("the disk of its spool is full: free some of it".to_owned());
     }
 
     /// Writes the end down and tells it.

@@ -87,7 +87,9 @@ impl Slot {
         self.has_news = true;
         let attempts = new.iter().map(|task| task.task).collect();
         let is_written = self.journal.append(&Record::Held(attempts)).is_ok();
-        self.is_full = !is_written;
+        if !is_written {
+            self.note_full_disk();
+        }
         let takes = matches!(self.phase, Phase::Preparing | Phase::Ready) && is_written;
         for task in new {
             if takes && self.specs.contains_key(&task.spec) {

@@ -158,15 +158,18 @@ impl Stream {
             return Ok(false);
         }
         let bytes = read_part(&self.file, 0, usize::try_from(PACKED).unwrap_or(0))?;
+        let own = own_file(folder, task, self.channel);
         let AttemptId { campaign, task, attempt } = task;
         let channel = [u8::from(self.channel == Channel::Err)];
         let length = u64::try_from(bytes.len()).map_err(io::Error::other)?.to_le_bytes();
         let numbers = [campaign, task, attempt].map(u64::to_le_bytes).concat();
         let frame = [numbers.as_slice(), &channel, &length, bytes.as_slice()].concat();
         let before = pack.metadata()?.len();
-        if let Err(error) = pack.write_all(&frame) {
+        if pack.write_all(&frame).is_err() {
+            // On a full disk a name is still to be had.
             pack.set_len(before)?;
-            return Err(error);
+            fs::rename(&self.path, own)?;
+            return Ok(false);
         }
         self.file.set_len(0)?;
         Ok(true)
