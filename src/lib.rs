@@ -13,6 +13,7 @@
 //!  bench ─► the same, timed; and the daemon, from outside
 //!  agent ─► api::wire, orchestrator::wire   (on every node: says that it lives, and runs slots)
 //!  slot  ─► orchestrator::wire              (in every share: runs tasks, one process each)
+//!  orchestrator ─► api::wire, access        (campaigns of tasks; a client of the public API)
 //! ```
 //!
 //! # Invariants, most of them absences
@@ -23,9 +24,9 @@
 //! 3. Equal snapshots give equal schedules. No hashing collection is iterated, no float compared,
 //!    every order has an identifier as its last word.
 //! 4. Only `scheduler` holds books, and only one thread holds the scheduler.
-//! 5. `async` appears only in `access`, `agent`, `api`, `store`, `daemon`, `dashboard`, `demo`, `bench`
-//!    and `cli`.
-//! 6. Types that cross a wire live in `api::wire`, rows in `store`, files in `config`, events and
+//! 5. `async` appears only in `access`, `agent`, `api`, `store`, `daemon`, `dashboard`, `demo`, `bench`,
+//!    `orchestrator` (not in its `spec` and `book`) and `cli`.
+//! 6. Types that cross a wire live in `api::wire` and `orchestrator::wire`, rows in `store`, files in `config`, events and
 //!    books as text in `journal`. `model` types are not serializable, so that renaming one breaks
 //!    no one.
 //! 7. What is not stored is not published.

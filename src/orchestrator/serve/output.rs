@@ -34,7 +34,7 @@ const TRIES: u32 = 25;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Which output.
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[derive(Clone, Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OutputQuery {
     /// `out` or `err`; `out` unless it is said.
@@ -75,15 +75,38 @@ pub(super) async fn get_output(
             None => break (Bytes::new(), reading),
         }
     };
-    let rest = stream::unfold(reading, async |mut reading| {
-        let part = reading.parts.recv().await?;
-        let part = part.map_err(|problem| std::io::Error::other(words(problem)));
-        Some((part, reading))
-    });
+    let passed = query.from.unwrap_or(0).saturating_add(length(&first));
+    let rest = stream::unfold((reading, passed, false), next_part);
     let first = stream::once(std::future::ready(Ok(first)));
     let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
     let kind = HeaderValue::from_static("application/octet-stream");
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+/// The next part of output, of which `passed` bytes have gone by. A slot may end under a reader; what
+/// it left is then asked for once more.
+async fn next_part(
+    (mut reading, passed, is_again): (Following, u64, bool),
+) -> Option<(Result<Bytes, std::io::Error>, (Following, u64, bool))> {
+    let problem = match reading.parts.recv().await? {
+        Ok(part) => {
+            let passed = passed.saturating_add(length(&part));
+            return Some((Ok(part), (reading, passed, is_again)));
+        }
+        Err(problem) => problem,
+    };
+    if !is_again {
+        let row = reading.row.clone();
+        let query = OutputQuery { from: Some(passed), follow: None, ..reading.query.clone() };
+        if let Ok(again) = open(&reading.state, row, &query).await {
+            return Some((Ok(Bytes::new()), (again, passed, true)));
+        }
+    }
+    Some((Err(std::io::Error::other(words(problem))), (reading, passed, true)))
+}
+
+fn length(part: &Bytes) -> u64 {
+    u64::try_from(part.len()).unwrap_or(u64::MAX)
 }
 
 /// Asks the node of an attempt for its output.
@@ -101,15 +124,18 @@ async fn open(
         from: query.from.unwrap_or(0),
         follow: query.follow.unwrap_or(false) && row.result.is_none(),
     };
-    let reading = Following { state: state.clone(), node: row.node.clone(), request, parts };
-    state.send(drive::Request::Output(row.node, order)).await?;
+    let node = row.node.clone();
+    let (state, query) = (state.clone(), query.clone());
+    let reading = Following { state, row, query, request, parts };
+    reading.state.send(drive::Request::Output(node, order)).await?;
     Ok(reading)
 }
 
 /// A reader, whose end ends the request to the node.
 struct Following {
     state: ServeState,
-    node: Name,
+    row: AttemptRow,
+    query: OutputQuery,
     request: u64,
     parts: mpsc::Receiver<Part>,
 }
@@ -117,7 +143,7 @@ struct Following {
 impl Drop for Following {
     fn drop(&mut self) {
         self.state.hub.close(self.request);
-        let (state, node, request) = (self.state.clone(), self.node.clone(), self.request);
+        let (state, node, request) = (self.state.clone(), self.row.node.clone(), self.request);
         // The owner is told that the node need not be asked; if it has stopped, no node is.
         tokio::spawn(async move {
             let _ = state.send(drive::Request::OutputHeard(node, request)).await;
