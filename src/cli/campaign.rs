@@ -23,26 +23,76 @@ use crate::orchestrator::wire::{
 /// How often a campaign that is waited for is looked at.
 const LOOK: Duration = Duration::from_millis(300);
 
+const LIST_EXAMPLES: &str = "\
+Examples:
+  apportion campaign list
+  apportion campaign list --user ann --limit 10";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  apportion campaign show 9
+  apportion campaign show last --json";
+
+const WHY_EXAMPLES: &str = "\
+Examples:
+  apportion campaign why 9";
+
+const TASKS_EXAMPLES: &str = "\
+Examples:
+  apportion campaign tasks 9 --failed
+  apportion campaign tasks last --state running";
+
+const SUSPEND_EXAMPLES: &str = "\
+Examples:
+  apportion campaign suspend 9
+  apportion campaign suspend 9 --now";
+
+const RESUME_EXAMPLES: &str = "\
+Examples:
+  apportion campaign resume 9";
+
+const CANCEL_EXAMPLES: &str = "\
+Examples:
+  apportion campaign cancel 9";
+
+const RESUBMIT_EXAMPLES: &str = "\
+Examples:
+  apportion campaign resubmit 9 --failed
+  apportion campaign resubmit 9 --task 17";
+
+const WAIT_EXAMPLES: &str = "\
+Examples:
+  apportion campaign wait last";
+
 /// What to do with campaigns.
 #[derive(Debug, Subcommand)]
 pub enum CampaignAction {
     /// List campaigns, the newest first
+    #[command(after_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// Show a campaign: its counts, its notes, what it asked for and used
+    #[command(after_help = SHOW_EXAMPLES)]
     Show(OneArgs),
     /// Say why a campaign has the slots that it has
+    #[command(after_help = WHY_EXAMPLES)]
     Why(OneArgs),
     /// List tasks of a campaign that a slot has had
+    #[command(after_help = TASKS_EXAMPLES)]
     Tasks(TasksArgs),
     /// Have no task begin any more; what runs ends by itself
+    #[command(after_help = SUSPEND_EXAMPLES)]
     Suspend(SuspendArgs),
     /// Let tasks begin again
+    #[command(after_help = RESUME_EXAMPLES)]
     Resume(OneArgs),
     /// End a campaign
+    #[command(after_help = CANCEL_EXAMPLES)]
     Cancel(OneArgs),
     /// Queue tasks again that failed or were cancelled
+    #[command(after_help = RESUBMIT_EXAMPLES)]
     Resubmit(ResubmitArgs),
     /// Wait for the end of a campaign
+    #[command(after_help = WAIT_EXAMPLES)]
     Wait(WaitArgs),
 }
 

@@ -13,16 +13,36 @@ use super::table::{memory, plain};
 use crate::orchestrator::spec::signal_name;
 use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo, TaskResult};
 
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  apportion task show 9.17";
+
+const LOGS_EXAMPLES: &str = "\
+Examples:
+  apportion task logs -f 9.17";
+
+const CANCEL_EXAMPLES: &str = "\
+Examples:
+  apportion task cancel 9.17";
+
+const SIGNAL_EXAMPLES: &str = "\
+Examples:
+  apportion task signal 9.17 USR1";
+
 /// What to do with a task.
 #[derive(Debug, Subcommand)]
 pub enum TaskAction {
     /// Show a task and its attempts
+    #[command(after_help = SHOW_EXAMPLES)]
     Show(TaskArgs),
     /// Show the output of a task
+    #[command(after_help = LOGS_EXAMPLES)]
     Logs(LogsArgs),
     /// End a task
+    #[command(after_help = CANCEL_EXAMPLES)]
     Cancel(TaskArgs),
     /// Send a signal to a task that runs
+    #[command(after_help = SIGNAL_EXAMPLES)]
     Signal(SignalArgs),
 }
 
