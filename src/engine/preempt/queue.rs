@@ -52,12 +52,15 @@ pub(super) type Kind = (usize, u64, u8, Option<usize>, Option<usize>, Option<Mil
 /// worse off.
 pub(super) type Standing = (u64, u64);
 
+/// An offer by its cost: of whose offers, and its place there.
+type NextOffer = (Cost, (usize, bool), usize);
+
 /// The machines where a kind of request might find room.
 struct Queue {
     /// Of the request that asked last.
     standing: Standing,
-    /// The next offer of each user that might give something: which, of whose offers, and its place there.
-    offers: BinaryHeap<Reverse<(Cost, (usize, bool), usize)>>,
+    /// The next offer of each user that might give something.
+    offers: BinaryHeap<Reverse<NextOffer>>,
     /// For each machine, whether a plan was made for it, or none was right.
     is_tried: Vec<bool>,
     /// Machines by a lower bound of the cost; before they are tried with the user that offers something.
