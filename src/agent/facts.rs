@@ -72,8 +72,12 @@ pub(super) fn life() -> Result<String, FactsError> {
 }
 
 /// Which start of the system it is.
+///
+/// # Errors
+///
+/// If this system does not say.
 #[cfg(target_os = "linux")]
-pub(super) fn boot() -> Result<String, FactsError> {
+pub fn boot() -> Result<String, FactsError> {
     let boot = procfs::sys::kernel::random::boot_id();
     let boot = boot.map_err(|source| FactsError::Unreadable { what: "the boot id", source })?;
     Ok(boot.trim().to_owned())

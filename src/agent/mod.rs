@@ -18,7 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use reqwest::{Method, StatusCode, Url};
 use sha2::{Digest, Sha256};
 
-pub use self::facts::{FactsError, Node};
+pub use self::facts::{FactsError, Node, boot};
 pub use self::pace::Pace;
 use crate::access::{NoAnswer, NoToken, Transport, TransportError, token_for};
 use crate::api::wire::{Heartbeat, HeartbeatAnswer, Problem};

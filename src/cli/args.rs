@@ -36,6 +36,7 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   apportion demo                              watch a cluster being shared, here and now
+  apportion up                                run work on this machine, in one command
   apportion config check apportion.toml       is this configuration right?
   apportion serve --config apportion.toml     run the daemon
   apportion nodes                             what is there, and who is on it?
@@ -55,6 +56,12 @@ rm_reconfigure, by a link: it then takes and answers what those did.";
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Start daemon, orchestrator and agent on this machine, and run until Ctrl-C
+    #[command(after_help = super::up::UP_EXAMPLES)]
+    Up(super::up::UpArgs),
+    /// End what `apportion up` started, and the work that runs
+    #[command(after_help = super::up::DOWN_EXAMPLES)]
+    Down(super::up::StateArgs),
     /// Run the daemon until it is told to stop
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
@@ -210,7 +217,7 @@ pub enum Command {
 /// The daemon to talk to, and how to show its answer.
 #[derive(Clone, Debug, Args)]
 pub struct Remote {
-    /// Where the daemon listens
+    /// Where the daemon listens; without it, where the one of `apportion up` does
     #[arg(
         long,
         env = "APPORTION_URL",

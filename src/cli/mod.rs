@@ -46,13 +46,14 @@ mod table;
 mod task;
 mod token;
 mod top;
+mod up;
 mod users;
 mod why;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use tokio::runtime::{Builder, Runtime};
 
 use args::{Cli, Command};
@@ -67,7 +68,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == slot::NAME) {
         return exit(slot::run_alone(&arguments), false);
     }
-    let cli = match Cli::try_parse_from(arguments) {
+    let parsed = up::found_by_default(Cli::command()).try_get_matches_from(arguments);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // Those commands know success and failure, and no more.
         Err(error) if is_shim && error.use_stderr() => {
@@ -100,6 +102,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             allocator::tell();
             wait(busy(), serve::run(&args))
         }
+        Command::Up(args) => ask(up::run(&args)),
+        Command::Down(args) => ask(up::down(&args)),
         Command::Demo(args) => wait(busy(), demo::run(&args)),
         Command::Config { action } => config::run(&action),
         Command::Nodes(args) => ask(nodes::list(&args)),

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use super::args::{Remote, Trust, parse_url};
 use super::client::Client;
 use super::failure::{Exit, Failure};
+use super::up;
 use crate::access::{Transport, token_for};
 use crate::orchestrator::wire::{CampaignPage, TaskInfo};
 
@@ -20,10 +21,11 @@ const STREAM: Duration = Duration::from_hours(24 * 365);
 /// The orchestrator to talk to, and how to show its answer.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
-    /// Where the orchestrator listens; without it, where the daemon does
+    /// Where the orchestrator listens; without it, where the one of `apportion up` does if the daemon
+    /// is that of `apportion up`, or else where the daemon does
     #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
     pub orchestrator: Option<Url>,
-    /// Where the daemon listens
+    /// Where the daemon listens; without it, where the one of `apportion up` does
     #[arg(
         long,
         env = "APPORTION_URL",
@@ -55,7 +57,7 @@ impl Place {
     ///
     /// If this process cannot be a client, or not in this way.
     pub fn open(&self) -> Result<Orchestrator, Failure> {
-        let url = self.orchestrator.clone().unwrap_or_else(|| self.url.clone());
+        let url = self.found();
         let client = Client::new(&self.remote(&url))?;
         let transport = Transport::new(&url, self.trust.ca.as_deref(), STREAM)?;
         let token = self.trust.token_file.as_deref();
@@ -74,8 +76,14 @@ impl Place {
 
     /// Whether the orchestrator cannot know by itself which user asks.
     pub fn has_no_credential(&self) -> bool {
-        let url = self.orchestrator.as_ref().unwrap_or(&self.url);
+        let url = self.found();
         self.trust.token_file.is_none() && url.scheme() != "unix"
+    }
+
+    /// Where the orchestrator is.
+    fn found(&self) -> Url {
+        let named = self.orchestrator.clone();
+        named.or_else(|| up::orchestrator_beside(&self.url)).unwrap_or_else(|| self.url.clone())
     }
 
     fn remote(&self, url: &Url) -> Remote {

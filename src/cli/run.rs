@@ -28,8 +28,10 @@ limit, 125 not run, 126 not executable, 127 not found, 137 over its memory
 
 The first Ctrl-C sends INT, a second one within 2 s cancels. If this command dies, the task goes on.";
 
-/// How often the task is looked at.
+/// The longest time between two looks at the task.
 const LOOK: Duration = Duration::from_millis(150);
+/// The least time between two of them, at the beginning.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
 /// How long a wait is before it is explained.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a second Ctrl-C cancels.
@@ -113,6 +115,11 @@ fn is_null() -> bool {
     input.is_ok_and(|input| null.is_ok_and(|null| input.rdev() == null.rdev() && input.rdev() != 0))
 }
 
+/// The time until the next look: short tasks are not to wait for it.
+fn pause(began: Instant) -> Duration {
+    (began.elapsed() / 16).clamp(FIRST_LOOK, LOOK)
+}
+
 /// Copies a stream of the attempt after `before` to ours.
 async fn follow(
     orchestrator: &Orchestrator,
@@ -120,13 +127,14 @@ async fn follow(
     channel: &str,
     before: u64,
 ) -> Result<(), Failure> {
+    let began = Instant::now();
     loop {
         let next = before + 1;
         let info = orchestrator.task_info(task).await;
         if info.is_ok_and(|info| next <= info.attempt) {
             break;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(pause(began)).await;
     }
     let attempt = (before + 1).to_string();
     let query = [("channel", channel), ("follow", "true"), ("attempt", attempt.as_str())];
@@ -155,7 +163,7 @@ async fn watch(
         (Instant::now(), None, None);
     loop {
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(pause(began)) => {}
             _ = tokio::signal::ctrl_c() => {
                 let is_second = interrupted.is_some_and(|at| at.elapsed() < SECOND);
                 interrupted = Some(Instant::now());

@@ -11,6 +11,7 @@
 //! agent, which finds it again by its book, its process and its socket.
 
 mod books;
+mod ending;
 mod head;
 mod keeper;
 mod ladder;
@@ -27,6 +28,8 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 
+pub use self::books::Process;
+pub use self::ending::end_slots;
 pub use self::ladder::{Finding, Ladder};
 pub use self::runner::Runner;
 pub use self::users::{Account, UserRules, Users};

@@ -11,28 +11,44 @@ use super::node::Node;
 use crate::orchestrator::wire::{ChunkQuery, OutputProblem, OutputRequest};
 use crate::slot::wire::{Chunk, ReadRequest};
 
-/// The pause before the next look at an output that may grow.
+/// The longest pause before the next look at an output that may grow.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
+
+/// The first pause, for tasks that end at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often an output is read again of which nothing could be read: its slot may be about to end, and
+/// what it leaves can be read then.
+const TRIES: u32 = 10;
 
 /// How long a slot may take to read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where the output is.
 #[derive(Debug)]
-pub enum Source {
-    /// A slot that has a keeper.
-    Keeper(mpsc::Sender<ToKeeper>),
-    /// The folder of a slot that is forgotten.
-    Folder(Arc<Node>, String),
+pub struct Source {
+    /// The keeper of the slot, until that is forgotten.
+    pub keeper: Option<mpsc::Sender<ToKeeper>>,
+    /// The node that has its folder.
+    pub node: Arc<Node>,
+    /// The name of the slot.
+    pub slot: String,
 }
 
 /// Sends the output until it ends, or no more of it is wanted.
 pub async fn relay(head: Arc<Head>, request: OutputRequest, source: Source) {
     let mut from = request.from;
+    let mut pause = FIRST_PAUSE;
+    let mut tries = TRIES;
     loop {
         let read = ReadRequest { request: 0, task: request.task, channel: request.channel, from };
         let (chunk, bytes) = match source.read(read).await {
             Some(found) => found,
+            None if 0 < tries => {
+                tries -= 1;
+                tokio::time::sleep(FOLLOW_PAUSE).await;
+                continue;
+            }
             None => (problem(from), Vec::new()),
         };
         let is_last = chunk.is_end || (chunk.is_all && !request.follow);
@@ -50,8 +66,9 @@ pub async fn relay(head: Arc<Head>, request: OutputRequest, source: Source) {
             }
         }
         if chunk.is_all {
-            tokio::time::sleep(FOLLOW_PAUSE).await;
+            tokio::time::sleep(pause).await;
         }
+        pause = if is_nothing { FOLLOW_PAUSE.min(pause * 2) } else { FIRST_PAUSE };
     }
 }
 
@@ -62,13 +79,13 @@ fn problem(from: u64) -> Chunk {
 
 impl Source {
     async fn read(&self, request: ReadRequest) -> Option<(Chunk, Vec<u8>)> {
-        match self {
-            Source::Keeper(keeper) => {
-                let (answer, answered) = oneshot::channel();
-                keeper.send(ToKeeper::Read(request, answer)).await.ok()?;
-                tokio::time::timeout(PATIENCE, answered).await.ok()?.ok()
+        if let Some(keeper) = &self.keeper {
+            let (answer, answered) = oneshot::channel();
+            // A keeper has ended when its slot is forgotten; the output stays in the folder.
+            if keeper.send(ToKeeper::Read(request, answer)).await.is_ok() {
+                return tokio::time::timeout(PATIENCE, answered).await.ok()?.ok();
             }
-            Source::Folder(node, slot) => node.read_dead(slot, &request).await.ok(),
         }
+        self.node.read_dead(&self.slot, &request).await.ok()
     }
 }

@@ -440,10 +440,8 @@ impl Runner {
             return;
         }
         let slot = format!("{}-{}", self.seen.orchestrator, request.share);
-        let source = self.slots.get(&request.share).map_or_else(
-            || Source::Folder(Arc::clone(&self.node), slot),
-            |known| Source::Keeper(known.keeper.clone()),
-        );
+        let keeper = self.slots.get(&request.share).map(|known| known.keeper.clone());
+        let source = Source { keeper, node: Arc::clone(&self.node), slot };
         let (head, done) = (Arc::clone(&self.head), self.relayed.0.clone());
         tokio::spawn(async move {
             relay(head, request, source).await;

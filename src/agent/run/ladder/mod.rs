@@ -152,10 +152,19 @@ impl Ladder {
         false
     }
 
+    /// How limits are enforced, in a few words.
+    pub fn words(&self) -> String {
+        if self.rung.is_kernel() {
+            format!("{}, by the kernel", name(self.rung))
+        } else {
+            "watched by each slot, every 250 ms".to_owned()
+        }
+    }
+
     /// What people are told of the ladder, one line a rung.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![if self.rung.is_kernel() {
-            format!("limits  {}, by the kernel", name(self.rung))
+            format!("limits  {}", self.words())
         } else {
             "limits  watched: no rung that the kernel enforces".to_owned()
         }];

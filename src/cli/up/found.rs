@@ -1,0 +1,155 @@
+//! What `apportion up` has written down, and how other commands find it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use anyhow::Context;
+use clap::Command;
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+
+use super::super::failure::{Exit, Failure};
+use crate::agent::boot;
+use crate::agent::run::Process;
+
+/// The variable that names the folder.
+pub const VARIABLE: &str = "APPORTION_STATE";
+
+const FILE: &str = "up.json";
+const LOCK: &str = "up.lock";
+
+/// What runs, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Where the daemon listens.
+    pub daemon: String,
+    /// Where the orchestrator listens.
+    pub orchestrator: String,
+    /// The supervisor.
+    pub up: Option<Process>,
+    /// The processes it started, in this order: daemon, orchestrator, agent.
+    pub children: Vec<Process>,
+}
+
+/// What the folder in use by default says. Read once.
+static DEFAULT: LazyLock<Option<Found>> = LazyLock::new(|| {
+    let found = Folder { path: locate(None)? }.read()?;
+    let boot = boot().ok()?;
+    found.children.first().is_some_and(|daemon| daemon.is_alive(&boot)).then_some(found)
+});
+
+/// The commands, with the daemon of `apportion up` in the place of the usual address.
+pub fn found_by_default(command: Command) -> Command {
+    match &*DEFAULT {
+        Some(found) => with_default(command, &found.daemon),
+        None => command,
+    }
+}
+
+fn with_default(command: Command, url: &'static str) -> Command {
+    let command = command.mut_subcommands(|command| {
+        // An agent reports to a daemon that was named, and to no other.
+        if command.get_name() == "agent" { command } else { with_default(command, url) }
+    });
+    let has_url = command.get_arguments().any(|argument| argument.get_id() == "url");
+    if has_url { command.mut_arg("url", |argument| argument.default_value(url)) } else { command }
+}
+
+/// The orchestrator of `apportion up`, if `daemon` is its daemon.
+pub fn orchestrator_beside(daemon: &Url) -> Option<Url> {
+    let found = DEFAULT.as_ref()?;
+    let is_same = found.daemon.parse::<Url>().is_ok_and(|url| url == *daemon);
+    found.orchestrator.parse().ok().filter(|_| is_same)
+}
+
+/// The folder that is meant where none is named.
+pub fn locate(named: Option<&Path>) -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let path = |value| PathBuf::from(value);
+    let home = || variable("HOME").map(|home| path(home).join(".local/state"));
+    let usual = || Some(variable("XDG_STATE_HOME").map(path).or_else(home)?.join("apportion"));
+    named.map(Path::to_owned).or_else(|| variable(VARIABLE).map(path)).or_else(usual)
+}
+
+/// The folder of `apportion up`.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Folder {
+    /// The folder that is named, or the usual one. It is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be used.
+    pub fn open(named: Option<&Path>) -> Result<Folder, Failure> {
+        let path = locate(named).ok_or_else(|| {
+            Failure::new(Exit::Refused, "HOME is not set; name a folder with --state")
+        })?;
+        let shown = path.display().to_string();
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.with_context(|| format!("cannot make {shown}; name another folder with --state"))?;
+        // It holds what tasks wrote and what they are given.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700))
+            .with_context(|| format!("{shown} is not ours; name another folder with --state"))?;
+        let path = path.canonicalize().with_context(|| format!("cannot use {shown}"))?;
+        Ok(Folder { path })
+    }
+
+    /// Locks the folder. `None`: another `apportion up` has it.
+    ///
+    /// # Errors
+    ///
+    /// If there cannot be a lock.
+    pub fn lock(&self) -> Result<Option<File>, Failure> {
+        let path = self.path.join(LOCK);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error.into()),
+        }
+    }
+
+    /// What is written down, if anything is.
+    pub fn read(&self) -> Option<Found> {
+        serde_json::from_slice(&fs::read(self.path.join(FILE)).ok()?).ok()
+    }
+
+    /// Writes down what runs.
+    ///
+    /// # Errors
+    ///
+    /// If that fails.
+    pub fn write(&self, found: &Found) -> Result<(), Failure> {
+        let (new, path) = (self.path.join("up.new"), self.path.join(FILE));
+        let write = || {
+            let mut options = OpenOptions::new();
+            let mut file =
+                options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(&serde_json::to_vec_pretty(found)?)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        Ok(write().with_context(|| format!("cannot write {}", path.display()))?)
+    }
+
+    /// Forgets what ran.
+    pub fn forget(&self) {
+        // Where it is gone already, nothing is to be done.
+        let _ = fs::remove_file(self.path.join(FILE));
+    }
+
+    /// A path in the folder.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}

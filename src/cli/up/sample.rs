@@ -1,0 +1,118 @@
+//! The configuration that `apportion up` writes once; `serve --config` takes it over later.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::super::failure::Failure;
+use super::found::Folder;
+use crate::agent::{Agent, Options};
+use crate::model::Mebibytes;
+
+/// Quanta in the memory of a machine, at least, and the shift that divides by it.
+const SHIFT: u32 = 6;
+
+/// The file of configuration; written if it is not there, and never written over.
+///
+/// # Errors
+///
+/// If it cannot be written, or this system does not say how much memory there is.
+pub fn ensure(folder: &Folder) -> Result<PathBuf, Failure> {
+    let path = folder.at("apportion.toml");
+    if path.exists() {
+        return Ok(path);
+    }
+    let text = text(quantum(memory()?), &folder.at("apportion.db"));
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// The memory that an agent on this machine offers.
+fn memory() -> Result<Mebibytes, Failure> {
+    let agent = Agent::new(Options {
+        url: "http://127.0.0.1:7070".parse()?,
+        name: None,
+        memory: None,
+        reserved: Mebibytes(0),
+        quiesce_file: None,
+        token_file: None,
+        authority: None,
+    })?;
+    Ok(agent.node()?.memory)
+}
+
+/// The quantum for a machine with so much memory, in MB.
+fn quantum(memory: Mebibytes) -> u64 {
+    1 << (memory.0 >> SHIFT).clamp(64, 1024).ilog2()
+}
+
+fn text(quantum: u64, state: &Path) -> String {
+    // Any path is a good string of TOML when it is written as one of JSON, but for a few characters that
+    // are not allowed in either.
+    let state = serde_json::Value::from(state.to_string_lossy()).to_string();
+    format!(
+        "\
+# Written once by `apportion up`, for one machine and short tasks. `apportion up` reads it and writes it
+# never again; `apportion serve --config` takes it as well. config/apportion.toml has all settings.
+
+[daemon]
+# `apportion up` says with flags where it listens.
+listen = \"127.0.0.1:7070\"
+state = {state}
+cycle_period = \"500ms\"
+heartbeat_interval = \"5s\"
+
+[scheduler]
+# A 64th of the memory, as a power of two, and 64 MB to 1 GB.
+quantum = \"{quantum}MB\"
+publication_period = \"1s\"
+# With the usual 2m, short tasks would run one after the other.
+prediction_fudge = \"5s\"
+
+[[nodepool]]
+name = \"main\"
+
+[[class]]
+name = \"test\"
+policy = \"fair-share\"
+nodepool = \"main\"
+priority = 9
+
+[[class]]
+name = \"normal\"
+policy = \"fair-share\"
+nodepool = \"main\"
+default = true
+
+# For `apportion run --keep`: is never preempted.
+[[class]]
+name = \"keep\"
+policy = \"fixed-share\"
+nodepool = \"main\"
+default = true
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quantum_is_a_power_of_two_in_bounds() {
+        let cases = [(100, 64), (4096, 64), (8191, 64), (16_000, 128), (24_000, 256)];
+        for (memory, expected) in cases.into_iter().chain([(65_536, 1024), (4_000_000, 1024)]) {
+            assert_eq!(quantum(Mebibytes(memory)), expected, "{memory}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_is_a_good_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a \"b\" c.toml");
+        fs::write(&file, text(256, &file)).unwrap();
+        let config = crate::config::Sources::new(&file, &[]).unwrap().load().unwrap();
+        assert_eq!(config.daemon.state, file);
+    }
+}

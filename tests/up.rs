@@ -1,0 +1,202 @@
+//! Daemon, orchestrator and agent with one command, in an empty home, as people start them.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Longer than anything takes on a machine that works.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// An empty home, and no process once the test is over.
+struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    fn new() -> Home {
+        Home { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
+        command.args(args).current_dir(self.folder.path()).env("HOME", self.folder.path());
+        let variables = std::env::vars_os().map(|(name, _)| name);
+        for name in variables.filter(|name| name.to_string_lossy().starts_with("APPORTION")) {
+            command.env_remove(name);
+        }
+        command.env_remove("XDG_STATE_HOME").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs to the end: exit status, standard output, standard error.
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        told(self.command(args).output().unwrap())
+    }
+
+    /// Starts all, and waits until it says that it is ready.
+    fn up(&self) -> Up {
+        let mut command = self.command(&["up", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said: Vec<String> = lines.by_ref().take(2).map(Result::unwrap).collect();
+        if said.len() < 2 {
+            let output = child.wait_with_output().unwrap();
+            panic!("{said:?} {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Up { child, said }
+    }
+
+    /// What is written down of the processes: `up`, then daemon, orchestrator, agent.
+    fn pids(&self) -> Vec<u64> {
+        let text = fs::read(self.folder.path().join(".local/state/apportion/up.json")).unwrap();
+        let found: Value = serde_json::from_slice(&text).unwrap();
+        let children = found["children"].as_array().unwrap();
+        let all = std::iter::once(&found["up"]).chain(children);
+        all.map(|process| process["pid"].as_u64().unwrap()).collect()
+    }
+
+    /// Processes that have this home in their command line, environment or working directory.
+    fn processes(&self) -> Vec<u32> {
+        let mark = self.folder.path().to_str().unwrap().as_bytes();
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let is_ours = |pid: &u32| {
+            let has = |file: &str| {
+                let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+                text.windows(mark.len()).any(|part| part == mark)
+            };
+            let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
+            let is_inside = cwd.is_ok_and(|cwd| cwd.starts_with(self.folder.path()));
+            is_inside || has("cmdline") || has("environ")
+        };
+        pids.filter(is_ours).collect()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // A test that failed leaves no process behind.
+        for pid in self.processes() {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+    }
+}
+
+/// An `apportion up` that runs.
+struct Up {
+    child: Child,
+    said: Vec<String>,
+}
+
+impl Up {
+    /// Sends a signal, waits for the end, and says its exit status.
+    fn end(mut self, signal: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+fn told(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn one_command_runs_work_and_ends_with_all_of_it() {
+    let home = Home::new();
+    let up = home.up();
+    assert!(up.said[0].starts_with("apportion: ready at http://127.0.0.1:"), "{:?}", up.said);
+    assert!(up.said[0].contains(" in quanta of ") && up.said[0].contains("; limits: "));
+    assert!(up.said[1].starts_with("next: apportion run "), "{:?}", up.said);
+
+    let (status, out, _) =
+        home.run(&["run", "--memory", "64MB", "--", "sh", "-c", "echo $((6*7))"]);
+    assert_eq!((status, out.as_str()), (0, "42\n"));
+    for (text, expected) in [("exit 7", 7), ("kill -TERM $$", 143)] {
+        assert_eq!(home.run(&["run", "--", "sh", "-c", text]).0, expected, "{text}");
+    }
+    assert_eq!(home.run(&["run", "--", "no-such-program"]).0, 127);
+    let (status, out, err) = home.run(&["run", "--keep", "--", "echo", "kept"]);
+    assert_eq!((status, out.as_str()), (0, "kept\n"), "{err}");
+    let mut sort = home.command(&["run", "--", "sort"]);
+    let sort = sort.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut sort = sort.spawn().unwrap();
+    sort.stdin.take().unwrap().write_all(b"b\na\n").unwrap();
+    assert_eq!(told(sort.wait_with_output().unwrap()).1, "a\nb\n");
+
+    let array = ["submit", "--array", "1-100", "--wait", "--", "sh", "-c", "echo {task} >> done"];
+    let (status, _, err) = home.run(&array);
+    assert_eq!(status, 0, "{err}");
+    let done = fs::read_to_string(home.folder.path().join("done")).unwrap();
+    let mut done: Vec<u32> = done.lines().map(|line| line.parse().unwrap()).collect();
+    done.sort_unstable();
+    assert_eq!(done, (1..=100).collect::<Vec<u32>>());
+    assert_eq!(home.run(&["task", "logs", "last.100"]).0, 0);
+    assert_eq!(home.run(&["nodes"]).0, 0, "the daemon is found as well");
+
+    let (status, _, err) = home.run(&["up"]);
+    assert_eq!(status, 6, "{err}");
+    assert!(err.contains("runs already, as process") && err.contains("http://127.0.0.1:"), "{err}");
+
+    assert_eq!(home.run(&["run", "--detach", "--", "sh", "-c", "touch began; sleep 1000"]).0, 0);
+    until("begun", || home.folder.path().join("began").exists());
+    assert_eq!(up.end("-TERM"), Some(0));
+    assert_eq!(home.processes(), Vec::<u32>::new());
+    let (status, _, err) = home.run(&["down"]);
+    assert!(status == 5 && err.contains("does not run"), "{err}");
+}
+
+#[test]
+fn what_a_killed_one_left_is_ended_and_its_state_is_used_again() {
+    let home = Home::new();
+    let up = home.up();
+    let before = home.pids();
+    assert_eq!(before.len(), 4);
+    let task = "touch began; while [ ! -e go ]; do sleep 0.1; done; echo over";
+    assert_eq!(home.run(&["run", "--detach", "--", "sh", "-c", task]).0, 0);
+    until("begun", || home.folder.path().join("began").exists());
+    assert_eq!(up.end("-KILL"), None);
+    // Its daemon is there still, and is found.
+    assert_eq!(home.run(&["campaign", "list"]).0, 0);
+
+    let again = home.up();
+    let now = home.pids();
+    assert!(now.iter().all(|pid| !before.contains(pid)), "{before:?} {now:?}");
+    let lives = home.processes();
+    assert!(!before.iter().any(|pid| lives.iter().any(|one| u64::from(*one) == *pid)));
+    fs::write(home.folder.path().join("go"), "").unwrap();
+    let (status, _, err) = home.run(&["campaign", "wait", "last"]);
+    assert_eq!(status, 0, "{err}");
+    assert_eq!(home.run(&["task", "logs", "last.1"]).1, "over\n");
+
+    // One that dies ends all.
+    let agent = now[3].to_string();
+    assert!(Command::new("kill").args(["-9", &agent]).status().unwrap().success());
+    let (status, _, err) = told(again.child.wait_with_output().unwrap());
+    assert_eq!(status, 1);
+    assert!(err.contains("the agent ended (signal: 9 (SIGKILL)"), "{err}");
+    assert!(err.contains("agent.log:\n"), "{err}");
+    assert_eq!(home.processes(), Vec::<u32>::new());
+
+    let last = home.up();
+    assert_eq!(home.run(&["run", "--", "true"]).0, 0);
+    assert_eq!(home.run(&["down"]), (0, "apportion: down\n".to_owned(), String::new()));
+    assert_eq!(told(last.child.wait_with_output().unwrap()).0, 0);
+    assert_eq!(home.processes(), Vec::<u32>::new());
+}
