@@ -150,11 +150,13 @@ impl Runner {
         let mut pace = Pace::new(LONGEST_PAUSE);
         let mut exchanges: JoinSet<Done> = JoinSet::new();
         let (mut is_polling, mut is_telling) = (false, false);
-        let mut next = Instant::now();
+        // When the next exchange may start, and when the next one that waits for orders.
+        let (mut next, mut next_poll) = (Instant::now(), Instant::now());
         let mut clean = Instant::now() + CLEAN_EVERY;
         loop {
-            let may_start = next <= Instant::now();
-            if may_start && !is_polling {
+            let now = Instant::now();
+            let may_start = next <= now;
+            if may_start && next_poll <= now && !is_polling {
                 self.start_exchange(&mut exchanges, true);
                 is_polling = true;
                 next = Instant::now() + LEAST_PAUSE;
@@ -163,7 +165,10 @@ impl Runner {
                 is_telling = true;
                 next = Instant::now() + LEAST_PAUSE;
             }
-            let has_to_start = !is_polling || (self.has_news && !is_telling);
+            let has_to_tell = self.has_news && !is_telling;
+            let has_to_start = !is_polling || has_to_tell;
+            // News waits for no pause of the other kind.
+            let start = if has_to_tell { next } else { next.max(next_poll) };
             tokio::select! {
                 Some((share, news)) = self.news.recv() => self.note(share, news),
                 Some(done) = exchanges.join_next() => {
@@ -174,7 +179,10 @@ impl Runner {
                         let was_quick = since_boot_ms().saturating_sub(sent_ms) < 50;
                         let is_idle = waited && was_quick && !self.has_news;
                         pace.after_success(&mut lots);
-                        if is_idle { IDLE_PAUSE } else { LEAST_PAUSE }
+                        if is_idle {
+                            next_poll = Instant::now() + IDLE_PAUSE;
+                        }
+                        LEAST_PAUSE
                     } else {
                         pace.after_failure(&mut lots)
                     };
@@ -183,7 +191,7 @@ impl Runner {
                 Some(request) = self.relayed.1.recv() => {
                     self.relays.remove(&request);
                 }
-                () = tokio::time::sleep_until(next), if has_to_start => {}
+                () = tokio::time::sleep_until(start), if has_to_start => {}
                 () = tokio::time::sleep_until(clean) => {
                     clean = Instant::now() + CLEAN_EVERY;
                     remove_old(&self.node);
