@@ -12,7 +12,7 @@ use super::args::{Remote, Trust, parse_url};
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::up;
-use crate::access::{Transport, token_for};
+use crate::access::{NoAnswer, Transport, token_for};
 use crate::orchestrator::wire::{CampaignPage, TaskInfo};
 
 /// Output of a task may last as long as the task.
@@ -177,7 +177,11 @@ impl Orchestrator {
         let request = self.transport.request(Method::GET, &path, query);
         let answer = self.transport.exchange(request, self.token.as_ref()).await;
         let answer = answer.map_err(|why| {
-            Failure::new(Exit::Unreachable, format!("cannot reach {}: {why:?}", self.url))
+            let why = match why {
+                NoAnswer::Late => "it does not answer".to_owned(),
+                NoAnswer::Broken(why) => why,
+            };
+            Failure::new(Exit::Unreachable, format!("cannot reach {} ({why})", self.url))
         })?;
         if answer.status().is_success() {
             return Ok(Ok(answer));

@@ -52,9 +52,11 @@ impl Answers {
     /// An answer that starts nothing: levels only.
     pub fn without_tasks(&self, answer: NodeAnswer) -> ExchangeAnswer {
         let mut slots = answer.slots;
+        // A slot that is still to start is left to the next answer, which brings what it needs: an agent that does
+        // not have it takes an order without a start for a slot that it has lost.
+        slots.retain(|slot| slot.start.is_none());
         for slot in &mut slots {
             slot.tasks.clear();
-            slot.start = None;
         }
         self.framed(slots)
     }
