@@ -398,10 +398,10 @@ async fn input_that_was_kept_is_fetched_once() {
 /// The way of limits, a hog's end and its neighbours.
 async fn hog_is_ended(limits: &str, rung: Rung) {
     let site = Site::new();
-    let text = r"if [ $APPORTION_TASK_ID = 1 ]; then
-        exec python3 -c 'x = bytearray(500 << 20); import time; time.sleep(60)'
+    let text = r#"if [ $APPORTION_TASK_ID = 1 ]; then
+        exec perl -e '$n = 500 << 20; $x = "x" x $n; sleep 60'
       fi
-      sleep 5; exit 3";
+      sleep 5; exit 3"#;
     let mut spec = shell(&site.work(), text);
     spec.environment.insert("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
     let head = Head::start(spec).await;

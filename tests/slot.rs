@@ -573,10 +573,10 @@ fn a_killed_slot_is_told_from_its_journal() {
 #[test]
 fn a_hog_is_ended_and_its_neighbour_is_not() {
     let work = tempdir().unwrap();
-    let text = r"if [ $APPORTION_TASK_ID = 1 ]; then
-        exec python3 -c 'import time; x = bytearray(600 << 20); time.sleep(60)'
+    let text = r#"if [ $APPORTION_TASK_ID = 1 ]; then
+        exec perl -e '$n = 600 << 20; $x = "x" x $n; sleep 60'
       fi
-      sleep 4";
+      sleep 4"#;
     let mut settings = settings(shell(work.path(), text));
     settings.spec.environment.insert("PATH".to_owned(), std::env::var("PATH").unwrap());
     settings.start.lanes = 2;
