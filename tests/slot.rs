@@ -352,6 +352,36 @@ fn what_a_task_leaves_behind_ends_before_the_next_begins() {
 }
 
 #[test]
+fn an_adopted_process_that_ends_is_waited_for() {
+    let work = tempdir().unwrap();
+    // It stays in the group of its task, which goes on.
+    let text = "(sh -c 'sleep 0.2; touch ended' &); while :; do sleep 0.05; done";
+    let mut slot = Slot::start(&settings(shell(work.path(), text)));
+    slot.give([1]);
+    let start = Instant::now();
+    while !work.path().join("ended").exists() {
+        assert!(start.elapsed() < slot::PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let own = i32::try_from(slot.process.id()).unwrap();
+    let is_zombie = |stat: &procfs::process::Stat| stat.ppid == own && stat.state == 'Z';
+    let is_any_left = || {
+        let mut all = procfs::process::all_processes().unwrap().flatten();
+        all.any(|process| process.stat().is_ok_and(|stat| is_zombie(&stat)))
+    };
+    // One that just ended is a zombie for a moment.
+    while is_any_left() {
+        assert!(start.elapsed() < slot::PATIENCE, "a zombie is left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The last look may have been before its end.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!is_any_left());
+    slot.order(stop(Some(100), StopReason::Cancelled));
+    slot.until_gone();
+}
+
+#[test]
 fn lanes_run_beside_each_other_and_sweep_their_own() {
     let work = tempdir().unwrap();
     let text = r"(setsid sleep 6001 &) ; touch here.$APPORTION_TASK_ID

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use rustix::process::{WaitOptions, waitpid};
+use rustix::process::{WaitOptions, wait, waitpid};
 
 use super::cgroup::{Group, Home};
 use super::clock::since_boot_ms;
@@ -162,7 +162,7 @@ impl Slot {
             }
         }
         // What is left are adopted processes, and programs that ended since the look above.
-        while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let mut runs = self.lanes.iter_mut().filter_map(|lane| lane.run.as_mut());
             if let Some(run) = runs.find(|run| run.exit.is_none() && run.pid == pid) {
                 run.look_for_checkpoint(now);
