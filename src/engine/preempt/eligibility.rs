@@ -12,7 +12,7 @@ use super::keeps::Keeps;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
 use crate::engine::schedule::PreemptionRule;
-use crate::model::{Millis, count};
+use crate::model::{MachineIx, Millis, count};
 
 /// A job with no more processes than this may soon have only the last one left.
 const FEW: u64 = 8;
@@ -98,6 +98,8 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             self.is_under_minimum,
             self.may_balance,
             self.has_given(),
+            self.is_side_below(Level::Class),
+            self.is_side_below(Level::User),
         ];
         rights.into_iter().fold(0, |number, right| number << 1 | u8::from(right))
     }
@@ -188,6 +190,14 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             || (self.may_balance && self.would_balance(level, victim, 1))
     }
 
+    /// Whether its user has processes on `machine`.
+    pub(super) fn has_own_on(&self, machine: MachineIx) -> bool {
+        let entities = &self.draft.entities;
+        let own = entities.group_of(self.requester);
+        let mut held = self.draft.rooms.held_shares(machine);
+        held.any(|(holding, _)| entities.group_of(holding.job) == own)
+    }
+
     /// The rule under which a process of so many quanta of `victim` may go now, if any.
     pub(super) fn rule(&self, victim: usize, quanta: u64) -> Option<PreemptionRule> {
         let draft = self.draft;
@@ -251,20 +261,21 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     /// better off before, and the requester is below its target, or in a cluster at rest its side.
     fn is_surplus(&self, level: Level, victim: usize, quanta: u64) -> bool {
         let entities = &self.draft.entities;
-        let is_side_below = || {
-            self.may_balance
-                && entities.at(&self.draft.held, level, self.requester)
-                    < self.target(level, self.requester)
-        };
         let keeps_its_target =
             |level| self.target(level, victim) + quanta <= self.held(level, victim);
         keeps_its_target(level)
             && keeps_its_target(Level::Job)
-            && (self.is_below_target || is_side_below())
+            && (self.is_below_target || self.is_side_below(level))
             && self
                 .compare(level, victim, 0, entities.at(&self.keeps.amounts, level, victim))
                 .is_lt()
             && self.compare(level, victim, self.order - 1, self.held(level, victim)).is_lt()
+    }
+
+    /// Whether, in a cluster at rest, the requester's side at `level` is below its target.
+    fn is_side_below(&self, level: Level) -> bool {
+        let held = self.draft.entities.at(&self.draft.held, level, self.requester);
+        self.may_balance && held < self.target(level, self.requester)
     }
 
     /// The same for any job of the victim's side.

@@ -120,7 +120,7 @@ fn make_room_for_least_served(
     // Who lost something in this cycle may find that a hole is left for it.
     let mut serve = |draft: &mut Draft<'_>, job, wanted: &OrdersWanted| {
         if let Some(machine) = place_one(draft, job, wanted) {
-            reclaim.note_used(machine);
+            reclaim.note_used(draft, machine);
             return Service::Served;
         }
         if make_room_for(draft, reclaim, job) { Service::Served } else { Service::Refused }
@@ -190,6 +190,6 @@ fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bo
         reclaim.note_taken(draft, victim.holding, victim.rule, job);
     }
     draft.promise(job, plan.machine, plan.order);
-    reclaim.note_used(plan.machine);
+    reclaim.note_used(draft, plan.machine);
     true
 }

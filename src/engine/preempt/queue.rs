@@ -1,11 +1,11 @@
 //! Finds the cheapest machine for a request: one lazy queue for each kind of request.
 //!
 //! A kind is a class, an order and some rights. Its queue holds machines by a lower bound of what
-//! room there costs. The first is costed anew for the request: if it is still what it was, it is the
-//! cheapest of all; if it became dearer, it goes back; if it became impossible, it is dropped.
+//! room there costs. Those are costed anew for the request that no known plan is cheaper than. Where a
+//! plan is found, it is the next bound; where none can be, the machine is dropped.
 //!
 //! That is exact because costs only rise within a cycle. Requests of a kind come least served first,
-//! a side only loses (`keeps.rs`), and where room changes, `touched` says so. A queue whose request
+//! a side only loses (`keeps.rs`), and machines where room grew are entered again. A queue whose request
 //! is worse off than the one before is filled anew.
 
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use super::budget::{self, Worth};
 use super::eligibility::Entitlement;
 use super::feasible::Feasible;
 use super::keeps::Keeps;
-use super::offers::Offers;
+use super::offers::{Offer, Offers};
 use super::plan::{Cost, Plan, plan_on};
 use super::relocate::Tried;
 use crate::engine::draft::Draft;
@@ -32,12 +32,16 @@ pub(super) struct Reclaim {
     pub tried: Tried,
     offers: Offers,
     queues: BTreeMap<Kind, Queue>,
-    /// The machines where something left or was earmarked, in turn.
-    touched: Vec<MachineIx>,
-    /// For each job, after how many touches nothing was found for it.
+    /// How much less than [`BEYOND`] each machine has room for.
+    claimed: Vec<QShares>,
+    /// The machines where room grew, in turn.
+    grown: Vec<MachineIx>,
+    /// How often something left or was earmarked.
+    changes: usize,
+    /// For each job, after how many changes nothing was found for it.
     failed: Vec<Option<usize>>,
     /// For a user within a class, an order and rights: with how many quanta a job found nothing that its
-    /// user's other jobs might give, and after how many touches.
+    /// user's other jobs might give, and after how many changes.
     own: BTreeMap<(usize, u64, u8), (u64, usize)>,
     /// The jobs that had their turn in this cycle, or were put off.
     asked: BTreeSet<usize>,
@@ -52,8 +56,11 @@ pub(super) type Kind = (usize, u64, u8, Option<usize>, Option<usize>, Option<Mil
 /// worse off.
 pub(super) type Standing = (u64, u64);
 
-/// An offer by its cost: of whose offers, and its place there.
-type NextOffer = (Cost, (usize, bool), usize);
+/// An offer: of whose offers, and its place there.
+type NextOffer = (Offer, (usize, bool), usize);
+
+/// More than any machine has room for.
+pub(super) const BEYOND: QShares = QShares(1 << 32);
 
 /// The machines where a kind of request might find room.
 struct Queue {
@@ -61,22 +68,26 @@ struct Queue {
     standing: Standing,
     /// The next offer of each user that might give something.
     offers: BinaryHeap<Reverse<NextOffer>>,
-    /// For each machine, whether a plan was made for it, or none was right.
-    is_tried: Vec<bool>,
-    /// Machines by a lower bound of the cost; before they are tried with the user that offers something.
-    heap: BinaryHeap<Reverse<(Cost, Option<usize>)>>,
-    /// So many touches are taken into account.
+    /// For each machine, how many quanta its users offer there.
+    offered: Vec<QShares>,
+    /// Machines by a lower bound of the cost.
+    heap: BinaryHeap<Reverse<Cost>>,
+    /// So many of the machines where room grew are taken into account.
     seen: usize,
 }
 
 impl Reclaim {
     pub(super) fn new(draft: &Draft<'_>) -> Reclaim {
+        let machines = draft.snapshot.machines_with_ix();
+        let claimed = machines.map(|(ix, _)| draft.rooms.lacking(ix, BEYOND)).collect();
         Reclaim {
             keeps: Keeps::new(draft),
             tried: Tried::default(),
             offers: Offers::new(draft),
             queues: BTreeMap::new(),
-            touched: Vec::new(),
+            claimed,
+            grown: Vec::new(),
+            changes: 0,
             failed: vec![None; draft.jobs.len()],
             own: BTreeMap::new(),
             asked: BTreeSet::new(),
@@ -90,12 +101,12 @@ impl Reclaim {
 
     /// Notes that nothing was found for `job`.
     pub(super) fn note_failed(&mut self, job: usize) {
-        self.failed[job] = Some(self.touched.len());
+        self.failed[job] = Some(self.changes);
     }
 
     /// Whether to search for `job` would only repeat what found nothing.
     pub(super) fn has_failed(&self, job: usize) -> bool {
-        self.failed[job] == Some(self.touched.len())
+        self.failed[job] == Some(self.changes)
     }
 
     /// Notes that `holding` was taken under `rule`, for the job at `taker`.
@@ -112,12 +123,18 @@ impl Reclaim {
             self.keeps.note_taker(taker);
         }
         self.keeps.lose(draft, holding.job, share.order.qshares().0);
-        self.touched.push(share.machine());
+        // What goes first there is not always what costs least: so the next plan may be cheaper.
+        self.note_used(draft, share.machine());
     }
 
-    /// Notes that room on `machine` was given away.
-    pub(super) fn note_used(&mut self, machine: MachineIx) {
-        self.touched.push(machine);
+    /// Notes that room on `machine` was made or given away.
+    pub(super) fn note_used(&mut self, draft: &Draft<'_>, machine: MachineIx) {
+        self.changes += 1;
+        let claimed = draft.rooms.lacking(machine, BEYOND);
+        if claimed < self.claimed[machine.0] {
+            self.grown.push(machine);
+        }
+        self.claimed[machine.0] = claimed;
     }
 
     /// The cheapest way to make room for one process of `job`: the best worst eviction class, then the
@@ -152,20 +169,20 @@ impl Reclaim {
             let (order, user) = (draft.jobs[job].order.qshares().0, draft.entities.group_of(job));
             let standing = standing(draft, job);
             let kind = kind(draft, &entitlement, false);
-            let touched = self.touched.len();
-            let begin = || Queue::new(draft, (&self.offers, &entitlement), standing, touched);
+            let grown = self.grown.len();
+            let begin = || Queue::new(draft, (&self.offers, &entitlement), standing, grown);
             let queue = self.queues.entry(kind).or_insert_with(begin);
             if is_less(standing, queue.standing) {
                 *queue = begin();
             }
             queue.standing = standing;
             let own = (user, order, entitlement.rights());
-            let state = (draft.held.jobs[job], self.touched.len());
+            let state = (draft.held.jobs[job], self.changes);
             let is_known =
                 self.own.get(&own).is_some_and(|known| known.0 <= state.0 && known.1 == state.1);
             let mut plans = Plans::default();
             let request = (&feasible, &mut entitlement);
-            queue.search(draft, &self.offers, request, &self.touched, &mut plans);
+            queue.search(draft, &self.offers, request, &self.grown, &mut plans);
             if !is_known && !own_plans(draft, &self.offers, &feasible, &mut entitlement, &mut plans)
             {
                 self.own.insert(own, state);
@@ -280,13 +297,13 @@ fn own_plans(
     }
     let of_user = (user, !entitlement.gives_first_processes());
     for &offer in offers.of(draft, entitlement.keeps, of_user) {
-        if plans.are_complete(&offer) {
+        if plans.are_complete(&offer.cost) {
             break;
         }
-        let machine = offer.machine;
+        let machine = offer.cost.machine;
         let Some(order) = feasible.order_on(machine) else { continue };
         let missing = draft.rooms.lacking(machine, order.qshares());
-        let bound = offers.bound(draft, offer, missing);
+        let bound = offers.bound(draft, entitlement.keeps, offer.cost, missing);
         if bound.is_some_and(|bound| !plans.are_complete(&bound.within(entitlement.limit))) {
             plans.consider(draft, feasible, entitlement, machine);
         }
@@ -301,7 +318,7 @@ impl Queue {
         draft: &Draft<'_>,
         (offers, entitlement): (&Offers, &Entitlement<'_, '_>),
         standing: Standing,
-        touched: usize,
+        grown: usize,
     ) -> Queue {
         let own_class = draft.entities.class_of(entitlement.requester);
         let mut other_class = None;
@@ -328,9 +345,9 @@ impl Queue {
         Queue {
             standing,
             offers: first_offers.collect(),
-            is_tried: vec![false; draft.snapshot.machines.len()],
+            offered: vec![QShares(0); draft.snapshot.machines.len()],
             heap: BinaryHeap::new(),
-            seen: touched,
+            seen: grown,
         }
     }
 
@@ -340,41 +357,45 @@ impl Queue {
         draft: &Draft<'_>,
         offers: &Offers,
         (feasible, entitlement): (&Feasible<'_, '_>, &mut Entitlement<'_, '_>),
-        touched: &[MachineIx],
+        grown: &[MachineIx],
         plans: &mut Plans,
     ) {
-        for &machine in &touched[self.seen..] {
-            if feasible.order_on(machine).is_some() {
-                self.heap.push(Reverse((Cost::nothing(machine), None)));
-            }
+        for &machine in &grown[self.seen..] {
+            let Some(order) = feasible.order_on(machine) else { continue };
+            let missing = draft.rooms.lacking(machine, order.qshares());
+            let bound = offers.least(draft, entitlement.keeps, machine, missing);
+            self.heap.extend(bound.map(|bound| Reverse(bound.within(entitlement.limit))));
         }
-        self.seen = touched.len();
+        self.seen = grown.len();
         let mut found = Vec::new();
         loop {
             self.offer(draft, offers, (feasible, entitlement));
-            let Some(&Reverse((bound, offerer))) = self.heap.peek() else { break };
+            let Some(&Reverse(bound)) = self.heap.peek() else { break };
             if plans.are_complete(&bound) {
                 break;
             }
             self.heap.pop();
-            let machine = bound.machine;
-            if self.heap.peek() == Some(&Reverse((bound, None)))
-                || offerer
-                    .is_some_and(|user| self.is_tried[machine.0] || !entitlement.reaches_user(user))
-            {
+            if self.heap.peek() == Some(&Reverse(bound)) {
                 continue;
             }
-            self.is_tried[machine.0] = true;
-            match plans.consider(draft, feasible, entitlement, machine) {
-                Some(cost) if bound < cost => self.heap.push(Reverse((cost, None))),
-                Some(cost) => found.push(Reverse((cost, None))),
-                None => {}
+            let cost = plans.consider(draft, feasible, entitlement, bound.machine);
+            // What its own user holds there may go for the next request, and sooner; and room to come, of
+            // which nothing is for one that gave, may be gone.
+            let is_free = || draft.rooms.lacking(bound.machine, QShares(1)) == QShares(0);
+            if entitlement.has_own_on(bound.machine) || (entitlement.has_given() && is_free()) {
+                found.push(Reverse(bound));
+            } else if let Some(cost) = cost {
+                // Another victim may be smaller, where the one that was found may no longer go.
+                found.push(Reverse(Cost { overshoot: QShares(0), ..cost }));
             }
         }
         self.heap.extend(found);
     }
 
     /// Enters all machines that might be cheaper than the first.
+    ///
+    /// A machine is entered by the offer that completes the room that is missing: each plan for it needs
+    /// a process of that user, or of one whose offer is no cheaper.
     fn offer(
         &mut self,
         draft: &Draft<'_>,
@@ -382,8 +403,8 @@ impl Queue {
         (feasible, entitlement): (&Feasible<'_, '_>, &Entitlement<'_, '_>),
     ) {
         while let Some(mut next) = self.offers.peek_mut() {
-            let Reverse((bound, of_group, place)) = *next;
-            if self.heap.peek().is_some_and(|Reverse((first, _))| *first < bound) {
+            let Reverse((offer, of_group, place)) = *next;
+            if self.heap.peek().is_some_and(|Reverse(first)| *first < offer.cost) {
                 return;
             }
             draft.effort.search();
@@ -395,15 +416,16 @@ impl Queue {
                 Some(following) => *next = Reverse((*following, of_group, place + 1)),
                 None => drop(PeekMut::pop(next)),
             }
-            let machine = bound.machine;
-            if self.is_tried[machine.0] {
-                continue;
-            }
+            let machine = offer.cost.machine;
             let Some(order) = feasible.order_on(machine) else { continue };
-            let missing = draft.rooms.lacking(machine, order.qshares());
-            let bound = offers.bound(draft, bound, missing);
-            let bound = bound.map(|bound| bound.within(entitlement.limit));
-            self.heap.extend(bound.map(|bound| Reverse((bound, Some(of_group.0)))));
+            let missing = draft.rooms.lacking(machine, order.qshares()).max(QShares(1));
+            let before = self.offered[machine.0];
+            let offered = before + offer.quanta;
+            self.offered[machine.0] = offered;
+            if before < missing && missing <= offered {
+                let bound = offers.bound(draft, entitlement.keeps, offer.cost, missing);
+                self.heap.extend(bound.map(|bound| Reverse(bound.within(entitlement.limit))));
+            }
         }
     }
 }

@@ -395,7 +395,7 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
                     continue;
                 }
                 if let Some(machine) = place_one(&mut draft, job, &OrdersWanted::default()) {
-                    reclaim.note_used(machine);
+                    reclaim.note_used(&draft, machine);
                     continue;
                 }
                 let wanted = cheapest(&draft, &reclaim.keeps, job);

@@ -25,7 +25,7 @@ use super::budget::{self, is_at_rest};
 use super::eligibility::Entitlement;
 use super::feasible::Feasible;
 use super::plan::{self, EvictionRank};
-use super::queue::{Kind, Reclaim, Standing, is_less, kind, standing};
+use super::queue::{BEYOND, Kind, Reclaim, Standing, is_less, kind, standing};
 use super::{due, put_off};
 use crate::engine::draft::Draft;
 use crate::engine::report::CapBound;
@@ -122,9 +122,6 @@ struct Sites {
     /// whatever it asks for. Known of those that were asked about.
     of_classes: BTreeMap<ClassIx, Vec<MachineIx>>,
 }
-
-/// More than any machine has room for.
-const BEYOND: QShares = QShares(1 << 32);
 
 impl Sites {
     /// The machines on which work of `site` could be, and some on which it could not, as it may not use them
@@ -387,10 +384,10 @@ impl Plan {
             } else {
                 draft.promise(home.job, home.machine, home.order);
             }
-            reclaim.note_used(home.machine);
+            reclaim.note_used(draft, home.machine);
         }
         draft.promise(job, self.machine, self.order);
-        reclaim.note_used(self.machine);
+        reclaim.note_used(draft, self.machine);
     }
 }
 
