@@ -446,6 +446,44 @@ fn a_stop_asks_and_then_kills() {
     assert!(start.elapsed() >= Duration::from_millis(1_500));
 }
 
+/// As systemd stops the unit of a slot, and as a machine goes down.
+#[test]
+fn a_signal_from_outside_asks_tasks_and_then_kills() {
+    let work = tempdir().unwrap();
+    let text = r"trap 'echo saved >> saved; exit 0' TERM
+      [ $APPORTION_TASK_ID = 2 ] && trap '' TERM
+      touch here.$APPORTION_TASK_ID; while :; do sleep 0.05; done";
+    let mut settings = settings(shell(work.path(), text));
+    settings.start.lanes = 2;
+    settings.spec.grace_ms = 1_500;
+    let mut slot = Slot::start(&settings);
+    slot.give([1, 2, 3]);
+    let start = Instant::now();
+    while !work.path().join("here.1").exists() || !work.path().join("here.2").exists() {
+        assert!(start.elapsed() < slot::PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = slot.process.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let last = slot.until_gone();
+    assert_eq!(last.end, Some(SlotEnd::Stopped));
+    assert!(last.text.is_some_and(|text| text.contains("SIGTERM")));
+    let ends: Vec<_> =
+        slot.results.values().map(|end| (end.task.task, end.why, end.exit, end.signal)).collect();
+    assert_eq!(
+        ends,
+        [
+            (3, Reason::Returned, None, None),
+            (1, Reason::VariedOff, Some(0), None),
+            (2, Reason::VariedOff, None, Some(9)),
+        ]
+    );
+    assert_eq!(fs::read_to_string(work.path().join("saved")).unwrap(), "saved\n");
+    assert!(start.elapsed() >= Duration::from_millis(1_500));
+    // The next agent reads the same.
+    assert_eq!(report_dead(&slot.folder).end, Some(SlotEnd::Stopped));
+}
+
 #[test]
 fn a_drained_slot_lets_its_task_end() {
     let work = tempdir().unwrap();

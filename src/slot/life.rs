@@ -34,6 +34,8 @@ const SWEEP_PAUSE: u64 = 3;
 pub(super) enum Event {
     /// There is a child to wait for.
     ChildEnded,
+    /// SIGTERM came from outside.
+    EndOrdered,
     /// The socket brought something.
     Socket(Heard),
 }
@@ -127,6 +129,7 @@ impl Slot {
     fn take(&mut self, event: Event) {
         match event {
             Event::ChildEnded => self.reap(),
+            Event::EndOrdered => self.obey_signal(since_boot_ms()),
             Event::Socket(Heard::Connected(agent)) => {
                 self.agent = Some(agent);
                 self.has_news = true;

@@ -16,6 +16,7 @@ mod family;
 mod finish;
 mod journal;
 mod life;
+mod order_to_end;
 mod orders;
 mod output;
 mod reaper;
@@ -120,6 +121,8 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
     set_child_subreaper(Some(getpid()))
         .map_err(|errno| set_up("to adopt what tasks leave behind")(errno.into()))?;
     let (tell, events) = channel();
+    let end = tell.clone();
+    order_to_end::start(move || drop(end.send(Event::EndOrdered))).map_err(set_up("its signals"))?;
     let notice = tell.clone();
     let reaper =
         reaper::start(move || drop(notice.send(Event::ChildEnded))).map_err(set_up("a thread"))?;

@@ -124,6 +124,14 @@ impl Slot {
         }
     }
 
+    /// Stops for a SIGTERM from outside, as when systemd stops the unit of the slot or the machine goes
+    /// down: nothing more begins, and tasks have their grace.
+    pub(super) fn obey_signal(&mut self, now: u64) {
+        self.text.get_or_insert("SIGTERM from outside asked it to end".to_owned());
+        let by_ms = Some(self.settings.spec.grace_ms);
+        self.stop(SlotStop { by_ms, why: StopReason::VariedOff }, now);
+    }
+
     /// Stops as told. The first time counts; a later order can only shorten it.
     fn stop(&mut self, stop: SlotStop, now: u64) {
         if self.stop == Some(stop) {

@@ -1,12 +1,24 @@
 //! Ends the slots of a spool when their agent has ended, for nodes that go down as a whole.
 
 use std::path::Path;
+use std::time::Duration;
 
-use super::books::Books;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::{Instant, sleep};
+
+use super::books::{Book, Books};
 use super::ladder::Ladder;
+use crate::agent::facts;
 
-/// Kills all that is left of the slots in the folder `spool`, and says how many there were. Their
-/// books stay: the next agent tells the orchestrator, which gives their tasks to other slots.
+/// How often a slot that ends is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The longest grace of tasks, and what a slot needs beside it. A slot keeps to the grace by itself.
+const PATIENCE: Duration = Duration::from_secs(10 * 60 + 15);
+
+/// Ends the slots in the folder `spool`: tasks are asked, have their grace, and are killed. Says how many
+/// slots there were. Their books stay: the next agent tells the orchestrator, which gives their tasks
+/// to other slots.
 ///
 /// # Errors
 ///
@@ -14,14 +26,33 @@ use super::ladder::Ladder;
 pub async fn end_slots(spool: &Path) -> Result<usize, String> {
     let books = Books::open(spool)?;
     let unreadable = |error| format!("cannot read the spool {}: {error}", spool.display());
-    let started = books.all().map_err(unreadable)?;
+    let mut started = books.all().map_err(unreadable)?;
+    started.retain(|book| book.process.is_some());
+    let boot = facts::boot().map_err(|error| error.to_string())?;
     let ladder = Ladder::probe(None, rustix::process::getuid().is_root());
-    let mut ended = 0;
-    for book in started.iter().filter(|book| book.process.is_some()) {
+    ask(&started, &boot);
+    let since = Instant::now();
+    while started.iter().any(|book| is_alive(book, &boot)) && since.elapsed() < PATIENCE {
+        sleep(LOOK).await;
+    }
+    for book in &started {
         if !ladder.end_all(book).await {
             return Err(format!("slot {} does not end", book.slot));
         }
-        ended += 1;
     }
-    Ok(ended)
+    Ok(started.len())
+}
+
+fn is_alive(book: &Book, boot: &str) -> bool {
+    book.process.as_ref().is_some_and(|process| process.is_alive(boot))
+}
+
+/// Asks the slots to end.
+fn ask(books: &[Book], boot: &str) {
+    let alive = books.iter().filter(|book| is_alive(book, boot));
+    let processes = alive.filter_map(|book| book.process.as_ref());
+    for pid in processes.filter_map(|process| Pid::from_raw(process.pid)) {
+        // One that ended meanwhile needs no word.
+        let _ = kill_process(pid, Signal::TERM);
+    }
 }

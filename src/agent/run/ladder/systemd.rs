@@ -78,7 +78,8 @@ pub async fn start(plan: &Plan, of_user: bool, boot: &str) -> Result<Process, No
         "Delegate=memory pids".to_owned(),
         format!("TasksMax={MAX_TASKS}"),
         format!("TimeoutStopSec={stop_seconds}"),
-        "KillMode=control-group".to_owned(),
+        // SIGTERM is for the slot alone: it asks its tasks itself, and knows then why they end.
+        "KillMode=mixed".to_owned(),
         "OOMScoreAdjust=-100".to_owned(),
         format!("NoNewPrivileges={}", if plan.allow_setuid { "no" } else { "yes" }),
         "UMask=0022".to_owned(),
