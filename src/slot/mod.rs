@@ -122,7 +122,8 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
         .map_err(|errno| set_up("to adopt what tasks leave behind")(errno.into()))?;
     let (tell, events) = channel();
     let end = tell.clone();
-    order_to_end::start(move || drop(end.send(Event::EndOrdered))).map_err(set_up("its signals"))?;
+    order_to_end::start(move || drop(end.send(Event::EndOrdered)))
+        .map_err(set_up("its signals"))?;
     let notice = tell.clone();
     let reaper =
         reaper::start(move || drop(notice.send(Event::ChildEnded))).map_err(set_up("a thread"))?;

@@ -23,11 +23,9 @@ pub fn probe() -> Result<PathBuf, String> {
     let not_ours = |error: std::io::Error| {
         format!("{} is not the agent's ({error}): set Delegate=memory pids", own.display())
     };
-    let leaf = own.join("agent");
-    fs::create_dir_all(&leaf).map_err(not_ours)?;
-    for pid in direct(&own) {
-        // A process that ends meanwhile is no obstacle.
-        let _ = fs::write(leaf.join("cgroup.procs"), pid);
+    // The root may have processes of its own; there alone this file is missing.
+    if own.join("cgroup.type").exists() {
+        make_room(&own, &not_ours)?;
     }
     let control = |at: &Path| fs::write(at.join("cgroup.subtree_control"), "+memory +pids");
     control(&own).map_err(not_ours)?;
@@ -40,6 +38,35 @@ pub fn probe() -> Result<PathBuf, String> {
     remove(&probe);
     limited.map_err(|(_, why)| why)?;
     Ok(root)
+}
+
+/// Moves the agent out of `own` into a leaf below it, with the other processes of this program.
+/// Processes of others stay where they are, and are in the way.
+fn make_room(own: &Path, not_ours: &impl Fn(std::io::Error) -> String) -> Result<(), String> {
+    let program = |pid: &str| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let ours = program("self");
+    let others =
+        direct(own).into_iter().filter(|pid| program(pid).is_some_and(|its| Some(its) != ours));
+    if let Some(pid) = others.into_iter().next() {
+        return Err(format!(
+            "process {pid} shares the agent's cgroup {}: start the agent as a service with Delegate=memory pids",
+            own.display()
+        ));
+    }
+    let leaf = own.join("agent");
+    fs::create_dir_all(&leaf).map_err(not_ours)?;
+    // Processes that they start meanwhile are there at the next look.
+    for _ in 0..100 {
+        let left = direct(own);
+        if left.is_empty() {
+            return Ok(());
+        }
+        for pid in left {
+            // A process that ends meanwhile is no obstacle.
+            let _ = fs::write(leaf.join("cgroup.procs"), pid);
+        }
+    }
+    Err(format!("processes do not leave the cgroup {}", own.display()))
 }
 
 fn direct(cgroup: &Path) -> Vec<String> {

@@ -133,13 +133,17 @@ impl Ladder {
         let cgroup = self.root.as_ref().map(|root| root.join(&book.slot));
         for round in 0..600_u32 {
             let mut left = sweep::left_of(book);
+            let mut is_gone = true;
             match (book.rung, &cgroup) {
-                (Rung::Systemd, _) => systemd::kill(&book.slot, false).await,
-                (Rung::SystemdUser, _) => systemd::kill(&book.slot, true).await,
+                (rung @ (Rung::Systemd | Rung::SystemdUser), _) => {
+                    let of_user = rung == Rung::SystemdUser;
+                    systemd::kill(&book.slot, of_user).await;
+                    is_gone = systemd::is_gone(&book.slot, of_user).await;
+                }
                 (Rung::Cgroup2 | Rung::Cgroup1, Some(cgroup)) => left.extend(inside(cgroup)),
                 (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => {}
             }
-            if left.is_empty() {
+            if left.is_empty() && is_gone {
                 if let Some(cgroup) = &cgroup {
                     remove(cgroup);
                 }
@@ -170,6 +174,10 @@ impl Ladder {
         }];
         let findings = self.findings.iter();
         lines.extend(findings.map(|Finding { rung, why }| format!("        {rung:<13} {why}")));
+        if self.rung == Rung::SystemdUser && !systemd::lingers() {
+            let text = "Work ends with your last session here; `loginctl enable-linger` keeps it.";
+            lines.push(format!("        {text}"));
+        }
         if self.rung == Rung::Watched {
             let text =
                 "So memory is sampled every 250 ms, and a process can pass its limit in between.";

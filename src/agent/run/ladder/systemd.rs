@@ -57,20 +57,44 @@ fn unit(slot: &str) -> String {
 /// Starts a slot as a transient service.
 pub async fn start(plan: &Plan, of_user: bool, boot: &str) -> Result<Process, NotStarted> {
     let unit = unit(&plan.slot);
-    let mut command = Command::new("systemd-run");
-    if of_user {
-        command.arg("--user");
+    let mut command = program("systemd-run", of_user);
+    command.args(flags(plan, &unit, of_user)).arg("--").arg(&plan.program);
+    command.args(arguments(plan, false).iter().map(|word| escaped(word)));
+    let not_started = |why: String| (SlotEnd::NotStarted, why);
+    let output = output(command).await.map_err(not_started)?;
+    if !output.status.success() {
+        let says = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(not_started(format!("systemd-run failed: {says}")));
     }
+    let process = match main_process(&unit, of_user, boot).await {
+        Ok(process) => process,
+        Err(why) => {
+            // It must not start later.
+            kill(&plan.slot, of_user).await;
+            return Err(not_started(why));
+        }
+    };
+    if let Err(why) = read_back(&process, &unit, plan.memory_mb << 20) {
+        kill(&plan.slot, of_user).await;
+        return Err((SlotEnd::NoLimit, why));
+    }
+    Ok(process)
+}
+
+/// What the unit of a slot is to be, as flags of `systemd-run`.
+fn flags(plan: &Plan, unit: &str, of_user: bool) -> Vec<String> {
     let stop_seconds = plan.grace_ms.div_ceil(1_000).saturating_add(5);
-    command.args(["--quiet", "--no-block", "--collect", "--slice=apportion.slice"]);
-    command.arg(format!("--unit={unit}"));
-    command.arg(format!("--setenv=APPORTION_SLOT={}", plan.slot));
+    let mut flags: Vec<String> =
+        ["--quiet", "--no-block", "--collect", "--slice=apportion.slice"].map(str::to_owned).into();
+    flags.push(format!("--unit={unit}"));
+    flags.push(format!("--setenv=APPORTION_SLOT={}", plan.slot));
     if let Some(identity) = plan.identity.as_ref().filter(|_| !of_user) {
-        command.arg(format!("--uid={}", identity.uid)).arg(format!("--gid={}", identity.gid));
+        flags.push(format!("--uid={}", identity.uid));
+        flags.push(format!("--gid={}", identity.gid));
         let groups: Vec<String> = identity.groups.iter().map(u32::to_string).collect();
-        command.arg(format!("--property=SupplementaryGroups={}", groups.join(" ")));
+        flags.push(format!("--property=SupplementaryGroups={}", groups.join(" ")));
     }
-    for property in [
+    let properties = [
         format!("MemoryMax={}M", plan.memory_mb),
         "MemorySwapMax=0".to_owned(),
         // Else one task over the limit would end the whole slot.
@@ -84,34 +108,31 @@ pub async fn start(plan: &Plan, of_user: bool, boot: &str) -> Result<Process, No
         format!("NoNewPrivileges={}", if plan.allow_setuid { "no" } else { "yes" }),
         "UMask=0022".to_owned(),
         "LimitCORE=0".to_owned(),
-    ] {
-        command.arg(format!("--property={property}"));
+    ];
+    flags.extend(properties.map(|property| format!("--property={property}")));
+    flags
+}
+
+/// An argument as systemd takes it: it would replace the names of variables.
+fn escaped(word: &str) -> String {
+    word.replace('$', "$$")
+}
+
+/// A program that talks to the manager: of the system, or of this user.
+fn program(name: &str, of_user: bool) -> Command {
+    let mut command = Command::new(name);
+    if of_user {
+        // Where a session did not set it, the manager would not be found.
+        let uid = rustix::process::getuid().as_raw();
+        command.arg("--user").env("XDG_RUNTIME_DIR", format!("/run/user/{uid}"));
     }
-    command.arg("--").arg(&plan.program).args(arguments(plan, false));
-    let not_started = |why: String| (SlotEnd::NotStarted, why);
-    let output = output(command).await.map_err(not_started)?;
-    if !output.status.success() {
-        let says = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(not_started(format!("systemd-run failed: {says}")));
-    }
-    let process = main_process(&unit, of_user, boot).await.map_err(not_started)?;
-    if let Err(why) = read_back(&process, plan.memory_mb << 20) {
-        kill(&plan.slot, of_user).await;
-        return Err((SlotEnd::NoLimit, why));
-    }
-    Ok(process)
+    command
 }
 
 /// The main process of a unit, once systemd has started it.
 async fn main_process(unit: &str, of_user: bool, boot: &str) -> Result<Process, String> {
     for _ in 0..200 {
-        let mut command = Command::new("systemctl");
-        if of_user {
-            command.arg("--user");
-        }
-        command.args(["show", "--property=MainPID", "--value", unit]);
-        let output = output(command).await?;
-        let pid: i32 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0);
+        let pid: i32 = shown("MainPID", unit, of_user).await?.parse().unwrap_or(0);
         if let Some(process) =
             Some(pid).filter(|pid| *pid > 0).and_then(|pid| Process::of(pid, boot))
         {
@@ -122,14 +143,19 @@ async fn main_process(unit: &str, of_user: bool, boot: &str) -> Result<Process, 
     Err(format!("systemd did not start {unit} in 10 s"))
 }
 
-/// Compares the limit that the kernel has for the process with what was asked for. The slot may have
-/// moved into a leaf below its unit.
-fn read_back(process: &Process, bytes: u64) -> Result<(), String> {
+/// A property of a unit, as the manager shows it.
+async fn shown(property: &str, unit: &str, of_user: bool) -> Result<String, String> {
+    let mut command = program("systemctl", of_user);
+    command.args(["show", "--value"]).arg(format!("--property={property}")).arg(unit);
+    let output = output(command).await?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Compares the limit that the kernel has for the unit with what was asked for.
+fn read_back(process: &Process, unit: &str, bytes: u64) -> Result<(), String> {
     let text = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).unwrap_or_default();
     let path = text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    let cgroup = Path::new("/sys/fs/cgroup").join(path);
-    let cgroup =
-        if cgroup.ends_with("slot") { cgroup.parent().unwrap_or(&cgroup) } else { &cgroup };
+    let cgroup = Path::new("/sys/fs/cgroup").join(of_unit(Path::new(path), unit));
     let found = fs::read_to_string(cgroup.join("memory.max")).unwrap_or_default();
     if found.trim() == bytes.to_string() {
         return Ok(());
@@ -137,15 +163,32 @@ fn read_back(process: &Process, bytes: u64) -> Result<(), String> {
     Err(format!("the limit of {} should be {bytes} and is `{}`", cgroup.display(), found.trim()))
 }
 
-/// Kills all processes of a slot's unit.
+/// The cgroup of a unit, of which `path` is the cgroup or one below: the slot moves between its own.
+fn of_unit<'a>(path: &'a Path, unit: &str) -> &'a Path {
+    path.ancestors().find(|path| path.ends_with(unit)).unwrap_or(path)
+}
+
+/// Kills all processes of a slot's unit. One that has yet to start does not.
 pub async fn kill(slot: &str, of_user: bool) {
-    let mut command = Command::new("systemctl");
-    if of_user {
-        command.arg("--user");
+    let unit = unit(slot);
+    for words in [&["kill", "--signal=KILL"][..], &["stop"]] {
+        let mut command = program("systemctl", of_user);
+        command.args(words).arg(&unit);
+        // A unit that is gone has nothing to kill.
+        let _ = output(command).await;
     }
-    command.args(["kill", "--kill-whom=all", "--signal=KILL", &unit(slot)]);
-    // A unit that is gone has nothing to kill.
-    let _ = output(command).await;
+}
+
+/// Whether nothing of a slot's unit runs, and nothing of it will. Where systemd does not say, it may.
+pub async fn is_gone(slot: &str, of_user: bool) -> bool {
+    let state = shown("ActiveState", &unit(slot), of_user).await;
+    state.is_ok_and(|state| state == "inactive" || state == "failed")
+}
+
+/// Whether services of this user outlive its sessions.
+pub fn lingers() -> bool {
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten();
+    user.is_some_and(|user| Path::new("/var/lib/systemd/linger").join(user.name).exists())
 }
 
 async fn output(mut command: Command) -> Result<Output, String> {
@@ -155,5 +198,56 @@ async fn output(mut command: Command) -> Result<Output, String> {
         Ok(Ok(output)) => Ok(output),
         Ok(Err(error)) => Err(format!("cannot run {name}: {error}")),
         Err(_) => Err(format!("{name} did not end in 30 s")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::slot::Identity;
+
+    #[test]
+    fn a_unit_has_the_limit_and_the_identity_of_its_slot() {
+        let plan = Plan {
+            program: PathBuf::from("/usr/bin/apportion"),
+            slot: "o1-7".to_owned(),
+            folder: PathBuf::from("/srv/a $b/slots/o1-7"),
+            identity: Some(Identity { uid: 1000, gid: 1000, groups: vec![1000, 27] }),
+            owner: (1000, 1000),
+            memory_mb: 512,
+            grace_ms: 30_000,
+            allow_setuid: false,
+        };
+        let of_system = flags(&plan, &unit(&plan.slot), false);
+        for flag in [
+            "--collect",
+            "--no-block",
+            "--unit=apportion-slot-o1-7.service",
+            "--uid=1000",
+            "--property=SupplementaryGroups=1000 27",
+            "--property=MemoryMax=512M",
+            "--property=MemorySwapMax=0",
+            "--property=OOMPolicy=continue",
+            "--property=Delegate=memory pids",
+            "--property=TimeoutStopSec=35",
+            "--property=NoNewPrivileges=yes",
+        ] {
+            assert!(of_system.iter().any(|one| one == flag), "{flag}: {of_system:?}");
+        }
+        let of_user = flags(&plan, &unit(&plan.slot), true);
+        assert!(!of_user.iter().any(|flag| flag.contains("id=") || flag.contains("Groups")));
+        assert_eq!(escaped("/srv/a $b/slots"), "/srv/a $$b/slots");
+    }
+
+    #[test]
+    fn the_limit_is_read_where_the_unit_is_and_not_below() {
+        let unit = "apportion-slot-o1-7.service";
+        let own = Path::new("apportion.slice/apportion-slot-o1-7.service");
+        for below in ["", "slot", "lane0"] {
+            assert_eq!(of_unit(&own.join(below), unit), own, "{below}");
+        }
+        assert_eq!(of_unit(Path::new("a/b"), unit), Path::new("a/b"));
     }
 }
