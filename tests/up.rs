@@ -4,6 +4,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -44,8 +47,8 @@ impl Home {
         let mut command = self.command(&["up", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let said: Vec<String> = lines.by_ref().take(2).map(Result::unwrap).collect();
-        if said.len() < 2 {
+        let said: Vec<String> = lines.by_ref().take(3).map(Result::unwrap).collect();
+        if said.len() < 3 {
             let output = child.wait_with_output().unwrap();
             panic!("{said:?} {}", String::from_utf8_lossy(&output.stderr));
         }
@@ -123,7 +126,8 @@ fn one_command_runs_work_and_ends_with_all_of_it() {
     let up = home.up();
     assert!(up.said[0].starts_with("apportion: ready at http://127.0.0.1:"), "{:?}", up.said);
     assert!(up.said[0].contains(" in quanta of ") && up.said[0].contains("; limits: "));
-    assert!(up.said[1].starts_with("next: apportion run "), "{:?}", up.said);
+    assert!(up.said[1].starts_with("pages: the same address; they ask"), "{:?}", up.said);
+    assert!(up.said[2].starts_with("next: apportion run "), "{:?}", up.said);
 
     let (status, out, _) =
         home.run(&["run", "--memory", "64MB", "--", "sh", "-c", "echo $((6*7))"]);
@@ -198,5 +202,118 @@ fn what_a_killed_one_left_is_ended_and_its_state_is_used_again() {
     assert_eq!(home.run(&["run", "--", "true"]).0, 0);
     assert_eq!(home.run(&["down"]), (0, "apportion: down\n".to_owned(), String::new()));
     assert_eq!(told(last.child.wait_with_output().unwrap()).0, 0);
+    assert_eq!(home.processes(), Vec::<u32>::new());
+}
+
+/// The folder of an `apportion up`, and what is written down there.
+fn found(home: &Home) -> (PathBuf, Value) {
+    let folder = home.folder.path().join(".local/state/apportion");
+    let text = fs::read(folder.join("up.json")).unwrap();
+    (folder, serde_json::from_slice(&text).unwrap())
+}
+
+/// The status of an answer to a request with `token` or none.
+fn status(method: &str, url: &str, token: Option<&str>, body: &str) -> u16 {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let token = token.map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
+    let length = body.len();
+    let request = format!(
+        "{method} /{path} HTTP/1.1\r\nhost: {host}\r\n{token}content-type: application/json\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn other_users_of_the_machine_reach_its_ports_and_get_no_further() {
+    let home = Home::new();
+    let _up = home.up();
+    let (folder, found) = found(&home);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for file in ["tokens", "own.token", "agent.token", "orchestrator.token"] {
+        assert_eq!(mode(&folder.join(file)), 0o600, "{file}");
+    }
+    let token = |name: &str| {
+        fs::read_to_string(folder.join(format!("{name}.token"))).unwrap().trim().to_owned()
+    };
+    let (own, agent) = (token("own"), token("agent"));
+    let (daemon, orchestrator) =
+        (found["daemon"].as_str().unwrap(), found["orchestrator"].as_str().unwrap());
+    let campaign = r#"{"command": ["true"], "user": "root"}"#;
+    let node = r#"{"node": "n1", "memory_mb": 1024}"#;
+    for (method, url, body) in [
+        ("POST", format!("{orchestrator}/v1/campaigns"), campaign),
+        ("GET", format!("{orchestrator}/v1/campaigns"), ""),
+        ("POST", format!("{orchestrator}/v1/nodes/n1/exchange"), "{}"),
+        ("POST", format!("{daemon}/v1/heartbeats"), node),
+        ("PUT", format!("{daemon}/v1/publication"), "{}"),
+        ("GET", format!("{daemon}/v1/jobs"), ""),
+    ] {
+        assert_eq!(status(method, &url, None, body), 401, "{method} {url}");
+        assert_eq!(status(method, &url, Some("apn_0"), body), 401, "{method} {url}");
+    }
+    assert_eq!(status("GET", &format!("{daemon}/v1/jobs"), Some(&own), ""), 200);
+    assert_eq!(
+        status("POST", &format!("{orchestrator}/v1/campaigns"), Some(&agent), campaign),
+        403
+    );
+    // The folder says how its own user comes in; in another home nothing does.
+    assert_eq!(home.run(&["nodes"]).0, 0);
+    let stranger = Home::new();
+    let (status, _, err) = stranger.run(&["nodes", "--url", daemon]);
+    assert!(status == 4 && err.contains("--token-file"), "{status} {err}");
+}
+
+/// Tasks are asked, and those that do not listen are killed after their grace.
+#[test]
+fn the_end_is_gentle_or_waits() {
+    let home = Home::new();
+    let up = home.up();
+    let text = "trap 'echo saved >> saved; exit 0' TERM; touch began; while :; do sleep 0.05; done";
+    assert_eq!(home.run(&["run", "--detach", "--", "sh", "-c", text]).0, 0);
+    until("begun", || home.folder.path().join("began").exists());
+    assert_eq!(home.run(&["down", "--now"]), (0, "apportion: down\n".to_owned(), String::new()));
+    assert_eq!(told(up.child.wait_with_output().unwrap()).0, 0);
+    assert_eq!(fs::read_to_string(home.folder.path().join("saved")).unwrap(), "saved\n");
+    assert_eq!(home.processes(), Vec::<u32>::new());
+    fs::remove_file(home.folder.path().join("began")).unwrap();
+
+    // What was ended is repeated, and is no failure.
+    let again = home.up();
+    until("begun again", || home.folder.path().join("began").exists());
+    assert_eq!(home.run(&["campaign", "cancel", "last"]).0, 0);
+    let text = "touch one.$APPORTION_TASK_ID; while [ ! -e go ]; do sleep 0.05; done";
+    let max = ["--max", "1", "--array", "1-2", "--", "sh", "-c", text];
+    assert_eq!(home.run(&[&["submit"][..], &max].concat()).0, 0);
+    until("the first", || home.folder.path().join("one.1").exists());
+    let down = home.command(&["down", "--wait"]).stdout(Stdio::piped()).spawn().unwrap();
+    until("suspended", || home.run(&["campaign", "show", "last"]).1.contains("suspended"));
+    fs::write(home.folder.path().join("go"), "").unwrap();
+    assert_eq!(told(down.wait_with_output().unwrap()).0, 0);
+    assert_eq!(told(again.child.wait_with_output().unwrap()).0, 0);
+    assert!(!home.folder.path().join("one.2").exists(), "no other began");
+
+    // Campaigns that were suspended for the end go on.
+    let _last = home.up();
+    let (status, _, err) = home.run(&["campaign", "wait", "last"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(home.folder.path().join("one.2").exists());
+}
+
+#[test]
+fn in_the_background_it_goes_on_until_it_is_told_to_end() {
+    let home = Home::new();
+    let (status, out, err) = home.run(&["up", "--listen", "127.0.0.1:0", "--detach"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(out.starts_with("apportion: ready at ") && out.contains("\nnext: "), "{out}");
+    assert_eq!(home.run(&["run", "--", "true"]).0, 0);
+    let (status, _, err) = home.run(&["up", "--detach"]);
+    assert!(status == 6 && err.contains("runs already, as process"), "{status} {err}");
+    assert_eq!(home.run(&["down"]).0, 0);
     assert_eq!(home.processes(), Vec::<u32>::new());
 }

@@ -61,7 +61,7 @@ pub enum Command {
     Up(super::up::UpArgs),
     /// End what `apportion up` started, and the work that runs
     #[command(after_help = super::up::DOWN_EXAMPLES)]
-    Down(super::up::StateArgs),
+    Down(super::up::DownArgs),
     /// Run the daemon until it is told to stop
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
@@ -267,6 +267,9 @@ pub struct Serve {
     /// Keep the state here instead of where the configuration says
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Standard input is the socket that listens, as `apportion up` hands it over
+    #[arg(long, hide = true)]
+    pub handed_over: bool,
     /// What else overrides the configuration.
     #[command(flatten)]
     pub overrides: SetFlags,

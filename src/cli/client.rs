@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::args::Remote;
 use super::failure::{Exit, Failure};
 use super::table::plain;
+use super::up;
 use crate::access::{NoAnswer, Transport, token_for};
 use crate::api::wire::{JobPage, Problem};
 
@@ -46,6 +47,7 @@ impl Client {
     /// If this process cannot be a client at all, or not in this way.
     pub fn new(remote: &Remote) -> Result<Client, Failure> {
         let Remote { url, trust, .. } = remote;
+        let trust = up::with_own(trust, url);
         let transport = Transport::new(url, trust.ca.as_deref(), ANSWER_TIMEOUT)?;
         let token = trust.token_file.as_deref().map(|file| token_for(url, file)).transpose()?;
         Ok(Client { shown: url.clone(), transport, token })

@@ -59,8 +59,9 @@ impl Place {
     pub fn open(&self) -> Result<Orchestrator, Failure> {
         let url = self.found();
         let client = Client::new(&self.remote(&url))?;
-        let transport = Transport::new(&url, self.trust.ca.as_deref(), STREAM)?;
-        let token = self.trust.token_file.as_deref();
+        let trust = up::with_own(&self.trust, &url);
+        let transport = Transport::new(&url, trust.ca.as_deref(), STREAM)?;
+        let token = trust.token_file.as_deref();
         let token = token.map(|file| token_for(&url, file)).transpose()?;
         Ok(Orchestrator { client, transport, token, url })
     }

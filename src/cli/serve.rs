@@ -1,6 +1,7 @@
 //! The daemon, as the shell or systemd starts and stops it.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -32,9 +33,13 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
     // Before anybody learns that we are there, so that no signal finds us without.
     let signals = Signals::catch()?;
     let address = config.daemon.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen at {address}; name another with --listen"))?;
+    let listener = if args.handed_over {
+        handed_over()?
+    } else {
+        TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen at {address}; name another with --listen"))?
+    };
     // Where port 0 was asked for, this is the only place to learn which one it became.
     tracing::info!(address = %listener.local_addr()?, "listening");
     let stop = CancellationToken::new();
@@ -46,6 +51,19 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
             Err(Failure::new(Exit::Refused, "stopped at once, by a second signal"))
         }
     }
+}
+
+/// The socket that the parent of this process opened, and made its standard input: so no other process
+/// takes the port between the choice and the start.
+///
+/// # Errors
+///
+/// If standard input is no such socket.
+pub(super) fn handed_over() -> io::Result<TcpListener> {
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    let listener = std::net::TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 /// What the shell gets to see of why the daemon ended. Systemd is not to start it again before somebody

@@ -157,16 +157,31 @@ pub async fn serve_alone(
     ready: oneshot::Sender<SocketAddr>,
     stop: CancellationToken,
 ) -> Result<(), RunError> {
-    let stop = stop.child_token();
-    let _ends_all = stop.clone().drop_guard();
     let has_secrets = reach.access.tokens.is_some() && reach.access.certificate.is_some();
     if !reach.listen.ip().is_loopback() && !has_secrets {
         return Err(RunError::Open(reach.listen));
     }
+    let listener = TcpListener::bind(reach.listen).await?;
+    serve_at(options, reach, listener, ready, stop).await
+}
+
+/// Runs an orchestrator alone at a socket that listens, until `stop`. `ready` is told its address.
+///
+/// # Errors
+///
+/// If it cannot be started, or its database fails.
+pub async fn serve_at(
+    options: &Options,
+    reach: &Reach,
+    listener: TcpListener,
+    ready: oneshot::Sender<SocketAddr>,
+    stop: CancellationToken,
+) -> Result<(), RunError> {
+    let stop = stop.child_token();
+    let _ends_all = stop.clone().drop_guard();
     let limits =
         Limits { connections: CONNECTIONS, connections_per_peer: CONNECTIONS, ..Limits::default() };
     let gatekeeper = Arc::new(Gatekeeper::open(&reach.access, &limits)?);
-    let listener = TcpListener::bind(reach.listen).await?;
     let address = listener.local_addr()?;
     let local = reach.access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let running = start(options, Some(Arc::clone(&gatekeeper)), stop.clone()).await?;

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -64,12 +66,17 @@ impl<'a> Children<'a> {
         Ok(Children { folder, members: Vec::new(), found })
     }
 
-    /// Starts one, and writes it down.
+    /// Starts one, and writes it down. It gets `socket` as its standard input.
     ///
     /// # Errors
     ///
     /// If that fails.
-    pub fn start(&mut self, name: &'static str, arguments: &[OsString]) -> Result<(), Failure> {
+    pub fn start(
+        &mut self,
+        name: &'static str,
+        arguments: &[OsString],
+        socket: Option<TcpListener>,
+    ) -> Result<(), Failure> {
         let log = self.folder.at(&format!("{name}.log"));
         if log.exists() {
             fs::rename(&log, self.folder.at(&format!("{name}.log.old")))?;
@@ -78,7 +85,8 @@ impl<'a> Children<'a> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.folder.path);
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let input = socket.map_or_else(Stdio::null, |socket| OwnedFd::from(socket).into());
+        command.stdin(input).stdout(file.try_clone()?).stderr(file);
         // Ctrl-C is for the supervisor, who ends the others in their order.
         command.process_group(0);
         for variable in NOT_INHERITED {
@@ -116,21 +124,28 @@ impl<'a> Children<'a> {
         }
     }
 
-    /// Ends them: the agent, the slots with their tasks, the orchestrator, the daemon.
+    /// Ends the agent, and the slots with their tasks.
     ///
     /// # Errors
     ///
-    /// If slots do not end; the others are ended all the same.
+    /// If slots do not end.
+    pub async fn end_agent(&mut self) -> Result<(), Failure> {
+        let Some(member) = self.members.get_mut(AGENT) else { return Ok(()) };
+        end_one(&mut member.child).await?;
+        end_work(self.folder).await
+    }
+
+    /// Ends the orchestrator and the daemon, after the agent.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not tell how they end.
     pub async fn end(&mut self) -> Result<(), Failure> {
-        let mut outcome = Ok(());
-        for (place, member) in self.members.iter_mut().enumerate().rev() {
+        for member in self.members.iter_mut().rev() {
             end_one(&mut member.child).await?;
-            if place == AGENT {
-                outcome = end_work(self.folder).await;
-            }
         }
         self.folder.forget();
-        outcome
+        Ok(())
     }
 
     /// Kills them, and waits for no end of their work.

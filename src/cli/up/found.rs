@@ -11,6 +11,7 @@ use clap::Command;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
+use super::super::args::Trust;
 use super::super::failure::{Exit, Failure};
 use crate::agent::boot;
 use crate::agent::run::Process;
@@ -28,10 +29,26 @@ pub struct Found {
     pub daemon: String,
     /// Where the orchestrator listens.
     pub orchestrator: String,
+    /// The file with the token of the user that called `apportion up`.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
     /// The supervisor.
     pub up: Option<Process>,
     /// The processes it started, in this order: daemon, orchestrator, agent.
     pub children: Vec<Process>,
+}
+
+impl Found {
+    /// How its own user comes in.
+    pub fn trust(&self) -> Trust {
+        Trust { token_file: self.token_file.clone(), ca: None }
+    }
+
+    /// Whether `url` is that of its daemon or its orchestrator.
+    fn has(&self, url: &Url) -> bool {
+        let is_it = |own: &String| own.parse::<Url>().is_ok_and(|own| own == *url);
+        [&self.daemon, &self.orchestrator].into_iter().any(is_it)
+    }
 }
 
 /// What the folder in use by default says. Read once.
@@ -63,6 +80,13 @@ pub fn orchestrator_beside(daemon: &Url) -> Option<Url> {
     let found = DEFAULT.as_ref()?;
     let is_same = found.daemon.parse::<Url>().is_ok_and(|url| url == *daemon);
     found.orchestrator.parse().ok().filter(|_| is_same)
+}
+
+/// `trust`, with the token of `apportion up` in the place of none if `url` is its own.
+pub fn with_own(trust: &Trust, url: &Url) -> Trust {
+    let own = DEFAULT.as_ref().filter(|found| found.has(url)).map(Found::trust).unwrap_or_default();
+    let Trust { token_file, ca } = trust.clone();
+    Trust { token_file: token_file.or(own.token_file), ca: ca.or(own.ca) }
 }
 
 /// The folder that is meant where none is named.

@@ -1,9 +1,12 @@
 //! Daemon, orchestrator and agent on this machine, with one command: three processes of this program,
 //! and a supervisor that starts them in order, watches them, and ends them in the opposite order.
 
+mod background;
 mod children;
+mod ending;
 mod found;
 mod sample;
+mod secrets;
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -11,17 +14,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::{Pid, Signal, getuid, kill_process};
+use rustix::process::{Pid, Signal, getuid, kill_process, setsid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use self::children::{Children, end_left};
+use self::ending::Way;
 use self::found::{Folder, Found, VARIABLE};
-pub use self::found::{found_by_default, orchestrator_beside};
+pub use self::found::{found_by_default, orchestrator_beside, with_own};
+use self::secrets::Secrets;
 use super::args::{Remote, Trust, parse_address};
 use super::client::Client;
 use super::failure::{Exit, Failure};
-use super::output::print;
+use super::output::{complain, print};
 use super::place::own_name;
 use crate::agent::run::Ladder;
 use crate::api::wire::{NodeList, NodeState};
@@ -29,27 +34,30 @@ use crate::api::wire::{NodeList, NodeState};
 /// What the help of `up` ends with.
 pub const UP_EXAMPLES: &str = "\
 Examples:
-  apportion up                                     here; Ctrl-C ends it, and the work that runs
+  apportion up                                     here; Ctrl-C ends it, and asks about tasks that run
+  apportion up --detach                            in the background; `apportion down` ends it
   apportion up --listen 127.0.0.1:7170             at another port
   apportion run --memory 1GB -- ./crunch input1    from another terminal, meanwhile
 
 It needs no root and no file. Other commands find it by what it writes into its folder. The folder keeps
-campaigns, output, logs and apportion.toml, which the next start takes over. All users of this machine can
-reach its two ports, and their tasks would run as you: use it where you trust them.";
+campaigns, output, logs and apportion.toml, which the next start takes over, and the tokens that keep other
+users of this machine out. The pages ask for the one in own.token.";
 
 /// What the help of `down` ends with.
 pub const DOWN_EXAMPLES: &str = "\
 Examples:
-  apportion down
+  apportion down                                   asks at a terminal what is to become of tasks that run
+  apportion down --wait                            when the tasks that run have ended; no other begins
+  apportion down --now                             tasks are asked to end, and killed after their grace
 
-It also ends what is left after `apportion up` was killed.";
+What was ended is repeated by the next start. It also ends what is left after `apportion up` was killed.";
 
 /// How long the start may take.
 const START: Duration = Duration::from_mins(1);
 /// How often a start or an end is looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long `down` waits for the end.
-const END: Duration = Duration::from_mins(2);
+/// How long `down` waits for the end, beside the tasks: the longest grace, and the ends of processes.
+const END: Duration = Duration::from_mins(12);
 /// The port of the daemon, if it is free; the orchestrator's is the next one.
 const PORT: u16 = 7070;
 
@@ -71,6 +79,26 @@ pub struct UpArgs {
     /// Where the daemon listens; port 0 takes a free one. Without it, 127.0.0.1:7070 or a free port
     #[arg(long, value_name = "127.0.0.1:PORT", value_parser = parse_here)]
     pub listen: Option<SocketAddr>,
+    /// Go on in the background once work can run
+    #[arg(long)]
+    pub detach: bool,
+    /// This is the process in the background
+    #[arg(long, hide = true)]
+    pub in_background: bool,
+}
+
+/// Ends all there is on this machine.
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// Where its state is.
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// End tasks that run: they are asked, and killed after their grace
+    #[arg(long, conflicts_with = "wait")]
+    pub now: bool,
+    /// Wait until the tasks that run have ended; no other begins
+    #[arg(long)]
+    pub wait: bool,
 }
 
 fn parse_here(text: &str) -> Result<SocketAddr, String> {
@@ -87,17 +115,15 @@ fn parse_here(text: &str) -> Result<SocketAddr, String> {
 /// If they run already, if one does not start, or if one ends by itself.
 pub async fn run(args: &UpArgs) -> Result<(), Failure> {
     let folder = Folder::open(args.state.state.as_deref())?;
+    if args.detach {
+        return background::start(&folder, &repeated(args, &folder));
+    }
+    if args.in_background {
+        // The terminal that closes is none of its business.
+        let _ = setsid();
+    }
     let Some(_lock) = folder.lock()? else { return Err(runs_already(&folder)) };
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut signalled = async || {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    };
+    let mut signals = Signals::catch()?;
     end_left(&folder).await?;
     let mut children = Children::new(&folder)?;
     let work = async {
@@ -106,19 +132,116 @@ pub async fn run(args: &UpArgs) -> Result<(), Failure> {
             Err(failure) => failure,
         }
     };
-    let failure = tokio::select! {
-        failure = work => Some(failure),
-        () = signalled() => None,
+    let (failure, asked) = tokio::select! {
+        failure = work => (Some(failure), Asked::End),
+        asked = signals.next() => (None, asked),
     };
+    let mut suspended = Vec::new();
+    let orchestrator = client(&children.found.orchestrator, &folder).ok();
+    if failure.is_none()
+        && let Some(orchestrator) = &orchestrator
+        && way(asked, orchestrator, &mut signals).await == Way::Wait
+    {
+        // A second signal ends it without waiting.
+        let drained = tokio::select! {
+            drained = ending::drain(orchestrator, &mut suspended) => drained,
+            failure = children.one_ends() => Err(failure),
+            _ = signals.next() => Ok(()),
+        };
+        if let Err(Failure { error: Some(error), .. }) = drained {
+            complain(&format!("tasks are not waited for: {error:#}"));
+        }
+    }
     let ended = tokio::select! {
-        ended = children.end() => ended,
-        () = signalled() => {
+        ended = end(&mut children, orchestrator.as_ref(), &suspended) => ended,
+        _ = signals.next() => {
             children.kill().await;
             let message = "stopped at once, by a second signal; `apportion down` ends what is left";
             Err(Failure::new(Exit::Refused, message))
         }
     };
     failure.map_or(ended, Err)
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// An end, now.
+    End,
+    /// An end, from the terminal.
+    Interrupt,
+    /// An end when no task runs any more.
+    EndLater,
+}
+
+/// The signals that end it.
+#[derive(Debug)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+    later: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn catch() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            later: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.hangup.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::Interrupt,
+            _ = self.later.recv() => Asked::EndLater,
+        }
+    }
+}
+
+/// What is to become of tasks that run. A second signal while it is asked means: now.
+async fn way(asked: Asked, orchestrator: &Client, signals: &mut Signals) -> Way {
+    match asked {
+        Asked::End => Way::Now,
+        Asked::EndLater => Way::Wait,
+        Asked::Interrupt => {
+            let running = ending::running(orchestrator).await;
+            tokio::select! {
+                answer = tokio::task::spawn_blocking(move || ending::ask(running)) => {
+                    answer.ok().and_then(Result::ok).unwrap_or(Way::Now)
+                }
+                _ = signals.next() => Way::Now,
+            }
+        }
+    }
+}
+
+/// Ends all of it. Campaigns that were suspended for that go on at the next start: the agent has ended by
+/// then.
+async fn end(
+    children: &mut Children<'_>,
+    orchestrator: Option<&Client>,
+    suspended: &[u64],
+) -> Result<(), Failure> {
+    let outcome = children.end_agent().await;
+    if let Some(orchestrator) = orchestrator {
+        ending::resume(orchestrator, suspended).await;
+    }
+    children.end().await?;
+    outcome
+}
+
+/// The flags for the process in the background.
+fn repeated(args: &UpArgs, folder: &Folder) -> Vec<OsString> {
+    let mut flags = words(&[], &[("--state", &folder.path)]);
+    if let Some(listen) = args.listen {
+        flags.extend(["--listen".into(), listen.to_string().into()]);
+    }
+    flags
 }
 
 fn runs_already(folder: &Folder) -> Failure {
@@ -139,22 +262,41 @@ fn runs_already(folder: &Folder) -> Failure {
 /// Starts the three, and says so when work can run.
 async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> Result<(), Failure> {
     let config = sample::ensure(folder)?;
-    let first = args.listen.map_or(PORT, |listen| listen.port());
-    let port = free_port(first, args.listen.is_none_or(|listen| listen.port() == 0))?;
-    children.found.daemon = url(port);
-    let listen = format!("127.0.0.1:{port}");
-    children.start("daemon", &words(&["serve", "--listen", &listen], &[("--config", &config)]))?;
-    let daemon = client(&children.found.daemon)?;
+    let secrets = Secrets::ensure(folder)?;
+    children.found.token_file = Some(secrets.own.clone());
+    let socket = match args.listen {
+        Some(listen) => listen_at(listen, false)?,
+        None => listen_at((Ipv4Addr::LOCALHOST, PORT).into(), true)?,
+    };
+    let address = socket.local_addr()?;
+    children.found.daemon = url("http", address);
+    let listen = address.to_string();
+    let mut tokens = OsString::from("daemon.access.tokens=");
+    tokens.push(&secrets.tokens);
+    let mut flags =
+        words(&["serve", "--handed-over", "--listen", &listen], &[("--config", &config)]);
+    flags.extend(["--set".into(), tokens]);
+    children.start("daemon", &flags, Some(socket))?;
+    let daemon = client(&children.found.daemon, folder)?;
     until(children, async || daemon.text(&["livez"]).await.is_ok()).await?;
 
-    let next = free_port(port.saturating_add(1), true)?;
-    children.found.orchestrator = url(next);
-    let (rm, listen) = (children.found.daemon.clone(), format!("127.0.0.1:{next}"));
-    let flags =
-        ["orchestrator", "run", "--rm", &rm, "--listen", &listen, "--publish-every", "100ms"];
-    let state = folder.at("orchestrator.db");
-    children.start("orchestrator", &words(&flags, &[("--state", &state)]))?;
-    let orchestrator = client(&children.found.orchestrator)?;
+    let next = SocketAddr::new(address.ip(), address.port().saturating_add(1));
+    let socket = listen_at(next, true)?;
+    let address = socket.local_addr()?;
+    let listen = address.to_string();
+    children.found.orchestrator = url("http", address);
+    let rm = children.found.daemon.clone();
+    let flags = ["orchestrator", "run", "--handed-over", "--rm", &rm, "--listen", &listen];
+    let paths = [
+        ("--state", folder.at("orchestrator.db")),
+        ("--tokens", secrets.tokens.clone()),
+        ("--token-file", secrets.orchestrator.clone()),
+    ];
+    let paths = paths.each_ref().map(|(flag, path)| (*flag, path.as_path()));
+    let mut flags = words(&flags, &paths);
+    flags.extend(["--publish-every".into(), "100ms".into()]);
+    children.start("orchestrator", &flags, Some(socket))?;
+    let orchestrator = client(&children.found.orchestrator, folder)?;
     let path = ["v1", "campaigns"];
     until(children, async || orchestrator.text(&path).await.is_ok()).await?;
 
@@ -166,7 +308,8 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
         // Of root's agent others would be served too; this one is for the caller alone.
         flags.extend(["--allow-root", "--users", &own]);
     }
-    children.start("agent", &words(&flags, &[("--spool", &folder.at("spool"))]))?;
+    let paths = [("--spool", &*folder.at("spool")), ("--token-file", &secrets.agent)];
+    children.start("agent", &words(&flags, &paths), None)?;
     until(children, async || daemon.text(&["readyz"]).await.is_ok()).await?;
     let mut seen = None;
     until(children, async || {
@@ -200,8 +343,10 @@ fn told(folder: &Folder, found: &Found, memory_mb: u64, quantum_mb: u64) -> Stri
     };
     format!(
         "apportion: ready at {}; {memory} in quanta of {quantum_mb} MB; limits: {limits}\n\
+         pages: the same address; they ask for the token in {}\n\
          next: {variable}apportion run --memory 1GB -- python3 -c 'print(6*7)'",
-        found.daemon
+        found.daemon,
+        folder.at(secrets::OWN_TOKEN).display()
     )
 }
 
@@ -224,27 +369,26 @@ async fn until(
     }
 }
 
-/// `first` if it is free, or else a free one if any will do.
-fn free_port(first: u16, any: bool) -> Result<u16, Failure> {
-    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-    let listener = match bind(first) {
-        Err(_) if any => bind(0)?,
+/// A socket that listens at `address`, or else at a free port of it if `any` will do. The process that it
+/// is for gets it as it is, so that no other one takes the port meanwhile.
+fn listen_at(address: SocketAddr, any: bool) -> Result<TcpListener, Failure> {
+    match TcpListener::bind(address) {
+        Err(_) if any => Ok(TcpListener::bind((address.ip(), 0))?),
         Err(error) => {
-            let message =
-                format!("cannot listen at 127.0.0.1:{first} ({error}); name another port");
-            return Err(Failure::new(Exit::Refused, message));
+            let message = format!("cannot listen at {address} ({error}); name another port");
+            Err(Failure::new(Exit::Refused, message))
         }
-        Ok(listener) => listener,
-    };
-    Ok(listener.local_addr()?.port())
+        Ok(listener) => Ok(listener),
+    }
 }
 
-fn url(port: u16) -> String {
-    format!("http://127.0.0.1:{port}")
+fn url(scheme: &str, address: SocketAddr) -> String {
+    format!("{scheme}://{address}")
 }
 
-fn client(url: &str) -> Result<Client, Failure> {
-    Client::new(&Remote { url: url.parse()?, json: false, trust: Trust::default() })
+fn client(url: &str, folder: &Folder) -> Result<Client, Failure> {
+    let trust = folder.read().map_or_else(Trust::default, |found| found.trust());
+    Client::new(&Remote { url: url.parse()?, json: false, trust })
 }
 
 /// A command line of words, and of flags with paths.
@@ -258,28 +402,42 @@ fn words(words: &[&str], paths: &[(&str, &Path)]) -> Vec<OsString> {
 /// # Errors
 ///
 /// If nothing runs there, or does not end.
-pub async fn down(args: &StateArgs) -> Result<(), Failure> {
-    let folder = Folder::open(args.state.as_deref())?;
-    let since = Instant::now();
-    let mut is_asked = false;
+pub async fn down(args: &DownArgs) -> Result<(), Failure> {
+    let folder = Folder::open(args.state.state.as_deref())?;
+    let mut since = Instant::now();
+    let mut asked = None;
     loop {
         if let Some(_lock) = folder.lock()? {
             let has_left = end_left(&folder).await?;
-            if is_asked || has_left {
+            if asked.is_some() || has_left {
                 return Ok(print("apportion: down")?);
             }
             let message = format!("`apportion up` does not run in {}", folder.path.display());
             return Err(Failure::new(Exit::NotFound, message));
         }
         // The lock says that the process lives which is written down, or another one that starts.
-        let up = folder.read().and_then(|found| found.up);
-        if let Some(pid) = up.and_then(|up| Pid::from_raw(up.pid)).filter(|_| !is_asked) {
-            kill_process(pid, Signal::TERM)?;
-            is_asked = true;
+        let found = folder.read().filter(|_| asked.is_none());
+        if let Some((pid, found)) =
+            found.and_then(|found| Some((Pid::from_raw(found.up.as_ref()?.pid)?, found)))
+        {
+            let way = wanted(args, &found, &folder).await?;
+            kill_process(pid, if way == Way::Wait { Signal::USR1 } else { Signal::TERM })?;
+            asked = Some(way);
+            since = Instant::now();
         }
-        if END < since.elapsed() {
+        if asked != Some(Way::Wait) && END < since.elapsed() {
             return Err(Failure::new(Exit::Refused, "it does not end; its logs say why"));
         }
         sleep(LOOK).await;
     }
+}
+
+/// What `down` is to do about tasks that run.
+async fn wanted(args: &DownArgs, found: &Found, folder: &Folder) -> Result<Way, Failure> {
+    if args.now || args.wait {
+        return Ok(if args.wait { Way::Wait } else { Way::Now });
+    }
+    let Ok(orchestrator) = client(&found.orchestrator, folder) else { return Ok(Way::Now) };
+    let running = ending::running(&orchestrator).await;
+    Ok(tokio::task::spawn_blocking(move || ending::ask(running)).await??)
 }

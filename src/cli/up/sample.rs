@@ -23,7 +23,8 @@ pub fn ensure(folder: &Folder) -> Result<PathBuf, Failure> {
     if path.exists() {
         return Ok(path);
     }
-    let text = text(quantum(memory()?), &folder.at("apportion.db"));
+    let text =
+        text(quantum(memory()?), &folder.at("apportion.db"), &folder.at(super::secrets::TOKENS));
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
@@ -47,10 +48,11 @@ fn quantum(memory: Mebibytes) -> u64 {
     1 << (memory.0 >> SHIFT).clamp(64, 1024).ilog2()
 }
 
-fn text(quantum: u64, state: &Path) -> String {
+fn text(quantum: u64, state: &Path, tokens: &Path) -> String {
     // Any path is a good string of TOML when it is written as one of JSON, but for a few characters that
     // are not allowed in either.
-    let state = serde_json::Value::from(state.to_string_lossy()).to_string();
+    let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
+    let (state, tokens) = (quoted(state), quoted(tokens));
     format!(
         "\
 # Written once by `apportion up`, for one machine and short tasks. `apportion up` reads it and writes it
@@ -62,6 +64,9 @@ listen = \"127.0.0.1:7070\"
 state = {state}
 cycle_period = \"500ms\"
 heartbeat_interval = \"5s\"
+
+[daemon.access]
+tokens = {tokens}
 
 [scheduler]
 # A 64th of the memory, as a power of two, and 64 MB to 1 GB.
@@ -111,8 +116,9 @@ mod tests {
     fn the_configuration_is_a_good_one() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a \"b\" c.toml");
-        fs::write(&file, text(256, &file)).unwrap();
+        fs::write(&file, text(256, &file, &file)).unwrap();
         let config = crate::config::Sources::new(&file, &[]).unwrap().load().unwrap();
         assert_eq!(config.daemon.state, file);
+        assert_eq!(config.daemon.access.tokens, Some(file));
     }
 }

@@ -1,0 +1,106 @@
+//! The secrets of `apportion up`: other users of this machine reach its ports, and get no further.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::super::failure::{Exit, Failure};
+use super::super::place::own_name;
+use super::found::Folder;
+use crate::access::{Role, Secret, new_line};
+
+/// The file of tokens, for the daemon and the orchestrator.
+pub const TOKENS: &str = "tokens";
+
+/// A token: the file that holds it, its role, and what stands before its lines of the file of tokens.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    file: &'static str,
+    role: Role,
+    /// `None`: the user that called `apportion up`.
+    name: Option<&'static str>,
+}
+
+/// The file with the token of the user that called `apportion up`.
+pub const OWN_TOKEN: &str = "own.token";
+
+const OWN: Kind = Kind { file: OWN_TOKEN, role: Role::Operator, name: None };
+const ORCHESTRATOR: Kind =
+    Kind { file: "orchestrator.token", role: Role::Orchestrator, name: Some("up-orchestrator") };
+const AGENT: Kind = Kind { file: "agent.token", role: Role::Agent, name: Some("up-agent") };
+
+/// The files of tokens, which only their owner may read.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    /// The sums and roles of all tokens.
+    pub tokens: PathBuf,
+    /// The token of the user that called `apportion up`.
+    pub own: PathBuf,
+    /// The token of the orchestrator.
+    pub orchestrator: PathBuf,
+    /// The token of the agent on this machine.
+    pub agent: PathBuf,
+}
+
+impl Secrets {
+    /// The tokens in the folder. They are made where they are not there; the other ones stay good.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    pub fn ensure(folder: &Folder) -> Result<Secrets, Failure> {
+        let [own, orchestrator, agent] =
+            [OWN, ORCHESTRATOR, AGENT].map(|kind| folder.at(kind.file));
+        let secrets = Secrets { tokens: folder.at(TOKENS), own, orchestrator, agent };
+        let all = [&secrets.tokens, &secrets.own, &secrets.orchestrator, &secrets.agent];
+        if !all.into_iter().all(|path| path.exists()) {
+            for kind in [OWN, ORCHESTRATOR, AGENT] {
+                let name = kind.name.map_or_else(user_name, str::to_owned);
+                secrets.replace(folder, kind, &name)?;
+            }
+        }
+        Ok(secrets)
+    }
+
+    /// Makes a token anew. Its line takes the place of the one of the same name and role.
+    fn replace(&self, folder: &Folder, kind: Kind, name: &str) -> Result<(), Failure> {
+        let secret = Secret::new()?;
+        let nodes = (kind.role == Role::Agent).then_some("*");
+        let line = new_line(&secret, name, kind.role, nodes, None)
+            .map_err(|what| Failure::new(Exit::Refused, what))?;
+        let start = format!("{name} {} ", kind.role);
+        let before = fs::read_to_string(&self.tokens).unwrap_or_default();
+        let kept = before.lines().filter(|line| !line.starts_with(&start));
+        let lines: Vec<&str> = kept.chain([line.as_str()]).collect();
+        write_private(&self.tokens, &format!("{}\n", lines.join("\n")))?;
+        write_private(&folder.at(kind.file), &format!("{}\n", secret.reveal()))
+    }
+}
+
+/// The name of the user on record. A name that a file of tokens cannot have is left out.
+fn user_name() -> String {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+    let name = own_name().filter(|name| name.len() <= 64 && name.chars().all(is_legal));
+    name.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()))
+}
+
+/// Writes a file that only its owner may read, in the place of the one before.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}.new", std::process::id()));
+    let write = || -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    Ok(write().with_context(|| format!("cannot write {}", path.display()))?)
+}
