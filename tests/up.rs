@@ -44,7 +44,12 @@ impl Home {
 
     /// Starts all, and waits until it says that it is ready.
     fn up(&self) -> Up {
-        let mut command = self.command(&["up", "--listen", "127.0.0.1:0"]);
+        self.up_with(&["--listen", "127.0.0.1:0"])
+    }
+
+    /// The same, with these flags.
+    fn up_with(&self, flags: &[&str]) -> Up {
+        let mut command = self.command(&[&["up"], flags].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let said: Vec<String> = lines.by_ref().take(3).map(Result::unwrap).collect();
@@ -316,4 +321,114 @@ fn in_the_background_it_goes_on_until_it_is_told_to_end() {
     assert!(status == 6 && err.contains("runs already, as process"), "{status} {err}");
     assert_eq!(home.run(&["down"]).0, 0);
     assert_eq!(home.processes(), Vec::<u32>::new());
+}
+
+/// Two machines, as far as one can play them: the second has a home and a name of its own.
+#[test]
+fn other_machines_join_with_a_file() {
+    let (head, other) = (Home::new(), Home::new());
+    // All addresses are of this machine; only its own processes know the port.
+    let _up = head.up_with(&["--listen", "0.0.0.0:0", "--host", "127.0.0.1"]);
+    let file = head.folder.path().join("apportion.join");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let (_, found) = found(&head);
+    assert!(found["daemon"].as_str().unwrap().starts_with("https://127.0.0.1:"), "{found}");
+    assert_eq!(head.run(&["run", "--", "true"]).0, 0, "commands here find authority and token");
+
+    let join = file.to_str().unwrap();
+    let mut agent = other.command(&["agent", "--join", join, "--node", "second"]);
+    let mut agent = agent.stderr(Stdio::null()).spawn().unwrap();
+    until("both nodes", || head.run(&["nodes"]).1.contains("second"));
+    if rustix::process::getuid().is_root() {
+        // The agent that joined runs work of its own user, and that is root only with a flag.
+        agent.kill().unwrap();
+        agent.wait().unwrap();
+        let flags = ["agent", "--join", join, "--node", "second", "--allow-root"];
+        agent = other.command(&flags).stderr(Stdio::null()).spawn().unwrap();
+    }
+    // Commands on the other machine name the file.
+    let here = |args: &[&str]| {
+        let mut command = other.command(args);
+        told(command.env("APPORTION_JOIN", &file).output().unwrap())
+    };
+    let text = "echo $APPORTION_NODE; sleep 1";
+    let (code, _, err) = here(&["submit", "--array", "1-12", "--wait", "--", "sh", "-c", text]);
+    assert_eq!(code, 0, "{err}");
+    let nodes: Vec<String> =
+        (1..=12).map(|n| here(&["task", "logs", &format!("last.{n}")]).1).collect();
+    assert!(nodes.iter().any(|node| node == "second\n"), "{nodes:?}");
+    // Its token submits, and does nothing else.
+    let (code, _, err) = here(&["node", "vary-off", "second", "--reason", "x", "--yes"]);
+    assert_eq!(code, 4, "{err}");
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+
+    // A file that others may read is refused, and one that has expired, and one that is none.
+    let copy = other.folder.path().join("copy.join");
+    let text = fs::read_to_string(&file).unwrap();
+    let refused = |text: &str, mode: u32| {
+        fs::write(&copy, text).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
+        let (code, _, err) = other.run(&["agent", "--join", copy.to_str().unwrap(), "--once"]);
+        assert_eq!(code, 1, "{err}");
+        err
+    };
+    assert!(refused(&text, 0o644).contains("chmod 600"));
+    assert!(refused("{}", 0o600).contains("is no file to join with"));
+    let mut old: Value = serde_json::from_str(&text).unwrap();
+    old["until"] = "2020-01-01T00:00:00Z".into();
+    assert!(refused(&old.to_string(), 0o600).contains("--rejoin"));
+    let mut forged: Value = serde_json::from_str(&text).unwrap();
+    forged["agent_token"] = "apn_0".into();
+    fs::write(&copy, forged.to_string()).unwrap();
+    assert_eq!(other.run(&["agent", "--join", copy.to_str().unwrap(), "--once"]).0, 4);
+    fs::write(&copy, &text).unwrap();
+    let (code, out, err) =
+        other.run(&["agent", "--join", copy.to_str().unwrap(), "--install-user-unit"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("loginctl enable-linger"), "{out}");
+    let unit = other.folder.path().join(".config/systemd/user/apportion-agent.service");
+    assert!(fs::read_to_string(unit).unwrap().contains(copy.to_str().unwrap()));
+}
+
+/// The tokens of a join file are the same at each start, until they are made anew.
+#[test]
+fn a_join_file_stays_good_until_it_is_renewed() {
+    let head = Home::new();
+    let listen = ["--listen", "0.0.0.0:0", "--host", "127.0.0.1"];
+    let file = head.folder.path().join("apportion.join");
+    let joined = |flags: &[&str]| -> Value {
+        let up = head.up_with(&[&listen, flags].concat());
+        let join = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        assert_eq!(up.end("-TERM"), Some(0));
+        join
+    };
+    let first = joined(&[]);
+    let again = joined(&[]);
+    let renewed = joined(&["--rejoin"]);
+    for field in ["agent_token", "submitter_token", "authority"] {
+        assert_eq!(first[field], again[field], "{field}");
+    }
+    assert_ne!(first["agent_token"], renewed["agent_token"]);
+    assert_eq!(first["authority"], renewed["authority"]);
+}
+
+/// A home that machines share: commands on another machine than that of `up` reach it by its name.
+#[test]
+fn commands_on_a_machine_with_the_same_home_find_the_head() {
+    let head = Home::new();
+    let _up = head.up_with(&["--listen", "0.0.0.0:0", "--host", "localhost"]);
+    let (folder, mut found) = found(&head);
+    found["elsewhere"]["host"] = "another".into();
+    found["children"] = Value::Array(Vec::new());
+    let orchestrator = found["elsewhere"]["orchestrator"].as_str().unwrap().to_owned();
+    assert!(orchestrator.starts_with("https://localhost:"), "{found}");
+    let copy = Home::new();
+    let there = copy.folder.path().join(".local/state/apportion");
+    fs::create_dir_all(there.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&folder, &there).unwrap();
+    let text = fs::read(folder.join("up.json")).unwrap();
+    fs::write(folder.join("up.json"), found.to_string()).unwrap();
+    assert_eq!(copy.run(&["run", "--", "true"]).0, 0);
+    fs::write(folder.join("up.json"), text).unwrap();
 }

@@ -13,6 +13,7 @@ use super::args::{Logging, Trust, parse_span, parse_url};
 use super::failure::{Exit, Failure};
 use super::output::{print, show};
 use super::serve::log_format;
+use super::user_unit;
 use crate::agent::run::Runner;
 use crate::agent::{Agent, AgentError, Options, Pace};
 use crate::api::wire::Heartbeat;
@@ -28,12 +29,14 @@ Examples:
   apportion agent --once --json                    one heartbeat, and what was said in it
   apportion agent --check                          how would work run on this node?
   apportion agent --run --spool /var/lib/apportion-agent   report, and run work
+  apportion agent --join apportion.join            the same, for the cluster of an `apportion up --listen`
+  apportion agent --join apportion.join --install-user-unit
 
 Exit status with --once: 0 heard   1 refused   3 no daemon reached   4 not authorised
 Not beside an agent that runs: the daemon would see two.";
 
 /// Reports this node.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct AgentArgs {
     /// Where the daemon listens
     #[arg(
@@ -58,6 +61,13 @@ pub struct AgentArgs {
     /// While this file exists, ask for no new work; what is there stays
     #[arg(long, value_name = "FILE")]
     pub quiesce_file: Option<PathBuf>,
+    /// Join with the file that `apportion up --listen` wrote: as --run, with its addresses, authority and
+    /// token, and a spool of this node below the folder for state
+    #[arg(long, value_name = "FILE")]
+    pub join: Option<PathBuf>,
+    /// With --join: write a unit for the user's systemd that does the same, tell how it is started, and end
+    #[arg(long, requires = "join", conflicts_with_all = ["once", "check"])]
+    pub install_user_unit: bool,
     /// Who we are, and whom we trust. The token is read anew for every heartbeat.
     #[command(flatten)]
     pub trust: Trust,
@@ -91,6 +101,11 @@ fn parse_size(text: &str) -> Result<Mebibytes, String> {
 ///
 /// If this system does not say what is to be reported; with `--once`, also if that does not count.
 pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
+    if args.install_user_unit {
+        return user_unit::install(args);
+    }
+    let joined = args.join.as_deref().map(|file| agent_run::joined(args, file)).transpose()?;
+    let args = joined.as_ref().unwrap_or(args);
     telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
     let options = Options {
         url: args.url.clone(),

@@ -1,18 +1,24 @@
 //! The flags of agents that run work, and what `agent --check` tells.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use reqwest::Url;
 
 use super::agent::AgentArgs;
-use super::args::parse_url;
+use super::args::{Trust, parse_url};
+use super::failure::Failure;
+use super::up::{Join, host_name};
 use crate::agent::Node;
 use crate::agent::run::{Ladder, RunOptions, UserRules, Users};
 use crate::orchestrator::wire::Rung;
 
+/// The spool of agents that the system starts.
+const SPOOL: &str = "/var/lib/apportion-agent";
+
 /// How an agent runs work. Without `--run` it reports only.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct RunArgs {
     /// Run work that the orchestrator orders
@@ -22,7 +28,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
     pub orchestrator: Option<Url>,
     /// With --run: the folder for slots and output of tasks
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/apportion-agent")]
+    #[arg(long, value_name = "DIR", default_value = SPOOL)]
     pub spool: PathBuf,
     /// With --run: users whose work may run; without it, all from --min-uid on
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -90,6 +96,28 @@ pub fn options(args: &AgentArgs, node: String) -> RunOptions {
         limits: run.limits.map(Rung::from),
         allow_setuid: run.allow_setuid,
     }
+}
+
+/// The flags with what the join file in `file` says.
+///
+/// # Errors
+///
+/// If that is no such file, or the node has no name.
+pub fn joined(args: &AgentArgs, file: &Path) -> Result<AgentArgs, Failure> {
+    let joined = Join::read(file)?.unpack()?;
+    let mut args = args.clone();
+    args.url = joined.daemon;
+    args.trust = Trust { token_file: Some(joined.agent_token), ca: Some(joined.authority) };
+    args.run.orchestrator = Some(joined.orchestrator);
+    // As often as `apportion up` has its daemon expect it.
+    args.interval = args.interval.min(Duration::from_secs(5));
+    args.run.run = !args.once && !args.run.check;
+    if args.run.spool == Path::new(SPOOL) {
+        // Machines may share the folder.
+        let node = args.node.clone().unwrap_or_else(host_name);
+        args.run.spool = joined.folder.join("nodes").join(node).join("spool");
+    }
+    Ok(args)
 }
 
 /// What this node would do with work, for people.

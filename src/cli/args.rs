@@ -279,7 +279,7 @@ pub struct Serve {
 }
 
 /// What a process that runs on says, and how.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Logging {
     /// How the log on standard error is written
     #[arg(long, value_enum, default_value_t = LogFormat::Human)]

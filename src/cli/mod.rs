@@ -47,6 +47,7 @@ mod task;
 mod token;
 mod top;
 mod up;
+mod user_unit;
 mod users;
 mod why;
 

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::super::args::Trust;
 use super::super::failure::{Exit, Failure};
+use super::super::output::complain;
+use super::join::{self, Join, Joined};
+use super::public::host_name;
 use crate::agent::boot;
 use crate::agent::run::Process;
 
@@ -32,6 +35,12 @@ pub struct Found {
     /// The file with the token of the user that called `apportion up`.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// The certificate of the authority that vouches for both, if they listen for other machines.
+    #[serde(default)]
+    pub authority: Option<PathBuf>,
+    /// How other machines that share the folder reach both.
+    #[serde(default)]
+    pub elsewhere: Option<Elsewhere>,
     /// The supervisor.
     pub up: Option<Process>,
     /// The processes it started, in this order: daemon, orchestrator, agent.
@@ -41,7 +50,7 @@ pub struct Found {
 impl Found {
     /// How its own user comes in.
     pub fn trust(&self) -> Trust {
-        Trust { token_file: self.token_file.clone(), ca: None }
+        Trust { token_file: self.token_file.clone(), ca: self.authority.clone() }
     }
 
     /// Whether `url` is that of its daemon or its orchestrator.
@@ -51,12 +60,53 @@ impl Found {
     }
 }
 
-/// What the folder in use by default says. Read once.
+/// The machine that both run on, and where they are for others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Elsewhere {
+    /// The name of the machine.
+    pub host: String,
+    /// Where the daemon listens.
+    pub daemon: String,
+    /// Where the orchestrator listens.
+    pub orchestrator: String,
+}
+
+/// What the join file in the environment says, or else the folder in use by default. Read once.
 static DEFAULT: LazyLock<Option<Found>> = LazyLock::new(|| {
-    let found = Folder { path: locate(None)? }.read()?;
-    let boot = boot().ok()?;
-    found.children.first().is_some_and(|daemon| daemon.is_alive(&boot)).then_some(found)
+    let joined = std::env::var_os(join::VARIABLE).filter(|path| !path.is_empty());
+    if let Some(path) = joined {
+        let joined = Join::read(Path::new(&path)).and_then(|join| join.unpack());
+        return joined.inspect_err(complain_of).ok().map(of_joined);
+    }
+    let mut found = Folder { path: locate(None)? }.read()?;
+    match found.elsewhere.take_if(|elsewhere| elsewhere.host != host_name()) {
+        // Its processes are on another machine. Whether they live is seen when they are asked.
+        Some(Elsewhere { daemon, orchestrator, .. }) => {
+            Some(Found { daemon, orchestrator, ..found })
+        }
+        None => {
+            let boot = boot().ok()?;
+            found.children.first().is_some_and(|daemon| daemon.is_alive(&boot)).then_some(found)
+        }
+    }
 });
+
+fn complain_of(failure: &Failure) {
+    let why = failure.error.as_ref().map(ToString::to_string).unwrap_or_default();
+    complain(&format!("{} is of no use: {why}", join::VARIABLE));
+}
+
+fn of_joined(joined: Joined) -> Found {
+    // As they are written, and not as they are kept: a URL of a host alone is kept with a path.
+    let text = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
+    Found {
+        daemon: text(&joined.daemon),
+        orchestrator: text(&joined.orchestrator),
+        token_file: Some(joined.submitter_token),
+        authority: Some(joined.authority),
+        ..Found::default()
+    }
+}
 
 /// The commands, with the daemon of `apportion up` in the place of the usual address.
 pub fn found_by_default(command: Command) -> Command {

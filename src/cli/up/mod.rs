@@ -1,10 +1,13 @@
 //! Daemon, orchestrator and agent on this machine, with one command: three processes of this program,
 //! and a supervisor that starts them in order, watches them, and ends them in the opposite order.
 
+mod authority;
 mod background;
 mod children;
 mod ending;
 mod found;
+mod join;
+mod public;
 mod sample;
 mod secrets;
 
@@ -22,6 +25,9 @@ use self::children::{Children, end_left};
 use self::ending::Way;
 use self::found::{Folder, Found, VARIABLE};
 pub use self::found::{found_by_default, orchestrator_beside, with_own};
+pub use self::join::Join;
+pub use self::public::host_name;
+use self::public::{Public, own_url};
 use self::secrets::Secrets;
 use super::args::{Remote, Trust, parse_address};
 use super::client::Client;
@@ -37,6 +43,8 @@ Examples:
   apportion up                                     here; Ctrl-C ends it, and asks about tasks that run
   apportion up --detach                            in the background; `apportion down` ends it
   apportion up --listen 127.0.0.1:7170             at another port
+  apportion up --listen 0.0.0.0:7070               for several machines; writes apportion.join
+  apportion agent --join apportion.join            on the other machines
   apportion run --memory 1GB -- ./crunch input1    from another terminal, meanwhile
 
 It needs no root and no file. Other commands find it by what it writes into its folder. The folder keeps
@@ -76,9 +84,19 @@ pub struct UpArgs {
     /// Where its state is.
     #[command(flatten)]
     pub state: StateArgs,
-    /// Where the daemon listens; port 0 takes a free one. Without it, 127.0.0.1:7070 or a free port
-    #[arg(long, value_name = "127.0.0.1:PORT", value_parser = parse_here)]
+    /// Where the daemon listens; port 0 takes a free one. Without it, 127.0.0.1:7070 or a free port. An
+    /// address that others reach, such as 0.0.0.0:7070, makes a file with which other machines join
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
+    /// With --listen: the name by which other machines reach this one, instead of its own
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    pub host: Option<String>,
+    /// With --listen: the file with which other machines join
+    #[arg(long, value_name = "FILE", default_value = "apportion.join")]
+    pub join_file: PathBuf,
+    /// With --listen: make the tokens in that file anew; those before are worth nothing from then on
+    #[arg(long, requires = "listen")]
+    pub rejoin: bool,
     /// Go on in the background once work can run
     #[arg(long)]
     pub detach: bool,
@@ -99,13 +117,6 @@ pub struct DownArgs {
     /// Wait until the tasks that run have ended; no other begins
     #[arg(long)]
     pub wait: bool,
-}
-
-fn parse_here(text: &str) -> Result<SocketAddr, String> {
-    let address = parse_address(text)?;
-    let is_here = address.ip() == Ipv4Addr::LOCALHOST;
-    let form = || "it is for this machine only; write 127.0.0.1:PORT".to_owned();
-    is_here.then_some(address).ok_or_else(form)
 }
 
 /// Runs daemon, orchestrator and agent until a signal.
@@ -241,6 +252,11 @@ fn repeated(args: &UpArgs, folder: &Folder) -> Vec<OsString> {
     if let Some(listen) = args.listen {
         flags.extend(["--listen".into(), listen.to_string().into()]);
     }
+    if let Some(host) = &args.host {
+        flags.extend(["--host".into(), host.into()]);
+    }
+    flags.extend(["--join-file".into(), args.join_file.clone().into()]);
+    flags.extend(args.rejoin.then(|| "--rejoin".into()));
     flags
 }
 
@@ -269,47 +285,34 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
         None => listen_at((Ipv4Addr::LOCALHOST, PORT).into(), true)?,
     };
     let address = socket.local_addr()?;
-    children.found.daemon = url("http", address);
-    let listen = address.to_string();
-    let mut tokens = OsString::from("daemon.access.tokens=");
-    tokens.push(&secrets.tokens);
-    let mut flags =
-        words(&["serve", "--handed-over", "--listen", &listen], &[("--config", &config)]);
-    flags.extend(["--set".into(), tokens]);
+    let next = SocketAddr::new(address.ip(), address.port().saturating_add(1));
+    let next_socket = listen_at(next, true)?;
+    let next = next_socket.local_addr()?;
+    let is_public = !address.ip().is_loopback();
+    let public = is_public.then(|| Public::open(args, address, folder, &secrets)).transpose()?;
+    children.found.daemon = own_url(address, is_public);
+    children.found.orchestrator = own_url(next, is_public);
+    if let Some(public) = &public {
+        public.enter(&mut children.found);
+    }
+
+    let more = public.as_ref().map(Public::for_daemon).unwrap_or_default();
+    let flags = for_daemon(&address.to_string(), &config, &secrets, more);
     children.start("daemon", &flags, Some(socket))?;
     let daemon = client(&children.found.daemon, folder)?;
     until(children, async || daemon.text(&["livez"]).await.is_ok()).await?;
 
-    let next = SocketAddr::new(address.ip(), address.port().saturating_add(1));
-    let socket = listen_at(next, true)?;
-    let address = socket.local_addr()?;
-    let listen = address.to_string();
-    children.found.orchestrator = url("http", address);
     let rm = children.found.daemon.clone();
-    let flags = ["orchestrator", "run", "--handed-over", "--rm", &rm, "--listen", &listen];
-    let paths = [
-        ("--state", folder.at("orchestrator.db")),
-        ("--tokens", secrets.tokens.clone()),
-        ("--token-file", secrets.orchestrator.clone()),
-    ];
-    let paths = paths.each_ref().map(|(flag, path)| (*flag, path.as_path()));
-    let mut flags = words(&flags, &paths);
-    flags.extend(["--publish-every".into(), "100ms".into()]);
-    children.start("orchestrator", &flags, Some(socket))?;
+    let more = public.as_ref().map(Public::for_orchestrator).unwrap_or_default();
+    let flags = for_orchestrator(&rm, &next.to_string(), folder, &secrets, more);
+    children.start("orchestrator", &flags, Some(next_socket))?;
     let orchestrator = client(&children.found.orchestrator, folder)?;
     let path = ["v1", "campaigns"];
     until(children, async || orchestrator.text(&path).await.is_ok()).await?;
 
-    let place = children.found.orchestrator.clone();
-    let mut flags = vec!["agent", "--run", "--url", &rm, "--orchestrator", &place];
-    flags.extend(["--interval", "5s"]);
-    let own = own_name().unwrap_or_default();
-    if getuid().is_root() {
-        // Of root's agent others would be served too; this one is for the caller alone.
-        flags.extend(["--allow-root", "--users", &own]);
-    }
-    let paths = [("--spool", &*folder.at("spool")), ("--token-file", &secrets.agent)];
-    children.start("agent", &words(&flags, &paths), None)?;
+    let more = public.as_ref().map(Public::for_agent).unwrap_or_default();
+    let flags = for_agent(&children.found, folder, &secrets, more);
+    children.start("agent", &flags, None)?;
     until(children, async || daemon.text(&["readyz"]).await.is_ok()).await?;
     let mut seen = None;
     until(children, async || {
@@ -320,11 +323,71 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
     })
     .await?;
     let (memory, quantum) = seen.map_or((0, 0), |node| (node.memory_mb, node.quantum_mb));
-    Ok(print(&told(folder, &children.found, memory, quantum))?)
+    let file = public.map(|public| public.write(folder, &secrets, &children.found)).transpose()?;
+    Ok(print(&told(folder, &children.found, (memory, quantum), file.as_deref()))?)
+}
+
+fn for_daemon(
+    listen: &str,
+    config: &Path,
+    secrets: &Secrets,
+    more: Vec<OsString>,
+) -> Vec<OsString> {
+    let mut tokens = OsString::from("daemon.access.tokens=");
+    tokens.push(&secrets.tokens);
+    let mut flags = words(&["serve", "--handed-over", "--listen", listen], &[("--config", config)]);
+    flags.extend(["--set".into(), tokens]);
+    flags.extend(more);
+    flags
+}
+
+fn for_orchestrator(
+    rm: &str,
+    listen: &str,
+    folder: &Folder,
+    secrets: &Secrets,
+    more: Vec<OsString>,
+) -> Vec<OsString> {
+    let flags = ["orchestrator", "run", "--handed-over", "--rm", rm, "--listen", listen];
+    let state = folder.at("orchestrator.db");
+    let paths: [(&str, &Path); 3] = [
+        ("--state", &state),
+        ("--tokens", &secrets.tokens),
+        ("--token-file", &secrets.orchestrator),
+    ];
+    let mut flags = words(&flags, &paths);
+    flags.extend(["--publish-every".into(), "100ms".into()]);
+    flags.extend(more);
+    flags
+}
+
+fn for_agent(
+    found: &Found,
+    folder: &Folder,
+    secrets: &Secrets,
+    more: Vec<OsString>,
+) -> Vec<OsString> {
+    let Found { daemon, orchestrator, .. } = found;
+    let mut flags = vec!["agent", "--run", "--url", daemon, "--orchestrator", orchestrator];
+    flags.extend(["--interval", "5s"]);
+    let own = own_name().unwrap_or_default();
+    if getuid().is_root() {
+        // Of root's agent others would be served too; this one is for the caller alone.
+        flags.extend(["--allow-root", "--users", &own]);
+    }
+    let spool = folder.at("spool");
+    let mut flags = words(&flags, &[("--spool", &spool), ("--token-file", &secrets.agent)]);
+    flags.extend(more);
+    flags
 }
 
 /// What is said when work can run.
-fn told(folder: &Folder, found: &Found, memory_mb: u64, quantum_mb: u64) -> String {
+fn told(
+    folder: &Folder,
+    found: &Found,
+    (memory_mb, quantum_mb): (u64, u64),
+    join_file: Option<&Path>,
+) -> String {
     let limits = Ladder::probe(None, getuid().is_root()).words();
     let tenths = memory_mb.saturating_mul(10) >> 10;
     let memory = if memory_mb < 1024 {
@@ -341,9 +404,12 @@ fn told(folder: &Folder, found: &Found, memory_mb: u64, quantum_mb: u64) -> Stri
     } else {
         format!("{VARIABLE}={} ", folder.path.display())
     };
+    let join = join_file.map_or_else(String::new, |file| {
+        format!("on the other machines: apportion agent --join {}\n", file.display())
+    });
     format!(
         "apportion: ready at {}; {memory} in quanta of {quantum_mb} MB; limits: {limits}\n\
-         pages: the same address; they ask for the token in {}\n\
+         pages: the same address; they ask for the token in {}\n{join}\
          next: {variable}apportion run --memory 1GB -- python3 -c 'print(6*7)'",
         found.daemon,
         folder.at(secrets::OWN_TOKEN).display()

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use jiff::Timestamp;
 
 use super::super::failure::{Exit, Failure};
 use super::super::place::own_name;
@@ -31,6 +32,13 @@ const OWN: Kind = Kind { file: OWN_TOKEN, role: Role::Operator, name: None };
 const ORCHESTRATOR: Kind =
     Kind { file: "orchestrator.token", role: Role::Orchestrator, name: Some("up-orchestrator") };
 const AGENT: Kind = Kind { file: "agent.token", role: Role::Agent, name: Some("up-agent") };
+
+/// The token for agents in the join file.
+pub const JOIN_AGENT: &str = "join-agent.token";
+/// The token that submits in the join file.
+pub const JOIN_SUBMITTER: &str = "join-submitter.token";
+/// The name of the agents that join.
+const JOINING: &str = "join-agent";
 
 /// The files of tokens, which only their owner may read.
 #[derive(Clone, Debug)]
@@ -59,17 +67,43 @@ impl Secrets {
         if !all.into_iter().all(|path| path.exists()) {
             for kind in [OWN, ORCHESTRATOR, AGENT] {
                 let name = kind.name.map_or_else(user_name, str::to_owned);
-                secrets.replace(folder, kind, &name)?;
+                secrets.replace(folder, kind, &name, None)?;
             }
         }
         Ok(secrets)
     }
 
+    /// Makes the tokens of the join file anew; those before are worth nothing from now on.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    pub fn renew_join(&self, folder: &Folder, until: Timestamp) -> Result<(), Failure> {
+        let agent = Kind { file: JOIN_AGENT, role: Role::Agent, name: None };
+        self.replace(folder, agent, JOINING, Some(until))?;
+        let submitter = Kind { file: JOIN_SUBMITTER, role: Role::Submitter, name: None };
+        let name = user_name();
+        self.replace(folder, submitter, &name, Some(until))
+    }
+
+    /// Until when the tokens of the join file are good.
+    pub fn join_until(&self) -> Option<Timestamp> {
+        let text = fs::read_to_string(&self.tokens).ok()?;
+        let line = text.lines().find(|line| line.starts_with(JOINING))?;
+        line.split_whitespace().find_map(|word| word.strip_prefix("until="))?.parse().ok()
+    }
+
     /// Makes a token anew. Its line takes the place of the one of the same name and role.
-    fn replace(&self, folder: &Folder, kind: Kind, name: &str) -> Result<(), Failure> {
+    fn replace(
+        &self,
+        folder: &Folder,
+        kind: Kind,
+        name: &str,
+        until: Option<Timestamp>,
+    ) -> Result<(), Failure> {
         let secret = Secret::new()?;
         let nodes = (kind.role == Role::Agent).then_some("*");
-        let line = new_line(&secret, name, kind.role, nodes, None)
+        let line = new_line(&secret, name, kind.role, nodes, until)
             .map_err(|what| Failure::new(Exit::Refused, what))?;
         let start = format!("{name} {} ", kind.role);
         let before = fs::read_to_string(&self.tokens).unwrap_or_default();
