@@ -79,16 +79,14 @@ static DEFAULT: LazyLock<Option<Found>> = LazyLock::new(|| {
         return joined.inspect_err(complain_of).ok().map(of_joined);
     }
     let mut found = Folder { path: locate(None)? }.read()?;
-    match found.elsewhere.take_if(|elsewhere| elsewhere.host != host_name()) {
-        // Its processes are on another machine. Whether they live is seen when they are asked.
-        Some(Elsewhere { daemon, orchestrator, .. }) => {
-            Some(Found { daemon, orchestrator, ..found })
-        }
-        None => {
-            let boot = boot().ok()?;
-            found.children.first().is_some_and(|daemon| daemon.is_alive(&boot)).then_some(found)
-        }
+    // Its processes are on another machine. Whether they live is seen when they are asked.
+    if let Some(Elsewhere { daemon, orchestrator, .. }) =
+        found.elsewhere.take_if(|elsewhere| elsewhere.host != host_name())
+    {
+        return Some(Found { daemon, orchestrator, ..found });
     }
+    let boot = boot().ok()?;
+    found.children.first().is_some_and(|daemon| daemon.is_alive(&boot)).then_some(found)
 });
 
 fn complain_of(failure: &Failure) {

@@ -130,7 +130,7 @@ pub fn own_url(address: SocketAddr, is_public: bool) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
     };
     url(if is_public { "https" } else { "http" }, SocketAddr::new(ip, address.port()))
 }
