@@ -468,5 +468,13 @@ async fn each_caller_may_do_its_own_and_nothing_else() {
             assert_eq!(status, expected, "{who}: {method} {path}");
         }
     }
+    // Who spoke for a node of others is on record.
     orchestrator.stop().await;
+    let record = folder.path().join("orchestrator.db");
+    let record = sqlx::sqlite::SqliteConnectOptions::new().filename(record);
+    let mut record = sqlx::ConnectOptions::connect(&record).await.unwrap();
+    let sql = "select who, detail from acts where act = 'refused'";
+    let refused: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(&mut record).await.unwrap();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].0 == "n1" && refused[0].1.contains("\"n2\""), "{refused:?}");
 }

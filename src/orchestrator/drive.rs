@@ -59,6 +59,8 @@ pub enum Request {
     Submit(Box<Submit>, By, oneshot::Sender<u64>),
     /// Record what an owner or operator asks for; answered once it is on record.
     Act(Event, By, &'static str, String, oneshot::Sender<()>),
+    /// Puts on record what was refused.
+    Note(By, &'static str, String),
     /// Queue final tasks of a campaign again; the answer is how many.
     Resubmit {
         /// The campaign.
@@ -242,6 +244,7 @@ impl Owner {
                 self.record(event);
                 self.replies.push(Reply::Done(reply));
             }
+            Request::Note(by, act, detail) => self.note(by, act, detail),
             Request::Resubmit { campaign, states, task, by, reply } => {
                 let count = self.resubmit(campaign, &states, task, by).await?;
                 self.replies.push(Reply::Number(reply, count));

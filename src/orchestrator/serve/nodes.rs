@@ -1,6 +1,7 @@
 //! What agents of nodes ask for.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::body::Bytes;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use super::caller::Caller;
 use super::problem::Failed;
 use super::state::ServeState;
+use crate::access::Gatekeeper;
 use crate::model::Name;
 use crate::orchestrator::book::Event;
 use crate::orchestrator::drive;
@@ -29,12 +31,24 @@ pub(super) struct WaitQuery {
     wait: Option<String>,
 }
 
-/// Refuses agents that do not speak for a node.
-pub(super) fn check_node(caller: &Caller, node: &str) -> Result<(), Failed> {
+/// Refuses agents that do not speak for a node. That goes on record, as often as refusals of one name may.
+pub(super) async fn check_node(
+    state: &ServeState,
+    caller: &Caller,
+    node: &str,
+) -> Result<(), Failed> {
     if caller.0.nodes.contain(node) {
         return Ok(());
     }
     tracing::warn!(who = %caller.0.name, node, "an agent spoke for another's node");
+    let budget =
+        |keeper: &Arc<Gatekeeper>| keeper.may_record_refusal(Some(&caller.0.name), Instant::now());
+    if let Some(dropped) = state.gatekeeper.as_ref().map_or(Some(0), budget) {
+        let shown: String = node.chars().take(64).collect();
+        let detail =
+            format!("spoke for node {shown:?}; {dropped} such acts before are not on record");
+        state.send(drive::Request::Note(caller.by(), "refused", detail)).await?;
+    }
     Err(Failed::not_allowed("this token speaks for other nodes; its line names them"))
 }
 
@@ -50,7 +64,7 @@ pub(super) async fn post_exchange(
     query: Query<WaitQuery>,
     request: Request,
 ) -> Result<Json<ExchangeAnswer>, Failed> {
-    check_node(&caller, &node)?;
+    check_node(&state, &caller, &node).await?;
     let wait = query.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
     let body = axum::body::to_bytes(request.into_body(), MAX_REPORT).await;
     let body = body.map_err(|error| Failed::bad(format!("the body cannot be read: {error}")))?;
@@ -82,7 +96,7 @@ pub(super) async fn get_stdin(
     caller: Caller,
     Path((node, spec)): Path<(String, u64)>,
 ) -> Result<Bytes, Failed> {
-    check_node(&caller, &node)?;
+    check_node(&state, &caller, &node).await?;
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
     // Only what was ordered on that node.

@@ -204,7 +204,7 @@ pub(super) async fn post_chunk(
     query: Query<ChunkQuery>,
     body: Request,
 ) -> Result<Json<ChunkAnswer>, Failed> {
-    check_node(&caller, &node)?;
+    check_node(&state, &caller, &node).await?;
     let bytes = axum::body::to_bytes(body.into_body(), MAX_CHUNK).await;
     let bytes = bytes.map_err(|error| Failed::bad(format!("the chunk cannot be read: {error}")))?;
     let node = Name::from(node);
