@@ -309,6 +309,30 @@ mod tests {
         assert!(matches!(Journal::create(&link), Err(JournalError::Io(_))));
     }
 
+    /// As a user may forge them: the sums are right, and what is summed is not.
+    #[test]
+    fn a_hundred_thousand_forged_records_are_read() {
+        use rand::{RngExt, SeedableRng};
+
+        let mut lots = rand_chacha::ChaCha8Rng::seed_from_u64(12);
+        let signs = b"0123456789-\"{}[]n\xff";
+        let whole: Vec<Vec<u8>> = life().iter().map(|one| one.encode().unwrap()).collect();
+        for _ in 0..100_000 {
+            let mut forged = Vec::new();
+            for _ in 0..lots.random_range(1..4) {
+                let mut record = whole[lots.random_range(0..whole.len())].clone();
+                for _ in 0..lots.random_range(0..3) {
+                    let place = lots.random_range(8..record.len());
+                    record[place] = signs[lots.random_range(0..signs.len())];
+                }
+                let sum = crc32fast::hash(&record[8..]).to_le_bytes();
+                record[4..8].copy_from_slice(&sum);
+                forged.extend(record);
+            }
+            Account::of(read(&forged)).settle();
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
