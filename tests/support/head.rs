@@ -323,19 +323,26 @@ pub struct Agent {
     url: String,
     spool: PathBuf,
     flags: Vec<String>,
+    /// The command that starts it, if it is not started as it is.
+    by: Vec<String>,
 }
 
 impl Agent {
     pub fn start(head: &Head, spool: &Path, flags: &[&str]) -> Agent {
+        Agent::start_by(&[], head, spool, flags)
+    }
+
+    /// Starts it by another command, which gets its own as arguments and becomes it.
+    pub fn start_by(by: &[String], head: &Head, spool: &Path, flags: &[&str]) -> Agent {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let process = spawn(&head.url, spool, &flags);
-        Agent { process, url: head.url.clone(), spool: spool.to_owned(), flags }
+        let process = spawn(by, &head.url, spool, &flags);
+        Agent { process, url: head.url.clone(), spool: spool.to_owned(), flags, by: by.to_vec() }
     }
 
     /// Ends it at once, and starts another one.
     pub fn restart(&mut self) {
         self.kill();
-        self.process = spawn(&self.url, &self.spool, &self.flags);
+        self.process = spawn(&self.by, &self.url, &self.spool, &self.flags);
     }
 
     pub fn kill(&mut self) {
@@ -351,8 +358,11 @@ impl Drop for Agent {
     }
 }
 
-fn spawn(url: &str, spool: &Path, flags: &[String]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_apportion"))
+fn spawn(by: &[String], url: &str, spool: &Path, flags: &[String]) -> Child {
+    let own = env!("CARGO_BIN_EXE_apportion").to_owned();
+    let words: Vec<&String> = by.iter().chain([&own]).collect();
+    Command::new(words[0])
+        .args(&words[1..])
         .args(["agent", "--run", "--node", "n1", "--interval", "1s", "--url", url])
         .arg("--spool")
         .arg(spool)
