@@ -358,13 +358,13 @@ async fn a_cancelled_campaign_leaves_nothing_running() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_resource_manager_refuses_is_told_to_the_owner() {
     let world = World::start(done).await;
-    let body = json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "gold" });
+    let body = json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal", "keep": true });
     let id = world.orchestrator.submit(body).await;
     for _ in 0..500 {
         let notes = world.orchestrator.campaign(id).await.notes;
         if let Some(note) = notes.first() {
             assert_eq!(note.code, "refused");
-            assert!(note.text.contains("gold"), "{note:?}");
+            assert!(note.text.contains("normal"), "{note:?}");
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -452,9 +452,12 @@ async fn each_caller_may_do_its_own_and_nothing_else() {
     let lost = json!({ "node": "n1", "reason": "test" });
     // What each of them is answered: ann, bob, eve, n1, root, and one without a token.
     let callers = ["ann", "bob", "eve", "n1", "root", "?"];
-    let cases: [(Method, &str, Value, [u16; 6]); 8] = [
+    let cases: [(Method, &str, Value, [u16; 6]); 11] = [
         (Method::POST, "/v1/campaigns", for_bob, [403, 201, 403, 403, 201, 401]),
         (Method::GET, "/v1/campaigns", json!({}), [200, 200, 200, 403, 200, 401]),
+        (Method::GET, "/v1/campaigns/1/stats", json!({}), [200, 200, 200, 403, 200, 401]),
+        (Method::GET, "/v1/campaigns/events", json!({}), [200, 200, 200, 403, 200, 401]),
+        (Method::GET, "/v1/grid", json!({}), [200, 200, 200, 403, 200, 401]),
         (Method::GET, "/v1/campaigns/1/spec", json!({}), [200, 403, 403, 403, 200, 401]),
         (Method::POST, "/v1/campaigns/1/tasks/1/cancel", json!({}), [204, 403, 403, 403, 204, 401]),
         (Method::POST, "/v1/nodes/n1/exchange", report.clone(), [403, 403, 403, 200, 403, 401]),

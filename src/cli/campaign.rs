@@ -353,7 +353,8 @@ async fn change(args: &OneArgs, body: &serde_json::Value) -> Result<(), Failure>
 
 async fn resubmit(args: &ResubmitArgs) -> Result<(), Failure> {
     let (orchestrator, id) = open(&args.one).await?;
-    let body = Resubmit { failed: args.failed, cancelled: args.cancelled, task: args.task };
+    let (failed, cancelled, task) = (args.failed, args.cancelled, args.task);
+    let body = Resubmit { failed, cancelled, task, memory: None };
     let path = ["v1", "campaigns", &id.to_string(), "resubmit"];
     let answer: Resubmitted = orchestrator.post(&path, &body).await?;
     let say = |answer: &Resubmitted| {

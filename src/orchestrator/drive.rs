@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, Effect, Event, JobShares, NewCampaign, Now, PublishedWork, Refusal, Reopened, Settings,
-    TaskState,
+    Book, Effect, Event, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Refusal, Reopened,
+    Settings, TaskState,
 };
 use super::spec::{CampaignSpec, Params};
 use super::store::{Act, Batch, Store, StoreError, Submission};
@@ -52,6 +52,17 @@ pub struct Submit {
     pub key: Option<String>,
 }
 
+/// Which tasks are queued again, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Which {
+    /// Only tasks in these states.
+    pub states: Vec<TaskState>,
+    /// Only this task.
+    pub task: Option<u64>,
+    /// Another size of memory for them, in MiB.
+    pub memory_mb: Option<u64>,
+}
+
 /// Something for the owner.
 #[derive(Debug)]
 pub enum Request {
@@ -65,10 +76,8 @@ pub enum Request {
     Resubmit {
         /// The campaign.
         campaign: u64,
-        /// Only tasks in these states.
-        states: Vec<TaskState>,
-        /// Only this task.
-        task: Option<u64>,
+        /// Which of its tasks, and how.
+        which: Which,
         /// Who asks.
         by: By,
         /// Where to answer.
@@ -76,6 +85,8 @@ pub enum Request {
     },
     /// The report of a node. Answered when there is news, at the latest after the wait.
     Exchange(Name, Box<Exchange>, Duration, oneshot::Sender<Result<ExchangeAnswer, Refusal>>),
+    /// The nodes that run slots.
+    Nodes(oneshot::Sender<Vec<NodeFacts>>),
     /// A new schedule.
     Schedule(Option<u64>, Vec<JobShares>),
     /// Everything to publish.
@@ -106,6 +117,8 @@ pub struct ToPublish {
 pub struct Signals {
     /// Told when something is to be published.
     pub publish: Notify,
+    /// Grows with each commit of rows.
+    pub committed: watch::Sender<u64>,
 }
 
 /// An agent that waits for an answer.
@@ -245,11 +258,12 @@ impl Owner {
                 self.replies.push(Reply::Done(reply));
             }
             Request::Note(by, act, detail) => self.note(by, act, detail),
-            Request::Resubmit { campaign, states, task, by, reply } => {
-                let count = self.resubmit(campaign, &states, task, by).await?;
+            Request::Resubmit { campaign, which, by, reply } => {
+                let count = self.resubmit(campaign, which, by).await?;
                 self.replies.push(Reply::Number(reply, count));
             }
             Request::Exchange(node, report, wait, reply) => self.hear(node, report, wait, reply),
+            Request::Nodes(reply) => drop(reply.send(self.book.nodes(self.now().ms))),
             Request::Schedule(publication, jobs) => {
                 self.record(Event::Scheduled(publication, jobs));
             }
@@ -302,16 +316,11 @@ impl Owner {
         Ok(())
     }
 
-    async fn resubmit(
-        &mut self,
-        campaign: u64,
-        states: &[TaskState],
-        task: Option<u64>,
-        by: By,
-    ) -> Result<u64, StoreError> {
+    async fn resubmit(&mut self, campaign: u64, which: Which, by: By) -> Result<u64, StoreError> {
+        let Which { states, task, memory_mb } = which;
         // Tasks that became final in this batch are on record after the commit only.
         self.finish_batch().await?;
-        let Some((row, mut tasks, beyond)) = self.store.finals(campaign, states).await? else {
+        let Some((row, mut tasks, beyond)) = self.store.finals(campaign, &states).await? else {
             return Ok(0);
         };
         tasks.retain(|row| task.is_none_or(|task| row.task == task));
@@ -320,7 +329,8 @@ impl Owner {
         let cut = if untouched { spec.tasks.count.saturating_sub(row.limit) } else { 0 };
         let count = crate::model::count(&tasks) + cut;
         self.note(by, "resubmit", format!("campaign {campaign}: {count} tasks"));
-        let reopened = Reopened { campaign: row, spec, tasks, beyond, untouched };
+        let works = self.store.works(campaign).await?;
+        let reopened = Reopened { campaign: row, spec, works, tasks, beyond, untouched, memory_mb };
         self.record(Event::Resubmitted(Box::new(reopened)));
         Ok(count)
     }
@@ -357,6 +367,7 @@ impl Owner {
         if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
             batch.at_ms = self.now().wall_ms;
             self.store.commit(&batch).await?;
+            self.signals.committed.send_modify(|commits| *commits += 1);
         }
         for reply in std::mem::take(&mut self.replies) {
             // Those who have gone away need no answer.

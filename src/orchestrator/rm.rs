@@ -11,8 +11,8 @@ use super::book::{JobShares, PublishedWork, RemovedShare, SlotState};
 use super::wire::StopReason;
 use crate::access::{NoAnswer, NoToken, Transport, TransportError, token_for};
 use crate::api::wire::{
-    Problem, Process, ProcessState, Publication, PublicationAnswer, RemovalReason, Schedule, Work,
-    WorkKind, WorkState,
+    ClassList, NodeInfo, NodeList, Problem, Process, ProcessState, Publication, PublicationAnswer,
+    RemovalReason, Schedule, WhyBrief, Work, WorkKind, WorkState,
 };
 use crate::model::Name;
 
@@ -120,6 +120,50 @@ impl Rm {
             response.json().await.map_err(|error| RmError::Silent(error.to_string()))?;
         let publication = schedule.publication;
         Ok(Some(NewSchedule { publication, jobs: shares_of(schedule), name }))
+    }
+
+    /// Why work has what it has, in a sentence.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer, or refuses.
+    pub async fn why(&self, work: u64) -> Result<WhyBrief, RmError> {
+        let (work, query) = (work.to_string(), [("depth", "sentence")]);
+        let path = ["v1", "jobs", &work, "why"];
+        let response = self.send(self.transport.request(Method::GET, &path, &query)).await?;
+        response.json().await.map_err(|error| RmError::Silent(error.to_string()))
+    }
+
+    /// The names of all classes.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer, or refuses.
+    pub async fn classes(&self) -> Result<Vec<String>, RmError> {
+        let request = self.transport.request(Method::GET, &["v1", "classes"], &[]);
+        let list: ClassList = self
+            .send(request)
+            .await?
+            .json()
+            .await
+            .map_err(|error| RmError::Silent(error.to_string()))?;
+        Ok(list.classes.into_iter().map(|class| class.name).collect())
+    }
+
+    /// All nodes.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer, or refuses.
+    pub async fn nodes(&self) -> Result<Vec<NodeInfo>, RmError> {
+        let request = self.transport.request(Method::GET, &["v1", "nodes"], &[]);
+        let list: NodeList = self
+            .send(request)
+            .await?
+            .json()
+            .await
+            .map_err(|error| RmError::Silent(error.to_string()))?;
+        Ok(list.nodes)
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, RmError> {

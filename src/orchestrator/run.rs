@@ -8,14 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::book::Settings;
 use super::drive::{Owner, Request, Signals, ToPublish};
 use super::rm::{Rm, RmError, RmOptions, publication};
-use super::serve::ServeState;
+use super::serve::{ServeState, Sight};
 use super::store::{Store, StoreError};
 use crate::access::{AccessError, Delay, Doors, Gatekeeper, LocalSocket, SocketError, serve};
 use crate::config::{Access, Limits};
@@ -110,15 +110,17 @@ pub async fn start(
     gatekeeper: Option<Arc<Gatekeeper>>,
     stop: CancellationToken,
 ) -> Result<Running, RunError> {
-    let rm = Rm::new(options.rm.clone())?;
+    let rm = Arc::new(Rm::new(options.rm.clone())?);
     let store = Store::open(&options.state).await?;
     let publisher = format!("apportion-{}", store.identity());
     let epoch = store.epoch();
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let settings = Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
     let (requests, inbox) = mpsc::channel(QUEUE);
-    let signals = Arc::new(Signals { publish: Notify::new() });
-    let state = ServeState::new(requests.clone(), options.state.clone(), gatekeeper);
+    let (committed, commits) = watch::channel(0);
+    let signals = Arc::new(Signals { publish: Notify::new(), committed });
+    let sight = Sight::new(Arc::clone(&rm), commits, stop.clone());
+    let state = ServeState::new(requests.clone(), options.state.clone(), gatekeeper, sight);
     let resume = Owner::resume(store, settings, inbox, Arc::clone(&signals));
     let done = spawn_owner(resume, stop.clone())?;
     tracing::info!(publisher, epoch, "the orchestrator runs");
@@ -230,7 +232,7 @@ fn spawn_owner(
 
 /// The orchestrator's side of the resource manager.
 struct Link {
-    rm: Rm,
+    rm: Arc<Rm>,
     publisher: String,
     epoch: u64,
     requests: mpsc::Sender<Request>,

@@ -11,6 +11,9 @@ use crate::orchestrator::spec::CampaignSpec;
 /// Slots in a row that may fail to prepare before the campaign gets no more.
 pub const INIT_FAILS: u64 = 3;
 
+/// Sizes of memory that a campaign may have.
+pub const MAX_STEPS: u64 = 17;
+
 /// A campaign that is not final.
 #[derive(Clone, Debug)]
 pub struct Campaign {
@@ -75,7 +78,8 @@ impl Campaign {
 
     /// A memory step, made if it is not there.
     pub fn step_mut(&mut self, step: u64) -> &mut Step {
-        let at = usize::try_from(step).unwrap_or(usize::MAX).min(16);
+        let last = usize::try_from(MAX_STEPS - 1).unwrap_or(0);
+        let at = usize::try_from(step).unwrap_or(usize::MAX).min(last);
         while self.steps.len() <= at {
             let step = crate::model::count(&self.steps);
             let base = self.spec.memory_mb;
@@ -84,6 +88,24 @@ impl Campaign {
             self.steps.push(Step { work, queue: Queue::default(), in_slots: 0, slots: 0 });
         }
         &mut self.steps[at]
+    }
+
+    /// The memory step of that size, made if none is so large. A new one stands behind those of
+    /// `memory_retry`, so that it is never taken for one of them. The largest one, if no more fit.
+    pub fn step_of(&mut self, memory_mb: u64) -> u64 {
+        let known = self.steps.iter().find(|step| step.work.memory_mb == memory_mb);
+        if let Some(known) = known {
+            return known.work.step;
+        }
+        let behind = self.spec.memory_retry.map_or(1, |retry| retry.times + 1);
+        let step = crate::model::count(&self.steps).max(behind);
+        if MAX_STEPS <= step {
+            let largest = self.steps.iter().max_by_key(|step| step.work.memory_mb);
+            return largest.map_or(0, |step| step.work.step);
+        }
+        let work = &mut self.step_mut(step).work;
+        work.memory_mb = memory_mb;
+        step
     }
 
     /// Tasks of a step that are not final.

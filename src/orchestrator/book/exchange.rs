@@ -55,7 +55,7 @@ impl Book {
         node.boot.clone_from(&report.boot);
         node.life.clone_from(&report.life);
         node.number = report.number;
-        node.has_kernel_limit = report.limits != Rung::Watched;
+        (node.limits, node.heard) = (Some(report.limits), now.ms);
         node.only_user = report.only_user.as_deref().map(Name::from);
         (node.is_waiting, node.has_news) = (true, false);
         node.unknown_gone.clear();
@@ -101,7 +101,7 @@ impl Book {
         };
         let owner = campaign.facts.owner.as_str();
         let problem = match &node.only_user {
-            _ if campaign.spec.needs_kernel_limit && !node.has_kernel_limit => {
+            _ if campaign.spec.needs_kernel_limit && !node.limits.is_some_and(Rung::is_kernel) => {
                 "the node has no limit that the kernel enforces".to_owned()
             }
             Some(user) if user != owner => format!("the node runs work of {user} only"),

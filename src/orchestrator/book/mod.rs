@@ -16,6 +16,7 @@ mod campaigns;
 mod exchange;
 mod leases;
 mod measure;
+mod nodes;
 mod notes;
 mod obey;
 mod publish;
@@ -30,8 +31,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use bag::UNTOUCHED;
-pub use campaigns::{Campaign, INIT_FAILS, Step};
+pub use campaigns::{Campaign, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{NodeAnswer, Refusal};
+pub use nodes::NodeFacts;
 pub use obey::{JobShares, RemovedShare};
 pub use publish::{PublishedSlot, PublishedWork};
 pub use requests::{NewCampaign, Reopened};
@@ -44,7 +46,7 @@ pub use tries::LOST_LIMIT;
 
 use crate::model::Name;
 use crate::orchestrator::spec::CampaignSpec;
-use crate::orchestrator::wire::{AttemptId, Exchange, Reason, TaskResult};
+use crate::orchestrator::wire::{AttemptId, Exchange, Reason, Rung, TaskResult};
 
 /// Settings of the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,10 +158,12 @@ struct Node {
     boot: String,
     life: String,
     number: u64,
-    has_kernel_limit: bool,
+    limits: Option<Rung>,
     only_user: Option<Name>,
     /// Whether its agent waits for an answer.
     is_waiting: bool,
+    /// When it was heard last, by the clock of the book.
+    heard: u64,
     /// Shares of its last report that the book does not know and that are gone.
     unknown_gone: Vec<(u64, u64)>,
     /// Whether the answer to its last report has news that no slot shows.
@@ -303,6 +307,8 @@ impl Book {
         let Some(campaign) = self.campaigns.get(&id) else { return };
         if let Some(state) = campaign.final_state() {
             let row = CampaignRow { state, ..campaign.row() };
+            let text = format!("{}: {} done, {} failed", state.word(), row.done, row.failed);
+            self.dirty.notes.push(notes::history(id, "ended", &text));
             self.campaigns.remove(&id);
             self.dirty.finished.push(row);
         }

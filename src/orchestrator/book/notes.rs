@@ -7,6 +7,12 @@ use super::slots::Slot;
 use crate::orchestrator::spec::signal_name;
 use crate::orchestrator::wire::{Reason, TaskResult};
 
+/// What happened to a campaign as a whole. `code` is one of the words that its notes leave out.
+pub(super) fn history(campaign: u64, code: &'static str, what: &str) -> Note {
+    let text = format!("campaign {campaign}: {what}");
+    Note { campaign, task: None, node: None, code, text }
+}
+
 /// A task failed.
 pub(super) fn failed(
     row: &TaskRow,

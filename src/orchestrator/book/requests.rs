@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bag::AGAIN;
 use super::campaigns::Campaign;
+use super::notes::history;
 use super::rows::{CampaignRow, CampaignState, Ending, TaskRow, TaskState, WorkRow};
 use super::{Book, Now};
 use crate::orchestrator::spec::{CampaignSpec, CampaignType};
@@ -29,12 +30,16 @@ pub struct Reopened {
     pub campaign: CampaignRow,
     /// Its specification.
     pub spec: Arc<CampaignSpec>,
+    /// The work of its memory steps, as it was stored. Not used if the book has it.
+    pub works: Vec<WorkRow>,
     /// The tasks, each final.
     pub tasks: Vec<TaskRow>,
     /// Tasks beyond the cursor that were touched.
     pub beyond: Vec<TaskRow>,
     /// Whether untouched tasks that were cancelled with the campaign are queued too.
     pub untouched: bool,
+    /// Another size of memory for the tasks, in MiB.
+    pub memory_mb: Option<u64>,
 }
 
 impl Book {
@@ -69,6 +74,8 @@ impl Book {
         step.work = WorkRow { number: Some(id), ..step.work };
         self.dirty.works.insert((id, 0), step.work);
         self.campaigns.insert(id, campaign);
+        let text = format!("submitted, {}", crate::model::counted(count, "task"));
+        self.dirty.notes.push(history(id, "submitted", &text));
         self.dirty.next = true;
         self.dirty.settle.insert(id);
     }
@@ -77,6 +84,7 @@ impl Book {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         if campaign.facts.ending.is_none() {
             campaign.facts.state = CampaignState::Suspended;
+            self.dirty.notes.push(history(id, "suspended", "suspended"));
             self.stop_slots(id, StopReason::Drained, !at_once);
             self.dirty.settle.insert(id);
         }
@@ -87,6 +95,7 @@ impl Book {
         if campaign.facts.ending.is_none() {
             campaign.facts.state = CampaignState::Running;
             campaign.facts.init_fails = 0;
+            self.dirty.notes.push(history(id, "resumed", "resumed"));
             self.dirty.settle.insert(id);
         }
     }
@@ -98,6 +107,11 @@ impl Book {
             return;
         }
         campaign.end(why);
+        let text = match why {
+            Ending::Cancelled => "cancelled",
+            Ending::MaxFails => "more of its tasks failed than may, and the others are cancelled",
+        };
+        self.dirty.notes.push(history(id, "ending", text));
         let queued: Vec<u64> = campaign.steps.iter().flat_map(|step| step.queue.tasks()).collect();
         for task in queued {
             if let Some(row) = campaign.displace(task) {
@@ -159,10 +173,14 @@ impl Book {
 
     /// Queues final tasks again. A campaign that ended is taken up again.
     pub(super) fn reopen(&mut self, reopened: Reopened) {
-        let Reopened { campaign: row, spec, tasks, beyond, untouched } = reopened;
+        let Reopened { campaign: row, spec, works, tasks, beyond, untouched, memory_mb } = reopened;
         let id = row.id;
+        self.dirty.notes.push(history(id, "resubmitted", "tasks of it are queued again"));
         let campaign = self.campaigns.entry(id).or_insert_with(|| {
             let mut campaign = Campaign::new(row, spec);
+            for work in works {
+                campaign.step_mut(work.step).work = work;
+            }
             for row in &beyond {
                 campaign.cursor.skip(row.task);
             }
@@ -176,6 +194,7 @@ impl Book {
             let back = campaign.cursor.left() - cut;
             campaign.facts.cancelled = campaign.facts.cancelled.saturating_sub(back);
         }
+        let step = memory_mb.map(|memory_mb| campaign.step_of(memory_mb));
         for row in tasks.into_iter().filter(|row| row.state.is_final()) {
             let facts = &mut campaign.facts;
             let counter = match row.state {
@@ -196,6 +215,7 @@ impl Book {
                 resubmits: 0,
                 cancel: false,
                 share: None,
+                step: step.unwrap_or(row.step),
                 ..row
             };
             self.dirty.tasks.insert((id, row.task), row.clone());

@@ -9,11 +9,12 @@ use serde_json::{Map, Value};
 use super::MAX_LIVE;
 use super::caller::Caller;
 use super::problem::Failed;
-use super::state::ServeState;
-use crate::orchestrator::book::{Event, INIT_FAILS, TaskState};
+use super::state::{ServeState, Sight};
+use crate::model::{Mebibytes, nearest};
+use crate::orchestrator::book::{Event, INIT_FAILS, MAX_STEPS, TaskState};
 use crate::orchestrator::drive;
-use crate::orchestrator::spec::{CampaignSpec, MAX_STDIN};
-use crate::orchestrator::store::{CampaignInfo, NoteInfo};
+use crate::orchestrator::spec::{CampaignSpec, MAX_STDIN, Problem, mebibytes, short};
+use crate::orchestrator::store::{CampaignInfo, NoteInfo, Reader};
 use crate::orchestrator::wire::{
     CampaignDetail, CampaignPage, CampaignSummary, NoteLine, Resubmit, Resubmitted, StateChange,
     Stdin, Submitted, WantedState,
@@ -67,6 +68,7 @@ pub(super) async fn post_campaign(
         document.insert("stdin_length".to_owned(), Value::from(rest.len()));
     }
     let (spec, params) = CampaignSpec::read(document)?;
+    check_cluster(&state.sight, &spec).await?;
     let is_kept = matches!(spec.task.stdin, Stdin::Kept { .. });
     let stdin = is_kept.then(|| rest.to_vec());
     if MAX_LIVE <= state.reader().await?.get()?.live(&owner).await? {
@@ -84,6 +86,10 @@ pub(super) async fn post_campaign(
 pub(super) struct ListQuery {
     /// Those of this user only.
     user: Option<String>,
+    /// Those of this number and above only.
+    first: Option<u64>,
+    /// Those of this number and below only.
+    last: Option<u64>,
     /// How many at most, the newest first; 100 unless it is said, 1,000 at most.
     limit: Option<u32>,
 }
@@ -100,9 +106,9 @@ pub(super) async fn get_campaigns(
     let reader = reading.get()?;
     let limit = query.limit.unwrap_or(100).clamp(1, 1000);
     let mut campaigns = Vec::new();
-    for info in reader.campaigns(query.user.as_deref(), limit).await? {
-        let slots = in_slots(&reader.in_flight(info.row.id).await?);
-        campaigns.push(summary(&info, slots));
+    let range = query.first.unwrap_or(0)..=query.last.unwrap_or(u64::MAX >> 1);
+    for info in reader.campaigns(query.user.as_deref(), range, limit).await? {
+        campaigns.push(summarise(reader, &info).await?);
     }
     Ok(Json(CampaignPage { campaigns }))
 }
@@ -119,13 +125,12 @@ pub(super) async fn get_campaign(
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
     let info = known(reader.campaign(id).await?, id)?;
-    let slots = in_slots(&reader.in_flight(id).await?);
     let works: Vec<_> = reader.works(id).await?;
     let memory_mb = works.first().map_or(0, |work| work.memory_mb);
     let notes =
         if caller.may_touch(&info.row.owner) { reader.notes(id, NOTES).await? } else { Vec::new() };
     Ok(Json(CampaignDetail {
-        campaign: summary(&info, slots),
+        campaign: summarise(reader, &info).await?,
         memory_mb,
         works: works.iter().filter_map(|work| work.number).collect(),
         notes: notes.into_iter().map(note).collect(),
@@ -160,7 +165,18 @@ pub(super) async fn put_state(
     Path(id): Path<u64>,
     Json(change): Json<StateChange>,
 ) -> Result<StatusCode, Failed> {
-    check_owner(&state, &caller, id).await?;
+    change_state(&state, &caller, id, &change).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Brings a campaign into another state, if `caller` may.
+pub(super) async fn change_state(
+    state: &ServeState,
+    caller: &Caller,
+    id: u64,
+    change: &StateChange,
+) -> Result<(), Failed> {
+    check_owner(state, caller, id).await?;
     let (event, act) = match change.state {
         WantedState::Suspended => {
             (Event::Suspended { campaign: id, at_once: change.now }, "suspend")
@@ -169,8 +185,7 @@ pub(super) async fn put_state(
         WantedState::Cancelled => (Event::Cancelled(id), "cancel"),
     };
     let detail = format!("campaign {id}");
-    state.ask(|reply| drive::Request::Act(event, caller.by(), act, detail, reply)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    state.ask(|reply| drive::Request::Act(event, caller.by(), act, detail, reply)).await
 }
 
 /// Queues tasks again that failed or were cancelled.
@@ -194,10 +209,65 @@ pub(super) async fn post_resubmit(
     if states.is_empty() {
         return Err(Failed::bad("say `failed`, `cancelled` or `task`"));
     }
+    let memory_mb = body.memory.as_deref().map(memory_in).transpose()?;
+    if let Some(memory_mb) = memory_mb {
+        if body.cancelled {
+            return Err(Failed::bad("memory: is for tasks that began; ask without `cancelled`"));
+        }
+        check_memory(&state, id, memory_mb).await?;
+    }
     let (by, task) = (caller.by(), body.task);
-    let ask = |reply| drive::Request::Resubmit { campaign: id, states, task, by, reply };
+    let which = drive::Which { states, task, memory_mb };
+    let ask = |reply| drive::Request::Resubmit { campaign: id, which, by, reply };
     let tasks = state.ask(ask).await?;
     Ok(Json(Resubmitted { tasks }))
+}
+
+fn memory_in(text: &str) -> Result<u64, Failed> {
+    let remedy = "write a size with its unit, such as `6GB` or `512MB`";
+    mebibytes(text)
+        .filter(|size| 0 < *size)
+        .ok_or_else(|| Failed::bad(format!("memory: `{}` does not fit; {remedy}", short(text))))
+}
+
+/// Refuses what the resource manager has no class or no node for. What it does not say is taken.
+async fn check_cluster(sight: &Sight, spec: &CampaignSpec) -> Result<(), Failed> {
+    let mut problems = Vec::new();
+    if let (Some(class), Ok(classes)) = (&spec.class, sight.manager.classes().await)
+        && !classes.contains(class)
+    {
+        let near = nearest(class, classes.iter().map(String::as_str));
+        let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+        let remedy = format!("{near}classes are {}", classes.join(", "));
+        problems.push(Problem::new("class", format!("`{}` is unknown", short(class)), remedy));
+    }
+    if let Some(largest) = sight.exceeded(spec.memory_mb).await {
+        let message = format!("{} is more than the largest node has", Mebibytes(spec.memory_mb));
+        let remedy = format!("ask for {} at most", Mebibytes(largest));
+        problems.push(Problem::new("memory", message, remedy));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.into()) }
+}
+
+/// Refuses memory that no node has, and one size too many of a campaign.
+async fn check_memory(state: &ServeState, id: u64, memory_mb: u64) -> Result<(), Failed> {
+    let works = state.reader().await?.get()?.works(id).await?;
+    let is_new = works.iter().all(|work| work.memory_mb != memory_mb);
+    if is_new && MAX_STEPS <= crate::model::count(&works) {
+        let detail = format!(
+            "memory: campaign {id} has {MAX_STEPS} sizes already, and no more are kept; name one of them"
+        );
+        return Err(Failed::bad(detail));
+    }
+    match state.sight.exceeded(memory_mb).await {
+        Some(largest) => {
+            let (wanted, most) = (Mebibytes(memory_mb), Mebibytes(largest));
+            Err(Failed::bad(format!(
+                "memory: {wanted} is more than the largest node has; ask for {most} at most"
+            )))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The campaign, or the problem that there is none.
@@ -218,13 +288,18 @@ pub(super) async fn check_owner(
     Ok(info)
 }
 
-/// Tasks that slots have, and tasks that are queued again.
-fn in_slots(counts: &std::collections::BTreeMap<String, u64>) -> (u64, u64) {
+/// A campaign in one line.
+pub(super) async fn summarise(
+    reader: &mut Reader,
+    info: &CampaignInfo,
+) -> Result<CampaignSummary, Failed> {
+    let counts = reader.in_flight(info.row.id).await?;
     let of = |state: TaskState| counts.get(state.word()).copied().unwrap_or(0);
-    (of(TaskState::Assigned) + of(TaskState::Running), of(TaskState::Queued))
+    Ok(summary(info, of(TaskState::Assigned) + of(TaskState::Running)))
 }
 
-fn summary(info: &CampaignInfo, (running, _): (u64, u64)) -> CampaignSummary {
+/// A campaign, of which slots have `running` tasks.
+fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
     let row = &info.row;
     let finals = row.done + row.failed + row.cancelled + row.dropped;
     CampaignSummary {

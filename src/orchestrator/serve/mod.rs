@@ -4,14 +4,19 @@
 //! book. The document is at `/orchestrator/openapi.json`; that of the resource manager does not know
 //! of it.
 
+mod advice;
 mod caller;
 mod campaigns;
+mod events;
+mod grid;
 mod hub;
 mod nodes;
 mod output;
 mod problem;
 mod state;
+mod stats;
 mod tasks;
+mod why;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -24,7 +29,7 @@ use utoipa_axum::routes;
 
 pub use caller::Caller;
 pub use problem::Failed;
-pub use state::ServeState;
+pub use state::{ServeState, Sight};
 
 /// Live campaigns that one user may have.
 pub const MAX_LIVE: u64 = 2000;
@@ -49,6 +54,10 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(campaigns::get_spec))
         .routes(routes!(campaigns::put_state))
         .routes(routes!(campaigns::post_resubmit))
+        .routes(routes!(stats::get_stats))
+        .routes(routes!(why::get_why))
+        .routes(routes!(events::get_events))
+        .routes(routes!(grid::get_grid))
         .routes(routes!(tasks::get_tasks))
         .routes(routes!(tasks::get_task))
         .routes(routes!(tasks::post_cancel))

@@ -79,7 +79,7 @@ pub(super) async fn post_exchange(
     Ok(Json(answer?))
 }
 
-fn wait_of(text: &str) -> Result<Duration, Failed> {
+pub(super) fn wait_of(text: &str) -> Result<Duration, Failed> {
     let wait = text.parse::<jiff::SignedDuration>().ok().and_then(|wait| wait.try_into().ok());
     let wait: Option<Duration> = wait;
     wait.filter(|wait| *wait <= MAX_WAIT)

@@ -3,18 +3,54 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot};
+use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::hub::Hub;
 use super::problem::Failed;
 use crate::access::Gatekeeper;
 use crate::orchestrator::drive::Request;
+use crate::orchestrator::rm::Rm;
 use crate::orchestrator::store::Reader;
 
 /// What handlers share. A copy costs nothing.
 #[derive(Clone, Debug)]
 pub struct ServeState(Arc<Shared>);
+
+/// What goes on around the handlers.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    /// The resource manager.
+    pub manager: Arc<Rm>,
+    /// Changes with each commit.
+    pub commits: watch::Receiver<u64>,
+    /// Ends streams and waits.
+    pub stop: CancellationToken,
+    /// The memory of the largest node that was seen, in MiB.
+    largest_mb: Arc<AtomicU64>,
+}
+
+impl Sight {
+    /// Of an orchestrator that stops with `stop`, before it has seen a node.
+    pub fn new(manager: Arc<Rm>, commits: watch::Receiver<u64>, stop: CancellationToken) -> Sight {
+        Sight { manager, commits, stop, largest_mb: Arc::default() }
+    }
+
+    /// The memory of the largest node, in MiB, if `memory_mb` is more than that. `None`: it fits, no
+    /// node has reported, or the resource manager is silent.
+    pub async fn exceeded(&self, memory_mb: u64) -> Option<u64> {
+        // Nodes are many, and most work fits: they are asked for only if it did not before.
+        if memory_mb <= self.largest_mb.load(Ordering::Relaxed) {
+            return None;
+        }
+        let nodes = self.manager.nodes().await.ok()?;
+        let largest = nodes.iter().map(|node| node.order.saturating_mul(node.quantum_mb)).max()?;
+        self.largest_mb.store(largest, Ordering::Relaxed);
+        Some(largest).filter(|largest| *largest < memory_mb)
+    }
+}
 
 /// What is shared.
 #[derive(Debug)]
@@ -23,6 +59,8 @@ pub struct Shared {
     pub gatekeeper: Option<Arc<Gatekeeper>>,
     /// Output on its way.
     pub hub: Hub,
+    /// What goes on around the handlers.
+    pub sight: Sight,
     file: PathBuf,
     requests: mpsc::Sender<Request>,
     reader: Mutex<Option<Reader>>,
@@ -42,9 +80,10 @@ impl ServeState {
         requests: mpsc::Sender<Request>,
         file: PathBuf,
         gatekeeper: Option<Arc<Gatekeeper>>,
+        sight: Sight,
     ) -> ServeState {
         let (hub, reader) = (Hub::default(), Mutex::new(None));
-        ServeState(Arc::new(Shared { gatekeeper, hub, file, requests, reader }))
+        ServeState(Arc::new(Shared { gatekeeper, hub, sight, file, requests, reader }))
     }
 
     /// Sends a request to the owner.

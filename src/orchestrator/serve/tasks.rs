@@ -5,10 +5,12 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 
+use super::advice::{OverMemory, over_memory};
 use super::caller::Caller;
 use super::campaigns::{check_owner, known};
 use super::problem::Failed;
 use super::state::ServeState;
+use super::stats::memory_of;
 use crate::orchestrator::book::{AttemptRow, CampaignState, Event, TaskRow, TaskState};
 use crate::orchestrator::drive;
 use crate::orchestrator::spec::signal_number;
@@ -63,6 +65,16 @@ pub(super) async fn get_task(
     caller: Caller,
     Path((id, task)): Path<(u64, u64)>,
 ) -> Result<Json<TaskInfo>, Failed> {
+    task_of(&state, &caller, id, task).await.map(Json)
+}
+
+/// What `caller` may know of a task.
+pub(super) async fn task_of(
+    state: &ServeState,
+    caller: &Caller,
+    id: u64,
+    task: u64,
+) -> Result<TaskInfo, Failed> {
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
     let campaign = known(reader.campaign(id).await?, id)?;
@@ -78,8 +90,41 @@ pub(super) async fn get_task(
         shown.param = reader.param(id, position).await?;
     }
     let attempts = reader.attempts(id, task).await?;
+    drop(reading);
+    if let (true, Some(row), Some(last)) = (may_read, &row, attempts.last()) {
+        shown.advice = advice_on(state, row, last).await?;
+    }
     shown.attempts = attempts.into_iter().map(|row| attempt(row, may_read)).collect();
-    Ok(Json(shown))
+    Ok(shown)
+}
+
+/// What helps a task that failed as it was over its memory; nothing for others.
+async fn advice_on(
+    state: &ServeState,
+    row: &TaskRow,
+    last: &AttemptRow,
+) -> Result<Vec<String>, Failed> {
+    let result = last.result.as_ref().filter(|result| result.why == Reason::Memory);
+    let Some(result) = result.filter(|_| row.state == TaskState::Failed) else {
+        return Ok(Vec::new());
+    };
+    let limits = {
+        let nodes = state.ask(drive::Request::Nodes).await?;
+        nodes.into_iter().find(|facts| facts.node == last.node).map(|facts| facts.limits)
+    };
+    let mut reading = state.reader().await?;
+    let reader = reading.get()?;
+    let works = reader.works(row.campaign).await?;
+    let limit = works.iter().find(|work| work.step == row.step).or(works.first());
+    let others = memory_of(&reader.samples(row.campaign).await?);
+    Ok(over_memory(OverMemory {
+        task: (row.campaign, row.task),
+        node: &last.node,
+        result,
+        limit_mb: limit.map_or(0, |work| work.memory_mb),
+        limits,
+        others,
+    }))
 }
 
 /// Cancels a task.
@@ -121,7 +166,7 @@ pub(super) async fn post_signal(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn info(row: &TaskRow) -> TaskInfo {
+pub(super) fn info(row: &TaskRow) -> TaskInfo {
     TaskInfo {
         campaign: row.campaign,
         task: row.task,
@@ -131,6 +176,7 @@ fn info(row: &TaskRow) -> TaskInfo {
         losses: row.losses,
         reason: row.reason.map(|reason: Reason| reason.word().to_owned()),
         param: None,
+        advice: Vec::new(),
         attempts: Vec::new(),
     }
 }
@@ -162,6 +208,7 @@ fn untouched(campaign: &CampaignInfo, task: u64, position: u64) -> TaskInfo {
         losses: 0,
         reason: None,
         param: None,
+        advice: Vec::new(),
         attempts: Vec::new(),
     }
 }

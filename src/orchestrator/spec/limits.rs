@@ -20,7 +20,7 @@ pub const MAX_GRACE_MS: u64 = 600_000;
 pub(super) const MAX_DURATION_MS: u64 = 10 * 365 * 24 * 3_600_000;
 
 /// The MiB of a size such as `4GB`; `None` if it is not one. As everywhere, 1 GB is 1,024 MB.
-pub(super) fn mebibytes(text: &str) -> Option<u64> {
+pub fn mebibytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = text.get(..text.len() - unit.len())?;

@@ -14,8 +14,9 @@ pub use campaign::{CampaignSpec, CampaignType, MemoryRetry};
 pub use environment::{EnvironmentChoice, select};
 pub use limits::{
     MAX_ARGUMENT, MAX_COMMAND, MAX_ENVIRONMENT, MAX_GRACE_MS, MAX_NAME, MAX_STDIN, MAX_TASKS,
+    mebibytes,
 };
-pub use params::{Params, TaskRange};
+pub use params::{Params, TaskRange, short};
 pub use signals::{signal_name, signal_number};
 
 use std::fmt;

@@ -142,7 +142,7 @@ fn line(index: usize, value: Value) -> Result<String, Problem> {
 }
 
 /// The beginning of a text, for messages.
-pub(super) fn short(text: &str) -> String {
+pub fn short(text: &str) -> String {
     let mut shown: String =
         text.chars().take(60).map(|c| if c.is_control() { '?' } else { c }).collect();
     if shown.len() < text.len() {

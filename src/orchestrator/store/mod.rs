@@ -6,6 +6,7 @@
 
 mod acts;
 mod convert;
+mod figures;
 mod read;
 mod write;
 
@@ -20,6 +21,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 
 pub use acts::{Act, ActEntry, first_fault};
+pub use figures::{Ends, EventInfo, Progress, SampleRow};
 pub use read::{AttemptPage, CampaignInfo, NoteInfo, Reader, TaskPage};
 pub use write::{Batch, CHUNK, Submission};
 
@@ -31,8 +33,10 @@ const APPLICATION_ID: i64 = 0x6170_704f;
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Every schema there was, oldest first.
-const SCHEMAS: &[(i64, &str, &str)] =
-    &[(1, "initial", include_str!("../../../migrations/orchestrator/0001_initial.sql"))];
+const SCHEMAS: &[(i64, &str, &str)] = &[
+    (1, "initial", include_str!("../../../migrations/orchestrator/0001_initial.sql")),
+    (2, "ends", include_str!("../../../migrations/orchestrator/0002_ends.sql")),
+];
 
 /// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,7 @@
 //! Reading back: what the book needs after a restart, and what people ask for.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -118,6 +119,16 @@ impl Store {
         found.await.map_err(failed)
     }
 
+    /// The work of each memory step of a campaign.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, StoreError> {
+        let failed = self.failed("read works");
+        read_works(&mut self.connection, campaign).await.map_err(failed)
+    }
+
     /// The campaign that was submitted with `key` before.
     ///
     /// # Errors
@@ -158,10 +169,7 @@ async fn read_saved(connection: &mut SqliteConnection) -> Result<Saved, sqlx::Er
     let (mut works, mut tasks, mut attempts) = (Vec::new(), Vec::new(), Vec::new());
     for (campaign, spec) in &campaigns {
         let id = to_sql(campaign.id);
-        let sql = "select * from works where campaign = ?1";
-        for row in &query(sql).bind(id).fetch_all(&mut *connection).await? {
-            works.push(work(row)?);
-        }
+        works.extend(read_works(connection, campaign.id).await?);
         let beyond = spec.tasks.at(campaign.taken).unwrap_or(u64::MAX >> 1);
         let sql =
             "select * from tasks where campaign = ?1 and state in ('queued', 'assigned', 'running')
@@ -182,6 +190,15 @@ async fn read_saved(connection: &mut SqliteConnection) -> Result<Saved, sqlx::Er
     Ok(Saved { next: from_sql(next), campaigns, works, tasks, attempts, slots })
 }
 
+async fn read_works(
+    connection: &mut SqliteConnection,
+    campaign: u64,
+) -> Result<Vec<WorkRow>, sqlx::Error> {
+    let sql = "select * from works where campaign = ?1 order by step";
+    let rows = query(sql).bind(to_sql(campaign)).fetch_all(connection).await?;
+    rows.iter().map(work).collect()
+}
+
 fn work(row: &SqliteRow) -> Result<WorkRow, sqlx::Error> {
     Ok(WorkRow {
         campaign: number(row, "campaign")?,
@@ -195,7 +212,7 @@ fn work(row: &SqliteRow) -> Result<WorkRow, sqlx::Error> {
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
-    connection: SqliteConnection,
+    pub(super) connection: SqliteConnection,
 }
 
 impl Reader {
@@ -214,12 +231,12 @@ impl Reader {
         }
     }
 
-    fn failed(&self) -> impl FnOnce(sqlx::Error) -> StoreError + use<> {
+    pub(super) fn failed(&self) -> impl FnOnce(sqlx::Error) -> StoreError + use<> {
         let path = self.path.clone();
         move |source| StoreError::Sql { action: "read", path, source }
     }
 
-    /// At most `limit` campaigns, the newest first, of `owner` if that is given.
+    /// At most `limit` campaigns with numbers in `range`, the newest first, of `owner` if that is given.
     ///
     /// # Errors
     ///
@@ -227,12 +244,16 @@ impl Reader {
     pub async fn campaigns(
         &mut self,
         owner: Option<&str>,
+        range: RangeInclusive<u64>,
         limit: u32,
     ) -> Result<Vec<CampaignInfo>, StoreError> {
         let failed = self.failed();
         let sql =
-            "select * from campaigns where owner = coalesce(?1, owner) order by id desc limit ?2";
-        let rows = query(sql).bind(owner).bind(limit).fetch_all(&mut self.connection).await;
+            "select * from campaigns where owner = coalesce(?1, owner) and id between ?3 and ?4
+                   order by id desc limit ?2";
+        let (first, last) = (to_sql(*range.start()), to_sql(*range.end()));
+        let rows = query(sql).bind(owner).bind(limit).bind(first).bind(last);
+        let rows = rows.fetch_all(&mut self.connection).await;
         rows.and_then(|rows| rows.iter().map(info).collect()).map_err(failed)
     }
 
@@ -387,12 +408,11 @@ impl Reader {
     /// If the file cannot be read.
     pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, StoreError> {
         let failed = self.failed();
-        let sql = "select * from works where campaign = ?1 order by step";
-        let rows = query(sql).bind(to_sql(campaign)).fetch_all(&mut self.connection).await;
-        rows.and_then(|rows| rows.iter().map(work).collect()).map_err(failed)
+        read_works(&mut self.connection, campaign).await.map_err(failed)
     }
 
-    /// The last `limit` notes of a campaign, first to last.
+    /// The last `limit` notes of a campaign that people should know, first to last: its history is
+    /// among the events.
     ///
     /// # Errors
     ///
@@ -400,8 +420,9 @@ impl Reader {
     pub async fn notes(&mut self, campaign: u64, limit: u32) -> Result<Vec<NoteInfo>, StoreError> {
         let failed = self.failed();
         let sql =
-            "select * from (select * from notes where campaign = ?1 order by id desc limit ?2)
-                   order by id";
+            "select * from (select * from notes where campaign = ?1 and code not in
+                       ('submitted', 'suspended', 'resumed', 'resubmitted', 'extended', 'ending', 'ended')
+                   order by id desc limit ?2) order by id";
         let rows = query(sql).bind(to_sql(campaign)).bind(limit).fetch_all(&mut self.connection);
         rows.await.and_then(|rows| rows.iter().map(note).collect()).map_err(failed)
     }

@@ -61,7 +61,7 @@ async fn a_campaign_is_read_back_with_its_lines() {
     assert_eq!(store.submitted("bob", "key 2").await.unwrap(), None);
 
     let mut reader = Reader::open(&file(&folder)).await.unwrap();
-    let all = reader.campaigns(Some("ann"), 10).await.unwrap();
+    let all = reader.campaigns(Some("ann"), 0..=9, 10).await.unwrap();
     assert_eq!(all.iter().map(|info| info.row.id).collect::<Vec<_>>(), [second, first]);
     assert_eq!(reader.param(first, 4096).await.unwrap().as_deref(), Some("line 4096 ü\t\""));
     let cancelled = reader.tasks(first, Some(TaskState::Cancelled), 0, 10).await.unwrap();
@@ -136,4 +136,22 @@ async fn acts_are_bound_to_each_other() {
     assert_eq!(first_fault(&acts), Some(2));
     let refused = query("delete from acts").execute(&mut store.connection).await.unwrap_err();
     assert!(refused.to_string().contains("only added to"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_database_of_the_first_version_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteConnectOptions::new().filename(file(&folder)).create_if_missing(true);
+    let mut connection = options.connect().await.unwrap();
+    query("pragma application_id = 0x6170704f").execute(&mut connection).await.unwrap();
+    let first = Migrator::with_migrations(migrations().iter().take(1).cloned().collect());
+    first.run_direct(None, &mut connection, false).await.unwrap();
+    connection.close().await.unwrap();
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let id = submit(&mut store, &mut Book::new(Settings::default()), 2).await;
+    let mut reader = Reader::open(&file(&folder)).await.unwrap();
+    assert_eq!(reader.ends(id).await.unwrap(), Ends::default());
+    let events = reader.events(0, 9).await.unwrap();
+    assert_eq!((events.len(), events[0].code.as_str()), (1, "submitted"));
+    assert_eq!((reader.last_event().await.unwrap(), events[0].owner.as_str()), (1, "ann"));
 }

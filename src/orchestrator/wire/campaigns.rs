@@ -122,6 +122,9 @@ pub struct Resubmit {
     /// This one only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<u64>,
+    /// Another size of memory for them, such as `6GB`. Not with `cancelled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
 }
 
 /// How many tasks are queued again.
@@ -170,6 +173,9 @@ pub struct TaskInfo {
     /// Its parameter, for its owner and operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
+    /// What helps, a sentence each, if it failed as it was over its memory; for its owner and operators.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
     /// Its attempts, in the answer about one task only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptInfo>,

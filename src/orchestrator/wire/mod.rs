@@ -32,6 +32,7 @@ mod campaigns;
 mod exchange;
 mod output;
 mod spec;
+mod stats;
 
 pub use campaigns::{
     AttemptInfo, CampaignDetail, CampaignPage, CampaignSummary, LostNode, NoteLine, Resubmit,
@@ -43,3 +44,6 @@ pub use exchange::{
 };
 pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest};
 pub use spec::{Checkpoint, Command, Stdin, TaskSpec};
+pub use stats::{
+    CampaignEvent, CampaignEvents, CampaignStats, CampaignWhy, Grid, GridNode, NodeStats, Spread,
+};

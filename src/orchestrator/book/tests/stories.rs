@@ -3,6 +3,7 @@
 use super::super::*;
 use super::spec;
 use super::world::World;
+use crate::orchestrator::spec::MemoryRetry;
 
 /// A world with one campaign of `count` tasks and one slot on node 0 that has asked for tasks.
 fn with_slot(count: u64) -> World {
@@ -32,6 +33,52 @@ fn a_campaign_runs_to_its_end() {
     assert!(world.nodes[0].slots.is_empty(), "the node was told to forget its slot");
     world.publish();
     assert!(world.published.is_empty());
+}
+
+#[test]
+fn a_task_that_failed_gets_another_size_of_memory() {
+    let mut world = with_slot(1);
+    world.begin(0, 0);
+    world.exchange(0, false, false);
+    world.end(0, 0, Reason::Memory, None);
+    world.exchange(0, false, false);
+    world.exchange(0, false, false);
+    let campaign = world.rows.campaigns[&1].clone();
+    assert_eq!(campaign.state, CampaignState::Failed);
+    let resubmit = |world: &mut World, memory_mb| {
+        let reopened = Reopened {
+            campaign: world.rows.campaigns[&1].clone(),
+            spec: world.specs[&1].clone(),
+            works: Vec::new(),
+            tasks: world.rows.tasks.values().cloned().collect(),
+            beyond: Vec::new(),
+            untouched: false,
+            memory_mb: Some(memory_mb),
+        };
+        world.record(Event::Resubmitted(Box::new(reopened)));
+    };
+    resubmit(&mut world, 6000);
+    let works = world.book.publication(0);
+    let work = works.iter().find(|work| 0 < work.remaining).unwrap();
+    assert_eq!((work.memory_mb, work.remaining), (6000, 1));
+    assert_eq!(world.rows.tasks[&(1, 1)].step, 1);
+}
+
+#[test]
+fn a_size_of_memory_is_never_taken_for_one_of_the_retries() {
+    let mut spec = spec(3);
+    spec.memory_retry = MemoryRetry::parse("2x2");
+    let mut world = World::new();
+    let id = world.submit(spec);
+    let mut campaign = world.book.campaigns()[&id].clone();
+    let step = campaign.step_of(6000);
+    assert_eq!((step, campaign.step_of(6000)), (3, 3), "behind two retries, and made once");
+    let sizes: Vec<u64> = campaign.steps.iter().map(|step| step.work.memory_mb).collect();
+    assert_eq!(sizes, [1024, 2048, 4096, 6000]);
+    assert_eq!(campaign.step_of(4096), 2);
+    for more in 0..40 {
+        assert!(campaign.step_of(7000 + more) < MAX_STEPS);
+    }
 }
 
 #[test]
@@ -96,7 +143,7 @@ fn an_older_exchange_is_refused() {
         boot: "0".into(),
         life: "0".into(),
         number: 1,
-        limits: crate::orchestrator::wire::Rung::Watched,
+        limits: Rung::Watched,
         only_user: None,
         epoch: 0,
         slots: Vec::new(),

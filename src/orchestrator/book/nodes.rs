@@ -1,0 +1,54 @@
+//! Nodes, as their agents reported them last.
+
+use super::Book;
+use crate::model::{Name, count};
+use crate::orchestrator::wire::Rung;
+
+/// A node that runs slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// Its name.
+    pub node: Name,
+    /// How limits are enforced there.
+    pub limits: Rung,
+    /// The only user whose work can run there.
+    pub only_user: Option<Name>,
+    /// Slots that are not gone.
+    pub slots: u64,
+    /// Attempts that run.
+    pub running: u64,
+    /// Memory of its slots, in MiB.
+    pub used_mb: u64,
+    /// Since when its agent is silent, in milliseconds. 0: it waits for an answer.
+    pub silent_ms: u64,
+}
+
+impl Book {
+    /// Every node whose agent has reported since the start, by name, at time `now`.
+    pub fn nodes(&self, now: u64) -> Vec<NodeFacts> {
+        let heard = self.nodes.iter().filter_map(|(name, node)| Some((name, node, node.limits?)));
+        let facts = heard.map(|(name, node, limits)| {
+            let shares = self.by_node.get(name).into_iter().flatten();
+            let slots = shares.filter_map(|share| self.slots.get(share));
+            let live: Vec<&super::Slot> = slots.filter(|slot| !slot.is_gone()).collect();
+            let begun = |slot: &&super::Slot| {
+                count(slot.attempts.values().filter(|held| held.begun.is_some()))
+            };
+            let memory = |slot: &&super::Slot| {
+                let campaign = self.campaigns.get(&slot.row.campaign)?;
+                let at = usize::try_from(slot.row.step).ok()?;
+                Some(campaign.steps.get(at)?.work.memory_mb)
+            };
+            NodeFacts {
+                node: name.clone(),
+                limits,
+                only_user: node.only_user.clone(),
+                slots: count(&live),
+                running: live.iter().map(begun).sum(),
+                used_mb: live.iter().filter_map(memory).sum(),
+                silent_ms: if node.is_waiting { 0 } else { now.saturating_sub(node.heard) },
+            }
+        });
+        facts.collect()
+    }
+}

@@ -1,0 +1,49 @@
+//! The nodes that run slots, with what the resource manager says of them.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+
+use super::caller::Caller;
+use super::problem::Failed;
+use super::state::ServeState;
+use crate::api::wire::NodeInfo;
+use crate::orchestrator::drive;
+use crate::orchestrator::wire::{Grid, GridNode};
+
+/// The nodes whose agents run work: how limits are enforced, what is used and what is free.
+#[utoipa::path(get, path = "/v1/grid", tag = "nodes", responses((status = 200, body = Grid)))]
+pub(super) async fn get_grid(
+    State(state): State<ServeState>,
+    _: Caller,
+) -> Result<Json<Grid>, Failed> {
+    grid_of(&state).await.map(Json)
+}
+
+/// The nodes that run slots.
+pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
+    let facts = state.ask(drive::Request::Nodes).await?;
+    // Slots are known without it.
+    let known = state.sight.manager.nodes().await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "nodes are told without their memory");
+        Vec::new()
+    });
+    let known: BTreeMap<&str, &NodeInfo> =
+        known.iter().map(|node| (node.name.as_str(), node)).collect();
+    let nodes = facts.into_iter().map(|facts| {
+        let known = known.get(facts.node.as_str());
+        GridNode {
+            limits: facts.limits,
+            only_user: facts.only_user.map(|user| user.to_string()),
+            slots: facts.slots,
+            running: facts.running,
+            used_mb: facts.used_mb,
+            memory_mb: known.map(|node| node.memory_mb),
+            free_mb: known.map(|node| node.free.saturating_mul(node.quantum_mb)),
+            silent_ms: facts.silent_ms,
+            node: facts.node.to_string(),
+        }
+    });
+    Ok(Grid { nodes: nodes.collect() })
+}

@@ -1,0 +1,62 @@
+//! Why a campaign has the slots that it has, in the resource manager's own words.
+
+use axum::Json;
+use axum::extract::{Path, State};
+
+use super::caller::Caller;
+use super::campaigns::known;
+use super::problem::Failed;
+use super::state::ServeState;
+use crate::orchestrator::wire::CampaignWhy;
+
+/// The reason that work has when one more process would come too late to help.
+const PREDICTION: &str = "prediction";
+/// What can be done about that.
+const PREDICTION_HINT: &str = "`prediction` holds it at few slots: they are expected to be done before another one \
+                               would help by more than `prediction_fudge`; for short tasks set `prediction_fudge = \
+                               \"5s\"` in the configuration of the resource manager";
+
+/// The resource manager's sentence about each work of a campaign, and what can be done.
+#[utoipa::path(get, path = "/v1/campaigns/{id}/why", tag = "campaigns",
+    params(("id" = u64, Path, description = "the number of the campaign")),
+    responses((status = 200, body = CampaignWhy), (status = 404, description = "no such campaign")))]
+pub(super) async fn get_why(
+    State(state): State<ServeState>,
+    _: Caller,
+    Path(id): Path<u64>,
+) -> Result<Json<CampaignWhy>, Failed> {
+    why_of(&state, id).await.map(Json)
+}
+
+/// The reasons of campaign `id`.
+pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, Failed> {
+    let (info, works) = {
+        let mut reading = state.reader().await?;
+        let reader = reading.get()?;
+        (known(reader.campaign(id).await?, id)?, reader.works(id).await?)
+    };
+    let mut why = CampaignWhy { sentences: Vec::new(), hints: Vec::new() };
+    for work in works.iter().filter_map(|work| work.number) {
+        let brief = match state.sight.manager.why(work).await {
+            Ok(brief) => brief,
+            Err(error) => {
+                why.sentences.push(format!("{error}; ask again in a moment"));
+                continue;
+            }
+        };
+        let has_all = brief.reason.is_none();
+        let is_predicted = brief.reason.is_some_and(|reason| reason.code == PREDICTION);
+        if is_predicted && why.hints.is_empty() {
+            why.hints.push(PREDICTION_HINT.to_owned());
+        }
+        why.sentences.push(brief.sentence);
+        if has_all && !info.row.has_begun && !info.row.state.is_final() {
+            why.sentences.push("its slots are starting; no task has begun yet".to_owned());
+        }
+    }
+    if why.sentences.is_empty() {
+        why.sentences
+            .push(format!("campaign {id} is {}: it asks for nothing", info.row.state.word()));
+    }
+    Ok(why)
+}
