@@ -1,27 +1,31 @@
 //! Campaigns: listing, showing, explaining, suspending, resuming, cancelling, submitting again,
 //! waiting.
 
-use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::Method;
 use serde_json::json;
 
+use super::campaign_stat::{
+    EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, used,
+};
 use super::failure::{Exit, Failure};
-use super::output::{print, show};
+use super::output::{complain, print, show};
 use super::place::{Orchestrator, Place};
+use super::progress::{Course, Line};
 use super::table::Column::{Left, Right};
 use super::table::{memory, plain, table};
-use crate::api::wire::WhyBrief;
 use crate::model::counted;
 use crate::orchestrator::wire::{
-    CampaignDetail, CampaignPage, CampaignSummary, Resubmit, Resubmitted, TaskInfo, TaskList,
+    CampaignDetail, CampaignPage, CampaignStats, CampaignSummary, CampaignWhy, Resubmit,
+    Resubmitted, TaskInfo, TaskList,
 };
 
 /// How often a campaign that is waited for is looked at.
 const LOOK: Duration = Duration::from_millis(300);
+/// How long a campaign may have few slots before a hint is looked for.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -58,7 +62,7 @@ Examples:
 const RESUBMIT_EXAMPLES: &str = "\
 Examples:
   apportion campaign resubmit 9 --failed
-  apportion campaign resubmit 9 --task 17";
+  apportion campaign resubmit 9 --task 17 --memory 6GB";
 
 const WAIT_EXAMPLES: &str = "\
 Examples:
@@ -73,6 +77,12 @@ pub enum CampaignAction {
     /// Show a campaign: its counts, its notes, what it asked for and used
     #[command(after_help = SHOW_EXAMPLES)]
     Show(OneArgs),
+    /// Show campaigns at a glance, or some in figures
+    #[command(after_help = STAT_EXAMPLES)]
+    Stat(StatArgs),
+    /// Tell what happened to campaigns, as it comes
+    #[command(after_help = EVENTS_EXAMPLES)]
+    Events(EventsArgs),
     /// Say why a campaign has the slots that it has
     #[command(after_help = WHY_EXAMPLES)]
     Why(OneArgs),
@@ -167,6 +177,9 @@ pub struct ResubmitArgs {
     /// This one only
     #[arg(long, value_name = "N")]
     pub task: Option<u64>,
+    /// Another size of memory for them
+    #[arg(long, value_name = "SIZE", conflicts_with = "cancelled")]
+    pub memory: Option<String>,
 }
 
 /// Waits for a campaign.
@@ -191,8 +204,11 @@ pub async fn run(action: &CampaignAction) -> Result<(), Failure> {
         CampaignAction::Show(args) => {
             let (orchestrator, id) = open(args).await?;
             let detail = detail(&orchestrator, id).await?;
-            Ok(show(&detail, args.place.json, shown)?)
+            let stats = stats(&orchestrator, id).await?;
+            Ok(show(&detail, args.place.json, |detail| shown(detail, &stats))?)
         }
+        CampaignAction::Stat(args) => stat(args).await,
+        CampaignAction::Events(args) => events(args).await,
         CampaignAction::Why(args) => why(args).await,
         CampaignAction::Tasks(args) => tasks(args).await,
         CampaignAction::Suspend(args) => {
@@ -262,7 +278,7 @@ fn state(one: &CampaignSummary) -> String {
     if one.frozen { format!("{}, frozen", one.state) } else { one.state.clone() }
 }
 
-fn shown(detail: &CampaignDetail) -> String {
+fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
     let one = &detail.campaign;
     let name = if one.name.is_empty() { String::new() } else { format!(" {}", plain(&one.name)) };
     let mut lines = vec![
@@ -277,11 +293,7 @@ fn shown(detail: &CampaignDetail) -> String {
             one.running,
             one.queued
         ),
-        format!(
-            "asked for {} a slot, used {} at most",
-            memory(detail.memory_mb),
-            memory(one.rss_mb)
-        ),
+        format!("asked for {} a slot; {}", memory(detail.memory_mb), used(stats)),
     ];
     if 0 < one.mean_ms {
         lines.push(format!("a task takes {} ms on average", one.mean_ms));
@@ -297,27 +309,20 @@ fn shown(detail: &CampaignDetail) -> String {
     lines.join("\n")
 }
 
-/// The resource manager's own sentence about each work of a campaign.
+/// The resource manager's own sentence about each work of a campaign, and what can be done.
 async fn why(args: &OneArgs) -> Result<(), Failure> {
     let (orchestrator, id) = open(args).await?;
-    let detail = detail(&orchestrator, id).await?;
-    let mut sentences = Vec::new();
-    for work in &detail.works {
-        sentences.push(sentence(&args.place, *work).await?);
-    }
-    if sentences.is_empty() {
-        sentences.push(format!("campaign {id} is {}: it asks for nothing", detail.campaign.state));
-    }
-    Ok(show(&sentences, args.place.json, |sentences| {
-        sentences.iter().map(|sentence| plain(sentence)).collect::<Vec<_>>().join("\n")
+    let why = reasons(&orchestrator, id).await?;
+    Ok(show(&why, args.place.json, |why| {
+        let hints = why.hints.iter().map(|hint| format!("hint: {hint}"));
+        let all = why.sentences.iter().cloned().chain(hints);
+        all.map(|sentence| plain(&sentence)).collect::<Vec<_>>().join("\n")
     })?)
 }
 
-/// The resource manager's sentence about work.
-pub(super) async fn sentence(place: &Place, work: u64) -> Result<String, Failure> {
-    let (work, query) = (work.to_string(), [("depth", "sentence")]);
-    let why: WhyBrief = place.manager()?.get(&["v1", "jobs", &work, "why"], &query).await?;
-    Ok(why.sentence)
+/// Why a campaign has the slots that it has.
+pub(super) async fn reasons(orchestrator: &Orchestrator, id: u64) -> Result<CampaignWhy, Failure> {
+    orchestrator.get(&["v1", "campaigns", &id.to_string(), "why"], &[]).await
 }
 
 async fn tasks(args: &TasksArgs) -> Result<(), Failure> {
@@ -354,7 +359,7 @@ async fn change(args: &OneArgs, body: &serde_json::Value) -> Result<(), Failure>
 async fn resubmit(args: &ResubmitArgs) -> Result<(), Failure> {
     let (orchestrator, id) = open(&args.one).await?;
     let (failed, cancelled, task) = (args.failed, args.cancelled, args.task);
-    let body = Resubmit { failed, cancelled, task, memory: None };
+    let body = Resubmit { failed, cancelled, task, memory: args.memory.clone() };
     let path = ["v1", "campaigns", &id.to_string(), "resubmit"];
     let answer: Resubmitted = orchestrator.post(&path, &body).await?;
     let say = |answer: &Resubmitted| {
@@ -370,25 +375,27 @@ pub(super) async fn wait_for(
     id: u64,
     has_progress: bool,
 ) -> Result<(), Failure> {
-    let bar = has_progress.then(bar);
+    let line = has_progress.then(Line::new);
+    let (mut course, mut hints) = (Course::default(), Hints::default());
     let summary = loop {
         match detail(orchestrator, id).await {
             Ok(detail) => {
                 let one = detail.campaign;
-                if let Some(bar) = &bar {
-                    advance(bar, &one);
+                if let Some(line) = &line {
+                    line.show(&course.line(&one, Instant::now()));
                 }
                 if ["done", "failed", "cancelled"].contains(&one.state.as_str()) {
                     break one;
                 }
+                hints.tell(orchestrator, &one).await;
             }
             Err(failure) if failure.exit == Exit::Unreachable => {}
             Err(failure) => return Err(failure),
         }
         tokio::time::sleep(LOOK).await;
     };
-    if let Some(bar) = bar {
-        bar.abandon();
+    if let Some(line) = line {
+        line.leave();
     }
     match summary.state.as_str() {
         "done" => Ok(()),
@@ -406,21 +413,27 @@ pub(super) async fn wait_for(
     }
 }
 
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let form = "{prefix} {bar:20} {pos} of {len}   {msg}   {per_sec}   about {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(form) {
-        bar.set_style(style);
-    }
-    bar
+/// Says once what can be done for a campaign that has few slots.
+#[derive(Debug, Default)]
+struct Hints {
+    asked: Option<Instant>,
+    is_said: bool,
 }
 
-fn advance(bar: &ProgressBar, one: &CampaignSummary) {
-    bar.set_length(one.tasks);
-    bar.set_prefix(format!("{} {}", one.id, plain(&one.name)));
-    bar.set_message(format!("running {}   failed {}", one.running, one.failed));
-    bar.set_position(one.done + one.failed + one.cancelled + one.dropped);
+impl Hints {
+    async fn tell(&mut self, orchestrator: &Orchestrator, one: &CampaignSummary) {
+        let is_slow = 0 < one.queued && one.running <= 1;
+        let is_due = *self.asked.get_or_insert_with(Instant::now) + PATIENCE <= Instant::now();
+        if self.is_said || !is_slow || !is_due {
+            return;
+        }
+        self.asked = Some(Instant::now());
+        // Not worth a failure: the campaign goes on without a hint.
+        if let Ok(why) = reasons(orchestrator, one.id).await
+            && let Some(hint) = why.hints.first()
+        {
+            complain(&format!("hint: {}", plain(hint)));
+            self.is_said = true;
+        }
+    }
 }

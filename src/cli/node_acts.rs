@@ -1,15 +1,18 @@
 //! What administrators do to nodes: the arguments, and the acts that say that nodes are gone.
 
 use clap::Args;
+use reqwest::{Method, Url};
 
-use super::args::Remote;
+use super::args::{Remote, parse_url};
 use super::client::Client;
 use super::consent;
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 use super::nodes::{names, render_impact};
-use super::output::show;
+use super::output::{print, show};
+use super::place::Place;
 use super::table::plain;
 use crate::api::wire::{self, VaryAnswer};
+use crate::orchestrator::wire::LostNode;
 
 /// Takes nodes out of scheduling.
 #[derive(Debug, Args)]
@@ -81,6 +84,17 @@ pub struct NodesGone {
     pub remote: Remote,
 }
 
+/// Says that nodes are dead, to the orchestrator of campaigns too.
+#[derive(Debug, Args)]
+pub struct NodesLost {
+    /// Which, and why.
+    #[command(flatten)]
+    pub gone: NodesGone,
+    /// Where the orchestrator of campaigns listens; without it, where the one of `apportion up` does
+    #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
+    pub orchestrator: Option<Url>,
+}
+
 pub(super) const LOST_EXAMPLES: &str = "\
 Examples:
   apportion node lost 'node[20-23]' --dry-run               what would be given up?
@@ -88,7 +102,8 @@ Examples:
   apportion node lost 'node[20-23]' --yes                   for scripts
 
 For nodes that fell silent with many others and are really dead. Everything on them is given up, fixed work
-and services too; reservations stay. A node that reports is refused: vary it off instead.";
+and services too; reservations stay. A node that reports is refused: vary it off instead. The orchestrator of
+campaigns is told too, if one runs: tasks there are queued again at once, without waiting for the lease.";
 
 pub(super) const FORGET_EXAMPLES: &str = "\
 Examples:
@@ -102,7 +117,8 @@ A node that reports again is a new node. Refused while anything is booked there.
 /// # Errors
 ///
 /// If the daemon cannot be reached or refuses, or work would be given up and that is not agreed to.
-pub async fn lost(args: &NodesGone) -> Result<(), Failure> {
+pub async fn lost(args: &NodesLost) -> Result<(), Failure> {
+    let NodesLost { gone: args, orchestrator } = args;
     let client = Client::new(&args.remote)?;
     let request = |dry_run| request_of(args, dry_run);
     let path = &["v1", "nodes", "lost"];
@@ -114,7 +130,36 @@ pub async fn lost(args: &NodesGone) -> Result<(), Failure> {
         }
     }
     let answer: VaryAnswer = client.post(path, &request(args.dry_run)).await?;
-    Ok(show(&answer, args.remote.json, render_lost)?)
+    show(&answer, args.remote.json, render_lost)?;
+    if args.dry_run {
+        return Ok(());
+    }
+    tell_orchestrator(args, orchestrator.as_ref(), &answer).await
+}
+
+/// Tells the orchestrator of campaigns. Where none was named and none runs, none has to know.
+async fn tell_orchestrator(
+    args: &NodesGone,
+    named: Option<&Url>,
+    answer: &VaryAnswer,
+) -> Result<(), Failure> {
+    let place = Place {
+        orchestrator: named.cloned(),
+        url: args.remote.url.clone(),
+        json: args.remote.json,
+        trust: args.remote.trust.clone(),
+    };
+    let orchestrator = place.open()?;
+    for node in answer.changed.iter().chain(&answer.unchanged) {
+        let body = LostNode { node: node.clone(), reason: args.reason.clone() };
+        match orchestrator.act(Method::POST, &["v1", "slots", "lost"], &body).await {
+            Ok(()) if args.remote.json => {}
+            Ok(()) => print(&format!("{}: its tasks are queued again", plain(node)))?,
+            Err(failure) if named.is_none() && failure.exit == Exit::NotFound => return Ok(()),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
 }
 
 /// Forgets nodes.

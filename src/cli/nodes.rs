@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::answer::{Answer, Look, answer};
-use super::args::{NodeAction, NodeShow, StateFilter, VaryOff, VaryOn};
+use super::args::{Format, NodeAction, NodeShow, Remote, StateFilter, VaryOff, VaryOn};
 use super::client::Client;
 use super::consent;
 use super::failure::{Exit, Failure};
 use super::node_acts;
 use super::output::show;
+use super::place::Place;
 use super::questions;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
 use crate::api::wire::{self, NodeInfo, NodeList, ShareState, VaryAnswer};
 use crate::model::{counted, expand_hostlist, fold_hostlist, nearest};
+use crate::orchestrator::wire::Grid;
 
 /// So many jobs of a node are named; the rest are counted.
 const JOBS_SHOWN: usize = 6;
@@ -51,9 +53,27 @@ pub async fn list(args: &questions::NodeList) -> Result<(), Failure> {
         let all: NodeList = client.get(&["v1", "nodes"], &query).await?;
         let named =
             if query.is_empty() { selected(all, &args.nodes)? } else { among(all, &args.nodes)? };
-        Ok(NodeTable { list: named, selects: !query.is_empty() || !args.nodes.is_empty() })
+        let selects = !query.is_empty() || !args.nodes.is_empty();
+        let is_wide = args.asking.format() == Format::Wide;
+        let limits = if is_wide { limits(&args.asking).await } else { BTreeMap::new() };
+        Ok(NodeTable { list: named, selects, limits })
     })
     .await
+}
+
+/// How limits are enforced on each node, as far as an orchestrator of campaigns knows.
+async fn limits(asking: &questions::Asking) -> BTreeMap<String, &'static str> {
+    let Remote { url, json, trust } = asking.remote.clone();
+    let named = std::env::var("APPORTION_ORCHESTRATOR").ok();
+    let orchestrator = named.and_then(|named| named.parse().ok());
+    let place = Place { orchestrator, url, json, trust };
+    if !place.knows_orchestrator() {
+        return BTreeMap::new();
+    }
+    let Ok(orchestrator) = place.open() else { return BTreeMap::new() };
+    let grid: Result<Grid, Failure> = orchestrator.get(&["v1", "grid"], &[]).await;
+    let nodes = grid.map(|grid| grid.nodes).unwrap_or_default();
+    nodes.into_iter().map(|node| (node.node, node.limits.word())).collect()
 }
 
 async fn show_all(args: &NodeShow) -> Result<(), Failure> {
@@ -121,6 +141,9 @@ struct NodeTable {
     list: NodeList,
     #[serde(skip)]
     selects: bool,
+    /// How limits are enforced, by node; empty where that is not known or not shown.
+    #[serde(skip)]
+    limits: BTreeMap<String, &'static str>,
 }
 
 impl Answer for NodeTable {
@@ -136,7 +159,7 @@ impl Answer for NodeTable {
             (true, false) => "No node has reported yet. Start an agent on each; it reports to \
                  POST /v1/heartbeats."
                 .to_owned(),
-            (false, _) if look.is_wide => render_wide(&self.list, look),
+            (false, _) if look.is_wide => render_wide(&self.list, &self.limits, look),
             (false, _) => render(&self.list, look),
         }
     }
@@ -255,8 +278,8 @@ fn render(list: &NodeList, look: Look) -> String {
     headed(columns, rows, !look.no_header)
 }
 
-/// A line for each node, and all its work.
-fn render_wide(list: &NodeList, look: Look) -> String {
+/// A line for each node, and all its work. Limits have a column if any is known.
+fn render_wide(list: &NodeList, limits: &BTreeMap<String, &'static str>, look: Look) -> String {
     let columns = [
         Left("NODE"),
         Left("POOL"),
@@ -269,6 +292,7 @@ fn render_wide(list: &NodeList, look: Look) -> String {
         Right("SHARES"),
         Left("WORK"),
         Left("NOTE"),
+        Left(if limits.is_empty() { "" } else { "LIMITS" }),
     ];
     let rows = list.nodes.iter().map(|node| {
         let mut jobs: BTreeMap<u64, u64> = BTreeMap::new();
@@ -288,6 +312,7 @@ fn render_wide(list: &NodeList, look: Look) -> String {
             node.shares.len().to_string(),
             jobs.collect::<Vec<_>>().join(" "),
             notes(node),
+            limits.get(&node.name).copied().unwrap_or_default().to_owned(),
         ]
     });
     headed(columns, rows, !look.no_header)
@@ -444,7 +469,11 @@ mod tests {
         ];
         let list = NodeList { cycle: 7, nodes };
         assert_snapshot!(render(&list, Look::default()));
-        assert_snapshot!(render_wide(&list, Look::default()));
+        let limits = BTreeMap::new();
+        assert_snapshot!(render_wide(&list, &limits, Look::default()));
+        let limits = BTreeMap::from([("node02".to_owned(), "cgroup2")]);
+        let wide = render_wide(&list, &limits, Look::default());
+        assert!(wide.lines().nth(2).unwrap().ends_with("  cgroup2"), "{wide}");
         let cards = NodeCards { list: selected(list, &["node[05,01]".to_owned()]).unwrap() };
         assert_snapshot!(cards.render(Look::default()));
     }
@@ -468,7 +497,8 @@ mod tests {
     #[test]
     fn no_nodes_is_a_reason_to_start_agents() {
         let list = NodeList { cycle: 0, nodes: Vec::new() };
-        let text = NodeTable { list, selects: false }.render(Look::default());
+        let text =
+            NodeTable { list, selects: false, limits: BTreeMap::new() }.render(Look::default());
         assert!(text.contains("POST /v1/heartbeats"), "{text}");
     }
 

@@ -81,6 +81,11 @@ impl Place {
         self.trust.token_file.is_none() && url.scheme() != "unix"
     }
 
+    /// Whether an orchestrator was named, or runs beside the daemon of `apportion up`.
+    pub fn knows_orchestrator(&self) -> bool {
+        self.orchestrator.is_some() || up::orchestrator_beside(&self.url).is_some()
+    }
+
     /// Where the orchestrator is.
     fn found(&self) -> Url {
         let named = self.orchestrator.clone();

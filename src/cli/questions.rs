@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::args::{Remote, parse_job};
 use super::node_acts::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
-pub use super::node_acts::{NodesGone, VaryOff, VaryOn};
+pub use super::node_acts::{NodesGone, NodesLost, VaryOff, VaryOn};
 
 /// A question to the daemon, and how to show its answer.
 #[derive(Clone, Debug, Args)]
@@ -108,7 +108,7 @@ pub enum NodeAction {
     VaryOn(VaryOn),
     /// Say that silent nodes are dead: their work is given up and starts elsewhere
     #[command(after_help = LOST_EXAMPLES)]
-    Lost(NodesGone),
+    Lost(NodesLost),
     /// Forget nodes that are gone for good: they leave lists, metrics and alerts
     #[command(after_help = FORGET_EXAMPLES)]
     Forget(NodesGone),

@@ -8,10 +8,11 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::campaign::{detail, sentence};
+use super::campaign::{detail, reasons};
 use super::failure::{Exit, Failure};
 use super::output::complain;
 use super::place::{Orchestrator, Place};
+use super::progress::Line;
 use super::submit::{Asked, check, complete, say_once, send, stdin};
 use super::table::plain;
 use super::task::{act, copy, ending};
@@ -34,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(150);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 /// How long a wait is before it is explained.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The time between two questions for the reason.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How long a second Ctrl-C cancels.
 const SECOND: Duration = Duration::from_secs(2);
 /// How long output is waited for after the end of the task.
@@ -90,7 +93,7 @@ async fn attached(args: &RunArgs) -> Result<u8, Failure> {
             follow(&orchestrator, task, "out", followed),
             follow(&orchestrator, task, "err", followed),
         );
-        let ended = watch(args, &orchestrator, task, followed);
+        let ended = watch(&orchestrator, task, followed);
         let streams = async { tokio::join!(out, err) };
         tokio::pin!(streams, ended);
         let info = tokio::select! {
@@ -154,13 +157,11 @@ fn is_final(info: &TaskInfo) -> bool {
 
 /// Waits until the attempt after `before` has ended, passes Ctrl-C on, and explains a long wait.
 async fn watch(
-    args: &RunArgs,
     orchestrator: &Orchestrator,
     task: (u64, u64),
     before: u64,
 ) -> Result<TaskInfo, Failure> {
-    let (began, mut said, mut interrupted): (Instant, Option<String>, Option<Instant>) =
-        (Instant::now(), None, None);
+    let (began, mut waits, mut interrupted) = (Instant::now(), Waits::default(), None::<Instant>);
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause(began)) => {}
@@ -178,7 +179,7 @@ async fn watch(
             Ok(info) => info,
             // It may restart; the task goes on.
             Err(failure) if failure.exit == Exit::Unreachable => {
-                say_once(&mut said, "the orchestrator does not answer; the task goes on");
+                waits.say("the orchestrator does not answer; the task goes on");
                 continue;
             }
             Err(failure) => return Err(failure),
@@ -186,23 +187,57 @@ async fn watch(
         let has_ended =
             info.attempts.last().is_some_and(|last| before < last.attempt && last.result.is_some());
         if has_ended || is_final(&info) {
+            waits.end();
             return Ok(info);
         }
-        if info.attempt == before && PATIENCE < began.elapsed() {
-            explain(args, orchestrator, task.0, &mut said).await;
+        if info.attempt != before {
+            waits.end();
+        } else if PATIENCE < began.elapsed() {
+            waits.explain(orchestrator, task.0).await;
         }
     }
 }
 
-/// Says why the task waits, in the resource manager's own words.
-async fn explain(args: &RunArgs, orchestrator: &Orchestrator, id: u64, said: &mut Option<String>) {
-    let Ok(detail) = detail(orchestrator, id).await else { return };
-    if let Some(note) = detail.notes.last() {
-        return say_once(said, &note.text);
+/// Why a task waits: a line that is kept current, or a line for each reason where that is not seen.
+#[derive(Debug, Default)]
+struct Waits {
+    line: Option<Line>,
+    said: Option<String>,
+    asked: Option<Instant>,
+}
+
+impl Waits {
+    /// Says why the task waits, in the resource manager's own words.
+    async fn explain(&mut self, orchestrator: &Orchestrator, id: u64) {
+        if self.asked.is_some_and(|asked| asked.elapsed() < AGAIN) {
+            return;
+        }
+        self.asked = Some(Instant::now());
+        let Ok(detail) = detail(orchestrator, id).await else { return };
+        if let Some(note) = detail.notes.last() {
+            return self.say(&note.text);
+        }
+        if let Ok(why) = reasons(orchestrator, id).await
+            && let Some(sentence) = why.sentences.last()
+        {
+            self.say(&format!("waiting: {sentence}"));
+        }
     }
-    let Some(work) = detail.works.first() else { return };
-    if let Ok(sentence) = sentence(&args.place, *work).await {
-        say_once(said, &format!("waiting: {sentence}"));
+
+    fn say(&mut self, sentence: &str) {
+        let line = self.line.get_or_insert_with(Line::new);
+        if line.is_seen() {
+            line.show(sentence);
+        } else {
+            say_once(&mut self.said, sentence);
+        }
+    }
+
+    /// Takes the line away, as the task waits no longer.
+    fn end(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.clear();
+        }
     }
 }
 
@@ -216,6 +251,7 @@ fn told(info: &TaskInfo) -> u8 {
     let status = status_of(result);
     if !matches!(result.why, Reason::Done | Reason::Exit | Reason::Signal) {
         complain(&format!("task {}.{}: {}", info.campaign, info.task, plain(&ending(result))));
+        info.advice.iter().skip(1).for_each(|sentence| complain(&format!("  {}", plain(sentence))));
     }
     status
 }

@@ -161,6 +161,7 @@ fn shown(info: &TaskInfo) -> String {
             lines.extend(texts.map(|line| format!("    {}", plain(line))));
         }
     }
+    lines.extend(info.advice.iter().map(|sentence| plain(sentence)));
     lines.join("\n")
 }
 
