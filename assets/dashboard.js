@@ -108,6 +108,7 @@
   let heard = Date.now();
   let updated = Date.now();
   let cycle = null;
+  let word = "cycle";
   let lost = false;
 
   const tellPulse = () => {
@@ -116,7 +117,7 @@
     const isLost = document.hidden ? lost : seconds > 25 || (stream && stream.readyState !== 1 && seconds > 3);
     if (cycle !== null) {
       pulse.className = `pulse ${isLost ? "off" : "on"}`;
-      pulse.textContent = `${isLost ? "lost" : "live"} · cycle ${cycle.toLocaleString("en")} · ${age(heard)}`;
+      pulse.textContent = `${isLost ? "lost" : "live"} · ${word} ${cycle.toLocaleString("en")} · ${age(heard)}`;
     }
     if (isLost !== lost) {
       lost = isLost;
@@ -132,6 +133,7 @@
       const news = JSON.parse(event.data);
       const isNews = news.cycle !== cycle;
       cycle = news.cycle;
+      word = news.word ?? "cycle";
       tellPulse();
       if (isNews) refresh();
     });

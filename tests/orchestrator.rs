@@ -452,12 +452,13 @@ async fn each_caller_may_do_its_own_and_nothing_else() {
     let lost = json!({ "node": "n1", "reason": "test" });
     // What each of them is answered: ann, bob, eve, n1, root, and one without a token.
     let callers = ["ann", "bob", "eve", "n1", "root", "?"];
-    let cases: [(Method, &str, Value, [u16; 6]); 11] = [
+    let cases: [(Method, &str, Value, [u16; 6]); 12] = [
         (Method::POST, "/v1/campaigns", for_bob, [403, 201, 403, 403, 201, 401]),
         (Method::GET, "/v1/campaigns", json!({}), [200, 200, 200, 403, 200, 401]),
         (Method::GET, "/v1/campaigns/1/stats", json!({}), [200, 200, 200, 403, 200, 401]),
         (Method::GET, "/v1/campaigns/events", json!({}), [200, 200, 200, 403, 200, 401]),
         (Method::GET, "/v1/grid", json!({}), [200, 200, 200, 403, 200, 401]),
+        (Method::GET, "/campaigns/1", json!({}), [200, 200, 200, 403, 200, 401]),
         (Method::GET, "/v1/campaigns/1/spec", json!({}), [200, 403, 403, 403, 200, 401]),
         (Method::POST, "/v1/campaigns/1/tasks/1/cancel", json!({}), [204, 403, 403, 403, 204, 401]),
         (Method::POST, "/v1/nodes/n1/exchange", report.clone(), [403, 403, 403, 200, 403, 401]),

@@ -36,7 +36,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 const NOT_KNOWN: &str = "say who you are: with a token, or at the unix socket";
 /// The name of a caller that is not known.
 const STRANGER: &str = "-";
-const OTHER_HOST: &str = "without tokens the daemon answers to addresses and local names only: ask it as 127.0.0.1 or localhost";
+pub(crate) const OTHER_HOST: &str = "without tokens the daemon answers to addresses and local names only: ask it as 127.0.0.1 or localhost";
 const FOREIGN_HOST: Refusal = Refusal::Unknown("asked for under another host's name", None);
 pub(super) const NOT_ALLOWED: &str = "this is for others";
 
@@ -158,7 +158,7 @@ pub(super) fn note_refusal(state: &ApiState, by: Actor, act: &str, detail: &str,
 }
 
 /// What the headers show. A token goes before a session.
-fn credential(headers: &HeaderMap) -> Credential<'_> {
+pub(crate) fn credential(headers: &HeaderMap) -> Credential<'_> {
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let value = value.to_str().unwrap_or_default();
         return match value.split_once(' ') {
@@ -173,7 +173,7 @@ fn credential(headers: &HeaderMap) -> Credential<'_> {
 
 /// Whether a change is what its sender wants: a page elsewhere can make a browser send things, with
 /// the session in it, or from this very machine. A token has to be put there on purpose.
-fn is_own_will(request: &Request, identity: &Identity) -> bool {
+pub(crate) fn is_own_will(request: &Request, identity: &Identity) -> bool {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     let needs_none = identity.role.is_none();
     let is_session = || matches!(credential(request.headers()), Credential::Session(_));
@@ -199,7 +199,7 @@ pub(super) fn is_same_site(headers: &HeaderMap, needs_none: bool) -> bool {
 
 /// Whether the request was meant for another name. Any site can have its name lead to this machine; a
 /// browser then lets its pages read what is answered. Where tokens are asked for they protect.
-fn is_rebound(headers: &HeaderMap, identity: &Identity) -> bool {
+pub(crate) fn is_rebound(headers: &HeaderMap, identity: &Identity) -> bool {
     let is_open = identity.role.is_none() && matches!(identity.peer, Peer::Tcp { .. });
     let host = || headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     is_open && host().is_some_and(|host| !is_own_name(host))

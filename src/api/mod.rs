@@ -53,6 +53,7 @@ pub(crate) use events::read as events_since;
 pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use feed::happenings;
 pub use gate::Caller;
+pub(crate) use gate::{OTHER_HOST, credential, is_own_will, is_rebound};
 pub use hearing::Hearing;
 pub(crate) use login::session_of;
 pub use metrics::{Meters, Reread};

@@ -1,10 +1,9 @@
 //! What pages load: all of it is part of the binary, so that a cluster without internet has it too.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::Dashboard;
 use super::frame::{is_known, tag_of};
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -22,11 +21,7 @@ const ASSETS: [(&str, &str, &str); 6] = [
 
 /// One of them. Browsers ask every time whether theirs is still the right one: another version of
 /// the daemon has others under the same names.
-pub(super) async fn asset(
-    State(_): State<Dashboard>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-) -> Response {
+pub(crate) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     let Some((_, kind, content)) = ASSETS.iter().find(|(asset, ..)| *asset == name) else {
         return (StatusCode::NOT_FOUND, "no such asset\n").into_response();
     };

@@ -17,12 +17,13 @@ use crate::api::{ApiError, session_of};
 
 /// What every page is asked for with.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(crate) struct Ask {
     /// Whether only the live part is wanted.
     is_fragment: bool,
     /// Whether whoever asks may take nodes out and put them back; else nothing offers it.
     pub may_act: bool,
     headers: HeaderMap,
+    site: Site,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ask {
@@ -33,13 +34,14 @@ impl<S: Sync> FromRequestParts<S> for Ask {
             && !parts.headers.contains_key("hx-history-restore-request");
         let rule = rule("POST", Some(super::VARY));
         let may_act = parts.extensions.get::<Identity>().is_some_and(|identity| identity.may(rule));
-        Ok(Ask { is_fragment, may_act, headers: parts.headers.clone() })
+        let site = parts.extensions.get::<Site>().copied().unwrap_or_default();
+        Ok(Ask { is_fragment, may_act, headers: parts.headers.clone(), site })
     }
 }
 
 /// What a page was asked for with, after the question mark.
 #[derive(Debug)]
-pub(super) struct Asked<T>(pub T);
+pub(crate) struct Asked<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     type Rejection = PageError;
@@ -51,6 +53,24 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 }
 
 /// The sections of the navigation, in its order: title and address.
+pub(crate) type Sections = &'static [(&'static str, &'static str)];
+
+/// The site that a page belongs to. A layer around the pages puts it into each request; without one it
+/// is the site of the daemon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    /// The sections of its navigation.
+    pub sections: Sections,
+    /// Where the same is in JSON.
+    pub document: &'static str,
+}
+
+impl Default for Site {
+    fn default() -> Site {
+        Site { sections: &SECTIONS, document: "/openapi.json" }
+    }
+}
+
 const SECTIONS: [(&str, &str); 8] = [
     ("Overview", "/"),
     ("Topology", "/topology"),
@@ -68,7 +88,7 @@ const SECTIONS: [(&str, &str); 8] = [
 struct Frame<'a> {
     title: &'a str,
     section: &'a str,
-    sections: [(&'static str, &'static str); 8],
+    site: Site,
     version: &'static str,
     /// Already HTML: what a template below made of it.
     head: &'a str,
@@ -82,7 +102,7 @@ struct Frame<'a> {
 
 /// A page, or the live part of it.
 #[derive(Debug)]
-pub(super) struct Page<'a, H, L> {
+pub(crate) struct Page<'a, H, L> {
     /// What it is called.
     pub title: &'a str,
     /// The section it belongs to.
@@ -96,16 +116,23 @@ pub(super) struct Page<'a, H, L> {
 /// Nothing above the live part.
 #[derive(Debug, Template)]
 #[template(source = "", ext = "html")]
-pub(super) struct Nothing;
+pub(crate) struct Nothing;
 
 /// Why there is no such page.
 #[derive(Debug)]
-pub(super) enum PageError {
+pub(crate) enum PageError {
     /// There is no such thing.
     Missing {
         /// What was asked for.
         title: String,
         /// Why it is not there, and what to do.
+        sentence: String,
+    },
+    /// It was refused, or cannot be shown.
+    Refused {
+        /// The status of the answer.
+        status: StatusCode,
+        /// Why.
         sentence: String,
     },
     /// The daemon has only just started, and its books are on their way.
@@ -130,15 +157,26 @@ impl From<askama::Error> for PageError {
 
 /// What a problem says, without a frame, for whoever has the page open on which it came about.
 #[derive(Clone, Debug)]
-struct ProblemPart(String);
+struct ProblemPart {
+    title: String,
+    body: String,
+}
 
 /// Answers with the part of a page that was asked for, where a whole page says what is wrong: that
 /// what is shown there is gone is no failure of the page.
-pub(super) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response {
+pub(crate) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     match response.extensions_mut().remove::<ProblemPart>() {
-        Some(ProblemPart(body)) if ask.is_fragment => Html(body).into_response(),
-        _ => response,
+        Some(ProblemPart { body, .. }) if ask.is_fragment => Html(body).into_response(),
+        Some(ProblemPart { title, body }) => {
+            let looks = Looks { site: ask.site, is_live: false, has_session: false };
+            if let Ok(page) = framed(&title, "", "", &body, looks) {
+                *response.body_mut() = page.into();
+                response.headers_mut().remove(header::CONTENT_LENGTH);
+            }
+            response
+        }
+        None => response,
     }
 }
 
@@ -160,6 +198,11 @@ impl IntoResponse for PageError {
                 let title = "In a moment".to_owned();
                 (StatusCode::SERVICE_UNAVAILABLE, title, sentence.to_owned())
             }
+            PageError::Refused { status, sentence } => {
+                let title =
+                    if status == StatusCode::NOT_FOUND { "Not found" } else { "That was refused" };
+                (status, title.to_owned(), sentence)
+            }
             PageError::Api(error) => {
                 let title = "That was refused".to_owned();
                 (error.status(), title, error.detail().to_owned())
@@ -171,11 +214,12 @@ impl IntoResponse for PageError {
             }
         };
         let body = Problem { sentence: &sentence }.render();
-        let both = body.and_then(|body| Ok((framed(&title, "", "", &body, (false, false))?, body)));
+        let both =
+            body.and_then(|body| Ok((framed(&title, "", "", &body, Looks::default())?, body)));
         match both {
             Err(error) => PageError::Render(error).into_response(),
             Ok((page, body)) => {
-                let part = Extension(ProblemPart(body));
+                let part = Extension(ProblemPart { title, body });
                 let mut response =
                     (status, part, [(header::CACHE_CONTROL, "no-store")], Html(page))
                         .into_response();
@@ -189,8 +233,16 @@ impl IntoResponse for PageError {
 }
 
 /// That the daemon has only just started.
-pub(super) fn not_yet() -> PageError {
+pub(crate) fn not_yet() -> PageError {
     PageError::NotYet
+}
+
+/// What the frame shows besides the page.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    site: Site,
+    is_live: bool,
+    has_session: bool,
 }
 
 fn framed(
@@ -198,11 +250,11 @@ fn framed(
     section: &str,
     head: &str,
     live: &str,
-    (is_live, has_session): (bool, bool),
+    looks: Looks,
 ) -> askama::Result<String> {
     let version = env!("CARGO_PKG_VERSION");
-    let sections = SECTIONS;
-    Frame { title, section, sections, version, head, live, is_live, has_session }.render()
+    let Looks { site, is_live, has_session } = looks;
+    Frame { title, section, site, version, head, live, is_live, has_session }.render()
 }
 
 impl<H: Template, L: Template> Page<'_, H, L> {
@@ -217,7 +269,8 @@ impl<H: Template, L: Template> Page<'_, H, L> {
             live
         } else {
             let has_session = session_of(&ask.headers).is_some();
-            framed(self.title, self.section, &self.head.render()?, &live, (true, has_session))?
+            let looks = Looks { site: ask.site, is_live: true, has_session };
+            framed(self.title, self.section, &self.head.render()?, &live, looks)?
         };
         let tag = tag_of(&html);
         let mut response = if is_known(&ask.headers, &tag) {
@@ -237,21 +290,21 @@ impl<H: Template, L: Template> Page<'_, H, L> {
 }
 
 /// The `ETag` of `content`.
-pub(super) fn tag_of(content: &str) -> String {
+pub(crate) fn tag_of(content: &str) -> String {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     format!("W/\"{:016x}\"", hasher.finish())
 }
 
 /// Whether whoever asks has what `tag` names.
-pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+pub(crate) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let mut known = known.filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(','));
     known.any(|known| known.trim() == tag)
 }
 
 /// The address with `page` set to another number; it has no other meaning here.
-pub(super) fn address_of(path: &str, params: &[(&str, &str)]) -> String {
+pub(crate) fn address_of(path: &str, params: &[(&str, &str)]) -> String {
     let mut address = path.to_owned();
     let set = params.iter().filter(|(_, value)| !value.is_empty());
     for ((key, value), mark) in set.zip(std::iter::once('?').chain(std::iter::repeat('&'))) {
@@ -264,12 +317,12 @@ pub(super) fn address_of(path: &str, params: &[(&str, &str)]) -> String {
 }
 
 /// The address of what is called `name` below `path`.
-pub(super) fn link(path: &str, name: &str) -> String {
+pub(crate) fn link(path: &str, name: &str) -> String {
     format!("{path}{}", encoded(name))
 }
 
 /// `text` as a part of an address.
-pub(super) fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     askama::filters::urlencode_strict(text).map(|text| text.to_string()).unwrap_or_default()
 }
 

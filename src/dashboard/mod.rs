@@ -35,7 +35,7 @@ mod topology;
 mod users;
 mod vary;
 mod watcher;
-mod words;
+pub(crate) mod words;
 
 use std::sync::Arc;
 
@@ -51,6 +51,10 @@ use tower_http::compression::CompressionLayer;
 use crate::api::{ApiState, in_turn};
 
 use past::Past;
+
+// The frame, for pages that others make.
+pub(crate) use assets::asset;
+pub(crate) use frame::{Ask, Asked, Nothing, Page, PageError, Site, in_parts};
 
 /// What makes pages: the API's state, and what was noted of the past.
 #[derive(Clone, Debug)]
@@ -91,9 +95,8 @@ impl Dashboard {
             .route("/config", get(configuration::page))
             .route("/history", get(chart::history))
             .layer(middleware::from_fn_with_state(self.clone(), when_resumed));
-        let cheap = Router::new()
-            .route("/live", get(live::stream))
-            .route("/assets/{name}", get(assets::asset));
+        let cheap =
+            Router::new().route("/live", get(live::stream)).route("/assets/{name}", get(asset));
         let in_turn = middleware::from_fn_with_state(self.api.clone(), in_turn);
         finished(dear).layer(in_turn).merge(finished(cheap)).with_state(self)
     }
@@ -103,7 +106,7 @@ impl Dashboard {
 /// are left as they are.
 fn finished(pages: Router<Dashboard>) -> Router<Dashboard> {
     pages
-        .layer(middleware::from_fn(frame::in_parts))
+        .layer(middleware::from_fn(in_parts))
         .layer(middleware::from_fn(harmless))
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
@@ -126,7 +129,8 @@ const VARY: &str = "/nodes/vary";
 /// A page loads and runs only what comes from here, and is shown in no other's frame.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
 
-async fn harmless(request: axum::extract::Request, next: Next) -> Response {
+/// Has pages load and run only what comes from here.
+pub(crate) async fn harmless(request: axum::extract::Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = [
         (header::CONTENT_SECURITY_POLICY, POLICY),

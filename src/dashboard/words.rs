@@ -4,7 +4,7 @@ use crate::api::wire::NodeState;
 use crate::model::plural;
 
 /// "2,070".
-pub(super) fn number(number: u64) -> String {
+pub(crate) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + 4);
     for (place, digit) in digits.chars().enumerate() {
@@ -17,7 +17,7 @@ pub(super) fn number(number: u64) -> String {
 }
 
 /// "15 GB", "2,070 GB", "1.5 GB", "700 MB".
-pub(super) fn memory(mebibytes: u64) -> String {
+pub(crate) fn memory(mebibytes: u64) -> String {
     let gigabytes = mebibytes >> 10;
     let tenths = ((mebibytes & 1023) * 10) >> 10;
     match (gigabytes, tenths) {
@@ -28,24 +28,24 @@ pub(super) fn memory(mebibytes: u64) -> String {
 }
 
 /// "1 share", "2 shares".
-pub(super) fn counted(count: u64, thing: &str) -> String {
+pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{} {}", number(count), plural(count, thing))
 }
 
 /// `part` of `whole` in percent, rounded down; 0 of nothing.
-pub(super) fn percent(part: u64, whole: u64) -> u64 {
+pub(crate) fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }
 
 /// The time of day, or with the date.
-pub(super) fn time(at_ms: i64) -> String {
+pub(crate) fn time(at_ms: i64) -> String {
     jiff::Timestamp::from_millisecond(at_ms)
         .map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
         .unwrap_or_default()
 }
 
 /// Every state of a node, with what it means.
-pub(super) const NODE_STATES: [(NodeState, &str); 6] = [
+pub(crate) const NODE_STATES: [(NodeState, &str); 6] = [
     (NodeState::Up, "gets work"),
     (NodeState::VariedOff, "taken out by an administrator"),
     (NodeState::Dead, "silent"),

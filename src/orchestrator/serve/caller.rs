@@ -2,13 +2,13 @@
 
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::access::{Credential, Identity, Peer, Refusal, Role, Rule, rule};
+use crate::access::{Identity, Peer, Refusal, Role, Rule, rule};
+use crate::api::{OTHER_HOST, credential, is_own_will, is_rebound};
 use crate::orchestrator::drive::By;
 
 /// The caller of a request. The gate has put it there.
@@ -44,9 +44,13 @@ pub(super) async fn gate(
             return Failed::not_known().into_response();
         }
     };
-    // A browser says where a page comes from that makes it send something. None of ours does.
-    if request.headers().contains_key(header::ORIGIN) {
-        return Failed::not_allowed("pages of browsers may not ask here").into_response();
+    if is_rebound(request.headers(), &identity) {
+        return Failed::not_allowed(OTHER_HOST).into_response();
+    }
+    // A page elsewhere can make a browser send things.
+    if !is_own_will(&request, &identity) {
+        tracing::warn!(%peer, who = %identity.name, "a page of another site asked for a change");
+        return Failed::not_allowed("pages of other sites may not ask here").into_response();
     }
     match gatekeeper.admit(&identity, rule) {
         Ok(()) => {
@@ -58,16 +62,6 @@ pub(super) async fn gate(
             tracing::warn!(%peer, who = %identity.name, ?refusal, "refused");
             Failed::not_allowed("this is for other roles").into_response()
         }
-    }
-}
-
-fn credential(headers: &HeaderMap) -> Credential<'_> {
-    let Some(value) = headers.get(header::AUTHORIZATION) else { return Credential::Nothing };
-    match value.to_str().unwrap_or_default().split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-            Credential::Token(token.trim())
-        }
-        Some(_) | None => Credential::Unreadable,
     }
 }
 

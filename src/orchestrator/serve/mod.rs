@@ -12,6 +12,7 @@ mod grid;
 mod hub;
 mod nodes;
 mod output;
+mod pages;
 mod problem;
 mod state;
 mod stats;
@@ -28,6 +29,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use caller::Caller;
+pub use pages::pages;
 pub use problem::Failed;
 pub use state::{ServeState, Sight};
 
@@ -74,9 +76,9 @@ pub fn routes(state: ServeState) -> Router {
     routes.route("/orchestrator/openapi.json", get(show)).with_state(state)
 }
 
-/// All routes behind a gate of their own, for an orchestrator that runs alone.
+/// All routes and pages behind a gate of their own, for an orchestrator that runs alone.
 pub fn gated(state: ServeState) -> Router {
     let gate = middleware::from_fn_with_state(state.clone(), caller::gate);
     // `route_layer`: the gate has to know which route it is.
-    routes(state).route_layer(gate)
+    routes(state.clone()).merge(pages::site(state)).route_layer(gate)
 }

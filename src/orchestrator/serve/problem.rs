@@ -67,6 +67,11 @@ impl Failed {
         Failed::new(StatusCode::TOO_MANY_REQUESTS, "O005", "too many campaigns", detail)
     }
 
+    /// The status and the sentence, for pages.
+    pub(super) fn told(self) -> (StatusCode, String) {
+        (self.status, self.detail)
+    }
+
     /// The node did not send output in time.
     pub fn late() -> Failed {
         let detail = "the node did not send the output in time; see whether its agent runs";

@@ -1,0 +1,233 @@
+//! One campaign: how far it is, why it has its slots, what failed, what it uses and where.
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+
+use super::SECTION;
+use super::draw::{Curve, Histogram, ProgressBar};
+use super::list::{colour, is_final, span};
+use crate::dashboard::{Ask, Nothing, Page, PageError, words};
+use crate::orchestrator::book::TaskState;
+use crate::orchestrator::serve::caller::Caller;
+use crate::orchestrator::serve::campaigns::known;
+use crate::orchestrator::serve::grid::grid_of;
+use crate::orchestrator::serve::problem::Failed;
+use crate::orchestrator::serve::state::ServeState;
+use crate::orchestrator::serve::stats::stats_of;
+use crate::orchestrator::serve::why::why_of;
+use crate::orchestrator::store::{NoteInfo, Reader};
+use crate::orchestrator::wire::{CampaignStats, CampaignSummary, CampaignWhy, Grid, Reason};
+
+/// Failed tasks that are shown.
+const FAILED: u32 = 12;
+/// Notes that are shown.
+const NOTES: u32 = 12;
+/// Parts of the curve.
+const PARTS: u64 = 80;
+
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
+#[derive(Template)]
+#[template(path = "campaign.html")]
+struct Live {
+    one: CampaignSummary,
+    colour: u64,
+    submitted: String,
+    bar: String,
+    why: CampaignWhy,
+    is_short: bool,
+    is_final: bool,
+    is_suspended: bool,
+    may_act: bool,
+    facts: Vec<(&'static str, String)>,
+    curve: String,
+    memory: String,
+    memory_facts: Vec<(&'static str, String)>,
+    nodes: Vec<NodeLine>,
+    failed: Vec<FailedLine>,
+    failed_more: u64,
+    notes: Vec<NoteLine>,
+}
+
+struct NodeLine {
+    node: String,
+    limits: &'static str,
+    open: u64,
+    done: u64,
+    other: u64,
+    mean: String,
+}
+
+struct FailedLine {
+    task: u64,
+    node: String,
+    why: String,
+    tail: String,
+}
+
+struct NoteLine {
+    at_ms: u64,
+    at: String,
+    code: String,
+    text: String,
+}
+
+/// What the database has of a campaign.
+struct Known {
+    stats: CampaignStats,
+    curve: Option<Curve>,
+    memory: Option<Histogram>,
+    failed: Vec<FailedLine>,
+    notes: Vec<NoteInfo>,
+    owner: String,
+}
+
+/// The page.
+pub(super) async fn page(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path(id): Path<u64>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let Known { stats, curve, memory, failed, notes, owner } = {
+        let mut reading = state.reader().await?;
+        read(reading.get()?, id).await?
+    };
+    let may_read = caller.may_touch(&owner);
+    let one = stats.campaign.clone();
+    let grid = grid_of(&state).await?;
+    let why = why_of(&state, id).await?;
+    let limit = u64::from(FAILED);
+    let failed_more = if may_read { one.failed.saturating_sub(limit) } else { 0 };
+    let drawn = |drawing: Option<String>| drawing.unwrap_or_default();
+    let live = Live {
+        colour: colour(&one.user),
+        submitted: words::time(signed(one.submitted_ms)),
+        bar: ProgressBar::of(&one).to_string(),
+        is_short: one.frozen || one.state == "suspended" || !why.hints.is_empty(),
+        why,
+        is_final: is_final(&one),
+        is_suspended: one.state == "suspended" || one.frozen,
+        may_act: may_read,
+        facts: facts(&stats),
+        curve: drawn(curve.map(|curve| curve.to_string())),
+        memory: drawn(memory.map(|memory| memory.to_string())),
+        memory_facts: memory_facts(&stats),
+        nodes: nodes(&stats, &grid),
+        failed: if may_read { failed } else { Vec::new() },
+        failed_more,
+        notes: if may_read { notes.into_iter().rev().map(note).collect() } else { Vec::new() },
+        one,
+    };
+    let name = Some(live.one.name.as_str()).filter(|name| !name.is_empty());
+    let title =
+        name.map_or_else(|| format!("Campaign {id}"), |name| format!("Campaign {id}: {name}"));
+    Page { title: &title, section: SECTION, head: Nothing, live }.answer(&ask)
+}
+
+async fn read(reader: &mut Reader, id: u64) -> Result<Known, Failed> {
+    let info = known(reader.campaign(id).await?, id)?;
+    let stats = stats_of(reader, id).await?;
+    let from_ms = info.row.submitted_ms;
+    let to_ms = stats.last_end_ms.unwrap_or(from_ms);
+    let width_ms = to_ms.saturating_sub(from_ms).div_ceil(PARTS).max(1);
+    let parts = reader.progress(id, from_ms, width_ms).await?;
+    let rows = reader.samples(id).await?;
+    let used: Vec<u64> = rows.iter().map(|row| row.rss_mb).filter(|used| 0 < *used).collect();
+    let mut failed = Vec::new();
+    for row in reader.tasks(id, Some(TaskState::Failed), 0, FAILED).await? {
+        let last = reader.attempts(id, row.task).await?.pop();
+        let node = last.as_ref().map(|last| last.node.to_string()).unwrap_or_default();
+        let result = last.and_then(|last| last.result);
+        let why = match (row.reason, result.as_ref().and_then(|result| result.exit)) {
+            (Some(Reason::Exit), Some(exit)) => format!("exit status {exit}"),
+            (reason, _) => reason.map_or("failed", Reason::word).to_owned(),
+        };
+        let tail = result.map(|result| last_lines(&result.error, &result.tail)).unwrap_or_default();
+        failed.push(FailedLine { task: row.task, node, why, tail });
+    }
+    Ok(Known {
+        curve: Curve::of(&parts, width_ms, from_ms, to_ms),
+        memory: Histogram::of(&used, stats.memory_mb),
+        stats,
+        failed,
+        notes: reader.notes(id, NOTES).await?,
+        owner: info.row.owner,
+    })
+}
+
+/// The last lines of what a task said, for a table.
+fn last_lines(error: &str, tail: &str) -> String {
+    let text = if error.trim().is_empty() { tail } else { error };
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(4)..].join("\n")
+}
+
+fn signed(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}
+
+fn note(note: NoteInfo) -> NoteLine {
+    let NoteInfo { at_ms, code, text, .. } = note;
+    NoteLine { at: words::time(signed(at_ms)), at_ms, code, text }
+}
+
+fn facts(stats: &CampaignStats) -> Vec<(&'static str, String)> {
+    let one = &stats.campaign;
+    let number = words::number;
+    let mut facts = vec![
+        ("Tasks", number(one.tasks)),
+        ("Done", number(one.done)),
+        ("Failed", number(one.failed)),
+        ("In slots", number(one.running)),
+        ("Queued", number(one.queued)),
+    ];
+    let over = one.cancelled + one.dropped;
+    if 0 < over {
+        facts.push(("Cancelled or dropped", number(over)));
+    }
+    facts.push(("Done in the last hour of work", number(stats.done_lately)));
+    if let Some(left) = stats.left_ms {
+        facts.push(("At that rate", format!("about {} left", span(left))));
+    }
+    if 0 < stats.ms.count {
+        let (half, most) = (number(stats.ms.p50), number(stats.ms.max));
+        facts.push(("Time of a task", format!("{half} ms by half of them, {most} ms at most")));
+    }
+    facts.push(("Attempts that were repeated", number(stats.repeated)));
+    facts
+}
+
+fn memory_facts(stats: &CampaignStats) -> Vec<(&'static str, String)> {
+    let memory = words::memory;
+    let used = stats.rss_mb;
+    let mut facts = vec![("Asked for, a slot", memory(stats.memory_mb))];
+    if used.count == 0 {
+        let used = if stats.attempts == 0 {
+            "not known yet"
+        } else {
+            "not measured: tasks were too short"
+        };
+        facts.push(("Used", used.to_owned()));
+        return facts;
+    }
+    facts.push(("Used by half", memory(used.p50)));
+    facts.push(("Used by 95 %", memory(used.p95)));
+    facts.push(("Used at most", memory(used.max)));
+    facts
+}
+
+fn nodes(stats: &CampaignStats, grid: &Grid) -> Vec<NodeLine> {
+    let line = |node: &crate::orchestrator::wire::NodeStats| {
+        let known = grid.nodes.iter().find(|known| known.node == node.node);
+        NodeLine {
+            node: node.node.clone(),
+            limits: known.map_or("not heard", |known| known.limits.word()),
+            open: node.open,
+            done: node.done,
+            other: node.other,
+            mean: if node.done == 0 { String::new() } else { words::number(node.mean_ms) },
+        }
+    };
+    stats.nodes.iter().map(line).collect()
+}

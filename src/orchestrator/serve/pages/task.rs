@@ -1,0 +1,106 @@
+//! One task: its state, its attempts, what it said.
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use super::SECTION;
+use crate::dashboard::{Ask, Asked, Nothing, Page, PageError, words};
+use crate::orchestrator::serve::caller::Caller;
+use crate::orchestrator::serve::state::ServeState;
+use crate::orchestrator::serve::tasks::task_of;
+use crate::orchestrator::spec::signal_name;
+use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo, TaskResult};
+
+#[derive(Template)]
+#[template(path = "campaign_task.html")]
+struct Live {
+    info: TaskInfo,
+    facts: Vec<(&'static str, String)>,
+    attempts: Vec<AttemptLine>,
+    text: String,
+    may_read: bool,
+}
+
+struct AttemptLine {
+    attempt: u64,
+    node: String,
+    assigned_ms: u64,
+    assigned: String,
+    ending: String,
+    ms: String,
+    memory: String,
+    cpu_ms: String,
+}
+
+/// Which task.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Find {
+    task: u64,
+}
+
+/// Leads to the page of a task whose number was typed.
+pub(super) async fn find(Path(id): Path<u64>, Asked(find): Asked<Find>) -> Response {
+    Redirect::to(&format!("/campaigns/{id}/tasks/{}", find.task)).into_response()
+}
+
+/// The page.
+pub(super) async fn page(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path((id, task)): Path<(u64, u64)>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let info = task_of(&state, &caller, id, task).await?;
+    let owner = state.reader().await?.get()?.campaign(id).await.map_err(super::Failed::from)?;
+    let may_read = owner.is_some_and(|info| caller.may_touch(&info.row.owner));
+    let last = info.attempts.last().and_then(|last| last.result.as_ref());
+    let text = last.map(|result| format!("{}{}", result.error, result.tail)).unwrap_or_default();
+    let attempts = info.attempts.iter().rev().map(line).collect();
+    let title = format!("Task {id}.{task}");
+    let live = Live { facts: facts(&info), attempts, text, may_read, info };
+    Page { title: &title, section: SECTION, head: Nothing, live }.answer(&ask)
+}
+
+fn facts(info: &TaskInfo) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("Attempts", info.attempt.to_string()),
+        ("Attempts that failed", info.tries.to_string()),
+        ("Attempts that were lost", info.losses.to_string()),
+    ];
+    if let Some(reason) = &info.reason {
+        facts.push(("The last one ended", reason.clone()));
+    }
+    if let Some(param) = &info.param {
+        facts.push(("Entry", param.chars().take(500).collect()));
+    }
+    facts
+}
+
+fn line(attempt: &AttemptInfo) -> AttemptLine {
+    let result = attempt.result.as_ref();
+    let of = |value: fn(&TaskResult) -> String| result.map(value).unwrap_or_default();
+    AttemptLine {
+        attempt: attempt.attempt,
+        node: attempt.node.clone(),
+        assigned_ms: attempt.assigned_ms,
+        assigned: words::time(i64::try_from(attempt.assigned_ms).unwrap_or(0)),
+        ending: result.map_or_else(|| "not ended".to_owned(), ending),
+        ms: of(|result| words::number(result.ms)),
+        memory: of(|result| match result.rss_mb {
+            0 => String::new(),
+            used => words::memory(used),
+        }),
+        cpu_ms: of(|result| words::number(result.cpu_ms)),
+    }
+}
+
+fn ending(result: &TaskResult) -> String {
+    match (result.why, result.exit, result.signal) {
+        (Reason::Exit, Some(exit), _) => format!("exit status {exit}"),
+        (Reason::Signal, _, Some(signal)) => format!("ended by {}", signal_name(signal)),
+        (why, ..) => why.word().to_owned(),
+    }
+}
