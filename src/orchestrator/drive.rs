@@ -4,6 +4,9 @@
 //! the database fails, the owner ends, and every request after that is told so: nothing that is not
 //! on record is ever told.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -134,6 +137,8 @@ enum Reply {
     Number(oneshot::Sender<u64>, u64),
     Done(oneshot::Sender<()>),
     Publication(oneshot::Sender<ToPublish>, ToPublish),
+    /// To an agent that exchanges again before it was answered: what the slots of its node should be.
+    Levels(oneshot::Sender<Result<ExchangeAnswer, Refusal>>, Name),
     Refused(oneshot::Sender<Result<ExchangeAnswer, Refusal>>, Refusal),
 }
 
@@ -350,10 +355,8 @@ impl Owner {
         self.record(Event::Exchanged(node.clone(), report));
         let until = Instant::now() + wait;
         if let Some(before) = self.waiters.insert(node.clone(), Waiter { reply, until }) {
-            // A second exchange ends the first one. Its answer says what the slots should be now.
-            let answer = self.book.answer(&node);
-            let answer = self.answers.without_tasks(answer);
-            let _ = before.reply.send(Ok(answer));
+            // A second exchange ends the first one.
+            self.replies.push(Reply::Levels(before.reply, node.clone()));
         }
         let has_news = self.book.answer(&node).has_news || self.answers.has_outputs(&node);
         if has_results || has_news || wait.is_zero() {
@@ -375,6 +378,10 @@ impl Owner {
                 Reply::Number(reply, number) => drop(reply.send(number)),
                 Reply::Done(reply) => drop(reply.send(())),
                 Reply::Publication(reply, all) => drop(reply.send(all)),
+                Reply::Levels(reply, node) => {
+                    let answer = self.answers.without_tasks(self.book.answer(&node));
+                    drop(reply.send(Ok(answer)));
+                }
                 Reply::Refused(reply, refusal) => drop(reply.send(Err(refusal))),
             }
         }

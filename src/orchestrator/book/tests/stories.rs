@@ -214,3 +214,18 @@ fn a_test_runs_one_task_and_drops_the_others() {
     assert_eq!((row.limit, row.dropped), (1, 99));
     assert_eq!(world.book.publication(0)[0].remaining, 1);
 }
+
+#[test]
+fn a_result_that_is_missing_holds_up_no_later_one() {
+    let mut world = with_slot(40);
+    for _ in 0..2 {
+        world.begin(0, 0);
+        world.end(0, 0, Reason::Done, Some(0));
+    }
+    for result in &mut world.nodes[0].slots.get_mut(&1).unwrap().results {
+        // Numbers 2 and 4.
+        result.number *= 2;
+    }
+    world.exchange(0, false, false);
+    assert_eq!((world.rows.campaigns[&1].done, world.rows.slots[&1].acked), (2, 4));
+}
