@@ -107,7 +107,14 @@ impl Books {
     pub fn begin(&self, book: &Book) -> io::Result<bool> {
         let path = self.path(&book.slot);
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(_) => self.save(book).map(|()| true),
+            Ok(_) => match self.save(book) {
+                Ok(()) => Ok(true),
+                Err(error) => {
+                    // The start is ordered again, and needs the name.
+                    fs::remove_file(&path)?;
+                    Err(error)
+                }
+            },
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }
@@ -198,11 +205,7 @@ pub fn is_good_identity(identity: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_share_has_one_book() {
-        let spool = tempfile::tempdir().unwrap();
-        let books = Books::open(spool.path()).unwrap();
-        assert!(Books::open(spool.path()).unwrap_err().contains("another agent"));
+    fn book() -> Book {
         let start = SlotStart {
             campaign: 9,
             user: "ann".to_owned(),
@@ -213,7 +216,7 @@ mod tests {
             linger_ms: 2_000,
             needs_kernel_limit: false,
         };
-        let mut book = Book {
+        Book {
             slot: "o1-7".to_owned(),
             orchestrator: "o1".to_owned(),
             share: 7,
@@ -222,7 +225,15 @@ mod tests {
             rung: Rung::Watched,
             process: None,
             failure: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_share_has_one_book() {
+        let spool = tempfile::tempdir().unwrap();
+        let books = Books::open(spool.path()).unwrap();
+        assert!(Books::open(spool.path()).unwrap_err().contains("another agent"));
+        let mut book = book();
         assert!(books.begin(&book).unwrap());
         assert!(!books.begin(&book).unwrap());
         let own = i32::try_from(std::process::id()).unwrap();
@@ -241,6 +252,18 @@ mod tests {
         let seen = Seen { orchestrator: "o1".to_owned(), epoch: 3 };
         books.save_seen(&seen).unwrap();
         assert_eq!(books.seen(), seen);
+    }
+
+    #[test]
+    fn a_book_that_cannot_be_written_can_be_begun_again() {
+        let spool = tempfile::tempdir().unwrap();
+        let books = Books::open(spool.path()).unwrap();
+        let obstacle = spool.path().join("books/new");
+        fs::create_dir(&obstacle).unwrap();
+        assert!(books.begin(&book()).is_err());
+        fs::remove_dir(&obstacle).unwrap();
+        assert!(books.begin(&book()).unwrap());
+        assert_eq!(books.all().unwrap(), [book()]);
     }
 
     #[test]

@@ -82,11 +82,14 @@ impl Keeper {
         {
             tracing::warn!(slot = self.book.slot, text, "slot not started");
             self.book.failure = Some((end, text));
-            self.save();
+            if let Err(error) = self.node.books.save(&self.book) {
+                tracing::warn!(slot = self.book.slot, %error, "cannot write the book of a slot");
+            }
         }
         let is_alive = |process: &Process| process.is_alive(&self.node.boot);
         let mut last = None;
-        if let Some(process) = self.book.process.clone().filter(is_alive) {
+        let process = self.book.process.clone().filter(|_| self.book.failure.is_none());
+        if let Some(process) = process.filter(is_alive) {
             last = self.accompany(&process).await;
         }
         let is_of_this_boot =
@@ -129,7 +132,7 @@ impl Keeper {
         let identity = account.identity;
         let owner = (identity.uid, identity.gid);
         self.book.identity = Some(identity.to_string());
-        self.save();
+        self.save()?;
         let made = node.spool.make(&self.book.slot, &settings, owner);
         made.map_err(|error| failed(format!("cannot make its folder: {error}")))?;
         let plan = Plan {
@@ -145,14 +148,13 @@ impl Keeper {
         let process = node.ladder.start(&plan, &node.boot).await?;
         tracing::info!(slot = plan.slot, pid = process.pid, "slot started");
         self.book.process = Some(process);
-        self.save();
-        Ok(())
+        self.save()
     }
 
-    fn save(&self) {
-        if let Err(error) = self.node.books.save(&self.book) {
-            tracing::warn!(slot = self.book.slot, %error, "cannot write the book of a slot");
-        }
+    /// Writes the book. A slot that the next agent would not find by it must not run.
+    fn save(&self) -> Result<(), NotStarted> {
+        let failed = |error| (SlotEnd::NotStarted, format!("cannot write its book: {error}"));
+        self.node.books.save(&self.book).map_err(failed)
     }
 
     fn uid(&self) -> u32 {
@@ -262,8 +264,9 @@ impl Keeper {
             return gone(self.book.share, *end, Some(text.clone()));
         }
         if self.book.process.is_none() {
+            // That is no fault of its campaign.
             let text = "its agent ended while it started";
-            return gone(self.book.share, SlotEnd::NotStarted, Some(text.to_owned()));
+            return gone(self.book.share, SlotEnd::Died, Some(text.to_owned()));
         }
         if let Some(told) = told {
             return told;

@@ -330,13 +330,15 @@ impl Runner {
         if is_known && answer.epoch == self.seen.epoch {
             return Ok(());
         }
+        let seen = Seen { orchestrator: identity.clone(), epoch: answer.epoch };
+        let saved = self.node.books.save_seen(&seen);
+        saved.map_err(|error| format!("cannot write into the spool: {error}"))?;
         if !is_known {
             // Its slots are listed from the next exchange on.
             self.slots.clear();
         }
-        self.seen = Seen { orchestrator: identity.clone(), epoch: answer.epoch };
-        let saved = self.node.books.save_seen(&self.seen);
-        saved.map_err(|error| format!("cannot write into the spool: {error}"))
+        self.seen = seen;
+        Ok(())
     }
 
     fn apply(&mut self, answer: ExchangeAnswer, number: u64, sent_ms: u64) {
