@@ -23,6 +23,9 @@ use crate::slot::wire::Limit;
 /// The folder of cgroups of slots below the agent's own cgroup, and the slice of their units.
 const FOLDER: &str = "apportion-slots";
 
+/// Looks in a row that have to find nothing of a slot before it counts as ended.
+const EMPTY_LOOKS: u32 = 2;
+
 /// The most processes and threads of a slot.
 const MAX_TASKS: u32 = 1_024;
 
@@ -131,6 +134,9 @@ impl Ladder {
     /// Kills all that is left of a slot, and waits until there is nothing. Returns whether that came.
     pub async fn end_all(&self, book: &Book) -> bool {
         let cgroup = self.root.as_ref().map(|root| root.join(&book.slot));
+        // A process that just becomes another program has no environment for a moment, and one that
+        // ends may have begun another behind the look: one look that finds nothing is not enough.
+        let mut empty = 0;
         for round in 0..600_u32 {
             let mut left = sweep::left_of(book);
             let mut is_gone = true;
@@ -143,7 +149,8 @@ impl Ladder {
                 (Rung::Cgroup2 | Rung::Cgroup1, Some(cgroup)) => left.extend(inside(cgroup)),
                 (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => {}
             }
-            if left.is_empty() && is_gone {
+            empty = if left.is_empty() && is_gone { empty + 1 } else { 0 };
+            if empty == EMPTY_LOOKS {
                 if let Some(cgroup) = &cgroup {
                     remove(cgroup);
                 }
