@@ -150,6 +150,7 @@ async fn killed_and_stopped_at_random_nothing_is_lost_or_runs_twice() {
         agent_flags: &["--memory", "512MB"],
         head_flags: &["--lease", "12s", "--linger", "1s"],
         detours: BTreeMap::new(),
+        ports: None,
     };
     let mut fleet = Fleet::start(&plan).await;
     fleet.keep();

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than anything takes on a machine that works.
-pub const PATIENCE: Duration = Duration::from_mins(3);
+pub const PATIENCE: Duration = Duration::from_mins(6);
 
 /// Short cycles, a dead node after 3 s of silence, and no slot held back.
 pub const CONFIG: &str = r#"
@@ -30,6 +30,8 @@ heartbeat_interval = "500ms"
 quantum = "256MB"
 publication_period = "200ms"
 prediction_fudge = "0s"
+# Tasks that take long get as many slots as there are before the first one has ended.
+initialization_cap = 64
 
 [[nodepool]]
 name = "main"
@@ -64,13 +66,16 @@ pub struct Plan<'a> {
     pub agent_flags: &'a [&'a str],
     /// Flags of the orchestrator, besides those of all.
     pub head_flags: &'a [&'a str],
-    /// Where agents find the orchestrator, if not where it listens.
-    pub detours: BTreeMap<usize, String>,
+    /// Where an agent finds daemon and orchestrator, if not where they listen.
+    pub detours: BTreeMap<usize, [String; 2]>,
+    /// Where daemon and orchestrator listen, if that has to be known before.
+    pub ports: Option<[u16; 2]>,
 }
 
 /// The cluster. All of its processes end with it.
 pub struct Fleet {
     folder: TempDir,
+    program: TempDir,
     pub rm: String,
     pub head: String,
     client: Client,
@@ -93,7 +98,9 @@ pub fn port() -> u16 {
 
 impl Fleet {
     pub async fn start(plan: &Plan<'_>) -> Fleet {
-        let folder = tempfile::tempdir().unwrap();
+        // In memory, if that is possible: a disk that others use makes leases run out.
+        let memory = tempfile::tempdir_in("/dev/shm");
+        let folder = memory.or_else(|_| tempfile::tempdir()).unwrap();
         let path = folder.path().to_owned();
         for open in [path.clone(), path.join("work")] {
             fs::create_dir_all(&open).unwrap();
@@ -102,9 +109,10 @@ impl Fleet {
         fs::write(path.join("apportion.toml"), plan.config).unwrap();
         // A long run goes on with its program when another one is built meanwhile.
         let program = env!("CARGO_BIN_EXE_apportion");
-        let own = path.join("apportion");
-        fs::hard_link(program, &own).or_else(|_| fs::copy(program, &own).map(drop)).unwrap();
-        let listen = [port(), port()].map(|port| format!("127.0.0.1:{port}"));
+        let own = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::hard_link(program, own.path().join("apportion")).unwrap();
+        let ports = plan.ports.unwrap_or_else(|| [port(), port()]);
+        let listen = ports.map(|port| format!("127.0.0.1:{port}"));
         let [rm, head] = listen.clone().map(|address| format!("http://{address}"));
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let at = |name: &str| path.join(name).to_str().unwrap().to_owned();
@@ -125,10 +133,11 @@ impl Fleet {
         line.extend(plan.head_flags.iter().map(|flag| (*flag).to_owned()));
         commands.insert(Part::Orchestrator, (path.join("orchestrator.log"), line));
         for agent in 1..=plan.agents {
-            let way = plan.detours.get(&agent).unwrap_or(&head);
+            let direct = [rm.clone(), head.clone()];
+            let [rm, head] = plan.detours.get(&agent).unwrap_or(&direct);
             let spool = at(&format!("n{agent}"));
             let line = format!(
-                "agent --run --node n{agent} --url {rm} --orchestrator {way} --spool {spool} \
+                "agent --run --node n{agent} --url {rm} --orchestrator {head} --spool {spool} \
                  --interval 500ms --min-uid 1"
             );
             let mut line = words(&line);
@@ -137,7 +146,7 @@ impl Fleet {
         }
         let client = Client::builder().no_proxy().timeout(Duration::from_secs(20)).build().unwrap();
         let running = BTreeMap::new();
-        let mut fleet = Fleet { folder, rm, head, client, commands, running };
+        let mut fleet = Fleet { folder, program: own, rm, head, client, commands, running };
         fleet.revive();
         fleet
             .until("ready", async |fleet| fleet.ask(Method::GET, "/v1/campaigns", None).await.ok())
@@ -169,7 +178,7 @@ impl Fleet {
                 continue;
             }
             let log = OpenOptions::new().create(true).append(true).open(log).unwrap();
-            let mut command = Command::new(self.folder.path().join("apportion"));
+            let mut command = Command::new(self.program.path().join("apportion"));
             let command = command.args(words).stdin(Stdio::null()).stdout(Stdio::null());
             self.running.insert(*part, command.stderr(log).spawn().unwrap());
         }
@@ -258,6 +267,11 @@ impl Fleet {
     /// Processes of slots, by their name.
     pub fn slots(&self) -> Vec<(String, u32)> {
         let is_slot = |pid: &u32| {
+            let number = i32::try_from(*pid).unwrap();
+            // A child that is not yet another program looks like its slot, which leads a session.
+            if apportion::slot::session(number) != Some(number) {
+                return false;
+            }
             let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = words.split(|byte| *byte == 0).skip(1);
             words.next() == Some(b"slot") && !words.any(|word| word == b"--report")
