@@ -37,7 +37,7 @@ for o in lock/$t/*; do
   then echo "$t.$a lives beside ${o##*/}" >> twice; fi
 done
 [ $((t % 5)) = 0 ] && (setsid sh -c "mkdir lock/$t/$a.\$\$; exec sleep 2" &)
-sleep 0.3
+sleep LENGTH
 echo "$t $a" >> ended
 "#;
 
@@ -154,7 +154,10 @@ async fn killed_and_stopped_at_random_nothing_is_lost_or_runs_twice() {
     };
     let mut fleet = Fleet::start(&plan).await;
     fleet.keep();
-    let bag = json!({ "shell": TASK, "tasks": tasks, "grace": "2s" });
+    // The bag outlasts the kills.
+    let length = if kills < 300 { "0.3" } else { "1.2" };
+    let text = TASK.replace("LENGTH", length);
+    let bag = json!({ "shell": text, "tasks": tasks, "grace": "2s" });
     let bag = fleet.submit(bag).await;
     let sleepers = json!({ "shell": "echo >> slept; exec sleep 10000", "tasks": 40, "max": 2,
         "grace": "2s" });
@@ -172,7 +175,7 @@ async fn killed_and_stopped_at_random_nothing_is_lost_or_runs_twice() {
     let patience = Duration::from_secs(120 + 4 * kills);
     let (mut hurts, mut is_cancelled) = (0, false);
     loop {
-        let pause = matrix.lots.random_range(100..800);
+        let pause = matrix.lots.random_range(50..500);
         tokio::time::sleep(Duration::from_millis(pause)).await;
         matrix.go_on(kills <= hurts);
         matrix.fleet.revive();
@@ -183,7 +186,10 @@ async fn killed_and_stopped_at_random_nothing_is_lost_or_runs_twice() {
         if hurts % 5 == 0 || kills <= hurts {
             matrix.look_for_outliving().await;
         }
-        if kills / 2 <= hurts && !is_cancelled {
+        let detail = matrix.fleet.campaign(bag).await;
+        let state = detail.as_ref().map(|detail| detail.campaign.state.as_str());
+        let is_over = state.is_some_and(|state| state != "running" && state != "finishing");
+        if (is_over || kills / 2 <= hurts) && !is_cancelled {
             // T6: what is answered is on record, whatever comes.
             let path = format!("/v1/campaigns/{sleepers}/state");
             let body = Some(json!({ "state": "cancelled" }));
@@ -193,9 +199,7 @@ async fn killed_and_stopped_at_random_nothing_is_lost_or_runs_twice() {
                 matrix.fleet.kill(Part::Orchestrator);
             }
         }
-        let detail = matrix.fleet.campaign(bag).await;
-        let state = detail.as_ref().map(|detail| detail.campaign.state.as_str());
-        if state.is_some_and(|state| state != "running" && state != "finishing") {
+        if is_over && is_cancelled {
             break;
         }
         if patience < begun.elapsed() {
