@@ -33,7 +33,7 @@ fn plan(agents: usize) -> Plan<'static> {
 #[derive(Debug)]
 struct Attempt {
     task: u64,
-    attempt: u64,
+    number: u64,
     node: String,
     why: String,
     ms: u64,
@@ -52,7 +52,7 @@ async fn attempts(folder: &Path, campaign: u64) -> Vec<Attempt> {
     let number = |row: &SqliteRow, place: usize| u64::try_from(row.get::<i64, _>(place)).unwrap();
     let read = |row: &SqliteRow| Attempt {
         task: number(row, 0),
-        attempt: number(row, 1),
+        number: number(row, 1),
         node: row.get(2),
         why: row.get(3),
         ms: number(row, 4),
@@ -138,12 +138,12 @@ async fn a_higher_class_starts_and_preempted_tasks_go_on_where_they_were() {
     let preempted: Vec<&Attempt> = all.iter().filter(|one| one.why == "preempted").collect();
     assert!(!preempted.is_empty());
     for one in &preempted {
-        let next = all.iter().find(|it| (it.task, it.attempt) == (one.task, one.attempt + 1));
+        let next = all.iter().find(|it| (it.task, it.number) == (one.task, one.number + 1));
         let next = next.unwrap_or_else(|| panic!("no attempt after {one:?}"));
         // It is queued first: no untouched task goes before it.
         let overtaker = all
             .iter()
-            .find(|it| it.attempt == 1 && one.ended < it.assigned && it.assigned < next.assigned);
+            .find(|it| it.number == 1 && one.ended < it.assigned && it.assigned < next.assigned);
         assert!(overtaker.is_none(), "{overtaker:?} before {next:?}, which follows {one:?}");
     }
     let steps = fleet.lines("steps");
@@ -324,10 +324,10 @@ async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
         times.entry(id).or_default().push(words[3].parse().unwrap());
     }
     for one in lost {
-        let last = times[&(one.task.to_string(), one.attempt)].last().copied().unwrap();
+        let last = times[&(one.task.to_string(), one.number)].last().copied().unwrap();
         let later = times
             .iter()
-            .filter(|((task, attempt), _)| *task == one.task.to_string() && one.attempt < *attempt);
+            .filter(|((task, attempt), _)| *task == one.task.to_string() && one.number < *attempt);
         for (attempt, times) in later {
             assert!(
                 last < times[0],
@@ -336,7 +336,7 @@ async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
             );
         }
         // Where nothing was written, the later attempt found `go` at once; so it began last of all.
-        let next = all.iter().find(|it| (it.task, it.attempt) == (one.task, one.attempt + 1));
+        let next = all.iter().find(|it| (it.task, it.number) == (one.task, one.number + 1));
         assert!(one.ended <= next.unwrap().assigned, "{one:?} {next:?}");
     }
 }

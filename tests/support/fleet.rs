@@ -281,14 +281,14 @@ impl Fleet {
 
     /// The end of every log.
     pub fn logs(&self) -> String {
-        let mut said = String::new();
+        let mut parts = Vec::new();
         for (log, _) in self.commands.values() {
             let text = fs::read_to_string(log).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
-            said += &format!("\n== {}\n", log.display());
-            said += &lines[lines.len().saturating_sub(15)..].join("\n");
+            let end = lines[lines.len().saturating_sub(15)..].join("\n");
+            parts.push(format!("\n== {}\n{end}", log.display()));
         }
-        said
+        parts.concat()
     }
 
     /// Keeps the folder for those who look into a failure.

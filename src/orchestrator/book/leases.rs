@@ -6,6 +6,10 @@ use crate::model::Name;
 /// How much longer than its lease a slot is waited for, in milliseconds, besides its grace.
 const RESERVE_MS: u64 = 10_000;
 
+/// Leases are looked after twice a second. After a longer break than this one, in milliseconds, the
+/// orchestrator itself stood still.
+const LONGEST_BREAK_MS: u64 = 3_000;
+
 impl Book {
     /// How long after the last renewal a slot is given up, in milliseconds. Its node ends it after
     /// the lease and the grace; a hundredth more is for clocks that do not go alike.
@@ -15,8 +19,16 @@ impl Book {
         lease.saturating_add(grace_ms).saturating_add(hundredth).saturating_add(RESERVE_MS)
     }
 
-    /// Gives up slots whose leases ran out.
+    /// Gives up slots whose leases ran out. Time in which the orchestrator stood still is no silence
+    /// of a node: reports of it may wait to be read.
     pub(super) fn expire(&mut self, now: Now) {
+        let pause = now.ms.saturating_sub(self.looked);
+        self.looked = now.ms;
+        if LONGEST_BREAK_MS < pause {
+            for slot in self.slots.values_mut() {
+                slot.renewed = slot.renewed.saturating_add(pause);
+            }
+        }
         let is_over = |slot: &&super::Slot| {
             let campaign = self.campaigns.get(&slot.row.campaign);
             let grace = campaign.map_or(0, |campaign| campaign.spec.task.grace_ms);

@@ -201,6 +201,8 @@ pub struct Book {
     open: BTreeMap<AttemptId, AttemptRow>,
     /// Slots that can hold more tasks and whose agents wait, by campaign.
     hungry: BTreeSet<(u64, u64)>,
+    /// When leases were last looked after, by the clock of the book.
+    looked: u64,
     dirty: Dirty,
 }
 
@@ -223,6 +225,7 @@ impl Book {
             nodes: BTreeMap::new(),
             open: BTreeMap::new(),
             hungry: BTreeSet::new(),
+            looked: now,
             dirty: Dirty::default(),
         };
         for work in saved.works {

@@ -229,3 +229,17 @@ fn a_result_that_is_missing_holds_up_no_later_one() {
     world.exchange(0, false, false);
     assert_eq!((world.rows.campaigns[&1].done, world.rows.slots[&1].acked), (2, 4));
 }
+
+#[test]
+fn a_pause_of_the_orchestrator_is_no_silence_of_a_node() {
+    let mut world = with_slot(1);
+    world.begin(0, 0);
+    world.exchange(0, false, false);
+    // It stands still for longer than any lease, while the task ends.
+    world.now += 10 * world.settings.lease_ms;
+    world.end(0, 0, Reason::Done, Some(0));
+    world.record(Event::Elapsed);
+    assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Running);
+    world.exchange(0, false, false);
+    assert_eq!(world.rows.campaigns[&1].done, 1);
+}
