@@ -38,7 +38,6 @@ impl Orchestrator {
         let rm = RmOptions { url: daemon.url.parse().unwrap(), authority: None, token_file: None };
         let options = Options {
             state: folder.join("orchestrator.db"),
-            rm,
             publish_every: Duration::from_millis(20),
             lease: Duration::from_secs(5),
             linger: Duration::from_secs(2),
@@ -48,7 +47,7 @@ impl Orchestrator {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let running =
-            tokio::spawn(async move { serve_alone(&options, &reach, ready, stopped).await });
+            tokio::spawn(async move { serve_alone(&options, rm, &reach, ready, stopped).await });
         let url = format!("http://{}", address.await.unwrap());
         Orchestrator { url, stop, running }
     }

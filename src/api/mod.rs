@@ -103,9 +103,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// No browser guesses what an answer is: what names it holds comes from outside.
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// All routes, with their document at `/openapi.json`, and `pages` beside them, for which the same
-/// checks hold.
-pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
+/// All routes, with their document at `/openapi.json`. The same checks hold for `pages`, and for the
+/// routes `beside` them, which have limits of their own.
+pub fn router(state: ApiState, pages: Router<ApiState>, beside: Router) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
     // As text: the tree that it is made of takes many times as much.
     let document = Bytes::from(document::completed(&document).to_string());
@@ -122,6 +122,7 @@ pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
         .route("/login", login.layer(body_limit()))
         .route("/logout", post(login::post_logout))
         .merge(pages.layer(body_limit()))
+        .merge(beside.with_state(()))
         .method_not_allowed_fallback(no_such_method)
         .fallback(no_such_path)
         .layer(middleware::from_fn_with_state(state.clone(), checked))

@@ -14,6 +14,7 @@ pub mod bench;
 mod campaign;
 mod classes;
 mod client;
+mod cohost;
 mod config;
 mod consent;
 mod demo;

@@ -96,14 +96,14 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
     telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
     let options = Options {
         state: args.state.clone(),
-        rm: RmOptions {
-            url: args.rm.clone(),
-            authority: args.trust.ca.clone(),
-            token_file: args.trust.token_file.clone(),
-        },
         publish_every: args.publish_every,
         lease: args.lease,
         linger: args.linger,
+    };
+    let rm = RmOptions {
+        url: args.rm.clone(),
+        authority: args.trust.ca.clone(),
+        token_file: args.trust.token_file.clone(),
     };
     let access = Access {
         tokens: args.tokens.clone(),
@@ -116,7 +116,7 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let (ready, address) = oneshot::channel();
     let mut terminate = signal(SignalKind::terminate())?;
-    let running = serve_alone(&options, &reach, ready, stop.clone());
+    let running = serve_alone(&options, rm, &reach, ready, stop.clone());
     tokio::pin!(running);
     let told = async {
         if let Ok(address) = address.await {

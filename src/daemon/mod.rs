@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -114,6 +115,33 @@ pub async fn serve_from(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<(), DaemonError> {
+    Box::pin(serve_beside(config, sources, reread, listener, stop, Beside::default())).await
+}
+
+/// What is served beside the daemon's own routes, behind the same gate.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// Its routes.
+    pub routes: Router,
+    /// Is told all routes, the daemon's included, once they are served: the way to the daemon that needs
+    /// no connection. Requests on it have a [`Peer`](access::Peer) of their own.
+    pub whole: Option<oneshot::Sender<Router>>,
+}
+
+/// The same, with routes `beside` the daemon's own. Where the configuration has an orchestrator, no token
+/// may be for another one.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_beside(
+    config: Config,
+    sources: Sources,
+    reread: Arc<Notify>,
+    listener: TcpListener,
+    stop: CancellationToken,
+    beside: Beside,
+) -> Result<(), DaemonError> {
     // Whatever ends this function, by return or by being dropped, ends its tasks and its thread.
     let stop = stop.child_token();
     let _ends_all = stop.clone().drop_guard();
@@ -122,7 +150,11 @@ pub async fn serve_from(
 
     let DaemonSettings { state, limits, access, .. } = &config.daemon;
     // First, so that nothing is touched where nobody could be let in.
-    let gatekeeper = Arc::new(Gatekeeper::open(access, limits)?);
+    let gatekeeper = Gatekeeper::open(access, limits)?;
+    let gatekeeper = Arc::new(match config.orchestrator.enabled {
+        true => gatekeeper.publishing_itself()?,
+        false => gatekeeper,
+    });
     let local = access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let steps = Steps::default();
     let life = Life::begin(steps.clone()).map_err(DaemonError::NoThread)?;
@@ -160,7 +192,9 @@ pub async fn serve_from(
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let doors = Doors { tcp: listener, local };
-    let routes = api::router(state, dashboard.routes());
+    let routes = api::router(state, dashboard.routes(), beside.routes);
+    // One that does not listen any more needs no way to the daemon.
+    let _ = beside.whole.map(|tell| tell.send(routes.clone()));
     let mut serving = tokio::spawn(access::serve(doors, routes, gatekeeper, delay, stop.clone()));
     life.runs(&board);
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));

@@ -24,4 +24,5 @@ pub mod run;
 pub mod serve;
 pub mod spec;
 pub mod store;
+mod way;
 pub mod wire;

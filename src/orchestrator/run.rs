@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -36,8 +36,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Options {
     /// Its database.
     pub state: PathBuf,
-    /// The resource manager.
-    pub rm: RmOptions,
     /// The least time between two publications.
     pub publish_every: Duration,
     /// How long slots go on unheard.
@@ -99,42 +97,59 @@ impl Running {
     }
 }
 
-/// Starts an orchestrator that runs until `stop`. Its routes are checked by `gatekeeper`, or by a
-/// gate in front of them.
-///
-/// # Errors
-///
-/// If its database cannot be used, or there is no way to the resource manager.
-pub async fn start(
-    options: &Options,
-    gatekeeper: Option<Arc<Gatekeeper>>,
-    stop: CancellationToken,
-) -> Result<Running, RunError> {
-    let rm = Rm::new(options.rm.clone())?;
-    let store = Store::open(&options.state).await?;
-    let publisher = format!("apportion-{}", store.identity());
-    let epoch = store.epoch();
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let settings = Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
-    let (requests, inbox) = mpsc::channel(QUEUE);
-    let signals = Arc::new(Signals { publish: Notify::new() });
-    let state = ServeState::new(requests.clone(), options.state.clone(), gatekeeper);
-    let resume = Owner::resume(store, settings, inbox, Arc::clone(&signals));
-    let done = spawn_owner(resume, stop.clone())?;
-    tracing::info!(publisher, epoch, "the orchestrator runs");
-    let link = Arc::new(Link {
-        rm,
-        publisher,
-        epoch,
-        requests,
-        signals,
-        publish_every: options.publish_every,
-    });
-    let follower = Arc::clone(&link);
-    let publishing = stop.clone().run_until_cancelled_owned(async move { link.publish().await });
-    tokio::spawn(publishing);
-    tokio::spawn(stop.run_until_cancelled_owned(async move { follower.follow().await }));
-    Ok(Running { state, done })
+/// An orchestrator that is to run: it has routes already, whose requests wait for it.
+#[derive(Debug)]
+pub struct Prepared {
+    options: Options,
+    state: ServeState,
+    requests: mpsc::Sender<Request>,
+    inbox: mpsc::Receiver<Request>,
+    opened: watch::Sender<bool>,
+}
+
+impl Prepared {
+    /// An orchestrator whose routes are checked by `gatekeeper`, or by a gate in front of them.
+    pub fn new(options: Options, gatekeeper: Option<Arc<Gatekeeper>>) -> Prepared {
+        let (requests, inbox) = mpsc::channel(QUEUE);
+        let (opened, is_open) = watch::channel(false);
+        let file = options.state.clone();
+        let state = ServeState::new(requests.clone(), file, is_open, gatekeeper);
+        Prepared { options, state, requests, inbox, opened }
+    }
+
+    /// What its routes share.
+    pub fn state(&self) -> ServeState {
+        self.state.clone()
+    }
+
+    /// Starts it. It runs until `stop`; after that, and after a failure, its routes say that it has
+    /// stopped.
+    ///
+    /// # Errors
+    ///
+    /// If its database cannot be used, or the system refuses a thread.
+    pub async fn start(self, rm: Rm, stop: CancellationToken) -> Result<Running, RunError> {
+        let Prepared { options, state, requests, inbox, opened } = self;
+        let store = Store::open(&options.state).await?;
+        opened.send_replace(true);
+        let publisher = format!("apportion-{}", store.identity());
+        let epoch = store.epoch();
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let settings =
+            Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
+        let signals = Arc::new(Signals { publish: Notify::new() });
+        let resume = Owner::resume(store, settings, inbox, Arc::clone(&signals));
+        let done = spawn_owner(resume, stop.clone())?;
+        tracing::info!(publisher, epoch, "the orchestrator runs");
+        let publish_every = options.publish_every;
+        let link = Arc::new(Link { rm, publisher, epoch, requests, signals, publish_every });
+        let follower = Arc::clone(&link);
+        let publishing =
+            stop.clone().run_until_cancelled_owned(async move { link.publish().await });
+        tokio::spawn(publishing);
+        tokio::spawn(stop.run_until_cancelled_owned(async move { follower.follow().await }));
+        Ok(Running { state, done })
+    }
 }
 
 /// Where an orchestrator that runs alone is reached, and by whom.
@@ -153,6 +168,7 @@ pub struct Reach {
 /// If it cannot be started, cannot listen, or its database fails.
 pub async fn serve_alone(
     options: &Options,
+    rm: RmOptions,
     reach: &Reach,
     ready: oneshot::Sender<SocketAddr>,
     stop: CancellationToken,
@@ -169,7 +185,8 @@ pub async fn serve_alone(
     let listener = TcpListener::bind(reach.listen).await?;
     let address = listener.local_addr()?;
     let local = reach.access.socket.as_deref().map(LocalSocket::bind).transpose()?;
-    let running = start(options, Some(Arc::clone(&gatekeeper)), stop.clone()).await?;
+    let prepared = Prepared::new(options.clone(), Some(Arc::clone(&gatekeeper)));
+    let running = prepared.start(Rm::new(rm)?, stop.clone()).await?;
     let router = super::serve::gated(running.state.clone());
     let doors = Doors { tcp: listener, local };
     let serving = serve(doors, router, gatekeeper, Delay::default(), stop.clone());

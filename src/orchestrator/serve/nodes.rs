@@ -31,10 +31,10 @@ pub(super) struct WaitQuery {
 
 /// Refuses agents that do not speak for a node.
 pub(super) fn check_node(caller: &Caller, node: &str) -> Result<(), Failed> {
-    if caller.0.nodes.contain(node) {
+    if caller.identity.nodes.contain(node) {
         return Ok(());
     }
-    tracing::warn!(who = %caller.0.name, node, "an agent spoke for another's node");
+    tracing::warn!(who = %caller.identity.name, node, "an agent spoke for another's node");
     Err(Failed::not_allowed("this token speaks for other nodes; its line names them"))
 }
 

@@ -1,16 +1,19 @@
-//! What handlers share: the way to the owner, and a connection for reading.
+//! What handlers share: the way to the owner, and connections for reading.
 
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 
 use super::hub::Hub;
 use super::problem::Failed;
 use crate::access::Gatekeeper;
 use crate::orchestrator::drive::Request;
 use crate::orchestrator::store::Reader;
+
+/// Connections for reading at most: each has a thread and a cache of pages.
+const READERS: usize = 8;
 
 /// What handlers share. A copy costs nothing.
 #[derive(Clone, Debug)]
@@ -25,7 +28,12 @@ pub struct Shared {
     pub hub: Hub,
     file: PathBuf,
     requests: mpsc::Sender<Request>,
-    reader: Mutex<Option<Reader>>,
+    /// Whether the database is open.
+    is_open: watch::Receiver<bool>,
+    /// Connections for reading that are free now.
+    readers: Mutex<Vec<Reader>>,
+    /// How many more there may be in use.
+    places: Semaphore,
 }
 
 impl Deref for ServeState {
@@ -37,14 +45,17 @@ impl Deref for ServeState {
 }
 
 impl ServeState {
-    /// State for handlers that ask the owner by `requests` and read the database at `file`.
+    /// State for handlers that ask the owner by `requests` and read the database at `file`, once it
+    /// `is_open`.
     pub fn new(
         requests: mpsc::Sender<Request>,
         file: PathBuf,
+        is_open: watch::Receiver<bool>,
         gatekeeper: Option<Arc<Gatekeeper>>,
     ) -> ServeState {
-        let (hub, reader) = (Hub::default(), Mutex::new(None));
-        ServeState(Arc::new(Shared { gatekeeper, hub, file, requests, reader }))
+        let (hub, readers) = (Hub::default(), Mutex::default());
+        let places = Semaphore::new(READERS);
+        ServeState(Arc::new(Shared { gatekeeper, hub, file, requests, is_open, readers, places }))
     }
 
     /// Sends a request to the owner.
@@ -70,31 +81,54 @@ impl ServeState {
         answer.await.map_err(|_| Failed::stopped())
     }
 
-    /// The connection for reading.
+    /// A connection for reading, of this caller alone while it has it.
     ///
     /// # Errors
     ///
-    /// If the database cannot be opened.
+    /// If the orchestrator has stopped, or the database cannot be opened.
     pub async fn reader(&self) -> Result<Reading<'_>, Failed> {
-        let mut guard = self.reader.lock().await;
-        if guard.is_none() {
-            *guard = Some(Reader::open(&self.file).await?);
+        let mut is_open = self.is_open.clone();
+        is_open.wait_for(|is_open| *is_open).await.map_err(|_| Failed::stopped())?;
+        let place = self.places.acquire().await.map_err(|_| Failed::stopped())?;
+        if self.requests.is_closed() {
+            return Err(Failed::stopped());
         }
-        Ok(Reading(guard))
+        let idle = self.idle().pop();
+        let reader = match idle {
+            Some(reader) => reader,
+            None => Reader::open(&self.file).await?,
+        };
+        Ok(Reading { reader: Some(reader), shared: self, _place: place })
     }
 }
 
-/// The connection for reading, while it is used.
+impl Shared {
+    fn idle(&self) -> MutexGuard<'_, Vec<Reader>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection for reading, while it is used.
 #[derive(Debug)]
-pub struct Reading<'a>(MutexGuard<'a, Option<Reader>>);
+pub struct Reading<'a> {
+    reader: Option<Reader>,
+    shared: &'a Shared,
+    _place: SemaphorePermit<'a>,
+}
 
 impl Reading<'_> {
     /// The connection.
     ///
     /// # Errors
     ///
-    /// Never: it was opened before it was lent.
+    /// Never: it is given back at the end only.
     pub fn get(&mut self) -> Result<&mut Reader, Failed> {
-        self.0.as_mut().ok_or_else(Failed::stopped)
+        self.reader.as_mut().ok_or_else(Failed::stopped)
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.shared.idle().extend(self.reader.take());
     }
 }
