@@ -31,8 +31,10 @@ const APPLICATION_ID: i64 = 0x6170_704f;
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Every schema there was, oldest first.
-const SCHEMAS: &[(i64, &str, &str)] =
-    &[(1, "initial", include_str!("../../../migrations/orchestrator/0001_initial.sql"))];
+const SCHEMAS: &[(i64, &str, &str)] = &[
+    (1, "initial", include_str!("../../../migrations/orchestrator/0001_initial.sql")),
+    (2, "lists", include_str!("../../../migrations/orchestrator/0002_lists.sql")),
+];
 
 /// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]

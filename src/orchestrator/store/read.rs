@@ -230,8 +230,11 @@ impl Reader {
         limit: u32,
     ) -> Result<Vec<CampaignInfo>, StoreError> {
         let failed = self.failed();
-        let sql =
-            "select * from campaigns where owner = coalesce(?1, owner) order by id desc limit ?2";
+        // Two statements: an index serves a comparison, and not one that may be none.
+        let sql = match owner {
+            Some(_) => "select * from campaigns where owner = ?1 order by id desc limit ?2",
+            None => "select * from campaigns where ?1 is null order by id desc limit ?2",
+        };
         let rows = query(sql).bind(owner).bind(limit).fetch_all(&mut self.connection).await;
         rows.and_then(|rows| rows.iter().map(info).collect()).map_err(failed)
     }
@@ -327,9 +330,16 @@ impl Reader {
         limit: u32,
     ) -> Result<TaskPage, StoreError> {
         let failed = self.failed();
-        let sql =
-            "select * from tasks where campaign = ?1 and state = coalesce(?2, state) and task > ?3
-                   order by task limit ?4";
+        let sql = match state {
+            Some(_) => {
+                "select * from tasks where campaign = ?1 and state = ?2 and task > ?3
+                     order by task limit ?4"
+            }
+            None => {
+                "select * from tasks where campaign = ?1 and ?2 is null and task > ?3
+                     order by task limit ?4"
+            }
+        };
         let rows = query(sql)
             .bind(to_sql(campaign))
             .bind(state.map(TaskState::word))
