@@ -178,3 +178,70 @@ async fn a_portal_speaks_for_the_user_that_it_names() {
         sqlx::query_scalar("select who from acts order by id").fetch_all(&mut acts).await.unwrap();
     assert_eq!(who, ["portal for ann", "portal for ann"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_document_of_the_orchestrator_has_its_routes_and_that_of_the_daemon_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), &config(folder.path()));
+    let document = daemon.get("/orchestrator/openapi.json").await;
+    let paths = document["paths"].as_object().unwrap();
+    assert!(10 < paths.len());
+    for (path, operations) in paths {
+        for method in operations.as_object().unwrap().keys().map(|name| name.to_uppercase()) {
+            assert!(apportion::access::has_route(&method, path), "{method} {path}: no rule");
+            let real = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
+            let real = real.collect::<Vec<_>>().join("/");
+            let method: Method = method.parse().unwrap();
+            let answer = daemon.send(method.clone(), &real, &json!({})).await;
+            let status = answer.status();
+            let text = answer.text().await.unwrap();
+            let is_route = status != StatusCode::METHOD_NOT_ALLOWED && !text.contains("\"T002\"");
+            assert!(is_route && !status.is_server_error(), "{method} {real}: {status} {text}");
+        }
+    }
+    let other = daemon.get("/openapi.json").await;
+    for path in other["paths"].as_object().unwrap().keys() {
+        assert!(!paths.contains_key(path), "{path} is in both");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_count_tasks_and_exchanges_and_long_reports_come_packed() {
+    use std::io::Read;
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), &config(folder.path()));
+    let mut body = campaign();
+    body["tasks"] = json!("1-7");
+    let answer = daemon.send(Method::POST, "/v1/campaigns", &body).await;
+    assert_eq!(answer.status(), StatusCode::CREATED);
+    let slot = |share: u64| json!({ "share": share, "state": "gone", "end": "idle" });
+    let slots: Vec<Value> = (1..=500).map(slot).collect();
+    let plain = serde_json::to_vec(&report(1, &json!(slots))).unwrap();
+    let packed = apportion::access::pack(&plain).unwrap();
+    assert!(packed.len() * 4 < plain.len());
+    let post = async |number: u64, body: Vec<u8>, coding: &str| {
+        let path = format!("{}/v1/nodes/n{number}/exchange", daemon.url);
+        let request = Client::new().post(path).header("content-type", "application/json");
+        let request = request.header("content-encoding", coding).header("accept-encoding", "gzip");
+        request.body(body).send().await.unwrap()
+    };
+    let answer = post(1, packed.clone(), "gzip").await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.headers()["content-encoding"], "gzip");
+    let mut text = String::new();
+    let answer = answer.bytes().await.unwrap();
+    flate2::read::GzDecoder::new(&*answer).read_to_string(&mut text).unwrap();
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["slots"].as_array().unwrap().len(), 500);
+    let cut = packed[..packed.len() / 2].to_vec();
+    assert_eq!(post(2, cut, "gzip").await.status(), StatusCode::BAD_REQUEST);
+    let text = daemon.ask("/orchestrator/metrics").await.text().await.unwrap();
+    for line in [
+        "apportion_orchestrator_tasks{state=\"queued\"} 7",
+        "apportion_orchestrator_campaigns{state=\"running\"} 1",
+        "apportion_orchestrator_exchanges_total 1",
+        "apportion_orchestrator_nodes 1",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+    }
+}

@@ -122,6 +122,7 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/v1/nodes/{node}/stdin/{spec}", REPORT),
     ("POST", "/v1/slots/lost", OPERATE),
     ("GET", "/orchestrator/openapi.json", READ),
+    ("GET", "/orchestrator/metrics", READ),
 ];
 
 /// Who may send `method` to the route `path`; `None` stands for a path that is no route.

@@ -55,8 +55,10 @@ pub use feed::happenings;
 pub use gate::Caller;
 pub use hearing::Hearing;
 pub(crate) use login::session_of;
+pub(crate) use metrics::metrics_text;
 pub use metrics::{Meters, Reread};
 pub use packed::SharedJson;
+pub(crate) use packed::packing;
 pub use publishers::Publisher;
 pub use state::{
     ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,
@@ -116,8 +118,7 @@ pub fn router(state: ApiState, pages: Router<ApiState>, beside: Router) -> Route
     routes
         .route(
             "/openapi.json",
-            get(move || async move { ([(header::CONTENT_TYPE, JSON)], document) })
-                .layer(packed::packing()),
+            get(move || async move { ([(header::CONTENT_TYPE, JSON)], document) }).layer(packing()),
         )
         .route("/login", login.layer(body_limit()))
         .route("/logout", post(login::post_logout))
@@ -179,7 +180,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(clients::get_clients));
     // Only long polls and streams may take longer than others.
     let turns = || middleware::from_fn_with_state(state.clone(), in_turn);
-    let brief = acts.merge(looks.layer(packed::packing()).layer(turns()));
+    let brief = acts.merge(looks.layer(packing()).layer(turns()));
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), resumed_in_time));
     let health = OpenApiRouter::default()
         .routes(routes!(health::get_livez))
@@ -188,15 +189,13 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .merge(
             OpenApiRouter::default()
                 .routes(routes!(metrics::get_metrics))
-                .layer(packed::packing())
+                .layer(packing())
                 .layer(turns()),
         );
     let health = health.layer(middleware::from_fn_with_state(state.clone(), healthy_in_time));
     brief
         .merge(health)
-        .merge(
-            OpenApiRouter::default().routes(routes!(events::get_events)).layer(packed::packing()),
-        )
+        .merge(OpenApiRouter::default().routes(routes!(events::get_events)).layer(packing()))
         .routes(routes!(publications::get_schedule))
 }
 

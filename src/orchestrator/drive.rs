@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, Effect, Event, JobShares, NewCampaign, Now, PublishedWork, Refusal, Reopened, Settings,
-    TaskState,
+    Book, Effect, Event, Figures, JobShares, NewCampaign, Now, PublishedWork, Refusal, Reopened,
+    Settings, TaskState,
 };
+use super::meters::Meters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Act, Batch, Store, StoreError, Submission};
 use super::wire::{Exchange, ExchangeAnswer, OutputRequest};
@@ -76,6 +77,8 @@ pub enum Request {
     Exchange(Name, Box<Exchange>, Duration, oneshot::Sender<Result<ExchangeAnswer, Refusal>>),
     /// A new schedule.
     Schedule(Option<u64>, Vec<JobShares>),
+    /// Count what there is.
+    Count(oneshot::Sender<Figures>),
     /// Everything to publish.
     Publication(oneshot::Sender<ToPublish>),
     /// A publication was accepted that tells these shares as gone.
@@ -130,7 +133,10 @@ pub struct Owner {
     answers: Answers,
     inbox: mpsc::Receiver<Request>,
     signals: Arc<Signals>,
+    meters: Meters,
     began: Instant,
+    /// When the batch began.
+    batch_began: Instant,
     waiters: BTreeMap<Name, Waiter>,
     /// Nodes whose waiters are to be answered after the commit.
     ready: BTreeSet<Name>,
@@ -151,6 +157,7 @@ impl Owner {
         settings: Settings,
         inbox: mpsc::Receiver<Request>,
         signals: Arc<Signals>,
+        meters: Meters,
     ) -> Result<Owner, StoreError> {
         let saved = store.saved().await?;
         let book = Book::restore(settings, saved, 0);
@@ -161,7 +168,9 @@ impl Owner {
             answers,
             inbox,
             signals,
+            meters,
             began: Instant::now(),
+            batch_began: Instant::now(),
             waiters: BTreeMap::new(),
             ready: BTreeSet::new(),
             batch: Batch::default(),
@@ -197,6 +206,7 @@ impl Owner {
                 _ = ticks.tick() => self.record(Event::Elapsed),
                 () = tokio::time::sleep_until(due.into()) => {}
             }
+            self.batch_began = Instant::now();
             for request in requests {
                 self.take(request).await?;
             }
@@ -250,7 +260,10 @@ impl Owner {
             Request::Schedule(publication, jobs) => {
                 self.record(Event::Scheduled(publication, jobs));
             }
+            // One that has gone away needs no answer.
+            Request::Count(reply) => drop(reply.send(self.book.figures())),
             Request::Publication(reply) => {
+                self.meters.published();
                 let now = self.now().ms;
                 self.sequence += 1;
                 let (sequence, gone) = (self.sequence, self.book.gone());
@@ -330,10 +343,12 @@ impl Owner {
         reply: oneshot::Sender<Result<ExchangeAnswer, Refusal>>,
     ) {
         if let Err(refusal) = self.book.check(&node, &report) {
+            self.meters.refused();
             self.replies.push(Reply::Refused(reply, refusal));
             return;
         }
-        let has_results = report.slots.iter().any(|slot| !slot.results.is_empty());
+        let results: u64 = report.slots.iter().map(|slot| crate::model::count(&slot.results)).sum();
+        self.meters.heard(results);
         self.record(Event::Exchanged(node.clone(), report));
         let until = Instant::now() + wait;
         if let Some(before) = self.waiters.insert(node.clone(), Waiter { reply, until }) {
@@ -343,7 +358,7 @@ impl Owner {
             let _ = before.reply.send(Ok(answer));
         }
         let has_news = self.book.answer(&node).has_news || self.answers.has_outputs(&node);
-        if has_results || has_news || wait.is_zero() {
+        if 0 < results || has_news || wait.is_zero() {
             self.ready.insert(node);
         }
     }
@@ -353,7 +368,10 @@ impl Owner {
         let mut batch = std::mem::take(&mut self.batch);
         if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
             batch.at_ms = self.now().wall_ms;
+            let began = Instant::now();
             self.store.commit(&batch).await?;
+            let rows = u32::try_from(batch.effects.len()).unwrap_or(u32::MAX);
+            self.meters.committed(rows, began.elapsed());
         }
         for reply in std::mem::take(&mut self.replies) {
             // Those who have gone away need no answer.
@@ -374,6 +392,8 @@ impl Owner {
             }
             let answer = self.book.answer(&node);
             let answer = self.answers.complete(&node, answer, &self.book, &mut self.store).await?;
+            let tasks = answer.slots.iter().map(|slot| crate::model::count(&slot.tasks)).sum();
+            self.meters.answered(self.batch_began.elapsed(), tasks);
             if waiter.reply.send(Ok(answer)).is_ok() {
                 self.record(Event::Answered(node));
             }

@@ -19,6 +19,7 @@
 mod answers;
 pub mod book;
 pub mod drive;
+pub mod meters;
 pub mod rm;
 pub mod run;
 pub mod serve;

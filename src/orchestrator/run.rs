@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::book::Settings;
 use super::drive::{Owner, Request, Signals, ToPublish};
+use super::meters::Meters;
 use super::rm::{Rm, RmError, RmOptions, publication};
 use super::serve::ServeState;
 use super::store::{Store, StoreError};
@@ -113,7 +114,8 @@ impl Prepared {
         let (requests, inbox) = mpsc::channel(QUEUE);
         let (opened, is_open) = watch::channel(false);
         let file = options.state.clone();
-        let state = ServeState::new(requests.clone(), file, is_open, gatekeeper);
+        let meters = Meters::default();
+        let state = ServeState::new(requests.clone(), file, is_open, gatekeeper, meters);
         Prepared { options, state, requests, inbox, opened }
     }
 
@@ -138,7 +140,8 @@ impl Prepared {
         let settings =
             Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
         let signals = Arc::new(Signals { publish: Notify::new() });
-        let resume = Owner::resume(store, settings, inbox, Arc::clone(&signals));
+        let meters = state.meters.clone();
+        let resume = Owner::resume(store, settings, inbox, Arc::clone(&signals), meters);
         let done = spawn_owner(resume, stop.clone())?;
         tracing::info!(publisher, epoch, "the orchestrator runs");
         let publish_every = options.publish_every;

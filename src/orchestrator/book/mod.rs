@@ -14,6 +14,7 @@
 mod bag;
 mod campaigns;
 mod exchange;
+mod figures;
 mod leases;
 mod measure;
 mod notes;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 pub use bag::UNTOUCHED;
 pub use campaigns::{Campaign, INIT_FAILS, Step};
 pub use exchange::{NodeAnswer, Refusal};
+pub use figures::Figures;
 pub use obey::{JobShares, RemovedShare};
 pub use publish::{PublishedSlot, PublishedWork};
 pub use requests::{NewCampaign, Reopened};

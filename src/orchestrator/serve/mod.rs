@@ -7,6 +7,7 @@
 mod caller;
 mod campaigns;
 mod hub;
+mod metrics;
 mod nodes;
 mod output;
 mod problem;
@@ -22,6 +23,8 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::api::packing;
+
 pub use caller::Caller;
 pub use problem::Failed;
 pub use state::ServeState;
@@ -32,11 +35,13 @@ pub const MAX_LIVE: u64 = 2000;
 /// What the document says besides the routes.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "apportion orchestrator", description = "Campaigns of tasks, and the nodes that run them."),
+    info(title = "apportion orchestrator", description = "Campaigns of tasks, and the nodes that run them. Answers of more than 4 KiB come packed to \
+                       callers that send `Accept-Encoding: gzip`; the output of tasks does not."),
     tags(
         (name = "campaigns", description = "Submitting, watching and ending campaigns."),
         (name = "tasks", description = "Single tasks and their output."),
         (name = "nodes", description = "What agents of nodes ask for."),
+        (name = "health", description = "For programs that watch the orchestrator."),
     )
 )]
 struct Document;
@@ -53,10 +58,13 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(tasks::get_task))
         .routes(routes!(tasks::post_cancel))
         .routes(routes!(tasks::post_signal))
-        .routes(routes!(output::get_output))
         .routes(routes!(nodes::post_exchange))
         .routes(routes!(nodes::get_stdin))
         .routes(routes!(nodes::post_lost))
+        .routes(routes!(metrics::get_metrics))
+        .layer(packing())
+        // A stream: what is packed waits for more.
+        .routes(routes!(output::get_output))
         .routes(routes!(output::post_chunk))
         .split_for_parts();
     let document = Bytes::from(document.to_json().unwrap_or_default());
@@ -69,5 +77,6 @@ pub fn routes(state: ServeState) -> Router {
 pub fn gated(state: ServeState) -> Router {
     let gate = middleware::from_fn_with_state(state.clone(), caller::gate);
     // `route_layer`: the gate has to know which route it is.
-    routes(state).route_layer(gate)
+    let metrics = Router::new().route("/metrics", get(metrics::get_metrics));
+    routes(state.clone()).merge(metrics.with_state(state)).route_layer(gate)
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use serde::Deserialize;
 
 use super::caller::Caller;
 use super::problem::Failed;
 use super::state::ServeState;
+use crate::access::unpack;
 use crate::model::Name;
 use crate::orchestrator::book::Event;
 use crate::orchestrator::drive;
@@ -38,7 +39,8 @@ pub(super) fn check_node(caller: &Caller, node: &str) -> Result<(), Failed> {
     Err(Failed::not_allowed("this token speaks for other nodes; its line names them"))
 }
 
-/// The report of an agent, and the answer: what every slot of the node should be.
+/// The report of an agent, and the answer: what every slot of the node should be. A report may come with
+/// `Content-Encoding: gzip`.
 #[utoipa::path(post, path = "/v1/nodes/{node}/exchange", tag = "nodes",
     params(("node" = String, Path, description = "the name of the node"), WaitQuery),
     request_body = Exchange,
@@ -52,8 +54,16 @@ pub(super) async fn post_exchange(
 ) -> Result<Json<ExchangeAnswer>, Failed> {
     check_node(&caller, &node)?;
     let wait = query.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
+    let is_packed =
+        request.headers().get(header::CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
     let body = axum::body::to_bytes(request.into_body(), MAX_REPORT).await;
     let body = body.map_err(|error| Failed::bad(format!("the body cannot be read: {error}")))?;
+    let body = if is_packed {
+        let body = unpack(&body, MAX_REPORT);
+        Bytes::from(body.map_err(|error| Failed::bad(format!("the body is no gzip: {error}")))?)
+    } else {
+        body
+    };
     let report: Exchange = serde_json::from_slice(&body)
         .map_err(|error| Failed::bad(format!("the body is no report: {error}")))?;
     if report.v != VERSION {

@@ -10,6 +10,7 @@ use super::hub::Hub;
 use super::problem::Failed;
 use crate::access::Gatekeeper;
 use crate::orchestrator::drive::Request;
+use crate::orchestrator::meters::Meters;
 use crate::orchestrator::store::Reader;
 
 /// Connections for reading at most: each has a thread and a cache of pages.
@@ -24,6 +25,8 @@ pub struct ServeState(Arc<Shared>);
 pub struct Shared {
     /// Says who may do what. `None`: another gate is in front.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
+    /// What adds up.
+    pub meters: Meters,
     /// Output on its way.
     pub hub: Hub,
     file: PathBuf,
@@ -52,10 +55,20 @@ impl ServeState {
         file: PathBuf,
         is_open: watch::Receiver<bool>,
         gatekeeper: Option<Arc<Gatekeeper>>,
+        meters: Meters,
     ) -> ServeState {
         let (hub, readers) = (Hub::default(), Mutex::default());
         let places = Semaphore::new(READERS);
-        ServeState(Arc::new(Shared { gatekeeper, hub, file, requests, is_open, readers, places }))
+        ServeState(Arc::new(Shared {
+            gatekeeper,
+            meters,
+            hub,
+            file,
+            requests,
+            is_open,
+            readers,
+            places,
+        }))
     }
 
     /// Sends a request to the owner.
