@@ -121,6 +121,8 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("POST", "/v1/nodes/{node}/output/{request}", REPORT),
     ("GET", "/v1/nodes/{node}/stdin/{spec}", REPORT),
     ("POST", "/v1/slots/lost", OPERATE),
+    ("GET", "/v1/adoption", READ),
+    ("POST", "/v1/adoption", OPERATE),
     ("GET", "/orchestrator/openapi.json", READ),
     ("GET", "/orchestrator/metrics", READ),
 ];

@@ -4,6 +4,7 @@
 //! same to scripts. What is shown to people is made by pure functions from the API's own types,
 //! and `--json` shows those: nothing here knows more than any other client could.
 
+mod adopt;
 pub mod agent;
 mod agent_run;
 mod allocator;

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::adopt::{self, ADOPT_EXAMPLES, AdoptArgs};
 use super::args::{Logging, Remote, Trust, parse_address, parse_span, parse_url};
 use super::client::Client;
 use super::failure::Failure;
@@ -34,6 +35,9 @@ pub enum OrchestratorAction {
     /// Let another orchestrator publish
     #[command(name = "hand-over", after_help = HAND_OVER_EXAMPLES)]
     HandOver(HandOverArgs),
+    /// Take over what nodes have after the database was put back from a copy
+    #[command(after_help = ADOPT_EXAMPLES)]
+    Adopt(Box<AdoptArgs>),
 }
 
 /// Runs the orchestrator.
@@ -167,6 +171,7 @@ Work and shares stay as they are; what the next one does not publish keeps its r
 pub async fn run(action: &OrchestratorAction) -> Result<(), Failure> {
     let (answer, json): (Orchestrators, bool) = match action {
         OrchestratorAction::Run(args) => return serve(args).await,
+        OrchestratorAction::Adopt(args) => return adopt::run(args).await,
         OrchestratorAction::List(remote) => {
             (Client::new(remote)?.get(&["v1", "orchestrators"], &[]).await?, remote.json)
         }

@@ -19,7 +19,7 @@ use super::book::{
 use super::meters::Meters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Act, Batch, Store, StoreError, Submission};
-use super::wire::{Exchange, ExchangeAnswer, OutputRequest};
+use super::wire::{Adoption, Exchange, ExchangeAnswer, OutputRequest};
 use crate::model::Name;
 
 /// Requests in one batch at most.
@@ -79,6 +79,10 @@ pub enum Request {
     Schedule(Option<u64>, Vec<JobShares>),
     /// Count what there is.
     Count(oneshot::Sender<Figures>),
+    /// What nodes have that an older copy of the database does not know.
+    Adoption(oneshot::Sender<Adoption>),
+    /// Take that over, for a reason.
+    Adopt(By, String, oneshot::Sender<Adoption>),
     /// Everything to publish.
     Publication(oneshot::Sender<ToPublish>),
     /// A publication was accepted that tells these shares as gone.
@@ -146,7 +150,33 @@ pub struct Owner {
     sequence: u64,
 }
 
+fn millis(time: u128) -> u64 {
+    u64::try_from(time).unwrap_or(u64::MAX)
+}
+
+/// The time, in milliseconds since the epoch.
+pub(super) fn wall_ms() -> u64 {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    wall.map_or(0, |time| millis(time.as_millis()))
+}
+
 impl Owner {
+    /// Requests for a publication that came before it had a book.
+    pub fn publish_to(&mut self, parked: Vec<oneshot::Sender<ToPublish>>) {
+        for reply in parked {
+            self.publication(reply);
+        }
+    }
+
+    fn publication(&mut self, reply: oneshot::Sender<ToPublish>) {
+        self.meters.published();
+        let now = self.now().ms;
+        self.sequence += 1;
+        let (sequence, gone) = (self.sequence, self.book.gone());
+        let work = self.book.publication(now);
+        self.replies.push(Reply::Publication(reply, ToPublish { sequence, work, gone }));
+    }
+
     /// The owner of the book that `store` has.
     ///
     /// # Errors
@@ -215,10 +245,7 @@ impl Owner {
     }
 
     fn now(&self) -> Now {
-        let millis = |time: u128| u64::try_from(time).unwrap_or(u64::MAX);
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let wall_ms = wall.map_or(0, |time| millis(time.as_millis()));
-        Now { ms: millis(self.began.elapsed().as_millis()), wall_ms }
+        Now { ms: millis(self.began.elapsed().as_millis()), wall_ms: wall_ms() }
     }
 
     fn record(&mut self, event: Event) {
@@ -261,15 +288,11 @@ impl Owner {
                 self.record(Event::Scheduled(publication, jobs));
             }
             // One that has gone away needs no answer.
-            Request::Count(reply) => drop(reply.send(self.book.figures())),
-            Request::Publication(reply) => {
-                self.meters.published();
-                let now = self.now().ms;
-                self.sequence += 1;
-                let (sequence, gone) = (self.sequence, self.book.gone());
-                let work = self.book.publication(now);
-                self.replies.push(Reply::Publication(reply, ToPublish { sequence, work, gone }));
+            Request::Adoption(reply) | Request::Adopt(_, _, reply) => {
+                drop(reply.send(Adoption::default()));
             }
+            Request::Count(reply) => drop(reply.send(self.book.figures())),
+            Request::Publication(reply) => self.publication(reply),
             Request::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
             Request::Refused(sentences) => self.record(Event::Refused(sentences)),
             Request::Output(node, request) => {

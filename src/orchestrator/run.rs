@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::book::Settings;
 use super::drive::{Owner, Request, Signals, ToPublish};
+use super::hold;
 use super::meters::Meters;
 use super::rm::{Rm, RmError, RmOptions, publication};
-use super::serve::ServeState;
+use super::serve::{Phase, ServeState};
 use super::store::{Store, StoreError};
 use crate::access::{AccessError, Delay, Doors, Gatekeeper, LocalSocket, SocketError, serve};
 use crate::config::{Access, Limits};
@@ -105,18 +106,18 @@ pub struct Prepared {
     state: ServeState,
     requests: mpsc::Sender<Request>,
     inbox: mpsc::Receiver<Request>,
-    opened: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
 }
 
 impl Prepared {
     /// An orchestrator whose routes are checked by `gatekeeper`, or by a gate in front of them.
     pub fn new(options: Options, gatekeeper: Option<Arc<Gatekeeper>>) -> Prepared {
         let (requests, inbox) = mpsc::channel(QUEUE);
-        let (opened, is_open) = watch::channel(false);
+        let (phase, seen) = watch::channel(Phase::Starting);
         let file = options.state.clone();
         let meters = Meters::default();
-        let state = ServeState::new(requests.clone(), file, is_open, gatekeeper, meters);
-        Prepared { options, state, requests, inbox, opened }
+        let state = ServeState::new(requests.clone(), file, seen, gatekeeper, meters);
+        Prepared { options, state, requests, inbox, phase }
     }
 
     /// What its routes share.
@@ -131,9 +132,8 @@ impl Prepared {
     ///
     /// If its database cannot be used, or the system refuses a thread.
     pub async fn start(self, rm: Rm, stop: CancellationToken) -> Result<Running, RunError> {
-        let Prepared { options, state, requests, inbox, opened } = self;
-        let store = Store::open(&options.state).await?;
-        opened.send_replace(true);
+        let Prepared { options, state, requests, mut inbox, phase } = self;
+        let mut store = Store::open(&options.state).await?;
         let publisher = format!("apportion-{}", store.identity());
         let epoch = store.epoch();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -141,8 +141,22 @@ impl Prepared {
             Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
         let signals = Arc::new(Signals { publish: Notify::new() });
         let meters = state.meters.clone();
-        let resume = Owner::resume(store, settings, inbox, Arc::clone(&signals), meters);
-        let done = spawn_owner(resume, stop.clone())?;
+        let (told, ends) = (Arc::clone(&signals), stop.clone());
+        let running = async move {
+            let parked = if store.is_set_back() {
+                phase.send_replace(Phase::SetBack);
+                let lease = settings.lease_ms;
+                hold::until_adopted(&mut store, lease, &mut inbox, &ends).await?
+            } else {
+                Some(Vec::new())
+            };
+            let Some(parked) = parked else { return store.close().await };
+            let mut owner = Owner::resume(store, settings, inbox, told, meters).await?;
+            owner.publish_to(parked);
+            phase.send_replace(Phase::Open);
+            owner.run(ends).await
+        };
+        let done = spawn_owner(running)?;
         tracing::info!(publisher, epoch, "the orchestrator runs");
         let publish_every = options.publish_every;
         let link = Arc::new(Link { rm, publisher, epoch, requests, signals, publish_every });
@@ -216,13 +230,12 @@ pub async fn serve_alone(
 
 /// The owner on a thread of its own: a commit that waits for the disk must not hold up anything else.
 fn spawn_owner(
-    resume: impl Future<Output = Result<Owner, StoreError>> + Send + 'static,
-    stop: CancellationToken,
+    running: impl Future<Output = Result<(), StoreError>> + Send + 'static,
 ) -> Result<oneshot::Receiver<Result<(), StoreError>>, RunError> {
     let (tell, done) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let run = move || {
-        let outcome = runtime.block_on(async { resume.await?.run(stop).await });
+        let outcome = runtime.block_on(running);
         if let Err(error) = &outcome {
             tracing::error!(%error, "the orchestrator stops");
         }

@@ -11,6 +11,7 @@
 //! - A slot is gone if its node said so, its node has another boot, its lease ran out, or no answer
 //!   ever named it. Only then are its tasks queued again and its share published as gone.
 
+pub mod adopt;
 mod bag;
 mod campaigns;
 mod exchange;
@@ -30,6 +31,7 @@ mod tries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub use adopt::Found;
 pub use bag::UNTOUCHED;
 pub use campaigns::{Campaign, INIT_FAILS, Step};
 pub use exchange::{NodeAnswer, Refusal};

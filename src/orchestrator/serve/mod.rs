@@ -4,6 +4,7 @@
 //! book. The document is at `/orchestrator/openapi.json`; that of the resource manager does not know
 //! of it.
 
+mod adoption;
 mod caller;
 mod campaigns;
 mod hub;
@@ -27,7 +28,7 @@ use crate::api::packing;
 
 pub use caller::Caller;
 pub use problem::Failed;
-pub use state::ServeState;
+pub use state::{Phase, ServeState};
 
 /// Live campaigns that one user may have.
 pub const MAX_LIVE: u64 = 2000;
@@ -61,6 +62,7 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(nodes::post_exchange))
         .routes(routes!(nodes::get_stdin))
         .routes(routes!(nodes::post_lost))
+        .routes(routes!(adoption::get_adoption, adoption::post_adoption))
         .routes(routes!(metrics::get_metrics))
         .layer(packing())
         // A stream: what is packed waits for more.

@@ -16,6 +16,17 @@ use crate::orchestrator::store::Reader;
 /// Connections for reading at most: each has a thread and a cache of pages.
 const READERS: usize = 8;
 
+/// How far the orchestrator has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its database is not open yet.
+    Starting,
+    /// Its database is an older copy, and nodes have what it does not know.
+    SetBack,
+    /// It runs.
+    Open,
+}
+
 /// What handlers share. A copy costs nothing.
 #[derive(Clone, Debug)]
 pub struct ServeState(Arc<Shared>);
@@ -31,8 +42,7 @@ pub struct Shared {
     pub hub: Hub,
     file: PathBuf,
     requests: mpsc::Sender<Request>,
-    /// Whether the database is open.
-    is_open: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
     /// Connections for reading that are free now.
     readers: Mutex<Vec<Reader>>,
     /// How many more there may be in use.
@@ -48,12 +58,12 @@ impl Deref for ServeState {
 }
 
 impl ServeState {
-    /// State for handlers that ask the owner by `requests` and read the database at `file`, once it
-    /// `is_open`.
+    /// State for handlers that ask the owner by `requests` and read the database at `file`, once its
+    /// `phase` allows it.
     pub fn new(
         requests: mpsc::Sender<Request>,
         file: PathBuf,
-        is_open: watch::Receiver<bool>,
+        phase: watch::Receiver<Phase>,
         gatekeeper: Option<Arc<Gatekeeper>>,
         meters: Meters,
     ) -> ServeState {
@@ -65,7 +75,7 @@ impl ServeState {
             hub,
             file,
             requests,
-            is_open,
+            phase,
             readers,
             places,
         }))
@@ -91,7 +101,10 @@ impl ServeState {
     ) -> Result<T, Failed> {
         let (reply, answer) = oneshot::channel();
         self.send(request(reply)).await?;
-        answer.await.map_err(|_| Failed::stopped())
+        answer.await.map_err(|_| match *self.phase.borrow() {
+            Phase::SetBack => Failed::set_back(),
+            Phase::Starting | Phase::Open => Failed::stopped(),
+        })
     }
 
     /// A connection for reading, of this caller alone while it has it.
@@ -100,8 +113,8 @@ impl ServeState {
     ///
     /// If the orchestrator has stopped, or the database cannot be opened.
     pub async fn reader(&self) -> Result<Reading<'_>, Failed> {
-        let mut is_open = self.is_open.clone();
-        is_open.wait_for(|is_open| *is_open).await.map_err(|_| Failed::stopped())?;
+        let mut phase = self.phase.clone();
+        phase.wait_for(|phase| *phase != Phase::Starting).await.map_err(|_| Failed::stopped())?;
         let place = self.places.acquire().await.map_err(|_| Failed::stopped())?;
         if self.requests.is_closed() {
             return Err(Failed::stopped());
