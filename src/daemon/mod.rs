@@ -150,19 +150,14 @@ pub async fn serve_beside(
 
     let DaemonSettings { state, limits, access, .. } = &config.daemon;
     // First, so that nothing is touched where nobody could be let in.
-    let gatekeeper = Gatekeeper::open(access, limits)?;
-    let gatekeeper = Arc::new(match config.orchestrator.enabled {
-        true => gatekeeper.publishing_itself()?,
-        false => gatekeeper,
-    });
+    let gatekeeper = Arc::new(gatekeeper_of(&config)?);
     let local = access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let steps = Steps::default();
     let life = Life::begin(steps.clone()).map_err(DaemonError::NoThread)?;
     let store = Store::open_telling(state, steps).await.map_err(DaemonError::NoRecord)?;
     let mut store = store.keeping(retention(&config.daemon.journal));
     let glance = store.glance().await.map_err(DaemonError::NoRecord)?;
-    let publisher = store.publisher().await.map_err(DaemonError::NoRecord)?;
-    let publisher = publisher.map(|PublisherRow { name, epoch }| Publisher { name, epoch });
+    let publisher = publisher_in(&mut store).await?;
     tracing::info!(cycle = glance.cycle, "the record is open");
     say_if_lost(&glance, store.path());
     let (requests, inbox) = mpsc::channel(QUEUE);
@@ -209,6 +204,18 @@ pub async fn serve_beside(
     let outcome = if let Some(outcome) = failed_early { outcome } else { (&mut owner.done).await };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
     served
+}
+
+fn gatekeeper_of(config: &Config) -> Result<Gatekeeper, AccessError> {
+    let DaemonSettings { limits, access, .. } = &config.daemon;
+    let gatekeeper = Gatekeeper::open(access, limits)?;
+    if config.orchestrator.enabled { gatekeeper.publishing_itself() } else { Ok(gatekeeper) }
+}
+
+/// Whose publications count, as far as that is on record.
+async fn publisher_in(store: &mut Store) -> Result<Option<Publisher>, DaemonError> {
+    let publisher = store.publisher().await.map_err(DaemonError::NoRecord)?;
+    Ok(publisher.map(|PublisherRow { name, epoch }| Publisher { name, epoch }))
 }
 
 /// Says it if the record ends before the cycle that it had come to.

@@ -73,7 +73,7 @@ impl Rm {
     /// If this process cannot be a client, or not in this way.
     pub fn new(options: RmOptions) -> Result<Rm, RmError> {
         let transport = Transport::new(&options.url, options.authority.as_deref(), PATIENCE)?;
-        Ok(Rm(Way::Network(transport, options)))
+        Ok(Rm(Way::Network(Box::new(transport), Box::new(options))))
     }
 
     /// A client of the resource manager in this process, by all its routes.

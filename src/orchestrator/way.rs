@@ -17,7 +17,7 @@ const MAX_ANSWER: usize = 1 << 30;
 #[derive(Debug)]
 pub(super) enum Way {
     /// By its address.
-    Network(Transport, RmOptions),
+    Network(Box<Transport>, Box<RmOptions>),
     /// Through its routes, as the orchestrator in its own process.
     Inside(Router),
 }

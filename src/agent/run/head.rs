@@ -129,9 +129,10 @@ impl Head {
         let coding = response.headers().get(CONTENT_ENCODING);
         let is_packed = coding.is_some_and(|coding| coding == "gzip");
         let body = read(response).await?;
-        let body = match is_packed {
-            true => unpack(&body, MAX_ANSWER).map_err(|error| error.to_string())?,
-            false => body,
+        let body = if is_packed {
+            unpack(&body, MAX_ANSWER).map_err(|error| error.to_string())?
+        } else {
+            body
         };
         if status.is_success() { Ok(body) } else { Err(self.refusal(status, &body)) }
     }
