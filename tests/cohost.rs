@@ -233,7 +233,7 @@ async fn metrics_count_tasks_and_exchanges_and_long_reports_come_packed() {
     flate2::read::GzDecoder::new(&*answer).read_to_string(&mut text).unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(answer["slots"].as_array().unwrap().len(), 500);
-    let cut = packed[..packed.len() / 2].to_vec();
+    let cut = packed[..packed.len() - 20].to_vec();
     assert_eq!(post(2, cut, "gzip").await.status(), StatusCode::BAD_REQUEST);
     let text = daemon.ask("/orchestrator/metrics").await.text().await.unwrap();
     for line in [

@@ -18,8 +18,8 @@ Examples:
   apportion orchestrator adopt --check
   apportion orchestrator adopt --reason \"orchestrator.db came from the backup of last night\"
 
-Wait until all agents have reported: what one reports later is not taken over. Tasks whose results only the
-newer database had run again.";
+Wait until all agents have reported: what one reports later is not taken over.
+Tasks whose results only the newer database had run again.";
 
 /// Takes over what nodes have and an older copy of the database does not know.
 #[derive(Debug, Args)]

@@ -183,7 +183,6 @@ pub async fn serve_beside(
     let shown = Arc::clone(&board);
     let mut owner =
         OwnerThread::spawn(move || Owner::resumed(live, store, shown, hearing, inbox, until))?;
-
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let doors = Doors { tcp: listener, local };

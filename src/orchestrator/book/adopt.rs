@@ -86,7 +86,7 @@ impl<'a> Search<'a> {
         // What was acknowledged by the copy that is lost is not repeated.
         let before = report.results.first().map_or(0, |result| result.number.saturating_sub(1));
         let (acked, order) = (row.acked.max(before), row.order.max(report.seen_order));
-        self.found.effects.push(Effect::Slot(SlotRow { acked, order, ..row }));
+        self.found.effects.push(Effect::Slot(SlotRow { order, acked, ..row }));
         for id in all {
             self.found.attempts.push((id, node.clone()));
             let (share, assigned_ms) = (report.share, self.wall_ms);
