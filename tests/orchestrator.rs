@@ -22,7 +22,7 @@ use apportion::orchestrator::wire::{
 };
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
-use support::daemon::{CONFIG, Daemon};
+use support::daemon::{CONFIG, Daemon, apportion};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -286,6 +286,26 @@ async fn a_campaign_of_lines_comes_to_its_end() {
     let detail = world.orchestrator.until(id, "done").await;
     assert_eq!((detail.campaign.done, detail.campaign.failed, detail.campaign.tasks), (60, 0, 60));
     assert_eq!(detail.campaign.mean_ms, 5);
+    let export = |format: &str| {
+        let words = ["campaign", "export", "1", "--format", format];
+        let output =
+            apportion(&[&words[..], &["--orchestrator", &world.orchestrator.url]].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let csv = export("csv");
+    assert_eq!(csv.lines().count(), 61);
+    let columns = csv.lines().next().unwrap().split(',').count();
+    for (task, line) in (1..).zip(csv.lines().skip(1)) {
+        assert!(line.starts_with(&format!("1,{task},done,done,1,n")), "{line}");
+        assert!(line.ends_with(",done,0,,5,1,10,8"), "{line}");
+        assert_eq!(line.split(',').count(), columns, "{line}");
+    }
+    let tasks = export("jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect::<Vec<TaskInfo>>();
+    assert_eq!(tasks.iter().map(|task| task.attempts.len()).sum::<usize>(), 60);
     let diary = world.diary.lock().unwrap();
     assert_eq!(diary.begun.len(), 60);
     for (task, param) in &diary.params {

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::Method;
 use serde_json::json;
 
+use super::export::{self, EXPORT_EXAMPLES, ExportArgs};
 use super::failure::{Exit, Failure};
 use super::output::{print, show};
 use super::place::{Orchestrator, Place};
@@ -91,6 +92,9 @@ pub enum CampaignAction {
     /// Queue tasks again that failed or were cancelled
     #[command(after_help = RESUBMIT_EXAMPLES)]
     Resubmit(ResubmitArgs),
+    /// Write all tasks and attempts of a campaign for other programs
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportArgs),
     /// Wait for the end of a campaign
     #[command(after_help = WAIT_EXAMPLES)]
     Wait(WaitArgs),
@@ -201,6 +205,7 @@ pub async fn run(action: &CampaignAction) -> Result<(), Failure> {
         CampaignAction::Resume(args) => change(args, &json!({ "state": "running" })).await,
         CampaignAction::Cancel(args) => change(args, &json!({ "state": "cancelled" })).await,
         CampaignAction::Resubmit(args) => resubmit(args).await,
+        CampaignAction::Export(args) => export::run(args).await,
         CampaignAction::Wait(args) => {
             let (orchestrator, id) = open(&args.one).await?;
             wait_for(&orchestrator, id, args.progress).await

@@ -21,6 +21,7 @@ mod consent;
 mod demo;
 mod diag;
 mod events;
+mod export;
 mod failure;
 mod jobs;
 mod load;

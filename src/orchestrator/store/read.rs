@@ -29,7 +29,7 @@ pub struct CampaignInfo {
 
 /// Some tasks that were touched.
 pub type TaskPage = Vec<TaskRow>;
-/// All attempts of a task, first to last.
+/// Attempts, first to last.
 pub type AttemptPage = Vec<AttemptRow>;
 
 /// A note.
@@ -372,6 +372,25 @@ impl Reader {
         let failed = self.failed();
         let sql = "select * from attempts where campaign = ?1 and task = ?2 order by attempt";
         let rows = query(sql).bind(to_sql(campaign)).bind(to_sql(task));
+        let rows = rows.fetch_all(&mut self.connection).await;
+        rows.and_then(|rows| rows.iter().map(convert::attempt).collect()).map_err(failed)
+    }
+
+    /// All attempts of the tasks from `first` to `last`, by task and number.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn attempts_between(
+        &mut self,
+        campaign: u64,
+        first: u64,
+        last: u64,
+    ) -> Result<AttemptPage, StoreError> {
+        let failed = self.failed();
+        let sql = "select * from attempts where campaign = ?1 and task between ?2 and ?3
+                   order by task, attempt";
+        let rows = query(sql).bind(to_sql(campaign)).bind(to_sql(first)).bind(to_sql(last));
         let rows = rows.fetch_all(&mut self.connection).await;
         rows.and_then(|rows| rows.iter().map(convert::attempt).collect()).map_err(failed)
     }
