@@ -9,6 +9,7 @@ mod support {
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,12 +17,12 @@ use apportion::config::Access;
 use apportion::orchestrator::rm::RmOptions;
 use apportion::orchestrator::run::{Options, Reach, RunError, serve_alone};
 use apportion::orchestrator::wire::{
-    AttemptId, CampaignDetail, Exchange, ExchangeAnswer, Reason, Resubmitted, Rung, SlotEnd,
-    SlotReport, SlotStage, Submitted, TaskInfo, TaskList, TaskResult, VERSION,
+    Adoption, AttemptId, CampaignDetail, Exchange, ExchangeAnswer, Reason, Resubmitted, Rung,
+    SlotEnd, SlotReport, SlotStage, Submitted, TaskInfo, TaskList, TaskResult, VERSION,
 };
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
-use support::daemon::{CONFIG, Daemon};
+use support::daemon::{CONFIG, Daemon, apportion};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +39,6 @@ impl Orchestrator {
         let rm = RmOptions { url: daemon.url.parse().unwrap(), authority: None, token_file: None };
         let options = Options {
             state: folder.join("orchestrator.db"),
-            rm,
             publish_every: Duration::from_millis(20),
             lease: Duration::from_secs(5),
             linger: Duration::from_secs(2),
@@ -48,7 +48,7 @@ impl Orchestrator {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let running =
-            tokio::spawn(async move { serve_alone(&options, &reach, ready, stopped).await });
+            tokio::spawn(async move { serve_alone(&options, rm, &reach, ready, stopped).await });
         let url = format!("http://{}", address.await.unwrap());
         Orchestrator { url, stop, running }
     }
@@ -226,24 +226,35 @@ struct World {
 
 impl World {
     async fn start(play: Play) -> World {
+        let mut world = World::without_nodes().await;
+        world.add_nodes(play);
+        world
+    }
+
+    async fn without_nodes() -> World {
         let folder = tempfile::tempdir().unwrap();
         let daemon = Daemon::start(folder.path(), CONFIG);
         let orchestrator = Orchestrator::start(folder.path(), &daemon, Access::default()).await;
         let url = Arc::new(Mutex::new(orchestrator.url.clone()));
         let diary = Arc::new(Mutex::new(Diary::default()));
-        let mut tasks = vec![tokio::spawn(beat(daemon.url.clone()))];
+        World { folder, daemon, orchestrator, url, diary, tasks: Vec::new() }
+    }
+
+    fn add_nodes(&mut self, play: Play) {
+        self.tasks.push(tokio::spawn(beat(self.daemon.url.clone())));
         for node in ["n1", "n2"] {
-            let (url, diary) = (Arc::clone(&url), Arc::clone(&diary));
+            let (url, diary) = (Arc::clone(&self.url), Arc::clone(&self.diary));
             let (slots, numbers) = (BTreeMap::new(), BTreeMap::new());
             let agent = Agent { node, url, diary, play, slots, numbers };
-            tasks.push(tokio::spawn(agent.run()));
+            self.tasks.push(tokio::spawn(agent.run()));
         }
-        World { folder, daemon, orchestrator, url, diary, tasks }
     }
 
     /// Stops the orchestrator and starts another one on its database.
     async fn restart(&mut self) {
-        self.orchestrator.stop().await;
+        if !self.orchestrator.running.is_finished() {
+            self.orchestrator.stop().await;
+        }
         let folder = self.folder.path();
         self.orchestrator = Orchestrator::start(folder, &self.daemon, Access::default()).await;
         self.orchestrator.url.clone_into(&mut self.url.lock().unwrap());
@@ -275,6 +286,26 @@ async fn a_campaign_of_lines_comes_to_its_end() {
     let detail = world.orchestrator.until(id, "done").await;
     assert_eq!((detail.campaign.done, detail.campaign.failed, detail.campaign.tasks), (60, 0, 60));
     assert_eq!(detail.campaign.mean_ms, 5);
+    let export = |format: &str| {
+        let words = ["campaign", "export", "1", "--format", format];
+        let output =
+            apportion(&[&words[..], &["--orchestrator", &world.orchestrator.url]].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let csv = export("csv");
+    assert_eq!(csv.lines().count(), 61);
+    let columns = csv.lines().next().unwrap().split(',').count();
+    for (task, line) in (1..).zip(csv.lines().skip(1)) {
+        assert!(line.starts_with(&format!("1,{task},done,done,1,n")), "{line}");
+        assert!(line.ends_with(",done,0,,5,1,10,8"), "{line}");
+        assert_eq!(line.split(',').count(), columns, "{line}");
+    }
+    let tasks = export("jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect::<Vec<TaskInfo>>();
+    assert_eq!(tasks.iter().map(|task| task.attempts.len()).sum::<usize>(), 60);
     let diary = world.diary.lock().unwrap();
     assert_eq!(diary.begun.len(), 60);
     for (task, param) in &diary.params {
@@ -353,6 +384,54 @@ async fn a_cancelled_campaign_leaves_nothing_running() {
     assert_eq!(status, StatusCode::NO_CONTENT);
     let detail = world.orchestrator.until(id, "cancelled").await;
     assert_eq!((detail.campaign.cancelled, detail.campaign.running), (50, 0));
+}
+
+/// Whether the tasks of the next test may end.
+static MAY_END: AtomicBool = AtomicBool::new(false);
+
+fn when_they_may(_: AttemptId) -> Option<(Reason, Option<u8>)> {
+    MAY_END.load(Ordering::SeqCst).then_some((Reason::Done, Some(0)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_from_a_backup_assigns_nothing_before_it_has_adopted_what_nodes_have() {
+    let mut world = World::without_nodes().await;
+    let body = json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal", "tasks": "1-30" });
+    let id = world.orchestrator.submit(body.clone()).await;
+    world.orchestrator.stop().await;
+    let file = world.folder.path().join("orchestrator.db");
+    let copy = std::fs::read(&file).unwrap();
+    world.restart().await;
+    world.add_nodes(when_they_may);
+    let begun = Arc::clone(&world.diary);
+    let count = || begun.lock().unwrap().begun.len();
+    while count() < 8 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    world.orchestrator.stop().await;
+    std::fs::write(&file, copy).unwrap();
+    world.restart().await;
+    let found = loop {
+        let (_, found) = world.orchestrator.ask(Method::GET, "/v1/adoption", None).await;
+        let found: Adoption = serde_json::from_value(found).unwrap();
+        assert!(found.set_back);
+        if found.nodes == 2 && found.attempts.len() == 8 {
+            break found;
+        }
+    };
+    assert_eq!(found.strange, []);
+    let (status, problem) = world.orchestrator.ask(Method::POST, "/v1/campaigns", Some(body)).await;
+    assert_eq!((status.as_u16(), &problem["code"]), (503, &json!("orchestrator-set-back")));
+    MAY_END.store(true, Ordering::SeqCst);
+    // Longer than a lease: slots live, and nothing is assigned.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(count(), 8);
+    let reason = Some(json!({ "reason": "a test" }));
+    let (status, _) = world.orchestrator.ask(Method::POST, "/v1/adoption", reason).await;
+    assert_eq!(status, StatusCode::OK);
+    let detail = world.orchestrator.until(id, "done").await;
+    assert_eq!((detail.campaign.done, detail.campaign.tasks), (30, 30));
+    assert_eq!(count(), 30, "a task began twice: {:?}", begun.lock().unwrap().begun);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

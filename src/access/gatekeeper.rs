@@ -87,6 +87,8 @@ pub struct Gatekeeper {
     limits: Limits,
     own_uid: u32,
     tokens: Option<(PathBuf, ArcSwap<TokenFile>)>,
+    /// Whether the daemon's own orchestrator publishes, and no other.
+    publishes_itself: bool,
     tls: Option<Tls>,
     sessions: Sessions,
     rates: Rates,
@@ -134,11 +136,25 @@ impl Gatekeeper {
             limits: *limits,
             own_uid: rustix::process::geteuid().as_raw(),
             tokens,
+            publishes_itself: false,
             tls,
             sessions: Sessions::default(),
             rates: Rates::default(),
             budgets: Mutex::default(),
         })
+    }
+
+    /// The same where the daemon's own orchestrator publishes: no token may be for another one.
+    ///
+    /// # Errors
+    ///
+    /// If one is, with its line.
+    pub fn publishing_itself(mut self) -> Result<Gatekeeper, AccessError> {
+        self.publishes_itself = true;
+        if let Some((path, tokens)) = &self.tokens {
+            no_other_publisher(path, &tokens.load())?;
+        }
+        Ok(self)
     }
 
     /// Whether anybody on TCP has to say who they are.
@@ -167,12 +183,14 @@ impl Gatekeeper {
             return match peer {
                 Peer::Tcp { .. } => Ok(Identity::anybody(peer)),
                 Peer::Local { uid, gid, .. } => self.local(peer, uid, gid),
+                Peer::Inside => Ok(Identity::own_orchestrator()),
             };
         };
         let sum = match (credential, peer) {
             (Credential::Nothing, Peer::Local { uid, gid, .. }) => {
                 return self.local(peer, uid, gid);
             }
+            (_, Peer::Inside) => return Ok(Identity::own_orchestrator()),
             (Credential::Nothing, Peer::Tcp { .. }) => return Err(unknown("no token")),
             (Credential::Unreadable, _) => return Err(unknown("no bearer token")),
             (Credential::Token(token), _) => Sum::of(token),
@@ -266,7 +284,13 @@ impl Gatekeeper {
     pub fn reread(&self) -> Vec<Reread> {
         let mut all = Vec::new();
         if let Some((path, tokens)) = &self.tokens {
-            let read = read_tokens(path).map(|file| {
+            let read = read_tokens(path).and_then(|file| {
+                if self.publishes_itself {
+                    no_other_publisher(path, &file)?;
+                }
+                Ok(file)
+            });
+            let read = read.map(|file| {
                 let count = file.len();
                 tokens.store(file.into());
                 format!("{count} tokens")
@@ -327,11 +351,20 @@ fn read_tokens(path: &Path) -> Result<TokenFile, TokenFileError> {
     Ok(file)
 }
 
+/// Refuses a file with a token for an orchestrator besides the daemon's own.
+fn no_other_publisher(path: &Path, file: &TokenFile) -> Result<(), TokenFileError> {
+    let Some(line) = file.orchestrator_line() else { return Ok(()) };
+    let what = "this token is for an orchestrator, and the daemon has one of its own (orchestrator.enabled = true): \
+                only one can publish; delete this line, or have the daemon go without its own"
+        .to_owned();
+    Err(TokenFileError::Line { path: path.to_owned(), line, what })
+}
+
 /// The address that rates are counted by.
 fn address(peer: Peer) -> Option<IpAddr> {
     match peer {
         Peer::Tcp { address, .. } => Some(network_of(address.ip())),
-        Peer::Local { .. } => None,
+        Peer::Local { .. } | Peer::Inside => None,
     }
 }
 

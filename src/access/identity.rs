@@ -28,6 +28,8 @@ pub enum Peer {
         /// The process, where the kernel says.
         pid: Option<i32>,
     },
+    /// The orchestrator in the daemon's own process: over no connection.
+    Inside,
 }
 
 impl fmt::Display for Peer {
@@ -37,6 +39,7 @@ impl fmt::Display for Peer {
             Peer::Tcp { address, is_tls: false } => write!(f, "tcp {address}"),
             Peer::Local { pid: Some(pid), .. } => write!(f, "socket pid {pid}"),
             Peer::Local { pid: None, .. } => f.write_str("socket"),
+            Peer::Inside => f.write_str("inside"),
         }
     }
 }
@@ -100,6 +103,13 @@ impl Identity {
             (Rule::Open | Rule::Terse | Rule::Anybody, _)
             | (Rule::Only(_) | Rule::Submit, None) => true,
         }
+    }
+
+    /// The orchestrator in the daemon's own process.
+    pub fn own_orchestrator() -> Identity {
+        let name = Name::new_static("orchestrator");
+        let (role, nodes) = (Some(Role::Orchestrator), Nodes::none());
+        Identity { name, role, user: None, nodes, peer: Peer::Inside }
     }
 
     /// How it stands on record.

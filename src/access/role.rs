@@ -125,8 +125,11 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("POST", "/v1/nodes/{node}/output/{request}", REPORT),
     ("GET", "/v1/nodes/{node}/stdin/{spec}", REPORT),
     ("POST", "/v1/slots/lost", OPERATE),
+    ("GET", "/v1/adoption", READ),
+    ("POST", "/v1/adoption", OPERATE),
     ("GET", "/orchestrator/openapi.json", READ),
     ("POST", "/campaigns/{id}/state", Rule::Submit),
+    ("GET", "/orchestrator/metrics", READ),
 ];
 
 /// Who may send `method` to the route `path`; `None` stands for a path that is no route.

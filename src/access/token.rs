@@ -166,6 +166,8 @@ pub enum TokenFileError {
 pub struct TokenFile {
     /// By the beginning of the sum.
     entries: BTreeMap<u64, Vec<TokenEntry>>,
+    /// The line of the first one of the role orchestrator.
+    orchestrator_line: Option<usize>,
 }
 
 impl TokenFile {
@@ -204,6 +206,9 @@ impl TokenFile {
                 );
                 return Err((number, what));
             }
+            if entry.role == Role::Orchestrator {
+                file.orchestrator_line.get_or_insert(number);
+            }
             file.entries.entry(entry.sum.key()).or_default().push(entry);
         }
         Ok(file)
@@ -217,6 +222,11 @@ impl TokenFile {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// The line of the first token of the role orchestrator, from 1. `None`: there is none.
+    pub fn orchestrator_line(&self) -> Option<usize> {
+        self.orchestrator_line
     }
 
     /// The token that has this sum.

@@ -36,7 +36,7 @@ pub struct Client {
     /// The name of a token, or of a user of this machine; "-" of a stranger.
     name: Name,
     role: Option<Role>,
-    /// `None`: at the unix socket.
+    /// `None`: at the unix socket, or inside.
     address: Option<IpAddr>,
 }
 
@@ -50,7 +50,7 @@ impl Client {
         };
         let address = match peer {
             Peer::Tcp { address, .. } => Some(address.ip().to_canonical()),
-            Peer::Local { .. } => None,
+            Peer::Local { .. } | Peer::Inside => None,
         };
         Client { name, role, address }
     }

@@ -56,8 +56,10 @@ pub use gate::Caller;
 pub(crate) use gate::{OTHER_HOST, credential, is_own_will, is_rebound};
 pub use hearing::Hearing;
 pub(crate) use login::session_of;
+pub(crate) use metrics::metrics_text;
 pub use metrics::{Meters, Reread};
 pub use packed::SharedJson;
+pub(crate) use packed::packing;
 pub use publishers::Publisher;
 pub use state::{
     ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,
@@ -104,9 +106,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// No browser guesses what an answer is: what names it holds comes from outside.
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// All routes, with their document at `/openapi.json`, and `pages` beside them, for which the same
-/// checks hold.
-pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
+/// All routes, with their document at `/openapi.json`. The same checks hold for `pages`, and for the
+/// routes `beside` them, which have limits of their own.
+pub fn router(state: ApiState, pages: Router<ApiState>, beside: Router) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
     // As text: the tree that it is made of takes many times as much.
     let document = Bytes::from(document::completed(&document).to_string());
@@ -117,12 +119,12 @@ pub fn router(state: ApiState, pages: Router<ApiState>) -> Router {
     routes
         .route(
             "/openapi.json",
-            get(move || async move { ([(header::CONTENT_TYPE, JSON)], document) })
-                .layer(packed::packing()),
+            get(move || async move { ([(header::CONTENT_TYPE, JSON)], document) }).layer(packing()),
         )
         .route("/login", login.layer(body_limit()))
         .route("/logout", post(login::post_logout))
         .merge(pages.layer(body_limit()))
+        .merge(beside.with_state(()))
         .method_not_allowed_fallback(no_such_method)
         .fallback(no_such_path)
         .layer(middleware::from_fn_with_state(state.clone(), checked))
@@ -179,7 +181,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(clients::get_clients));
     // Only long polls and streams may take longer than others.
     let turns = || middleware::from_fn_with_state(state.clone(), in_turn);
-    let brief = acts.merge(looks.layer(packed::packing()).layer(turns()));
+    let brief = acts.merge(looks.layer(packing()).layer(turns()));
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), resumed_in_time));
     let health = OpenApiRouter::default()
         .routes(routes!(health::get_livez))
@@ -188,15 +190,13 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .merge(
             OpenApiRouter::default()
                 .routes(routes!(metrics::get_metrics))
-                .layer(packed::packing())
+                .layer(packing())
                 .layer(turns()),
         );
     let health = health.layer(middleware::from_fn_with_state(state.clone(), healthy_in_time));
     brief
         .merge(health)
-        .merge(
-            OpenApiRouter::default().routes(routes!(events::get_events)).layer(packed::packing()),
-        )
+        .merge(OpenApiRouter::default().routes(routes!(events::get_events)).layer(packing()))
         .routes(routes!(publications::get_schedule))
 }
 

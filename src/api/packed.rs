@@ -23,7 +23,7 @@ use tower_http::compression::predicate::{And, NotForContentType, Predicate, Size
 const LONG: u16 = 4096;
 
 /// Packs long answers as they are sent. Streams are left as they are, or news would wait in them.
-pub(super) fn packing() -> CompressionLayer<And<SizeAbove, NotForContentType>> {
+pub(crate) fn packing() -> CompressionLayer<And<SizeAbove, NotForContentType>> {
     let layer = CompressionLayer::new().quality(CompressionLevel::Fastest);
     layer.compress_when(SizeAbove::new(LONG.into()).and(NotForContentType::SSE))
 }

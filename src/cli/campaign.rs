@@ -10,6 +10,7 @@ use serde_json::json;
 use super::campaign_stat::{
     EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, used,
 };
+use super::export::{self, EXPORT_EXAMPLES, ExportArgs};
 use super::failure::{Exit, Failure};
 use super::output::{complain, print, show};
 use super::place::{Orchestrator, Place};
@@ -101,6 +102,9 @@ pub enum CampaignAction {
     /// Queue tasks again that failed or were cancelled
     #[command(after_help = RESUBMIT_EXAMPLES)]
     Resubmit(ResubmitArgs),
+    /// Write all tasks and attempts of a campaign for other programs
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportArgs),
     /// Wait for the end of a campaign
     #[command(after_help = WAIT_EXAMPLES)]
     Wait(WaitArgs),
@@ -217,6 +221,7 @@ pub async fn run(action: &CampaignAction) -> Result<(), Failure> {
         CampaignAction::Resume(args) => change(args, &json!({ "state": "running" })).await,
         CampaignAction::Cancel(args) => change(args, &json!({ "state": "cancelled" })).await,
         CampaignAction::Resubmit(args) => resubmit(args).await,
+        CampaignAction::Export(args) => export::run(args).await,
         CampaignAction::Wait(args) => {
             let (orchestrator, id) = open(&args.one).await?;
             wait_for(&orchestrator, id, args.progress).await

@@ -4,6 +4,7 @@
 //! same to scripts. What is shown to people is made by pure functions from the API's own types,
 //! and `--json` shows those: nothing here knows more than any other client could.
 
+mod adopt;
 pub mod agent;
 mod agent_run;
 mod allocator;
@@ -15,11 +16,13 @@ mod campaign;
 mod campaign_stat;
 mod classes;
 mod client;
+mod cohost;
 mod config;
 mod consent;
 mod demo;
 mod diag;
 mod events;
+mod export;
 mod failure;
 mod jobs;
 mod load;

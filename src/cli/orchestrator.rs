@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::adopt::{self, ADOPT_EXAMPLES, AdoptArgs};
 use super::args::{Logging, Remote, Trust, parse_address, parse_span, parse_url};
 use super::client::Client;
 use super::failure::Failure;
@@ -34,6 +35,9 @@ pub enum OrchestratorAction {
     /// Let another orchestrator publish
     #[command(name = "hand-over", after_help = HAND_OVER_EXAMPLES)]
     HandOver(HandOverArgs),
+    /// Take over what nodes have after the database was put back from a copy
+    #[command(after_help = ADOPT_EXAMPLES)]
+    Adopt(Box<AdoptArgs>),
 }
 
 /// Runs the orchestrator.
@@ -99,14 +103,14 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
     telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
     let options = Options {
         state: args.state.clone(),
-        rm: RmOptions {
-            url: args.rm.clone(),
-            authority: args.trust.ca.clone(),
-            token_file: args.trust.token_file.clone(),
-        },
         publish_every: args.publish_every,
         lease: args.lease,
         linger: args.linger,
+    };
+    let rm = RmOptions {
+        url: args.rm.clone(),
+        authority: args.trust.ca.clone(),
+        token_file: args.trust.token_file.clone(),
     };
     let access = Access {
         tokens: args.tokens.clone(),
@@ -121,9 +125,9 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let running = async {
         if args.handed_over {
-            serve_at(&options, &reach, handed_over()?, ready, stop.clone()).await
+            serve_at(&options, rm, &reach, handed_over()?, ready, stop.clone()).await
         } else {
-            serve_alone(&options, &reach, ready, stop.clone()).await
+            serve_alone(&options, rm, &reach, ready, stop.clone()).await
         }
     };
     tokio::pin!(running);
@@ -176,6 +180,7 @@ Work and shares stay as they are; what the next one does not publish keeps its r
 pub async fn run(action: &OrchestratorAction) -> Result<(), Failure> {
     let (answer, json): (Orchestrators, bool) = match action {
         OrchestratorAction::Run(args) => return serve(args).await,
+        OrchestratorAction::Adopt(args) => return adopt::run(args).await,
         OrchestratorAction::List(remote) => {
             (Client::new(remote)?.get(&["v1", "orchestrators"], &[]).await?, remote.json)
         }

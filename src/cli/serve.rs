@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{LogFormat, Serve};
+use super::cohost;
 use super::failure::{Exit, Failure};
 use super::settings::{load, locate};
 use crate::config::{Config, Flag, Sources};
@@ -43,8 +44,9 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
     // Where port 0 was asked for, this is the only place to learn which one it became.
     tracing::info!(address = %listener.local_addr()?, "listening");
     let stop = CancellationToken::new();
+    let beside = cohost::beside(&config.orchestrator, &stop);
     tokio::select! {
-        result = daemon::serve_from(config, sources, signals.reread(), listener, stop.clone()) => {
+        result = daemon::serve_beside(config, sources, signals.reread(), listener, stop.clone(), beside) => {
             result.map_err(ended)
         }
         () = signals.second(&stop) => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use super::access::{check_listen, read_access};
+use super::orchestrator::{OrchestratorSettings, read_orchestrator};
 use super::problem::{Code, Place, Problem};
 use super::section::{Located, Reading, Section, Setting};
 use super::value::{
@@ -28,6 +29,7 @@ const MILLION: i64 = 1_000_000;
 #[derive(Debug)]
 pub(super) struct File {
     pub daemon: DaemonSettings,
+    pub orchestrator: OrchestratorSettings,
     pub settings: Settings,
     /// The quantum of top-level pools that set none.
     pub quantum: Quantum,
@@ -168,6 +170,7 @@ impl Growth {
 pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     let mut root = Section::root(document, reading);
     let daemon = read_daemon(root.section("daemon"));
+    let orchestrator = read_orchestrator(root.section("orchestrator"));
     let (settings, quantum, growth) = read_scheduler(root.section("scheduler"));
     let pools = root.entries("nodepool", read_pool);
     let classes = root.entries("class", read_class);
@@ -192,6 +195,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
 
     File {
         daemon,
+        orchestrator,
         settings,
         quantum,
         growth,

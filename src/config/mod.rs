@@ -19,6 +19,7 @@ pub mod ducc;
 mod environment;
 mod file;
 mod listing;
+mod orchestrator;
 mod pools;
 mod problem;
 mod schema;
@@ -43,6 +44,7 @@ pub use environment::Flag;
 use environment::Overrides;
 use file::LARGEST;
 pub use listing::{Change, Listing, Origin, Row};
+pub use orchestrator::OrchestratorSettings;
 pub use problem::{Code, Problem, Problems};
 pub use schema::schema;
 use section::Reading;
@@ -53,6 +55,8 @@ use value::Written;
 pub struct Config {
     /// How the daemon runs.
     pub daemon: DaemonSettings,
+    /// The orchestrator in the daemon's process.
+    pub orchestrator: OrchestratorSettings,
     /// What is scheduled, and how.
     pub topology: Topology,
     /// Every setting in effect, and who set it.
@@ -305,10 +309,11 @@ fn parse_over(name: &str, text: &str, overrides: Overrides) -> Result<Config, Pr
     let mut reading = Reading::new(overrides, problems);
     let file = file::read(document.get_ref(), &mut reading);
     let Reading { mut listing, mut problems, .. } = reading;
+    let orchestrator = file.orchestrator.clone();
     let (daemon, topology) = check::check(file, &mut listing, &mut problems);
     if !problems.is_empty() {
         return Err(problems.sorted());
     }
     let file = WrittenFile { name: name.to_owned(), text: text.to_owned() };
-    Ok(Config { daemon, topology, listing, file })
+    Ok(Config { daemon, orchestrator, topology, listing, file })
 }

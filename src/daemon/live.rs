@@ -133,7 +133,8 @@ impl Live {
 
 /// Whether a setting takes effect at once.
 fn is_live(path: &str) -> bool {
-    !path.starts_with("daemon.") || LIVE.contains(&path)
+    let is_of_a_start = path.starts_with("daemon.") || path.starts_with("orchestrator.");
+    !is_of_a_start || LIVE.contains(&path)
 }
 
 /// That the file says something else than `config`, if it does.
@@ -196,6 +197,7 @@ mod tests {
             ("daemon.journal", &daemon["journal"]["properties"]),
             ("daemon.limits", &daemon["limits"]["properties"]),
             ("daemon.access", &daemon["access"]["properties"]),
+            ("orchestrator", &schema["properties"]["orchestrator"]["properties"]),
         ];
         for (section, settings) in sections {
             for (key, setting) in settings.as_object().unwrap() {

@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -114,6 +115,33 @@ pub async fn serve_from(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<(), DaemonError> {
+    Box::pin(serve_beside(config, sources, reread, listener, stop, Beside::default())).await
+}
+
+/// What is served beside the daemon's own routes, behind the same gate.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// Its routes.
+    pub routes: Router,
+    /// Is told all routes, the daemon's included, once they are served: the way to the daemon that needs
+    /// no connection. Requests on it have a [`Peer`](access::Peer) of their own.
+    pub whole: Option<oneshot::Sender<Router>>,
+}
+
+/// The same, with routes `beside` the daemon's own. Where the configuration has an orchestrator, no token
+/// may be for another one.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_beside(
+    config: Config,
+    sources: Sources,
+    reread: Arc<Notify>,
+    listener: TcpListener,
+    stop: CancellationToken,
+    beside: Beside,
+) -> Result<(), DaemonError> {
     // Whatever ends this function, by return or by being dropped, ends its tasks and its thread.
     let stop = stop.child_token();
     let _ends_all = stop.clone().drop_guard();
@@ -122,15 +150,14 @@ pub async fn serve_from(
 
     let DaemonSettings { state, limits, access, .. } = &config.daemon;
     // First, so that nothing is touched where nobody could be let in.
-    let gatekeeper = Arc::new(Gatekeeper::open(access, limits)?);
+    let gatekeeper = Arc::new(gatekeeper_of(&config)?);
     let local = access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let steps = Steps::default();
     let life = Life::begin(steps.clone()).map_err(DaemonError::NoThread)?;
     let store = Store::open_telling(state, steps).await.map_err(DaemonError::NoRecord)?;
     let mut store = store.keeping(retention(&config.daemon.journal));
     let glance = store.glance().await.map_err(DaemonError::NoRecord)?;
-    let publisher = store.publisher().await.map_err(DaemonError::NoRecord)?;
-    let publisher = publisher.map(|PublisherRow { name, epoch }| Publisher { name, epoch });
+    let publisher = publisher_in(&mut store).await?;
     tracing::info!(cycle = glance.cycle, "the record is open");
     say_if_lost(&glance, store.path());
     let (requests, inbox) = mpsc::channel(QUEUE);
@@ -156,11 +183,12 @@ pub async fn serve_from(
     let shown = Arc::clone(&board);
     let mut owner =
         OwnerThread::spawn(move || Owner::resumed(live, store, shown, hearing, inbox, until))?;
-
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let doors = Doors { tcp: listener, local };
-    let routes = api::router(state, dashboard.routes());
+    let routes = api::router(state, dashboard.routes(), beside.routes);
+    // One that does not listen any more needs no way to the daemon.
+    let _ = beside.whole.map(|tell| tell.send(routes.clone()));
     let mut serving = tokio::spawn(access::serve(doors, routes, gatekeeper, delay, stop.clone()));
     life.runs(&board);
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
@@ -175,6 +203,18 @@ pub async fn serve_from(
     let outcome = if let Some(outcome) = failed_early { outcome } else { (&mut owner.done).await };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
     served
+}
+
+fn gatekeeper_of(config: &Config) -> Result<Gatekeeper, AccessError> {
+    let DaemonSettings { limits, access, .. } = &config.daemon;
+    let gatekeeper = Gatekeeper::open(access, limits)?;
+    if config.orchestrator.enabled { gatekeeper.publishing_itself() } else { Ok(gatekeeper) }
+}
+
+/// Whose publications count, as far as that is on record.
+async fn publisher_in(store: &mut Store) -> Result<Option<Publisher>, DaemonError> {
+    let publisher = store.publisher().await.map_err(DaemonError::NoRecord)?;
+    Ok(publisher.map(|PublisherRow { name, epoch }| Publisher { name, epoch }))
 }
 
 /// Says it if the record ends before the cycle that it had come to.

@@ -13,12 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, Effect, Event, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Refusal, Reopened,
-    Settings, TaskState,
+    Book, Effect, Event, Figures, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Refusal,
+    Reopened, Settings, TaskState,
 };
+use super::meters::Meters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Act, Batch, Store, StoreError, Submission};
-use super::wire::{Exchange, ExchangeAnswer, OutputRequest};
+use super::wire::{Adoption, Exchange, ExchangeAnswer, OutputRequest};
 use crate::model::Name;
 
 /// Requests in one batch at most.
@@ -89,6 +90,12 @@ pub enum Request {
     Nodes(oneshot::Sender<Vec<NodeFacts>>),
     /// A new schedule.
     Schedule(Option<u64>, Vec<JobShares>),
+    /// Count what there is.
+    Count(oneshot::Sender<Figures>),
+    /// What nodes have that an older copy of the database does not know.
+    Adoption(oneshot::Sender<Adoption>),
+    /// Take that over, for a reason.
+    Adopt(By, String, oneshot::Sender<Adoption>),
     /// Everything to publish.
     Publication(oneshot::Sender<ToPublish>),
     /// A publication was accepted that tells these shares as gone.
@@ -147,7 +154,10 @@ pub struct Owner {
     answers: Answers,
     inbox: mpsc::Receiver<Request>,
     signals: Arc<Signals>,
+    meters: Meters,
     began: Instant,
+    /// When the batch began.
+    batch_began: Instant,
     waiters: BTreeMap<Name, Waiter>,
     /// Nodes whose waiters are to be answered after the commit.
     ready: BTreeSet<Name>,
@@ -157,7 +167,33 @@ pub struct Owner {
     sequence: u64,
 }
 
+fn millis(time: u128) -> u64 {
+    u64::try_from(time).unwrap_or(u64::MAX)
+}
+
+/// The time, in milliseconds since the epoch.
+pub(super) fn wall_ms() -> u64 {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    wall.map_or(0, |time| millis(time.as_millis()))
+}
+
 impl Owner {
+    /// Requests for a publication that came before it had a book.
+    pub fn publish_to(&mut self, parked: Vec<oneshot::Sender<ToPublish>>) {
+        for reply in parked {
+            self.publication(reply);
+        }
+    }
+
+    fn publication(&mut self, reply: oneshot::Sender<ToPublish>) {
+        self.meters.published();
+        let now = self.now().ms;
+        self.sequence += 1;
+        let (sequence, gone) = (self.sequence, self.book.gone());
+        let work = self.book.publication(now);
+        self.replies.push(Reply::Publication(reply, ToPublish { sequence, work, gone }));
+    }
+
     /// The owner of the book that `store` has.
     ///
     /// # Errors
@@ -168,6 +204,7 @@ impl Owner {
         settings: Settings,
         inbox: mpsc::Receiver<Request>,
         signals: Arc<Signals>,
+        meters: Meters,
     ) -> Result<Owner, StoreError> {
         let saved = store.saved().await?;
         let book = Book::restore(settings, saved, 0);
@@ -178,7 +215,9 @@ impl Owner {
             answers,
             inbox,
             signals,
+            meters,
             began: Instant::now(),
+            batch_began: Instant::now(),
             waiters: BTreeMap::new(),
             ready: BTreeSet::new(),
             batch: Batch::default(),
@@ -214,6 +253,7 @@ impl Owner {
                 _ = ticks.tick() => self.record(Event::Elapsed),
                 () = tokio::time::sleep_until(due.into()) => {}
             }
+            self.batch_began = Instant::now();
             for request in requests {
                 self.take(request).await?;
             }
@@ -222,10 +262,7 @@ impl Owner {
     }
 
     fn now(&self) -> Now {
-        let millis = |time: u128| u64::try_from(time).unwrap_or(u64::MAX);
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let wall_ms = wall.map_or(0, |time| millis(time.as_millis()));
-        Now { ms: millis(self.began.elapsed().as_millis()), wall_ms }
+        Now { ms: millis(self.began.elapsed().as_millis()), wall_ms: wall_ms() }
     }
 
     fn record(&mut self, event: Event) {
@@ -269,13 +306,12 @@ impl Owner {
             Request::Schedule(publication, jobs) => {
                 self.record(Event::Scheduled(publication, jobs));
             }
-            Request::Publication(reply) => {
-                let now = self.now().ms;
-                self.sequence += 1;
-                let (sequence, gone) = (self.sequence, self.book.gone());
-                let work = self.book.publication(now);
-                self.replies.push(Reply::Publication(reply, ToPublish { sequence, work, gone }));
+            // One that has gone away needs no answer.
+            Request::Adoption(reply) | Request::Adopt(_, _, reply) => {
+                drop(reply.send(Adoption::default()));
             }
+            Request::Count(reply) => drop(reply.send(self.book.figures())),
+            Request::Publication(reply) => self.publication(reply),
             Request::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
             Request::Refused(sentences) => self.record(Event::Refused(sentences)),
             Request::Output(node, request) => {
@@ -345,10 +381,12 @@ impl Owner {
         reply: oneshot::Sender<Result<ExchangeAnswer, Refusal>>,
     ) {
         if let Err(refusal) = self.book.check(&node, &report) {
+            self.meters.refused();
             self.replies.push(Reply::Refused(reply, refusal));
             return;
         }
-        let has_results = report.slots.iter().any(|slot| !slot.results.is_empty());
+        let results: u64 = report.slots.iter().map(|slot| crate::model::count(&slot.results)).sum();
+        self.meters.heard(results);
         self.record(Event::Exchanged(node.clone(), report));
         let until = Instant::now() + wait;
         if let Some(before) = self.waiters.insert(node.clone(), Waiter { reply, until }) {
@@ -356,7 +394,7 @@ impl Owner {
             self.replies.push(Reply::Levels(before.reply, node.clone()));
         }
         let has_news = self.book.answer(&node).has_news || self.answers.has_outputs(&node);
-        if has_results || has_news || wait.is_zero() {
+        if 0 < results || has_news || wait.is_zero() {
             self.ready.insert(node);
         }
     }
@@ -366,8 +404,11 @@ impl Owner {
         let mut batch = std::mem::take(&mut self.batch);
         if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
             batch.at_ms = self.now().wall_ms;
+            let began = Instant::now();
             self.store.commit(&batch).await?;
             self.signals.committed.send_modify(|commits| *commits += 1);
+            let rows = u32::try_from(batch.effects.len()).unwrap_or(u32::MAX);
+            self.meters.committed(rows, began.elapsed());
         }
         for reply in std::mem::take(&mut self.replies) {
             // Those who have gone away need no answer.
@@ -392,6 +433,8 @@ impl Owner {
             }
             let answer = self.book.answer(&node);
             let answer = self.answers.complete(&node, answer, &self.book, &mut self.store).await?;
+            let tasks = answer.slots.iter().map(|slot| crate::model::count(&slot.tasks)).sum();
+            self.meters.answered(self.batch_began.elapsed(), tasks);
             if waiter.reply.send(Ok(answer)).is_ok() {
                 self.record(Event::Answered(node));
             }

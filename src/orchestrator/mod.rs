@@ -13,15 +13,17 @@
 //! it. An **attempt** is one start of a task; its numbers grow. A **slot** is our process in a share;
 //! it runs tasks. A **lease** is how long a slot goes on without an exchange.
 //!
-//! Not in this version: tasks that may run twice, finalising with copies, several clusters, and
-//! taking over the results of a database that was set back.
+//! Not in this version: tasks that may run twice, finalising with copies, and several clusters.
 
 mod answers;
 pub mod book;
 pub mod drive;
+mod hold;
+pub mod meters;
 pub mod rm;
 pub mod run;
 pub mod serve;
 pub mod spec;
 pub mod store;
+mod way;
 pub mod wire;

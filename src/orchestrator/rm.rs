@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use reqwest::header::{ETAG, HeaderValue, IF_NONE_MATCH};
+use axum::Router;
 use reqwest::{Method, StatusCode, Url};
+use serde::de::DeserializeOwned;
 
 use super::book::{JobShares, PublishedWork, RemovedShare, SlotState};
+use super::way::{Answer, Question, Way};
 use super::wire::StopReason;
-use crate::access::{NoAnswer, NoToken, Transport, TransportError, token_for};
+use crate::access::{NoToken, Transport, TransportError};
 use crate::api::wire::{
     ClassList, NodeInfo, NodeList, Problem, Process, ProcessState, Publication, PublicationAnswer,
     RemovalReason, Schedule, WhyBrief, Work, WorkKind, WorkState,
@@ -19,7 +21,7 @@ use crate::model::Name;
 /// How long one poll of the schedule waits, in seconds.
 const POLL: &str = "30s";
 /// Longer than a poll takes.
-const PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The way to the resource manager.
 #[derive(Clone, Debug)]
@@ -51,10 +53,7 @@ pub enum RmError {
 
 /// A client of the resource manager.
 #[derive(Debug)]
-pub struct Rm {
-    transport: Transport,
-    options: RmOptions,
-}
+pub struct Rm(Way);
 
 /// A schedule, as the book needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +74,12 @@ impl Rm {
     /// If this process cannot be a client, or not in this way.
     pub fn new(options: RmOptions) -> Result<Rm, RmError> {
         let transport = Transport::new(&options.url, options.authority.as_deref(), PATIENCE)?;
-        Ok(Rm { transport, options })
+        Ok(Rm(Way::Network(Box::new(transport), Box::new(options))))
+    }
+
+    /// A client of the resource manager in this process, by all its routes.
+    pub fn inside(routes: Router) -> Rm {
+        Rm(Way::Inside(routes))
     }
 
     /// Publishes all work. Returns what was refused: the number of the work, and a sentence.
@@ -87,10 +91,12 @@ impl Rm {
         &self,
         publication: &Publication,
     ) -> Result<BTreeMap<u64, String>, RmError> {
-        let request = self.transport.request(Method::PUT, &["v1", "publication"], &[]);
-        let response = self.send(request.json(publication)).await?;
-        let answer: PublicationAnswer =
-            response.json().await.map_err(|error| RmError::Silent(error.to_string()))?;
+        let silent = |error: serde_json::Error| RmError::Silent(error.to_string());
+        let body = Some(serde_json::to_vec(publication).map_err(silent)?);
+        let path = &["v1", "publication"];
+        let question = Question { method: Method::PUT, path, body, ..Question::default() };
+        let answer = self.ask(question).await?;
+        let answer: PublicationAnswer = serde_json::from_slice(&answer.body).map_err(silent)?;
         let number = |pointer: &str| {
             let index = pointer.strip_prefix("/work/")?.split('/').next()?;
             publication.work.get(index.parse::<usize>().ok()?).map(|work| work.id)
@@ -105,19 +111,14 @@ impl Rm {
     ///
     /// If it does not answer, or refuses.
     pub async fn next_schedule(&self, known: Option<&str>) -> Result<Option<NewSchedule>, RmError> {
-        let query = [("wait", POLL)];
-        let mut request = self.transport.request(Method::GET, &["v1", "schedule"], &query);
-        if let Some(known) = known {
-            request = request.header(IF_NONE_MATCH, known);
-        }
-        let response = self.send(request).await?;
-        if response.status() == StatusCode::NOT_MODIFIED {
+        let path = &["v1", "schedule"];
+        let question = Question { path, query: &[("wait", POLL)], known, ..Question::default() };
+        let Answer { status, name, body } = self.ask(question).await?;
+        if status == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        let text = |tag: &HeaderValue| tag.to_str().ok().map(str::to_owned);
-        let name = response.headers().get(ETAG).and_then(text);
         let schedule: Schedule =
-            response.json().await.map_err(|error| RmError::Silent(error.to_string()))?;
+            serde_json::from_slice(&body).map_err(|error| RmError::Silent(error.to_string()))?;
         let publication = schedule.publication;
         Ok(Some(NewSchedule { publication, jobs: shares_of(schedule), name }))
     }
@@ -129,9 +130,7 @@ impl Rm {
     /// If it does not answer, or refuses.
     pub async fn why(&self, work: u64) -> Result<WhyBrief, RmError> {
         let (work, query) = (work.to_string(), [("depth", "sentence")]);
-        let path = ["v1", "jobs", &work, "why"];
-        let response = self.send(self.transport.request(Method::GET, &path, &query)).await?;
-        response.json().await.map_err(|error| RmError::Silent(error.to_string()))
+        self.read(&["v1", "jobs", &work, "why"], &query).await
     }
 
     /// The names of all classes.
@@ -140,13 +139,7 @@ impl Rm {
     ///
     /// If it does not answer, or refuses.
     pub async fn classes(&self) -> Result<Vec<String>, RmError> {
-        let request = self.transport.request(Method::GET, &["v1", "classes"], &[]);
-        let list: ClassList = self
-            .send(request)
-            .await?
-            .json()
-            .await
-            .map_err(|error| RmError::Silent(error.to_string()))?;
+        let list: ClassList = self.read(&["v1", "classes"], &[]).await?;
         Ok(list.classes.into_iter().map(|class| class.name).collect())
     }
 
@@ -156,30 +149,26 @@ impl Rm {
     ///
     /// If it does not answer, or refuses.
     pub async fn nodes(&self) -> Result<Vec<NodeInfo>, RmError> {
-        let request = self.transport.request(Method::GET, &["v1", "nodes"], &[]);
-        let list: NodeList = self
-            .send(request)
-            .await?
-            .json()
-            .await
-            .map_err(|error| RmError::Silent(error.to_string()))?;
+        let list: NodeList = self.read(&["v1", "nodes"], &[]).await?;
         Ok(list.nodes)
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, RmError> {
-        let file = self.options.token_file.as_deref();
-        let token = file.map(|file| token_for(&self.options.url, file)).transpose()?;
-        let answer = self.transport.exchange(request, token.as_ref()).await;
-        let response = answer.map_err(|why| match why {
-            NoAnswer::Late => RmError::Silent("no answer in time".to_owned()),
-            NoAnswer::Broken(why) => RmError::Silent(why),
-        })?;
-        let status = response.status();
+    async fn read<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, RmError> {
+        let answer = self.ask(Question { path, query, ..Question::default() }).await?;
+        serde_json::from_slice(&answer.body).map_err(|error| RmError::Silent(error.to_string()))
+    }
+
+    async fn ask(&self, question: Question<'_>) -> Result<Answer, RmError> {
+        let answer = self.0.ask(question).await?;
+        let status = answer.status;
         if !status.is_client_error() && !status.is_server_error() {
-            return Ok(response);
+            return Ok(answer);
         }
-        let body = response.bytes().await.unwrap_or_default();
-        let problem = serde_json::from_slice::<Problem>(&body);
+        let problem = serde_json::from_slice::<Problem>(&answer.body);
         let detail = problem.map_or_else(|_| status.to_string(), |problem| problem.detail);
         Err(RmError::Refused(detail))
     }

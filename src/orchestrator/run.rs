@@ -14,8 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::book::Settings;
 use super::drive::{Owner, Request, Signals, ToPublish};
+use super::hold;
+use super::meters::Meters;
 use super::rm::{Rm, RmError, RmOptions, publication};
-use super::serve::{ServeState, Sight};
+use super::serve::{Phase, ServeState, Sight};
 use super::store::{Store, StoreError};
 use crate::access::{AccessError, Delay, Doors, Gatekeeper, LocalSocket, SocketError, serve};
 use crate::config::{Access, Limits};
@@ -36,8 +38,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Options {
     /// Its database.
     pub state: PathBuf,
-    /// The resource manager.
-    pub rm: RmOptions,
     /// The least time between two publications.
     pub publish_every: Duration,
     /// How long slots go on unheard.
@@ -99,44 +99,79 @@ impl Running {
     }
 }
 
-/// Starts an orchestrator that runs until `stop`. Its routes are checked by `gatekeeper`, or by a
-/// gate in front of them.
-///
-/// # Errors
-///
-/// If its database cannot be used, or there is no way to the resource manager.
-pub async fn start(
-    options: &Options,
-    gatekeeper: Option<Arc<Gatekeeper>>,
-    stop: CancellationToken,
-) -> Result<Running, RunError> {
-    let rm = Arc::new(Rm::new(options.rm.clone())?);
-    let store = Store::open(&options.state).await?;
-    let publisher = format!("apportion-{}", store.identity());
-    let epoch = store.epoch();
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let settings = Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
-    let (requests, inbox) = mpsc::channel(QUEUE);
-    let (committed, commits) = watch::channel(0);
-    let signals = Arc::new(Signals { publish: Notify::new(), committed });
-    let sight = Sight::new(Arc::clone(&rm), commits, stop.clone());
-    let state = ServeState::new(requests.clone(), options.state.clone(), gatekeeper, sight);
-    let resume = Owner::resume(store, settings, inbox, Arc::clone(&signals));
-    let done = spawn_owner(resume, stop.clone())?;
-    tracing::info!(publisher, epoch, "the orchestrator runs");
-    let link = Arc::new(Link {
-        rm,
-        publisher,
-        epoch,
-        requests,
-        signals,
-        publish_every: options.publish_every,
-    });
-    let follower = Arc::clone(&link);
-    let publishing = stop.clone().run_until_cancelled_owned(async move { link.publish().await });
-    tokio::spawn(publishing);
-    tokio::spawn(stop.run_until_cancelled_owned(async move { follower.follow().await }));
-    Ok(Running { state, done })
+/// An orchestrator that is to run: it has routes already, whose requests wait for it.
+#[derive(Debug)]
+pub struct Prepared {
+    options: Options,
+    state: ServeState,
+    requests: mpsc::Sender<Request>,
+    inbox: mpsc::Receiver<Request>,
+    phase: watch::Sender<Phase>,
+    committed: watch::Sender<u64>,
+}
+
+impl Prepared {
+    /// An orchestrator whose routes are checked by `gatekeeper`, or by a gate in front of them.
+    pub fn new(options: Options, gatekeeper: Option<Arc<Gatekeeper>>) -> Prepared {
+        let (requests, inbox) = mpsc::channel(QUEUE);
+        let (phase, seen) = watch::channel(Phase::Starting);
+        let file = options.state.clone();
+        let meters = Meters::default();
+        let (committed, commits) = watch::channel(0);
+        let around = (gatekeeper, meters, Sight::new(commits));
+        let state = ServeState::new(requests.clone(), file, seen, around);
+        Prepared { options, state, requests, inbox, phase, committed }
+    }
+
+    /// What its routes share.
+    pub fn state(&self) -> ServeState {
+        self.state.clone()
+    }
+
+    /// Starts it. It runs until `stop`; after that, and after a failure, its routes say that it has
+    /// stopped.
+    ///
+    /// # Errors
+    ///
+    /// If its database cannot be used, or the system refuses a thread.
+    pub async fn start(self, rm: Rm, stop: CancellationToken) -> Result<Running, RunError> {
+        let Prepared { options, state, requests, mut inbox, phase, committed } = self;
+        let rm = Arc::new(rm);
+        state.sight.begin(Arc::clone(&rm), stop.clone());
+        let mut store = Store::open(&options.state).await?;
+        let publisher = format!("apportion-{}", store.identity());
+        let epoch = store.epoch();
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let settings =
+            Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
+        let signals = Arc::new(Signals { publish: Notify::new(), committed });
+        let meters = state.meters.clone();
+        let (told, ends) = (Arc::clone(&signals), stop.clone());
+        let running = async move {
+            let parked = if store.is_set_back() {
+                phase.send_replace(Phase::SetBack);
+                let lease = settings.lease_ms;
+                hold::until_adopted(&mut store, lease, &mut inbox, &ends).await?
+            } else {
+                Some(Vec::new())
+            };
+            let Some(parked) = parked else { return store.close().await };
+            let mut owner = Owner::resume(store, settings, inbox, told, meters).await?;
+            owner.publish_to(parked);
+            phase.send_replace(Phase::Open);
+            owner.run(ends).await
+        };
+        let done = spawn_owner(running)?;
+        tracing::info!(publisher, epoch, "the orchestrator runs");
+        let publish_every = options.publish_every;
+        let link = Arc::new(Link { rm, publisher, epoch, requests, signals, publish_every });
+        let follower = Arc::clone(&link);
+        let publishing =
+            stop.clone().run_until_cancelled_owned(async move { link.publish().await });
+        tokio::spawn(publishing);
+        tokio::spawn(stop.run_until_cancelled_owned(async move { follower.follow().await }));
+        Ok(Running { state, done })
+    }
 }
 
 /// Where an orchestrator that runs alone is reached, and by whom.
@@ -155,6 +190,7 @@ pub struct Reach {
 /// If it cannot be started, cannot listen, or its database fails.
 pub async fn serve_alone(
     options: &Options,
+    rm: RmOptions,
     reach: &Reach,
     ready: oneshot::Sender<SocketAddr>,
     stop: CancellationToken,
@@ -164,7 +200,7 @@ pub async fn serve_alone(
         return Err(RunError::Open(reach.listen));
     }
     let listener = TcpListener::bind(reach.listen).await?;
-    serve_at(options, reach, listener, ready, stop).await
+    serve_at(options, rm, reach, listener, ready, stop).await
 }
 
 /// Runs an orchestrator alone at a socket that listens, until `stop`. `ready` is told its address.
@@ -174,6 +210,7 @@ pub async fn serve_alone(
 /// If it cannot be started, or its database fails.
 pub async fn serve_at(
     options: &Options,
+    rm: RmOptions,
     reach: &Reach,
     listener: TcpListener,
     ready: oneshot::Sender<SocketAddr>,
@@ -186,7 +223,8 @@ pub async fn serve_at(
     let gatekeeper = Arc::new(Gatekeeper::open(&reach.access, &limits)?);
     let address = listener.local_addr()?;
     let local = reach.access.socket.as_deref().map(LocalSocket::bind).transpose()?;
-    let running = start(options, Some(Arc::clone(&gatekeeper)), stop.clone()).await?;
+    let prepared = Prepared::new(options.clone(), Some(Arc::clone(&gatekeeper)));
+    let running = prepared.start(Rm::new(rm)?, stop.clone()).await?;
     let router = super::serve::gated(running.state.clone());
     let doors = Doors { tcp: listener, local };
     let serving = serve(doors, router, gatekeeper, Delay::default(), stop.clone());
@@ -213,13 +251,12 @@ pub async fn serve_at(
 
 /// The owner on a thread of its own: a commit that waits for the disk must not hold up anything else.
 fn spawn_owner(
-    resume: impl Future<Output = Result<Owner, StoreError>> + Send + 'static,
-    stop: CancellationToken,
+    running: impl Future<Output = Result<(), StoreError>> + Send + 'static,
 ) -> Result<oneshot::Receiver<Result<(), StoreError>>, RunError> {
     let (tell, done) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let run = move || {
-        let outcome = runtime.block_on(async { resume.await?.run(stop).await });
+        let outcome = runtime.block_on(running);
         if let Err(error) = &outcome {
             tracing::error!(%error, "the orchestrator stops");
         }

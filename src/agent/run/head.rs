@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use reqwest::{Method, Response, StatusCode, Url};
 
-use crate::access::{NoAnswer, Transport, token_for};
+use crate::access::{LONG_BODY, NoAnswer, Transport, pack, token_for, unpack};
 use crate::api::wire::Problem;
 use crate::orchestrator::wire::{ChunkAnswer, ChunkQuery, Exchange, ExchangeAnswer};
 
@@ -57,7 +58,16 @@ impl Head {
         let path = ["v1", "nodes", &self.node, "exchange"];
         let wait = wait.map(|wait| format!("{}ms", wait.as_millis()));
         let query: Vec<(&str, &str)> = wait.iter().map(|wait| ("wait", wait.as_str())).collect();
-        let request = self.transport.request(Method::POST, &path, &query).json(said);
+        let request = self.transport.request(Method::POST, &path, &query);
+        let request =
+            request.header(CONTENT_TYPE, "application/json").header(ACCEPT_ENCODING, "gzip");
+        let said = serde_json::to_vec(said).map_err(|error| error.to_string())?;
+        let request = if LONG_BODY < said.len() {
+            let packed = pack(&said).map_err(|error| error.to_string())?;
+            request.header(CONTENT_ENCODING, "gzip").body(packed)
+        } else {
+            request.body(said)
+        };
         let body = self.answer(request).await?;
         serde_json::from_slice(&body)
             .map_err(|error| format!("{} answers, but not as an orchestrator: {error}", self.url))
@@ -116,7 +126,14 @@ impl Head {
         let response = self.transport.exchange(request, token.as_ref()).await;
         let response = response.map_err(unreachable)?;
         let status = response.status();
+        let coding = response.headers().get(CONTENT_ENCODING);
+        let is_packed = coding.is_some_and(|coding| coding == "gzip");
         let body = read(response).await?;
+        let body = if is_packed {
+            unpack(&body, MAX_ANSWER).map_err(|error| error.to_string())?
+        } else {
+            body
+        };
         if status.is_success() { Ok(body) } else { Err(self.refusal(status, &body)) }
     }
 

@@ -35,19 +35,24 @@ pub async fn get_metrics(
     State(state): State<ApiState>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let is_open = headers
-        .get_all(header::ACCEPT)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .any(|value| value.contains("application/openmetrics-text"));
     // With a hundred thousand jobs it takes long enough to hold up others.
     let made = tokio::task::spawn_blocking(move || open_metrics(&state)).await;
     let text = made.ok().and_then(Result::ok).ok_or_else(|| {
         ApiError::new(Code::Internal, "the metrics could not be made, for a fault of ours")
     })?;
+    Ok(metrics_text(&headers, text))
+}
+
+/// `text`, which is `OpenMetrics`, as an answer in the format that `headers` accept.
+pub(crate) fn metrics_text(headers: &HeaderMap, text: String) -> Response {
+    let is_open = headers
+        .get_all(header::ACCEPT)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("application/openmetrics-text"));
     let (kind, text) =
         if is_open { (OPEN_METRICS, text) } else { (CLASSIC, classic::classic(&text)) };
-    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
 fn open_metrics(state: &ApiState) -> Result<String, fmt::Error> {

@@ -11,9 +11,11 @@
 //! - A slot is gone if its node said so, its node has another boot, its lease ran out, or no answer
 //!   ever named it. Only then are its tasks queued again and its share published as gone.
 
+pub mod adopt;
 mod bag;
 mod campaigns;
 mod exchange;
+mod figures;
 mod leases;
 mod measure;
 mod nodes;
@@ -30,9 +32,11 @@ mod tries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub use adopt::Found;
 pub use bag::UNTOUCHED;
 pub use campaigns::{Campaign, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{NodeAnswer, Refusal};
+pub use figures::Figures;
 pub use nodes::NodeFacts;
 pub use obey::{JobShares, RemovedShare};
 pub use publish::{PublishedSlot, PublishedWork};

@@ -7,19 +7,38 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::access::{Identity, Peer, Refusal, Role, Rule, rule};
+use crate::access::{Actor, Identity, Peer, Refusal, Role, Rule, rule};
 use crate::api::{OTHER_HOST, credential, is_own_will, is_rebound};
 use crate::orchestrator::drive::By;
 
+/// Names the user that a portal speaks for.
+const USER: &str = "apportion-user";
+
 /// The caller of a request. The gate has put it there.
 #[derive(Clone, Debug)]
-pub struct Caller(pub Identity);
+pub struct Caller {
+    /// Its credentials.
+    pub identity: Identity,
+    /// The user that it says it speaks for, and may.
+    pub speaks_for: Option<String>,
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Failed;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Failed> {
-        parts.extensions.get::<Identity>().cloned().map(Caller).ok_or_else(Failed::not_known)
+        let identity = parts.extensions.get::<Identity>().cloned().ok_or_else(Failed::not_known)?;
+        let Some(user) = parts.headers.get(USER) else {
+            return Ok(Caller { identity, speaks_for: None });
+        };
+        let user = user.to_str().unwrap_or_default().to_owned();
+        check_user(&user)?;
+        let caller = Caller { identity, speaks_for: None };
+        if !caller.may_choose() && caller.own_name().as_deref() != Some(user.as_str()) {
+            let detail = format!("{USER}: only tokens with `user=*` speak for {user}");
+            return Err(Failed::not_allowed(detail));
+        }
+        Ok(Caller { speaks_for: Some(user), ..caller })
     }
 }
 
@@ -68,13 +87,20 @@ pub(super) async fn gate(
 impl Caller {
     /// The caller, for the record.
     pub fn by(&self) -> By {
-        let actor = self.0.actor();
-        By { who: actor.who, origin: actor.origin }
+        let Actor { who, origin } = self.identity.actor();
+        let who = match &self.speaks_for {
+            Some(user) if *user != who => format!("{who} for {user}"),
+            Some(_) | None => who,
+        };
+        By { who, origin }
     }
 
     /// Whether the caller may see and change what belongs to `owner`.
     pub fn may_touch(&self, owner: &str) -> bool {
-        match (self.0.role, &self.0.user) {
+        if let Some(user) = &self.speaks_for {
+            return user == owner;
+        }
+        match (self.identity.role, &self.identity.user) {
             (None | Some(Role::Operator), _) => true,
             (Some(_), Some(user)) => user == owner || user == "*",
             (Some(Role::Reader), None) => self.local_name().as_deref() == Some(owner),
@@ -96,12 +122,29 @@ impl Caller {
 
     /// Whether the caller may have what `rule` is about, for handlers that answer differently.
     pub fn may(&self, rule: Rule) -> bool {
-        self.0.may(rule)
+        self.identity.may(rule)
+    }
+
+    /// Whether the caller may say which user it acts for.
+    fn may_choose(&self) -> bool {
+        match self.identity.role {
+            None | Some(Role::Operator) => true,
+            Some(_) => self.identity.user.as_deref() == Some("*"),
+        }
+    }
+
+    /// The user that the credentials tell.
+    fn own_name(&self) -> Option<String> {
+        match &self.identity.user {
+            Some(user) if user != "*" => Some(user.to_string()),
+            Some(_) => None,
+            None => self.local_name(),
+        }
     }
 
     /// The name of a user of this machine at the unix socket.
     fn local_name(&self) -> Option<String> {
-        let Peer::Local { uid, .. } = self.0.peer else { return None };
+        let Peer::Local { uid, .. } = self.identity.peer else { return None };
         let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid));
         user.ok().flatten().map(|user| user.name)
     }
@@ -113,15 +156,8 @@ impl Caller {
     ///
     /// If the caller may not submit for that user, or no user is known.
     pub fn owner(&self, wanted: Option<&str>) -> Result<(String, Option<u32>), Failed> {
-        let own = match &self.0.user {
-            Some(user) if user != "*" => Some(user.to_string()),
-            Some(_) => None,
-            None => self.local_name(),
-        };
-        let may_choose = match self.0.role {
-            None | Some(Role::Operator) => true,
-            Some(_) => self.0.user.as_deref() == Some("*"),
-        };
+        let own = self.speaks_for.clone().or_else(|| self.own_name());
+        let may_choose = self.may_choose() && self.speaks_for.is_none();
         let name = match (wanted, own) {
             (Some(wanted), own) if own.as_deref() == Some(wanted) || may_choose => {
                 wanted.to_owned()
@@ -133,19 +169,25 @@ impl Caller {
             (None, Some(own)) => own,
             (None, None) => return Err(Failed::bad("user: is absent; add the name of the user")),
         };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "._-@$".contains(c);
-        if name.is_empty() || 64 < name.len() || !name.chars().all(is_name) {
-            return Err(Failed::bad("user: is no name; use up to 64 letters, digits and `._-@$`"));
-        }
-        let uid = match self.0.peer {
+        check_user(&name)?;
+        let uid = match self.identity.peer {
             Peer::Local { uid, .. } if self.local_name().as_deref() == Some(&name) => Some(uid),
-            Peer::Local { .. } | Peer::Tcp { .. } => {
+            Peer::Local { .. } | Peer::Tcp { .. } | Peer::Inside => {
                 let user = nix::unistd::User::from_name(&name).ok().flatten();
                 user.map(|user| user.uid.as_raw())
             }
         };
         Ok((name, uid))
     }
+}
+
+/// Refuses what is no name of a user.
+fn check_user(name: &str) -> Result<(), Failed> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-@$".contains(c);
+    if name.is_empty() || 64 < name.len() || !name.chars().all(is_name) {
+        return Err(Failed::bad("user: is no name; use up to 64 letters, digits and `._-@$`"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -157,7 +199,8 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Peer::Tcp { address, is_tls: false };
         let user = user.map(Into::into);
-        Caller(Identity { name: "t".into(), role, user, nodes: Nodes::none(), peer })
+        let identity = Identity { name: "t".into(), role, user, nodes: Nodes::none(), peer };
+        Caller { identity, speaks_for: None }
     }
 
     #[test]

@@ -233,7 +233,11 @@ fn memory_in(text: &str) -> Result<u64, Failed> {
 /// Refuses what the resource manager has no class or no node for. What it does not say is taken.
 async fn check_cluster(sight: &Sight, spec: &CampaignSpec) -> Result<(), Failed> {
     let mut problems = Vec::new();
-    if let (Some(class), Ok(classes)) = (&spec.class, sight.manager.classes().await)
+    let classes = match sight.manager() {
+        Ok(manager) => manager.classes().await,
+        Err(silent) => Err(silent),
+    };
+    if let (Some(class), Ok(classes)) = (&spec.class, classes)
         && !classes.contains(class)
     {
         let near = nearest(class, classes.iter().map(String::as_str));

@@ -25,7 +25,11 @@ pub(super) async fn get_grid(
 pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
     let facts = state.ask(drive::Request::Nodes).await?;
     // Slots are known without it.
-    let known = state.sight.manager.nodes().await.unwrap_or_else(|error| {
+    let known = match state.sight.manager() {
+        Ok(manager) => manager.nodes().await,
+        Err(silent) => Err(silent),
+    };
+    let known = known.unwrap_or_else(|error| {
         tracing::debug!(%error, "nodes are told without their memory");
         Vec::new()
     });

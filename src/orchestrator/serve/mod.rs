@@ -4,12 +4,14 @@
 //! book. The document is at `/orchestrator/openapi.json`; that of the resource manager does not know
 //! of it.
 
+mod adoption;
 mod advice;
 mod caller;
 mod campaigns;
 mod events;
 mod grid;
 mod hub;
+mod metrics;
 mod nodes;
 mod output;
 mod pages;
@@ -28,10 +30,12 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::api::packing;
+
 pub use caller::Caller;
 pub use pages::pages;
 pub use problem::Failed;
-pub use state::{ServeState, Sight};
+pub use state::{Phase, ServeState, Sight};
 
 /// Live campaigns that one user may have.
 pub const MAX_LIVE: u64 = 2000;
@@ -39,11 +43,13 @@ pub const MAX_LIVE: u64 = 2000;
 /// What the document says besides the routes.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "apportion orchestrator", description = "Campaigns of tasks, and the nodes that run them."),
+    info(title = "apportion orchestrator", description = "Campaigns of tasks, and the nodes that run them. Answers of more than 4 KiB come packed to \
+                       callers that send `Accept-Encoding: gzip`; the output of tasks does not."),
     tags(
         (name = "campaigns", description = "Submitting, watching and ending campaigns."),
         (name = "tasks", description = "Single tasks and their output."),
         (name = "nodes", description = "What agents of nodes ask for."),
+        (name = "health", description = "For programs that watch the orchestrator."),
     )
 )]
 struct Document;
@@ -64,10 +70,14 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(tasks::get_task))
         .routes(routes!(tasks::post_cancel))
         .routes(routes!(tasks::post_signal))
-        .routes(routes!(output::get_output))
         .routes(routes!(nodes::post_exchange))
         .routes(routes!(nodes::get_stdin))
         .routes(routes!(nodes::post_lost))
+        .routes(routes!(adoption::get_adoption, adoption::post_adoption))
+        .routes(routes!(metrics::get_metrics))
+        .layer(packing())
+        // A stream: what is packed waits for more.
+        .routes(routes!(output::get_output))
         .routes(routes!(output::post_chunk))
         .split_for_parts();
     let document = Bytes::from(document.to_json().unwrap_or_default());
@@ -80,5 +90,7 @@ pub fn routes(state: ServeState) -> Router {
 pub fn gated(state: ServeState) -> Router {
     let gate = middleware::from_fn_with_state(state.clone(), caller::gate);
     // `route_layer`: the gate has to know which route it is.
-    routes(state.clone()).merge(pages::site(state)).route_layer(gate)
+    let metrics = Router::new().route("/metrics", get(metrics::get_metrics));
+    let metrics = metrics.with_state(state.clone());
+    routes(state.clone()).merge(metrics).merge(pages::site(state)).route_layer(gate)
 }

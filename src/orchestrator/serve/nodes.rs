@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use serde::Deserialize;
 
 use super::caller::Caller;
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::access::Gatekeeper;
+use crate::access::{Gatekeeper, unpack};
 use crate::model::Name;
 use crate::orchestrator::book::Event;
 use crate::orchestrator::drive;
@@ -37,12 +37,13 @@ pub(super) async fn check_node(
     caller: &Caller,
     node: &str,
 ) -> Result<(), Failed> {
-    if caller.0.nodes.contain(node) {
+    if caller.identity.nodes.contain(node) {
         return Ok(());
     }
-    tracing::warn!(who = %caller.0.name, node, "an agent spoke for another's node");
-    let budget =
-        |keeper: &Arc<Gatekeeper>| keeper.may_record_refusal(Some(&caller.0.name), Instant::now());
+    tracing::warn!(who = %caller.identity.name, node, "an agent spoke for another's node");
+    let budget = |keeper: &Arc<Gatekeeper>| {
+        keeper.may_record_refusal(Some(&caller.identity.name), Instant::now())
+    };
     if let Some(dropped) = state.gatekeeper.as_ref().map_or(Some(0), budget) {
         let shown: String = node.chars().take(64).collect();
         let detail =
@@ -52,7 +53,8 @@ pub(super) async fn check_node(
     Err(Failed::not_allowed("this token speaks for other nodes; its line names them"))
 }
 
-/// The report of an agent, and the answer: what every slot of the node should be.
+/// The report of an agent, and the answer: what every slot of the node should be. A report may come with
+/// `Content-Encoding: gzip`.
 #[utoipa::path(post, path = "/v1/nodes/{node}/exchange", tag = "nodes",
     params(("node" = String, Path, description = "the name of the node"), WaitQuery),
     request_body = Exchange,
@@ -66,8 +68,16 @@ pub(super) async fn post_exchange(
 ) -> Result<Json<ExchangeAnswer>, Failed> {
     check_node(&state, &caller, &node).await?;
     let wait = query.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
+    let is_packed =
+        request.headers().get(header::CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
     let body = axum::body::to_bytes(request.into_body(), MAX_REPORT).await;
     let body = body.map_err(|error| Failed::bad(format!("the body cannot be read: {error}")))?;
+    let body = if is_packed {
+        let body = unpack(&body, MAX_REPORT);
+        Bytes::from(body.map_err(|error| Failed::bad(format!("the body is no gzip: {error}")))?)
+    } else {
+        body
+    };
     let report: Exchange = serde_json::from_slice(&body)
         .map_err(|error| Failed::bad(format!("the body is no report: {error}")))?;
     if report.v != VERSION {

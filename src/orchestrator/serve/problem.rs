@@ -58,6 +58,14 @@ impl Failed {
         Failed::new(StatusCode::SERVICE_UNAVAILABLE, "orchestrator-stopped", title, detail.into())
     }
 
+    /// The database is an older copy.
+    pub fn set_back() -> Failed {
+        let detail = "the orchestrator's database is an older copy, so that nothing is begun; `apportion orchestrator \
+                      adopt` takes over what nodes have. Slots go on";
+        let (status, title) = (StatusCode::SERVICE_UNAVAILABLE, "orchestrator set back");
+        Failed::new(status, "orchestrator-set-back", title, detail.into())
+    }
+
     /// A user has too many campaigns that are not final.
     pub fn too_many(user: &str, most: u64) -> Failed {
         let detail = format!(

@@ -1,5 +1,7 @@
 //! Single tasks: listing, showing, cancelling, sending signals.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -27,15 +29,18 @@ pub(super) struct TasksQuery {
     after: Option<u64>,
     /// How many at most; 100 unless it is said, 1,000 at most.
     limit: Option<u32>,
+    /// Whether each comes with its attempts.
+    attempts: Option<bool>,
 }
 
-/// Tasks of a campaign that were touched, by number. The others are queued, or cancelled with it.
+/// Tasks of a campaign that were touched, by number. The others are queued, or cancelled with it. Texts of
+/// attempts are for the owner and operators.
 #[utoipa::path(get, path = "/v1/campaigns/{id}/tasks", tag = "tasks",
     params(("id" = u64, Path, description = "the number of the campaign"), TasksQuery),
     responses((status = 200, body = TaskList)))]
 pub(super) async fn get_tasks(
     State(state): State<ServeState>,
-    _: Caller,
+    caller: Caller,
     Path(id): Path<u64>,
     query: Query<TasksQuery>,
 ) -> Result<Json<TaskList>, Failed> {
@@ -49,10 +54,23 @@ pub(super) async fn get_tasks(
     let wanted = wanted.transpose()?;
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
-    known(reader.campaign(id).await?, id)?;
+    let campaign = known(reader.campaign(id).await?, id)?;
     let (after, limit) = (query.after.unwrap_or(0), query.limit.unwrap_or(100).clamp(1, 1000));
     let tasks = reader.tasks(id, wanted, after, limit).await?;
-    Ok(Json(TaskList { tasks: tasks.iter().map(info).collect() }))
+    let mut list = TaskList { tasks: tasks.iter().map(info).collect() };
+    if query.attempts == Some(true)
+        && let (Some(first), Some(last)) = (tasks.first(), tasks.last())
+    {
+        let may_read = caller.may_touch(&campaign.row.owner);
+        let mut by_task: BTreeMap<u64, Vec<AttemptInfo>> = BTreeMap::new();
+        for row in reader.attempts_between(id, first.task, last.task).await? {
+            by_task.entry(row.id.task).or_default().push(attempt(row, may_read));
+        }
+        for task in &mut list.tasks {
+            task.attempts = by_task.remove(&task.task).unwrap_or_default();
+        }
+    }
+    Ok(Json(list))
 }
 
 /// A task with its attempts. Its parameter and texts are for its owner and operators.

@@ -37,7 +37,11 @@ pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, F
     };
     let mut why = CampaignWhy { sentences: Vec::new(), hints: Vec::new() };
     for work in works.iter().filter_map(|work| work.number) {
-        let brief = match state.sight.manager.why(work).await {
+        let brief = match state.sight.manager() {
+            Ok(manager) => manager.why(work).await,
+            Err(silent) => Err(silent),
+        };
+        let brief = match brief {
             Ok(brief) => brief,
             Err(error) => {
                 why.sentences.push(format!("{error}; ask again in a moment"));

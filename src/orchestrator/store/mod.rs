@@ -7,6 +7,7 @@
 mod acts;
 mod convert;
 mod figures;
+mod mark;
 mod read;
 mod write;
 
@@ -25,7 +26,8 @@ pub use figures::{Ends, EventInfo, Progress, SampleRow};
 pub use read::{AttemptPage, CampaignInfo, NoteInfo, Reader, TaskPage};
 pub use write::{Batch, CHUNK, Submission};
 
-use convert::from_sql;
+use convert::{from_sql, to_sql};
+use mark::{Mark, MarkFile};
 
 /// Marks the file as ours, in its header: "appO".
 const APPLICATION_ID: i64 = 0x6170_704f;
@@ -36,6 +38,8 @@ const BUSY: Duration = Duration::from_secs(5);
 const SCHEMAS: &[(i64, &str, &str)] = &[
     (1, "initial", include_str!("../../../migrations/orchestrator/0001_initial.sql")),
     (2, "ends", include_str!("../../../migrations/orchestrator/0002_ends.sql")),
+    (3, "lists", include_str!("../../../migrations/orchestrator/0003_lists.sql")),
+    (4, "mark", include_str!("../../../migrations/orchestrator/0004_mark.sql")),
 ];
 
 /// Why the database cannot be used.
@@ -52,23 +56,6 @@ pub enum StoreError {
     Foreign {
         /// The file.
         path: PathBuf,
-    },
-    /// It is an older copy.
-    #[error(
-        "{} is an older copy: it is at epoch {found}, and {} says {marked}; tasks may run that it \
-         does not know. Put the newer file back; if there is none, stop all agents, wait for the \
-         lease, and delete the mark",
-        path.display(), mark.display()
-    )]
-    SetBack {
-        /// The file.
-        path: PathBuf,
-        /// The file beside it.
-        mark: PathBuf,
-        /// Its epoch.
-        found: u64,
-        /// The epoch that the file beside it says.
-        marked: u64,
     },
     /// A file beside it cannot be used.
     #[error("cannot use {}", path.display())]
@@ -106,15 +93,18 @@ pub struct Store {
     identity: String,
     epoch: u64,
     sequence: u64,
+    mark: MarkFile,
+    is_set_back: bool,
     _lock: File,
 }
 
 impl Store {
-    /// Opens the database at `path`, or begins one there. Its epoch is one more than before.
+    /// Opens the database at `path`, or begins one there. Its epoch is one more than before, and than
+    /// the file beside it says.
     ///
     /// # Errors
     ///
-    /// If it is in use, is no database of an orchestrator, is an older copy, or cannot be written.
+    /// If it is in use, is no database of an orchestrator, or cannot be written.
     pub async fn open(path: &Path) -> Result<Store, StoreError> {
         let lock = lock(path)?;
         let failed =
@@ -140,19 +130,25 @@ impl Store {
             .run_direct(None, &mut connection, false)
             .await
             .map_err(|source| StoreError::Migration { path: path.to_owned(), source })?;
-        let (mark, marked) = read_mark(path)?;
-        let epochs = query_scalar("select coalesce(max(epoch), 0) from meta");
-        let found = epochs.fetch_one(&mut connection).await.map(from_sql);
-        let found = found.map_err(failed("read the epoch"))?;
-        if found < marked {
-            return Err(StoreError::SetBack { path: path.to_owned(), mark, found, marked });
+        let (mark, marked) = MarkFile::open(&beside(path, ".mark"))?;
+        let meta = begin(&mut connection, marked).await.map_err(failed("begin an epoch"))?;
+        let Meta { identity, epoch, sequence, commits, is_set_back } = meta;
+        mark.write(Mark { epoch, commits })?;
+        if is_set_back {
+            tracing::error!(
+                file = %path.display(),
+                mark = %mark.path().display(),
+                "the database is an older copy: tasks may run that it does not know. It assigns nothing until \
+                 `apportion orchestrator adopt`. If there is a newer one, stop, and put that back"
+            );
         }
-        let (identity, epoch, sequence) =
-            begin(&mut connection).await.map_err(failed("begin an epoch"))?;
-        std::fs::write(&mark, format!("{epoch}\n"))
-            .map_err(|source| StoreError::Beside { path: mark, source })?;
         let path = path.to_owned();
-        Ok(Store { path, connection, identity, epoch, sequence, _lock: lock })
+        Ok(Store { path, connection, identity, epoch, sequence, mark, is_set_back, _lock: lock })
+    }
+
+    /// Whether it is an older copy whose tasks on nodes were not adopted yet.
+    pub fn is_set_back(&self) -> bool {
+        self.is_set_back
     }
 
     /// The file.
@@ -224,16 +220,6 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// The file that says the epoch, and what it says; 0 if it is not there.
-fn read_mark(path: &Path) -> Result<(PathBuf, u64), StoreError> {
-    let mark = beside(path, ".mark");
-    match std::fs::read_to_string(&mark) {
-        Ok(text) => Ok((mark, text.trim().parse().unwrap_or(0))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((mark, 0)),
-        Err(source) => Err(StoreError::Beside { path: mark, source }),
-    }
-}
-
 /// Whether the file is ours. An empty one becomes ours.
 async fn is_ours(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     let id: i64 = query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
@@ -246,17 +232,37 @@ async fn is_ours(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error>
     Ok(id == APPLICATION_ID)
 }
 
-/// Begins the next epoch: identity, epoch and the last publication.
-async fn begin(connection: &mut SqliteConnection) -> Result<(String, u64, u64), sqlx::Error> {
+/// What the file is about, at the begin of an epoch.
+struct Meta {
+    identity: String,
+    epoch: u64,
+    sequence: u64,
+    commits: u64,
+    is_set_back: bool,
+}
+
+/// Begins the next epoch. The file is an older copy if it has not come as far as `marked`.
+async fn begin(connection: &mut SqliteConnection, marked: Mark) -> Result<Meta, sqlx::Error> {
     let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
     let fresh = format!("{:08x}", u32::from_be_bytes(random));
-    let sql = "insert into meta (one, identity, epoch, next, sequence) values (1, ?1, 1, 1, 0)
-               on conflict (one) do update set epoch = epoch + 1
-               returning identity, epoch, sequence";
-    let row = query(sql).bind(fresh).fetch_one(connection).await?;
-    let epoch = from_sql(row.try_get("epoch")?);
-    Ok((row.try_get("identity")?, epoch, from_sql(row.try_get("sequence")?)))
+    let sql = "insert into meta (one, identity, epoch, next, sequence) values (1, ?1, 0, 1, 0)
+               on conflict do nothing";
+    query(sql).bind(fresh).execute(&mut *connection).await?;
+    let row = query("select epoch, commits from meta").fetch_one(&mut *connection).await?;
+    let found =
+        Mark { epoch: from_sql(row.try_get("epoch")?), commits: from_sql(row.try_get("commits")?) };
+    let sql = "update meta set epoch = ?1, set_back = max(set_back, ?2)
+               returning identity, epoch, sequence, commits, set_back";
+    let epoch = found.epoch.max(marked.epoch) + 1;
+    let row = query(sql).bind(to_sql(epoch)).bind(found < marked).fetch_one(connection).await?;
+    Ok(Meta {
+        identity: row.try_get("identity")?,
+        epoch: from_sql(row.try_get("epoch")?),
+        sequence: from_sql(row.try_get("sequence")?),
+        commits: from_sql(row.try_get("commits")?),
+        is_set_back: row.try_get("set_back")?,
+    })
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub struct CampaignInfo {
 
 /// Some tasks that were touched.
 pub type TaskPage = Vec<TaskRow>;
-/// All attempts of a task, first to last.
+/// Attempts, first to last.
 pub type AttemptPage = Vec<AttemptRow>;
 
 /// A note.
@@ -248,9 +248,15 @@ impl Reader {
         limit: u32,
     ) -> Result<Vec<CampaignInfo>, StoreError> {
         let failed = self.failed();
-        let sql =
-            "select * from campaigns where owner = coalesce(?1, owner) and id between ?3 and ?4
-                   order by id desc limit ?2";
+        // Two statements: an index serves a comparison, and not one that may be none.
+        let sql = match owner {
+            Some(_) => {
+                "select * from campaigns where owner = ?1 and id between ?3 and ?4 order by id desc limit ?2"
+            }
+            None => {
+                "select * from campaigns where ?1 is null and id between ?3 and ?4 order by id desc limit ?2"
+            }
+        };
         let (first, last) = (to_sql(*range.start()), to_sql(*range.end()));
         let rows = query(sql).bind(owner).bind(limit).bind(first).bind(last);
         let rows = rows.fetch_all(&mut self.connection).await;
@@ -348,9 +354,16 @@ impl Reader {
         limit: u32,
     ) -> Result<TaskPage, StoreError> {
         let failed = self.failed();
-        let sql =
-            "select * from tasks where campaign = ?1 and state = coalesce(?2, state) and task > ?3
-                   order by task limit ?4";
+        let sql = match state {
+            Some(_) => {
+                "select * from tasks where campaign = ?1 and state = ?2 and task > ?3
+                     order by task limit ?4"
+            }
+            None => {
+                "select * from tasks where campaign = ?1 and ?2 is null and task > ?3
+                     order by task limit ?4"
+            }
+        };
         let rows = query(sql)
             .bind(to_sql(campaign))
             .bind(state.map(TaskState::word))
@@ -383,6 +396,25 @@ impl Reader {
         let failed = self.failed();
         let sql = "select * from attempts where campaign = ?1 and task = ?2 order by attempt";
         let rows = query(sql).bind(to_sql(campaign)).bind(to_sql(task));
+        let rows = rows.fetch_all(&mut self.connection).await;
+        rows.and_then(|rows| rows.iter().map(convert::attempt).collect()).map_err(failed)
+    }
+
+    /// All attempts of the tasks from `first` to `last`, by task and number.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn attempts_between(
+        &mut self,
+        campaign: u64,
+        first: u64,
+        last: u64,
+    ) -> Result<AttemptPage, StoreError> {
+        let failed = self.failed();
+        let sql = "select * from attempts where campaign = ?1 and task between ?2 and ?3
+                   order by task, attempt";
+        let rows = query(sql).bind(to_sql(campaign)).bind(to_sql(first)).bind(to_sql(last));
         let rows = rows.fetch_all(&mut self.connection).await;
         rows.and_then(|rows| rows.iter().map(convert::attempt).collect()).map_err(failed)
     }

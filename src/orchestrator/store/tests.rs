@@ -97,14 +97,29 @@ async fn one_orchestrator_has_the_file() {
 }
 
 #[tokio::test]
-async fn an_older_copy_and_a_foreign_file_are_refused() {
+async fn an_older_copy_is_noticed_and_a_foreign_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     Store::open(&file(&folder)).await.unwrap().close().await.unwrap();
     let copy = std::fs::read(file(&folder)).unwrap();
     Store::open(&file(&folder)).await.unwrap().close().await.unwrap();
     std::fs::write(file(&folder), copy).unwrap();
-    let error = Store::open(&file(&folder)).await.unwrap_err();
-    assert!(error.to_string().contains("is an older copy: it is at epoch 1"), "{error}");
+    // Each opening notices it, until it is adopted.
+    for epoch in 3..5 {
+        let store = Store::open(&file(&folder)).await.unwrap();
+        assert_eq!((store.is_set_back(), store.epoch()), (true, epoch));
+        store.close().await.unwrap();
+    }
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    store.commit(&Batch { adopts: true, ..Batch::default() }).await.unwrap();
+    assert!(!store.is_set_back());
+    // A copy of the same epoch has fewer commits.
+    let copy = folder.path().join("copy.db");
+    let into = copy.to_string_lossy().into_owned();
+    query("vacuum into ?1").bind(into).execute(&mut store.connection).await.unwrap();
+    store.commit(&Batch::default()).await.unwrap();
+    store.close().await.unwrap();
+    std::fs::copy(copy, file(&folder)).unwrap();
+    assert!(Store::open(&file(&folder)).await.unwrap().is_set_back());
 
     let foreign = folder.path().join("state.db");
     let options = SqliteConnectOptions::new().filename(&foreign).create_if_missing(true);

@@ -8,6 +8,7 @@ use sqlx::{Connection, Row, query, query_scalar};
 
 use super::acts::{self, Act};
 use super::convert::{ending_word, from_sql, text, to_sql};
+use super::mark::Mark;
 use super::{Store, StoreError};
 use crate::orchestrator::book::{AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, WorkRow};
 use crate::orchestrator::spec::{CampaignSpec, Params};
@@ -44,6 +45,8 @@ pub struct Batch {
     pub acts: Vec<Act>,
     /// The number of the last publication, if it is another one.
     pub sequence: Option<u64>,
+    /// Whether it has what nodes know and an older copy of the database did not.
+    pub adopts: bool,
     /// The time, in milliseconds since the epoch.
     pub at_ms: u64,
 }
@@ -83,9 +86,14 @@ impl Store {
         let done = async {
             let mut transaction = self.connection.begin_with("begin immediate").await?;
             write(&mut transaction, batch).await?;
-            transaction.commit().await
+            let sql = "update meta set commits = commits + 1 returning commits";
+            let commits = query_scalar(sql).fetch_one(&mut *transaction).await.map(from_sql)?;
+            transaction.commit().await?;
+            Ok(commits)
         };
-        done.await.map_err(failed)?;
+        let commits = done.await.map_err(failed)?;
+        self.mark.write(Mark { epoch: self.epoch, commits })?;
+        self.is_set_back = self.is_set_back && !batch.adopts;
         self.sequence = batch.sequence.unwrap_or(self.sequence);
         Ok(())
     }
@@ -127,6 +135,9 @@ async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), s
     if let Some(sequence) = batch.sequence {
         let sql = "update meta set sequence = ?1";
         query(sql).bind(to_sql(sequence)).execute(&mut *connection).await?;
+    }
+    if batch.adopts {
+        query("update meta set set_back = 0").execute(&mut *connection).await?;
     }
     acts::append(connection, &batch.acts).await
 }

@@ -28,12 +28,14 @@
 //! 8. **Unknown fields** are refused on the way in and ignored on the way out, so that heads are
 //!    upgraded before agents.
 
+mod adoption;
 mod campaigns;
 mod exchange;
 mod output;
 mod spec;
 mod stats;
 
+pub use adoption::{Adopt, Adoption, FoundAttempt};
 pub use campaigns::{
     AttemptInfo, CampaignDetail, CampaignPage, CampaignSummary, LostNode, NoteLine, Resubmit,
     Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList, WantedState,

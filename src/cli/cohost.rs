@@ -1,0 +1,50 @@
+//! The orchestrator in the daemon's process: its routes beside the daemon's, behind the same gate. It
+//! reaches the daemon through those routes, as another one does over the network.
+
+use axum::Router;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::OrchestratorSettings;
+use crate::daemon::Beside;
+use crate::orchestrator::rm::Rm;
+use crate::orchestrator::run::{Options, Prepared, RunError};
+use crate::orchestrator::serve;
+
+/// What the daemon serves beside its own routes: nothing, unless there is to be an orchestrator. That one
+/// runs until `stop`. Whatever ends it before, the daemon goes on.
+pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Beside {
+    if !settings.enabled {
+        return Beside::default();
+    }
+    let options = Options {
+        state: settings.state.clone(),
+        publish_every: settings.publish_every,
+        lease: settings.lease,
+        linger: settings.linger,
+    };
+    let prepared = Prepared::new(options, None);
+    let routes = serve::routes(prepared.state());
+    let (whole, daemon) = oneshot::channel();
+    let stop = stop.child_token();
+    tokio::spawn(async move {
+        if let Err(error) = run(prepared, daemon, stop).await {
+            let error = anyhow::Error::from(error);
+            tracing::error!(
+                error = format!("{error:#}"),
+                "the orchestrator has stopped; the scheduler goes on. Restart the daemon once the cause is gone"
+            );
+        }
+    });
+    Beside { routes, whole: Some(whole) }
+}
+
+async fn run(
+    prepared: Prepared,
+    daemon: oneshot::Receiver<Router>,
+    stop: CancellationToken,
+) -> Result<(), RunError> {
+    // The daemon did not come to serve; it says why.
+    let Ok(daemon) = daemon.await else { return Ok(()) };
+    prepared.start(Rm::inside(daemon), stop).await?.ended().await
+}

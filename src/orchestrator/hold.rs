@@ -1,0 +1,161 @@
+//! An orchestrator whose database is an older copy: it assigns nothing, publishes nothing and ends
+//! nothing, until an operator has it adopt what nodes report.
+//!
+//! Slots go on meanwhile: each exchange is answered, and renews their leases. Their results stay with
+//! the agents, who repeat them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::book::{Found, Refusal, adopt};
+use super::drive::{Request, ToPublish, wall_ms};
+use super::store::{Act, Batch, Store, StoreError};
+use super::wire::{Adoption, Exchange, ExchangeAnswer, FoundAttempt, SlotOrder, VERSION};
+use crate::model::{Name, count};
+
+/// The longest that an answer waits: an agent asks again at once.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Requests that are answered once the orchestrator goes on.
+pub(super) type Parked = Vec<oneshot::Sender<ToPublish>>;
+
+/// What nodes have said.
+struct Heard<'a> {
+    store: &'a mut Store,
+    lease_ms: u64,
+    reports: BTreeMap<Name, Exchange>,
+    /// The highest number of work in the schedule.
+    used: u64,
+    parked: Parked,
+}
+
+/// Answers until an operator has what nodes report adopted. `None`: it is to stop.
+///
+/// # Errors
+///
+/// If the database fails.
+pub(super) async fn until_adopted(
+    store: &mut Store,
+    lease_ms: u64,
+    inbox: &mut mpsc::Receiver<Request>,
+    stop: &CancellationToken,
+) -> Result<Option<Parked>, StoreError> {
+    let (reports, parked) = (BTreeMap::new(), Vec::new());
+    let mut heard = Heard { store, lease_ms, reports, used: 0, parked };
+    loop {
+        let request = tokio::select! {
+            () = stop.cancelled() => return Ok(None),
+            request = inbox.recv() => request,
+        };
+        let Some(request) = request else { return Ok(None) };
+        if heard.take(request).await? {
+            return Ok(Some(heard.parked));
+        }
+    }
+}
+
+impl Heard<'_> {
+    /// Takes a request. Whether the orchestrator may go on.
+    async fn take(&mut self, request: Request) -> Result<bool, StoreError> {
+        match request {
+            Request::Exchange(node, report, wait, reply) => {
+                let answer = self.answer(&report);
+                self.reports.insert(node, *report);
+                tokio::spawn(answer_after(wait.min(PAUSE), reply, answer));
+            }
+            Request::Schedule(_, jobs) => {
+                self.used = jobs.iter().map(|job| job.work).fold(self.used, u64::max);
+            }
+            Request::Publication(reply) => self.parked.push(reply),
+            Request::Adoption(reply) => {
+                let found = self.found().await?;
+                // One that has gone away needs no answer.
+                let _ = reply.send(told(true, count(&self.reports), &found));
+            }
+            Request::Adopt(by, reason, reply) => {
+                let found = self.found().await?;
+                let attempts = found.attempts.len();
+                let detail =
+                    format!("{attempts} attempts of {} nodes: {reason}", self.reports.len());
+                let (at_ms, act) = (wall_ms(), "adopt".to_owned());
+                let act = Act { at_ms, who: by.who, origin: by.origin, act, detail };
+                let told = told(false, count(&self.reports), &found);
+                let effects = found.effects;
+                let batch =
+                    Batch { effects, acts: vec![act], at_ms, adopts: true, ..Batch::default() };
+                self.store.commit(&batch).await?;
+                tracing::warn!(attempts, "the older copy of the database was adopted; it goes on");
+                let _ = reply.send(told);
+                return Ok(true);
+            }
+            // The way back of the others is closed: their callers are told that it waits.
+            Request::Submit(..)
+            | Request::Act(..)
+            | Request::Resubmit { .. }
+            | Request::Count(_)
+            | Request::Nodes(_)
+            | Request::Note(..)
+            | Request::Published(..)
+            | Request::Refused(_)
+            | Request::Output(..)
+            | Request::OutputHeard(..) => {}
+        }
+        Ok(false)
+    }
+
+    async fn found(&mut self) -> Result<Found, StoreError> {
+        let saved = self.store.saved().await?;
+        Ok(adopt::find(&saved, &self.reports, self.used, wall_ms()))
+    }
+
+    /// Every slot goes on as it is.
+    fn answer(&self, report: &Exchange) -> ExchangeAnswer {
+        let slots = report.slots.iter().map(|slot| SlotOrder {
+            share: slot.share,
+            order: slot.seen_order,
+            acked: 0,
+            tasks: Vec::new(),
+            start: None,
+            stop: None,
+            recall: Vec::new(),
+            cancel: Vec::new(),
+            signals: Vec::new(),
+            forget: false,
+        });
+        ExchangeAnswer {
+            v: VERSION,
+            orchestrator: self.store.identity().to_owned(),
+            epoch: self.store.epoch(),
+            lease_ms: self.lease_ms,
+            slots: slots.collect(),
+            specs: BTreeMap::new(),
+            outputs: Vec::new(),
+        }
+    }
+}
+
+async fn answer_after(
+    wait: Duration,
+    reply: oneshot::Sender<Result<ExchangeAnswer, Refusal>>,
+    answer: ExchangeAnswer,
+) {
+    tokio::time::sleep(wait).await;
+    // An agent that has gone away asks again.
+    let _ = reply.send(Ok(answer));
+}
+
+/// What is told of it.
+fn told(is_set_back: bool, nodes: u64, found: &Found) -> Adoption {
+    let told = |all: &[(super::wire::AttemptId, Name)]| {
+        let one = |(id, node): &(super::wire::AttemptId, Name)| FoundAttempt {
+            task: *id,
+            node: node.to_string(),
+        };
+        all.iter().map(one).collect()
+    };
+    let (attempts, strange) = (told(&found.attempts), told(&found.strange));
+    Adoption { set_back: is_set_back, nodes, attempts, strange }
+}

@@ -1,0 +1,138 @@
+//! What a Prometheus scrapes of the orchestrator: counted where it happens, and what there is of
+//! campaigns, tasks, slots and nodes at the scrape.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::book::Figures;
+
+/// What every name begins with.
+const PREFIX: &str = "apportion_orchestrator";
+/// Bounds for what takes from a thousandth of a second to ten seconds.
+const SHORT: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 10.0];
+/// Bounds for requests in a batch.
+const BATCHES: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 512.0];
+
+/// What adds up while the orchestrator runs.
+#[derive(Clone, Debug)]
+pub struct Meters {
+    exchanges: Counter,
+    refused: Counter,
+    results: Counter,
+    assigned: Counter,
+    publications: Counter,
+    commits: Histogram,
+    batches: Histogram,
+    exchange_time: Histogram,
+}
+
+impl Default for Meters {
+    fn default() -> Meters {
+        let (counter, short) = (Counter::default, || Histogram::new(SHORT));
+        Meters {
+            exchanges: counter(),
+            refused: counter(),
+            results: counter(),
+            assigned: counter(),
+            publications: counter(),
+            commits: short(),
+            batches: Histogram::new(BATCHES),
+            exchange_time: short(),
+        }
+    }
+}
+
+impl Meters {
+    /// A node reported, with so many results.
+    pub fn heard(&self, results: u64) {
+        self.exchanges.inc();
+        self.results.inc_by(results);
+    }
+
+    /// A report was refused: it is older than one before it.
+    pub fn refused(&self) {
+        self.refused.inc();
+    }
+
+    /// An answer left so long after its batch began, with so many tasks.
+    pub fn answered(&self, after: Duration, tasks: u64) {
+        self.exchange_time.observe(after.as_secs_f64());
+        self.assigned.inc_by(tasks);
+    }
+
+    /// A publication was made.
+    pub fn published(&self) {
+        self.publications.inc();
+    }
+
+    /// A batch of so many rows was committed in so long a time.
+    pub fn committed(&self, rows: u32, time: Duration) {
+        self.batches.observe(f64::from(rows));
+        self.commits.observe(time.as_secs_f64());
+    }
+
+    /// All metrics in the format `OpenMetrics`, with `figures` of now.
+    ///
+    /// # Errors
+    ///
+    /// Never: text takes more text.
+    pub fn encode(&self, figures: &Figures) -> Result<String, fmt::Error> {
+        let mut all = Registry::with_prefix(PREFIX);
+        let counters = [
+            ("exchanges", "Reports of nodes that were taken in", &self.exchanges),
+            ("exchanges_refused", "Reports that were older than one before them", &self.refused),
+            ("results", "Results of attempts in reports, repeated ones included", &self.results),
+            ("tasks_sent", "Tasks in answers, repeated ones included", &self.assigned),
+            ("publications", "Publications for the resource manager", &self.publications),
+        ];
+        for (name, help, counter) in counters {
+            all.register(name, help, counter.clone());
+        }
+        let times = [
+            ("commit", "Time that commits took", &self.commits),
+            (
+                "exchange",
+                "Time from the begin of a batch of requests to each answer to a node",
+                &self.exchange_time,
+            ),
+        ];
+        for (name, help, histogram) in times {
+            all.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+        }
+        all.register("batch_rows", "Rows in a commit", self.batches.clone());
+        let Figures { campaigns, tasks, slots, nodes } = figures;
+        for (name, help, counts) in [
+            ("campaigns", "Campaigns that are not final", campaigns),
+            ("tasks", "Tasks of campaigns that are not final", tasks),
+            ("slots", "Slots that are not forgotten", slots),
+        ] {
+            all.register(name, help, by_state(counts));
+        }
+        let known: Gauge = Gauge::default();
+        known.set(i64::try_from(*nodes).unwrap_or(i64::MAX));
+        all.register("nodes", "Nodes that reported since the start", known);
+        let mut text = String::new();
+        encode(&mut text, &all)?;
+        Ok(text)
+    }
+}
+
+/// A gauge for each state.
+fn by_state(
+    counts: &BTreeMap<&'static str, u64>,
+) -> Family<[(&'static str, &'static str); 1], Gauge> {
+    let family = Family::<[(&'static str, &'static str); 1], Gauge>::default();
+    for (state, number) in counts {
+        let number = i64::try_from(*number).unwrap_or(i64::MAX);
+        family.get_or_create(&[("state", *state)]).set(number);
+    }
+    family
+}

@@ -1,0 +1,32 @@
+//! A database that was put back from a copy: what nodes have that it does not know.
+
+use axum::Json;
+use axum::extract::State;
+
+use super::caller::Caller;
+use super::problem::Failed;
+use super::state::ServeState;
+use crate::orchestrator::drive;
+use crate::orchestrator::wire::{Adopt, Adoption};
+
+/// Whether the database is an older copy, and which attempts on nodes it does not know.
+#[utoipa::path(get, path = "/v1/adoption", tag = "nodes", responses((status = 200, body = Adoption)))]
+pub(super) async fn get_adoption(
+    State(state): State<ServeState>,
+    _: Caller,
+) -> Result<Json<Adoption>, Failed> {
+    state.ask(drive::Request::Adoption).await.map(Json)
+}
+
+/// Takes over the attempts and results of nodes that an older copy of the database does not know. After
+/// that the orchestrator assigns and publishes again.
+#[utoipa::path(post, path = "/v1/adoption", tag = "nodes", request_body = Adopt,
+    responses((status = 200, body = Adoption)))]
+pub(super) async fn post_adoption(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Json(body): Json<Adopt>,
+) -> Result<Json<Adoption>, Failed> {
+    let ask = |reply| drive::Request::Adopt(caller.by(), body.reason, reply);
+    state.ask(ask).await.map(Json)
+}
