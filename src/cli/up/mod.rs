@@ -5,6 +5,7 @@ mod authority;
 mod background;
 mod children;
 mod ending;
+mod flags;
 mod found;
 mod join;
 mod public;
@@ -23,6 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use self::children::{Children, end_left};
 use self::ending::Way;
+use self::flags::{for_agent, for_daemon, for_orchestrator, words};
 use self::found::{Folder, Found, VARIABLE};
 pub use self::found::{found_by_default, orchestrator_beside, with_own};
 pub use self::join::Join;
@@ -33,7 +35,6 @@ use super::args::{Remote, Trust, parse_address};
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{complain, print};
-use super::place::own_name;
 use crate::agent::run::Ladder;
 use crate::api::wire::{NodeList, NodeState};
 
@@ -327,60 +328,6 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
     Ok(print(&told(folder, &children.found, (memory, quantum), file.as_deref()))?)
 }
 
-fn for_daemon(
-    listen: &str,
-    config: &Path,
-    secrets: &Secrets,
-    more: Vec<OsString>,
-) -> Vec<OsString> {
-    let mut tokens = OsString::from("daemon.access.tokens=");
-    tokens.push(&secrets.tokens);
-    let mut flags = words(&["serve", "--handed-over", "--listen", listen], &[("--config", config)]);
-    flags.extend(["--set".into(), tokens]);
-    flags.extend(more);
-    flags
-}
-
-fn for_orchestrator(
-    rm: &str,
-    listen: &str,
-    folder: &Folder,
-    secrets: &Secrets,
-    more: Vec<OsString>,
-) -> Vec<OsString> {
-    let flags = ["orchestrator", "run", "--handed-over", "--rm", rm, "--listen", listen];
-    let state = folder.at("orchestrator.db");
-    let paths: [(&str, &Path); 3] = [
-        ("--state", &state),
-        ("--tokens", &secrets.tokens),
-        ("--token-file", &secrets.orchestrator),
-    ];
-    let mut flags = words(&flags, &paths);
-    flags.extend(["--publish-every".into(), "100ms".into()]);
-    flags.extend(more);
-    flags
-}
-
-fn for_agent(
-    found: &Found,
-    folder: &Folder,
-    secrets: &Secrets,
-    more: Vec<OsString>,
-) -> Vec<OsString> {
-    let Found { daemon, orchestrator, .. } = found;
-    let mut flags = vec!["agent", "--run", "--url", daemon, "--orchestrator", orchestrator];
-    flags.extend(["--interval", "5s"]);
-    let own = own_name().unwrap_or_default();
-    if getuid().is_root() {
-        // Of root's agent others would be served too; this one is for the caller alone.
-        flags.extend(["--allow-root", "--users", &own]);
-    }
-    let spool = folder.at("spool");
-    let mut flags = words(&flags, &[("--spool", &spool), ("--token-file", &secrets.agent)]);
-    flags.extend(more);
-    flags
-}
-
 /// What is said when work can run.
 fn told(
     folder: &Folder,
@@ -455,12 +402,6 @@ fn url(scheme: &str, address: SocketAddr) -> String {
 fn client(url: &str, folder: &Folder) -> Result<Client, Failure> {
     let trust = folder.read().map_or_else(Trust::default, |found| found.trust());
     Client::new(&Remote { url: url.parse()?, json: false, trust })
-}
-
-/// A command line of words, and of flags with paths.
-fn words(words: &[&str], paths: &[(&str, &Path)]) -> Vec<OsString> {
-    let paths = paths.iter().flat_map(|(flag, path)| [OsString::from(flag), path.into()]);
-    words.iter().map(OsString::from).chain(paths).collect()
 }
 
 /// Ends what `apportion up` started.

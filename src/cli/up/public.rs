@@ -70,12 +70,15 @@ impl Public {
     /// Flags for the orchestrator.
     pub fn for_orchestrator(&self) -> Vec<OsString> {
         let Certificates { authority, certificate, key } = &self.certificates;
-        super::words(&[], &[("--ca", authority), ("--certificate", certificate), ("--key", key)])
+        super::flags::words(
+            &[],
+            &[("--ca", authority), ("--certificate", certificate), ("--key", key)],
+        )
     }
 
     /// Flags for the agent on this machine.
     pub fn for_agent(&self) -> Vec<OsString> {
-        super::words(&[], &[("--ca", &self.certificates.authority)])
+        super::flags::words(&[], &[("--ca", &self.certificates.authority)])
     }
 
     /// Tells commands in this folder how they come in, here and on machines that share the folder.

@@ -1,0 +1,73 @@
+//! The command lines of the three processes of `apportion up`.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use rustix::process::getuid;
+
+use super::super::place::own_name;
+use super::found::{Folder, Found};
+use super::secrets::Secrets;
+
+/// A command line of words, and of flags with paths.
+pub fn words(words: &[&str], paths: &[(&str, &Path)]) -> Vec<OsString> {
+    let paths = paths.iter().flat_map(|(flag, path)| [OsString::from(flag), path.into()]);
+    words.iter().map(OsString::from).chain(paths).collect()
+}
+
+/// For the daemon.
+pub fn for_daemon(
+    listen: &str,
+    config: &Path,
+    secrets: &Secrets,
+    more: Vec<OsString>,
+) -> Vec<OsString> {
+    let mut tokens = OsString::from("daemon.access.tokens=");
+    tokens.push(&secrets.tokens);
+    let mut flags = words(&["serve", "--handed-over", "--listen", listen], &[("--config", config)]);
+    flags.extend(["--set".into(), tokens]);
+    flags.extend(more);
+    flags
+}
+
+/// For the orchestrator.
+pub fn for_orchestrator(
+    rm: &str,
+    listen: &str,
+    folder: &Folder,
+    secrets: &Secrets,
+    more: Vec<OsString>,
+) -> Vec<OsString> {
+    let flags = ["orchestrator", "run", "--handed-over", "--rm", rm, "--listen", listen];
+    let state = folder.at("orchestrator.db");
+    let paths: [(&str, &Path); 3] = [
+        ("--state", &state),
+        ("--tokens", &secrets.tokens),
+        ("--token-file", &secrets.orchestrator),
+    ];
+    let mut flags = words(&flags, &paths);
+    flags.extend(["--publish-every".into(), "100ms".into()]);
+    flags.extend(more);
+    flags
+}
+
+/// For the agent of this machine.
+pub fn for_agent(
+    found: &Found,
+    folder: &Folder,
+    secrets: &Secrets,
+    more: Vec<OsString>,
+) -> Vec<OsString> {
+    let Found { daemon, orchestrator, .. } = found;
+    let mut flags = vec!["agent", "--run", "--url", daemon, "--orchestrator", orchestrator];
+    flags.extend(["--interval", "5s"]);
+    let own = own_name().unwrap_or_default();
+    if getuid().is_root() {
+        // Of root's agent others would be served too; this one is for the caller alone.
+        flags.extend(["--allow-root", "--users", &own]);
+    }
+    let spool = folder.at("spool");
+    let mut flags = words(&flags, &[("--spool", &spool), ("--token-file", &secrets.agent)]);
+    flags.extend(more);
+    flags
+}
