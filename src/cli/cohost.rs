@@ -1,12 +1,13 @@
 //! The orchestrator in the daemon's process: its routes beside the daemon's, behind the same gate. It
 //! reaches the daemon through those routes, as another one does over the network.
 
-use axum::Router;
+use axum::{Extension, Router};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::OrchestratorSettings;
 use crate::daemon::Beside;
+use crate::dashboard::Site;
 use crate::orchestrator::rm::Rm;
 use crate::orchestrator::run::{Options, Prepared, RunError};
 use crate::orchestrator::serve;
@@ -24,7 +25,8 @@ pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Besi
         linger: settings.linger,
     };
     let prepared = Prepared::new(options, None);
-    let routes = serve::routes(prepared.state());
+    let pages = serve::pages(prepared.state()).layer(Extension(Site::WITH_CAMPAIGNS));
+    let routes = serve::routes(prepared.state()).merge(pages);
     let (whole, daemon) = oneshot::channel();
     let stop = stop.child_token();
     tokio::spawn(async move {
@@ -36,7 +38,7 @@ pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Besi
             );
         }
     });
-    Beside { routes, whole: Some(whole) }
+    Beside { routes, has_campaigns: true, whole: Some(whole) }
 }
 
 async fn run(

@@ -67,11 +67,23 @@ pub(crate) struct Site {
 
 impl Default for Site {
     fn default() -> Site {
-        Site { sections: &SECTIONS, document: "/openapi.json" }
+        let sections = SECTIONS.split_last().map_or(&SECTIONS[..], |(_, others)| others);
+        Site { sections, document: "/openapi.json" }
     }
 }
 
-const SECTIONS: [(&str, &str); 8] = [
+impl Site {
+    /// The site of a daemon with an orchestrator in its process.
+    pub(crate) const WITH_CAMPAIGNS: Site = Site { sections: &SECTIONS, document: "/openapi.json" };
+
+    /// The site of a daemon, with an orchestrator in its process or without.
+    pub(crate) fn beside(has_campaigns: bool) -> Site {
+        if has_campaigns { Site::WITH_CAMPAIGNS } else { Site::default() }
+    }
+}
+
+/// The last one is there only with an orchestrator.
+const SECTIONS: [(&str, &str); 9] = [
     ("Overview", "/"),
     ("Topology", "/topology"),
     ("Jobs", "/jobs"),
@@ -80,6 +92,7 @@ const SECTIONS: [(&str, &str); 8] = [
     ("Nodes", "/nodes"),
     ("Events", "/events"),
     ("Configuration", "/config"),
+    ("Campaigns", "/campaigns"),
 ];
 
 /// The frame around a page.
