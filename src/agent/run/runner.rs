@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::books::{Book, Books, Seen, is_good_identity};
 use super::head::{Head, LONGEST_WAIT};
@@ -38,6 +38,8 @@ const IDLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long the first exchange may wait: the lease is not known before its answer.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// An answer may take so long whatever the lease.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -83,6 +85,9 @@ pub struct Runner {
     has_news: bool,
     /// How long an exchange may wait: the lease counts from its beginning.
     wait: Duration,
+    /// How much longer than its wait an exchange may take: a head that stood still must be asked again
+    /// before the lease ends.
+    patience: Duration,
     /// The number of the newest exchange that was answered.
     answered: u64,
     problem: Option<String>,
@@ -128,6 +133,7 @@ impl Runner {
             tell,
             has_news: false,
             wait: FIRST_WAIT,
+            patience: LONGEST_WAIT,
             answered: 0,
             problem: None,
             relays: BTreeSet::new(),
@@ -280,9 +286,11 @@ impl Runner {
         };
         let (head, number) = (Arc::clone(&self.head), self.number);
         let wait = Some(self.wait).filter(|_| waited);
+        let patience = wait.unwrap_or_default() + self.patience;
         exchanges.spawn(async move {
             let sent_ms = since_boot_ms();
-            let answer = head.exchange(&said, wait).await;
+            let late = |_| Err("the orchestrator does not answer in time".to_owned());
+            let answer = timeout(patience, head.exchange(&said, wait)).await.unwrap_or_else(late);
             Done { number, sent_ms, waited, answer }
         });
     }
@@ -345,7 +353,9 @@ impl Runner {
         let is_newest = self.answered < number;
         self.answered = self.answered.max(number);
         let lease_until_ms = sent_ms.saturating_add(answer.lease_ms);
-        self.wait = LONGEST_WAIT.min(Duration::from_millis(answer.lease_ms >> 2));
+        let quarter = Duration::from_millis(answer.lease_ms >> 2);
+        self.wait = LONGEST_WAIT.min(quarter);
+        self.patience = LONGEST_WAIT.min(quarter.max(LEAST_PATIENCE));
         let named: BTreeSet<u64> = answer.slots.iter().map(|order| order.share).collect();
         for order in answer.slots {
             let specs = specs_of(&order, &answer.specs);
