@@ -74,6 +74,8 @@ quantum = \"{quantum}MB\"
 publication_period = \"1s\"
 # With the usual 2m, short tasks would run one after the other.
 prediction_fudge = \"5s\"
+# With the usual 1, a campaign would have one slot until its first task has ended.
+initialization_cap = 64
 
 [[nodepool]]
 name = \"main\"
