@@ -471,8 +471,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("orchestrator.db")).await.unwrap();
         let (_requests, inbox) = mpsc::channel(8);
-        let signals = Arc::new(Signals { publish: Notify::new() });
-        let owner = Owner::resume(store, Settings::default(), inbox, signals);
+        let signals = Arc::new(Signals { publish: Notify::new(), committed: watch::channel(0).0 });
+        let owner = Owner::resume(store, Settings::default(), inbox, signals, Meters::default());
         let mut owner = owner.await.unwrap();
         let (first, mut answer) = exchange(1);
         owner.take(first).await.unwrap();
