@@ -60,7 +60,7 @@ impl Home {
         Up { child, said }
     }
 
-    /// What is written down of the processes: `up`, then daemon, orchestrator, agent.
+    /// What is written down of the processes: `up`, then daemon and agent.
     fn pids(&self) -> Vec<u64> {
         let text = fs::read(self.folder.path().join(".local/state/apportion/up.json")).unwrap();
         let found: Value = serde_json::from_slice(&text).unwrap();
@@ -176,7 +176,7 @@ fn what_a_killed_one_left_is_ended_and_its_state_is_used_again() {
     let home = Home::new();
     let up = home.up();
     let before = home.pids();
-    assert_eq!(before.len(), 4);
+    assert_eq!(before.len(), 3);
     let task = "touch began; while [ ! -e go ]; do sleep 0.1; done; echo over";
     assert_eq!(home.run(&["run", "--detach", "--", "sh", "-c", task]).0, 0);
     until("begun", || home.folder.path().join("began").exists());
@@ -195,7 +195,7 @@ fn what_a_killed_one_left_is_ended_and_its_state_is_used_again() {
     assert_eq!(home.run(&["task", "logs", "last.1"]).1, "over\n");
 
     // One that dies ends all.
-    let agent = now[3].to_string();
+    let agent = now[2].to_string();
     assert!(Command::new("kill").args(["-9", &agent]).status().unwrap().success());
     let (status, _, err) = told(again.child.wait_with_output().unwrap());
     assert_eq!(status, 1);
@@ -240,7 +240,7 @@ fn other_users_of_the_machine_reach_its_ports_and_get_no_further() {
     let (folder, found) = found(&home);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    for file in ["tokens", "own.token", "agent.token", "orchestrator.token"] {
+    for file in ["tokens", "own.token", "agent.token"] {
         assert_eq!(mode(&folder.join(file)), 0o600, "{file}");
     }
     let token = |name: &str| {

@@ -15,12 +15,12 @@ use super::args::{Logging, Remote, Trust, parse_address, parse_span, parse_url};
 use super::client::Client;
 use super::failure::Failure;
 use super::output::{complain, show};
-use super::serve::{handed_over, log_format};
+use super::serve::log_format;
 use super::table::plain;
 use crate::api::wire::{HandOver, Orchestrators};
 use crate::config::Access;
 use crate::orchestrator::rm::RmOptions;
-use crate::orchestrator::run::{Options, Reach, serve_alone, serve_at};
+use crate::orchestrator::run::{Options, Reach, serve_alone};
 use crate::telemetry;
 
 /// What to do about orchestrators.
@@ -55,9 +55,6 @@ pub struct RunArgs {
     /// The address to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7071", value_parser = parse_address)]
     pub listen: SocketAddr,
-    /// Standard input is the socket that listens, as `apportion up` hands it over
-    #[arg(long, hide = true)]
-    pub handed_over: bool,
     /// The database
     #[arg(long, value_name = "FILE", default_value = "orchestrator.db")]
     pub state: PathBuf,
@@ -123,13 +120,7 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let (ready, address) = oneshot::channel();
     let mut terminate = signal(SignalKind::terminate())?;
-    let running = async {
-        if args.handed_over {
-            serve_at(&options, rm, &reach, handed_over()?, ready, stop.clone()).await
-        } else {
-            serve_alone(&options, rm, &reach, ready, stop.clone()).await
-        }
-    };
+    let running = serve_alone(&options, rm, &reach, ready, stop.clone());
     tokio::pin!(running);
     let told = async {
         if let Ok(address) = address.await {

@@ -61,7 +61,7 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If standard input is no such socket.
-pub(super) fn handed_over() -> io::Result<TcpListener> {
+fn handed_over() -> io::Result<TcpListener> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let listener = std::net::TcpListener::from(socket);
     listener.set_nonblocking(true)?;

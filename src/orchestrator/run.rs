@@ -199,28 +199,12 @@ pub async fn serve_alone(
     if !reach.listen.ip().is_loopback() && !has_secrets {
         return Err(RunError::Open(reach.listen));
     }
-    let listener = TcpListener::bind(reach.listen).await?;
-    serve_at(options, rm, reach, listener, ready, stop).await
-}
-
-/// Runs an orchestrator alone at a socket that listens, until `stop`. `ready` is told its address.
-///
-/// # Errors
-///
-/// If it cannot be started, or its database fails.
-pub async fn serve_at(
-    options: &Options,
-    rm: RmOptions,
-    reach: &Reach,
-    listener: TcpListener,
-    ready: oneshot::Sender<SocketAddr>,
-    stop: CancellationToken,
-) -> Result<(), RunError> {
     let stop = stop.child_token();
     let _ends_all = stop.clone().drop_guard();
     let limits =
         Limits { connections: CONNECTIONS, connections_per_peer: CONNECTIONS, ..Limits::default() };
     let gatekeeper = Arc::new(Gatekeeper::open(&reach.access, &limits)?);
+    let listener = TcpListener::bind(reach.listen).await?;
     let address = listener.local_addr()?;
     let local = reach.access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let prepared = Prepared::new(options.clone(), Some(Arc::clone(&gatekeeper)));

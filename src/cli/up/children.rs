@@ -1,4 +1,4 @@
-//! The three processes of `apportion up`: their start, their logs and their end.
+//! The two processes of `apportion up`: their start, their logs and their end.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -135,7 +135,7 @@ impl<'a> Children<'a> {
         end_work(self.folder).await
     }
 
-    /// Ends the orchestrator and the daemon, after the agent.
+    /// Ends the daemon, after the agent.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl<'a> Children<'a> {
 }
 
 /// The place of the agent among the processes.
-const AGENT: usize = 2;
+const AGENT: usize = 1;
 
 fn ended(member: &Member, status: ExitStatus) -> Failure {
     let Member { name, log, .. } = member;

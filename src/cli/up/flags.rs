@@ -1,4 +1,4 @@
-//! The command lines of the three processes of `apportion up`.
+//! The command lines of the two processes of `apportion up`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -26,27 +26,6 @@ pub fn for_daemon(
     tokens.push(&secrets.tokens);
     let mut flags = words(&["serve", "--handed-over", "--listen", listen], &[("--config", config)]);
     flags.extend(["--set".into(), tokens]);
-    flags.extend(more);
-    flags
-}
-
-/// For the orchestrator.
-pub fn for_orchestrator(
-    rm: &str,
-    listen: &str,
-    folder: &Folder,
-    secrets: &Secrets,
-    more: Vec<OsString>,
-) -> Vec<OsString> {
-    let flags = ["orchestrator", "run", "--handed-over", "--rm", rm, "--listen", listen];
-    let state = folder.at("orchestrator.db");
-    let paths: [(&str, &Path); 3] = [
-        ("--state", &state),
-        ("--tokens", &secrets.tokens),
-        ("--token-file", &secrets.orchestrator),
-    ];
-    let mut flags = words(&flags, &paths);
-    flags.extend(["--publish-every".into(), "100ms".into()]);
     flags.extend(more);
     flags
 }

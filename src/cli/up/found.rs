@@ -43,7 +43,7 @@ pub struct Found {
     pub elsewhere: Option<Elsewhere>,
     /// The supervisor.
     pub up: Option<Process>,
-    /// The processes it started, in this order: daemon, orchestrator, agent.
+    /// The processes it started, in this order: daemon, agent.
     pub children: Vec<Process>,
 }
 

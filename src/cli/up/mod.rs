@@ -1,4 +1,4 @@
-//! Daemon, orchestrator and agent on this machine, with one command: three processes of this program,
+//! Daemon, orchestrator and agent on this machine, with one command: two processes of this program,
 //! and a supervisor that starts them in order, watches them, and ends them in the opposite order.
 
 mod authority;
@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use self::children::{Children, end_left};
 use self::ending::Way;
-use self::flags::{for_agent, for_daemon, for_orchestrator, words};
+use self::flags::{for_agent, for_daemon, words};
 use self::found::{Folder, Found, VARIABLE};
 pub use self::found::{found_by_default, orchestrator_beside, with_own};
 pub use self::join::Join;
@@ -67,7 +67,7 @@ const START: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// How long `down` waits for the end, beside the tasks: the longest grace, and the ends of processes.
 const END: Duration = Duration::from_mins(12);
-/// The port of the daemon, if it is free; the orchestrator's is the next one.
+/// The port, if it is free.
 const PORT: u16 = 7070;
 
 /// The folder of `apportion up`.
@@ -276,7 +276,7 @@ fn runs_already(folder: &Folder) -> Failure {
     Failure::new(Exit::Conflict, message)
 }
 
-/// Starts the three, and says so when work can run.
+/// Starts the two, and says so when work can run.
 async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> Result<(), Failure> {
     let config = sample::ensure(folder)?;
     let secrets = Secrets::ensure(folder)?;
@@ -286,13 +286,10 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
         None => listen_at((Ipv4Addr::LOCALHOST, PORT).into(), true)?,
     };
     let address = socket.local_addr()?;
-    let next = SocketAddr::new(address.ip(), address.port().saturating_add(1));
-    let next_socket = listen_at(next, true)?;
-    let next = next_socket.local_addr()?;
     let is_public = !address.ip().is_loopback();
     let public = is_public.then(|| Public::open(args, address, folder, &secrets)).transpose()?;
     children.found.daemon = own_url(address, is_public);
-    children.found.orchestrator = own_url(next, is_public);
+    children.found.orchestrator = children.found.daemon.clone();
     if let Some(public) = &public {
         public.enter(&mut children.found);
     }
@@ -303,13 +300,8 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
     let daemon = client(&children.found.daemon, folder)?;
     until(children, async || daemon.text(&["livez"]).await.is_ok()).await?;
 
-    let rm = children.found.daemon.clone();
-    let more = public.as_ref().map(Public::for_orchestrator).unwrap_or_default();
-    let flags = for_orchestrator(&rm, &next.to_string(), folder, &secrets, more);
-    children.start("orchestrator", &flags, Some(next_socket))?;
-    let orchestrator = client(&children.found.orchestrator, folder)?;
     let path = ["v1", "campaigns"];
-    until(children, async || orchestrator.text(&path).await.is_ok()).await?;
+    until(children, async || daemon.text(&path).await.is_ok()).await?;
 
     let more = public.as_ref().map(Public::for_agent).unwrap_or_default();
     let flags = for_agent(&children.found, folder, &secrets, more);

@@ -67,15 +67,6 @@ impl Public {
         settings.into_iter().flat_map(flag).collect()
     }
 
-    /// Flags for the orchestrator.
-    pub fn for_orchestrator(&self) -> Vec<OsString> {
-        let Certificates { authority, certificate, key } = &self.certificates;
-        super::flags::words(
-            &[],
-            &[("--ca", authority), ("--certificate", certificate), ("--key", key)],
-        )
-    }
-
     /// Flags for the agent on this machine.
     pub fn for_agent(&self) -> Vec<OsString> {
         super::flags::words(&[], &[("--ca", &self.certificates.authority)])

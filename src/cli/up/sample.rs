@@ -1,6 +1,7 @@
 //! The configuration that `apportion up` writes once; `serve --config` takes it over later.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -13,20 +14,47 @@ use crate::model::Mebibytes;
 /// Quanta in the memory of a machine, at least, and the shift that divides by it.
 const SHIFT: u32 = 6;
 
-/// The file of configuration; written if it is not there, and never written over.
+/// The file of configuration; written if it is not there, and never written over. One that was written
+/// before the orchestrator ran in the daemon's process is told of that at its end.
 ///
 /// # Errors
 ///
 /// If it cannot be written, or this system does not say how much memory there is.
 pub fn ensure(folder: &Folder) -> Result<PathBuf, Failure> {
     let path = folder.at("apportion.toml");
-    if path.exists() {
-        return Ok(path);
-    }
-    let text =
-        text(quantum(memory()?), &folder.at("apportion.db"), &folder.at(super::secrets::TOKENS));
+    let orchestrator = orchestrator(&folder.at("orchestrator.db"));
+    let text = match fs::read_to_string(&path) {
+        Ok(there) if there.lines().any(|line| line.trim() == "[orchestrator]") => return Ok(path),
+        Ok(there) => there + &orchestrator,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let tokens = folder.at(super::secrets::TOKENS);
+            text(quantum(memory()?), &folder.at("apportion.db"), &tokens) + &orchestrator
+        }
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", path.display()))?;
+        }
+    };
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+/// Any path is a good string of TOML when it is written as one of JSON, but for a few characters that are
+/// not allowed in either.
+fn quoted(path: &Path) -> String {
+    serde_json::Value::from(path.to_string_lossy()).to_string()
+}
+
+fn orchestrator(state: &Path) -> String {
+    format!(
+        "
+# Campaigns, in the daemon's process.
+[orchestrator]
+enabled = true
+state = {}
+publish_every = \"100ms\"
+",
+        quoted(state)
+    )
 }
 
 /// The memory that an agent on this machine offers.
@@ -49,9 +77,6 @@ fn quantum(memory: Mebibytes) -> u64 {
 }
 
 fn text(quantum: u64, state: &Path, tokens: &Path) -> String {
-    // Any path is a good string of TOML when it is written as one of JSON, but for a few characters that
-    // are not allowed in either.
-    let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
     let (state, tokens) = (quoted(state), quoted(tokens));
     format!(
         "\

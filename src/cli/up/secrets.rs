@@ -13,7 +13,7 @@ use super::super::place::own_name;
 use super::found::Folder;
 use crate::access::{Role, Secret, new_line};
 
-/// The file of tokens, for the daemon and the orchestrator.
+/// The file of tokens.
 pub const TOKENS: &str = "tokens";
 
 /// A token: the file that holds it, its role, and what stands before its lines of the file of tokens.
@@ -29,8 +29,6 @@ struct Kind {
 pub const OWN_TOKEN: &str = "own.token";
 
 const OWN: Kind = Kind { file: OWN_TOKEN, role: Role::Operator, name: None };
-const ORCHESTRATOR: Kind =
-    Kind { file: "orchestrator.token", role: Role::Orchestrator, name: Some("up-orchestrator") };
 const AGENT: Kind = Kind { file: "agent.token", role: Role::Agent, name: Some("up-agent") };
 
 /// The token for agents in the join file.
@@ -47,8 +45,6 @@ pub struct Secrets {
     pub tokens: PathBuf,
     /// The token of the user that called `apportion up`.
     pub own: PathBuf,
-    /// The token of the orchestrator.
-    pub orchestrator: PathBuf,
     /// The token of the agent on this machine.
     pub agent: PathBuf,
 }
@@ -60,12 +56,11 @@ impl Secrets {
     ///
     /// If they cannot be written.
     pub fn ensure(folder: &Folder) -> Result<Secrets, Failure> {
-        let [own, orchestrator, agent] =
-            [OWN, ORCHESTRATOR, AGENT].map(|kind| folder.at(kind.file));
-        let secrets = Secrets { tokens: folder.at(TOKENS), own, orchestrator, agent };
-        let all = [&secrets.tokens, &secrets.own, &secrets.orchestrator, &secrets.agent];
+        let [own, agent] = [OWN, AGENT].map(|kind| folder.at(kind.file));
+        let secrets = Secrets { tokens: folder.at(TOKENS), own, agent };
+        let all = [&secrets.tokens, &secrets.own, &secrets.agent];
         if !all.into_iter().all(|path| path.exists()) {
-            for kind in [OWN, ORCHESTRATOR, AGENT] {
+            for kind in [OWN, AGENT] {
                 let name = kind.name.map_or_else(user_name, str::to_owned);
                 secrets.replace(folder, kind, &name, None)?;
             }
