@@ -14,7 +14,7 @@ use apportion::orchestrator::wire::{
 };
 use axum::body::Bytes;
 use axum::extract::{Path as InPath, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -212,8 +212,15 @@ impl Head {
 async fn exchange(
     State(head): State<Head>,
     Query(query): Query<BTreeMap<String, String>>,
-    Json(said): Json<Exchange>,
+    headers: HeaderMap,
+    body: Bytes,
 ) -> Response {
+    // Long reports come packed.
+    let said: Exchange = if headers.get("content-encoding").is_some_and(|coding| coding == "gzip") {
+        serde_json::from_reader(flate2::read::GzDecoder::new(&*body)).unwrap()
+    } else {
+        serde_json::from_slice(&body).unwrap()
+    };
     let (answer, is_lost) = {
         let mut book = head.book();
         if !book.is_up {
