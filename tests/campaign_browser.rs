@@ -33,6 +33,16 @@ async fn campaigns_live_in_a_browser() {
     let endless = ["--array", "1-2", "--", "sleep", "1000"];
     up.ask(&[&submit[..], &endless].concat());
     let url = up.orchestrator.clone();
+    browser.open(&format!("{url}/campaigns")).await;
+    browser.wait("return location.pathname === '/login'").await;
+    let token = json!(up.token).to_string();
+    let log_in = format!(
+        "document.getElementById('token').value = {token}; document.forms[0].requestSubmit()"
+    );
+    browser.run(&log_in).await;
+    browser.wait("return location.pathname === '/campaigns'").await;
+    // What the browser says of the form is not about campaigns.
+    browser.complaints().await;
     for page in ["/campaigns", "/campaigns/1", "/campaigns/2", "/campaigns/1/tasks/3"] {
         browser.open(&format!("{url}{page}")).await;
         browser.wait(IS_LIVE).await;

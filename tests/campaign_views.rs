@@ -8,7 +8,7 @@ mod up;
 
 use std::fs;
 
-use reqwest::{Client, StatusCode};
+use reqwest::Client;
 use serde_json::{Value, json};
 use up::Up;
 
@@ -93,7 +93,7 @@ async fn a_campaign_is_followed_on_pages_and_acted_on_from_there_only() {
     assert_eq!(up.run(&[&submit[..], &[TASKS]].concat()).0, 1);
     let list = up.page("/campaigns").await;
     assert!(list.contains("a &#60;b&#62; &#38; c") && !list.contains("<b>"), "{list}");
-    assert!(!list.contains("href=\"/topology\""), "sections of a daemon that is not here");
+    assert!(list.contains("href=\"/topology\""), "the sections of the daemon");
     let one = up.page("/campaigns/1").await;
     for words in
         ["no such input", "exit status 7", "1.3", "Memory, asked and used", "9 attempts done"]
@@ -109,13 +109,17 @@ async fn a_campaign_is_followed_on_pages_and_acted_on_from_there_only() {
     assert!(one.contains("value=\"suspended\"") && one.contains("Cancel campaign 2"), "{one}");
     let no_redirect = reqwest::redirect::Policy::none();
     let client = Client::builder().redirect(no_redirect).build().unwrap();
+    let form = "application/x-www-form-urlencoded";
+    let login = client.post(format!("{}/login", up.orchestrator)).header("content-type", form);
+    let login = login.body(format!("token={}&next=/campaigns", up.token)).send().await.unwrap();
+    let cookie = login.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap();
     let act = async |origin: Option<&str>, state: &str| {
         let request = client.post(format!("{}/campaigns/2/state", up.orchestrator));
         let request = match origin {
             Some(origin) => request.header("origin", origin),
             None => request,
         };
-        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let request = request.header("content-type", form).header("cookie", cookie);
         request.body(format!("state={state}")).send().await.unwrap().status().as_u16()
     };
     assert_eq!(act(Some("http://evil.example"), "cancelled").await, 403);
@@ -127,10 +131,6 @@ async fn a_campaign_is_followed_on_pages_and_acted_on_from_there_only() {
     assert_eq!(act(Some(&up.orchestrator), "cancelled").await, 303);
     assert_eq!(act(Some(&up.orchestrator), "lost").await, 400);
     assert_eq!(up.run(&["campaign", "wait", "2"]).0, 6);
-
-    let foreign =
-        client.get(format!("{}/v1/campaigns", up.orchestrator)).header("host", "rebound.example");
-    assert_eq!(foreign.send().await.unwrap().status(), StatusCode::FORBIDDEN);
 }
 
 #[test]

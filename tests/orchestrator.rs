@@ -452,6 +452,25 @@ async fn what_the_resource_manager_refuses_is_told_to_the_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_one_that_runs_alone_are_its_own_and_serve_no_other_site() {
+    let mut world = World::without_nodes().await;
+    let id = world.orchestrator.submit(json!({ "user": "ann", "command": ["true"] })).await;
+    let (client, url) = (Client::new(), world.orchestrator.url.clone());
+    let list = client.get(format!("{url}/campaigns")).send().await.unwrap().text().await.unwrap();
+    assert!(list.contains(&format!("/campaigns/{id}")) && !list.contains("href=\"/topology\""));
+    let foreign = client.get(format!("{url}/v1/campaigns")).header("host", "rebound.example");
+    assert_eq!(foreign.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    for origin in [Some("http://evil.example"), None] {
+        let form = client.post(format!("{url}/campaigns/{id}/state"));
+        let form = form.header("content-type", "application/x-www-form-urlencoded");
+        let form = origin.into_iter().fold(form, |form, origin| form.header("origin", origin));
+        let answer = form.body("state=cancelled").send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{origin:?}");
+    }
+    world.orchestrator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_input_is_told_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), CONFIG);

@@ -15,6 +15,8 @@ pub struct Up {
     pub folder: TempDir,
     child: Child,
     pub orchestrator: String,
+    /// The token of the user that started it.
+    pub token: String,
 }
 
 impl Up {
@@ -23,15 +25,17 @@ impl Up {
         let mut command = command(&folder, &["up", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let said: Vec<String> = lines.by_ref().take(2).map(Result::unwrap).collect();
-        if said.len() < 2 {
+        let said: Vec<String> = lines.by_ref().take(3).map(Result::unwrap).collect();
+        if said.len() < 3 {
             let output = child.wait_with_output().unwrap();
             panic!("{said:?} {}", String::from_utf8_lossy(&output.stderr));
         }
         let text = fs::read(folder.path().join(".local/state/apportion/up.json")).unwrap();
         let found: Value = serde_json::from_slice(&text).unwrap();
         let orchestrator = found["orchestrator"].as_str().unwrap().trim_end_matches('/').to_owned();
-        Up { folder, child, orchestrator }
+        let token = fs::read_to_string(folder.path().join(".local/state/apportion/own.token"));
+        let token = token.unwrap().trim().to_owned();
+        Up { folder, child, orchestrator, token }
     }
 
     /// Runs to the end: exit status, standard output, standard error.
@@ -52,8 +56,8 @@ impl Up {
     }
 
     pub async fn page(&self, path: &str) -> String {
-        let answer =
-            Client::new().get(format!("{}{path}", self.orchestrator)).send().await.unwrap();
+        let answer = Client::new().get(format!("{}{path}", self.orchestrator));
+        let answer = answer.bearer_auth(&self.token).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
         answer.text().await.unwrap()
     }
