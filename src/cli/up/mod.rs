@@ -289,7 +289,7 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
     let is_public = !address.ip().is_loopback();
     let public = is_public.then(|| Public::open(args, address, folder, &secrets)).transpose()?;
     children.found.daemon = own_url(address, is_public);
-    children.found.orchestrator = children.found.daemon.clone();
+    children.found.orchestrator.clone_from(&children.found.daemon);
     if let Some(public) = &public {
         public.enter(&mut children.found);
     }
