@@ -139,23 +139,34 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         own < theirs || !self.gives_first_processes()
     }
 
-    /// Whether a process of one of `jobs` stays only as it is the last one and owed to its job, or would
-    /// once others of it went.
-    pub(super) fn is_blocked_by(&self, mut jobs: impl Iterator<Item = usize>) -> bool {
-        let draft = self.draft;
-        let own = draft.class_of(self.requester);
+    /// Whether a process of a job of which `is_meant` says so stays only as it is the last one and owed to
+    /// its job, or would once others of it went.
+    pub(super) fn is_blocked_by(&self, is_meant: impl Fn(usize) -> bool) -> bool {
+        let Draft { entities, jobs, .. } = self.draft;
+        let is_in_the_way = |level: Level, job: usize| {
+            jobs[job].is_owed
+                && (1..=FEW).contains(&self.keeps.nshares[job])
+                && self.would_balance(level, job, jobs[job].order.qshares().0)
+                && is_meant(job)
+        };
+        let own = self.draft.class_of(self.requester);
+        let is_any_of_user = |user: usize| {
+            let members = entities.members(user);
+            let Some(&first) = members.first() else { return false };
+            let class = self.draft.class_of(first);
+            let level = entities.dividing_level(first, self.requester);
+            class.policy.is_preemptable()
+                && class.priority == own.priority
+                // All jobs of the user have this in common.
+                && (level == Level::Job || self.would_balance(level, first, 1))
+                && members.iter().any(|&job| {
+                    is_in_the_way(entities.dividing_level(job, self.requester), job)
+                })
+        };
         self.is_among_peers
             && self.may_balance
             && !self.keeps.has_given(self.requester)
-            && jobs.any(|job| {
-                let (class, work) = (draft.class_of(job), &draft.jobs[job]);
-                let level = draft.entities.dividing_level(job, self.requester);
-                work.is_owed
-                    && (1..=FEW).contains(&self.keeps.nshares[job])
-                    && class.policy.is_preemptable()
-                    && class.priority == own.priority
-                    && self.would_balance(level, job, work.order.qshares().0)
-            })
+            && (0..entities.groups().len()).any(is_any_of_user)
             && self.gives_first_processes()
     }
 

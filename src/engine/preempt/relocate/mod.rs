@@ -182,8 +182,8 @@ type Cost = (bool, Millis, usize, QShares, MachineIx);
 /// found. No more can be moved than there is room for, free or to be had by right.
 fn best_plan(draft: &Draft<'_>, reclaim: &Reclaim, job: usize, sites: &mut Sites) -> Option<Plan> {
     let mut search = Search::new(draft, reclaim, job);
-    let helpers = (0..draft.jobs.len()).filter(|&other| may_help(draft, job, other));
-    if !draft.is_starved(job) && !search.claim.is_blocked_by(helpers) {
+    let is_blocked = || search.claim.is_blocked_by(|other| may_help(draft, job, other));
+    if !draft.is_starved(job) && !is_blocked() {
         return None;
     }
     let free = sites.free;
