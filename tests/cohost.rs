@@ -236,6 +236,10 @@ async fn metrics_count_tasks_and_exchanges_and_long_reports_come_packed() {
     let cut = packed[..packed.len() - 20].to_vec();
     assert_eq!(post(2, cut, "gzip").await.status(), StatusCode::BAD_REQUEST);
     let text = daemon.ask("/orchestrator/metrics").await.text().await.unwrap();
+    // What the guide names is there.
+    for name in ["commit_seconds", "exchange_seconds"] {
+        assert!(text.contains(&format!("# TYPE apportion_orchestrator_{name} ")), "{name}");
+    }
     for line in [
         "apportion_orchestrator_tasks{state=\"queued\"} 7",
         "apportion_orchestrator_campaigns{state=\"running\"} 1",

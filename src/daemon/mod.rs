@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use axum::{Extension, Router};
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -46,7 +46,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{self, AccessError, Actor, Doors, Gatekeeper, LocalSocket, SocketError};
 use crate::api::{self, ApiState, Board, ConfigAsk, Publisher, Request};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
-use crate::dashboard::{Dashboard, Site};
+use crate::dashboard::Dashboard;
 use crate::model::Steps;
 use crate::store::{Glance, PublisherRow, Retention, Store, StoreError};
 
@@ -188,8 +188,7 @@ pub async fn serve_beside(
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let doors = Doors { tcp: listener, local };
-    let pages = dashboard.routes().layer(Extension(Site::beside(beside.has_campaigns)));
-    let routes = api::router(state, pages, beside.routes);
+    let routes = api::router(state, dashboard.routes(beside.has_campaigns), beside.routes);
     // One that does not listen any more needs no way to the daemon.
     let _ = beside.whole.map(|tell| tell.send(routes.clone()));
     let mut serving = tokio::spawn(access::serve(doors, routes, gatekeeper, delay, stop.clone()));

@@ -39,12 +39,12 @@ pub(crate) mod words;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
@@ -77,7 +77,8 @@ impl Dashboard {
     /// All pages. They are to be merged with the API's routes, whose checks then hold for them too.
     ///
     /// For the role `reader`, but for `POST /nodes/vary`, which is an act of an `operator`.
-    pub fn routes(self) -> Router<ApiState> {
+    /// The navigation names the pages of campaigns if it `has_campaigns`.
+    pub fn routes(self, has_campaigns: bool) -> Router<ApiState> {
         let dear = Router::new()
             .route("/", get(overview::page))
             .route("/topology", get(topology::page))
@@ -98,7 +99,8 @@ impl Dashboard {
         let cheap =
             Router::new().route("/live", get(live::stream)).route("/assets/{name}", get(asset));
         let in_turn = middleware::from_fn_with_state(self.api.clone(), in_turn);
-        finished(dear).layer(in_turn).merge(finished(cheap)).with_state(self)
+        let all = finished(dear).layer(in_turn).merge(finished(cheap)).with_state(self);
+        all.layer(Extension(Site::beside(has_campaigns)))
     }
 }
 

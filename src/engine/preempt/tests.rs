@@ -105,7 +105,7 @@ fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
         let draft = counted(&scene.snapshot, &[1, 1, 1]);
         let keeps = Keeps::new(&draft);
         let entitlement = Entitlement::new(&draft, &keeps, 2);
-        (entitlement.rule(0, 2), entitlement.is_blocked_by([0].into_iter()))
+        (entitlement.rule(0, 2), entitlement.is_blocked_by(|job| job == 0))
     };
     assert_eq!(draft(&at_rest(&[5], &uneven)), (ENVY, false));
     assert_eq!(draft(&at_rest(&[5, 3], &uneven)), (None, true));
