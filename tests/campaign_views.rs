@@ -7,6 +7,7 @@
 mod up;
 
 use std::fs;
+use std::time::Duration;
 
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -131,6 +132,24 @@ async fn a_campaign_is_followed_on_pages_and_acted_on_from_there_only() {
     assert_eq!(act(Some(&up.orchestrator), "cancelled").await, 303);
     assert_eq!(act(Some(&up.orchestrator), "lost").await, 400);
     assert_eq!(up.run(&["campaign", "wait", "2"]).0, 6);
+}
+
+#[tokio::test]
+async fn output_that_never_comes_is_not_waited_for() {
+    let up = Up::start();
+    let tasks = ["--array", "1-3", "--max", "1", "--", "sleep", "1000"];
+    up.ask(&[&["submit", "--memory", "64MB"][..], &tasks].concat());
+    up.ask(&["campaign", "cancel", "1"]);
+    assert_eq!(up.run(&["campaign", "wait", "1"]).0, 6);
+    for (task, words) in [(99, "campaign 1 has no task 99; it has 3"), (3, "ended before it began")]
+    {
+        let url = format!("{}/v1/campaigns/1/tasks/{task}/output?follow=true", up.orchestrator);
+        let request = Client::new().get(url).bearer_auth(&up.token);
+        let answer = request.timeout(Duration::from_mins(1)).send().await.unwrap();
+        assert_eq!(answer.status(), 404);
+        let text = answer.text().await.unwrap();
+        assert!(text.contains(words), "{task}: {text}");
+    }
 }
 
 #[test]

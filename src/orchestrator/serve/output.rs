@@ -17,6 +17,7 @@ use super::hub::Part;
 use super::nodes::check_node;
 use super::problem::Failed;
 use super::state::ServeState;
+use super::tasks::position_of;
 use crate::model::Name;
 use crate::orchestrator::book::AttemptRow;
 use crate::orchestrator::drive;
@@ -59,7 +60,8 @@ pub(super) async fn get_output(
     Path((id, task)): Path<(u64, u64)>,
     query: Query<OutputQuery>,
 ) -> Result<Response, Failed> {
-    check_owner(&state, &caller, id).await?;
+    let campaign = check_owner(&state, &caller, id).await?;
+    position_of(state.reader().await?.get()?, &campaign, task).await?;
     let follow = query.follow.unwrap_or(false);
     let mut tries = if follow { TRIES } else { 1 };
     let (first, reading) = loop {
@@ -171,8 +173,15 @@ async fn attempt(
             let detail = format!("task {id}.{task} has no such attempt yet; wait with `follow`");
             return Err(Failed::absent(detail));
         }
-        let row = state.reader().await?.get()?.task(id, task).await?;
-        if row.is_some_and(|row| row.state.is_final()) {
+        let mut reading = state.reader().await?;
+        let reader = reading.get()?;
+        let has_ended = match reader.task(id, task).await? {
+            Some(row) => row.state.is_final(),
+            // Tasks that were never touched end with their campaign.
+            None => reader.campaign(id).await?.is_none_or(|info| info.row.state.is_final()),
+        };
+        drop(reading);
+        if has_ended {
             return Err(Failed::absent(format!("task {id}.{task} ended before it began")));
         }
         tokio::time::sleep(LOOK).await;

@@ -16,7 +16,7 @@ use super::stats::memory_of;
 use crate::orchestrator::book::{AttemptRow, CampaignState, Event, TaskRow, TaskState};
 use crate::orchestrator::drive;
 use crate::orchestrator::spec::signal_number;
-use crate::orchestrator::store::CampaignInfo;
+use crate::orchestrator::store::{CampaignInfo, Reader};
 use crate::orchestrator::wire::{AttemptInfo, Reason, SignalRequest, TaskInfo, TaskList};
 
 /// Which tasks.
@@ -86,6 +86,20 @@ pub(super) async fn get_task(
     task_of(&state, &caller, id, task).await.map(Json)
 }
 
+/// The place of a task among those of its campaign, if it is one of them.
+pub(super) async fn position_of(
+    reader: &mut Reader,
+    campaign: &CampaignInfo,
+    task: u64,
+) -> Result<u64, Failed> {
+    let spec = reader.spec(campaign.row.spec).await?;
+    let absent = || {
+        let (id, total) = (campaign.row.id, campaign.total);
+        Failed::absent(format!("campaign {id} has no task {task}; it has {total}"))
+    };
+    spec.tasks.position(task).ok_or_else(absent)
+}
+
 /// What `caller` may know of a task.
 pub(super) async fn task_of(
     state: &ServeState,
@@ -96,11 +110,7 @@ pub(super) async fn task_of(
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
     let campaign = known(reader.campaign(id).await?, id)?;
-    let spec = reader.spec(campaign.row.spec).await?;
-    let position = spec.tasks.position(task);
-    let position = position.ok_or_else(|| {
-        Failed::absent(format!("campaign {id} has no task {task}; it has {}", campaign.total))
-    })?;
+    let position = position_of(reader, &campaign, task).await?;
     let row = reader.task(id, task).await?;
     let mut shown = row.as_ref().map_or_else(|| untouched(&campaign, task, position), info);
     let may_read = caller.may_touch(&campaign.row.owner);
