@@ -7,6 +7,7 @@ mod slot;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use apportion::orchestrator::wire::{
@@ -414,21 +415,30 @@ fn lanes_run_beside_each_other_and_sweep_their_own() {
     assert_eq!(sleepers(2), 0);
 }
 
-#[test]
-fn a_stop_asks_and_then_kills() {
-    let work = tempdir().unwrap();
+/// A slot with two tasks that run, and one that waits. The first saves when it is asked to end, the second
+/// does not hear of it. The grace is 1.5 s.
+fn with_a_deaf_task(work: &Path) -> Slot {
     let text = r"trap 'echo saved >> saved; exit 0' TERM
       [ $APPORTION_TASK_ID = 2 ] && trap '' TERM
       touch here.$APPORTION_TASK_ID; while :; do sleep 0.05; done";
-    let mut settings = settings(shell(work.path(), text));
+    let mut settings = settings(shell(work, text));
     settings.start.lanes = 2;
+    settings.spec.grace_ms = 1_500;
     let mut slot = Slot::start(&settings);
     slot.give([1, 2, 3]);
     let start = Instant::now();
-    while !work.path().join("here.1").exists() || !work.path().join("here.2").exists() {
+    while !work.join("here.1").exists() || !work.join("here.2").exists() {
         assert!(start.elapsed() < slot::PATIENCE);
         std::thread::sleep(Duration::from_millis(20));
     }
+    slot
+}
+
+#[test]
+fn a_stop_asks_and_then_kills() {
+    let work = tempdir().unwrap();
+    let mut slot = with_a_deaf_task(work.path());
+    let start = Instant::now();
     slot.order(stop(Some(1_500), StopReason::Preempted));
     let last = slot.until_gone();
     assert_eq!(last.end, Some(SlotEnd::Stopped));
@@ -450,19 +460,8 @@ fn a_stop_asks_and_then_kills() {
 #[test]
 fn a_signal_from_outside_asks_tasks_and_then_kills() {
     let work = tempdir().unwrap();
-    let text = r"trap 'echo saved >> saved; exit 0' TERM
-      [ $APPORTION_TASK_ID = 2 ] && trap '' TERM
-      touch here.$APPORTION_TASK_ID; while :; do sleep 0.05; done";
-    let mut settings = settings(shell(work.path(), text));
-    settings.start.lanes = 2;
-    settings.spec.grace_ms = 1_500;
-    let mut slot = Slot::start(&settings);
-    slot.give([1, 2, 3]);
+    let mut slot = with_a_deaf_task(work.path());
     let start = Instant::now();
-    while !work.path().join("here.1").exists() || !work.path().join("here.2").exists() {
-        assert!(start.elapsed() < slot::PATIENCE);
-        std::thread::sleep(Duration::from_millis(20));
-    }
     let pid = slot.process.id().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let last = slot.until_gone();

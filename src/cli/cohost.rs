@@ -13,7 +13,7 @@ use crate::orchestrator::run::{Options, Prepared, RunError};
 use crate::orchestrator::serve;
 
 /// What the daemon serves beside its own routes: nothing, unless there is to be an orchestrator. That one
-/// runs until `stop`. Whatever ends it before, the daemon goes on.
+/// runs until `stop`. The daemon goes on where it ends before.
 pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Beside {
     if !settings.enabled {
         return Beside::default();

@@ -38,7 +38,7 @@ const IDLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long the first exchange may wait: the lease is not known before its answer.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// An answer may take so long whatever the lease.
+/// An answer may take so long, however short the lease is.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest pause after a failure.

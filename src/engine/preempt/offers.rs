@@ -62,7 +62,7 @@ impl Offers {
         self.cheapest(draft, keeps, cost.machine).bound(cost, missing)
     }
 
-    /// A lower bound of what it costs to free `missing` quanta on `machine`, whoever gives them.
+    /// A lower bound of what it costs to free `missing` quanta on `machine`, of any user.
     pub(super) fn least(
         &self,
         draft: &Draft<'_>,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bag::UNTOUCHED;
 use super::rows::{AttemptRow, SlotRow, SlotState, TaskRow, TaskState};
 use super::{CampaignRow, Effect, Saved};
 use crate::model::Name;
@@ -122,29 +121,13 @@ impl<'a> Search<'a> {
         let position = spec.tasks.position(id.task)?;
         let known = self.tasks.get(&(id.campaign, id.task)).copied().cloned();
         let is_untouched = campaign.taken <= position && position < campaign.limit;
-        let row = known.or_else(|| is_untouched.then(|| untouched(id)))?;
+        let row =
+            known.or_else(|| is_untouched.then(|| TaskRow::untouched(id.campaign, id.task)))?;
         if row.state.is_final() || id.attempt < row.attempt {
             return None;
         }
         let is_running = report.running.iter().any(|one| one.task == id);
         let state = if is_running { TaskState::Running } else { TaskState::Assigned };
         Some(TaskRow { state, attempt: id.attempt, share: Some(report.share), ..row })
-    }
-}
-
-fn untouched(id: AttemptId) -> TaskRow {
-    TaskRow {
-        campaign: id.campaign,
-        task: id.task,
-        state: TaskState::Queued,
-        attempt: 0,
-        tries: 0,
-        losses: 0,
-        resubmits: 0,
-        priority: UNTOUCHED,
-        step: 0,
-        share: None,
-        cancel: false,
-        reason: None,
     }
 }

@@ -172,20 +172,7 @@ impl Campaign {
 
     /// A task that was never touched, out of the cursor.
     pub fn fresh(&self, task: u64) -> TaskRow {
-        TaskRow {
-            campaign: self.facts.id,
-            task,
-            state: TaskState::Queued,
-            attempt: 0,
-            tries: 0,
-            losses: 0,
-            resubmits: 0,
-            priority: UNTOUCHED,
-            step: 0,
-            share: None,
-            cancel: false,
-            reason: None,
-        }
+        TaskRow::untouched(self.facts.id, task)
     }
 
     /// Begins to end it: no task begins any more. Untouched tasks are cancelled at once.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bag::UNTOUCHED;
 use crate::model::Name;
 use crate::orchestrator::wire::{AttemptId, Reason, StopReason, TaskResult};
 
@@ -210,6 +211,26 @@ pub struct TaskRow {
     pub cancel: bool,
     /// Why it ended, or its last attempt.
     pub reason: Option<Reason>,
+}
+
+impl TaskRow {
+    /// A task of a campaign, before anything has happened to it.
+    pub fn untouched(campaign: u64, task: u64) -> TaskRow {
+        TaskRow {
+            campaign,
+            task,
+            state: TaskState::Queued,
+            attempt: 0,
+            tries: 0,
+            losses: 0,
+            resubmits: 0,
+            priority: UNTOUCHED,
+            step: 0,
+            share: None,
+            cancel: false,
+            reason: None,
+        }
+    }
 }
 
 /// An attempt.
