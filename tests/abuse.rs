@@ -40,11 +40,15 @@ fn connect(daemon: &Daemon) -> TcpStream {
     stream
 }
 
-/// The most memory that the daemon has had, in bytes.
+/// The most memory that the daemon has had, in bytes, without the pages of its program. Those are read
+/// from a file on first use, and a debug build has tens of megabytes of them.
 fn peak(daemon: &Daemon) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    let bytes = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    };
+    bytes("VmHWM:") - bytes("RssFile:")
 }
 
 /// All that comes until the other side closes.
