@@ -119,9 +119,10 @@ impl Runner {
         )?;
         let (tell, news) = mpsc::channel(1024);
         let seen = books.seen();
-        let allow_setuid = options.allow_setuid;
+        let (allow_setuid, max_processes) = (options.allow_setuid, options.max_processes);
         let name = options.node;
-        let node = Node { name, boot, program, allow_setuid, users, ladder, books, spool };
+        let node =
+            Node { name, boot, program, allow_setuid, max_processes, users, ladder, books, spool };
         Ok(Runner {
             node: Arc::new(node),
             head: Arc::new(head),
@@ -308,6 +309,8 @@ impl Runner {
                 }
                 Err(problem) => problem,
             },
+            // A later one overtook it on another connection, and told all that it had to tell.
+            Err(_) if done.number < self.answered => return true,
             Err(problem) => problem,
         };
         if self.problem.as_ref() != Some(&problem) {
