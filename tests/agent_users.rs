@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use apportion::orchestrator::wire::{Reason, SlotEnd, SlotStart};
+use apportion::orchestrator::wire::{Reason, SlotEnd, SlotStart, SlotStop, StopReason};
 use head::{Agent, Head};
 use slot::{marked, shell};
 
@@ -26,10 +26,18 @@ ann:x:1000:1000::/:/bin/sh
 bob:x:1001:1001::/:/bin/sh
 daemon99:x:999:999::/:/bin/sh
 toor:x:0:0::/:/bin/sh
+cyd:x:4201:4201::/:/bin/sh
+dan:x:4202:4202::/:/bin/sh
+eve:x:4203:4203::/:/bin/sh
+flo:x:4204:4204::/:/bin/sh
 ";
 const GROUPS: &str = "\
 ann:x:1000:
 bob:x:1001:
+cyd:x:4201:
+dan:x:4202:
+eve:x:4203:
+flo:x:4204:
 crew:x:2000:ann,bob
 night:x:2001:ann
 ";
@@ -100,14 +108,33 @@ fn start(user: &str, uid: Option<u32>) -> SlotStart {
     }
 }
 
-#[tokio::test]
-async fn an_agent_of_root_serves_each_user_as_itself() {
-    let folder = tempfile::tempdir().unwrap();
+/// Says why the tests are left out here, if they are.
+fn is_left_out() -> bool {
     let works = slot::is_root()
         && Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|it| it.success())
         && Command::new("setpriv").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !works {
         slot::say("left out: it takes root, and namespaces of mounts");
+    }
+    !works
+}
+
+/// How many processes a user has, besides those of slots.
+fn processes_of(uid: u32) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter(|entry| {
+        let name = entry.file_name();
+        name.to_str().is_some_and(|name| name.parse::<u32>().is_ok())
+    });
+    let own = pids.filter(|entry| entry.metadata().is_ok_and(|it| it.uid() == uid));
+    let programs = own.filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok());
+    programs.filter(|name| name.trim() != "apportion").count()
+}
+
+#[tokio::test]
+async fn an_agent_of_root_serves_each_user_as_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    if is_left_out() {
         return;
     }
     let (work, spool) = (folder.path().join("work"), folder.path().join("spool"));
@@ -183,4 +210,63 @@ async fn an_agent_of_root_serves_each_user_as_itself() {
         left.filter(|entry| sleeps(&fs::read(entry.path().join("cmdline")).unwrap_or_default()));
     assert_eq!(left.count(), 0, "what it left behind is ended");
     drop(agent);
+}
+
+/// A task that multiplies: it can have no more processes than its slot may, its neighbour goes on, and
+/// nothing of it is left once it is told to end.
+async fn multiplying(limits: &str, user: (&str, u32), other: (&str, u32)) {
+    let folder = tempfile::tempdir().unwrap();
+    if is_left_out() {
+        return;
+    }
+    let (work, spool) = (folder.path().join("work"), folder.path().join("spool"));
+    fs::create_dir(&work).unwrap();
+    let _processes = Processes(spool.clone());
+    for path in [folder.path(), &work] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    // Where it cannot start another one, bash goes on and tries again.
+    let text = "[ $APPORTION_TASK_ID = 1 ] || exit 0
+      exec bash -c 'f() { f | f & sleep 0.05; }; while :; do f; done' 2>/dev/null";
+    let mut spec = shell(&work, text);
+    spec.environment.insert("PATH".to_owned(), "/usr/bin:/bin".to_owned());
+    let head = Head::start(spec).await;
+    let uid = user.1;
+    head.want(41, start(user.0, Some(uid)));
+    head.give(41, [1]);
+    let flags = ["--limits", limits, "--max-processes", "40"];
+    let agent = Agent::start_by(&by(folder.path()), &head, &spool, &flags);
+    let since = Instant::now();
+    let mut most = 0;
+    // The slot and its threads count too.
+    while most < 30 || since.elapsed() < Duration::from_secs(2) {
+        most = most.max(processes_of(uid));
+        let results = head.book().slots[&41].results.clone();
+        assert!(since.elapsed() < head::PATIENCE && results.is_empty(), "{most}: {results:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(most <= 40, "it has {most} processes");
+    head.want(42, start(other.0, Some(other.1)));
+    head.give(42, [2]);
+    let results = head.until_results(42, 1).await;
+    assert_eq!(results[0].why, Reason::Done, "{results:?}");
+    head.stop(41, SlotStop { why: StopReason::Cancelled, by_ms: Some(100) });
+    head.until_gone(41).await;
+    assert_eq!(processes_of(uid), 0, "something of it is left");
+    drop(agent);
+}
+
+#[tokio::test]
+async fn a_task_that_multiplies_is_bounded_where_the_slot_watches() {
+    multiplying("watched", ("cyd", 4201), ("dan", 4202)).await;
+}
+
+#[tokio::test]
+async fn a_task_that_multiplies_is_bounded_by_cgroups_of_version_1() {
+    let pids = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    if !pids.contains(":pids:") {
+        slot::say("left out: no cgroups of version 1 count processes here");
+        return;
+    }
+    multiplying("cgroup1", ("eve", 4203), ("flo", 4204)).await;
 }

@@ -42,6 +42,10 @@ pub struct RunArgs {
     /// With --run: programs such as sudo and ping keep their rights in tasks
     #[arg(long)]
     pub allow_setuid: bool,
+    /// With --run: the most processes and threads of a slot
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(value_parser = clap::value_parser!(u32).range(16..))]
+    pub max_processes: u32,
     /// With --run: enforce limits in this way at best, instead of the best there is
     #[arg(long, value_enum, value_name = "WAY")]
     pub limits: Option<Limits>,
@@ -95,6 +99,7 @@ pub fn options(args: &AgentArgs, node: String) -> RunOptions {
         users: run.rules(),
         limits: run.limits.map(Rung::from),
         allow_setuid: run.allow_setuid,
+        max_processes: run.max_processes,
     }
 }
 

@@ -36,6 +36,9 @@ pub struct SlotArgs {
     /// Leave programs with the setuid bit their effect
     #[arg(long)]
     pub allow_setuid: bool,
+    /// Allow so many more processes and threads than its user has now
+    #[arg(long, value_name = "N")]
+    pub more_processes: Option<u64>,
     /// Report a dead slot
     #[arg(long, conflicts_with_all = ["read", "clear"])]
     pub report: bool,
@@ -99,6 +102,7 @@ pub fn run(args: &SlotArgs) -> Result<(), Failure> {
         identity: args.r#become.clone(),
         cgroups: args.join.clone(),
         allows_setuid: args.allow_setuid,
+        more_processes: args.more_processes,
     };
     let act = match args.read {
         _ if args.report => Act::Report(args.acked),

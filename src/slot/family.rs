@@ -1,6 +1,7 @@
 //! Processes below a slot, as `/proc` has them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -71,6 +72,14 @@ pub fn group(pid: i32) -> Option<i32> {
 /// The session of a process.
 pub fn session(pid: i32) -> Option<i32> {
     stat(pid)?.get(3)?.parse().ok()
+}
+
+/// How many threads the processes of a user have.
+pub fn threads_of(uid: u32) -> u64 {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let own = entries.filter(|entry| entry.metadata().is_ok_and(|it| it.uid() == uid));
+    let pids = own.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| number(&stat(pid)?, 17)).sum()
 }
 
 /// Processor time of a process and of its children that it waited for, in milliseconds.

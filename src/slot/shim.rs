@@ -9,8 +9,10 @@ use std::str::FromStr;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::{Gid, Resource, Rlimit, Uid, setrlimit, setsid, umask};
+use rustix::process::{Gid, Resource, Rlimit, Uid, getrlimit, getuid, setrlimit, setsid, umask};
 use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
+
+use super::family;
 
 /// The user that a slot becomes: `UID:GID:GROUP,GROUP`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,9 @@ pub struct Change {
     pub cgroups: Vec<PathBuf>,
     /// Whether programs with the setuid bit keep their effect.
     pub allows_setuid: bool,
+    /// How many more processes and threads the user may have than now, where no cgroup counts those of
+    /// the slot. `None`: without a limit of ours.
+    pub more_processes: Option<u64>,
 }
 
 /// Why the process cannot become a slot.
@@ -99,6 +104,9 @@ pub fn change(change: &Change) -> Result<(), ShimError> {
     if let Some(identity) = &change.identity {
         become_user(identity)?;
     }
+    if let Some(more) = change.more_processes {
+        limit_processes(more).map_err(process("the limit of processes"))?;
+    }
     if !change.allows_setuid {
         set_no_new_privs(true).map_err(process("no_new_privs"))?;
     }
@@ -119,6 +127,14 @@ fn become_user(identity: &Identity) -> Result<(), ShimError> {
         return Err(ShimError::WayBack(identity.clone()));
     }
     Ok(())
+}
+
+/// The kernel counts those of the user, wherever they are, and limits none of user 0.
+fn limit_processes(more: u64) -> Result<(), Errno> {
+    let most = family::threads_of(getuid().as_raw()).saturating_add(more);
+    let lower = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+    let Rlimit { current, maximum } = getrlimit(Resource::Nproc);
+    setrlimit(Resource::Nproc, Rlimit { current: lower(current), maximum: lower(maximum) })
 }
 
 /// Moves this process into the cgroup at `path`.

@@ -144,6 +144,7 @@ impl Keeper {
             memory_mb: self.book.start.memory_mb,
             grace_ms,
             allow_setuid: node.allow_setuid,
+            max_processes: node.max_processes,
         };
         let process = node.ladder.start(&plan, &node.boot).await?;
         tracing::info!(slot = plan.slot, pid = process.pid, "slot started");

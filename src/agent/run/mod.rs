@@ -55,6 +55,8 @@ pub struct RunOptions {
     pub limits: Option<Rung>,
     /// Whether programs with the setuid bit keep their effect in tasks.
     pub allow_setuid: bool,
+    /// The most processes and threads of a slot.
+    pub max_processes: u32,
 }
 
 /// Why an agent cannot run work.

@@ -29,6 +29,8 @@ pub struct Node {
     pub program: PathBuf,
     /// Whether programs with the setuid bit keep their effect in tasks.
     pub allow_setuid: bool,
+    /// The most processes and threads of a slot.
+    pub max_processes: u32,
     pub users: Users,
     pub ladder: Ladder,
     pub books: Books,

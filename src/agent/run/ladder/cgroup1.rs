@@ -9,6 +9,8 @@ use crate::orchestrator::wire::SlotEnd;
 
 const LIMIT: &str = "memory.limit_in_bytes";
 
+const MAX_PROCESSES: &str = "pids.max";
+
 /// The folder for the cgroups of slots.
 pub fn probe() -> Result<PathBuf, String> {
     let own = own_cgroup(Some("memory")).ok_or("its memory controller is not mounted")?;
@@ -41,4 +43,25 @@ pub fn make(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
         chown(path, Some(uid), Some(gid)).map_err(failed)?;
     }
     Ok(())
+}
+
+/// The folder for the cgroups that count the processes of slots, where they can be had.
+pub fn probe_pids() -> Option<PathBuf> {
+    let root = own_cgroup(Some("pids"))?.join(FOLDER);
+    let probe = root.join(format!("probe-{}", std::process::id()));
+    fs::create_dir_all(&probe).ok()?;
+    let limited = set_limit(&probe, MAX_PROCESSES, 64);
+    remove(&probe);
+    limited.is_ok().then_some(root)
+}
+
+/// Makes the cgroup that counts the processes of a slot.
+pub fn make_pids(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
+    if inside(cgroup).is_empty() {
+        remove(cgroup);
+    }
+    fs::create_dir(cgroup).map_err(|error| {
+        (SlotEnd::NoLimit, format!("cannot make {}: {error}", cgroup.display()))
+    })?;
+    set_limit(cgroup, MAX_PROCESSES, u64::from(plan.max_processes))
 }

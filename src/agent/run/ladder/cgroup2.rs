@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use super::{FOLDER, MAX_TASKS, NotStarted, Plan, inside, own_cgroup, remove, set_limit};
+use super::{FOLDER, NotStarted, Plan, inside, own_cgroup, remove, set_limit};
 use crate::orchestrator::wire::SlotEnd;
 
 /// The folder for the cgroups of slots. The agent moves into a leaf first: a cgroup with processes
@@ -87,7 +87,7 @@ pub fn make(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
     set_limit(cgroup, "memory.max", plan.memory_mb << 20)?;
     // Without accounting of swap there is no such file.
     let _ = fs::write(cgroup.join("memory.swap.max"), "0");
-    let _ = fs::write(cgroup.join("pids.max"), MAX_TASKS.to_string());
+    let _ = fs::write(cgroup.join("pids.max"), plan.max_processes.to_string());
     let (uid, gid) = plan.owner;
     let files = ["cgroup.procs", "cgroup.subtree_control", "cgroup.threads"];
     let paths = files.map(|file| cgroup.join(file));

@@ -26,9 +26,6 @@ const FOLDER: &str = "apportion-slots";
 /// Looks in a row that have to find nothing of a slot before it counts as ended.
 const EMPTY_LOOKS: u32 = 2;
 
-/// The most processes and threads of a slot.
-const MAX_TASKS: u32 = 1_024;
-
 /// A rung that is not used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -47,6 +44,8 @@ pub struct Ladder {
     pub findings: Vec<Finding>,
     /// The folder of the slots' cgroups, on the rungs `cgroup1` and `cgroup2`.
     root: Option<PathBuf>,
+    /// On the rung `cgroup1`: the folder of those that count processes, where they can be had.
+    pids: Option<PathBuf>,
 }
 
 /// What a rung needs to know to start a slot.
@@ -68,6 +67,8 @@ pub struct Plan {
     pub grace_ms: u64,
     /// Whether programs with the setuid bit keep their effect.
     pub allow_setuid: bool,
+    /// The most processes and threads of the slot.
+    pub max_processes: u32,
 }
 
 /// Why a slot did not start.
@@ -91,11 +92,14 @@ impl Ladder {
                 Rung::Watched => Ok(None),
             };
             match found {
-                Ok(root) => return Ladder { rung, findings, root },
+                Ok(root) => {
+                    let pids = (rung == Rung::Cgroup1).then(cgroup1::probe_pids).flatten();
+                    return Ladder { rung, findings, root, pids };
+                }
                 Err(why) => findings.push(Finding { rung: name(rung), why }),
             }
         }
-        Ladder { rung: Rung::Watched, findings, root: None }
+        Ladder { rung: Rung::Watched, findings, root: None, pids: None }
     }
 
     /// What a slot has to know of its limit.
@@ -120,14 +124,20 @@ impl Ladder {
             (Rung::Cgroup2, Some(root)) => {
                 let cgroup = root.join(&plan.slot);
                 cgroup2::make(&cgroup, plan)?;
-                spawn(plan, &[cgroup], boot)
+                spawn(plan, &[cgroup], true, boot)
             }
             (Rung::Cgroup1, Some(root)) => {
                 let cgroup = root.join(&plan.slot);
                 cgroup1::make(&cgroup, plan)?;
-                spawn(plan, &[cgroup], boot)
+                let mut cgroups = vec![cgroup];
+                if let Some(pids) = &self.pids {
+                    let pids = pids.join(&plan.slot);
+                    cgroup1::make_pids(&pids, plan)?;
+                    cgroups.push(pids);
+                }
+                spawn(plan, &cgroups, self.pids.is_some(), boot)
             }
-            (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => spawn(plan, &[], boot),
+            (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => spawn(plan, &[], false, boot),
         }
     }
 
@@ -151,9 +161,8 @@ impl Ladder {
             }
             empty = if left.is_empty() && is_gone { empty + 1 } else { 0 };
             if empty == EMPTY_LOOKS {
-                if let Some(cgroup) = &cgroup {
-                    remove(cgroup);
-                }
+                let pids = self.pids.as_ref().map(|pids| pids.join(&book.slot));
+                cgroup.iter().chain(&pids).for_each(|cgroup| remove(cgroup));
                 return true;
             }
             sweep::kill(&left);
@@ -217,12 +226,21 @@ fn arguments(plan: &Plan, becomes: bool) -> Vec<String> {
     words
 }
 
-/// Starts the shim, which joins `cgroups` before it becomes the user.
-fn spawn(plan: &Plan, cgroups: &[PathBuf], boot: &str) -> Result<Process, NotStarted> {
+/// Starts the shim, which joins `cgroups` before it becomes the user. One of them `counts` processes, or
+/// those of the user are limited.
+fn spawn(
+    plan: &Plan,
+    cgroups: &[PathBuf],
+    counts: bool,
+    boot: &str,
+) -> Result<Process, NotStarted> {
     let mut command = Command::new(&plan.program);
     command.args(arguments(plan, true)).env_clear().env("APPORTION_SLOT", &plan.slot);
     for cgroup in cgroups {
         command.arg("--join").arg(cgroup);
+    }
+    if !counts {
+        command.arg("--more-processes").arg(plan.max_processes.to_string());
     }
     watched::detach(&mut command);
     let failed = |why: String| (SlotEnd::NotStarted, why);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::{MAX_TASKS, NotStarted, Plan, arguments};
+use super::{NotStarted, Plan, arguments};
 use crate::agent::run::books::Process;
 use crate::orchestrator::wire::SlotEnd;
 
@@ -100,7 +100,7 @@ fn flags(plan: &Plan, unit: &str, of_user: bool) -> Vec<String> {
         // Else one task over the limit would end the whole slot.
         "OOMPolicy=continue".to_owned(),
         "Delegate=memory pids".to_owned(),
-        format!("TasksMax={MAX_TASKS}"),
+        format!("TasksMax={}", plan.max_processes),
         format!("TimeoutStopSec={stop_seconds}"),
         // SIGTERM is for the slot alone: it asks its tasks itself, and knows then why they end.
         "KillMode=mixed".to_owned(),
@@ -121,6 +121,8 @@ fn escaped(word: &str) -> String {
 /// A program that talks to the manager: of the system, or of this user.
 fn program(name: &str, of_user: bool) -> Command {
     let mut command = Command::new(name);
+    // They would speak to systemd in the agent's name.
+    command.env_remove("NOTIFY_SOCKET");
     if of_user {
         // Where a session did not set it, the manager would not be found.
         let uid = rustix::process::getuid().as_raw();
@@ -219,6 +221,7 @@ mod tests {
             memory_mb: 512,
             grace_ms: 30_000,
             allow_setuid: false,
+            max_processes: 4096,
         };
         let of_system = flags(&plan, &unit(&plan.slot), false);
         for flag in [
@@ -231,6 +234,7 @@ mod tests {
             "--property=MemorySwapMax=0",
             "--property=OOMPolicy=continue",
             "--property=Delegate=memory pids",
+            "--property=TasksMax=4096",
             "--property=TimeoutStopSec=35",
             "--property=NoNewPrivileges=yes",
         ] {
