@@ -68,7 +68,7 @@ fn by(folder: &Path) -> Vec<String> {
     }
     let folder = folder.to_str().unwrap();
     let script = format!(
-        "mount --bind {folder}/passwd /etc/passwd && mount --bind {folder}/group /etc/group && \
+        "umask 077 && mount --bind {folder}/passwd /etc/passwd && mount --bind {folder}/group /etc/group && \
          exec setpriv --bounding-set {} \"$@\"",
         capabilities()
     );
@@ -198,7 +198,10 @@ async fn an_agent_of_root_serves_each_user_as_itself() {
         let is_it = words.contains(" slot ") && words.contains(&head.slot(32));
         entry.file_name().to_str().filter(|_| is_it).map(str::to_owned)
     });
-    assert!(Command::new("kill").args(["-9", &pid.unwrap()]).status().unwrap().success());
+    // Else it could neither read its own figures nor tell the kernel that a task is to go before it.
+    let pid = pid.unwrap();
+    assert_eq!(fs::metadata(format!("/proc/{pid}/auxv")).unwrap().uid(), 1001);
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
     let last = head.until_gone(32).await;
     assert_eq!(last.end, Some(SlotEnd::Died), "{last:?}");
     let ends: Vec<_> =
@@ -226,7 +229,7 @@ async fn multiplying(limits: &str, user: (&str, u32), other: (&str, u32)) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     }
     // Where it cannot start another one, bash goes on and tries again.
-    let text = "[ $APPORTION_TASK_ID = 1 ] || exit 0
+    let text = "[ $APPORTION_TASK_ID = 1 ] || exec cat /proc/self/cgroup > own
       exec bash -c 'f() { f | f & sleep 0.05; }; while :; do f; done' 2>/dev/null";
     let mut spec = shell(&work, text);
     spec.environment.insert("PATH".to_owned(), "/usr/bin:/bin".to_owned());
@@ -250,6 +253,9 @@ async fn multiplying(limits: &str, user: (&str, u32), other: (&str, u32)) {
     head.give(42, [2]);
     let results = head.until_results(42, 1).await;
     assert_eq!(results[0].why, Reason::Done, "{results:?}");
+    // Each task has a cgroup of its own, whatever the umask of the agent is.
+    let own = fs::read_to_string(work.join("own")).unwrap();
+    assert_eq!(own.contains("/lane0"), limits == "cgroup1", "{own}");
     head.stop(41, SlotStop { why: StopReason::Cancelled, by_ms: Some(100) });
     head.until_gone(41).await;
     assert_eq!(processes_of(uid), 0, "something of it is left");

@@ -9,7 +9,10 @@ use std::str::FromStr;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::{Gid, Resource, Rlimit, Uid, getrlimit, getuid, setrlimit, setsid, umask};
+use rustix::process::{
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, getrlimit, getuid, set_dumpable_behavior,
+    setrlimit, setsid, umask,
+};
 use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
 
 use super::family;
@@ -126,7 +129,10 @@ fn become_user(identity: &Identity) -> Result<(), ShimError> {
     if set_thread_uid(Uid::ROOT).is_ok() {
         return Err(ShimError::WayBack(identity.clone()));
     }
-    Ok(())
+    // Who changes its user loses its own files in `/proc`, and those of a child that begins: the slot
+    // reads the former, and writes the latter. Nothing of the agent's is in this memory.
+    set_dumpable_behavior(DumpableBehavior::Dumpable)
+        .map_err(|source| ShimError::Process { what: "its files in /proc", source })
 }
 
 /// The kernel counts those of the user, wherever they are, and limits none of user 0.

@@ -106,6 +106,12 @@ impl Runner {
         let unusable = |source| RunError::Spool { path: options.spool.clone(), source };
         let spool = Spool::open(&options.spool).map_err(unusable)?;
         try_out(&options.spool).map_err(unusable)?;
+        if let Some(path) = spool.closed().filter(|_| users.is_root()) {
+            let path = path.display();
+            tracing::warn!(
+                "other users cannot pass through {path}, so no work of theirs starts: chmod o+x {path}"
+            );
+        }
         let books = Books::open(&options.spool).map_err(RunError::Books)?;
         let ladder = Ladder::probe(options.limits, users.is_root());
         let life = facts::life()?;

@@ -26,10 +26,22 @@ impl Spool {
     /// If it cannot be made.
     pub fn open(folder: &Path) -> io::Result<Spool> {
         let slots = folder.join("slots");
-        DirBuilder::new().recursive(true).mode(0o711).create(&slots)?;
-        // Users pass through to their own folders, and list nothing.
-        fs::set_permissions(&slots, fs::Permissions::from_mode(0o711))?;
+        // Users pass through to their own folders, and list nothing. What is there keeps its mode.
+        for path in [folder, &slots] {
+            if !path.exists() {
+                DirBuilder::new().recursive(true).create(path)?;
+                fs::set_permissions(path, fs::Permissions::from_mode(0o711))?;
+            }
+        }
         Ok(Spool { folder: fs::canonicalize(slots)? })
+    }
+
+    /// The folder on the way to the slots that other users cannot pass through, if there is one.
+    pub fn closed(&self) -> Option<&Path> {
+        let is_closed = |path: &&Path| {
+            fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 == 0)
+        };
+        self.folder.ancestors().find(is_closed)
     }
 
     /// The folder of a slot.

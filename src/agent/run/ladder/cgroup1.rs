@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use super::{FOLDER, NotStarted, Plan, inside, own_cgroup, remove, set_limit};
+use super::{FOLDER, NotStarted, Plan, inside, make_folder, own_cgroup, remove, set_limit};
 use crate::orchestrator::wire::SlotEnd;
 
 const LIMIT: &str = "memory.limit_in_bytes";
@@ -16,7 +16,7 @@ pub fn probe() -> Result<PathBuf, String> {
     let own = own_cgroup(Some("memory")).ok_or("its memory controller is not mounted")?;
     let root = own.join(FOLDER);
     let probe = root.join(format!("probe-{}", std::process::id()));
-    let made = fs::create_dir_all(&probe);
+    let made = make_folder(&root).and_then(|()| fs::create_dir_all(&probe));
     made.map_err(|error| format!("not writable ({error}): run the agent as root"))?;
     let limited = set_limit(&probe, LIMIT, 64 << 20);
     remove(&probe);

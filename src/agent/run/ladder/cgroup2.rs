@@ -1,19 +1,29 @@
 //! Cgroups of version 2, below the agent's own.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use super::{FOLDER, NotStarted, Plan, inside, own_cgroup, remove, set_limit};
+use super::{FOLDER, NotStarted, Plan, inside, make_folder, own_cgroup, remove, set_limit};
 use crate::orchestrator::wire::SlotEnd;
+
+/// The cgroup of the agent itself, below the one that it was given.
+const LEAF: &str = "agent";
 
 /// The folder for the cgroups of slots. The agent moves into a leaf first: a cgroup with processes
 /// of its own cannot control others.
 pub fn probe() -> Result<PathBuf, String> {
     let own = own_cgroup(None).ok_or("not mounted")?;
-    // After its restart the agent may be in its leaf already.
-    let own =
-        if own.ends_with("agent") { own.parent().map_or(own.clone(), Path::to_owned) } else { own };
+    // After its restart the agent may be in its leaf already, or its starter puts it there.
+    let own = match own.parent() {
+        Some(parent) if own.ends_with(LEAF) => parent.to_owned(),
+        _ => {
+            let starter = std::env::var_os("INVOCATION_ID").and(own.extension());
+            check_starter(starter)?;
+            own
+        }
+    };
     let controllers = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
     let mut names = controllers.split_whitespace();
     if !names.clone().any(|name| name == "memory") {
@@ -30,7 +40,7 @@ pub fn probe() -> Result<PathBuf, String> {
     let control = |at: &Path| fs::write(at.join("cgroup.subtree_control"), "+memory +pids");
     control(&own).map_err(not_ours)?;
     let root = own.join(FOLDER);
-    fs::create_dir_all(&root).map_err(not_ours)?;
+    make_folder(&root).map_err(not_ours)?;
     control(&root).map_err(not_ours)?;
     let probe = root.join(format!("probe-{}", std::process::id()));
     fs::create_dir(&probe).map_err(not_ours)?;
@@ -38,6 +48,17 @@ pub fn probe() -> Result<PathBuf, String> {
     remove(&probe);
     limited.map_err(|(_, why)| why)?;
     Ok(root)
+}
+
+/// Refuses a service of systemd that starts in the cgroup of its unit, as `extension` says. Beside slots
+/// it could not start there again: a cgroup that controls others has no processes of its own.
+fn check_starter(extension: Option<&OsStr>) -> Result<(), String> {
+    if extension.is_none_or(|extension| extension != "service") {
+        return Ok(());
+    }
+    let why = "systemd could not start the agent again beside slots: set DelegateSubgroup=agent (from \
+               systemd 254), or run the agent as root";
+    Err(why.to_owned())
 }
 
 /// Moves the agent out of `own` into a leaf below it, with the other processes of this program.
@@ -53,7 +74,7 @@ fn make_room(own: &Path, not_ours: &impl Fn(std::io::Error) -> String) -> Result
             own.display()
         ));
     }
-    let leaf = own.join("agent");
+    let leaf = own.join(LEAF);
     fs::create_dir_all(&leaf).map_err(not_ours)?;
     // Processes that they start meanwhile are there at the next look.
     for _ in 0..100 {
@@ -95,4 +116,17 @@ pub fn make(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
         chown(path, Some(uid), Some(gid)).map_err(failed)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_that_could_not_start_again_is_refused() {
+        let refusal = check_starter(Some(OsStr::new("service"))).unwrap_err();
+        assert!(refusal.contains("DelegateSubgroup=agent"), "{refusal}");
+        assert_eq!(check_starter(Some(OsStr::new("scope"))), Ok(()));
+        assert_eq!(check_starter(None), Ok(()));
+    }
 }

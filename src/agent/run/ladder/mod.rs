@@ -9,6 +9,7 @@ mod systemd;
 mod watched;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -299,6 +300,12 @@ fn below(cgroup: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(cgroup).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.map(|entry| entry.path()).collect()
+}
+
+/// Makes the folder for the cgroups of slots, which their users pass through whatever the umask is.
+fn make_folder(root: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(root)?;
+    fs::set_permissions(root, fs::Permissions::from_mode(0o711))
 }
 
 /// Writes a limit and reads it back.
