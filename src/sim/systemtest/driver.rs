@@ -8,7 +8,8 @@ use super::suite::Suite;
 use super::{Clock, Outcome};
 use crate::engine;
 use crate::model::{
-    JobFacts, JobId, JobSpec, Millis, NodeReport, ShareFacts, ShareId, ShareState, WorkKind,
+    JobFacts, JobId, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId, ShareState,
+    WorkKind,
 };
 use crate::scheduler::{Event, Scheduler, View};
 use crate::sim::count;
@@ -376,22 +377,26 @@ fn spec(ix: WorkIx, work: &Work, facts: JobFacts) -> JobSpec {
     }
 }
 
-/// Whether the waiting of those for whom processes were preempted had paid for all that was lost: each
-/// held something, and was behind for as long, with the credit of a job that has hardly begun.
+/// Whether waiting had paid for all that was lost. Each process that a job lacks costs it that much, so
+/// each that it gains pays for what is lost on its machine. The job held something, and was behind for
+/// as long, with the credit of a job that has hardly begun.
 fn is_paid(view: &View) -> bool {
     const CREDIT: Millis = 300_000;
     let Some(planned) = &view.planned else { return false };
-    let mut losses: BTreeMap<JobId, Millis> = BTreeMap::new();
-    for receipt in &planned.schedule.preemptions {
+    let schedule = &planned.schedule;
+    let mut losses: BTreeMap<(JobId, MachineIx), Millis> = BTreeMap::new();
+    for receipt in &schedule.preemptions {
         let Some(taker) = receipt.beneficiary else { return false };
-        *losses.entry(taker).or_default() += receipt.loss;
+        *losses.entry((taker, receipt.machine)).or_default() += receipt.loss;
     }
     let period = view.topology.settings.publication_period;
-    losses.into_iter().all(|(taker, loss)| {
+    losses.into_iter().all(|((taker, machine), loss)| {
         let job = planned.snapshot.jobs.iter().find(|job| job.id == taker);
         job.is_some_and(|job| {
+            let promises = schedule.promises.iter();
+            let gained = promises.filter(|one| one.job == taker && one.machine == machine).count();
             let waited = planned.snapshot.behind_cycles(job) * period * job.threads;
-            job.nshares_held().0 > 0 && loss <= waited + CREDIT
+            job.nshares_held().0 > 0 && loss <= (waited + CREDIT) * count(gained.max(1))
         })
     })
 }
