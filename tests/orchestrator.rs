@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use apportion::config::Access;
+use apportion::config::{Access, CampaignRetention};
 use apportion::orchestrator::rm::RmOptions;
 use apportion::orchestrator::run::{Options, Reach, RunError, serve_alone};
 use apportion::orchestrator::wire::{
@@ -36,12 +36,23 @@ struct Orchestrator {
 
 impl Orchestrator {
     async fn start(folder: &Path, daemon: &Daemon, access: Access) -> Orchestrator {
+        Orchestrator::keeping(folder, daemon, access, CampaignRetention::default()).await
+    }
+
+    /// One that keeps campaigns for so long.
+    async fn keeping(
+        folder: &Path,
+        daemon: &Daemon,
+        access: Access,
+        retention: CampaignRetention,
+    ) -> Orchestrator {
         let rm = RmOptions { url: daemon.url.parse().unwrap(), authority: None, token_file: None };
         let options = Options {
             state: folder.join("orchestrator.db"),
             publish_every: Duration::from_millis(20),
             lease: Duration::from_secs(5),
             linger: Duration::from_secs(2),
+            retention,
         };
         let reach = Reach { listen: "127.0.0.1:0".parse().unwrap(), access };
         let (ready, address) = oneshot::channel();
@@ -252,11 +263,17 @@ impl World {
 
     /// Stops the orchestrator and starts another one on its database.
     async fn restart(&mut self) {
+        self.restart_keeping(CampaignRetention::default()).await;
+    }
+
+    /// The same, which keeps campaigns for so long.
+    async fn restart_keeping(&mut self, retention: CampaignRetention) {
         if !self.orchestrator.running.is_finished() {
             self.orchestrator.stop().await;
         }
         let folder = self.folder.path();
-        self.orchestrator = Orchestrator::start(folder, &self.daemon, Access::default()).await;
+        let (daemon, access) = (&self.daemon, Access::default());
+        self.orchestrator = Orchestrator::keeping(folder, daemon, access, retention).await;
         self.orchestrator.url.clone_into(&mut self.url.lock().unwrap());
     }
 }
@@ -328,6 +345,55 @@ async fn a_restart_loses_and_repeats_nothing() {
     let diary = world.diary.lock().unwrap();
     let tasks: BTreeSet<u64> = diary.begun.iter().map(|id| id.task).collect();
     assert_eq!(tasks.len(), 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_folded_says_so_and_keeps_its_figures() {
+    let mut world = World::start(done).await;
+    let body = json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal", "tasks": "1-40" });
+    let id = world.orchestrator.submit(body).await;
+    world.orchestrator.until(id, "done").await;
+    let stats = format!("/v1/campaigns/{id}/stats");
+    let (_, mut before) = world.orchestrator.ask(Method::GET, &stats, None).await;
+    let retention = CampaignRetention { rows: 0, ..CampaignRetention::default() };
+    world.restart_keeping(retention).await;
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    let folded = loop {
+        let detail = world.orchestrator.campaign(id).await;
+        if let Some(folded_ms) = detail.campaign.folded_ms {
+            assert_eq!((detail.campaign.done, detail.campaign.queued), (40, 0));
+            break folded_ms;
+        }
+        assert!(std::time::Instant::now() < until, "it was not folded");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let (_, after) = world.orchestrator.ask(Method::GET, &stats, None).await;
+    before["campaign"]["folded_ms"] = Value::from(folded);
+    assert_eq!(after, before);
+    for (method, path, body) in [
+        (Method::GET, "tasks", None),
+        (Method::GET, "tasks/3", None),
+        (Method::GET, "tasks/3/output", None),
+        (Method::POST, "tasks/3/cancel", None),
+        (Method::POST, "resubmit", Some(json!({ "task": 3 }))),
+    ] {
+        let path = format!("/v1/campaigns/{id}/{path}");
+        let (status, problem) = world.orchestrator.ask(method, &path, body).await;
+        assert_eq!((status, &problem["code"]), (StatusCode::GONE, &json!("O010")), "{path}");
+        let told = problem["detail"].as_str().unwrap();
+        assert!(told.contains("were folded on 20") && told.contains("only counts"), "{told}");
+    }
+    let url = world.orchestrator.url.clone();
+    for (words, said) in [
+        (&["campaign", "show", "1"][..], "only counts are left"),
+        (&["campaign", "stat", "-f", "1"], "40"),
+    ] {
+        let output = apportion(&[words, &["--orchestrator", &url]].concat());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains(said), "{output:?}");
+    }
+    let page = Client::new().get(format!("{url}/campaigns/{id}")).send().await.unwrap();
+    assert!(page.text().await.unwrap().contains("Tasks folded into counts"));
 }
 
 /// Task 2 fails until its second attempt.

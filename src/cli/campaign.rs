@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::campaign_stat::{
-    EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, used,
+    EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, time, used,
 };
 use super::export::{self, EXPORT_EXAMPLES, ExportArgs};
 use super::failure::{Exit, Failure};
@@ -300,6 +300,12 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
         ),
         format!("asked for {} a slot; {}", memory(detail.memory_mb), used(stats)),
     ];
+    if let Some(folded_ms) = one.folded_ms {
+        lines.push(format!(
+            "its tasks were folded at {} (UTC); only counts are left",
+            time(folded_ms)
+        ));
+    }
     if 0 < one.mean_ms {
         lines.push(format!("a task takes {} ms on average", one.mean_ms));
     }

@@ -118,7 +118,11 @@ pub(super) async fn stat(args: &StatArgs) -> Result<(), Failure> {
         let id = one.id.to_string();
         let stats = stats(&orchestrator, one.id).await?;
         let query = [("state", "failed"), ("limit", FAILED)];
-        let failed: TaskList = orchestrator.get(&["v1", "campaigns", &id, "tasks"], &query).await?;
+        let path = ["v1", "campaigns", &id, "tasks"];
+        let failed = match one.folded_ms {
+            None => orchestrator.get(&path, &query).await?,
+            Some(_) => TaskList { tasks: Vec::new() },
+        };
         all.push(FullCampaign { stats, failed: failed.tasks });
     }
     Ok(print(&match form {
@@ -160,7 +164,7 @@ fn has_errors(one: &CampaignSummary) -> bool {
     0 < one.failed || one.frozen
 }
 
-fn time(ms: u64) -> String {
+pub(super) fn time(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     time.map_or_else(String::new, |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }

@@ -23,6 +23,7 @@ pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Besi
         publish_every: settings.publish_every,
         lease: settings.lease,
         linger: settings.linger,
+        retention: settings.retention,
     };
     let prepared = Prepared::new(options, None);
     let pages = serve::pages(prepared.state()).layer(Extension(Site::WITH_CAMPAIGNS));

@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::adopt::{self, ADOPT_EXAMPLES, AdoptArgs};
 use super::args::{Logging, Remote, Trust, parse_address, parse_span, parse_url};
 use super::client::Client;
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 use super::output::{complain, show};
 use super::serve::log_format;
 use super::table::plain;
 use crate::api::wire::{HandOver, Orchestrators};
-use crate::config::Access;
+use crate::config::{Access, CampaignRetention};
 use crate::orchestrator::rm::RmOptions;
 use crate::orchestrator::run::{Options, Reach, serve_alone};
 use crate::telemetry;
@@ -79,6 +79,15 @@ pub struct RunArgs {
     /// How long a slot without a task stays
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_span)]
     pub linger: Duration,
+    /// Days after the end of a campaign that its tasks are kept; only counts are left then
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    pub retention_days: u64,
+    /// Rows of tasks and attempts of finished campaigns that are kept
+    #[arg(long, value_name = "N", default_value_t = 5_000_000)]
+    pub retention_rows: u64,
+    /// Days after its end that a campaign itself is kept, and who did what
+    #[arg(long, value_name = "DAYS", default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    pub campaign_retention_days: u64,
     /// The token of the role orchestrator, and the authority that vouches for the resource manager.
     #[command(flatten)]
     pub trust: Trust,
@@ -95,6 +104,20 @@ Examples:
 
 The resource manager runs on without it; slots run on for their lease.";
 
+fn retention(args: &RunArgs) -> Result<CampaignRetention, Failure> {
+    let retention = CampaignRetention {
+        days: args.retention_days,
+        rows: args.retention_rows,
+        campaign_days: args.campaign_retention_days,
+    };
+    let refused = |fault| {
+        let message =
+            format!("--campaign-retention-days: {fault}; raise it, or lower --retention-days");
+        Err(Failure::new(Exit::Refused, message))
+    };
+    retention.fault().map_or(Ok(retention), refused)
+}
+
 /// Runs the orchestrator until a signal.
 async fn serve(args: &RunArgs) -> Result<(), Failure> {
     telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
@@ -103,6 +126,7 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         publish_every: args.publish_every,
         lease: args.lease,
         linger: args.linger,
+        retention: retention(args)?,
     };
     let rm = RmOptions {
         url: args.rm.clone(),

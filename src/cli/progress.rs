@@ -178,6 +178,7 @@ pub(super) mod tests {
             cancelled: 0,
             dropped: 0,
             mean_ms: 5_400,
+            folded_ms: None,
             rss_mb: 2150,
         }
     }

@@ -44,7 +44,7 @@ pub use environment::Flag;
 use environment::Overrides;
 use file::LARGEST;
 pub use listing::{Change, Listing, Origin, Row};
-pub use orchestrator::OrchestratorSettings;
+pub use orchestrator::{CampaignRetention, OrchestratorSettings};
 pub use problem::{Code, Problem, Problems};
 pub use schema::schema;
 use section::Reading;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::problem::{Code, Place, Problem};
 use super::section::Section;
-use super::value::{duration, flag, path};
+use super::value::{duration, flag, number, path};
 
 /// A slot is given up no later than that after its node fell silent.
 const LONGEST_LEASE: Duration = Duration::from_hours(168);
@@ -12,6 +13,38 @@ const LONGEST_LEASE: Duration = Duration::from_hours(168);
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 /// The shortest time between two publications.
 const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The longest time that something is kept, in days: a hundred years.
+const MAX_DAYS: i64 = 36_500;
+/// The most rows of tasks that are kept.
+const MAX_ROWS: i64 = 1_000_000_000;
+
+/// How long finished campaigns and their tasks are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CampaignRetention {
+    /// Days after the end of a campaign that its tasks and attempts are kept. Only counts are left then.
+    pub days: u64,
+    /// Rows of tasks and attempts of finished campaigns that are kept; those that finished first go first.
+    pub rows: u64,
+    /// Days after the end of a campaign that the campaign itself is kept, not fewer than `days`. Acts are kept
+    /// as long.
+    pub campaign_days: u64,
+}
+
+impl Default for CampaignRetention {
+    fn default() -> CampaignRetention {
+        CampaignRetention { days: 30, rows: 5_000_000, campaign_days: 400 }
+    }
+}
+
+impl CampaignRetention {
+    /// Why it cannot be, if a campaign went before its tasks.
+    pub fn fault(self) -> Option<String> {
+        let (days, campaign_days) = (self.days, self.campaign_days);
+        let fault = || format!("{campaign_days} days are fewer than the {days} days of its tasks");
+        (campaign_days < days).then(fault)
+    }
+}
 
 /// The orchestrator in the daemon's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +59,8 @@ pub struct OrchestratorSettings {
     pub lease: Duration,
     /// How long a slot without a task stays.
     pub linger: Duration,
+    /// How long campaigns and their tasks are kept.
+    pub retention: CampaignRetention,
 }
 
 impl Default for OrchestratorSettings {
@@ -36,6 +71,7 @@ impl Default for OrchestratorSettings {
             publish_every: Duration::from_secs(1),
             lease: Duration::from_mins(10),
             linger: Duration::from_secs(2),
+            retention: CampaignRetention::default(),
         }
     }
 }
@@ -56,7 +92,25 @@ pub(super) fn read_orchestrator(mut section: Section<'_>) -> OrchestratorSetting
             &duration(Duration::ZERO..=Duration::from_hours(1)),
             defaults.linger,
         ),
+        retention: read_retention(&mut section, defaults.retention),
     };
     section.finish();
     settings
+}
+
+fn read_retention(section: &mut Section<'_>, defaults: CampaignRetention) -> CampaignRetention {
+    let days = number(1..=MAX_DAYS);
+    let tasks = section.usually("retention_days", &days, &defaults.days);
+    let rows = section.or("retention_rows", &number(0..=MAX_ROWS), defaults.rows);
+    let campaigns = section.usually("campaign_retention_days", &days, &defaults.campaign_days);
+    let place = campaigns.place().or(tasks.place()).cloned();
+    let (days, campaign_days) = (tasks.or(defaults.days), campaigns.or(defaults.campaign_days));
+    let retention = CampaignRetention { days, rows, campaign_days };
+    if let Some(fault) = retention.fault() {
+        let path = "orchestrator.campaign_retention_days";
+        let place = place.unwrap_or(Place::File(0..0));
+        let problem = Problem::new(Code::Range, path, &place, format!("{path}: {fault}"));
+        section.complain(problem.remedy("raise it, or lower orchestrator.retention_days"));
+    }
+    retention
 }

@@ -18,7 +18,7 @@ use super::book::{
 };
 use super::meters::Meters;
 use super::spec::{CampaignSpec, Params};
-use super::store::{Act, Batch, Store, StoreError, Submission};
+use super::store::{Act, Batch, Removal, Store, StoreError, Submission};
 use super::wire::{Adoption, Exchange, ExchangeAnswer, OutputRequest};
 use crate::model::Name;
 
@@ -102,6 +102,8 @@ pub enum Request {
     Published(u64, Vec<u64>),
     /// The resource manager refuses work, each with its sentence.
     Refused(BTreeMap<u64, String>),
+    /// Remove what is old; the answer is whether the same step has more to remove.
+    Remove(Removal, oneshot::Sender<bool>),
     /// A node should send output.
     Output(Name, OutputRequest),
     /// The first chunk of output has arrived, or is not wanted any more.
@@ -314,6 +316,12 @@ impl Owner {
             Request::Publication(reply) => self.publication(reply),
             Request::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
             Request::Refused(sentences) => self.record(Event::Refused(sentences)),
+            Request::Remove(removal, reply) => {
+                // A request of this batch may be about the same campaign.
+                self.finish_batch().await?;
+                // One that has gone away needs no answer.
+                let _ = reply.send(self.store.remove(&removal).await?);
+            }
             Request::Output(node, request) => {
                 self.answers.want(node.clone(), request);
                 self.ready.insert(node);

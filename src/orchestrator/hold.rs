@@ -100,6 +100,7 @@ impl Heard<'_> {
             | Request::Note(..)
             | Request::Published(..)
             | Request::Refused(_)
+            | Request::Remove(..)
             | Request::Output(..)
             | Request::OutputHeard(..) => {}
         }

@@ -20,6 +20,7 @@ pub mod book;
 pub mod drive;
 mod hold;
 pub mod meters;
+pub mod retention;
 pub mod rm;
 pub mod run;
 pub mod serve;

@@ -16,11 +16,12 @@ use super::book::Settings;
 use super::drive::{Owner, Request, Signals, ToPublish};
 use super::hold;
 use super::meters::Meters;
+use super::retention::Sweeper;
 use super::rm::{Rm, RmError, RmOptions, publication};
 use super::serve::{Phase, ServeState, Sight};
 use super::store::{Store, StoreError};
 use crate::access::{AccessError, Delay, Doors, Gatekeeper, LocalSocket, SocketError, serve};
-use crate::config::{Access, Limits};
+use crate::config::{Access, CampaignRetention, Limits};
 
 /// Requests that wait for the owner at most.
 const QUEUE: usize = 4096;
@@ -44,6 +45,8 @@ pub struct Options {
     pub lease: Duration,
     /// How long a slot without a task stays.
     pub linger: Duration,
+    /// How long campaigns and their tasks are kept.
+    pub retention: CampaignRetention,
 }
 
 /// Why an orchestrator cannot run.
@@ -162,6 +165,8 @@ impl Prepared {
             owner.run(ends).await
         };
         let done = spawn_owner(running)?;
+        let sweeper = Sweeper::open(&options.state, options.retention, requests.clone()).await?;
+        tokio::spawn(stop.clone().run_until_cancelled_owned(sweeper.run()));
         tracing::info!(publisher, epoch, "the orchestrator runs");
         let publish_every = options.publish_every;
         let link = Arc::new(Link { rm, publisher, epoch, requests, signals, publish_every });

@@ -199,7 +199,7 @@ pub(super) async fn post_resubmit(
     Path(id): Path<u64>,
     Json(body): Json<Resubmit>,
 ) -> Result<Json<Resubmitted>, Failed> {
-    check_owner(&state, &caller, id).await?;
+    check_tasks(&check_owner(&state, &caller, id).await?)?;
     let wanted = [(body.failed, TaskState::Failed), (body.cancelled, TaskState::Cancelled)];
     let mut states: Vec<TaskState> =
         wanted.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, state)| state).collect();
@@ -292,6 +292,11 @@ pub(super) async fn check_owner(
     Ok(info)
 }
 
+/// Refuses what is about the tasks of a campaign that has only counts left.
+pub(super) fn check_tasks(info: &CampaignInfo) -> Result<(), Failed> {
+    info.folded_ms.map_or(Ok(()), |folded_ms| Err(Failed::folded(info.row.id, folded_ms)))
+}
+
 /// A campaign in one line.
 pub(super) async fn summarise(
     reader: &mut Reader,
@@ -322,6 +327,7 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
         dropped: row.dropped,
         mean_ms: row.ended_ms.checked_div(row.ended).unwrap_or(0),
         rss_mb: row.rss_mb,
+        folded_ms: info.folded_ms,
     }
 }
 

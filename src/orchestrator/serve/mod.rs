@@ -36,6 +36,7 @@ pub use caller::Caller;
 pub use pages::pages;
 pub use problem::Failed;
 pub use state::{Phase, ServeState, Sight};
+pub use stats::stats_of;
 
 /// Live campaigns that one user may have.
 pub const MAX_LIVE: u64 = 2000;

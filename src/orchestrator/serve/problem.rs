@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 
 use crate::api::wire::{ItemProblem, Problem};
 use crate::orchestrator::book::Refusal;
@@ -73,6 +74,17 @@ impl Failed {
              with `apportion submit --each-line`"
         );
         Failed::new(StatusCode::TOO_MANY_REQUESTS, "O005", "too many campaigns", detail)
+    }
+
+    /// Only counts are left of a campaign.
+    pub fn folded(campaign: u64, at_ms: u64) -> Failed {
+        let time = i64::try_from(at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        let date = time.map_or_else(String::new, |time| time.strftime("%Y-%m-%d").to_string());
+        let detail = format!(
+            "the tasks of campaign {campaign} were folded on {date}; only counts are left, see `apportion campaign \
+             show {campaign}`"
+        );
+        Failed::new(StatusCode::GONE, "O010", "tasks folded", detail)
     }
 
     /// The status and the sentence, for pages.

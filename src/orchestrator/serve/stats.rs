@@ -32,9 +32,16 @@ pub(super) async fn get_stats(
 }
 
 /// The figures of campaign `id`.
-pub(super) async fn stats_of(reader: &mut Reader, id: u64) -> Result<CampaignStats, Failed> {
+///
+/// # Errors
+///
+/// If there is no such campaign, or the database cannot be read.
+pub async fn stats_of(reader: &mut Reader, id: u64) -> Result<CampaignStats, Failed> {
     let info = known(reader.campaign(id).await?, id)?;
     let campaign = summarise(reader, &info).await?;
+    if let Some(figures) = reader.summary(id).await? {
+        return Ok(CampaignStats { campaign, ..figures });
+    }
     let works = reader.works(id).await?;
     let memory_mb = works.first().map_or(0, |work| work.memory_mb);
     let ends = reader.ends(id).await?;
@@ -72,6 +79,9 @@ pub(super) async fn rate_of(
     info: &CampaignInfo,
     campaign: &CampaignSummary,
 ) -> Result<(Rate, Option<u64>), Failed> {
+    if let Some(figures) = reader.summary(info.row.id).await? {
+        return Ok((Rate { done: figures.done_lately, ms: figures.lately_ms }, None));
+    }
     let last_ms = reader.ends(info.row.id).await?.last_ms.unwrap_or(0);
     let begin_ms = info.row.submitted_ms.max(last_ms.saturating_sub(HOUR_MS));
     let lately = reader.progress(info.row.id, begin_ms, HOUR_MS).await?;
@@ -176,6 +186,7 @@ mod tests {
             dropped: 0,
             mean_ms: 100,
             rss_mb: 40,
+            folded_ms: None,
         }
     }
 

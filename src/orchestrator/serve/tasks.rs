@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::advice::{OverMemory, over_memory};
 use super::caller::Caller;
-use super::campaigns::{check_owner, known};
+use super::campaigns::{check_owner, check_tasks, known};
 use super::problem::Failed;
 use super::state::ServeState;
 use super::stats::memory_of;
@@ -37,7 +37,7 @@ pub(super) struct TasksQuery {
 /// attempts are for the owner and operators.
 #[utoipa::path(get, path = "/v1/campaigns/{id}/tasks", tag = "tasks",
     params(("id" = u64, Path, description = "the number of the campaign"), TasksQuery),
-    responses((status = 200, body = TaskList)))]
+    responses((status = 200, body = TaskList), (status = 410, description = "folded: only counts are left")))]
 pub(super) async fn get_tasks(
     State(state): State<ServeState>,
     caller: Caller,
@@ -55,6 +55,7 @@ pub(super) async fn get_tasks(
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
     let campaign = known(reader.campaign(id).await?, id)?;
+    check_tasks(&campaign)?;
     let (after, limit) = (query.after.unwrap_or(0), query.limit.unwrap_or(100).clamp(1, 1000));
     let tasks = reader.tasks(id, wanted, after, limit).await?;
     let mut list = TaskList { tasks: tasks.iter().map(info).collect() };
@@ -77,7 +78,8 @@ pub(super) async fn get_tasks(
 #[utoipa::path(get, path = "/v1/campaigns/{id}/tasks/{task}", tag = "tasks",
     params(("id" = u64, Path, description = "the number of the campaign"),
         ("task" = u64, Path, description = "the number of the task")),
-    responses((status = 200, body = TaskInfo), (status = 404, description = "no such task")))]
+    responses((status = 200, body = TaskInfo), (status = 404, description = "no such task"),
+        (status = 410, description = "folded: only counts are left")))]
 pub(super) async fn get_task(
     State(state): State<ServeState>,
     caller: Caller,
@@ -92,6 +94,7 @@ pub(super) async fn position_of(
     campaign: &CampaignInfo,
     task: u64,
 ) -> Result<u64, Failed> {
+    check_tasks(campaign)?;
     let spec = reader.spec(campaign.row.spec).await?;
     let absent = || {
         let (id, total) = (campaign.row.id, campaign.total);
@@ -165,7 +168,7 @@ pub(super) async fn post_cancel(
     caller: Caller,
     Path((id, task)): Path<(u64, u64)>,
 ) -> Result<StatusCode, Failed> {
-    check_owner(&state, &caller, id).await?;
+    check_tasks(&check_owner(&state, &caller, id).await?)?;
     let (event, detail) = (Event::TaskCancelled(id, task), format!("task {id}.{task}"));
     let ask = |reply| drive::Request::Act(event, caller.by(), "cancel task", detail, reply);
     state.ask(ask).await?;
@@ -184,7 +187,7 @@ pub(super) async fn post_signal(
     Path((id, task)): Path<(u64, u64)>,
     Json(body): Json<SignalRequest>,
 ) -> Result<StatusCode, Failed> {
-    check_owner(&state, &caller, id).await?;
+    check_tasks(&check_owner(&state, &caller, id).await?)?;
     let signal = signal_number(&body.signal);
     let signal = signal.ok_or_else(|| Failed::bad("signal: write a name such as `USR1`"))?;
     let event = Event::TaskSignalled(id, task, signal);

@@ -2,13 +2,16 @@
 //!
 //! The sum of a row is SHA-256 over the sum before it (nothing, for the first), its number and its
 //! time as 8 bytes each, most significant first, and its texts, each with its length in 8 bytes
-//! before it. A row that is changed, added or taken out makes all later sums wrong.
+//! before it. A row that is changed, added or taken out makes all later sums wrong. Old rows go from the
+//! first one on; the number and the sum of the last one that is gone stay.
 
 use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, query};
 
-use super::convert::{from_sql, to_sql};
+use super::convert::{from_sql, number, to_sql};
+use super::{Reader, StoreError};
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +52,19 @@ fn sum(before: &[u8], id: u64, act: &Act) -> Vec<u8> {
     sum.finalize().to_vec()
 }
 
-/// The number of the first act that is not what was written; `None` if all are.
-pub fn first_fault(entries: &[ActEntry]) -> Option<u64> {
-    let mut before: &[u8] = &[];
-    for (expected, entry) in (1..).zip(entries) {
+/// Where the acts on record begin: after these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// The number of the last act that is gone; 0: none is.
+    pub last: u64,
+    /// Its sum.
+    pub sum: Vec<u8>,
+}
+
+/// The number of the first act after `cut` that is not what was written; `None` if all are.
+pub fn first_fault(cut: &Cut, entries: &[ActEntry]) -> Option<u64> {
+    let mut before: &[u8] = &cut.sum;
+    for (expected, entry) in (cut.last + 1..).zip(entries) {
         if entry.id != expected || entry.sum != sum(before, entry.id, &entry.act) {
             return Some(expected);
         }
@@ -71,9 +83,11 @@ pub(super) async fn append(
     }
     let last = query("select id, sum from acts order by id desc limit 1");
     let last = last.fetch_optional(&mut *connection).await?;
-    let (mut id, mut before) = match last {
-        Some(row) => (from_sql(row.try_get("id")?), row.try_get("sum")?),
-        None => (0, Vec::new()),
+    let (mut id, mut before) = if let Some(row) = last {
+        (from_sql(row.try_get("id")?), row.try_get("sum")?)
+    } else {
+        let cut = read_cut(connection).await?;
+        (cut.last, cut.sum)
     };
     for act in acts {
         id += 1;
@@ -92,4 +106,39 @@ pub(super) async fn append(
             .await?;
     }
     Ok(())
+}
+
+async fn read_cut(connection: &mut SqliteConnection) -> Result<Cut, sqlx::Error> {
+    let row = query("select acts_cut, acts_cut_sum from meta").fetch_one(connection).await?;
+    let sum: Option<Vec<u8>> = row.try_get("acts_cut_sum")?;
+    Ok(Cut { last: number(&row, "acts_cut")?, sum: sum.unwrap_or_default() })
+}
+
+impl Reader {
+    /// All acts on record, first to last, and where they begin.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn acts(&mut self) -> Result<(Cut, Vec<ActEntry>), StoreError> {
+        let failed = self.failed();
+        let found = async {
+            let cut = read_cut(&mut self.connection).await?;
+            let rows = query("select * from acts order by id").fetch_all(&mut self.connection);
+            let acts = rows.await?.iter().map(act).collect::<Result<_, _>>()?;
+            Ok((cut, acts))
+        };
+        found.await.map_err(failed)
+    }
+}
+
+fn act(row: &SqliteRow) -> Result<ActEntry, sqlx::Error> {
+    let act = Act {
+        at_ms: number(row, "at_ms")?,
+        who: row.try_get("who")?,
+        origin: row.try_get("origin")?,
+        act: row.try_get("act")?,
+        detail: row.try_get("detail")?,
+    };
+    Ok(ActEntry { id: number(row, "id")?, act, sum: row.try_get("sum")? })
 }

@@ -9,6 +9,7 @@ mod convert;
 mod figures;
 mod mark;
 mod read;
+mod retention;
 mod write;
 
 use std::ffi::OsString;
@@ -21,9 +22,10 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 
-pub use acts::{Act, ActEntry, first_fault};
+pub use acts::{Act, ActEntry, Cut, first_fault};
 pub use figures::{Ends, EventInfo, Progress, SampleRow};
 pub use read::{AttemptPage, CampaignInfo, NoteInfo, Reader, TaskPage};
+pub use retention::{Final, Removal};
 pub use write::{Batch, CHUNK, Submission};
 
 use convert::{from_sql, to_sql};
@@ -40,6 +42,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (2, "ends", include_str!("../../../migrations/orchestrator/0002_ends.sql")),
     (3, "lists", include_str!("../../../migrations/orchestrator/0003_lists.sql")),
     (4, "mark", include_str!("../../../migrations/orchestrator/0004_mark.sql")),
+    (5, "retention", include_str!("../../../migrations/orchestrator/0005_retention.sql")),
 ];
 
 /// Why the database cannot be used.

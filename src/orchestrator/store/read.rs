@@ -8,7 +8,6 @@ use std::sync::Arc;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions, Row, query, query_scalar};
 
-use super::acts::{Act, ActEntry};
 use super::convert::{self, from_sql, json, maybe_number, number, to_sql};
 use super::write::chunk_of;
 use super::{BUSY, Store, StoreError};
@@ -26,6 +25,8 @@ pub struct CampaignInfo {
     pub name: String,
     /// How many tasks it has.
     pub total: u64,
+    /// When its tasks were folded into its summary, in milliseconds since the epoch. `None`: they are there.
+    pub folded_ms: Option<u64>,
 }
 
 /// Some tasks that were touched.
@@ -88,7 +89,8 @@ impl Store {
         chunk_of(&mut self.connection, campaign, position).await.map_err(failed)
     }
 
-    /// A campaign with the touched tasks whose state is in `states`, and those beyond its cursor.
+    /// A campaign with the touched tasks whose state is in `states`, and those beyond its cursor. `None`:
+    /// there is none, or its tasks were folded.
     ///
     /// # Errors
     ///
@@ -100,7 +102,8 @@ impl Store {
     ) -> Result<Option<(CampaignRow, Vec<TaskRow>, Vec<TaskRow>)>, StoreError> {
         let failed = self.failed("read a campaign");
         let found = async {
-            let row = query("select * from campaigns where id = ?1").bind(to_sql(id));
+            let sql = "select * from campaigns where id = ?1 and folded_ms is null";
+            let row = query(sql).bind(to_sql(id));
             let Some(row) = row.fetch_optional(&mut self.connection).await? else {
                 return Ok(None);
             };
@@ -458,22 +461,15 @@ impl Reader {
         let rows = query(sql).bind(to_sql(campaign)).bind(limit).fetch_all(&mut self.connection);
         rows.await.and_then(|rows| rows.iter().map(note).collect()).map_err(failed)
     }
-
-    /// All acts, first to last.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be read.
-    pub async fn acts(&mut self) -> Result<Vec<ActEntry>, StoreError> {
-        let failed = self.failed();
-        let rows = query("select * from acts order by id").fetch_all(&mut self.connection).await;
-        rows.and_then(|rows| rows.iter().map(act).collect()).map_err(failed)
-    }
 }
 
 fn info(row: &SqliteRow) -> Result<CampaignInfo, sqlx::Error> {
-    let name = row.try_get("name")?;
-    Ok(CampaignInfo { row: convert::campaign(row)?, name, total: number(row, "total")? })
+    Ok(CampaignInfo {
+        row: convert::campaign(row)?,
+        name: row.try_get("name")?,
+        total: number(row, "total")?,
+        folded_ms: maybe_number(row, "folded_ms")?,
+    })
 }
 
 fn note(row: &SqliteRow) -> Result<NoteInfo, sqlx::Error> {
@@ -485,15 +481,4 @@ fn note(row: &SqliteRow) -> Result<NoteInfo, sqlx::Error> {
         code: row.try_get("code")?,
         text: row.try_get("text")?,
     })
-}
-
-fn act(row: &SqliteRow) -> Result<ActEntry, sqlx::Error> {
-    let act = Act {
-        at_ms: number(row, "at_ms")?,
-        who: row.try_get("who")?,
-        origin: row.try_get("origin")?,
-        act: row.try_get("act")?,
-        detail: row.try_get("detail")?,
-    };
-    Ok(ActEntry { id: number(row, "id")?, act, sum: row.try_get("sum")? })
 }

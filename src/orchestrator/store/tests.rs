@@ -145,10 +145,10 @@ async fn acts_are_bound_to_each_other() {
     for name in ["submit", "cancel", "resubmit"] {
         store.commit(&Batch { acts: vec![act(name)], ..Batch::default() }).await.unwrap();
     }
-    let mut acts = Reader::open(&file(&folder)).await.unwrap().acts().await.unwrap();
-    assert_eq!((acts.len(), first_fault(&acts)), (3, None));
+    let (cut, mut acts) = Reader::open(&file(&folder)).await.unwrap().acts().await.unwrap();
+    assert_eq!((acts.len(), first_fault(&cut, &acts)), (3, None));
     acts[1].act.who = word("eve");
-    assert_eq!(first_fault(&acts), Some(2));
+    assert_eq!(first_fault(&cut, &acts), Some(2));
     let refused = query("delete from acts").execute(&mut store.connection).await.unwrap_err();
     assert!(refused.to_string().contains("only added to"), "{refused}");
 }
@@ -162,6 +162,19 @@ async fn a_database_of_the_first_version_opens() {
     let first = Migrator::with_migrations(migrations().iter().take(1).cloned().collect());
     first.run_direct(None, &mut connection, false).await.unwrap();
     connection.close().await.unwrap();
+    // Campaigns that ended under the first version have no time of their end.
+    let options = SqliteConnectOptions::new().filename(file(&folder));
+    let mut connection = options.connect().await.unwrap();
+    for sql in [
+        "insert into specs values (1, x'00', '{}', null)",
+        "insert into campaigns values (8, 'bob', null, 1, '', 1, 5, 'done', null, 1, 1, 1, 0, 0, 0, 0, 1, 9, 1, 0, 0)",
+        "insert into campaigns values (9, 'bob', null, 1, '', 0, 6, 'cancelled', 'cancelled', 0, 0, 0, 0, 1, 0, 0,
+             0, 0, 0, 0, 0)",
+        "insert into attempts values (8, 1, 1, 4, 'n1', 6, 77, 'done', '{}')",
+    ] {
+        query(sql).execute(&mut connection).await.unwrap();
+    }
+    connection.close().await.unwrap();
     let mut store = Store::open(&file(&folder)).await.unwrap();
     let id = submit(&mut store, &mut Book::new(Settings::default()), 2).await;
     let mut reader = Reader::open(&file(&folder)).await.unwrap();
@@ -169,4 +182,6 @@ async fn a_database_of_the_first_version_opens() {
     let events = reader.events(0, 9).await.unwrap();
     assert_eq!((events.len(), events[0].code.as_str()), (1, "submitted"));
     assert_eq!((reader.last_event().await.unwrap(), events[0].owner.as_str()), (1, "ann"));
+    let ends = [Final { final_ms: 6, campaign: 9 }, Final { final_ms: 77, campaign: 8 }];
+    assert_eq!(reader.to_fold().await.unwrap(), ends);
 }

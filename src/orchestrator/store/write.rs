@@ -210,7 +210,7 @@ async fn put_campaign(
     }
     let sql = "update campaigns set state = ?2, ending = ?3, taken = ?4, positions = ?5, done = ?6,
                    failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
-                   ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15
+                   ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16
                where id = ?1";
     query(sql)
         .bind(to_sql(row.id))
@@ -228,6 +228,7 @@ async fn put_campaign(
         .bind(to_sql(row.ended))
         .bind(to_sql(row.prepared_ms))
         .bind(to_sql(row.rss_mb))
+        .bind(row.state.is_final().then_some(to_sql(batch.at_ms)))
         .execute(connection)
         .await?;
     Ok(())

@@ -47,6 +47,10 @@ pub struct CampaignSummary {
     pub mean_ms: u64,
     /// The most memory that a task used, in MiB.
     pub rss_mb: u64,
+    /// When its tasks were folded, so that only counts are left, in milliseconds since the epoch. Absent: they
+    /// are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded_ms: Option<u64>,
 }
 
 /// Campaigns, the newest first.

@@ -186,6 +186,9 @@ fn facts(stats: &CampaignStats) -> Vec<(&'static str, String)> {
     if 0 < over {
         facts.push(("Cancelled or dropped", number(over)));
     }
+    if let Some(folded_ms) = one.folded_ms {
+        facts.push(("Tasks folded into counts", words::time(signed(folded_ms))));
+    }
     facts.push(("Done in the last hour of work", number(stats.done_lately)));
     if let Some(left) = stats.left_ms {
         facts.push(("At that rate", format!("about {} left", span(left))));

@@ -1,0 +1,146 @@
+//! What is old goes: tasks of finished campaigns first, later the campaigns and the acts.
+//!
+//! The sweeper looks by a connection of its own, and has the owner carry out what it finds, one small
+//! step after another. The owner serves all others in between.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::drive::{Request, wall_ms};
+use super::serve::{Failed, stats_of};
+use super::store::{Final, Reader, Removal, StoreError};
+use crate::config::CampaignRetention;
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_mins(1);
+/// Milliseconds in a day.
+const DAY_MS: u64 = 86_400_000;
+
+/// A look was broken off.
+#[derive(Debug)]
+pub enum Broken {
+    /// The owner has stopped, or waits until it has adopted an older copy of the database.
+    NoOwner,
+    /// The database cannot be read.
+    Unread,
+}
+
+impl From<StoreError> for Broken {
+    fn from(error: StoreError) -> Broken {
+        tracing::warn!(%error, "cannot look for what is old; it stays for now");
+        Broken::Unread
+    }
+}
+
+impl From<Failed> for Broken {
+    fn from(_: Failed) -> Broken {
+        // Its cause is in the log already.
+        Broken::Unread
+    }
+}
+
+/// Looks for what is old.
+#[derive(Debug)]
+pub struct Sweeper {
+    retention: CampaignRetention,
+    reader: Reader,
+    requests: mpsc::Sender<Request>,
+    /// How many rows a campaign has that was final at that time, so that each is counted once.
+    counted: BTreeMap<Final, u64>,
+}
+
+impl Sweeper {
+    /// A sweeper of the database at `path`, whose owner takes `requests`.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be opened for reading.
+    pub async fn open(
+        path: &Path,
+        retention: CampaignRetention,
+        requests: mpsc::Sender<Request>,
+    ) -> Result<Sweeper, StoreError> {
+        let reader = Reader::open(path).await?;
+        Ok(Sweeper { retention, reader, requests, counted: BTreeMap::new() })
+    }
+
+    /// Looks now and then, until it is dropped.
+    pub async fn run(mut self) {
+        loop {
+            // What broke it off is told, or ends this too.
+            let _ = self.sweep(wall_ms()).await;
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// Has everything removed that is old at time `now_ms`, in milliseconds since the epoch.
+    ///
+    /// # Errors
+    ///
+    /// If it was broken off. What was removed until then is gone; the next look goes on.
+    pub async fn sweep(&mut self, now_ms: u64) -> Result<(), Broken> {
+        for found in self.due(now_ms).await? {
+            let Final { campaign, final_ms } = found;
+            let figures = Box::new(stats_of(&mut self.reader, campaign).await?);
+            self.remove(Removal::Fold { campaign, final_ms, figures, at_ms: now_ms }).await?;
+        }
+        // Some may have been left by a look that was broken off.
+        for campaign in self.reader.to_empty().await? {
+            self.remove(Removal::Empty(campaign)).await?;
+            tracing::info!(campaign, "the tasks of a finished campaign were folded into counts");
+        }
+        let before_ms = now_ms.saturating_sub(self.retention.campaign_days.saturating_mul(DAY_MS));
+        for campaign in self.reader.to_forget(before_ms).await? {
+            self.remove(Removal::Forget(campaign)).await?;
+        }
+        self.remove(Removal::Acts(before_ms)).await
+    }
+
+    /// The campaigns whose tasks are to be folded.
+    async fn due(&mut self, now_ms: u64) -> Result<Vec<Final>, Broken> {
+        let finals = self.reader.to_fold().await?;
+        let mut counted = BTreeMap::new();
+        for found in &finals {
+            let rows = match self.counted.remove(found) {
+                Some(rows) => rows,
+                None => self.reader.rows(found.campaign).await?,
+            };
+            counted.insert(*found, rows);
+        }
+        self.counted = counted;
+        Ok(due(&self.counted, self.retention, now_ms))
+    }
+
+    /// Has a step repeated until it has nothing left to do.
+    async fn remove(&self, removal: Removal) -> Result<(), Broken> {
+        loop {
+            let began = Instant::now();
+            let (reply, answer) = oneshot::channel();
+            let request = Request::Remove(removal.clone(), reply);
+            self.requests.send(request).await.map_err(|_| Broken::NoOwner)?;
+            if !answer.await.map_err(|_| Broken::NoOwner)? {
+                return Ok(());
+            }
+            // At least half of the owner's time is left to the others.
+            tokio::time::sleep(began.elapsed()).await;
+        }
+    }
+}
+
+/// The campaigns that are too old, or too many rows together: those that finished first go first.
+fn due(counted: &BTreeMap<Final, u64>, retention: CampaignRetention, now_ms: u64) -> Vec<Final> {
+    let oldest_ms = now_ms.saturating_sub(retention.days.saturating_mul(DAY_MS));
+    let mut rows = counted.values().fold(0, |sum: u64, rows| sum.saturating_add(*rows));
+    let is_due = |(found, own): &(&Final, &u64)| {
+        let is_over = retention.rows < rows;
+        rows = rows.saturating_sub(**own);
+        is_over || found.final_ms < oldest_ms
+    };
+    counted.iter().take_while(is_due).map(|(found, _)| *found).collect()
+}
+
+#[cfg(test)]
+mod tests;

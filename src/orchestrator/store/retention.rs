@@ -1,0 +1,239 @@
+//! What is old goes, in small steps: each is a transaction of its own, of few rows.
+//!
+//! A campaign whose tasks are to go first gets a summary, in a transaction of its own. From then on it
+//! is folded, and readers see no task of it. Its rows go after that. A crash in between leaves a summary
+//! that says so, and the steps go on from there.
+
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Connection, Row, query, query_scalar};
+
+use super::convert::{from_sql, number, text, to_sql};
+use super::{Reader, Store, StoreError};
+use crate::orchestrator::wire::CampaignStats;
+
+/// Rows that a step removes at most.
+const ROWS: i64 = 2000;
+
+/// A step. Each is repeated until it has nothing left to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Removal {
+    /// Give a campaign its summary.
+    Fold {
+        /// The campaign.
+        campaign: u64,
+        /// When it became final, in milliseconds since the epoch. It stays as it is if that was at
+        /// another time: it was taken up again since.
+        final_ms: u64,
+        /// Its figures.
+        figures: Box<CampaignStats>,
+        /// The time, in milliseconds since the epoch.
+        at_ms: u64,
+    },
+    /// Remove tasks, attempts and parameters of a campaign that has a summary.
+    Empty(u64),
+    /// Remove the rest of a campaign that has a summary.
+    Forget(u64),
+    /// Remove acts that are older than this, in milliseconds since the epoch.
+    Acts(u64),
+}
+
+/// A campaign that is final. Those that became so first come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Final {
+    /// When it became final, in milliseconds since the epoch.
+    pub final_ms: u64,
+    /// The campaign.
+    pub campaign: u64,
+}
+
+impl Store {
+    /// Carries a step out. Whether there is more for the same step to do.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written. Nothing of the step is then done.
+    pub async fn remove(&mut self, removal: &Removal) -> Result<bool, StoreError> {
+        let failed = self.failed("remove what is old");
+        let done = async {
+            let mut transaction = self.connection.begin_with("begin immediate").await?;
+            let more = match removal {
+                Removal::Fold { campaign, final_ms, figures, at_ms } => {
+                    let figures = text(&**figures)?;
+                    fold(&mut transaction, *campaign, *final_ms, &figures, *at_ms).await?;
+                    false
+                }
+                Removal::Empty(campaign) => empty(&mut transaction, *campaign).await?,
+                Removal::Forget(campaign) => forget(&mut transaction, *campaign).await?,
+                Removal::Acts(before_ms) => cut_acts(&mut transaction, *before_ms).await?,
+            };
+            transaction.commit().await?;
+            Ok(more)
+        };
+        done.await.map_err(failed)
+    }
+}
+
+async fn fold(
+    connection: &mut SqliteConnection,
+    campaign: u64,
+    final_ms: u64,
+    figures: &str,
+    at_ms: u64,
+) -> Result<(), sqlx::Error> {
+    let sql =
+        "update campaigns set folded_ms = ?3 where id = ?1 and final_ms = ?2 and folded_ms is null";
+    let folded = query(sql).bind(to_sql(campaign)).bind(to_sql(final_ms)).bind(to_sql(at_ms));
+    if folded.execute(&mut *connection).await?.rows_affected() == 0 {
+        return Ok(());
+    }
+    let sql = "insert into summaries (campaign, figures, emptied) values (?1, ?2, 0)";
+    query(sql).bind(to_sql(campaign)).bind(figures).execute(connection).await?;
+    Ok(())
+}
+
+async fn empty(connection: &mut SqliteConnection, campaign: u64) -> Result<bool, sqlx::Error> {
+    let steps = [
+        "delete from attempts where (campaign, task, attempt) in
+             (select campaign, task, attempt from attempts where campaign = ?1 limit ?2)",
+        "delete from tasks where (campaign, task) in
+             (select campaign, task from tasks where campaign = ?1 limit ?2)",
+        // A row of parameters is as large as hundreds of others.
+        "delete from params where (campaign, first) in
+             (select campaign, first from params where campaign = ?1 limit ?2 / 200)",
+        "delete from notes where id in
+             (select id from notes where campaign = ?1 and task is not null limit ?2)",
+    ];
+    let sql = "select emptied from summaries where campaign = ?1";
+    let emptied = query_scalar::<_, bool>(sql).bind(to_sql(campaign));
+    if emptied.fetch_optional(&mut *connection).await? != Some(false) {
+        return Ok(false);
+    }
+    for sql in steps {
+        let gone = query(sql).bind(to_sql(campaign)).bind(ROWS).execute(&mut *connection).await?;
+        if 0 < gone.rows_affected() {
+            return Ok(true);
+        }
+    }
+    let sql = "update summaries set emptied = 1 where campaign = ?1";
+    query(sql).bind(to_sql(campaign)).execute(connection).await?;
+    Ok(false)
+}
+
+async fn forget(connection: &mut SqliteConnection, campaign: u64) -> Result<bool, sqlx::Error> {
+    let campaign = to_sql(campaign);
+    let sql =
+        "select spec from campaigns join summaries on campaign = id where id = ?1 and emptied = 1";
+    let spec: Option<i64> =
+        query_scalar(sql).bind(campaign).fetch_optional(&mut *connection).await?;
+    let Some(spec) = spec else { return Ok(false) };
+    let sql = "delete from notes where id in (select id from notes where campaign = ?1 limit ?2)";
+    let notes = query(sql).bind(campaign).bind(ROWS).execute(&mut *connection).await?;
+    if 0 < notes.rows_affected() {
+        return Ok(true);
+    }
+    for sql in [
+        "delete from works where campaign = ?1",
+        "delete from submissions where campaign = ?1",
+        "delete from summaries where campaign = ?1",
+        "delete from campaigns where id = ?1",
+    ] {
+        query(sql).bind(campaign).execute(&mut *connection).await?;
+    }
+    let sql = "delete from specs where number = ?1 and not exists
+                   (select 1 from campaigns where spec = ?1)";
+    query(sql).bind(spec).execute(connection).await?;
+    Ok(false)
+}
+
+async fn cut_acts(connection: &mut SqliteConnection, before_ms: u64) -> Result<bool, sqlx::Error> {
+    // Acts go from the first one on, so that those that stay are bound to each other.
+    let sql = "select id, at_ms, sum from acts order by id limit ?1";
+    let rows = query(sql).bind(ROWS).fetch_all(&mut *connection).await?;
+    let mut last = None;
+    for row in &rows {
+        if before_ms <= number(row, "at_ms")? {
+            break;
+        }
+        last = Some((row.try_get::<i64, _>("id")?, row.try_get::<Vec<u8>, _>("sum")?));
+    }
+    let Some((id, sum)) = last else { return Ok(false) };
+    let sql = "update meta set acts_cut = ?1, acts_cut_sum = ?2";
+    query(sql).bind(id).bind(sum).execute(&mut *connection).await?;
+    let gone = query("delete from acts where id <= ?1").bind(id).execute(connection).await?;
+    Ok(u64::try_from(ROWS) == Ok(gone.rows_affected()))
+}
+
+impl Reader {
+    /// Campaigns that are final and have their tasks, those that became so first at the begin.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn to_fold(&mut self) -> Result<Vec<Final>, StoreError> {
+        let sql =
+            "select id, final_ms from campaigns where final_ms is not null and folded_ms is null
+                   order by final_ms, id";
+        let failed = self.failed();
+        let rows = query(sql).fetch_all(&mut self.connection).await;
+        let read = |row: &SqliteRow| {
+            Ok(Final { campaign: number(row, "id")?, final_ms: number(row, "final_ms")? })
+        };
+        rows.and_then(|rows| rows.iter().map(read).collect()).map_err(failed)
+    }
+
+    /// How many rows of tasks and attempts a campaign has.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn rows(&mut self, campaign: u64) -> Result<u64, StoreError> {
+        // Both indexes are much smaller than their tables.
+        let sql =
+            "select (select count(*) from tasks indexed by tasks_by_state where campaign = ?1) +
+                       (select count(*) from attempts indexed by attempts_by_end
+                        where campaign = ?1 and ended_ms is not null)";
+        let failed = self.failed();
+        let rows = query_scalar(sql).bind(to_sql(campaign)).fetch_one(&mut self.connection);
+        rows.await.map(from_sql).map_err(failed)
+    }
+
+    /// Campaigns that have a summary, and some rows of tasks still.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn to_empty(&mut self) -> Result<Vec<u64>, StoreError> {
+        let failed = self.failed();
+        let sql = "select campaign from summaries where emptied = 0";
+        let ids: Result<Vec<i64>, _> = query_scalar(sql).fetch_all(&mut self.connection).await;
+        ids.map(|ids| ids.into_iter().map(from_sql).collect()).map_err(failed)
+    }
+
+    /// Folded campaigns that became final before a time, in milliseconds since the epoch.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn to_forget(&mut self, before_ms: u64) -> Result<Vec<u64>, StoreError> {
+        let failed = self.failed();
+        let sql = "select id from campaigns where folded_ms is not null and final_ms < ?1
+                   order by final_ms";
+        let ids = query_scalar(sql).bind(to_sql(before_ms)).fetch_all(&mut self.connection).await;
+        ids.map(|ids: Vec<i64>| ids.into_iter().map(from_sql).collect()).map_err(failed)
+    }
+
+    /// The figures of a campaign whose tasks were folded. `None`: it has its tasks.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn summary(&mut self, campaign: u64) -> Result<Option<CampaignStats>, StoreError> {
+        let failed = self.failed();
+        let sql = "select figures from summaries where campaign = ?1";
+        let found = query_scalar(sql).bind(to_sql(campaign)).fetch_optional(&mut self.connection);
+        let found: Result<Option<String>, _> = found.await;
+        found
+            .and_then(|text| text.map(|text| super::convert::json(&text)).transpose())
+            .map_err(failed)
+    }
+}
