@@ -396,6 +396,74 @@ async fn what_is_folded_says_so_and_keeps_its_figures() {
     assert!(page.text().await.unwrap().contains("Tasks folded into counts"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_are_added_to_a_campaign_that_is_under_way() {
+    let mut world = World::start(done).await;
+    let base = json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal" });
+    let with = |key: &str, value: Value| {
+        let mut body = base.clone();
+        body[key] = value;
+        body
+    };
+    let text = |line: u64| format!("line {line} ü");
+    let lines = world.orchestrator.submit(with("lines", json!([text(1), text(2)]))).await;
+    let numbers = world.orchestrator.submit(with("tasks", json!("1000-1020:10"))).await;
+    for id in [lines, numbers] {
+        let path = format!("/v1/campaigns/{id}/state");
+        let body = Some(json!({ "state": "suspended" }));
+        let (status, _) = world.orchestrator.ask(Method::PUT, &path, body).await;
+        assert_eq!(status, StatusCode::NO_CONTENT);
+    }
+    // The same key again is the same request, also after a restart.
+    let more: Vec<String> = (3..=60).map(text).collect();
+    let path = |id: u64| format!("/v1/campaigns/{id}/tasks");
+    for round in 0..3 {
+        let url = format!("{}{}", world.orchestrator.url, path(lines));
+        let request = Client::new().post(url).header("idempotency-key", "one");
+        let answer = request.json(&json!({ "lines": more })).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::CREATED);
+        let told: Value = answer.json().await.unwrap();
+        assert_eq!(told, json!({ "id": lines, "first": 3, "added": 58, "tasks": 60 }));
+        if round == 1 {
+            world.restart().await;
+        }
+    }
+    let url = world.orchestrator.url.clone();
+    let words = ["campaign", "add", "2", "--array", "2", "--orchestrator", &url];
+    let output = apportion(&words);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "campaign 2: 2 tasks added from 2.1030 on, 5 in all\n",
+        "{output:?}"
+    );
+    for (id, body, status, code) in [
+        (lines, json!({ "count": 1 }), StatusCode::CONFLICT, "O011"),
+        (numbers, json!({ "lines": ["a"] }), StatusCode::CONFLICT, "O011"),
+        (numbers, json!({ "count": 10_000_000 }), StatusCode::CONFLICT, "O011"),
+        (numbers, json!({ "lines": [] }), StatusCode::UNPROCESSABLE_ENTITY, "O009"),
+        (99, json!({ "count": 1 }), StatusCode::NOT_FOUND, "O002"),
+    ] {
+        let answer = world.orchestrator.ask(Method::POST, &path(id), Some(body)).await;
+        assert_eq!((answer.0, &answer.1["code"]), (status, &json!(code)), "{}", answer.1);
+    }
+    for (id, tasks) in [(lines, 60), (numbers, 5)] {
+        let state = format!("/v1/campaigns/{id}/state");
+        let body = Some(json!({ "state": "running" }));
+        world.orchestrator.ask(Method::PUT, &state, body).await;
+        let detail = world.orchestrator.until(id, "done").await;
+        assert_eq!((detail.campaign.done, detail.campaign.tasks), (tasks, tasks));
+        let (path, one) = (path(id), Some(json!({ "count": 1 })));
+        let (status, problem) = world.orchestrator.ask(Method::POST, &path, one).await;
+        assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("O011")));
+        assert!(problem["detail"].as_str().unwrap().contains("submit a new one"), "{problem}");
+    }
+    let diary = world.diary.lock().unwrap();
+    let of_lines = (1..=60).map(|line| (line, Some(text(line))));
+    let of_numbers = (1000..=1040).step_by(10).map(|task| (task, None));
+    assert_eq!(diary.params, of_lines.chain(of_numbers).collect());
+    assert_eq!(diary.begun.len(), 65);
+}
+
 /// Task 2 fails until its second attempt.
 fn second_fails(id: AttemptId) -> Option<(Reason, Option<u8>)> {
     if id.task == 2 && id.attempt == 1 { Some((Reason::Exit, Some(7))) } else { done(id) }

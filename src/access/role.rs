@@ -116,6 +116,7 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/v1/campaigns/{id}/spec", Rule::Submit),
     ("PUT", "/v1/campaigns/{id}/state", Rule::Submit),
     ("POST", "/v1/campaigns/{id}/resubmit", Rule::Submit),
+    ("POST", "/v1/campaigns/{id}/tasks", Rule::Submit),
     ("GET", "/v1/campaigns/{id}/tasks", READ),
     ("GET", "/v1/campaigns/{id}/tasks/{task}", READ),
     ("POST", "/v1/campaigns/{id}/tasks/{task}/cancel", Rule::Submit),

@@ -1,5 +1,5 @@
 //! Campaigns: listing, showing, explaining, suspending, resuming, cancelling, submitting again,
-//! waiting.
+//! adding tasks, waiting.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::json;
 
+use super::campaign_add::{ADD_EXAMPLES, AddArgs, add};
 use super::campaign_stat::{
     EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, time, used,
 };
@@ -102,6 +103,9 @@ pub enum CampaignAction {
     /// Queue tasks again that failed or were cancelled
     #[command(after_help = RESUBMIT_EXAMPLES)]
     Resubmit(ResubmitArgs),
+    /// Add tasks at the end of a campaign that has not ended
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(AddArgs),
     /// Write all tasks and attempts of a campaign for other programs
     #[command(after_help = EXPORT_EXAMPLES)]
     Export(ExportArgs),
@@ -221,6 +225,7 @@ pub async fn run(action: &CampaignAction) -> Result<(), Failure> {
         CampaignAction::Resume(args) => change(args, &json!({ "state": "running" })).await,
         CampaignAction::Cancel(args) => change(args, &json!({ "state": "cancelled" })).await,
         CampaignAction::Resubmit(args) => resubmit(args).await,
+        CampaignAction::Add(args) => add(args).await,
         CampaignAction::Export(args) => export::run(args).await,
         CampaignAction::Wait(args) => {
             let (orchestrator, id) = open(&args.one).await?;

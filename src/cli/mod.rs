@@ -13,6 +13,7 @@ pub mod args;
 mod audit;
 pub mod bench;
 mod campaign;
+mod campaign_add;
 mod campaign_stat;
 mod classes;
 mod client;

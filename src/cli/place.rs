@@ -168,6 +168,21 @@ impl Orchestrator {
         self.client.send_bytes(&["v1", "campaigns"], &query, body, key).await.map_err(hinted)
     }
 
+    /// The answer to `body`, sent to `path` with a key that makes a repeated request harmless.
+    ///
+    /// # Errors
+    ///
+    /// If the orchestrator cannot be reached or refuses.
+    pub async fn send<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+        key: &str,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body)?;
+        self.client.send_bytes(path, &[], body, key).await.map_err(hinted)
+    }
+
     /// The output of a task, as it comes. `None`: there is none, or none can be had.
     ///
     /// # Errors

@@ -179,10 +179,14 @@ pub(super) async fn send(
     document: &Map<String, Value>,
     stdin: Option<&[u8]>,
 ) -> Result<Submitted, Failure> {
+    orchestrator.submit(document, stdin, &key()?).await
+}
+
+/// A key for one request, however often it is sent.
+pub(super) fn key() -> Result<String, Failure> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-    let key = format!("{:032x}", u128::from_be_bytes(random));
-    orchestrator.submit(document, stdin, &key).await
+    Ok(format!("{:032x}", u128::from_be_bytes(random)))
 }
 
 /// A campaign file, and its text where lines can be named.
@@ -208,7 +212,8 @@ fn take_lists(document: &mut Map<String, Value>, folder: &Path) -> Result<(), Fa
     Ok(())
 }
 
-fn read_list(key: &str, path: &Path) -> Result<Value, Failure> {
+/// The entries of a file, as `each_line` or `from_json` names it.
+pub(super) fn read_list(key: &str, path: &Path) -> Result<Value, Failure> {
     if key == "from_json" {
         let bytes = read(path)?;
         return serde_json::from_slice(&bytes)

@@ -32,6 +32,12 @@ impl Answers {
         Answers { identity, epoch, lease_ms, chunks, bare, outputs }
     }
 
+    /// Forgets what it has of a campaign that gets more tasks.
+    pub fn forget(&mut self, campaign: u64) {
+        self.chunks.retain(|chunk| chunk.0 != campaign);
+        self.bare.remove(&campaign);
+    }
+
     /// Asks a node for output, with every answer until it is heard.
     pub fn want(&mut self, node: Name, request: OutputRequest) {
         self.outputs.entry(node).or_default().push(request);

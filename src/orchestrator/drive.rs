@@ -13,13 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, Effect, Event, Figures, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Refusal,
-    Reopened, Settings, TaskState,
+    Book, CannotExtend, Effect, Event, Figures, JobShares, NewCampaign, NodeFacts, Now,
+    PublishedWork, Refusal, Reopened, Settings, TaskState,
 };
+use super::extend::{Extend, ExtendReply};
 use super::meters::Meters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Act, Batch, Removal, Store, StoreError, Submission};
-use super::wire::{Adoption, Exchange, ExchangeAnswer, OutputRequest};
+use super::wire::{AddedTasks, Adoption, Exchange, ExchangeAnswer, OutputRequest};
 use crate::model::Name;
 
 /// Requests in one batch at most.
@@ -69,6 +70,8 @@ pub struct Which {
 pub enum Request {
     /// Submit a campaign; the answer is its number.
     Submit(Box<Submit>, By, oneshot::Sender<u64>),
+    /// Add tasks to a campaign.
+    Extend(Box<Extend>, By, ExtendReply),
     /// Record what an owner or operator asks for; answered once it is on record.
     Act(Event, By, &'static str, String, oneshot::Sender<()>),
     /// Puts on record what was refused.
@@ -139,9 +142,10 @@ struct Waiter {
 
 /// Answers that leave once the batch is on record.
 #[derive(Debug)]
-enum Reply {
+pub(super) enum Reply {
     Number(oneshot::Sender<u64>, u64),
     Done(oneshot::Sender<()>),
+    Added(ExtendReply, Result<AddedTasks, CannotExtend>),
     Publication(oneshot::Sender<ToPublish>, ToPublish),
     /// To an agent that exchanges again before it was answered: what the slots of its node should be.
     Levels(oneshot::Sender<Result<ExchangeAnswer, Refusal>>, Name),
@@ -151,9 +155,9 @@ enum Reply {
 /// The owner.
 #[derive(Debug)]
 pub struct Owner {
-    book: Book,
-    store: Store,
-    answers: Answers,
+    pub(super) book: Book,
+    pub(super) store: Store,
+    pub(super) answers: Answers,
     inbox: mpsc::Receiver<Request>,
     signals: Arc<Signals>,
     meters: Meters,
@@ -163,8 +167,8 @@ pub struct Owner {
     waiters: BTreeMap<Name, Waiter>,
     /// Nodes whose waiters are to be answered after the commit.
     ready: BTreeSet<Name>,
-    batch: Batch,
-    replies: Vec<Reply>,
+    pub(super) batch: Batch,
+    pub(super) replies: Vec<Reply>,
     /// The number of the next publication under this epoch.
     sequence: u64,
 }
@@ -267,7 +271,7 @@ impl Owner {
         Now { ms: millis(self.began.elapsed().as_millis()), wall_ms: wall_ms() }
     }
 
-    fn record(&mut self, event: Event) {
+    pub(super) fn record(&mut self, event: Event) {
         for effect in self.book.record(event, self.now()) {
             match effect {
                 Effect::Wake(node) => drop(self.ready.insert(node)),
@@ -284,7 +288,7 @@ impl Owner {
         }
     }
 
-    fn note(&mut self, by: By, act: &str, detail: String) {
+    pub(super) fn note(&mut self, by: By, act: &str, detail: String) {
         let at_ms = self.now().wall_ms;
         let By { who, origin } = by;
         self.batch.acts.push(Act { at_ms, who, origin, act: act.to_owned(), detail });
@@ -293,6 +297,7 @@ impl Owner {
     async fn take(&mut self, request: Request) -> Result<(), StoreError> {
         match request {
             Request::Submit(submit, by, reply) => self.submit(*submit, by, reply).await?,
+            Request::Extend(extend, by, reply) => self.extend(*extend, by, reply).await?,
             Request::Act(event, by, act, detail, reply) => {
                 self.note(by, act, detail);
                 self.record(event);
@@ -371,7 +376,7 @@ impl Owner {
         };
         tasks.retain(|row| task.is_none_or(|task| row.task == task));
         let untouched = task.is_none() && states.contains(&TaskState::Cancelled);
-        let spec = self.store.spec(row.spec).await?;
+        let spec = self.store.spec(&row).await?;
         let cut = if untouched { spec.tasks.count.saturating_sub(row.limit) } else { 0 };
         let count = crate::model::count(&tasks) + cut;
         self.note(by, "resubmit", format!("campaign {campaign}: {count} tasks"));
@@ -408,7 +413,7 @@ impl Owner {
     }
 
     /// Commits, then answers.
-    async fn finish_batch(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn finish_batch(&mut self) -> Result<(), StoreError> {
         let mut batch = std::mem::take(&mut self.batch);
         if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
             batch.at_ms = self.now().wall_ms;
@@ -423,6 +428,7 @@ impl Owner {
             match reply {
                 Reply::Number(reply, number) => drop(reply.send(number)),
                 Reply::Done(reply) => drop(reply.send(())),
+                Reply::Added(reply, added) => drop(reply.send(added)),
                 Reply::Publication(reply, all) => drop(reply.send(all)),
                 Reply::Levels(reply, node) => {
                     let answer = self.answers.without_tasks(self.book.answer(&node));

@@ -101,6 +101,7 @@ impl Heard<'_> {
             | Request::Published(..)
             | Request::Refused(_)
             | Request::Remove(..)
+            | Request::Extend(..)
             | Request::Output(..)
             | Request::OutputHeard(..) => {}
         }

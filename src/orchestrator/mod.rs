@@ -18,6 +18,7 @@
 mod answers;
 pub mod book;
 pub mod drive;
+pub mod extend;
 mod hold;
 pub mod meters;
 pub mod retention;

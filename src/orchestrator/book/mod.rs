@@ -15,6 +15,7 @@ pub mod adopt;
 mod bag;
 mod campaigns;
 mod exchange;
+mod extend;
 mod figures;
 mod leases;
 mod measure;
@@ -36,6 +37,7 @@ pub use adopt::Found;
 pub use bag::UNTOUCHED;
 pub use campaigns::{Campaign, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{NodeAnswer, Refusal};
+pub use extend::CannotExtend;
 pub use figures::Figures;
 pub use nodes::NodeFacts;
 pub use obey::{JobShares, RemovedShare};
@@ -89,6 +91,8 @@ pub enum Event {
     Answered(Name),
     /// Time passed.
     Elapsed,
+    /// Tasks were added to a campaign, so many. Check it with [`Book::check_extension`] first.
+    Extended(u64, u64),
     /// No task of a campaign begins any more; what runs ends by itself, or is stopped `at_once`.
     Suspended {
         /// The campaign.
@@ -285,6 +289,7 @@ impl Book {
             Event::Exchanged(node, report) => self.hear(&node, *report, now),
             Event::Answered(node) => self.answered(&node, now.ms),
             Event::Elapsed => self.expire(now),
+            Event::Extended(campaign, count) => self.extend(campaign, count),
             Event::Suspended { campaign, at_once } => self.suspend(campaign, at_once),
             Event::Resumed(campaign) => self.resume(campaign),
             Event::Cancelled(campaign) => self.cancel(campaign, Ending::Cancelled),

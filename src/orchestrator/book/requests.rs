@@ -53,6 +53,7 @@ impl Book {
             owner: new.owner,
             uid: new.uid,
             spec: new.spec_number,
+            total: count,
             submitted_ms: now.wall_ms,
             state: CampaignState::Running,
             ending: None,

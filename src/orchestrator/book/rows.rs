@@ -83,6 +83,8 @@ pub struct CampaignRow {
     pub uid: Option<u32>,
     /// The number of its specification.
     pub spec: u64,
+    /// How many tasks it has. Some may have been added since it was submitted.
+    pub total: u64,
     /// When it was submitted, in milliseconds since the epoch.
     pub submitted_ms: u64,
     /// Its state.

@@ -21,7 +21,7 @@ use crate::orchestrator::wire::{
 };
 
 /// Bytes of a submission, without its standard input: a million lines of some length.
-const MAX_BODY: usize = 512 * 1024 * 1024;
+pub(super) const MAX_BODY: usize = 512 * 1024 * 1024;
 /// Notes that are shown with a campaign.
 const NOTES: u32 = 50;
 
@@ -51,8 +51,7 @@ pub(super) async fn post_campaign(
     query: Query<SubmitQuery>,
     request: Request,
 ) -> Result<(StatusCode, Json<Submitted>), Failed> {
-    let key = request.headers().get("idempotency-key");
-    let key = key.and_then(|key| key.to_str().ok()).map(|key| key.chars().take(128).collect());
+    let key = key_of(&request);
     let body = axum::body::to_bytes(request.into_body(), MAX_BODY).await;
     let body = body.map_err(|error| Failed::bad(format!("the body cannot be read: {error}")))?;
     let stdin = query.stdin.filter(|length| 0 < *length).unwrap_or(0);
@@ -78,6 +77,12 @@ pub(super) async fn post_campaign(
     let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key });
     let id = state.ask(|reply| drive::Request::Submit(submit, caller.by(), reply)).await?;
     Ok((StatusCode::CREATED, Json(Submitted { id, tasks })))
+}
+
+/// The key that makes a repeated request harmless.
+pub(super) fn key_of(request: &Request) -> Option<String> {
+    let key = request.headers().get("idempotency-key")?.to_str().ok()?;
+    Some(key.chars().take(128).collect())
 }
 
 /// Which campaigns.
@@ -150,7 +155,7 @@ pub(super) async fn get_spec(
     let reader = reading.get()?;
     let info = known(reader.campaign(id).await?, id)?;
     caller.check_touch(&info.row.owner)?;
-    let spec = reader.spec(info.row.spec).await?;
+    let spec = reader.spec(&info.row).await?;
     Ok(Json((*spec).clone()))
 }
 
@@ -318,8 +323,8 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
         state: row.state.word().to_owned(),
         frozen: INIT_FAILS <= row.init_fails && !row.state.is_final(),
         submitted_ms: row.submitted_ms,
-        tasks: info.total,
-        queued: info.total.saturating_sub(finals).saturating_sub(running),
+        tasks: row.total,
+        queued: row.total.saturating_sub(finals).saturating_sub(running),
         running,
         done: row.done,
         failed: row.failed,

@@ -9,6 +9,7 @@ mod advice;
 mod caller;
 mod campaigns;
 mod events;
+mod extend;
 mod grid;
 mod hub;
 mod metrics;
@@ -67,7 +68,7 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(why::get_why))
         .routes(routes!(events::get_events))
         .routes(routes!(grid::get_grid))
-        .routes(routes!(tasks::get_tasks))
+        .routes(routes!(tasks::get_tasks, extend::post_tasks))
         .routes(routes!(tasks::get_task))
         .routes(routes!(tasks::post_cancel))
         .routes(routes!(tasks::post_signal))

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 
 use crate::api::wire::{ItemProblem, Problem};
-use crate::orchestrator::book::Refusal;
+use crate::orchestrator::book::{CannotExtend, Refusal};
 use crate::orchestrator::spec;
 use crate::orchestrator::store::StoreError;
 
@@ -102,6 +102,12 @@ impl Failed {
 impl From<Refusal> for Failed {
     fn from(refusal: Refusal) -> Failed {
         Failed::new(StatusCode::CONFLICT, "O007", "old exchange", refusal.to_string())
+    }
+}
+
+impl From<CannotExtend> for Failed {
+    fn from(refused: CannotExtend) -> Failed {
+        Failed::new(StatusCode::CONFLICT, "O011", "takes no more tasks", refused.to_string())
     }
 }
 

@@ -95,9 +95,9 @@ pub(super) async fn position_of(
     task: u64,
 ) -> Result<u64, Failed> {
     check_tasks(campaign)?;
-    let spec = reader.spec(campaign.row.spec).await?;
+    let spec = reader.spec(&campaign.row).await?;
     let absent = || {
-        let (id, total) = (campaign.row.id, campaign.total);
+        let (id, total) = (campaign.row.id, campaign.row.total);
         Failed::absent(format!("campaign {id} has no task {task}; it has {total}"))
     };
     spec.tasks.position(task).ok_or_else(absent)

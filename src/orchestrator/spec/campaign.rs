@@ -1,5 +1,7 @@
 //! A campaign as it is submitted.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -134,6 +136,14 @@ impl CampaignSpec {
         fields.finish();
         spec.check_keep(&mut problems);
         if problems.is_empty() { Ok((spec, params)) } else { Err(problems) }
+    }
+
+    /// The same campaign with `total` tasks: some were added since it was submitted.
+    pub fn with_total(mut self: Arc<CampaignSpec>, total: u64) -> Arc<CampaignSpec> {
+        if self.tasks.count != total {
+            Arc::make_mut(&mut self).tasks.count = total;
+        }
+        self
     }
 
     fn check_keep(&self, problems: &mut Vec<Problem>) {

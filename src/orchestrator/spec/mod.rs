@@ -16,7 +16,7 @@ pub use limits::{
     MAX_ARGUMENT, MAX_COMMAND, MAX_ENVIRONMENT, MAX_GRACE_MS, MAX_NAME, MAX_STDIN, MAX_TASKS,
     mebibytes,
 };
-pub use params::{Params, TaskRange, short};
+pub use params::{Params, TaskRange, read_more, short};
 pub use signals::{signal_name, signal_number};
 
 use std::fmt;

@@ -97,6 +97,35 @@ pub(super) fn take(
     })
 }
 
+/// Reads tasks that are to be added to a campaign: `count` of them, or the texts of `lines` or `items`.
+///
+/// # Errors
+///
+/// With every problem of the document.
+pub fn read_more(mut document: Map<String, Value>) -> Result<(u64, Params), Vec<Problem>> {
+    let mut problems = Vec::new();
+    let count = document.remove("count");
+    if let Some(other) = document.keys().find(|key| !["lines", "items"].contains(&key.as_str())) {
+        let remedy = "write `count`, `lines` or `items`";
+        problems.push(Problem::new(&short(other), "is unknown", remedy));
+        return Err(problems);
+    }
+    if count.is_some() == (document.len() == 1) || 1 < document.len() {
+        let message = "one of `count`, `lines` and `items` has to say which tasks are added";
+        problems.push(Problem::new("count", message, "write one of them"));
+        return Err(problems);
+    }
+    let Some(count) = count else {
+        let (range, params) = take(&mut document, &mut problems);
+        return if problems.is_empty() { Ok((range.count, params)) } else { Err(problems) };
+    };
+    let fits = count.as_u64().filter(|count| (1..=MAX_TASKS).contains(count));
+    fits.map(|count| (count, Params::Numbers)).ok_or_else(|| {
+        let message = format!("`{}` does not fit", short(&count.to_string()));
+        vec![Problem::new("count", message, "write a whole number from 1 to 10,000,000")]
+    })
+}
+
 fn read_range(value: &Value) -> Result<(TaskRange, Params), Problem> {
     let text = value.as_str().map(str::to_owned);
     let text = text.or_else(|| value.as_u64().map(|count| format!("1-{count}")));
@@ -182,6 +211,27 @@ mod tests {
             problems[0].to_string(),
             "tasks: tasks and lines are given together; keep one of them"
         );
+    }
+
+    #[test]
+    fn tasks_that_are_added_are_counted_or_listed() {
+        let read = |document: Value| read_more(document.as_object().unwrap().clone());
+        let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(read(json(r#"{"count": 7}"#)), Ok((7, Params::Numbers)));
+        let texts = Params::Texts(vec!["{\"a\":1}".to_owned()]);
+        assert_eq!(read(json(r#"{"items": [{"a": 1}]}"#)), Ok((1, texts)));
+        for (text, field) in [
+            ("{}", "count"),
+            (r#"{"count": 0}"#, "count"),
+            (r#"{"count": "7"}"#, "count"),
+            (r#"{"count": 1, "lines": ["a"]}"#, "count"),
+            (r#"{"lines": ["a"], "items": [1]}"#, "count"),
+            (r#"{"lines": []}"#, "lines"),
+            (r#"{"lines": ["a"], "memory": "1GB"}"#, "memory"),
+        ] {
+            let problems = read(json(text)).unwrap_err();
+            assert_eq!((problems.len(), problems[0].field.as_str()), (1, field), "{text}");
+        }
     }
 
     #[test]

@@ -80,6 +80,7 @@ pub(super) fn campaign(row: &SqliteRow) -> Result<CampaignRow, sqlx::Error> {
         owner: row.try_get("owner")?,
         uid: maybe_number(row, "uid")?.and_then(|uid| u32::try_from(uid).ok()),
         spec: number(row, "spec")?,
+        total: number(row, "total")?,
         submitted_ms: number(row, "submitted_ms")?,
         state: word(row, "state", CampaignState::from_word)?,
         ending: maybe_word(row, "ending", ending_of)?,

@@ -6,6 +6,7 @@
 
 mod acts;
 mod convert;
+mod extend;
 mod figures;
 mod mark;
 mod read;
@@ -23,6 +24,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 
 pub use acts::{Act, ActEntry, Cut, first_fault};
+pub use extend::{Added, Extension};
 pub use figures::{Ends, EventInfo, Progress, SampleRow};
 pub use read::{AttemptPage, CampaignInfo, NoteInfo, Reader, TaskPage};
 pub use retention::{Final, Removal};
@@ -43,6 +45,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (3, "lists", include_str!("../../../migrations/orchestrator/0003_lists.sql")),
     (4, "mark", include_str!("../../../migrations/orchestrator/0004_mark.sql")),
     (5, "retention", include_str!("../../../migrations/orchestrator/0005_retention.sql")),
+    (6, "additions", include_str!("../../../migrations/orchestrator/0006_additions.sql")),
 ];
 
 /// Why the database cannot be used.

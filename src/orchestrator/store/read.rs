@@ -23,8 +23,6 @@ pub struct CampaignInfo {
     pub row: CampaignRow,
     /// Its name.
     pub name: String,
-    /// How many tasks it has.
-    pub total: u64,
     /// When its tasks were folded into its summary, in milliseconds since the epoch. `None`: they are there.
     pub folded_ms: Option<u64>,
 }
@@ -64,14 +62,14 @@ impl Store {
         read_saved(&mut self.connection).await.map_err(failed)
     }
 
-    /// A specification, and the standard input that goes with it.
+    /// The specification of a campaign.
     ///
     /// # Errors
     ///
     /// If the file cannot be read, or has no such specification.
-    pub async fn spec(&mut self, number: u64) -> Result<Arc<CampaignSpec>, StoreError> {
+    pub async fn spec(&mut self, row: &CampaignRow) -> Result<Arc<CampaignSpec>, StoreError> {
         let failed = self.failed("read a specification");
-        read_spec(&mut self.connection, number).await.map_err(failed)
+        spec_of(&mut self.connection, row).await.map_err(failed)
     }
 
     /// The parameters from position `first` on, in the chunk that holds `position`, counted from 0.
@@ -108,7 +106,7 @@ impl Store {
                 return Ok(None);
             };
             let row = convert::campaign(&row)?;
-            let spec = read_spec(&mut self.connection, row.spec).await?;
+            let spec = spec_of(&mut self.connection, &row).await?;
             let sql = "select * from tasks where campaign = ?1 and state in
                            ('failed', 'cancelled', 'dropped', 'done')";
             let rows = query(sql).bind(to_sql(id)).fetch_all(&mut self.connection).await?;
@@ -145,6 +143,14 @@ impl Store {
     }
 }
 
+/// The specification of a campaign, with as many tasks as the campaign has.
+async fn spec_of(
+    connection: &mut SqliteConnection,
+    row: &CampaignRow,
+) -> Result<Arc<CampaignSpec>, sqlx::Error> {
+    Ok(read_spec(connection, row.spec).await?.with_total(row.total))
+}
+
 async fn read_spec(
     connection: &mut SqliteConnection,
     number: u64,
@@ -167,6 +173,7 @@ async fn read_saved(connection: &mut SqliteConnection) -> Result<Saved, sqlx::Er
             None => read_spec(connection, row.spec).await?,
         };
         specs.insert(row.spec, Arc::clone(&spec));
+        let spec = spec.with_total(row.total);
         campaigns.push((row, spec));
     }
     let (mut works, mut tasks, mut attempts) = (Vec::new(), Vec::new(), Vec::new());
@@ -283,9 +290,9 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn spec(&mut self, number: u64) -> Result<Arc<CampaignSpec>, StoreError> {
+    pub async fn spec(&mut self, row: &CampaignRow) -> Result<Arc<CampaignSpec>, StoreError> {
         let failed = self.failed();
-        read_spec(&mut self.connection, number).await.map_err(failed)
+        spec_of(&mut self.connection, row).await.map_err(failed)
     }
 
     /// How many campaigns of a user are not final.
@@ -467,7 +474,6 @@ fn info(row: &SqliteRow) -> Result<CampaignInfo, sqlx::Error> {
     Ok(CampaignInfo {
         row: convert::campaign(row)?,
         name: row.try_get("name")?,
-        total: number(row, "total")?,
         folded_ms: maybe_number(row, "folded_ms")?,
     })
 }

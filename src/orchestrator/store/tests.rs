@@ -68,6 +68,60 @@ async fn a_campaign_is_read_back_with_its_lines() {
     assert_eq!(cancelled.iter().map(|row| row.task).collect::<Vec<_>>(), [9000]);
 }
 
+/// Adds lines to a campaign of `position` lines.
+async fn extend(store: &mut Store, book: &mut Book, campaign: u64, position: u64, lines: u64) {
+    let texts = (position..position + lines).map(|line| format!("line {line} ü\t\"")).collect();
+    let effects = book.record(Event::Extended(campaign, lines), Now { ms: 3, wall_ms: 4 });
+    let added = Added { position, count: lines };
+    let key = Some(format!("key {position}"));
+    let extension = Extension { campaign, added, params: Params::Texts(texts), key };
+    let batch = Batch { effects, extensions: vec![extension], at_ms: 4, ..Batch::default() };
+    store.commit(&batch).await.unwrap();
+}
+
+#[tokio::test]
+async fn lines_that_are_added_fill_the_last_chunk_and_begin_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut book = Book::new(Settings::default());
+    let other = submit(&mut store, &mut book, 10).await;
+    let id = submit(&mut store, &mut book, 10).await;
+    let mut total = 10;
+    for lines in [1, 4085, 1, 4095, 9000, 3] {
+        extend(&mut store, &mut book, id, total, lines).await;
+        total += lines;
+    }
+    let mut reader = Reader::open(&file(&folder)).await.unwrap();
+    for line in (0..total).step_by(61).chain([10, 4095, 4096, 8191, 8192, total - 1]) {
+        let param = reader.param(id, line).await.unwrap();
+        assert_eq!(param, Some(format!("line {line} ü\t\"")));
+    }
+    assert_eq!(reader.param(id, total).await.unwrap(), None);
+    let added = Some(Added { position: 11, count: 4085 });
+    assert_eq!(store.added(id, "key 11").await.unwrap(), added);
+    assert_eq!(store.added(other, "key 11").await.unwrap(), None);
+    // One that fails leaves nothing: neither lines nor a larger number of tasks.
+    let effects = book.record(Event::Extended(id, 1), Now { ms: 5, wall_ms: 6 });
+    let (added, params) =
+        (Added { position: total, count: 1 }, Params::Texts(vec!["torn".to_owned()]));
+    let key = Some("key 11".to_owned());
+    let extensions = vec![Extension { campaign: id, added, params, key }];
+    let batch = Batch { effects, extensions, ..Batch::default() };
+    store.commit(&batch).await.unwrap_err();
+    assert_eq!(reader.param(id, total).await.unwrap(), None);
+    store.close().await.unwrap();
+
+    // A specification that both were submitted with says how many tasks each has.
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let saved = store.saved().await.unwrap();
+    let counts: Vec<(u64, u64, u64)> = saved
+        .campaigns
+        .iter()
+        .map(|(row, spec)| (row.total, row.limit, spec.tasks.count))
+        .collect();
+    assert_eq!(counts, [(10, 10, 10), (total, total, total)]);
+}
+
 #[tokio::test]
 async fn a_batch_that_fails_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use sqlx::{Connection, Row, query, query_scalar};
 use super::acts::{self, Act};
 use super::convert::{ending_word, from_sql, text, to_sql};
 use super::mark::Mark;
-use super::{Store, StoreError};
+use super::{Extension, Store, StoreError, extend};
 use crate::orchestrator::book::{AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, WorkRow};
 use crate::orchestrator::spec::{CampaignSpec, Params};
 use crate::orchestrator::wire::Reason;
@@ -41,6 +41,8 @@ pub struct Batch {
     pub effects: Vec<Effect>,
     /// Submissions.
     pub submissions: Vec<Submission>,
+    /// Parameters and keys of tasks that were added.
+    pub extensions: Vec<Extension>,
     /// Acts.
     pub acts: Vec<Act>,
     /// The number of the last publication, if it is another one.
@@ -132,6 +134,9 @@ async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), s
     for submission in &batch.submissions {
         put_params(connection, submission).await?;
     }
+    for extension in &batch.extensions {
+        extend::put(connection, extension).await?;
+    }
     if let Some(sequence) = batch.sequence {
         let sql = "update meta set sequence = ?1";
         query(sql).bind(to_sql(sequence)).execute(&mut *connection).await?;
@@ -168,20 +173,27 @@ async fn put_params(
     if let Params::Texts(texts) = &submission.params {
         for (first, chunk) in (0_u64..).zip(texts.chunks(CHUNK)) {
             let first = first.saturating_mul(crate::model::count(0..CHUNK));
-            let packed = lz4_flex::compress_prepend_size(text(&chunk)?.as_bytes());
-            let sql = "insert into params (campaign, first, packed) values (?1, ?2, ?3)";
-            query(sql)
-                .bind(campaign)
-                .bind(to_sql(first))
-                .bind(packed)
-                .execute(&mut *connection)
-                .await?;
+            put_chunk(connection, submission.campaign, first, chunk).await?;
         }
     }
     if let Some((owner, key)) = &submission.key {
         let sql = "insert into submissions (owner, key, campaign) values (?1, ?2, ?3)";
         query(sql).bind(owner).bind(key).bind(campaign).execute(connection).await?;
     }
+    Ok(())
+}
+
+/// Stores the chunk of parameters that begins at position `first`.
+pub(super) async fn put_chunk(
+    connection: &mut SqliteConnection,
+    campaign: u64,
+    first: u64,
+    texts: &[String],
+) -> Result<(), sqlx::Error> {
+    let packed = lz4_flex::compress_prepend_size(text(&texts)?.as_bytes());
+    let sql = "insert into params (campaign, first, packed) values (?1, ?2, ?3)
+               on conflict do update set packed = excluded.packed";
+    query(sql).bind(to_sql(campaign)).bind(to_sql(first)).bind(packed).execute(connection).await?;
     Ok(())
 }
 
@@ -203,14 +215,15 @@ async fn put_campaign(
             .bind(row.uid.map(i64::from))
             .bind(to_sql(row.spec))
             .bind(&new.spec.task.name)
-            .bind(to_sql(new.spec.tasks.count))
+            .bind(to_sql(row.total))
             .bind(to_sql(row.submitted_ms))
             .execute(&mut *connection)
             .await?;
     }
     let sql = "update campaigns set state = ?2, ending = ?3, taken = ?4, positions = ?5, done = ?6,
                    failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
-                   ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16
+                   ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16,
+                   total = ?17
                where id = ?1";
     query(sql)
         .bind(to_sql(row.id))
@@ -229,6 +242,7 @@ async fn put_campaign(
         .bind(to_sql(row.prepared_ms))
         .bind(to_sql(row.rss_mb))
         .bind(row.state.is_final().then_some(to_sql(batch.at_ms)))
+        .bind(to_sql(row.total))
         .execute(connection)
         .await?;
     Ok(())

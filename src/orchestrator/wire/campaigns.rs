@@ -14,6 +14,19 @@ pub struct Submitted {
     pub tasks: u64,
 }
 
+/// Tasks that were added to a campaign.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddedTasks {
+    /// The number of the campaign.
+    pub id: u64,
+    /// The number of the first task that was added.
+    pub first: u64,
+    /// How many were added.
+    pub added: u64,
+    /// How many tasks the campaign has now.
+    pub tasks: u64,
+}
+
 /// A campaign in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CampaignSummary {

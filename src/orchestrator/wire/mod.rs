@@ -37,8 +37,8 @@ mod stats;
 
 pub use adoption::{Adopt, Adoption, FoundAttempt};
 pub use campaigns::{
-    AttemptInfo, CampaignDetail, CampaignPage, CampaignSummary, LostNode, NoteLine, Resubmit,
-    Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList, WantedState,
+    AddedTasks, AttemptInfo, CampaignDetail, CampaignPage, CampaignSummary, LostNode, NoteLine,
+    Resubmit, Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList, WantedState,
 };
 pub use exchange::{
     AttemptId, Exchange, ExchangeAnswer, NewTask, Reason, Rung, RunningTask, SlotEnd, SlotOrder,

@@ -23,6 +23,7 @@ enum Op {
     Reboot(u8, bool),
     Restart,
     Pass(u16),
+    Extend(u8, u8),
     Suspend(u8, bool),
     Resume(u8),
     Cancel(u8),
@@ -45,6 +46,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<(u8, bool)>().prop_map(|(a, b)| Op::Reboot(a, b)),
         2 => Just(Op::Restart),
         4 => (0..60_000_u16).prop_map(Op::Pass),
+        2 => (any::<u8>(), 1..9_u8).prop_map(|(a, b)| Op::Extend(a, b)),
         1 => any::<(u8, bool)>().prop_map(|(a, b)| Op::Suspend(a, b)),
         1 => any::<u8>().prop_map(Op::Resume),
         1 => any::<u8>().prop_map(Op::Cancel),
@@ -99,6 +101,10 @@ fn play(world: &mut World, op: Op) {
         Op::Reboot(at, wipes) => world.reboot(node(at), wipes),
         Op::Restart => world.restart(),
         Op::Pass(ms) => world.pass(u64::from(ms) * 2),
+        Op::Extend(pick, count) => {
+            let id = campaign(world, pick);
+            world.extend(id, u64::from(count), count % 4 == 0);
+        }
         Op::Suspend(pick, at_once) => {
             let campaign = campaign(world, pick);
             world.record(Event::Suspended { campaign, at_once });
@@ -155,11 +161,11 @@ fn recount(world: &World) {
             world.rows.tasks.contains_key(&(row.id, task))
         };
         let untouched = crate::model::count((row.taken..row.limit).filter(|at| !touched(at)));
-        let cut = crate::model::count((row.limit..spec.tasks.count).filter(|at| !touched(at)));
+        let cut = crate::model::count((row.limit..row.total).filter(|at| !touched(at)));
         let live =
             count(TaskState::Queued) + count(TaskState::Assigned) + count(TaskState::Running);
         let finals = row.done + row.failed + row.cancelled + row.dropped;
-        assert_eq!(finals + live + untouched, spec.tasks.count, "T4: {row:?}");
+        assert_eq!(finals + live + untouched, row.total, "T4: {row:?}");
         assert_eq!(row.done, count(TaskState::Done), "T3: {row:?}");
         assert_eq!(row.failed, count(TaskState::Failed), "{row:?}");
         assert_eq!(row.cancelled, count(TaskState::Cancelled) + cut, "{row:?}");

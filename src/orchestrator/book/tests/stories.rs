@@ -82,6 +82,45 @@ fn a_size_of_memory_is_never_taken_for_one_of_the_retries() {
 }
 
 #[test]
+fn a_campaign_that_is_under_way_takes_more_tasks() {
+    let mut world = with_slot(1);
+    world.begin(0, 0);
+    world.exchange(0, false, false);
+    assert_eq!(world.rows.campaigns[&1].state, CampaignState::Finishing);
+    world.extend(1, 2, true);
+    assert_eq!(world.rows.campaigns[&1].total, 1, "nothing of it is on record");
+    world.extend(1, 2, false);
+    let row = &world.rows.campaigns[&1];
+    assert_eq!((row.state, row.total, row.limit), (CampaignState::Running, 3, 3));
+    world.restart();
+    assert_eq!(world.book.publication(0)[0].remaining, 3);
+    assert_eq!(world.book.check_extension(1, 10_000_000), Err(CannotExtend::TooMany(1)));
+    world.record(Event::Cancelled(1));
+    assert_eq!(world.book.check_extension(1, 1), Err(CannotExtend::Cancelling(1)));
+    assert_eq!(world.book.check_extension(2, 1), Err(CannotExtend::Ended(2)));
+    let mut kept = spec(1);
+    kept.keep = true;
+    let kept = world.submit(kept);
+    assert_eq!(world.book.check_extension(kept, 1), Err(CannotExtend::Kept(kept)));
+}
+
+#[test]
+fn tasks_that_were_cut_are_taken_up_before_others_are_added() {
+    let mut world = with_slot(9);
+    world.record(Event::Cancelled(1));
+    world.record(Event::Resubmitted(Box::new(Reopened {
+        campaign: world.rows.campaigns[&1].clone(),
+        spec: world.specs[&1].clone(),
+        works: Vec::new(),
+        tasks: Vec::new(),
+        beyond: Vec::new(),
+        untouched: false,
+        memory_mb: None,
+    })));
+    assert_eq!(world.book.check_extension(1, 1), Err(CannotExtend::Cut(1)));
+}
+
+#[test]
 fn a_lost_answer_brings_the_same_attempt_again() {
     let mut world = World::new();
     world.submit(spec(1));

@@ -233,6 +233,27 @@ impl World {
         id
     }
 
+    /// Adds tasks to a campaign, if it takes some. The commit is lost if `is_torn`.
+    pub fn extend(&mut self, id: u64, count: u64, is_torn: bool) {
+        let before = self.book.clone();
+        let checked = self.book.check_extension(id, count);
+        if is_torn {
+            self.book.record(Event::Extended(id, count), self.time());
+            self.restart();
+            return;
+        }
+        self.record(Event::Extended(id, count));
+        let Ok(range) = checked else {
+            let rows = |book: &Book| book.campaigns.values().map(Campaign::row).collect::<Vec<_>>();
+            assert_eq!(rows(&self.book), rows(&before), "campaign {id} takes no more");
+            return;
+        };
+        let total = range.count + count;
+        assert_eq!(self.rows.campaigns[&id].total, total);
+        let spec = Arc::clone(&self.specs[&id]);
+        self.specs.insert(id, spec.with_total(total));
+    }
+
     pub fn restart(&mut self) {
         self.book = Book::restore(self.settings, self.rows.saved(&self.specs), self.now);
     }

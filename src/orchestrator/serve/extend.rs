@@ -1,0 +1,46 @@
+//! Adding tasks to a campaign.
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::caller::Caller;
+use super::campaigns::{MAX_BODY, check_owner, key_of};
+use super::problem::Failed;
+use super::state::ServeState;
+use crate::orchestrator::drive;
+use crate::orchestrator::extend::Extend;
+use crate::orchestrator::spec::read_more;
+use crate::orchestrator::wire::AddedTasks;
+
+/// Adds tasks at the end of a campaign that has not ended: a JSON object with `count` where its tasks
+/// are numbers, and with `lines` or `items` where each has an entry. With the header
+/// `idempotency-key`, the same key again is answered with the tasks that it added.
+#[utoipa::path(
+    post,
+    path = "/v1/campaigns/{id}/tasks",
+    tag = "campaigns",
+    params(("id" = u64, Path, description = "the number of the campaign")),
+    request_body = serde_json::Value,
+    responses((status = 201, body = AddedTasks), (status = 403, description = "another's"),
+        (status = 409, description = "it takes no more tasks"),
+        (status = 422, description = "every problem at once"))
+)]
+pub(super) async fn post_tasks(
+    State(state): State<ServeState>,
+    caller: Caller,
+    Path(id): Path<u64>,
+    request: Request,
+) -> Result<(StatusCode, Json<AddedTasks>), Failed> {
+    check_owner(&state, &caller, id).await?;
+    let key = key_of(&request);
+    let body = axum::body::to_bytes(request.into_body(), MAX_BODY).await;
+    let body = body.map_err(|error| Failed::bad(format!("the body cannot be read: {error}")))?;
+    let document: Map<String, Value> = serde_json::from_slice(&body)
+        .map_err(|error| Failed::bad(format!("the body is no JSON object: {error}")))?;
+    let (count, params) = read_more(document)?;
+    let extend = Box::new(Extend { campaign: id, count, params, key });
+    let added = state.ask(|reply| drive::Request::Extend(extend, caller.by(), reply)).await?;
+    Ok((StatusCode::CREATED, Json(added?)))
+}

@@ -1,0 +1,101 @@
+//! Tasks that are added to a campaign: their parameters, and the keys of their requests.
+
+use sqlx::query;
+use sqlx::sqlite::SqliteConnection;
+
+use super::convert::{number, to_sql};
+use super::write::{CHUNK, chunk_of, put_chunk};
+use super::{Store, StoreError};
+use crate::model::count;
+use crate::orchestrator::spec::Params;
+
+/// What belongs to tasks that are added, besides the row of their campaign.
+#[derive(Clone, Debug)]
+pub struct Extension {
+    /// The campaign.
+    pub campaign: u64,
+    /// Which tasks they are.
+    pub added: Added,
+    /// Their parameters.
+    pub params: Params,
+    /// The key that the request had.
+    pub key: Option<String>,
+}
+
+/// Tasks that were added to a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The position of the first one, counted from 0.
+    pub position: u64,
+    /// How many they are.
+    pub count: u64,
+}
+
+impl Store {
+    /// The tasks that were added to a campaign with `key` before.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn added(&mut self, campaign: u64, key: &str) -> Result<Option<Added>, StoreError> {
+        let failed = self.failed("read what was added");
+        let found = async {
+            let sql = "select position, added from additions where campaign = ?1 and key = ?2";
+            let row = query(sql).bind(to_sql(campaign)).bind(key);
+            let Some(row) = row.fetch_optional(&mut self.connection).await? else {
+                return Ok(None);
+            };
+            let added =
+                Added { position: number(&row, "position")?, count: number(&row, "added")? };
+            Ok(Some(added))
+        };
+        found.await.map_err(failed)
+    }
+}
+
+/// Stores an extension: the last chunk of parameters is filled, others follow.
+pub(super) async fn put(
+    connection: &mut SqliteConnection,
+    extension: &Extension,
+) -> Result<(), sqlx::Error> {
+    let Extension { campaign, added, params, key } = extension;
+    if let Params::Texts(texts) = params {
+        put_texts(connection, *campaign, added.position, texts).await?;
+    }
+    if let Some(key) = key {
+        let sql = "insert into additions (campaign, key, position, added) values (?1, ?2, ?3, ?4)";
+        query(sql)
+            .bind(to_sql(*campaign))
+            .bind(key)
+            .bind(to_sql(added.position))
+            .bind(to_sql(added.count))
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn put_texts(
+    connection: &mut SqliteConnection,
+    campaign: u64,
+    position: u64,
+    texts: &[String],
+) -> Result<(), sqlx::Error> {
+    let size = count(0..CHUNK);
+    let begun = position.checked_rem(size).unwrap_or(0);
+    let mut first = position - begun;
+    let mut rest = texts;
+    if 0 < begun {
+        let known = chunk_of(connection, campaign, first).await?;
+        let (_, mut chunk) = known.ok_or(sqlx::Error::RowNotFound)?;
+        let (fills, more) = rest.split_at(rest.len().min(CHUNK.saturating_sub(chunk.len())));
+        chunk.extend_from_slice(fills);
+        put_chunk(connection, campaign, first, &chunk).await?;
+        (rest, first) = (more, first + size);
+    }
+    for chunk in rest.chunks(CHUNK) {
+        put_chunk(connection, campaign, first, chunk).await?;
+        first += size;
+    }
+    Ok(())
+}
