@@ -274,10 +274,13 @@ async fn open_way(from: u16, to: u16, cut: Arc<watch::Sender<bool>>) {
     });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
-    let mut plan = plan(3);
-    plan.head_flags = &["--linger", "1s", "--lease", "15s"];
+/// So many agents, of which the first one can be cut off.
+async fn with_a_way_to_cut(
+    agents: usize,
+    head_flags: &'static [&'static str],
+) -> (Fleet, Arc<watch::Sender<bool>>) {
+    let mut plan = plan(agents);
+    plan.head_flags = head_flags;
     let ports = [port(), port()];
     plan.ports = Some(ports);
     let cut = Arc::new(watch::channel(false).0);
@@ -286,7 +289,79 @@ async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
         open_way(way, to, Arc::clone(&cut)).await;
     }
     plan.detours.insert(1, ways.map(|way| format!("http://127.0.0.1:{way}")));
-    let fleet = Fleet::start(&plan).await;
+    (Fleet::start(&plan).await, cut)
+}
+
+/// Runs until a file is there that names its node.
+const UNTIL_GO: &str = "while [ ! -e go.$APPORTION_NODE ]; do
+    echo $APPORTION_TASK_ID $APPORTION_NODE >> alive; sleep 0.2; done";
+
+/// How many lines tasks on a node have written.
+fn written(fleet: &Fleet, node: &str) -> usize {
+    fleet.lines("alive").iter().filter(|line| line.ends_with(node)).count()
+}
+
+/// Waits until so many tasks run, and returns on which nodes.
+async fn until_running(fleet: &Fleet, tasks: usize) -> BTreeMap<String, String> {
+    let places = || -> BTreeMap<String, String> {
+        let lines = fleet.lines("alive");
+        let words = lines.iter().filter_map(|line| line.split_once(' '));
+        words.map(|(task, node)| (task.to_owned(), node.to_owned())).collect()
+    };
+    let all_run = async |_: &Fleet| Some(places()).filter(|places| places.len() == tasks);
+    fleet.until("all run", all_run).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_may_run_twice_begin_again_while_their_node_is_silent() {
+    // The lease does not run out in this test: silence alone has to be enough.
+    let (fleet, cut) = with_a_way_to_cut(3, &["--linger", "1s", "--lease", "40s"]).await;
+    let body =
+        json!({ "shell": UNTIL_GO, "tasks": 6, "grace": "1s", "lanes": 1, "may_run_twice": true });
+    let id = fleet.submit(body).await;
+    let places = until_running(&fleet, 6).await;
+    let stranded: Vec<u64> = places
+        .iter()
+        .filter(|(_, node)| *node == "n1")
+        .map(|(task, _)| task.parse().unwrap())
+        .collect();
+    assert_eq!(stranded.len(), 2, "{places:?}");
+    cut.send(true).unwrap();
+    for node in ["n2", "n3"] {
+        fs::write(fleet.work().join(format!("go.{node}")), "").unwrap();
+    }
+    let all_done =
+        async |fleet: &Fleet| fleet.campaign(id).await.filter(|it| it.campaign.done == 6);
+    let detail = fleet.until("all are done elsewhere", all_done).await;
+    assert!(detail.may_run_twice);
+    assert_eq!(detail.campaign.state, "finishing", "what the silent node runs is not over");
+    let before = written(&fleet, "n1");
+    let goes_on = async |fleet: &Fleet| (before < written(fleet, "n1")).then_some(());
+    fleet.until("the silent node runs its own", goes_on).await;
+
+    cut.send(false).unwrap();
+    let detail = fleet.until_state(id, "done").await;
+    assert_eq!((detail.campaign.done, detail.campaign.failed), (6, 0));
+    let rests = async |fleet: &Fleet| {
+        marked(fleet.folder()).into_iter().all(|one| !is_task(&one)).then_some(())
+    };
+    fleet.until("the losers have ended", rests).await;
+    let all = attempts(fleet.folder(), id).await;
+    for task in 1..=6 {
+        let of: Vec<&Attempt> = all.iter().filter(|one| one.task == task).collect();
+        let told: Vec<(u64, &str, bool)> =
+            of.iter().map(|one| (one.number, one.why.as_str(), one.node == "n1")).collect();
+        if stranded.contains(&task) {
+            assert_eq!(told, [(1, "superseded", true), (2, "done", false)], "{of:?}");
+        } else {
+            assert_eq!(told, [(1, "done", false)], "{of:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
+    let (fleet, cut) = with_a_way_to_cut(3, &["--linger", "1s", "--lease", "15s"]).await;
     // /proc/uptime is CLOCK_BOOTTIME.
     let text = "while [ ! -e go.$APPORTION_NODE ]; do read up rest < /proc/uptime
         echo $APPORTION_TASK_ID $APPORTION_ATTEMPT $APPORTION_NODE $up >> alive; sleep 0.2; done";

@@ -311,6 +311,10 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
             time(folded_ms)
         ));
     }
+    if detail.may_run_twice {
+        lines
+            .push("its tasks may run twice: those of a silent node begin again at once".to_owned());
+    }
     if 0 < one.mean_ms {
         lines.push(format!("a task takes {} ms on average", one.mean_ms));
     }

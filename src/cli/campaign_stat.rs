@@ -420,6 +420,7 @@ mod tests {
             state: "failed".to_owned(),
             attempt: 1,
             tries: 1,
+            may_run_twice: false,
             losses: 0,
             reason: Some("memory".to_owned()),
             param: None,

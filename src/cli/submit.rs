@@ -110,6 +110,9 @@ pub struct SubmitArgs {
     /// A file as the standard input of each task; `-` is what comes in here
     #[arg(long, value_name = "FILE")]
     pub stdin: Option<PathBuf>,
+    /// Begin tasks of a silent node again at once: they may run twice, and the first result counts
+    #[arg(long)]
+    pub may_run_twice: bool,
     /// `default`, or `test`: one task, the others are dropped
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
@@ -294,6 +297,7 @@ fn flags(args: &SubmitArgs, document: &mut Map<String, Value>) -> Result<(), Fai
         ("max_fails", number(args.max_fails)),
         ("output", text(&args.output)),
         ("error", text(&args.error)),
+        ("may_run_twice", args.may_run_twice.then_some(Value::Bool(true))),
         ("type", text(&args.kind)),
         ("shell", text(&args.shell)),
         ("command", command),

@@ -154,6 +154,12 @@ fn shown(info: &TaskInfo) -> String {
     let reason = info.reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
     let mut lines = vec![format!("task {}.{}: {}{reason}", info.campaign, info.task, info.state)];
     lines.extend(info.param.as_ref().map(|param| format!("entry {}", plain(param))));
+    if info.may_run_twice {
+        lines.push(
+            "it may run twice: where its node is silent it begins again, and one result counts"
+                .to_owned(),
+        );
+    }
     for attempt in &info.attempts {
         lines.push(attempt_line(attempt));
         if let Some(result) = &attempt.result {

@@ -13,7 +13,7 @@
 //! it. An **attempt** is one start of a task; its numbers grow. A **slot** is our process in a share;
 //! it runs tasks. A **lease** is how long a slot goes on without an exchange.
 //!
-//! Not in this version: tasks that may run twice, finalising with copies, and several clusters.
+//! Not in this version: finalising with copies, and several clusters.
 
 mod answers;
 pub mod book;

@@ -151,6 +151,7 @@ impl Book {
             let since = |ms: u64| now.ms.saturating_sub(ms);
             self.begun(share, one.task, since(one.ms), since(one.unsaved_ms), one.has_saved);
         }
+        self.take_back(share);
         for result in ended {
             self.first_begun(share, result.why != Reason::Returned);
             self.dirty.slots.insert(share);
@@ -180,6 +181,7 @@ impl Book {
         if let Some(task) =
             self.campaigns.get_mut(&id.campaign).and_then(|c| c.tasks.get_mut(&id.task))
             && task.state == TaskState::Assigned
+            && task.attempt == id.attempt
         {
             task.state = TaskState::Running;
             self.dirty.tasks.insert((id.campaign, id.task), task.clone());
@@ -386,12 +388,15 @@ impl Book {
         (order.order, order.acked) = (slot.row.order, slot.row.acked);
         let Some(campaign) = self.campaigns.get(&slot.row.campaign) else { return order };
         let spec = campaign.facts.spec;
-        let unknown = slot.attempts.iter().filter(|(_, held)| !held.is_listed);
+        // What goes on elsewhere is not sent again.
+        let unknown = slot
+            .attempts
+            .iter()
+            .filter(|(id, held)| !held.is_listed && campaign.is_current(share, **id));
         let task = |id: &AttemptId| NewTask { task: *id, spec, param: None };
         order.tasks = unknown.map(|(id, _)| task(id)).collect();
         order.recall = slot.recall.iter().copied().collect();
-        let cancelled =
-            |id: &&AttemptId| campaign.tasks.get(&id.task).is_some_and(|row| row.cancel);
+        let cancelled = |id: &&AttemptId| campaign.tasks.get(&id.task).is_none_or(|row| row.cancel);
         order.cancel = slot.attempts.keys().filter(cancelled).copied().collect();
         order.signals = slot.signals.iter().map(|(_, signal)| *signal).collect();
         let grace = campaign.spec.task.grace_ms;

@@ -29,6 +29,7 @@ impl Book {
                 slot.renewed = slot.renewed.saturating_add(pause);
             }
         }
+        self.overtake(now);
         let is_over = |slot: &&super::Slot| {
             let campaign = self.campaigns.get(&slot.row.campaign);
             let grace = campaign.map_or(0, |campaign| campaign.spec.task.grace_ms);

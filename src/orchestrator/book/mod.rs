@@ -7,7 +7,9 @@
 //! What always holds:
 //!
 //! - An attempt belongs to one slot. Its number is never used again.
-//! - A task has at most one attempt without a result.
+//! - A task has at most one attempt without a result, unless its campaign says that it may run twice. One
+//!   result of it counts.
+//! - A task that is final stays as it is, whatever attempts of it report later.
 //! - A slot is gone if its node said so, its node has another boot, its lease ran out, or no answer
 //!   ever named it. Only then are its tasks queued again and its share published as gone.
 
@@ -29,6 +31,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 mod tries;
+mod twice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -261,6 +264,13 @@ impl Book {
             }
             campaign.place(row);
         }
+        for row in &saved.attempts {
+            // What goes on elsewhere may run in its slot too.
+            if let Some(slot) = book.slots.get_mut(&row.share).filter(|slot| !slot.is_gone()) {
+                let held = Held { unsaved_since: now, ..Held::default() };
+                slot.attempts.entry(row.id).or_insert(held);
+            }
+        }
         book.open = saved.attempts.into_iter().map(|row| (row.id, row)).collect();
         book.dirty.settle = book.campaigns.keys().copied().collect();
         book
@@ -404,9 +414,11 @@ impl Book {
         }
         slot.recall.remove(&id);
         let Some(campaign) = self.campaigns.get_mut(&id.campaign) else { return };
-        let Some(mut row) = campaign.displace(id.task) else { return };
-        let spec = Arc::clone(&campaign.spec);
-        tries::enter(&mut row, &result, &spec, campaign.facts.ending);
+        let Some(row) = campaign.after(share, &result) else {
+            self.close_attempt(TaskResult { why: Reason::Superseded, ..result }, now);
+            return;
+        };
+        campaign.displace(id.task);
         if matches!(result.why, Reason::Done | Reason::Exit) {
             campaign.facts.ended += 1;
             campaign.facts.ended_ms = campaign.facts.ended_ms.saturating_add(result.ms);
@@ -415,8 +427,18 @@ impl Book {
         if row.state == TaskState::Failed {
             self.dirty.notes.push(notes::failed(&row, &result, &self.slots, share));
         }
+        let is_final = row.state.is_final();
         campaign.place(row.clone());
         self.dirty.tasks.insert((id.campaign, id.task), row);
+        if is_final {
+            self.tell_losers(id.campaign, id.task);
+        }
+        self.close_attempt(result, now);
+    }
+
+    /// Enters the result of an attempt.
+    fn close_attempt(&mut self, result: TaskResult, now: Now) {
+        let id = result.task;
         if let Some(attempt) = self.open.remove(&id) {
             let ended = AttemptRow { result: Some(result), ended_ms: Some(now.wall_ms), ..attempt };
             self.dirty.attempts.insert(id, ended);

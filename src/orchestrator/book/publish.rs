@@ -20,7 +20,7 @@ pub struct PublishedWork {
     pub memory_mb: u64,
     /// Tasks at a time in a process.
     pub threads: u64,
-    /// Tasks that are not final.
+    /// Tasks that are not final; those of a silent node that begin again count twice.
     pub remaining: u64,
     /// The most processes. `None`: as many as there are.
     pub max: Option<u64>,
@@ -65,7 +65,7 @@ impl Book {
         for slot in self.slots.values() {
             slots.entry(slot.row.work).or_default().push(published(slot, now));
         }
-        let times = self.running_times(now);
+        let (times, overtaken) = (self.running_times(now), self.overtaken());
         let mut all = Vec::new();
         for campaign in self.campaigns.values_mut() {
             let (ended, ended_ms) = (campaign.facts.ended, campaign.facts.ended_ms);
@@ -74,7 +74,9 @@ impl Book {
             for step in &campaign.steps {
                 let Some(number) = step.work.number else { continue };
                 let slots = slots.remove(&number).unwrap_or_default();
-                all.push(work(campaign, step, number, mean, slots));
+                let more = overtaken.get(&number).copied().unwrap_or(0);
+                let work = work(campaign, step, number, mean, slots);
+                all.push(PublishedWork { remaining: work.remaining + more, ..work });
             }
         }
         all

@@ -158,6 +158,7 @@ impl Book {
         }
         self.dirty.tasks.insert((id, task), row.clone());
         campaign.place(row);
+        self.tell_losers(id, task);
         self.dirty.settle.insert(id);
     }
 
@@ -208,7 +209,10 @@ impl Book {
                 | TaskState::Running => &mut facts.cancelled,
             };
             *counter = counter.saturating_sub(1);
+            // An attempt of that number may still be about to end in a slot.
+            let is_open = self.open.contains_key(&super::attempt_of(&row));
             let row = TaskRow {
+                attempt: row.attempt + u64::from(is_open),
                 state: TaskState::Queued,
                 priority: AGAIN,
                 tries: 0,

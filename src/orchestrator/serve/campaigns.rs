@@ -132,11 +132,13 @@ pub(super) async fn get_campaign(
     let info = known(reader.campaign(id).await?, id)?;
     let works: Vec<_> = reader.works(id).await?;
     let memory_mb = works.first().map_or(0, |work| work.memory_mb);
+    let spec = reader.spec(&info.row).await?;
     let notes =
         if caller.may_touch(&info.row.owner) { reader.notes(id, NOTES).await? } else { Vec::new() };
     Ok(Json(CampaignDetail {
         campaign: summarise(reader, &info).await?,
         memory_mb,
+        may_run_twice: spec.may_run_twice,
         works: works.iter().filter_map(|work| work.number).collect(),
         notes: notes.into_iter().map(note).collect(),
     }))

@@ -15,7 +15,7 @@ use super::state::ServeState;
 use super::stats::memory_of;
 use crate::orchestrator::book::{AttemptRow, CampaignState, Event, TaskRow, TaskState};
 use crate::orchestrator::drive;
-use crate::orchestrator::spec::signal_number;
+use crate::orchestrator::spec::{CampaignSpec, signal_number};
 use crate::orchestrator::store::{CampaignInfo, Reader};
 use crate::orchestrator::wire::{AttemptInfo, Reason, SignalRequest, TaskInfo, TaskList};
 
@@ -96,6 +96,10 @@ pub(super) async fn position_of(
 ) -> Result<u64, Failed> {
     check_tasks(campaign)?;
     let spec = reader.spec(&campaign.row).await?;
+    position_in(&spec, campaign, task)
+}
+
+fn position_in(spec: &CampaignSpec, campaign: &CampaignInfo, task: u64) -> Result<u64, Failed> {
     let absent = || {
         let (id, total) = (campaign.row.id, campaign.row.total);
         Failed::absent(format!("campaign {id} has no task {task}; it has {total}"))
@@ -113,9 +117,12 @@ pub(super) async fn task_of(
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
     let campaign = known(reader.campaign(id).await?, id)?;
-    let position = position_of(reader, &campaign, task).await?;
+    check_tasks(&campaign)?;
+    let spec = reader.spec(&campaign.row).await?;
+    let position = position_in(&spec, &campaign, task)?;
     let row = reader.task(id, task).await?;
     let mut shown = row.as_ref().map_or_else(|| untouched(&campaign, task, position), info);
+    shown.may_run_twice = spec.may_run_twice;
     let may_read = caller.may_touch(&campaign.row.owner);
     if may_read {
         shown.param = reader.param(id, position).await?;
@@ -205,6 +212,7 @@ pub(super) fn info(row: &TaskRow) -> TaskInfo {
         attempt: row.attempt,
         tries: row.tries,
         losses: row.losses,
+        may_run_twice: false,
         reason: row.reason.map(|reason: Reason| reason.word().to_owned()),
         param: None,
         advice: Vec::new(),
@@ -237,6 +245,7 @@ fn untouched(campaign: &CampaignInfo, task: u64, position: u64) -> TaskInfo {
         attempt: 0,
         tries: 0,
         losses: 0,
+        may_run_twice: false,
         reason: None,
         param: None,
         advice: Vec::new(),

@@ -14,13 +14,14 @@ use crate::model::is_hidden;
 use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec};
 
 /// Fields of the design that this version does not have.
-const LATER: [&str; 8] =
-    ["mode", "first", "first_class", "after", "cluster", "calendar", "stage_in", "may_run_twice"];
+const LATER: [&str; 7] =
+    ["mode", "first", "first_class", "after", "cluster", "calendar", "stage_in"];
 
 /// Millionths in one.
 const MILLION: u64 = 1_000_000;
 
 /// The specification of a campaign, checked.
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignSpec {
     /// What slots need to know.
@@ -52,6 +53,10 @@ pub struct CampaignSpec {
     pub keep: bool,
     /// The nodes that may be used. Empty: any.
     pub nodes: Vec<String>,
+    /// Whether tasks of a silent node begin again before its lease ran out, so that they may run twice. The
+    /// first result counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_run_twice: bool,
 }
 
 /// What the tasks of a campaign are for.
@@ -132,6 +137,7 @@ impl CampaignSpec {
             needs_kernel_limit: limits(&mut fields),
             keep: fields.flag("keep"),
             nodes: nodes(&mut fields),
+            may_run_twice: fields.flag("may_run_twice"),
         };
         fields.finish();
         spec.check_keep(&mut problems);
@@ -348,6 +354,7 @@ mod tests {
             retries = 2
             max_fails = 100
             memory_retry = "1.5x3"
+            may_run_twice = true
             grace = "45s"
             stop_signal = "INT"
             checkpoint = { signal = "USR1", every = "20m" }
@@ -361,6 +368,7 @@ mod tests {
         let (spec, params) = read(text).unwrap();
         assert_eq!((spec.tasks, params), (TaskRange::up_to(100_000), Params::Numbers));
         assert_eq!((spec.memory_mb, spec.max, spec.retries), (4096, Some(200), 2));
+        assert!(spec.may_run_twice);
         assert_eq!(spec.task.time_limit_ms, Some(7_200_000));
         assert_eq!((spec.task.grace_ms, spec.task.stop_signal), (45_000, 2));
         let checkpoint = Checkpoint { signal: 10, every_ms: Some(1_200_000) };

@@ -80,6 +80,9 @@ pub struct CampaignDetail {
     pub campaign: CampaignSummary,
     /// Memory of its slots, in MiB.
     pub memory_mb: u64,
+    /// Whether tasks of a silent node begin again before its lease ran out, so that they may run twice.
+    #[serde(default)]
+    pub may_run_twice: bool,
     /// The numbers of its work, as the resource manager knows them.
     pub works: Vec<u64>,
     /// What people should know, the latest at the end.
@@ -184,6 +187,9 @@ pub struct TaskInfo {
     pub tries: u64,
     /// Attempts that were lost.
     pub losses: u64,
+    /// Whether it may run twice, where its node is silent: the first result counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_run_twice: bool,
     /// Why its last attempt ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

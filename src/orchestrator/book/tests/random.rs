@@ -67,6 +67,7 @@ fn play(world: &mut World, op: Op) {
         Op::Submit(count) => {
             let mut spec = spec(count.into());
             spec.retries = u64::from(count % 3);
+            spec.may_run_twice = count % 5 < 2;
             spec.lanes = 1 + u64::from(count % 2);
             if count % 7 == 0 {
                 spec.max_fails = Some(2);
@@ -179,9 +180,20 @@ fn recount(world: &World) {
             assert_eq!(told, live + untouched, "T10: {row:?}");
         }
         for task in tasks {
+            one_result_counts(world, task);
             failures_are_real(world, task);
         }
     }
+}
+
+/// T3: a task is done by one result, however many attempts of it ran.
+fn one_result_counts(world: &World, task: &TaskRow) {
+    let id = |attempt| AttemptId { campaign: task.campaign, task: task.task, attempt };
+    let attempts = world.rows.attempts.range(id(0)..=id(u64::MAX)).map(|(_, row)| row);
+    let is_done =
+        |row: &&AttemptRow| row.result.as_ref().is_some_and(|result| result.why == Reason::Done);
+    let done = crate::model::count(attempts.filter(is_done));
+    assert_eq!(done, u64::from(task.state == TaskState::Done), "T3: {task:?}");
 }
 
 /// T11: what was preempted, evicted or lost counts as no failure.

@@ -148,6 +148,104 @@ fn a_silent_node_is_given_up_after_its_lease_only() {
     assert_eq!((task.state, task.losses, task.tries), (TaskState::Queued, 1, 0));
 }
 
+/// A world where the only task of a campaign that may run twice has begun on node 0, which is silent, and
+/// begins again on node 1.
+fn twice() -> World {
+    let mut world = World::new();
+    let mut spec = spec(1);
+    spec.may_run_twice = true;
+    world.submit(spec);
+    world.publish();
+    world.give(0, 0);
+    world.schedule();
+    world.exchange(0, false, false);
+    world.exchange(0, false, false);
+    world.begin(0, 0);
+    world.exchange(0, false, false);
+    assert_eq!(world.book.silence(), 30_000);
+    world.pass(30_000);
+    assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Running);
+    world.pass(1);
+    assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Queued);
+    world.publish();
+    assert_eq!(world.published[0].remaining, 2, "the silent slot is not free");
+    world.give(0, 1);
+    world.schedule();
+    world
+}
+
+fn ends(world: &World) -> Vec<(u64, &'static str)> {
+    let ended = world.rows.attempts.values();
+    let ended = ended.filter_map(|row| Some((row.id.attempt, row.result.as_ref()?.why.word())));
+    ended.collect()
+}
+
+#[test]
+fn the_first_of_two_results_counts_and_the_other_slot_is_told() {
+    for first in [0, 1] {
+        let mut world = twice();
+        world.exchange(1, false, false);
+        world.exchange(1, false, false);
+        world.begin(1, 0);
+        world.exchange(1, false, false);
+        assert_eq!(world.rows.tasks[&(1, 1)].attempt, 2);
+        world.restart();
+        world.end(first, 0, Reason::Done, Some(0));
+        world.exchange(first, false, false);
+        let task = &world.rows.tasks[&(1, 1)];
+        assert_eq!((task.state, task.attempt), (TaskState::Done, 2));
+        // The other one is heard, and ends what it runs.
+        world.exchange(1 - first, false, false);
+        assert_eq!(
+            world.nodes[1 - first].slots.values().map(|slot| slot.running.len()).sum::<usize>(),
+            0
+        );
+        for node in [1 - first, first, 1 - first, first] {
+            world.exchange(node, false, false);
+        }
+        let expected = if first == 0 {
+            [(1, "done"), (2, "superseded")]
+        } else {
+            [(1, "superseded"), (2, "done")]
+        };
+        assert_eq!(ends(&world), expected);
+        let row = &world.rows.campaigns[&1];
+        assert_eq!((row.state, row.done, row.ended), (CampaignState::Done, 1, 1));
+    }
+}
+
+#[test]
+fn a_node_that_is_back_in_time_goes_on_with_its_task() {
+    let mut world = twice();
+    world.exchange(0, false, false);
+    let task = &world.rows.tasks[&(1, 1)];
+    assert_eq!((task.state, task.attempt), (TaskState::Running, 1));
+    world.exchange(1, false, false);
+    world.exchange(1, false, false);
+    world.begin(1, 0);
+    assert_eq!(world.begun.len(), 1);
+    world.end(0, 0, Reason::Done, Some(0));
+    world.exchange(0, false, false);
+    assert_eq!(ends(&world), [(1, "done")]);
+}
+
+#[test]
+fn a_loser_that_fails_or_is_lost_takes_nothing_from_the_other() {
+    let mut world = twice();
+    world.exchange(1, false, false);
+    world.exchange(1, false, false);
+    world.begin(1, 0);
+    world.exchange(1, false, false);
+    world.reboot(0, true);
+    world.exchange(0, false, false);
+    let task = world.rows.tasks[&(1, 1)].clone();
+    assert_eq!((task.state, task.attempt, task.losses), (TaskState::Running, 2, 1));
+    world.end(1, 0, Reason::Exit, Some(1));
+    world.exchange(1, false, false);
+    assert_eq!(ends(&world), [(1, "lost"), (2, "exit")]);
+    assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Failed);
+}
+
 #[test]
 fn a_new_boot_gives_tasks_up_at_once() {
     let mut world = with_slot(1);

@@ -391,7 +391,8 @@ impl World {
         let share = open[pick % open.len()];
         let id = self.nodes[node].slots[&share].held[0];
         assert!(self.begun.insert(id), "T1: {id} began twice");
-        for sim in &self.nodes {
+        let may_run_twice = self.specs[&id.campaign].may_run_twice;
+        for sim in self.nodes.iter().filter(|_| !may_run_twice) {
             for slot in sim.slots.values() {
                 let alive = slot
                     .running
