@@ -360,6 +360,35 @@ async fn tasks_that_may_run_twice_begin_again_while_their_node_is_silent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_finishes_unheard_works_on_after_its_lease() {
+    let (fleet, cut) = with_a_way_to_cut(2, &["--linger", "1s", "--lease", "4s"]).await;
+    let body =
+        json!({ "shell": UNTIL_GO, "tasks": 4, "grace": "1s", "lanes": 1, "on_unheard": "finish" });
+    let id = fleet.submit(body).await;
+    let places = until_running(&fleet, 4).await;
+    assert_eq!(places.values().filter(|node| *node == "n1").count(), 2, "{places:?}");
+    cut.send(true).unwrap();
+    // The lease, the grace, and the time until the orchestrator would give the slots up.
+    tokio::time::sleep(Duration::from_secs(4 + 1 + 10 + 3)).await;
+    let before = written(&fleet, "n1");
+    let goes_on = async |fleet: &Fleet| (before + 5 < written(fleet, "n1")).then_some(());
+    fleet.until("both slots work on", goes_on).await;
+    let detail = fleet.campaign(id).await.unwrap();
+    assert_eq!((detail.campaign.running, detail.on_unheard.as_str()), (4, "finish"));
+    for node in ["n1", "n2"] {
+        fs::write(fleet.work().join(format!("go.{node}")), "").unwrap();
+    }
+    let others = async |fleet: &Fleet| fleet.campaign(id).await.filter(|it| it.campaign.done == 2);
+    fleet.until("the others are done", others).await;
+    cut.send(false).unwrap();
+    fleet.until_state(id, "done").await;
+    let all = attempts(fleet.folder(), id).await;
+    let told: Vec<(u64, u64, &str)> =
+        all.iter().map(|one| (one.task, one.number, one.why.as_str())).collect();
+    assert_eq!(told, [(1, 1, "done"), (2, 1, "done"), (3, 1, "done"), (4, 1, "done")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
     let (fleet, cut) = with_a_way_to_cut(3, &["--linger", "1s", "--lease", "15s"]).await;
     // /proc/uptime is CLOCK_BOOTTIME.

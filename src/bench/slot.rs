@@ -258,6 +258,7 @@ fn settings(lanes: u64) -> Settings {
         epilogue: None,
         allows_leftovers: false,
         oom_ends_task: false,
+        finishes_unheard: false,
         group_target_ms: 10_000,
     };
     let start = SlotStart {

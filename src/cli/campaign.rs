@@ -315,6 +315,9 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
         lines
             .push("its tasks may run twice: those of a silent node begin again at once".to_owned());
     }
+    if detail.on_unheard == "finish" {
+        lines.push("slots that nothing reaches finish what they have".to_owned());
+    }
     if 0 < one.mean_ms {
         lines.push(format!("a task takes {} ms on average", one.mean_ms));
     }

@@ -113,6 +113,9 @@ pub struct SubmitArgs {
     /// Begin tasks of a silent node again at once: they may run twice, and the first result counts
     #[arg(long)]
     pub may_run_twice: bool,
+    /// What slots do that nothing reaches for longer than their lease: stop, or finish what they have
+    #[arg(long, value_name = "stop|finish")]
+    pub on_unheard: Option<String>,
     /// `default`, or `test`: one task, the others are dropped
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
@@ -298,6 +301,7 @@ fn flags(args: &SubmitArgs, document: &mut Map<String, Value>) -> Result<(), Fai
         ("output", text(&args.output)),
         ("error", text(&args.error)),
         ("may_run_twice", args.may_run_twice.then_some(Value::Bool(true))),
+        ("on_unheard", text(&args.on_unheard)),
         ("type", text(&args.kind)),
         ("shell", text(&args.shell)),
         ("command", command),

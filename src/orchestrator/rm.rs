@@ -191,6 +191,7 @@ fn shares_of(schedule: Schedule) -> Vec<JobShares> {
             .map(|removed| RemovedShare {
                 share: removed.share,
                 node: Name::from(removed.node),
+                has_died: removed.purge,
                 why: match removed.reason {
                     RemovalReason::Preempted | RemovalReason::Withdrawn => StopReason::Preempted,
                     RemovalReason::VariedOff

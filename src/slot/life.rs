@@ -205,7 +205,7 @@ impl Slot {
 
     /// Ends everything when the lease has run out. Returns when it does.
     fn watch_lease(&mut self, now: u64) -> u64 {
-        if matches!(self.phase, Phase::Gone(_)) {
+        if matches!(self.phase, Phase::Gone(_)) || self.settings.spec.finishes_unheard {
             return u64::MAX;
         }
         if self.lease_until_ms <= now && !matches!(self.phase, Phase::Ending(SlotEnd::Unheard)) {

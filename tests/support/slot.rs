@@ -42,6 +42,7 @@ pub fn shell(cwd: &Path, text: &str) -> TaskSpec {
         epilogue: None,
         allows_leftovers: false,
         oom_ends_task: false,
+        finishes_unheard: false,
         group_target_ms: 10_000,
     }
 }

@@ -32,6 +32,10 @@ impl Book {
         self.overtake(now);
         let is_over = |slot: &&super::Slot| {
             let campaign = self.campaigns.get(&slot.row.campaign);
+            if campaign.is_some_and(|campaign| campaign.spec.task.finishes_unheard) {
+                // It goes on, however long. Its node, another boot, or an operator says that it is gone.
+                return false;
+            }
             let grace = campaign.map_or(0, |campaign| campaign.spec.task.grace_ms);
             let silent = now.ms.saturating_sub(slot.renewed);
             slot.is_told && !slot.is_gone() && self.patience(grace) < silent

@@ -30,6 +30,8 @@ pub struct RemovedShare {
     pub node: Name,
     /// Why.
     pub why: StopReason,
+    /// Whether its node is dead to the resource manager, as no agent of it is heard.
+    pub has_died: bool,
 }
 
 impl Book {
@@ -59,7 +61,8 @@ impl Book {
                         now,
                     );
                 }
-                self.stop_slot(removed.share, removed.why, false, now);
+                let drains = removed.has_died && self.finishes_unheard(removed.share);
+                self.stop_slot(removed.share, removed.why, drains, now);
             }
             for (share, node) in job.shares {
                 named.insert(share);
@@ -71,6 +74,13 @@ impl Book {
             }
         }
         self.forget(publication, &named);
+    }
+
+    /// Whether a slot goes on to the end of its tasks where nothing reaches it.
+    fn finishes_unheard(&self, share: u64) -> bool {
+        let slot = self.slots.get(&share);
+        let campaign = slot.and_then(|slot| self.campaigns.get(&slot.row.campaign));
+        campaign.is_some_and(|campaign| campaign.spec.task.finishes_unheard)
     }
 
     /// Enters a slot that the book does not know. One that `may_run` was known before the database

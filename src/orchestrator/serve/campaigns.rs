@@ -139,6 +139,7 @@ pub(super) async fn get_campaign(
         campaign: summarise(reader, &info).await?,
         memory_mb,
         may_run_twice: spec.may_run_twice,
+        on_unheard: if spec.task.finishes_unheard { "finish" } else { "stop" }.to_owned(),
         works: works.iter().filter_map(|work| work.number).collect(),
         notes: notes.into_iter().map(note).collect(),
     }))

@@ -257,6 +257,7 @@ fn task_spec(fields: &mut Fields<'_>, name: String, command: Command) -> TaskSpe
         epilogue: hook(fields, "epilogue"),
         allows_leftovers: fields.flag("allow_leftovers"),
         oom_ends_task: oom(fields),
+        finishes_unheard: on_unheard(fields),
         group_target_ms: fields.duration("group_target", 3_600_000).unwrap_or(10_000),
     }
 }
@@ -293,6 +294,18 @@ fn oom(fields: &mut Fields<'_>) -> bool {
         Some("whole-task") => true,
         Some(other) => {
             fields.fault("oom", format!("`{}` is unknown", short(other)), remedy);
+            false
+        }
+    }
+}
+
+fn on_unheard(fields: &mut Fields<'_>) -> bool {
+    let remedy = "write \"stop\" or \"finish\"";
+    match fields.text("on_unheard", remedy).as_deref() {
+        None | Some("stop") => false,
+        Some("finish") => true,
+        Some(other) => {
+            fields.fault("on_unheard", format!("`{}` is unknown", short(other)), remedy);
             false
         }
     }
@@ -355,6 +368,7 @@ mod tests {
             max_fails = 100
             memory_retry = "1.5x3"
             may_run_twice = true
+            on_unheard = "finish"
             grace = "45s"
             stop_signal = "INT"
             checkpoint = { signal = "USR1", every = "20m" }
@@ -368,7 +382,7 @@ mod tests {
         let (spec, params) = read(text).unwrap();
         assert_eq!((spec.tasks, params), (TaskRange::up_to(100_000), Params::Numbers));
         assert_eq!((spec.memory_mb, spec.max, spec.retries), (4096, Some(200), 2));
-        assert!(spec.may_run_twice);
+        assert!(spec.may_run_twice && spec.task.finishes_unheard);
         assert_eq!(spec.task.time_limit_ms, Some(7_200_000));
         assert_eq!((spec.task.grace_ms, spec.task.stop_signal), (45_000, 2));
         let checkpoint = Checkpoint { signal: 10, every_ms: Some(1_200_000) };
@@ -381,7 +395,7 @@ mod tests {
     #[test]
     fn every_problem_is_told_at_once() {
         let text = "type = \"tset\"\nmemory = \"4\"\nlane = 2\nretries = -1\nmode = \"x\"\n\
-                    checkpoint = { signal = \"FOO\" }\nname = \"a\\nb\"\n";
+                    checkpoint = { signal = \"FOO\" }\non_unheard = \"go\"\nname = \"a\\nb\"\n";
         let problems = read(text).unwrap_err();
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
         for start in [
@@ -392,11 +406,12 @@ mod tests {
             "type: `tset` is unknown; write \"default\" or \"test\"",
             "memory: `\"4\"` does not fit",
             "retries: `-1` does not fit",
+            "on_unheard: `go` is unknown; write \"stop\" or \"finish\"",
             "lane: is unknown; did you mean `lanes`?",
         ] {
             assert!(told.iter().any(|told| told.starts_with(start)), "{start}: {told:#?}");
         }
-        assert_eq!(told.len(), 8, "{told:#?}");
+        assert_eq!(told.len(), 9, "{told:#?}");
         assert_eq!(super::super::line_of(text, "retries"), Some(4));
         assert_eq!(super::super::line_of(text, "checkpoint.signal"), Some(6));
         assert_eq!(super::super::line_of(text, "command"), None);

@@ -83,6 +83,9 @@ pub struct CampaignDetail {
     /// Whether tasks of a silent node begin again before its lease ran out, so that they may run twice.
     #[serde(default)]
     pub may_run_twice: bool,
+    /// What slots do that are unheard for longer than their lease: `stop`, or `finish` what they have.
+    #[serde(default)]
+    pub on_unheard: String,
     /// The numbers of its work, as the resource manager knows them.
     pub works: Vec<u64>,
     /// What people should know, the latest at the end.

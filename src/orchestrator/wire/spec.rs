@@ -55,6 +55,10 @@ pub struct TaskSpec {
     /// Whether one process over the limit ends its whole task, and not itself only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oom_ends_task: bool,
+    /// Whether a slot goes on to the end of its queue when it is unheard for longer than its lease. It ends
+    /// its tasks otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finishes_unheard: bool,
     /// How long tasks should occupy a slot between two requests for more, in milliseconds. A slot
     /// holds about that much work, 50 tasks at most; 0: what runs and one more.
     #[serde(default)]
@@ -81,6 +85,7 @@ impl TaskSpec {
             epilogue: None,
             allows_leftovers: false,
             oom_ends_task: false,
+            finishes_unheard: false,
             group_target_ms: 10_000,
         }
     }

@@ -68,6 +68,7 @@ fn play(world: &mut World, op: Op) {
             let mut spec = spec(count.into());
             spec.retries = u64::from(count % 3);
             spec.may_run_twice = count % 5 < 2;
+            spec.task.finishes_unheard = count % 6 == 0;
             spec.lanes = 1 + u64::from(count % 2);
             if count % 7 == 0 {
                 spec.max_fails = Some(2);

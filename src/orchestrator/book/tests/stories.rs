@@ -247,6 +247,32 @@ fn a_loser_that_fails_or_is_lost_takes_nothing_from_the_other() {
 }
 
 #[test]
+fn a_slot_that_finishes_unheard_is_given_up_by_its_node_or_an_operator_only() {
+    for by_operator in [false, true] {
+        let mut world = World::new();
+        let mut spec = spec(1);
+        spec.task.finishes_unheard = true;
+        world.submit(spec);
+        world.publish();
+        world.give(0, 0);
+        world.schedule();
+        world.exchange(0, false, false);
+        world.exchange(0, false, false);
+        world.begin(0, 0);
+        world.exchange(0, false, false);
+        world.pass(10 * world.book.patience(30_000));
+        assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Running);
+        world.reboot(0, true);
+        if by_operator {
+            world.record(Event::NodeLost(super::world::name(0)));
+        } else {
+            world.exchange(0, false, false);
+        }
+        assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Queued);
+    }
+}
+
+#[test]
 fn a_new_boot_gives_tasks_up_at_once() {
     let mut world = with_slot(1);
     world.begin(0, 0);

@@ -70,6 +70,8 @@ pub struct SimSlot {
     pub stop: Option<SlotStop>,
     pub end: Option<SlotEnd>,
     pub lanes: u64,
+    /// Whether it outlives its lease.
+    pub finishes_unheard: bool,
     /// When the last exchange that succeeded was sent.
     pub renewed: u64,
 }
@@ -87,6 +89,7 @@ impl SimSlot {
             stop: None,
             end: None,
             lanes,
+            finishes_unheard: false,
             renewed: now,
         }
     }
@@ -293,7 +296,8 @@ impl World {
             job.work = *work;
             if *removed {
                 let why = StopReason::Preempted;
-                job.removed.push(RemovedShare { share: *share, node: name(*node), why });
+                let (share, node) = (*share, name(*node));
+                job.removed.push(RemovedShare { share, node, why, has_died: share % 2 == 0 });
             } else {
                 job.shares.push((*share, name(*node)));
                 if !known.contains(share) {
@@ -355,7 +359,9 @@ impl World {
                 assert!(slot.is_none_or(|slot| slot.stage == SlotStage::Gone), "forgets what runs");
                 sim.slots.remove(&order.share);
             } else if let Some(start) = &order.start {
-                sim.slots.entry(order.share).or_insert_with(|| SimSlot::new(now, start.lanes));
+                let finishes_unheard = self.specs[&start.campaign].task.finishes_unheard;
+                let new = || SimSlot { finishes_unheard, ..SimSlot::new(now, start.lanes) };
+                sim.slots.entry(order.share).or_insert_with(new);
             } else if order.stop.is_some() && !sim.slots.contains_key(&order.share) {
                 let mut slot = SimSlot::new(now, 1);
                 slot.end_all(Reason::Lost, SlotEnd::Stopped);
@@ -456,7 +462,8 @@ impl World {
         self.now += ms;
         let (now, lease) = (self.now, self.settings.lease_ms);
         for slot in self.nodes.iter_mut().flat_map(|node| node.slots.values_mut()) {
-            if slot.stage != SlotStage::Gone && lease < now - slot.renewed {
+            let is_over = !slot.finishes_unheard && lease < now - slot.renewed;
+            if slot.stage != SlotStage::Gone && is_over {
                 slot.end_all(Reason::Lost, SlotEnd::Unheard);
             }
         }
