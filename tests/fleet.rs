@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet::{CONFIG, Fleet, Plan, marked, port};
+use fleet::{CONFIG, Fleet, Part, Plan, marked, port};
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -250,6 +250,54 @@ async fn lines_arrive_byte_for_byte_and_leave_few_files() {
         let files = fs::read_dir(slot.path()).unwrap().count();
         assert!(files <= 10, "{files} files in {}", slot.path().display());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_are_added_once_however_often_the_orchestrator_is_killed() {
+    let mut fleet = Fleet::start(&plan(1)).await;
+    let shell = "echo \"$APPORTION_TASK_ID $APPORTION_ENTRY\" >> entries";
+    let id = fleet.submit(json!({ "shell": shell, "lines": ["0"] })).await;
+    fleet.change(id, json!({ "state": "suspended" })).await;
+    let url = format!("{}/v1/campaigns/{id}/tasks", fleet.head);
+    let adding = tokio::spawn(async move {
+        let client = reqwest::Client::new();
+        for number in 1..=40 {
+            let body = json!({ "lines": [format!("{number}"), format!("{number} again")] });
+            tokio::time::sleep(Duration::from_millis(80)).await;
+            loop {
+                let request = client.post(&url).header("idempotency-key", format!("k{number}"));
+                let answer = request.json(&body).timeout(Duration::from_secs(5)).send().await;
+                // Without an answer it may be on record or not: the same key says so.
+                if answer.is_ok_and(|answer| answer.status() == reqwest::StatusCode::CREATED) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    });
+    let mut kills = 0;
+    while !adding.is_finished() {
+        tokio::time::sleep(Duration::from_millis(500 + fleet::lot() % 800)).await;
+        kills += 1;
+        assert!(kills < 200, "they are not added; {}", fleet.logs());
+        fleet.kill(Part::Orchestrator);
+        fleet.revive();
+    }
+    adding.await.unwrap();
+    let answers = async |fleet: &Fleet| fleet.campaign(id).await;
+    let detail = fleet.until("it answers", answers).await;
+    assert_eq!((detail.campaign.tasks, detail.campaign.queued), (81, 81));
+    fleet.change(id, json!({ "state": "running" })).await;
+    fleet.until_state(id, "done").await;
+    let mut expected = vec!["1 0".to_owned()];
+    for number in 1..=40 {
+        expected.push(format!("{} {number}", 2 * number));
+        expected.push(format!("{} {number} again", 2 * number + 1));
+    }
+    let mut found = fleet.lines("entries");
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
 }
 
 /// A way from one port to another that can be cut. What is under way then arrives nowhere.
