@@ -60,6 +60,43 @@ fn a_campaign_is_followed_by_commands() {
 }
 
 #[test]
+fn what_a_campaign_asked_for_is_told_and_lines_are_added() {
+    let up = Up::start();
+    up.write("first", "a\nb\n");
+    up.write("more", "c d\n\n\"e\"");
+    let submit = ["submit", "--memory", "64MB", "--may-run-twice", "--on-unheard", "finish"];
+    // It waits for the file that comes once all lines are there.
+    let shell = [
+        "--each-line",
+        "first",
+        "--shell",
+        "while [ ! -e go ]; do sleep 0.1; done; echo \"<$APPORTION_ENTRY>\"",
+    ];
+    assert!(up.ask(&[&submit[..], &shell].concat()).contains("campaign 1: 2 tasks"));
+    let shown = up.ask(&["campaign", "show", "1"]);
+    assert!(shown.contains("its tasks may run twice"), "{shown}");
+    assert!(shown.contains("slots that nothing reaches finish what they have"), "{shown}");
+    assert!(up.ask(&["task", "show", "1.1"]).contains("it may run twice"));
+
+    let added = up.ask(&["campaign", "add", "last", "--each-line", "more"]);
+    assert_eq!(added.trim_end(), "campaign 1: 3 tasks added from 1.3 on, 5 in all");
+    let (status, _, err) = up.run(&["campaign", "add", "1", "--array", "2"]);
+    assert!(status == 6 && err.contains("add `lines` or `items` to it"), "{status}: {err}");
+    let (status, _, err) = up.run(&["campaign", "add", "1"]);
+    assert!(status == 2 && err.contains("--each-line"), "{err}");
+    up.write("go", "");
+    assert_eq!(up.run(&["campaign", "wait", "1"]).0, 0);
+    for (task, entry) in [("1.2", "<b>"), ("1.3", "<c d>"), ("1.4", "<>"), ("1.5", "<\"e\">")] {
+        assert_eq!(up.ask(&["task", "logs", task]).trim_end(), entry);
+    }
+    let (status, _, err) = up.run(&["campaign", "add", "1", "--each-line", "more"]);
+    assert!(status == 6 && err.contains("has ended, and takes no more tasks; submit"), "{err}");
+    assert!(
+        up.ask(&["campaign", "events", "--since", "0"]).contains("3 tasks were added, 5 in all")
+    );
+}
+
+#[test]
 fn a_task_over_its_memory_says_what_helps_and_gets_more() {
     let up = Up::start();
     let hog = ["perl", "-e", "my $x = 'x' x (100 << 20); select(undef, undef, undef, 1.0);"];
