@@ -152,3 +152,54 @@ fn load_reports_both_sides_of_everything() {
         assert!(is_known || !cfg!(target_os = "linux"), "{figures}");
     }
 }
+
+/// The orchestrator between simulated agents and a simulated resource manager runs every task, and keeps
+/// and publishes what runs, over a start anew.
+#[test]
+fn the_orchestrator_is_measured_with_all_its_tasks() {
+    let figures = figures(
+        "orchestrator --agents 3 --slots 2 --tasks 500 --campaigns 2 --lines 300 --running 20 --nodes 4 \
+         --seconds 2",
+    );
+    let (starts, large) = (&figures["starts"], &figures["large"]);
+    for (key, value) in [("agents", 3), ("slots", 6), ("tasks", 500)] {
+        assert_eq!(number(starts, key), value, "{figures}");
+    }
+    for key in ["per_s", "bare_per_s", "ratio"] {
+        assert!(starts[key].as_f64().is_some_and(|value| 0.0 < value), "{key} in {figures}");
+    }
+    for (key, value) in [
+        ("campaigns", 2),
+        ("lines", 300),
+        ("running", 20),
+        ("agents", 4),
+        ("publication_processes", 20),
+    ] {
+        assert_eq!(number(large, key), value, "{key} in {figures}");
+    }
+    assert!(0 < number(large, "publication_bytes"), "{figures}");
+    for key in ["submit_s", "restart_ms"] {
+        assert!(large[key].as_f64().is_some_and(|value| 0.0 < value), "{key} in {figures}");
+    }
+    for key in [
+        "command_peak_mb",
+        "submit_peak_mb",
+        "submit_bytes",
+        "peak_mb",
+        "restarted_peak_mb",
+        "idle_core_percent",
+        "publication_core_percent",
+    ] {
+        assert!(large[key].is_number() || !cfg!(target_os = "linux"), "{key} in {figures}");
+    }
+}
+
+#[test]
+fn one_part_of_the_orchestrator_is_measured_alone() {
+    let (status, shown, stderr) =
+        run("orchestrator --only starts --agents 2 --slots 2 --tasks 200");
+    assert_eq!((status, stderr.as_str()), (0, ""), "{shown}");
+    assert!(shown.starts_with("WHAT") && shown.contains("started in a second"), "{shown}");
+    assert!(!shown.contains("submission"), "{shown}");
+    assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
+}

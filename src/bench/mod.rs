@@ -14,6 +14,7 @@
 //! measure   parts of a cycle · bare: the pass below which nothing gets · audit, untimed
 //! daemon    the binary, on a store that goes with it ─► publication to committed schedule
 //! slot      a slot beside a loop that starts programs: starts a second, and what it costs idle
+//! orchestrator  the binary, between agents and a resource manager that are simulated
 //! load      the same beside a bare server: heartbeats, polls, agents, readers
 //! ```
 
@@ -25,6 +26,8 @@ pub mod drive;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 pub mod load;
 pub mod measure;
+#[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
+pub mod orchestrator;
 pub mod parts;
 pub mod place;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]

@@ -12,6 +12,7 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use super::BenchError;
+use crate::bench::orchestrator::Work;
 
 /// What the log says before the address; the daemon says it once it listens.
 const BEFORE_PORT: &str = "127.0.0.1:";
@@ -61,6 +62,33 @@ pub(in crate::bench) async fn start(
 pub(in crate::bench) async fn start_bare() -> Result<(Child, String), BenchError> {
     let mut command = this_program()?;
     command.args(["bench", "bare"]);
+    listening(command).await
+}
+
+/// Starts this very program as an orchestrator that keeps all its files in `folder`, beside the resource
+/// manager at `manager`; and its address.
+pub(in crate::bench) async fn start_orchestrator(
+    folder: &Path,
+    manager: &str,
+) -> Result<(Child, String), BenchError> {
+    let mut command = this_program()?;
+    command
+        .args(["orchestrator", "run", "--listen", "127.0.0.1:0", "--log", "warn"])
+        .args(["--rm", &format!("http://{manager}")])
+        .arg("--state")
+        .arg(folder.join(STATE));
+    listening(command).await
+}
+
+/// Starts this very program as the bare handler that the orchestrator is compared with; and its address.
+pub(in crate::bench) async fn start_bare_exchange(
+    folder: &Path,
+    work: Work,
+) -> Result<(Child, String), BenchError> {
+    let mut command = this_program()?;
+    let (tasks, slots) = (work.tasks.to_string(), work.slots.to_string());
+    command.args(["bench", "bare-exchange", "--tasks", &tasks, "--slots", &slots, "--state"]);
+    command.arg(folder.join(STATE));
     listening(command).await
 }
 
@@ -122,7 +150,7 @@ fn address_in(line: &str) -> Option<String> {
 const STATE: &str = "state.db";
 
 /// What the files of the store in `folder` take, in bytes; `None` if that cannot be told.
-pub(super) fn bytes_of(folder: &Path) -> Option<u64> {
+pub(in crate::bench) fn bytes_of(folder: &Path) -> Option<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder).ok()? {
         let entry = entry.ok()?;

@@ -55,6 +55,8 @@ pub enum BenchError {
     TooLong { action: &'static str },
     #[error("the daemon did not answer as it should under load")]
     Load(#[source] io::Error),
+    #[error("the orchestrator did not answer as it should")]
+    Orchestrator(#[source] io::Error),
     #[error("interrupted")]
     Interrupted,
 }

@@ -5,7 +5,7 @@
 //! ratio. Who asks shares the computer too, which makes both slower.
 
 mod bare;
-mod wire;
+pub(super) mod wire;
 
 use std::io;
 use std::sync::Arc;
@@ -308,7 +308,10 @@ impl Bench<'_> {
 }
 
 /// What `work` comes to, and the part of one core that `process` has meanwhile, in percent.
-async fn part_of_core<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
+pub(super) async fn part_of_core<T>(
+    process: &Process,
+    work: impl Future<Output = T>,
+) -> (T, Option<f64>) {
     let begun = Instant::now();
     let (outcome, used) = cpu_s(process, work).await;
     let spent = begun.elapsed().as_secs_f64();
@@ -316,7 +319,7 @@ async fn part_of_core<T>(process: &Process, work: impl Future<Output = T>) -> (T
 }
 
 /// What `work` comes to, and the processor time that `process` has meanwhile, in seconds.
-async fn cpu_s<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
+pub(super) async fn cpu_s<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
     let before = process.cpu_s();
     let outcome = work.await;
     let used = before.zip(process.cpu_s()).map(|(before, after)| after - before);
@@ -331,7 +334,7 @@ async fn cpu_of<T>(process: Option<&Process>, work: impl Future<Output = T>) -> 
     }
 }
 
-fn number(count: impl TryInto<u32>) -> f64 {
+pub(super) fn number(count: impl TryInto<u32>) -> f64 {
     f64::from(count.try_into().unwrap_or(u32::MAX))
 }
 
@@ -399,7 +402,7 @@ async fn paced(
     gather(clients).await.map(|asked: Vec<u64>| asked.into_iter().sum())
 }
 
-async fn gather<T: 'static>(mut clients: JoinSet<io::Result<T>>) -> io::Result<Vec<T>> {
+pub(super) async fn gather<T: 'static>(mut clients: JoinSet<io::Result<T>>) -> io::Result<Vec<T>> {
     let mut all = Vec::new();
     while let Some(one) = clients.join_next().await {
         all.push(one.map_err(io::Error::other)??);
@@ -407,7 +410,7 @@ async fn gather<T: 'static>(mut clients: JoinSet<io::Result<T>>) -> io::Result<V
     Ok(all)
 }
 
-fn check(answer: wire::Answer, status: u16) -> io::Result<wire::Answer> {
+pub(super) fn check(answer: wire::Answer, status: u16) -> io::Result<wire::Answer> {
     if answer.status == status {
         return Ok(answer);
     }

@@ -10,14 +10,14 @@ use tokio::net::TcpStream;
 
 /// A connection that is kept.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(in crate::bench) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(in crate::bench) struct Answer {
     pub status: u16,
     pub etag: Option<String>,
     pub body: Vec<u8>,
@@ -72,12 +72,12 @@ fn read(bytes: &[u8]) -> io::Result<Option<Answer>> {
 }
 
 /// A request without a body, with these header lines besides.
-pub(super) fn get(path: &str, headers: &str) -> Vec<u8> {
+pub(in crate::bench) fn get(path: &str, headers: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: bench\r\n{headers}\r\n").into_bytes()
 }
 
 /// A request with a body in JSON.
-pub(super) fn send(method: &str, path: &str, body: &[u8]) -> Vec<u8> {
+pub(in crate::bench) fn send(method: &str, path: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"

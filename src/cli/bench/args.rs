@@ -43,9 +43,22 @@ pub enum Bench {
     /// Time how fast a slot starts tasks, beside a loop that only starts the same program
     #[command(after_help = SLOT_EXAMPLES)]
     Slot(Slot),
+    /// Time the orchestrator between agents and a resource manager that are simulated
+    ///
+    /// Starts `apportion orchestrator run` on loopback with a database in a temporary folder, and stops it
+    /// in the end. Agents speak the exchange over HTTP and start no process. Two things are measured. Task
+    /// starts: all slots want tasks, and each task ends as it begins; then a bare handler does the same,
+    /// which commits the same rows in the same batches. Large campaigns: what it takes to submit them by
+    /// `apportion submit`, to keep them, to start with them, to wait with all agents, and to publish them.
+    /// The temporary folder takes about 300 MB.
+    #[command(after_help = ORCHESTRATOR_EXAMPLES)]
+    Orchestrator(Orchestrator),
     /// Be the bare server that the daemon is compared with
     #[command(hide = true)]
     Bare,
+    /// Be the bare handler that the orchestrator is compared with
+    #[command(hide = true)]
+    BareExchange(BareExchange),
 }
 
 const CYCLE_EXAMPLES: &str = "\
@@ -77,6 +90,72 @@ Examples:
   apportion bench slot --tasks 2000 --lanes 2 --json
 
 Quote the ratio: starts a second depend on the computer and on what else it does.";
+
+const ORCHESTRATOR_EXAMPLES: &str = "\
+Examples:
+  apportion bench orchestrator
+  apportion bench orchestrator --only starts --agents 100 --tasks 200000 --json
+  apportion bench orchestrator --only large --seconds 10
+
+Quote the ratio of task starts: agents share the computer with both servers, which makes both slower.";
+
+/// Times the orchestrator.
+#[derive(Debug, Args)]
+pub struct Orchestrator {
+    /// Measure this only
+    #[arg(long, value_enum)]
+    pub only: Option<Part>,
+    /// For task starts: how many agents
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub agents: u64,
+    /// For task starts: how many slots each agent has
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub slots: u64,
+    /// For task starts: how many tasks
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub tasks: u64,
+    /// How many large campaigns
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub campaigns: u64,
+    /// How many lines a large campaign has: a task for each
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub lines: u64,
+    /// How many tasks of large campaigns run, each in a slot of its own
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub running: u64,
+    /// How many nodes they are on, with an agent each
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub nodes: u64,
+    /// For how many seconds the orchestrator is watched at rest, and while it publishes
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
+    /// Show the figures in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A part of what is measured of the orchestrator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Task starts a second.
+    Starts,
+    /// Large campaigns.
+    Large,
+}
+
+/// What the bare handler is to do.
+#[derive(Debug, Args)]
+pub struct BareExchange {
+    /// Its database
+    #[arg(long, value_name = "FILE")]
+    pub state: std::path::PathBuf,
+    /// How many tasks it gives
+    #[arg(long, value_name = "N")]
+    pub tasks: u64,
+    /// How many slots each node has
+    #[arg(long, value_name = "N")]
+    pub slots: u64,
+}
 
 /// Times a slot.
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! Times cycles and the daemon, and shows what they took.
 
 pub mod args;
+mod orchestrator;
 
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,10 @@ pub fn run(action: &Bench) -> Result<(), Failure> {
         Bench::Daemon(args) => wait(Builder::new_multi_thread(), run_daemon(args)),
         Bench::Load(args) => wait(Builder::new_multi_thread(), run_load(args)),
         Bench::Slot(args) => run_slot(args),
+        Bench::Orchestrator(args) => wait(Builder::new_multi_thread(), orchestrator::run(args)),
+        Bench::BareExchange(args) => {
+            wait(Builder::new_multi_thread(), orchestrator::serve_bare(args))
+        }
         Bench::Bare => wait(Builder::new_multi_thread(), async {
             let listening = |address| complain(&format!("listening at {address}"));
             Ok(load::serve_bare(listening).await?)
