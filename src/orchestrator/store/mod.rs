@@ -11,6 +11,7 @@ mod figures;
 mod mark;
 mod read;
 mod retention;
+mod rows;
 mod write;
 
 use std::ffi::OsString;

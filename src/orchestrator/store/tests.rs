@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::orchestrator::book::{Book, Effect, Event, NewCampaign, Now, Settings, TaskState};
+use crate::orchestrator::book::{
+    AttemptRow, Book, Effect, Event, NewCampaign, Now, Settings, SlotRow, SlotState, TaskRow,
+    TaskState,
+};
 use crate::orchestrator::spec::{CampaignSpec, Params};
+use crate::orchestrator::wire::AttemptId;
 
 fn file(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("orchestrator.db")
@@ -238,4 +242,58 @@ async fn a_database_of_the_first_version_opens() {
     assert_eq!((reader.last_event().await.unwrap(), events[0].owner.as_str()), (1, "ann"));
     let ends = [Final { final_ms: 6, campaign: 9 }, Final { final_ms: 77, campaign: 8 }];
     assert_eq!(reader.to_fold().await.unwrap(), ends);
+}
+
+/// A batch may have many rows, and several versions of one.
+#[tokio::test]
+async fn of_each_row_the_last_version_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let campaign = submit(&mut store, &mut Book::new(Settings::default()), 100).await;
+    let task = |task, state| {
+        Effect::Task(TaskRow { state, attempt: 1, ..TaskRow::untouched(campaign, task) })
+    };
+    let attempt = |task, ended_ms| {
+        let id = AttemptId { campaign, task, attempt: 1 };
+        let node = "n1".into();
+        Effect::Attempt(AttemptRow { id, share: 1, node, assigned_ms: 1, result: None, ended_ms })
+    };
+    let slot = |share, order| {
+        Effect::Slot(SlotRow {
+            share,
+            node: "n1".into(),
+            campaign,
+            step: 0,
+            work: campaign,
+            state: SlotState::Working,
+            order,
+            acked: 0,
+            boot: None,
+            stop: None,
+            drains: false,
+        })
+    };
+    // More than one statement of each size takes.
+    let mut effects: Vec<Effect> = Vec::new();
+    for number in 1..=75 {
+        effects.extend([task(number, TaskState::Assigned), attempt(number, None)]);
+        effects.extend([slot(number, 1), task(number, TaskState::Running), slot(number, 2)]);
+    }
+    effects.extend([
+        Effect::SlotForgotten(7),
+        attempt(75, Some(9)),
+        Effect::SlotForgotten(8),
+        slot(8, 3),
+    ]);
+    store.commit(&Batch { effects, ..Batch::default() }).await.unwrap();
+    let saved = store.saved().await.unwrap();
+    assert_eq!(saved.tasks.len(), 75);
+    assert!(saved.tasks.iter().all(|row| row.state == TaskState::Running), "{:?}", saved.tasks);
+    let ended = |row: &&AttemptRow| row.ended_ms.is_some();
+    let ended: Vec<u64> = saved.attempts.iter().filter(ended).map(|row| row.id.task).collect();
+    assert_eq!((saved.attempts.len(), ended), (75, vec![75]));
+    let orders: Vec<(u64, u64)> = saved.slots.iter().map(|row| (row.share, row.order)).collect();
+    let order = |share| (share, if share == 8 { 3 } else { 2 });
+    let expected: Vec<(u64, u64)> = (1..=75).filter(|share| *share != 7).map(order).collect();
+    assert_eq!(orders, expected);
 }

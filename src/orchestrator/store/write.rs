@@ -7,12 +7,11 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Row, query, query_scalar};
 
 use super::acts::{self, Act};
-use super::convert::{ending_word, from_sql, text, to_sql};
+use super::convert::{from_sql, text, to_sql};
 use super::mark::Mark;
-use super::{Extension, Store, StoreError, extend};
-use crate::orchestrator::book::{AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, WorkRow};
+use super::{Extension, Store, StoreError, extend, rows};
+use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
-use crate::orchestrator::wire::Reason;
 
 /// How many parameters are in one row.
 pub const CHUNK: usize = 4096;
@@ -112,25 +111,7 @@ async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), s
     for submission in &batch.submissions {
         put_spec(connection, submission).await?;
     }
-    for effect in &batch.effects {
-        match effect {
-            Effect::Next(next) => {
-                let sql = "update meta set next = ?1";
-                query(sql).bind(to_sql(*next)).execute(&mut *connection).await?;
-            }
-            Effect::Campaign(row) => put_campaign(connection, row, batch).await?,
-            Effect::Work(row) => put_work(connection, row).await?,
-            Effect::Task(row) => put_task(connection, row).await?,
-            Effect::Attempt(row) => put_attempt(connection, row).await?,
-            Effect::Slot(row) => put_slot(connection, row).await?,
-            Effect::SlotForgotten(share) => {
-                let sql = "delete from slots where share = ?1";
-                query(sql).bind(to_sql(*share)).execute(&mut *connection).await?;
-            }
-            Effect::Note(note) => put_note(connection, note, batch.at_ms).await?,
-            Effect::Wake(_) | Effect::Publish => {}
-        }
-    }
+    rows::put(connection, batch).await?;
     for submission in &batch.submissions {
         put_params(connection, submission).await?;
     }
@@ -194,144 +175,6 @@ pub(super) async fn put_chunk(
     let sql = "insert into params (campaign, first, packed) values (?1, ?2, ?3)
                on conflict do update set packed = excluded.packed";
     query(sql).bind(to_sql(campaign)).bind(to_sql(first)).bind(packed).execute(connection).await?;
-    Ok(())
-}
-
-async fn put_campaign(
-    connection: &mut SqliteConnection,
-    row: &CampaignRow,
-    batch: &Batch,
-) -> Result<(), sqlx::Error> {
-    let new = batch.submissions.iter().find(|submission| submission.campaign == row.id);
-    if let Some(new) = new {
-        let sql = "insert into campaigns (id, owner, uid, spec, name, total, submitted_ms, state, ending,
-                       taken, positions, done, failed, cancelled, dropped, init_fails, has_begun, ended_ms,
-                       ended, prepared_ms, rss_mb)
-                   values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'running', null, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-                   on conflict do nothing";
-        query(sql)
-            .bind(to_sql(row.id))
-            .bind(&row.owner)
-            .bind(row.uid.map(i64::from))
-            .bind(to_sql(row.spec))
-            .bind(&new.spec.task.name)
-            .bind(to_sql(row.total))
-            .bind(to_sql(row.submitted_ms))
-            .execute(&mut *connection)
-            .await?;
-    }
-    let sql = "update campaigns set state = ?2, ending = ?3, taken = ?4, positions = ?5, done = ?6,
-                   failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
-                   ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16,
-                   total = ?17
-               where id = ?1";
-    query(sql)
-        .bind(to_sql(row.id))
-        .bind(row.state.word())
-        .bind(row.ending.map(ending_word))
-        .bind(to_sql(row.taken))
-        .bind(to_sql(row.limit))
-        .bind(to_sql(row.done))
-        .bind(to_sql(row.failed))
-        .bind(to_sql(row.cancelled))
-        .bind(to_sql(row.dropped))
-        .bind(to_sql(row.init_fails))
-        .bind(row.has_begun)
-        .bind(to_sql(row.ended_ms))
-        .bind(to_sql(row.ended))
-        .bind(to_sql(row.prepared_ms))
-        .bind(to_sql(row.rss_mb))
-        .bind(row.state.is_final().then_some(to_sql(batch.at_ms)))
-        .bind(to_sql(row.total))
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
-async fn put_work(connection: &mut SqliteConnection, row: &WorkRow) -> Result<(), sqlx::Error> {
-    let sql = "insert into works (campaign, step, memory_mb, number) values (?1, ?2, ?3, ?4)
-               on conflict (campaign, step) do update set number = excluded.number";
-    query(sql)
-        .bind(to_sql(row.campaign))
-        .bind(to_sql(row.step))
-        .bind(to_sql(row.memory_mb))
-        .bind(row.number.map(to_sql))
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
-async fn put_task(connection: &mut SqliteConnection, row: &TaskRow) -> Result<(), sqlx::Error> {
-    let sql = "insert or replace into tasks (campaign, task, state, attempt, tries, losses, resubmits, priority,
-                   step, share, cancel, reason)
-               values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-    query(sql)
-        .bind(to_sql(row.campaign))
-        .bind(to_sql(row.task))
-        .bind(row.state.word())
-        .bind(to_sql(row.attempt))
-        .bind(to_sql(row.tries))
-        .bind(to_sql(row.losses))
-        .bind(to_sql(row.resubmits))
-        .bind(i64::from(row.priority))
-        .bind(to_sql(row.step))
-        .bind(row.share.map(to_sql))
-        .bind(row.cancel)
-        .bind(row.reason.map(Reason::word))
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
-async fn put_attempt(
-    connection: &mut SqliteConnection,
-    row: &AttemptRow,
-) -> Result<(), sqlx::Error> {
-    let sql = "insert or replace into attempts (campaign, task, attempt, share, node, assigned_ms, ended_ms,
-                   reason, result)
-               values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    query(sql)
-        .bind(to_sql(row.id.campaign))
-        .bind(to_sql(row.id.task))
-        .bind(to_sql(row.id.attempt))
-        .bind(to_sql(row.share))
-        .bind(row.node.as_str())
-        .bind(to_sql(row.assigned_ms))
-        .bind(row.ended_ms.map(to_sql))
-        .bind(row.result.as_ref().map(|result| result.why.word()))
-        .bind(row.result.as_ref().map(text).transpose()?)
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
-async fn put_slot(connection: &mut SqliteConnection, row: &SlotRow) -> Result<(), sqlx::Error> {
-    let sql = "insert or replace into slots (share, node, campaign, facts) values (?1, ?2, ?3, ?4)";
-    query(sql)
-        .bind(to_sql(row.share))
-        .bind(row.node.as_str())
-        .bind(to_sql(row.campaign))
-        .bind(text(row)?)
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
-async fn put_note(
-    connection: &mut SqliteConnection,
-    note: &Note,
-    at_ms: u64,
-) -> Result<(), sqlx::Error> {
-    let sql = "insert into notes (at_ms, campaign, task, node, code, text) values (?1, ?2, ?3, ?4, ?5, ?6)";
-    query(sql)
-        .bind(to_sql(at_ms))
-        .bind(to_sql(note.campaign))
-        .bind(note.task.map(to_sql))
-        .bind(note.node.as_deref())
-        .bind(note.code)
-        .bind(&note.text)
-        .execute(connection)
-        .await?;
     Ok(())
 }
 
