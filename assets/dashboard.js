@@ -55,6 +55,9 @@
     await htmx.ajax("GET", shown, { target: "#live", swap: "innerMorph" });
   };
 
+  // A part that another program makes: what is there stays until it has answered.
+  const part = (element) => htmx.ajax("GET", element.dataset.part, { target: element, swap: "innerMorph" });
+
   const refresh = async () => {
     if (!live || document.hidden) return;
     if (busy || performance.now() < next) {
@@ -68,6 +71,7 @@
       await Promise.all([
         redo(),
         ...all(".chart").map(draw),
+        ...all("[data-part]").map(part),
       ]);
       updated = Date.now();
       // Whoever does not see what a filter left is told; what merely happens tells nobody.
@@ -245,6 +249,7 @@
   // --- begin -------------------------------------------------------------------------------------
   tellAges();
   for (const element of all(".chart")) draw(element);
+  for (const element of all("[data-part]")) part(element);
   setInterval(() => { tellAges(); tellPulse(); }, 1000);
   listen();
 })();

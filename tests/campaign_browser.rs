@@ -9,7 +9,7 @@ mod browser;
 mod up;
 
 use browser::Browser;
-use serde_json::json;
+use serde_json::{Value, json};
 use up::Up;
 
 const IS_LIVE: &str = "return document.getElementById('pulse').className === 'pulse on'";
@@ -32,6 +32,10 @@ async fn campaigns_live_in_a_browser() {
     assert_eq!(up.run(&[&submit[..], &tasks].concat()).0, 1);
     let endless = ["--array", "1-2", "--", "sleep", "1000"];
     up.ask(&[&submit[..], &endless].concat());
+    // Memory of a task that runs is news once it is more than a little.
+    let hog = "my $x = 'x' x (100 << 20); sleep 1000";
+    let large = ["submit", "--memory", "512MB", "--name", "hog", "--", "perl", "-e", hog];
+    up.ask(&large);
     let url = up.orchestrator.clone();
     browser.open(&format!("{url}/campaigns")).await;
     browser.wait("return location.pathname === '/login'").await;
@@ -58,6 +62,25 @@ async fn campaigns_live_in_a_browser() {
         assert_eq!(browser.run(script).await, json!([0, 0, 0, 0, false]), "{page}");
         picture(&browser, &page.replace('/', "_")).await;
     }
+    // The page of the node has a part of the orchestrator, and keeps it while the rest changes.
+    let grid: Value = serde_json::from_str(&up.page("/v1/grid").await).unwrap();
+    let node = grid["nodes"][0]["node"].as_str().unwrap();
+    browser.open(&format!("{url}/node/{node}")).await;
+    browser.wait(IS_LIVE).await;
+    let rows = "[...document.querySelectorAll('#slots tbody tr')]";
+    let tasks =
+        format!("{rows}.filter((row) => row.querySelector('a[href^=\"/campaigns/2/tasks/\"]'))");
+    browser.wait(&format!("return {tasks}.length === 2")).await;
+    let has_memory = "/[1-9][0-9]+ MB of 512 MB/.test(row.textContent)";
+    let runs = "row.querySelector('a[href=\"/campaigns/3/tasks/1\"]')";
+    browser.wait(&format!("return {rows}.some((row) => {runs} && {has_memory})")).await;
+    let told = browser.run("return document.getElementById('slots').textContent").await;
+    let told = told.as_str().unwrap();
+    assert!(told.contains("by the kernel") || told.contains("watched by each slot"), "{told}");
+    assert!(told.contains("64 MB") && told.contains("sweep") && told.contains("working"), "{told}");
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+    picture(&browser, "_node").await;
+
     // A page that is only looked at changes.
     browser.open(&format!("{url}/campaigns/2")).await;
     browser.wait(IS_LIVE).await;
@@ -71,6 +94,10 @@ async fn campaigns_live_in_a_browser() {
     browser.run("document.querySelector('details').open = true").await;
     browser.run("document.querySelector('button[value=cancelled]').click()").await;
     browser.wait(&format!("return {state} === 'cancelled'")).await;
+    browser.open(&format!("{url}/node/{node}")).await;
+    up.ask(&["campaign", "cancel", "3"]);
+    let empty = "document.querySelector('#slots .empty')?.textContent";
+    browser.wait(&format!("return {empty} === 'No slot is here now.'")).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
     browser.quit().await;
 }

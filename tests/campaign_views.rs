@@ -114,6 +114,23 @@ fn a_task_over_its_memory_says_what_helps_and_gets_more() {
     assert!(works.contains("attempt 2 on ") && works.contains(": done"), "{works}");
 }
 
+/// The slots of campaign 2 on a node, once its task runs.
+async fn slots_of_campaign_2(up: &Up, node: &str) -> Vec<Value> {
+    for _ in 0..600 {
+        let told = up.page(&format!("/v1/grid/{node}")).await;
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let slots = told["slots"].as_array().unwrap().iter();
+        let slots = slots
+            .filter(|slot| slot["campaign"] == 2 && slot["running"][0]["task"] == json!([2, 1, 1]));
+        let slots: Vec<Value> = slots.cloned().collect();
+        if !slots.is_empty() {
+            return slots;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the task does not run: {}", up.page(&format!("/v1/grid/{node}")).await);
+}
+
 #[tokio::test]
 async fn a_campaign_is_followed_on_pages_and_acted_on_from_there_only() {
     let up = Up::start();
@@ -143,6 +160,22 @@ async fn a_campaign_is_followed_on_pages_and_acted_on_from_there_only() {
     assert!(up.page("/assets/dashboard.css").await.contains("--ground"));
 
     up.ask(&["run", "--detach", "--memory", "64MB", "--", "sleep", "1000"]);
+    let grid: Value = serde_json::from_str(&up.page("/v1/grid").await).unwrap();
+    let node = grid["nodes"][0]["node"].as_str().unwrap();
+    let slots = slots_of_campaign_2(&up, node).await;
+    assert_eq!((&slots[0]["memory_mb"], &slots[0]["state"]), (&json!(64), &json!("working")));
+    let since = slots[0]["running"][0]["since_ms"].as_u64().unwrap();
+    let campaign: Value = serde_json::from_str(&up.page("/v1/campaigns/2").await).unwrap();
+    assert!(campaign["campaign"]["submitted_ms"].as_u64().unwrap() <= since, "{since}: {campaign}");
+    let shown = up.page(&format!("/campaigns/on/{node}")).await;
+    for words in
+        ["Limits of memory", "href=\"/campaigns/2\"", "href=\"/campaigns/2/tasks/1\"", "64 MB"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    assert!(up.page(&format!("/node/{node}")).await.contains("data-part=\"/campaigns/on/"));
+    let shown = up.page("/campaigns/on/none").await;
+    assert!(shown.contains("This node runs no slots"), "{shown}");
     let one = up.page("/campaigns/2").await;
     assert!(one.contains("value=\"suspended\"") && one.contains("Cancel campaign 2"), "{one}");
     let no_redirect = reqwest::redirect::Policy::none();

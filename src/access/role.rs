@@ -113,6 +113,7 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/v1/campaigns/{id}/stats", READ),
     ("GET", "/v1/campaigns/{id}/why", READ),
     ("GET", "/v1/grid", READ),
+    ("GET", "/v1/grid/{node}", READ),
     ("GET", "/v1/campaigns/{id}/spec", Rule::Submit),
     ("PUT", "/v1/campaigns/{id}/state", Rule::Submit),
     ("POST", "/v1/campaigns/{id}/resubmit", Rule::Submit),

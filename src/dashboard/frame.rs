@@ -26,6 +26,13 @@ pub(crate) struct Ask {
     site: Site,
 }
 
+impl Ask {
+    /// Whether the site has pages of campaigns.
+    pub(super) fn has_campaigns(&self) -> bool {
+        self.site.sections.iter().any(|(_, address)| *address == CAMPAIGNS)
+    }
+}
+
 impl<S: Sync> FromRequestParts<S> for Ask {
     type Rejection = std::convert::Infallible;
 
@@ -92,8 +99,11 @@ const SECTIONS: [(&str, &str); 9] = [
     ("Nodes", "/nodes"),
     ("Events", "/events"),
     ("Configuration", "/config"),
-    ("Campaigns", "/campaigns"),
+    ("Campaigns", CAMPAIGNS),
 ];
+
+/// Where the pages of campaigns are.
+const CAMPAIGNS: &str = "/campaigns";
 
 /// The frame around a page.
 #[derive(Template)]

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 
 use super::Dashboard;
-use super::frame::{Ask, Nothing, Page, PageError};
+use super::frame::{Ask, Nothing, Page, PageError, link};
 use super::nodes::{NodeRow, row};
 use super::tell::Told;
 use super::words::{self, memory};
@@ -26,6 +26,8 @@ struct Live {
     may_act: bool,
     shares: Vec<ShareLine>,
     events: Vec<Told>,
+    /// Where the orchestrator shows the slots of the node. `None`: there is no orchestrator here.
+    slots: Option<String>,
 }
 
 struct ShareLine {
@@ -82,6 +84,7 @@ pub(super) async fn page(
         node: row(node, view, &dashboard.api),
         shares,
         events,
+        slots: ask.has_campaigns().then(|| link("/campaigns/on/", &name)),
     };
     Page { title: &format!("Node {name}"), section: "/nodes", head: Nothing, live }.answer(&ask)
 }

@@ -20,7 +20,7 @@ use super::extend::{Extend, ExtendReply};
 use super::meters::Meters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Act, Batch, Removal, Store, StoreError, Submission};
-use super::wire::{AddedTasks, Adoption, Exchange, ExchangeAnswer, OutputRequest};
+use super::wire::{AddedTasks, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest};
 use crate::model::Name;
 
 /// Requests in one batch at most.
@@ -91,6 +91,8 @@ pub enum Request {
     Exchange(Name, Box<Exchange>, Duration, oneshot::Sender<Result<ExchangeAnswer, Refusal>>),
     /// The nodes that run slots.
     Nodes(oneshot::Sender<Vec<NodeFacts>>),
+    /// The slots of a node; `None` if its agent runs none.
+    Slots(Name, oneshot::Sender<Option<NodeSlots>>),
     /// A new schedule.
     Schedule(Option<u64>, Vec<JobShares>),
     /// Count what there is.
@@ -310,6 +312,9 @@ impl Owner {
             }
             Request::Exchange(node, report, wait, reply) => self.hear(node, report, wait, reply),
             Request::Nodes(reply) => drop(reply.send(self.book.nodes(self.now().ms))),
+            Request::Slots(node, reply) => {
+                drop(reply.send(self.book.slots_on(&node, self.now())));
+            }
             Request::Schedule(publication, jobs) => {
                 self.record(Event::Scheduled(publication, jobs));
             }

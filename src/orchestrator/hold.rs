@@ -97,6 +97,7 @@ impl Heard<'_> {
             | Request::Resubmit { .. }
             | Request::Count(_)
             | Request::Nodes(_)
+            | Request::Slots(..)
             | Request::Note(..)
             | Request::Published(..)
             | Request::Refused(_)

@@ -82,7 +82,9 @@ impl Run {
         let ms = now.saturating_sub(self.begun_ms);
         let unsaved_ms = now.saturating_sub(self.saved_ms.unwrap_or(self.begun_ms));
         let has_saved = self.saved_ms.is_some();
-        Some(RunningTask { task: self.attempt()?, ms, unsaved_ms, has_saved })
+        let bytes = if self.own_bytes == 0 { self.peak_bytes } else { self.own_bytes };
+        let rss_mb = bytes.div_ceil(1 << 20);
+        Some(RunningTask { task: self.attempt()?, ms, unsaved_ms, has_saved, rss_mb })
     }
 
     /// Ends it for `why`: the stop signal at `ask_ms`, the kill at `kill_ms`. What was said before

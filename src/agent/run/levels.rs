@@ -28,11 +28,49 @@ pub(super) fn nothing() -> SlotStart {
     }
 }
 
-/// The report without what only time changes.
+/// Below this, memory of a task is no news, in MiB: most programs come to that, and short ones are many.
+const LITTLE_MB: u64 = 64;
+
+/// The report without what only time changes. Of memory that grows, a doubling is left.
 pub(super) fn without_times(report: &SlotReport) -> SlotReport {
     let mut report = report.clone();
     for task in &mut report.running {
         (task.ms, task.unsaved_ms) = (0, 0);
+        let is_little = task.rss_mb < LITTLE_MB;
+        task.rss_mb = if is_little { 0 } else { task.rss_mb.next_power_of_two() };
     }
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orchestrator::wire::{AttemptId, RunningTask, SlotStage};
+
+    #[test]
+    fn memory_is_news_when_it_has_doubled() {
+        let report = |ms, rss_mb| SlotReport {
+            share: 1,
+            state: SlotStage::Working,
+            held: Vec::new(),
+            running: vec![RunningTask {
+                task: AttemptId { campaign: 1, task: 1, attempt: 1 },
+                ms,
+                unsaved_ms: ms,
+                has_saved: false,
+                rss_mb,
+            }],
+            want: 0,
+            results: Vec::new(),
+            seen_order: 0,
+            prepared_ms: None,
+            end: None,
+            text: None,
+        };
+        let is_news = |before, after| {
+            without_times(&report(1, before)) != without_times(&report(2000, after))
+        };
+        assert!(!is_news(0, 63) && !is_news(65, 128) && !is_news(1100, 1900));
+        assert!(is_news(63, 64) && is_news(128, 129) && is_news(500, 1900));
+    }
 }

@@ -176,7 +176,13 @@ impl Slot {
     }
 
     fn begin(&mut self, task: AttemptId) {
-        self.report.running.push(RunningTask { task, ms: 0, unsaved_ms: 0, has_saved: false });
+        self.report.running.push(RunningTask {
+            task,
+            ms: 0,
+            unsaved_ms: 0,
+            has_saved: false,
+            rss_mb: 1,
+        });
         self.begun.push(Instant::now());
     }
 

@@ -108,6 +108,12 @@ impl Campaign {
         step
     }
 
+    /// Memory of a slot of a step, in MiB.
+    pub fn memory_of(&self, step: u64) -> u64 {
+        let step = usize::try_from(step).ok().and_then(|at| self.steps.get(at));
+        step.map_or(self.spec.memory_mb, |step| step.work.memory_mb)
+    }
+
     /// Tasks of a step that are not final.
     pub fn remaining(&self, step: &Step) -> u64 {
         let untouched = if step.work.step == 0 { self.cursor.left() } else { 0 };

@@ -124,6 +124,9 @@ impl Book {
         slot.signals.retain(|(order, _)| report.seen_order < *order);
         slot.prepared_ms = report.prepared_ms;
         let mut ended = Vec::new();
+        let running = report.running.iter().map(|one| one.rss_mb);
+        let used_mb = running.chain(report.results.iter().map(|result| result.rss_mb)).max();
+        slot.used_mb = slot.used_mb.max(used_mb.unwrap_or(0));
         for result in report.results {
             // Numbers between are on record elsewhere, or were never written down.
             if slot.row.acked < result.number {
@@ -409,10 +412,7 @@ impl Book {
                 campaign: campaign.facts.id,
                 user: campaign.facts.owner.clone(),
                 uid: campaign.facts.uid,
-                memory_mb: usize::try_from(slot.row.step)
-                    .ok()
-                    .and_then(|at| campaign.steps.get(at))
-                    .map_or(campaign.spec.memory_mb, |step| step.work.memory_mb),
+                memory_mb: campaign.memory_of(slot.row.step),
                 lanes: campaign.spec.lanes,
                 spec,
                 linger_ms: self.settings.linger_ms,

@@ -21,6 +21,7 @@ mod extend;
 mod figures;
 mod leases;
 mod measure;
+mod node_slots;
 mod nodes;
 mod notes;
 mod obey;

@@ -1,6 +1,6 @@
 //! Nodes, as their agents reported them last.
 
-use super::Book;
+use super::{Book, Node};
 use crate::model::{Name, count};
 use crate::orchestrator::wire::Rung;
 
@@ -23,6 +23,13 @@ pub struct NodeFacts {
     pub silent_ms: u64,
 }
 
+impl Node {
+    /// Since when its agent is silent, in milliseconds at time `now`. 0: it waits for an answer.
+    pub(super) fn silent_ms(&self, now: u64) -> u64 {
+        if self.is_waiting { 0 } else { now.saturating_sub(self.heard) }
+    }
+}
+
 impl Book {
     /// Every node whose agent has reported since the start, by name, at time `now`.
     pub fn nodes(&self, now: u64) -> Vec<NodeFacts> {
@@ -36,8 +43,7 @@ impl Book {
             };
             let memory = |slot: &&super::Slot| {
                 let campaign = self.campaigns.get(&slot.row.campaign)?;
-                let at = usize::try_from(slot.row.step).ok()?;
-                Some(campaign.steps.get(at)?.work.memory_mb)
+                Some(campaign.memory_of(slot.row.step))
             };
             NodeFacts {
                 node: name.clone(),
@@ -46,7 +52,7 @@ impl Book {
                 slots: count(&live),
                 running: live.iter().map(begun).sum(),
                 used_mb: live.iter().filter_map(memory).sum(),
-                silent_ms: if node.is_waiting { 0 } else { now.saturating_sub(node.heard) },
+                silent_ms: node.silent_ms(now),
             }
         });
         facts.collect()

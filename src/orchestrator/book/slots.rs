@@ -28,6 +28,8 @@ pub struct Slot {
     pub ordered: u64,
     /// Time from its order to its first task, in milliseconds.
     pub prepared_ms: Option<u64>,
+    /// The most memory that a task of it was seen to use, in MiB. 0: none was measured yet.
+    pub used_mb: u64,
     /// Attempts that it should give back.
     pub recall: BTreeSet<AttemptId>,
     /// Signals to send, each with the number of the order that brought it.
@@ -64,6 +66,7 @@ impl Slot {
             renewed: now,
             ordered: now,
             prepared_ms: None,
+            used_mb: 0,
             recall: BTreeSet::new(),
             signals: Vec::new(),
             gone_in: None,

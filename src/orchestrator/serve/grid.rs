@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 
 use super::caller::Caller;
 use super::problem::Failed;
 use super::state::ServeState;
 use crate::api::wire::NodeInfo;
+use crate::model::Name;
 use crate::orchestrator::drive;
-use crate::orchestrator::wire::{Grid, GridNode};
+use crate::orchestrator::wire::{Grid, GridNode, NodeSlots};
 
 /// The nodes whose agents run work: how limits are enforced, what is used and what is free.
 #[utoipa::path(get, path = "/v1/grid", tag = "nodes", responses((status = 200, body = Grid)))]
@@ -50,4 +51,26 @@ pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
         }
     });
     Ok(Grid { nodes: nodes.collect() })
+}
+
+/// The slots of a node whose agent runs work.
+#[utoipa::path(get, path = "/v1/grid/{node}", tag = "nodes",
+    params(("node" = String, Path, description = "the name of the node")),
+    responses((status = 200, body = NodeSlots), (status = 404, description = "it runs no slots")))]
+pub(super) async fn get_node(
+    State(state): State<ServeState>,
+    _: Caller,
+    Path(node): Path<String>,
+) -> Result<Json<NodeSlots>, Failed> {
+    let slots = slots_on(&state, &node).await?;
+    slots.map(Json).ok_or_else(|| {
+        Failed::absent(format!(
+            "{node} runs no slots; start its agent with --run, or look at /v1/grid"
+        ))
+    })
+}
+
+/// The slots of a node; `None` if it runs none.
+pub(super) async fn slots_on(state: &ServeState, node: &str) -> Result<Option<NodeSlots>, Failed> {
+    state.ask(|reply| drive::Request::Slots(Name::from(node), reply)).await
 }

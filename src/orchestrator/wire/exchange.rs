@@ -8,6 +8,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::output::OutputRequest;
+use super::rung::Rung;
 use super::spec::TaskSpec;
 
 /// The version of the exchange that this program speaks.
@@ -80,42 +81,6 @@ pub struct Exchange {
 
 fn version() -> u32 {
     VERSION
-}
-
-/// The way memory limits are enforced on a node, best first.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Rung {
-    /// By the kernel, in a transient service of the system.
-    Systemd,
-    /// By the kernel, in a transient service of the user's manager.
-    SystemdUser,
-    /// By the kernel, in a cgroup of version 2.
-    Cgroup2,
-    /// By the kernel, in a cgroup of version 1.
-    Cgroup1,
-    /// By the slot, which samples the memory of its tasks.
-    Watched,
-}
-
-impl Rung {
-    /// Whether the kernel enforces the limit.
-    pub fn is_kernel(self) -> bool {
-        self != Rung::Watched
-    }
-
-    /// The word on the wire and in texts.
-    pub fn word(self) -> &'static str {
-        match self {
-            Rung::Systemd => "systemd",
-            Rung::SystemdUser => "systemd-user",
-            Rung::Cgroup2 => "cgroup2",
-            Rung::Cgroup1 => "cgroup1",
-            Rung::Watched => "watched",
-        }
-    }
 }
 
 /// The report on one slot.
@@ -211,6 +176,14 @@ pub struct RunningTask {
     /// Whether it has confirmed a checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_saved: bool,
+    /// The most memory that it was seen to use, in MiB. 0: not measured yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rss_mb: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How an attempt ended.
@@ -526,7 +499,13 @@ mod tests {
             share: 77,
             state: SlotStage::Working,
             held: vec![id(4712)],
-            running: vec![RunningTask { task: id(4711), ms: 5, unsaved_ms: 5, has_saved: false }],
+            running: vec![RunningTask {
+                task: id(4711),
+                ms: 5,
+                unsaved_ms: 5,
+                has_saved: false,
+                rss_mb: 7,
+            }],
             want: 3,
             results: vec![result],
             seen_order: 41,

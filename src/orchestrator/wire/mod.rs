@@ -32,6 +32,8 @@ mod adoption;
 mod campaigns;
 mod exchange;
 mod output;
+mod rung;
+mod slots;
 mod spec;
 mod stats;
 
@@ -41,10 +43,12 @@ pub use campaigns::{
     Resubmit, Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList, WantedState,
 };
 pub use exchange::{
-    AttemptId, Exchange, ExchangeAnswer, NewTask, Reason, Rung, RunningTask, SlotEnd, SlotOrder,
+    AttemptId, Exchange, ExchangeAnswer, NewTask, Reason, RunningTask, SlotEnd, SlotOrder,
     SlotReport, SlotStage, SlotStart, SlotStop, StopReason, TaskResult, TaskSignal, VERSION,
 };
 pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest};
+pub use rung::Rung;
+pub use slots::{NodeSlot, NodeSlots, SlotTask};
 pub use spec::{Checkpoint, Command, Stdin, TaskSpec};
 pub use stats::{
     CampaignEvent, CampaignEvents, CampaignStats, CampaignWhy, Grid, GridNode, NodeStats, Spread,

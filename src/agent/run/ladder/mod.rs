@@ -175,11 +175,7 @@ impl Ladder {
 
     /// How limits are enforced, in a few words.
     pub fn words(&self) -> String {
-        if self.rung.is_kernel() {
-            format!("{}, by the kernel", name(self.rung))
-        } else {
-            "watched by each slot, every 250 ms".to_owned()
-        }
+        self.rung.words().to_owned()
     }
 
     /// What people are told of the ladder, one line a rung.

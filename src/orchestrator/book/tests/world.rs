@@ -147,8 +147,13 @@ impl SimSlot {
     }
 
     fn report(&self, share: u64) -> SlotReport {
-        let running =
-            |task: &AttemptId| RunningTask { task: *task, ms: 1, unsaved_ms: 1, has_saved: false };
+        let running = |task: &AttemptId| RunningTask {
+            task: *task,
+            ms: 1,
+            unsaved_ms: 1,
+            has_saved: false,
+            rss_mb: 0,
+        };
         let has = u64::try_from(self.held.len() + self.running.len()).unwrap();
         SlotReport {
             share,

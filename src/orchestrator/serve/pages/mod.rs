@@ -6,6 +6,7 @@ mod act;
 mod campaign;
 mod draw;
 mod list;
+mod node;
 mod task;
 
 use std::convert::Infallible;
@@ -39,6 +40,7 @@ const BEAT: Duration = Duration::from_secs(10);
 pub fn pages(state: ServeState) -> Router {
     Router::new()
         .route("/campaigns", get(list::page))
+        .route("/campaigns/on/{node}", get(node::page))
         .route("/campaigns/{id}", get(campaign::page))
         .route("/campaigns/{id}/state", post(act::change))
         .route("/campaigns/{id}/task", get(task::find))
