@@ -205,6 +205,47 @@ async fn a_campaign_is_followed_on_pages_and_acted_on_from_there_only() {
 }
 
 #[tokio::test]
+async fn events_of_campaigns_come_as_a_stream() {
+    let up = Up::start();
+    let submit = ["submit", "--memory", "64MB", "--array", "1-2", "--wait", "--", "true"];
+    up.ask(&submit);
+    let url = format!("{}/v1/campaigns/events?since=0", up.orchestrator);
+    let ask = || {
+        let request = Client::new().get(&url).bearer_auth(&up.token);
+        request.header("accept", "text/event-stream").timeout(Duration::from_mins(2))
+    };
+    let mut stream = ask().send().await.unwrap();
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    let mut told = String::new();
+    // What there is comes first, and what happens later comes when it does.
+    read_until(&mut stream, &mut told, "campaign\":1,").await;
+    read_until(&mut stream, &mut told, "event: ended").await;
+    up.ask(&submit);
+    read_until(&mut stream, &mut told, "campaign\":2,").await;
+    let ids: Vec<u64> = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("id: "))
+        .map(|id| id.parse().unwrap())
+        .collect();
+    assert_eq!(ids, (1..=u64::try_from(ids.len()).unwrap()).collect::<Vec<_>>(), "{told}");
+    // One that comes again goes on where it was.
+    let mut stream = ask().header("last-event-id", "2").send().await.unwrap();
+    let mut told = String::new();
+    read_until(&mut stream, &mut told, "id: 3").await;
+    assert!(!told.contains("id: 2\n"), "{told}");
+    let refused = ask().header("last-event-id", "x").send().await.unwrap();
+    assert_eq!(refused.status(), 400);
+}
+
+/// Reads on until all that was read has these words.
+async fn read_until(stream: &mut reqwest::Response, told: &mut String, words: &str) {
+    while !told.contains(words) {
+        let part = stream.chunk().await.unwrap().unwrap_or_else(|| panic!("{words}: {told}"));
+        told.push_str(std::str::from_utf8(&part).unwrap());
+    }
+}
+
+#[tokio::test]
 async fn output_that_never_comes_is_not_waited_for() {
     let up = Up::start();
     let tasks = ["--array", "1-3", "--max", "1", "--", "sleep", "1000"];
