@@ -12,13 +12,12 @@ use super::cgroup::{Group, Home};
 use super::clock::since_boot_ms;
 use super::family;
 use super::journal::{Journal, Record, plain_result};
+use super::known::Known;
 use super::output::{Spool, Stream};
 use super::run::{Exit, Run};
 use super::serve::{Agent, Heard};
 use super::wire::Settings;
-use crate::orchestrator::wire::{
-    AttemptId, NewTask, Reason, SlotEnd, SlotStop, TaskResult, TaskSpec,
-};
+use crate::orchestrator::wire::{NewTask, Reason, SlotEnd, SlotStop, TaskResult, TaskSpec};
 
 /// How often a slot with tasks looks at their checkpoints, outputs and its folder, in milliseconds.
 const LOOK_EVERY: u64 = 1_000;
@@ -78,7 +77,7 @@ pub(super) struct Slot {
     /// Specifications whose kept input is here.
     pub inputs: BTreeSet<u64>,
     /// Every attempt that the slot was given.
-    pub known: BTreeSet<AttemptId>,
+    pub known: Known,
     pub results: BTreeMap<u64, TaskResult>,
     pub next_number: u64,
     pub acked: u64,

@@ -15,6 +15,7 @@ mod clock;
 mod family;
 mod finish;
 mod journal;
+mod known;
 mod life;
 mod order_to_end;
 mod orders;
@@ -46,6 +47,7 @@ pub use self::shim::{Change, Identity, ShimError};
 use self::begin::NODE_FILE;
 use self::cgroup::Home;
 use self::journal::{Journal, JournalError, Record};
+use self::known::Known;
 use self::life::{Event, Lane, Phase, Slot};
 use self::output::Spool;
 use self::wire::{JOURNAL, ReadRequest, SETTINGS, SOCKET, Settings};
@@ -142,7 +144,7 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
         queue: VecDeque::new(),
         specs: BTreeMap::from([(settings.start.spec, Arc::new(settings.spec.clone()))]),
         inputs: BTreeSet::new(),
-        known: BTreeSet::new(),
+        known: Known::default(),
         results: BTreeMap::new(),
         next_number: 1,
         acked: 0,

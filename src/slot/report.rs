@@ -131,7 +131,7 @@ impl Slot {
                     Chunk { request: number, from, is_all: true, is_end: false, problem: None };
                 (chunk, Vec::new())
             }
-            None => kept(&self.folder, &self.settings, &request, self.known.contains(&task)),
+            None => kept(&self.folder, &self.settings, &request, self.known.contains(task)),
         };
         let message = FromSlot::Chunk(chunk);
         self.agent.take_if(|agent| agent.send(&message, &bytes).is_err());
