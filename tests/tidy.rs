@@ -272,6 +272,42 @@ fn documents_lead_nowhere_unencrypted() {
     }
 }
 
+/// What is written in Markdown leads to files that are there, and the first page is read in one go.
+#[test]
+fn documents_lead_to_files_that_are_there() {
+    let mut documents: Vec<PathBuf> = files(Path::new("docs"));
+    documents.retain(|path| path.extension().is_some_and(|end| end == "md"));
+    documents.extend(["README.md", "tests/README.md", "src/engine/README.md"].map(PathBuf::from));
+    let mut offences = Vec::new();
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        let folder = document.parent().unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+            let (path, heading) = link.0.split_once('#').unwrap_or((link.0, ""));
+            let target = if path.is_empty() { document.clone() } else { folder.join(path) };
+            let is_elsewhere = path.starts_with("https://");
+            if !is_elsewhere && !(target.exists() && has_heading(&target, heading)) {
+                offences.push(format!("{}: {}", document.display(), link.0));
+            }
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+    let lines = fs::read_to_string("README.md").unwrap().lines().count();
+    assert!(lines <= 200, "README.md has {lines} lines");
+}
+
+/// Whether a document has the heading that a link names, in the form that forges give it.
+fn has_heading(document: &Path, wanted: &str) -> bool {
+    let form = |line: &str| {
+        let words = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|sign| sign.is_alphanumeric() || " -_".contains(*sign));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    let headings =
+        |text: String| text.lines().any(|line| line.starts_with('#') && form(line) == wanted);
+    wanted.is_empty() || fs::read_to_string(document).is_ok_and(headings)
+}
+
 /// Whether an address that begins so is this machine's, or no address but a form of it.
 fn is_here(address: &str) -> bool {
     ["127.0.0.1", "localhost", "[::1]", "HOST"].iter().any(|here| address.starts_with(here))
@@ -295,6 +331,6 @@ fn files(path: &Path) -> Vec<PathBuf> {
         return vec![path.to_owned()];
     }
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    let is_text = |path: &PathBuf| path.extension().is_none_or(|end| end != "snap");
+    let is_text = |path: &PathBuf| path.extension().is_none_or(|end| end != "snap" && end != "png");
     entries.flat_map(|entry| files(&entry)).filter(is_text).collect()
 }
