@@ -151,7 +151,10 @@ pub(super) async fn copy(mut output: Response, to: &mut impl Write) -> Result<u6
 }
 
 fn shown(info: &TaskInfo) -> String {
-    let reason = info.reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
+    // How it ended stands with its last attempt; a limit of several is known of the task alone.
+    let reason = info.reason.as_deref().and_then(Reason::from_word);
+    let reason = reason.filter(|reason| *reason == Reason::NodeKiller);
+    let reason = reason.map(|reason| format!(": {}", reason.words())).unwrap_or_default();
     let mut lines = vec![format!("task {}.{}: {}{reason}", info.campaign, info.task, info.state)];
     lines.extend(info.param.as_ref().map(|param| format!("entry {}", plain(param))));
     if info.may_run_twice {
@@ -189,7 +192,7 @@ pub(super) fn ending(result: &TaskResult) -> String {
         (Reason::Exit, Some(exit), _) => format!("exit status {exit}"),
         (Reason::Signal, _, Some(signal)) => format!("ended by {}", signal_name(signal)),
         (Reason::Memory, ..) => format!("over its memory at {}", memory(result.peak_mb)),
-        (why, ..) => why.word().to_owned(),
+        (why, ..) => why.words().to_owned(),
     }
 }
 

@@ -33,19 +33,6 @@ fn sentence(why: Reason, result: &TaskResult) -> String {
         Reason::Exit => format!("exit status {}", result.exit.unwrap_or(0)),
         Reason::Signal => format!("ended by {}", signal_name(result.signal.unwrap_or(0))),
         Reason::Memory => format!("over its memory, at {} MB", result.peak_mb),
-        Reason::TimeLimit => "over its time limit".to_owned(),
-        Reason::NodeKiller => "too many of its attempts were lost with their nodes".to_owned(),
-        Reason::NotFound => "its program was not found".to_owned(),
-        Reason::NotExecutable => "its program cannot be executed".to_owned(),
-        Reason::NoCwd => "its working directory is not there".to_owned(),
-        Reason::NoUser => "its user may not run work there".to_owned(),
-        Reason::Prologue => "the prologue of its slot failed".to_owned(),
-        Reason::Done
-        | Reason::Preempted
-        | Reason::VariedOff
-        | Reason::Lost
-        | Reason::Cancelled
-        | Reason::Superseded
-        | Reason::Returned => why.word().to_owned(),
+        why => why.words().to_owned(),
     }
 }

@@ -36,6 +36,7 @@ mod rung;
 mod slots;
 mod spec;
 mod stats;
+mod words;
 
 pub use adoption::{Adopt, Adoption, FoundAttempt};
 pub use campaigns::{

@@ -1,0 +1,26 @@
+//! Words of the wire, as people read them.
+
+use super::Reason;
+
+impl Reason {
+    /// How an attempt ended, in words that may follow its number.
+    pub fn words(self) -> &'static str {
+        match self {
+            Reason::Exit => "ended with another status than 0",
+            Reason::Signal => "ended by a signal",
+            Reason::Memory => "over its memory",
+            Reason::TimeLimit => "over its time limit",
+            Reason::NodeKiller => "too many of its attempts were lost with their nodes",
+            Reason::NotFound => "its program was not found",
+            Reason::NotExecutable => "its program cannot be executed",
+            Reason::NoCwd => "its working directory is not there",
+            Reason::NoUser => "its user may not run work there",
+            Reason::Prologue => "the prologue of its slot failed",
+            Reason::VariedOff => "its node was varied off",
+            Reason::Lost => "lost with its slot or node",
+            Reason::Superseded => "another attempt ended before it",
+            Reason::Returned => "not begun, and given back",
+            Reason::Done | Reason::Preempted | Reason::Cancelled => self.word(),
+        }
+    }
+}
