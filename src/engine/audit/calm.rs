@@ -10,8 +10,9 @@ use crate::model::Millis;
 /// Cycles without any news of work after which a cluster is at rest.
 const REST: u64 = 2;
 
-/// The reason that holds a job back is true. A job with nothing, whose first process is free, has no
-/// reason but that its turn has not come.
+/// The reason that holds a job back is true. While work moves, a job with nothing, whose first process is
+/// free, has no reason but that its turn has not come. At rest evenness may go first, which
+/// [`super::first`] judges.
 pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (place, line) in ledger.jobs.iter().enumerate() {
         let Some(held_back) = line.report.held_back else { continue };
@@ -26,7 +27,8 @@ pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
                 !ledger.schedule.put_off.is_empty() || !ledger.schedule.preemptions.is_empty()
             }
         };
-        let may_have_nothing = held_back == HeldBack::NextCycle || !is_first_free(ledger, place);
+        let may_have_nothing =
+            held_back == HeldBack::NextCycle || is_at_rest(ledger) || !is_first_free(ledger, place);
         if !is_true || (line.ceiling() == 0 && !may_have_nothing) {
             let detail = format!("job {} says {held_back}", line.job.id);
             findings.push(Rule::FalseHold.finding(detail));

@@ -48,9 +48,10 @@ impl Owed {
         let is_meant = |place: usize| self.is_startable[place] || 0 < ledger.jobs[place].holds();
         let meant = jobs.iter().copied().filter(|&place| is_meant(place));
         let smallest = meant.min_by_key(|&place| {
-            // Of several, one that is bound to no machines is the easiest to place.
+            // Of several, one that has it already; else one that is bound to no machines is the easiest to
+            // place.
             let line = &ledger.jobs[place];
-            (line.order(), line.job.machines.is_some(), place)
+            (line.order(), line.held == 0, line.job.machines.is_some(), place)
         });
         let Some(smallest) = smallest else { return };
         let is_counted = |place: &usize| is_meant(*place) && 0 < ledger.jobs[*place].report.given.0;
