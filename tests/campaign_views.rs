@@ -59,8 +59,8 @@ fn a_campaign_is_followed_by_commands() {
     assert!(rungs.iter().any(|rung| wide.trim_end().ends_with(rung)), "{wide}");
 }
 
-#[test]
-fn what_a_campaign_asked_for_is_told_and_lines_are_added() {
+#[tokio::test]
+async fn what_a_campaign_asked_for_is_told_and_lines_are_added() {
     let up = Up::start();
     up.write("first", "a\nb\n");
     up.write("more", "c d\n\n\"e\"");
@@ -77,6 +77,12 @@ fn what_a_campaign_asked_for_is_told_and_lines_are_added() {
     assert!(shown.contains("its tasks may run twice"), "{shown}");
     assert!(shown.contains("slots that nothing reaches finish what they have"), "{shown}");
     assert!(up.ask(&["task", "show", "1.1"]).contains("it may run twice"));
+    for page in ["/campaigns/1", "/campaigns/1/tasks/1"] {
+        let shown = up.page(page).await;
+        for fact in ["begin again elsewhere at once", "finish what they have"] {
+            assert!(shown.contains(fact), "{page}: {shown}");
+        }
+    }
 
     let added = up.ask(&["campaign", "add", "last", "--each-line", "more"]);
     assert_eq!(added.trim_end(), "campaign 1: 3 tasks added from 1.3 on, 5 in all");

@@ -1,5 +1,7 @@
 //! One campaign: how far it is, why it has its slots, what failed, what it uses and where.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -16,6 +18,7 @@ use crate::orchestrator::serve::problem::Failed;
 use crate::orchestrator::serve::state::ServeState;
 use crate::orchestrator::serve::stats::stats_of;
 use crate::orchestrator::serve::why::why_of;
+use crate::orchestrator::spec::CampaignSpec;
 use crate::orchestrator::store::{NoteInfo, Reader};
 use crate::orchestrator::wire::{CampaignStats, CampaignSummary, CampaignWhy, Grid, Reason};
 
@@ -75,6 +78,7 @@ struct NoteLine {
 /// What the database has of a campaign.
 struct Known {
     stats: CampaignStats,
+    spec: Arc<CampaignSpec>,
     curve: Option<Curve>,
     memory: Option<Histogram>,
     failed: Vec<FailedLine>,
@@ -89,7 +93,7 @@ pub(super) async fn page(
     Path(id): Path<u64>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let Known { stats, curve, memory, failed, notes, owner } = {
+    let Known { stats, spec, curve, memory, failed, notes, owner } = {
         let mut reading = state.reader().await?;
         read(reading.get()?, id).await?
     };
@@ -109,7 +113,7 @@ pub(super) async fn page(
         is_final: is_final(&one),
         is_suspended: one.state == "suspended" || one.frozen,
         may_act: may_read,
-        facts: facts(&stats),
+        facts: facts(&stats, &spec),
         curve: drawn(curve.map(|curve| curve.to_string())),
         memory: drawn(memory.map(|memory| memory.to_string())),
         memory_facts: memory_facts(&stats),
@@ -150,6 +154,7 @@ async fn read(reader: &mut Reader, id: u64) -> Result<Known, Failed> {
         curve: Curve::of(&parts, width_ms, from_ms, to_ms),
         memory: Histogram::of(&used, stats.memory_mb),
         stats,
+        spec: reader.spec(&info.row).await?,
         failed,
         notes: reader.notes(id, NOTES).await?,
         owner: info.row.owner,
@@ -172,7 +177,7 @@ fn note(note: NoteInfo) -> NoteLine {
     NoteLine { at: words::time(signed(at_ms)), at_ms, code, text }
 }
 
-fn facts(stats: &CampaignStats) -> Vec<(&'static str, String)> {
+fn facts(stats: &CampaignStats, spec: &CampaignSpec) -> Vec<(&'static str, String)> {
     let one = &stats.campaign;
     let number = words::number;
     let mut facts = vec![
@@ -198,6 +203,22 @@ fn facts(stats: &CampaignStats) -> Vec<(&'static str, String)> {
         facts.push(("Time of a task", format!("{half} ms by half of them, {most} ms at most")));
     }
     facts.push(("Attempts that were repeated", number(stats.repeated)));
+    facts.extend(on_silent_nodes(spec));
+    facts
+}
+
+/// What becomes of tasks on a node that is silent, where the campaign says so.
+pub(super) fn on_silent_nodes(spec: &CampaignSpec) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if spec.may_run_twice {
+        let text =
+            "begin again elsewhere at once: a task may run twice, and its first result counts";
+        facts.push(("Tasks of a silent node", text.to_owned()));
+    }
+    if spec.task.finishes_unheard {
+        let text = "finish what they have: they do not stop at the end of their lease";
+        facts.push(("Slots that nothing reaches", text.to_owned()));
+    }
     facts
 }
 

@@ -6,8 +6,11 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use super::SECTION;
+use super::campaign::on_silent_nodes;
 use crate::dashboard::{Ask, Asked, Nothing, Page, PageError, words};
 use crate::orchestrator::serve::caller::Caller;
+use crate::orchestrator::serve::campaigns::known;
+use crate::orchestrator::serve::problem::Failed;
 use crate::orchestrator::serve::state::ServeState;
 use crate::orchestrator::serve::tasks::task_of;
 use crate::orchestrator::spec::signal_name;
@@ -54,13 +57,20 @@ pub(super) async fn page(
     ask: Ask,
 ) -> Result<Response, PageError> {
     let info = task_of(&state, &caller, id, task).await?;
-    let owner = state.reader().await?.get()?.campaign(id).await.map_err(super::Failed::from)?;
-    let may_read = owner.is_some_and(|info| caller.may_touch(&info.row.owner));
+    let (may_read, spec) = {
+        let mut reading = state.reader().await?;
+        let reader = reading.get()?;
+        let campaign = known(reader.campaign(id).await.map_err(Failed::from)?, id)?;
+        let spec = reader.spec(&campaign.row).await.map_err(Failed::from)?;
+        (caller.may_touch(&campaign.row.owner), spec)
+    };
     let last = info.attempts.last().and_then(|last| last.result.as_ref());
     let text = last.map(|result| format!("{}{}", result.error, result.tail)).unwrap_or_default();
     let attempts = info.attempts.iter().rev().map(line).collect();
     let title = format!("Task {id}.{task}");
-    let live = Live { facts: facts(&info), attempts, text, may_read, info };
+    let mut facts = facts(&info);
+    facts.extend(on_silent_nodes(&spec));
+    let live = Live { facts, attempts, text, may_read, info };
     Page { title: &title, section: SECTION, head: Nothing, live }.answer(&ask)
 }
 
