@@ -229,6 +229,7 @@ impl Book {
             self.end_attempt(share, ended(id, &held, why, now), now);
         }
         self.count_slot(&row, false);
+        self.end_kept_work(&row);
         self.hungry.remove(&(row.campaign, share));
         self.dirty.slots.insert(share);
         self.dirty.settle.insert(row.campaign);

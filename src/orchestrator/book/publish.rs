@@ -2,7 +2,7 @@
 
 use super::Book;
 use super::campaigns::{Campaign, Step};
-use super::rows::{CampaignState, SlotState};
+use super::rows::{CampaignState, SlotRow, SlotState};
 use super::slots::Slot;
 use crate::model::Name;
 
@@ -80,6 +80,19 @@ impl Book {
             }
         }
         all
+    }
+
+    /// Takes the number from the work of a slot that is gone, if the work may have one slot only: to the
+    /// resource manager it is over with its process, and gets no other one. Tasks that are left get
+    /// another number.
+    pub(super) fn end_kept_work(&mut self, row: &SlotRow) {
+        let campaign = self.campaigns.get_mut(&row.campaign);
+        let Some(campaign) = campaign.filter(|campaign| campaign.spec.keep) else { return };
+        let step = campaign.step_mut(row.step);
+        if step.slots == 0 && step.work.number == Some(row.work) {
+            step.work.number = None;
+            self.dirty.works.insert((row.campaign, row.step), step.work);
+        }
     }
 
     /// Shares of slots that are gone. A full publication tells them so, named or not.

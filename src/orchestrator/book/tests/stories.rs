@@ -406,3 +406,28 @@ fn a_pause_of_the_orchestrator_is_no_silence_of_a_node() {
     world.exchange(0, false, false);
     assert_eq!(world.rows.campaigns[&1].done, 1);
 }
+
+#[test]
+fn a_kept_task_gets_another_slot_after_its_slot_is_lost() {
+    let mut spec = spec(1);
+    spec.keep = true;
+    let mut world = World::new();
+    world.submit(spec);
+    world.publish();
+    let work = world.published[0].work;
+    world.give(0, 0);
+    world.schedule();
+    world.exchange(0, false, false);
+    world.exchange(0, false, false);
+    world.begin(0, 0);
+    world.exchange(0, false, false);
+    world.kill(0, 0);
+    world.exchange(0, false, false);
+    // The resource manager starts work of one process once.
+    world.publish();
+    let now: Vec<u64> = world.published.iter().map(|work| work.work).collect();
+    assert!(now.len() == 1 && now[0] != work, "work {work}, then {now:?}");
+    world.restart();
+    world.publish();
+    assert_eq!(world.published[0].work, now[0]);
+}
