@@ -55,6 +55,7 @@ pub use feed::happenings;
 pub use gate::Caller;
 pub(crate) use gate::{OTHER_HOST, credential, is_own_will, is_rebound};
 pub use hearing::Hearing;
+pub use intake::{Intake, Taken};
 pub(crate) use login::session_of;
 pub(crate) use metrics::metrics_text;
 pub use metrics::{Meters, Reread};

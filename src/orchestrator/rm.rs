@@ -174,8 +174,8 @@ impl Rm {
     }
 }
 
-/// The shares of each work of a schedule.
-fn shares_of(schedule: Schedule) -> Vec<JobShares> {
+/// The shares of each work of a schedule, in the words of the book.
+pub fn shares_of(schedule: Schedule) -> Vec<JobShares> {
     let of_job = |job: crate::api::wire::ScheduledJob| JobShares {
         work: job.id,
         added: job.added.iter().map(|share| share.share).collect(),

@@ -1,0 +1,259 @@
+//! The resource manager without its doors: publications in, cycles, the schedule out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apportion::api::wire::Schedule;
+use apportion::api::{AbsentWork, CycleTimes, Intake, Limits, Published, ScheduleText};
+use apportion::converter::Publication;
+use apportion::engine::audit;
+use apportion::model::{
+    CapRules, JobId, Mebibytes, Name, NodeReport, Nodepool, Policy, PoolIx, Quantum, ResourceClass,
+    Settings, ShareFacts, ShareId, ShareState, Topology,
+};
+use apportion::orchestrator::book::JobShares;
+use apportion::orchestrator::rm::shares_of;
+use apportion::scheduler::books::Books;
+use apportion::scheduler::{Command, Event, Removal, Scheduler, View};
+
+/// Heartbeats that a node may miss before it is dead.
+const STABILITY: u32 = 3;
+
+/// The scheduler, with what the daemon keeps around it.
+pub struct Manager {
+    scheduler: Scheduler,
+    intake: Intake,
+    published: Published,
+    /// The last publication that was recorded since the start.
+    taken: Option<u64>,
+    /// What is on record: the books of the last cycle, and the last publication in them.
+    record: (Books, Option<u64>),
+    /// Whether books that know nothing wait for a publication.
+    waits: bool,
+    /// Shares that ever died with their nodes. While they are dead, nothing but their end is heard of them.
+    pub purged: BTreeSet<ShareId>,
+    /// How many processes were preempted.
+    pub preempted: u64,
+}
+
+impl Manager {
+    pub fn new(pace: u8) -> Manager {
+        let scheduler = Scheduler::new(topology(pace), ShareId(1));
+        Manager {
+            intake: Intake::new(None, limits()),
+            published: picture(scheduler.view(), None),
+            taken: None,
+            record: (scheduler.books(), None),
+            waits: false,
+            purged: BTreeSet::new(),
+            preempted: 0,
+            scheduler,
+        }
+    }
+
+    /// Takes a publication in, as the daemon would. `false`: it is refused, as it comes out of turn.
+    pub fn put(&mut self, body: Vec<u8>) -> bool {
+        let Ok(taken) = self.intake.read(body.into(), &self.published) else { return false };
+        let refused = &taken.answer.refused;
+        assert!(refused.is_empty(), "the book publishes what is refused: {refused:?}");
+        if let Some(publisher) = taken.publisher {
+            self.intake.publishers().hand_over(Some(publisher));
+        }
+        for event in taken.events {
+            self.scheduler.record(event);
+        }
+        if let Some(publication) = taken.publication {
+            self.taken = Some(publication.sequence);
+            self.intake.keep(publication, taken.overdue, taken.absences);
+            self.waits = false;
+        }
+        true
+    }
+
+    /// Plans, and puts it on record. Checks who was preempted.
+    pub fn cycle(&mut self) {
+        if self.waits {
+            return;
+        }
+        let before = self.scheduler.view();
+        let view = self.scheduler.schedule();
+        let findings =
+            view.planned.as_deref().map(|planned| audit(&planned.snapshot, &planned.schedule));
+        assert_eq!(findings.unwrap_or_default(), [], "the audit");
+        self.least_was_lost(&before, &view);
+        let purged = view.jobs.iter().flat_map(|job| job.purged.iter());
+        self.purged.extend(purged.map(|share| share.id));
+        let schedule = ScheduleText::following(Some(&self.published), self.taken, &view);
+        let taken_over = self.published.taken_over.take();
+        self.published = Published { schedule, taken_over, ..picture(view, self.taken) };
+        self.record = (self.scheduler.books(), self.taken);
+    }
+
+    /// The schedule on record, as the client of the orchestrator reads it.
+    pub fn schedule(&self) -> (Option<u64>, Vec<JobShares>) {
+        let json = self.published.schedule.json.plain();
+        let schedule: Schedule = serde_json::from_slice(json).unwrap();
+        (schedule.publication, shares_of(schedule))
+    }
+
+    /// Starts again from the record, or without books that lead anywhere.
+    pub fn restart(&mut self, has_lost_books: bool) {
+        let (books, taken) = self.record.clone();
+        let schedule = Arc::clone(&self.published.schedule);
+        let mut taken_over = None;
+        if has_lost_books {
+            let view = Scheduler::from_books(books.clone()).view();
+            self.scheduler = Scheduler::new(Topology::clone(&books.topology), books.next_share);
+            self.scheduler.resume_after_cycle(books.cycle);
+            self.scheduler.restore_varied_off(view.varied_off);
+            let shares = books.jobs.iter().flat_map(|job| &job.shares);
+            let leaving = shares.filter(|share| share.state == ShareState::Leaving);
+            self.scheduler.restore_leaving(leaving.map(|share| share.id));
+            self.waits = true;
+        } else {
+            taken_over = Some(Arc::new(Publication::of_books(&books)));
+            self.scheduler = Scheduler::from_books(books);
+            self.scheduler.restart_hearing();
+        }
+        self.taken = taken;
+        self.intake = Intake::new(taken, limits());
+        self.published =
+            Published { schedule, taken_over, ..picture(self.scheduler.view(), taken) };
+    }
+
+    pub fn hear(&mut self, node: &Name) {
+        let (name, memory) = (node.clone(), Mebibytes::from_gib(4));
+        self.scheduler.record(Event::NodeReported(NodeReport { name, memory, is_quiesced: false }));
+    }
+
+    pub fn end_interval(&mut self) {
+        self.scheduler.record(Event::HeartbeatIntervalPassed);
+    }
+
+    /// Takes a node out of scheduling, or puts it back, if it is known.
+    pub fn vary(&mut self, node: &Name, is_off: bool) {
+        let (nodes, reason) = (vec![node.to_string()], "a disk".to_owned());
+        let command = match is_off {
+            true => Command::VaryOff { nodes, reason },
+            false => Command::VaryOn { nodes },
+        };
+        // A node that never reported is unknown.
+        let _ = self.scheduler.command(command);
+    }
+
+    /// The books as they are now.
+    pub fn books(&self) -> Books {
+        self.scheduler.books()
+    }
+
+    /// A5: what was preempted on a node is what had the least to lose there, of one job.
+    fn least_was_lost(&mut self, before: &View, after: &View) {
+        type Stake = (bool, u64);
+        let stake = |facts: ShareFacts| -> Stake {
+            let ShareFacts { is_initialized, initialization, investment } = facts;
+            (is_initialized, if is_initialized { investment } else { initialization })
+        };
+        let held: BTreeMap<ShareId, Stake> = before
+            .jobs
+            .iter()
+            .flat_map(|job| job.shares.iter())
+            .filter(|share| share.state == ShareState::Held)
+            .map(|share| (share.id, stake(share.facts)))
+            .collect();
+        let mut places: BTreeMap<(JobId, Name), [Vec<(Stake, ShareId)>; 2]> = BTreeMap::new();
+        for job in after.jobs.iter() {
+            for share in job.shares.iter() {
+                let Some(stake) = held.get(&share.id) else { continue };
+                let went = share.removal == Some(Removal::Preempted);
+                let place = places.entry((job.id, share.node.clone())).or_default();
+                place[usize::from(went)].push((*stake, share.id));
+            }
+        }
+        for ((job, node), [stay, went]) in places {
+            self.preempted += u64::try_from(went.len()).unwrap();
+            let Some(dearest) = went.iter().map(|(stake, _)| *stake).max() else { continue };
+            let cheaper = stay.iter().find(|(stake, _)| *stake < dearest);
+            assert!(
+                cheaper.is_none(),
+                "A5: job {job} on {node} lost {went:?} though it had {cheaper:?}"
+            );
+        }
+    }
+}
+
+/// What readers see of books.
+fn picture(view: View, publication: Option<u64>) -> Published {
+    Published {
+        schedule: ScheduleText::following(None, publication, &view),
+        view,
+        is_ready: true,
+        is_resuming: false,
+        publication,
+        absent: AbsentWork::default(),
+        taken_over: None,
+        last_event: 0,
+        generation: 0,
+        planned_in: Duration::ZERO,
+        prepared_in: Duration::ZERO,
+        stored_in: Duration::ZERO,
+        findings: Vec::new(),
+        findings_total: 0,
+        times: CycleTimes::default(),
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        body: 1 << 20,
+        time: Duration::from_secs(10),
+        nodes: 100,
+        jobs: 1000,
+        processes: 1000,
+        string: 100,
+        absent_publications: 3,
+        absent_time: Duration::from_mins(1),
+    }
+}
+
+/// One pool with quanta of 1 GB; two fair-share classes, and one for work that is not preempted.
+fn topology(pace: u8) -> Topology {
+    let is_slow = pace % 2 == 1;
+    let cap_rules = CapRules {
+        initialization_cap: if is_slow { 2 } else { 0 },
+        expand_by_doubling: is_slow,
+        prediction: pace % 4 == 3,
+        prediction_fudge: 5_000,
+        loss_limit: CapRules::LOSS_LIMIT,
+    };
+    let class = |name: &str, policy: Policy, priority: u32| ResourceClass {
+        name: name.into(),
+        policy,
+        priority,
+        pool: PoolIx(0),
+        cap_rules,
+        users: None,
+        is_default: name == "normal",
+    };
+    let fair = Policy::FairShare { weight: 100 };
+    Topology {
+        settings: Settings {
+            node_stability: STABILITY,
+            mass_loss_percent: None,
+            ..Settings::default()
+        },
+        pools: vec![Nodepool {
+            name: "main".into(),
+            parent: None,
+            search_order: 100,
+            quantum: Quantum::new(Mebibytes::from_gib(1)).unwrap(),
+            nodes: Vec::new(),
+        }],
+        classes: vec![
+            class("normal", fair.clone(), 10),
+            class("urgent", fair, 5),
+            class("kept", Policy::FixedShare, 1),
+        ],
+        allotments: BTreeMap::new(),
+    }
+}
