@@ -5,6 +5,8 @@
 
 #[path = "support/fleet.rs"]
 mod fleet;
+#[path = "support/witness.rs"]
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -87,21 +89,27 @@ async fn users_of_equal_right_come_to_halves_and_lose_little() {
         // Without the right to start another user's work there is nothing to share.
         return;
     }
-    let later = fleet.submit(bag(second)).await;
-    let is_half = async |fleet: &Fleet| {
-        for _ in 0..3 {
-            let held = held(fleet, [first, later]).await?;
-            let is_fair = held[0].abs_diff(held[1]) <= 2 && held[0] + held[1] == 16;
-            if !is_fair {
-                return None;
+    let story = async {
+        let later = fleet.submit(bag(second)).await;
+        let is_half = async |fleet: &Fleet| {
+            for _ in 0..3 {
+                let held = held(fleet, [first, later]).await?;
+                let is_fair = held[0].abs_diff(held[1]) <= 2 && held[0] + held[1] == 16;
+                if !is_fair {
+                    return None;
+                }
+                tokio::time::sleep(Duration::from_millis(300)).await;
             }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-        Some(())
+            Some(())
+        };
+        fleet.until("halves", is_half).await;
+        let runs =
+            async |fleet: &Fleet| fleet.campaign(later).await.filter(|it| it.campaign.done > 40);
+        fleet.until("the second one gets on", runs).await;
     };
-    fleet.until("halves", is_half).await;
-    let runs = async |fleet: &Fleet| fleet.campaign(later).await.filter(|it| it.campaign.done > 40);
-    fleet.until("the second one gets on", runs).await;
+    let mut witness = witness::Witness::default();
+    witness.during(&fleet, story).await;
+    assert!(0 < witness.judged, "{witness:?}");
     let all = attempts(fleet.folder(), first).await;
     let time = |lost: bool| -> u64 {
         all.iter().filter(|one| (one.why == "preempted") == lost).map(|one| one.ms).sum()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use apportion::api::wire::Schedule;
+use apportion::api::wire::{JobPage, Schedule};
 use apportion::orchestrator::wire::{CampaignDetail, Submitted};
 use reqwest::{Client, Method, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
@@ -240,6 +240,12 @@ impl Fleet {
     /// The schedule, if the daemon answers.
     pub async fn schedule(&self) -> Option<Schedule> {
         let answer = self.client.get(format!("{}/v1/schedule", self.rm)).send().await.ok()?;
+        answer.json().await.ok()
+    }
+
+    /// All jobs with their shares, if the daemon answers.
+    pub async fn jobs(&self) -> Option<JobPage> {
+        let answer = self.client.get(format!("{}/v1/jobs", self.rm)).send().await.ok()?;
         answer.json().await.ok()
     }
 

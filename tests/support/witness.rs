@@ -1,0 +1,69 @@
+//! A client that follows the jobs of the resource manager and judges who was preempted, by what it was
+//! shown of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use apportion::api::wire::{JobPage, RemovalReason, ShareInfo, ShareState};
+
+use super::fleet::Fleet;
+
+/// What it remembers.
+#[derive(Debug, Default)]
+pub struct Witness {
+    cycle: u64,
+    /// Shares that were told to go.
+    leaving: BTreeSet<u64>,
+    /// Preempted shares that were judged: the cycle before was seen too, so that it is known who stood
+    /// beside them, with what to lose.
+    pub judged: usize,
+}
+
+/// What a share has to lose, as it is compared: one that initializes goes before any that has finished.
+fn stake(share: &ShareInfo) -> (bool, u64) {
+    let ShareInfo { initialized, initialization_ms, investment_ms, .. } = *share;
+    (initialized, if initialized { investment_ms } else { initialization_ms })
+}
+
+impl Witness {
+    /// Looks at the jobs as often as they change, until `story` has ended.
+    pub async fn during(&mut self, fleet: &Fleet, story: impl Future<Output = ()>) {
+        let watch = async {
+            loop {
+                if let Some(page) = fleet.jobs().await {
+                    self.look(&page);
+                }
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+        };
+        tokio::select! {
+            () = story => {}
+            () = watch => {}
+        }
+    }
+
+    /// Row A5: what is preempted on a node has the least to lose of its job there.
+    fn look(&mut self, page: &JobPage) {
+        let is_next = page.cycle == self.cycle + 1;
+        self.cycle = page.cycle;
+        for job in &page.jobs {
+            let mut places: BTreeMap<&str, [Vec<&ShareInfo>; 2]> = BTreeMap::new();
+            for share in &job.shares {
+                let is_leaving = share.state == ShareState::Leaving;
+                if is_leaving && !self.leaving.insert(share.share) {
+                    continue;
+                }
+                if !is_leaving || share.removal == Some(RemovalReason::Preempted) {
+                    places.entry(&share.node).or_default()[usize::from(is_leaving)].push(share);
+                }
+            }
+            for [stay, went] in places.values().filter(|_| is_next) {
+                self.judged += went.len();
+                for gone in went {
+                    let cheaper = stay.iter().find(|share| stake(share) < stake(gone));
+                    assert!(cheaper.is_none(), "{gone:?} was preempted, and not {cheaper:?}");
+                }
+            }
+        }
+    }
+}
