@@ -60,7 +60,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::RestartHead),
         1 => any::<u8>().prop_map(Op::RestartManager),
         8 => (0..20_000_u16).prop_map(Op::Pass),
-        1 => any::<u16>().prop_map(|ms| Op::Pass(ms / 2 + 20_000)),
+        1 => (20_000..52_000_u16).prop_map(Op::Pass),
         1 => (any::<u8>(), 1..9_u8).prop_map(|(a, b)| Op::Extend(a, b)),
         1 => any::<(u8, bool)>().prop_map(|(a, b)| Op::Suspend(a, b)),
         2 => any::<u8>().prop_map(Op::Resume),
@@ -79,10 +79,10 @@ fn spec(count: u8, kind: u8) -> CampaignSpec {
     spec.lanes = 1 + u64::from(kind % 5 % 2);
     spec.retries = u64::from(count % 3);
     spec.keep = keeps;
-    spec.task.finishes_unheard = kind % 11 == 0;
+    spec.task.finishes_unheard = kind.is_multiple_of(11);
     spec.max = (kind % 6 == 1).then_some(3);
     spec.max_fails = (kind % 7 == 1).then_some(2);
-    spec.memory_retry = if kind % 2 == 0 { MemoryRetry::parse("2x2") } else { None };
+    spec.memory_retry = if kind.is_multiple_of(2) { MemoryRetry::parse("2x2") } else { None };
     spec.class = match kind % 4 {
         _ if keeps => Some("kept".to_owned()),
         1 => Some("urgent".to_owned()),

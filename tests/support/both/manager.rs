@@ -134,10 +134,8 @@ impl Manager {
     /// Takes a node out of scheduling, or puts it back, if it is known.
     pub fn vary(&mut self, node: &Name, is_off: bool) {
         let (nodes, reason) = (vec![node.to_string()], "a disk".to_owned());
-        let command = match is_off {
-            true => Command::VaryOff { nodes, reason },
-            false => Command::VaryOn { nodes },
-        };
+        let command =
+            if is_off { Command::VaryOff { nodes, reason } } else { Command::VaryOn { nodes } };
         // A node that never reported is unknown.
         let _ = self.scheduler.command(command);
     }
@@ -150,6 +148,8 @@ impl Manager {
     /// A5: what was preempted on a node is what had the least to lose there, of one job.
     fn least_was_lost(&mut self, before: &View, after: &View) {
         type Stake = (bool, u64);
+        /// Those that stay, and those that were preempted.
+        type Sides = [Vec<(Stake, ShareId)>; 2];
         let stake = |facts: ShareFacts| -> Stake {
             let ShareFacts { is_initialized, initialization, investment } = facts;
             (is_initialized, if is_initialized { investment } else { initialization })
@@ -161,9 +161,9 @@ impl Manager {
             .filter(|share| share.state == ShareState::Held)
             .map(|share| (share.id, stake(share.facts)))
             .collect();
-        let mut places: BTreeMap<(JobId, Name), [Vec<(Stake, ShareId)>; 2]> = BTreeMap::new();
+        let mut places: BTreeMap<(JobId, Name), Sides> = BTreeMap::new();
         for job in after.jobs.iter() {
-            for share in job.shares.iter() {
+            for share in &job.shares {
                 let Some(stake) = held.get(&share.id) else { continue };
                 let went = share.removal == Some(Removal::Preempted);
                 let place = places.entry((job.id, share.node.clone())).or_default();

@@ -37,6 +37,7 @@ pub struct Fate {
 }
 
 /// A campaign that was submitted.
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 #[derive(Debug)]
 pub struct Bag {
     pub owner: &'static str,

@@ -92,7 +92,9 @@ impl SimSlot {
             }
             SlotStage::Starting => SlotStage::Preparing,
             SlotStage::Preparing => SlotStage::Working,
-            other => other,
+            SlotStage::Working | SlotStage::Idle | SlotStage::Stopping | SlotStage::Gone => {
+                self.stage
+            }
         };
         if self.stage == SlotStage::Working {
             (self.prepared_ms, self.idle_since) = (Some(now - self.started), now);

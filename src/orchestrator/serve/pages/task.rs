@@ -70,7 +70,7 @@ pub(super) async fn page(
     let title = format!("Task {id}.{task}");
     let mut facts = facts(&info);
     facts.extend(on_silent_nodes(&spec));
-    let live = Live { facts, attempts, text, may_read, info };
+    let live = Live { info, facts, attempts, text, may_read };
     Page { title: &title, section: SECTION, head: Nothing, live }.answer(&ask)
 }
 
