@@ -14,8 +14,8 @@ pub struct Witness {
     cycle: u64,
     /// Shares that were told to go.
     leaving: BTreeSet<u64>,
-    /// Preempted shares that were judged: the cycle before was seen too, so that it is known who stood
-    /// beside them, with what to lose.
+    /// Preempted shares that were judged: others stay beside them, and the cycle before was seen too, so
+    /// that it is known which of them went now.
     pub judged: usize,
 }
 
@@ -58,8 +58,8 @@ impl Witness {
                 }
             }
             for [stay, went] in places.values().filter(|_| is_next) {
-                self.judged += went.len();
-                for gone in went {
+                for gone in went.iter().filter(|_| !stay.is_empty()) {
+                    self.judged += 1;
                     let cheaper = stay.iter().find(|share| stake(share) < stake(gone));
                     assert!(cheaper.is_none(), "{gone:?} was preempted, and not {cheaper:?}");
                 }
