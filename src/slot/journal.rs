@@ -5,19 +5,23 @@
 //! the torn end of a write; it and all behind it are cut off. There is no `fsync`: the journal has to
 //! survive its slot, and the end of the node is told by another boot id.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 
+use super::wire::MAX_FROM_SLOT;
 use crate::orchestrator::wire::{AttemptId, Reason, SlotEnd, TaskResult};
 
 /// The longest payload that a reader accepts, in bytes: a result with 6 KiB of text, escaped.
 const MAX_PAYLOAD: usize = 256 << 10;
+
+/// The most attempts without a result that a reader accepts: far more than a slot holds.
+const MAX_OPEN: usize = 1 << 16;
 
 /// What a slot has done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,31 +131,27 @@ pub(super) fn no_follow() -> i32 {
     i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0)
 }
 
-/// All whole records at the beginning of `bytes`.
-pub fn read(mut bytes: &[u8]) -> Vec<Record> {
-    let mut records = Vec::new();
-    while let Some((record, rest)) = first(bytes) {
-        records.push(record);
-        bytes = rest;
+/// The next record of a journal; `None` if it is not whole.
+///
+/// # Errors
+///
+/// If the journal cannot be read.
+fn next(from: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Option<Record>> {
+    let mut head = Vec::new();
+    from.take(8).read_to_end(&mut head)?;
+    let Some((length, sum)) = head.split_first_chunk::<4>() else { return Ok(None) };
+    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    if length > MAX_PAYLOAD {
+        return Ok(None);
     }
-    records
-}
-
-/// The first record, and what is behind it; `None` if it is not whole.
-fn first(bytes: &[u8]) -> Option<(Record, &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    let (sum, rest) = rest.split_first_chunk::<4>()?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-    if length > MAX_PAYLOAD || rest.len() <= length {
-        return None;
+    body.clear();
+    from.take(u64::try_from(length).unwrap_or(0).saturating_add(1)).read_to_end(body)?;
+    if body.len() <= length || crc32fast::hash(body).to_le_bytes() != sum {
+        return Ok(None);
     }
-    let (body, rest) = rest.split_at(length + 1);
-    if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
-        return None;
-    }
-    let (kind, payload) = body.split_first()?;
-    let record: Record = serde_json::from_slice(payload).ok()?;
-    (record.kind() == *kind).then_some((record, rest))
+    let Some((kind, payload)) = body.split_first() else { return Ok(None) };
+    let record: Option<Record> = serde_json::from_slice(payload).ok();
+    Ok(record.filter(|record| record.kind() == *kind))
 }
 
 /// What a journal says of a slot.
@@ -159,54 +159,99 @@ fn first(bytes: &[u8]) -> Option<(Record, &[u8])> {
 pub struct Account {
     /// Its name; `None` if not even its start is there.
     pub slot: Option<String>,
-    /// All results, by number.
+    /// All results that are not on record at the orchestrator, by number.
     pub results: BTreeMap<u64, TaskResult>,
     /// The number up to which results are on record at the orchestrator.
     pub acked: u64,
     /// How it ended; `None` if it was killed.
     pub closed: Option<(SlotEnd, Option<String>)>,
-    begun: Vec<AttemptId>,
-    held: Vec<AttemptId>,
+    /// Whether the attempt that was asked about began.
+    pub has_begun: bool,
+    /// Attempts without a result: whether one waits for its begin, and its place in the journal.
+    open: BTreeMap<AttemptId, (bool, u64)>,
+    places: u64,
+    /// Bytes of the results.
+    size: usize,
 }
 
 impl Account {
-    /// The account that `records` give.
-    pub fn of(records: Vec<Record>) -> Account {
+    /// The account that a journal gives with all its whole records. `sought`: an attempt that is asked
+    /// about.
+    ///
+    /// It takes no more memory than a slot has to say at a time: a journal may be long, and forged.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    pub fn read(from: &mut impl Read, sought: Option<AttemptId>) -> io::Result<Account> {
         let mut account = Account::default();
-        for record in records {
-            match record {
-                Record::Opened { slot } => account.slot = Some(slot),
-                Record::Held(attempts) => account.held.extend(attempts),
-                Record::Begin(attempt) => account.begun.push(attempt),
-                Record::End(result) => _ = account.results.insert(result.number, result),
-                Record::Acked(number) => account.acked = account.acked.max(number),
-                Record::Closed { end, text } => account.closed = Some((end, text)),
-            }
+        let mut body = Vec::new();
+        while account.is_plausible() {
+            let Some(record) = next(from, &mut body)? else { break };
+            account.enter(record, sought);
         }
-        account
+        Ok(account)
     }
 
-    /// Whether the attempt began in the slot.
-    pub fn has_begun(&self, attempt: AttemptId) -> bool {
-        self.begun.contains(&attempt)
+    /// Whether a slot can have so much to say.
+    fn is_plausible(&self) -> bool {
+        self.open.len() <= MAX_OPEN && self.size <= MAX_FROM_SLOT
+    }
+
+    fn enter(&mut self, record: Record, sought: Option<AttemptId>) {
+        match record {
+            Record::Opened { slot } => self.slot = Some(slot),
+            Record::Held(attempts) => {
+                for attempt in attempts {
+                    self.places += 1;
+                    self.open.entry(attempt).or_insert((true, self.places));
+                }
+            }
+            Record::Begin(attempt) => {
+                self.places += 1;
+                self.open.insert(attempt, (false, self.places));
+                self.has_begun |= sought == Some(attempt);
+            }
+            Record::End(result) => {
+                let has_begun = result.why != Reason::Returned;
+                self.has_begun |= has_begun && sought == Some(result.task);
+                self.open.remove(&result.task);
+                self.size = self.size.saturating_add(bytes_of(&result));
+                if let Some(before) = self.results.insert(result.number, result) {
+                    self.size = self.size.saturating_sub(bytes_of(&before));
+                }
+            }
+            Record::Acked(number) => {
+                self.acked = self.acked.max(number);
+                let rest = self.results.split_off(&self.acked.saturating_add(1));
+                for result in std::mem::replace(&mut self.results, rest).values() {
+                    self.size = self.size.saturating_sub(bytes_of(result));
+                }
+            }
+            Record::Closed { end, text } => self.closed = Some((end, text)),
+        }
     }
 
     /// The results of a slot that is dead: an attempt that began and has no result is lost, one that
     /// did not begin is given back. Equal journals give equal numbers.
     pub fn settle(mut self) -> Account {
-        let ended: BTreeSet<AttemptId> = self.results.values().map(|result| result.task).collect();
-        let mut settled = ended;
-        let begun = self.begun.iter().map(|attempt| (*attempt, Reason::Lost));
-        let held = self.held.iter().map(|attempt| (*attempt, Reason::Returned));
-        let open: Vec<(AttemptId, Reason)> =
-            begun.chain(held).filter(|(attempt, _)| settled.insert(*attempt)).collect();
-        let mut number = self.results.keys().next_back().copied().unwrap_or(0);
-        for (attempt, why) in open {
-            number += 1;
+        let mut open: Vec<((bool, u64), AttemptId)> =
+            std::mem::take(&mut self.open).into_iter().map(|(id, place)| (place, id)).collect();
+        open.sort_unstable();
+        let mut number = self.results.keys().next_back().copied().unwrap_or(0).max(self.acked);
+        for ((is_waiting, _), attempt) in open {
+            let why = if is_waiting { Reason::Returned } else { Reason::Lost };
+            // A forged number may be the highest there is.
+            number = number.saturating_add(1);
             self.results.insert(number, plain_result(number, attempt, why));
         }
         self
     }
+}
+
+/// About the memory that a result takes.
+fn bytes_of(result: &TaskResult) -> usize {
+    result.tail.len().saturating_add(result.error.len()).saturating_add(size_of::<TaskResult>())
 }
 
 /// A result that says no more than why.
@@ -251,6 +296,15 @@ mod tests {
         ]
     }
 
+    fn read(mut bytes: &[u8]) -> Vec<Record> {
+        let mut body = Vec::new();
+        std::iter::from_fn(|| next(&mut bytes, &mut body).unwrap()).collect()
+    }
+
+    fn account(mut journal: &[u8]) -> Account {
+        Account::read(&mut journal, None).unwrap()
+    }
+
     fn bytes(records: &[Record]) -> Vec<u8> {
         records.iter().flat_map(|record| record.encode().unwrap()).collect()
     }
@@ -282,14 +336,48 @@ mod tests {
 
     #[test]
     fn a_dead_slot_lost_what_it_began() {
-        let account = Account::of(life()).settle();
+        let account = account(&bytes(&life())).settle();
         let results: Vec<(u64, AttemptId, Reason)> =
             account.results.values().map(|end| (end.number, end.task, end.why)).collect();
-        assert_eq!(
-            results,
-            [(1, id(1), Reason::Done), (2, id(2), Reason::Lost), (3, id(3), Reason::Returned)]
-        );
+        assert_eq!(results, [(2, id(2), Reason::Lost), (3, id(3), Reason::Returned)]);
         assert_eq!((account.acked, account.closed), (1, None));
+        for (task, has_begun) in [(1, true), (2, true), (3, false)] {
+            let journal = bytes(&life());
+            let account = Account::read(&mut journal.as_slice(), Some(id(task))).unwrap();
+            assert_eq!(account.has_begun, has_begun, "{task}");
+        }
+    }
+
+    #[test]
+    fn a_forged_journal_takes_no_more_memory_than_a_slot_has_to_say() {
+        let held: Vec<u8> = (0..100)
+            .flat_map(|part| {
+                let attempts = (part * 4000..(part + 1) * 4000).map(id).collect();
+                Record::Held(attempts).encode().unwrap()
+            })
+            .collect();
+        let found = account(&held);
+        assert!(found.open.len() <= MAX_OPEN + 4000, "{}", found.open.len());
+        let text = "x".repeat(100_000);
+        let end = |number| {
+            let tail = text.clone();
+            Record::End(TaskResult { tail, ..plain_result(number, id(number), Reason::Exit) })
+        };
+        let ends: Vec<u8> = (1..=200).flat_map(|number| end(number).encode().unwrap()).collect();
+        let found = account(&ends);
+        assert!(found.results.len() < 100, "{}", found.results.len());
+        // What is on record takes none.
+        let acked: Vec<u8> = (1..=200)
+            .flat_map(|number| [end(number), Record::Acked(number)])
+            .flat_map(|record| record.encode().unwrap())
+            .collect();
+        let found = account(&acked);
+        assert_eq!((found.results.len(), found.acked, found.size), (0, 200, 0));
+        let last = bytes(&[
+            Record::End(plain_result(u64::MAX, id(1), Reason::Done)),
+            Record::Begin(id(2)),
+        ]);
+        assert_eq!(account(&last).settle().results.len(), 1);
     }
 
     #[test]
@@ -329,7 +417,34 @@ mod tests {
                 record[4..8].copy_from_slice(&sum);
                 forged.extend(record);
             }
-            Account::of(read(&forged)).settle();
+            account(&forged).settle();
+        }
+    }
+
+    /// As a disk or a user may damage them: any bytes change, go or come twice.
+    #[test]
+    fn a_hundred_thousand_damaged_records_are_read_up_to_the_damage() {
+        use rand::{RngExt, SeedableRng};
+
+        let mut lots = rand_chacha::ChaCha8Rng::seed_from_u64(24);
+        let records = life();
+        let ends: Vec<usize> =
+            (0..=records.len()).map(|count| bytes(&records[..count]).len()).collect();
+        let all = bytes(&records);
+        for _ in 0..100_000_usize.div_ceil(records.len()) {
+            let mut damaged = all.clone();
+            let place = lots.random_range(0..all.len());
+            match lots.random_range(0..4) {
+                0 => damaged[place] ^= lots.random_range(1..=255_u8),
+                1 => damaged.truncate(place),
+                2 => drop(damaged.drain(place..lots.random_range(place..=all.len()))),
+                _ => damaged.splice(place..place, all.clone()).for_each(drop),
+            }
+            // Nothing before the damage is lost, and nothing that was never written is found.
+            let before = ends.iter().filter(|end| **end <= place).count() - 1;
+            let found = read(&damaged);
+            assert!(found.starts_with(&records[..before]), "damaged at {place}");
+            assert!(found.iter().all(|record| records.contains(record)), "{found:?}");
         }
     }
 

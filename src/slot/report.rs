@@ -1,25 +1,22 @@
 //! What a slot tells, while it runs and from its journal when it is dead.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use super::journal::{self, Account};
 use super::life::{Phase, Slot};
 use super::output::read_kept;
-use super::wire::{Chunk, FromSlot, JOURNAL, MAX_RESULTS, ReadRequest, Report, SETTINGS, Settings};
-use crate::orchestrator::wire::{
-    Channel, OutputProblem, Reason, SlotEnd, SlotReport, SlotStage, Stdin, TaskResult,
+use super::wire::{
+    Chunk, FromSlot, JOURNAL, MAX_QUEUE, MAX_RESULTS, MAX_TEXT, ReadRequest, Report, SETTINGS,
+    Settings,
 };
-
-/// The most tasks that a slot holds without having begun them.
-const MAX_QUEUE: u64 = 50;
+use crate::orchestrator::wire::{
+    AttemptId, Channel, OutputProblem, SlotEnd, SlotReport, SlotStage, Stdin, TaskResult,
+};
 
 /// The least time between two reports, in milliseconds.
 const REPORT_PAUSE: u64 = 20;
-
-/// The longest text of a slot's end, in bytes.
-const MAX_TEXT: usize = 1024;
 
 /// The longest journal that is read of a dead slot, in bytes.
 const MAX_JOURNAL: u64 = 1 << 30;
@@ -187,8 +184,9 @@ pub enum ReportError {
     Write(#[source] io::Error),
 }
 
-/// What the journal in `folder` says. The journal of a slot that never started is empty.
-fn account(folder: &Path) -> Result<Account, ReportError> {
+/// What the journal in `folder` says, of the attempt `sought` too. The journal of a slot that never started
+/// is empty.
+fn account(folder: &Path, sought: Option<AttemptId>) -> Result<Account, ReportError> {
     let path = folder.join(JOURNAL);
     let mut options = File::options();
     let flags =
@@ -204,9 +202,8 @@ fn account(folder: &Path) -> Result<Account, ReportError> {
         return Err(ReportError::Journal(io::ErrorKind::InvalidData.into()));
     }
     rustix::fs::flock(&file, lock).map_err(|_| ReportError::Alive)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_JOURNAL).read_to_end(&mut bytes).map_err(ReportError::Journal)?;
-    Ok(Account::of(journal::read(&bytes)))
+    let mut journal = BufReader::new(file.take(MAX_JOURNAL));
+    Account::read(&mut journal, sought).map_err(ReportError::Journal)
 }
 
 fn settings(folder: &Path) -> Result<Settings, ReportError> {
@@ -220,7 +217,7 @@ fn settings(folder: &Path) -> Result<Settings, ReportError> {
 ///
 /// If the slot is not dead, or its files cannot be read.
 pub fn report_dead(folder: &Path, acked: u64, out: &mut impl Write) -> Result<(), ReportError> {
-    let account = account(folder)?.settle();
+    let account = account(folder, None)?.settle();
     let settings = settings(folder)?;
     let (end, text) = account.closed.unwrap_or((SlotEnd::Died, None));
     let acked = account.acked.max(acked);
@@ -252,10 +249,7 @@ pub fn read_dead(
     request: &ReadRequest,
     out: &mut impl Write,
 ) -> Result<(), ReportError> {
-    let account = account(folder)?;
-    let is_begun =
-        |result: &TaskResult| result.task == request.task && result.why != Reason::Returned;
-    let is_known = account.has_begun(request.task) || account.results.values().any(is_begun);
+    let is_known = account(folder, Some(request.task))?.has_begun;
     let settings = settings(folder)?;
     let (chunk, bytes) = kept(folder, &settings, request, is_known);
     super::wire::send(out, &FromSlot::Chunk(chunk), &bytes).map_err(ReportError::Write)

@@ -24,6 +24,12 @@ pub const MAX_FROM_SLOT: usize = 8 << 20;
 /// The most unacknowledged results in one report.
 pub const MAX_RESULTS: usize = 100;
 
+/// The most tasks that a slot asks for beside those of its lanes.
+pub const MAX_QUEUE: u64 = 50;
+
+/// The longest text of a slot's end, in bytes.
+pub const MAX_TEXT: usize = 1024;
+
 /// The longest part of a standard input in one frame, in bytes.
 pub const MAX_STDIN_PART: usize = 1 << 20;
 
