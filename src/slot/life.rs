@@ -25,6 +25,9 @@ const LOOK_EVERY: u64 = 1_000;
 /// How often memory is sampled where the slot enforces the limit, in milliseconds.
 pub(super) const SAMPLE_EVERY: u64 = 250;
 
+/// The most events of one step: a flood of messages stops neither leases nor tasks that are due.
+const MOST_AT_ONCE: usize = 64;
+
 /// How soon a slot looks again for processes that it killed, in milliseconds.
 const SWEEP_PAUSE: u64 = 3;
 
@@ -119,7 +122,7 @@ impl Slot {
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pause),
             }
             // What came meanwhile is one step: a report then tells of all of it.
-            for event in events.try_iter().take(64).collect::<Vec<_>>() {
+            for event in events.try_iter().take(MOST_AT_ONCE) {
                 self.take(event);
             }
         }

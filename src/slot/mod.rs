@@ -35,7 +35,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 
 use rustix::process::{getpid, set_child_subreaper};
 
@@ -58,6 +58,10 @@ const MAX_SETTINGS: u64 = 4 << 20;
 
 /// The most lanes of a slot.
 const MAX_LANES: u64 = 1024;
+
+/// The most events that wait for the slot. More wait in the socket: a message can have 32 MiB, and a task
+/// can send as many as it likes.
+const MOST_EVENTS: usize = 4;
 
 /// What a process in a slot's folder does.
 #[derive(Clone, Debug)]
@@ -122,7 +126,7 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
     let home = Home::of(&settings.limit);
     set_child_subreaper(Some(getpid()))
         .map_err(|errno| set_up("to adopt what tasks leave behind")(errno.into()))?;
-    let (tell, events) = channel();
+    let (tell, events) = sync_channel(MOST_EVENTS);
     let end = tell.clone();
     order_to_end::start(move || drop(end.send(Event::EndOrdered)))
         .map_err(set_up("its signals"))?;

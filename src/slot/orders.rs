@@ -30,6 +30,9 @@ impl Slot {
 
     fn follow(&mut self, order: Order, now: u64) {
         self.lease_until_ms = self.lease_until_ms.max(order.lease_until_ms);
+        // Each order is answered, one that says nothing new as well: its agent takes silence for a
+        // slot that is stuck.
+        self.has_news = true;
         let Some(SlotOrder { order: number, acked, tasks, stop, recall, cancel, signals, .. }) =
             order.order
         else {
@@ -40,7 +43,6 @@ impl Slot {
         }
         let is_new = number > self.seen_order;
         self.seen_order = number;
-        self.has_news |= is_new;
         for (spec, facts) in order.specs {
             self.specs.entry(spec).or_insert_with(|| Arc::new(facts));
         }
