@@ -61,6 +61,8 @@ pub struct Book {
     /// Another one for each test: agents on one machine find processes by it.
     pub identity: String,
     pub stdin: Vec<u8>,
+    /// Specifications whose standard input was asked for.
+    pub asked: BTreeSet<u64>,
 }
 
 /// The orchestrator.
@@ -90,6 +92,7 @@ impl Head {
             last: None,
             identity: format!("o{}x{}", std::process::id(), address.port()),
             stdin: Vec::new(),
+            asked: BTreeSet::new(),
         };
         let head = Head { url, book: Arc::new(Mutex::new(book)) };
         let heard = || async { (StatusCode::ACCEPTED, r#"{"accepted": 1, "refused": []}"#) };
@@ -256,8 +259,10 @@ async fn output(
     Json(ChunkAnswer { wanted: true })
 }
 
-async fn stdin(State(head): State<Head>) -> Vec<u8> {
-    head.book().stdin.clone()
+async fn stdin(State(head): State<Head>, InPath((_, spec)): InPath<(String, u64)>) -> Vec<u8> {
+    let mut book = head.book();
+    book.asked.insert(spec);
+    book.stdin.clone()
 }
 
 impl Book {

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::books::{Book, Process};
+use super::bounds::bound;
 use super::ladder::{NotStarted, Plan};
 use super::node::Node;
 use crate::orchestrator::wire::{Rung, SlotEnd, SlotReport, SlotStage, TaskSpec};
@@ -23,11 +24,18 @@ use crate::slot::wire::{
 /// How often a keeper looks whether its slot lives.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a slot may take to answer an order before it counts as stuck.
+/// How long a slot may take to answer an order, or to listen, before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
+
+/// How much longer than twice the time that its tasks have a slot may take to stop: its epilogue has the
+/// same time, and a task may forge that its slot is about to end.
+const STOP_SLACK: Duration = Duration::from_mins(1);
 
 /// The pause between two attempts to connect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(30);
+
+/// The most messages that wait for a connection. Orders that are not taken are said again.
+const MAX_UNSENT: usize = 16;
 
 /// How long a slot may take to accept a message.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
@@ -71,6 +79,8 @@ pub struct Keeper {
     pub node: Arc<Node>,
     pub book: Book,
     pub inbox: mpsc::Receiver<ToKeeper>,
+    /// When a slot that was told to stop is killed.
+    pub kill_at: Option<Instant>,
     pub news: mpsc::Sender<News>,
 }
 
@@ -170,51 +180,68 @@ impl Keeper {
         // Orders are levels: of those that came while there was no connection the slot needs all,
         // since tasks are given once each.
         let mut unsent: Vec<ToKeeper> = Vec::new();
-        let mut silent_since = Instant::now();
+        // Since when the slot owes a report. One that hangs up owes it all the same.
+        let mut owes_since = Some(Instant::now());
         while process.is_alive(&self.node.boot) {
             if self.inbox.is_closed() {
                 // Its orchestrator is another one: it ends with its lease, and gets no word.
                 tokio::time::sleep(LOOK_EVERY).await;
                 continue;
             }
-            let stream = self.node.spool.connect(&self.book.slot, self.uid(), process.pid).await;
-            let Ok(stream) = stream else {
-                if silent_since.elapsed() > STUCK_AFTER {
-                    tracing::warn!(slot = self.book.slot, "slot has no socket: killed");
-                    super::sweep::kill(&[process.pid]);
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(RECONNECT_PAUSE) => {}
-                    message = self.inbox.recv() => unsent.extend(message),
-                }
-                continue;
-            };
-            if let Some(report) = self.talk(process, stream, &mut unsent, &mut waiting).await {
-                last = Some(report);
+            if self.is_to_be_killed(owes_since) {
+                tracing::warn!(slot = self.book.slot, "slot is stuck or does not stop: killed");
+                super::sweep::kill(&[process.pid]);
+                (owes_since, self.kill_at) = (Some(Instant::now()), None);
             }
-            waiting.clear();
-            silent_since = Instant::now();
+            match self.node.spool.connect(&self.book.slot, self.uid(), process.pid).await {
+                Ok(stream) => {
+                    let said = self.talk(stream, &mut unsent, &mut waiting, &mut owes_since).await;
+                    last = said.or(last);
+                    waiting.clear();
+                }
+                Err(_) => owes_since = owes_since.or(Some(Instant::now())),
+            }
+            // A slot may hang up as often as it is called.
+            tokio::select! {
+                () = tokio::time::sleep(RECONNECT_PAUSE) => {}
+                message = self.inbox.recv(), if unsent.len() < MAX_UNSENT => unsent.extend(message),
+            }
         }
         last
     }
 
-    /// Talks with the slot over one connection, to its end.
+    /// Whether a slot has owed a report for too long, or should have stopped.
+    fn is_to_be_killed(&self, owes_since: Option<Instant>) -> bool {
+        owes_since.is_some_and(|since| since.elapsed() > STUCK_AFTER)
+            || self.kill_at.is_some_and(|at| at < Instant::now())
+    }
+
+    /// Enters what an order says of the end of the slot. A later order can only shorten it.
+    fn note_stop(&mut self, order: &Order) {
+        let stop = order.order.as_ref().and_then(|order| order.stop);
+        let Some(by_ms) = stop.and_then(|stop| stop.by_ms) else { return };
+        let by = Duration::from_millis(by_ms.saturating_mul(2)).saturating_add(STOP_SLACK);
+        let at = Instant::now().checked_add(by);
+        self.kill_at = self.kill_at.into_iter().chain(at).min();
+    }
+
+    /// Talks with the slot over one connection, to its end. A slot that is to be killed ends it, too.
     async fn talk(
         &mut self,
-        process: &Process,
         stream: UnixStream,
         unsent: &mut Vec<ToKeeper>,
         waiting: &mut BTreeMap<u64, oneshot::Sender<(Chunk, Vec<u8>)>>,
+        owes_since: &mut Option<Instant>,
     ) -> Option<SlotReport> {
         let (reader, mut writer) = stream.into_split();
         let mut frames = read_frames(reader);
-        let mut asked: Option<Instant> = None;
         let mut last = None;
-        loop {
+        while !self.is_to_be_killed(*owes_since) {
             if !unsent.is_empty() {
                 let message = unsent.remove(0);
-                if let ToKeeper::Order(_) = message {
-                    asked = asked.or(Some(Instant::now()));
+                if let ToKeeper::Order(order) = &message {
+                    self.note_stop(order);
+                    *owes_since = owes_since.or(Some(Instant::now()));
                 }
                 if pass_down(&mut writer, message, waiting).await.is_err() {
                     return last;
@@ -225,9 +252,11 @@ impl Keeper {
                 message = self.inbox.recv() => unsent.push(message?),
                 frame = frames.recv() => {
                     let Some((frame, bytes)) = frame else { return last };
-                    asked = None;
                     match frame {
-                        FromSlot::Report(report) => last = self.pass_on(*report).await.or(last),
+                        FromSlot::Report(report) => {
+                            *owes_since = None;
+                            last = self.pass_on(*report).await.or(last);
+                        }
                         FromSlot::Chunk(chunk) => {
                             if let Some(reader) = waiting.remove(&chunk.request) {
                                 // A reader that has left needs no answer.
@@ -238,18 +267,15 @@ impl Keeper {
                 }
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            if asked.is_some_and(|asked| asked.elapsed() > STUCK_AFTER) {
-                tracing::warn!(slot = self.book.slot, "slot is stuck: killed");
-                super::sweep::kill(&[process.pid]);
-                return last;
-            }
         }
+        last
     }
 
     /// Passes a report on. Returns it if it is the last one, which is told after the slot's end.
     async fn pass_on(&self, report: wire::Report) -> Option<SlotReport> {
         let mut said = report.report;
         said.share = self.book.share;
+        bound(&mut said, self.book.start.lanes);
         if said.state == SlotStage::Gone {
             return Some(said);
         }
@@ -276,6 +302,7 @@ impl Keeper {
             Ok(mut report) => {
                 report.share = self.book.share;
                 report.state = SlotStage::Gone;
+                bound(&mut report, self.book.start.lanes);
                 report
             }
             Err(why) => {
@@ -321,9 +348,9 @@ pub fn gone(share: u64, end: SlotEnd, text: Option<String>) -> SlotReport {
     }
 }
 
-/// Reads frames until the connection ends or brings nonsense.
+/// Reads frames until the connection ends or brings nonsense. More than one waits in the socket.
 fn read_frames(mut reader: OwnedReadHalf) -> mpsc::Receiver<(FromSlot, Vec<u8>)> {
-    let (sender, receiver) = mpsc::channel(16);
+    let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         while let Some(frame) = read_frame(&mut reader).await {
             if sender.send(frame).await.is_err() {
@@ -393,5 +420,66 @@ async fn send_input(
         }
         from += u64::try_from(part.len()).unwrap_or(0);
         rest = behind;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::slot::wire::Report;
+
+    /// Bytes that a hostile slot sends: most begin as a frame.
+    fn forge(lots: &mut ChaCha8Rng, whole: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = whole[lots.random_range(0..whole.len())].clone();
+        match lots.random_range(0..6) {
+            0 => bytes = (0..lots.random_range(0..200)).map(|_| lots.random()).collect(),
+            1 => bytes.truncate(lots.random_range(0..bytes.len())),
+            // A length that is no longer true, and one beyond all limits.
+            2 => bytes[lots.random_range(0..HEAD)] = lots.random(),
+            3 => bytes[..HEAD].fill(255),
+            4 => {
+                let nested = [b'[', b'{', b'"'][lots.random_range(0..3)];
+                let depth = lots.random_range(1..10_000_u32);
+                bytes = vec![nested; HEAD + usize::try_from(depth).unwrap()];
+                bytes[..4].copy_from_slice(&depth.to_le_bytes());
+                bytes[4..HEAD].fill(0);
+            }
+            _ => {
+                for _ in 0..lots.random_range(0..3) {
+                    let place = lots.random_range(HEAD..bytes.len());
+                    bytes[place] = b"0123456789-\"{}[]n\xff"[lots.random_range(0..18)];
+                }
+            }
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_hundred_thousand_forged_frames_are_read_or_refused() {
+        let report = gone(7, SlotEnd::Died, Some("text".to_owned()));
+        let report = Report { report, needs_stdin: vec![1, 2] };
+        let chunk = Chunk { request: 1, from: 0, is_all: true, is_end: true, problem: None };
+        let whole = [
+            wire::encode(&FromSlot::Report(Box::new(report)), b"").unwrap(),
+            wire::encode(&FromSlot::Chunk(chunk), b"bytes").unwrap(),
+        ];
+        let mut lots = ChaCha8Rng::seed_from_u64(24);
+        let mut read = 0_u32;
+        for _ in 0..100_000 {
+            let (agent, mut slot) = UnixStream::pair().unwrap();
+            // Without the other half the connection would end.
+            let (reader, _writer) = agent.into_split();
+            let mut frames = read_frames(reader);
+            // The agent hangs up at a frame that is none.
+            let _ = slot.write_all(&forge(&mut lots, &whole)).await;
+            drop(slot);
+            while frames.recv().await.is_some() {
+                read += 1;
+            }
+        }
+        assert!((1_000..99_000).contains(&read), "{read} read");
     }
 }

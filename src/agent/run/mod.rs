@@ -11,6 +11,7 @@
 //! agent, which finds it again by its book, its process and its socket.
 
 mod books;
+mod bounds;
 mod ending;
 mod head;
 mod keeper;

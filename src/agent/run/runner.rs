@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::books::{Book, Books, Seen, is_good_identity};
+use super::bounds::portions;
 use super::head::{Head, LONGEST_WAIT};
 use super::keeper::{Birth, Keeper, News, ToKeeper, gone};
 use super::ladder::Ladder;
@@ -44,6 +45,9 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 /// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// The most reports of slots that wait to be entered. More wait with their slots.
+const MAX_NEWS: usize = 64;
+
 /// How often old output is removed.
 const CLEAN_EVERY: Duration = Duration::from_mins(5);
 
@@ -59,6 +63,8 @@ struct Known {
     acked: u64,
     /// Answers in a row that did not name it.
     unnamed: u32,
+    /// Specifications of its orders: it has a right to their input.
+    specs: BTreeSet<u64>,
     /// Specifications whose input is being fetched or was.
     inputs: BTreeSet<u64>,
 }
@@ -123,7 +129,7 @@ impl Runner {
             options.token_file,
             options.node.clone(),
         )?;
-        let (tell, news) = mpsc::channel(1024);
+        let (tell, news) = mpsc::channel(MAX_NEWS);
         let seen = books.seen();
         let (allow_setuid, max_processes) = (options.allow_setuid, options.max_processes);
         let name = options.node;
@@ -221,34 +227,35 @@ impl Runner {
         });
         for book in books {
             let is_ours = book.orchestrator == self.seen.orchestrator;
-            let share = book.share;
+            let (share, spec) = (book.share, book.start.spec);
             tracing::info!(slot = book.slot, "adopting a slot");
             let keeper = self.keep(book, None);
             if is_ours {
-                self.know(share, keeper);
+                self.know(share, spec, keeper);
             }
         }
         self.has_news = true;
     }
 
-    fn know(&mut self, share: u64, keeper: mpsc::Sender<ToKeeper>) {
+    fn know(&mut self, share: u64, spec: u64, keeper: mpsc::Sender<ToKeeper>) {
         let report = SlotReport {
             state: SlotStage::Starting,
             end: None,
             ..gone(share, SlotEnd::Died, None)
         };
         let (acked, unnamed, inputs) = (0, 0, BTreeSet::new());
-        self.slots.insert(share, Known { keeper, report, acked, unnamed, inputs });
+        let specs = BTreeSet::from([spec]);
+        self.slots.insert(share, Known { keeper, report, acked, unnamed, specs, inputs });
     }
 
     /// Starts the keeper of a slot.
     fn keep(&self, book: Book, birth: Option<Birth>) -> mpsc::Sender<ToKeeper> {
         let (keeper, inbox) = mpsc::channel(256);
-        let (news, mut from_keeper) = mpsc::channel(16);
+        let (news, mut from_keeper) = mpsc::channel(1);
         let (share, tell) = (book.share, self.tell.clone());
         let is_ours = book.orchestrator == self.seen.orchestrator;
         let node = Arc::clone(&self.node);
-        tokio::spawn(Keeper { node, book, inbox, news }.keep(birth));
+        tokio::spawn(Keeper { node, book, inbox, kill_at: None, news }.keep(birth));
         tokio::spawn(async move {
             while let Some(news) = from_keeper.recv().await {
                 // A slot of another orchestrator ends with its lease, and is told to nobody.
@@ -271,7 +278,7 @@ impl Runner {
         self.has_news |= without_times(&report) != without_times(&known.report);
         known.report = report;
         for spec in needs {
-            if known.inputs.insert(spec) {
+            if known.specs.contains(&spec) && known.inputs.insert(spec) {
                 let (head, keeper) = (Arc::clone(&self.head), known.keeper.clone());
                 tokio::spawn(fetch_input(head, keeper, spec));
             }
@@ -289,7 +296,7 @@ impl Runner {
             limits: self.node.ladder.rung,
             only_user: self.node.users.only_user(),
             epoch: self.seen.epoch,
-            slots: self.slots.values().map(|known| known.report.clone()).collect(),
+            slots: portions(self.slots.values().map(|known| &known.report)),
         };
         let (head, number) = (Arc::clone(&self.head), self.number);
         let wait = Some(self.wait).filter(|_| waited);
@@ -374,7 +381,12 @@ impl Runner {
                 known.unnamed = 0;
                 known.acked = known.acked.max(order.acked);
                 let acked = known.acked;
+                let before = known.report.results.len();
                 known.report.results.retain(|result| result.number > acked);
+                // The rest of them may have waited for room.
+                let rest = known.report.results.len();
+                self.has_news |= 0 < rest && rest < before;
+                known.specs.extend(specs.keys());
                 let order = Order { lease_until_ms, order: Some(order), specs };
                 // A keeper that is behind gets the next one: what an order says is said again.
                 let _ = known.keeper.try_send(ToKeeper::Order(Box::new(order)));
@@ -416,8 +428,9 @@ impl Runner {
         let birth = has_start.then(|| Birth { spec, ordered_ms: since_boot_ms(), lease_until_ms });
         match self.node.books.begin(&book) {
             Ok(true) => {
+                let spec = book.start.spec;
                 let keeper = self.keep(book, birth);
-                self.know(share, keeper);
+                self.know(share, spec, keeper);
                 self.has_news = true;
             }
             Ok(false) => {}
