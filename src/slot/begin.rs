@@ -26,6 +26,10 @@ use crate::orchestrator::wire::{
 /// The file with the name of the node, one line.
 pub(super) const NODE_FILE: &str = "nodes";
 
+/// How long a slot takes no task after the node could not start one, in milliseconds. Longer than slots
+/// linger, as a rule: the slot ends, and its tasks go where they can.
+const PAUSE_MS: u64 = 3_000;
+
 /// The score by which the kernel prefers a task to its slot when memory is short.
 const OOM_SCORE: &str = "300";
 
@@ -79,7 +83,13 @@ impl Slot {
 
     /// Fills free lanes from the queue.
     pub(super) fn begin_tasks(&mut self, now: u64) {
-        while self.phase == Phase::Ready && !self.is_full {
+        if now < self.paused_until_ms {
+            return;
+        }
+        if 0 < self.paused_until_ms {
+            (self.paused_until_ms, self.has_news) = (0, true);
+        }
+        while self.phase == Phase::Ready && !self.is_full && self.paused_until_ms == 0 {
             let Some(lane) = self.lanes.iter().position(|lane| lane.run.is_none()) else { return };
             let inputs = &self.inputs;
             let specs = &self.specs;
@@ -112,12 +122,22 @@ impl Slot {
             self.prepared_ms = Some(now.saturating_sub(self.settings.ordered_ms));
         }
         if let Err(NotStarted { why, exit, text }) = self.begin(lane, Role::Task(task), spec, now) {
+            if why == Reason::Returned {
+                self.pause(&text, now);
+            }
             let mut result = plain_result(0, attempt, why);
             result.exit = exit;
             result.tail = text;
             self.add_result(result);
             self.idle_since = now;
         }
+    }
+
+    /// Takes no task for a moment: this node cannot start any, and each would be back at once.
+    fn pause(&mut self, why: &str, now: u64) {
+        self.paused_until_ms = now.saturating_add(PAUSE_MS);
+        self.text = Some(why.trim().to_owned());
+        self.return_queue();
     }
 
     /// Starts a program in a lane.

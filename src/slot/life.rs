@@ -91,6 +91,8 @@ pub(super) struct Slot {
     pub idle_since: u64,
     pub finished: u64,
     pub finished_ms: u64,
+    /// Until when no task begins, since the node could not start one. 0: no pause.
+    pub paused_until_ms: u64,
     /// Whether the disk refused the journal.
     pub is_full: bool,
     pub over_limit: u32,
@@ -186,6 +188,9 @@ impl Slot {
         }
         // What begins here is due something, too.
         self.advance(now);
+        if now < self.paused_until_ms {
+            next = next.min(self.paused_until_ms);
+        }
         if self.is_busy() {
             self.look_when_due(now);
             next = next.min(self.looked_ms.saturating_add(LOOK_EVERY));

@@ -159,6 +159,7 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
         idle_since: now,
         finished: 0,
         finished_ms: 0,
+        paused_until_ms: 0,
         is_full: false,
         over_limit: 0,
         agent: None,

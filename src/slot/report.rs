@@ -75,7 +75,8 @@ impl Slot {
 
     /// How many more tasks it can hold: as many as fill the group target, and what runs.
     fn want(&self) -> u64 {
-        let has_room = self.results.len() < MAX_RESULTS && !self.is_full;
+        let has_room =
+            self.results.len() < MAX_RESULTS && !self.is_full && self.paused_until_ms == 0;
         if self.phase != Phase::Ready || !has_room {
             return 0;
         }
