@@ -127,6 +127,7 @@ pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let runner = if args.run.run {
+        end_with_a_panic();
         Some(Runner::new(agent_run::options(args, agent.node()?.name))?)
     } else {
         None
@@ -141,6 +142,16 @@ pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
     }
     tell(&[NotifyState::Stopping]);
     Ok(())
+}
+
+/// Ends the process with the first panic: without the part that panicked, a slot would have no keeper or the
+/// orchestrator no answer. Slots go on, and the next agent adopts them.
+fn end_with_a_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::exit(101);
+    }));
 }
 
 /// Runs work for ever, or waits for ever if the agent reports only.
