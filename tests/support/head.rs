@@ -304,7 +304,8 @@ impl Wanted {
         for task in &report.held {
             self.committed.remove(task);
         }
-        self.is_gone = report.state == SlotStage::Gone;
+        // A report that was overtaken says less.
+        self.is_gone |= report.state == SlotStage::Gone;
         self.report = Some(report.clone());
     }
 

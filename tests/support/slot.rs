@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use apportion::orchestrator::wire::{
     AttemptId, Channel, Command as Program, NewTask, SlotOrder, SlotReport, SlotStage, SlotStart,
-    Stdin, TaskResult, TaskSpec,
+    SlotStop, Stdin, TaskResult, TaskSpec,
 };
 use apportion::slot::wire::{
     Chunk, FromSlot, Limit, MAX_FROM_SLOT, Order, ReadRequest, SETTINGS, SOCKET, Settings, ToSlot,
@@ -90,6 +90,8 @@ pub struct Slot {
     pub results: BTreeMap<u64, TaskResult>,
     /// What is acknowledged with the next order.
     pub acks: bool,
+    /// Whether what it leaves behind ends with it.
+    pub sweeps: bool,
     scratch: Option<TempDir>,
 }
 
@@ -111,7 +113,64 @@ impl Slot {
         let socket = connect(folder);
         let (last, results) = (None, BTreeMap::new());
         let folder = folder.to_owned();
-        Slot { folder, process, socket, order: 0, last, results, acks: true, scratch: None }
+        Slot {
+            folder,
+            process,
+            socket,
+            order: 0,
+            last,
+            results,
+            acks: true,
+            sweeps: true,
+            scratch: None,
+        }
+    }
+
+    /// Starts one in `folder` by another command, which gets its own as arguments. `None`: it ended
+    /// before it listened.
+    pub fn try_start_in(folder: &Path, settings: &Settings, by: &[String]) -> Option<Slot> {
+        fs::write(folder.join(SETTINGS), serde_json::to_vec(settings).unwrap()).unwrap();
+        let own = command(folder);
+        let mut process = Command::new(&by[0])
+            .args(&by[1..])
+            .arg(own.get_program())
+            .args(own.get_args())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let socket = connect_while(folder, || process.try_wait().unwrap().is_none())?;
+        let (last, results) = (None, BTreeMap::new());
+        let folder = folder.to_owned();
+        Some(Slot {
+            folder,
+            process,
+            socket,
+            order: 0,
+            last,
+            results,
+            acks: true,
+            sweeps: false,
+            scratch: None,
+        })
+    }
+
+    /// A new connection, if it does not end first.
+    pub fn reconnect_if_it_listens(&mut self) {
+        let process = &mut self.process;
+        let socket = connect_while(&self.folder, || process.try_wait().unwrap().is_none());
+        self.socket = socket.unwrap_or_else(|| UnixStream::pair().unwrap().0);
+    }
+
+    /// Gives it these tasks. Returns whether it took the order.
+    pub fn try_give(&mut self, tasks: impl IntoIterator<Item = u64>) -> bool {
+        let task = |task| NewTask { task: id(task), spec: 5, param: None };
+        let tasks = tasks.into_iter().map(task).collect();
+        self.try_order(SlotOrder { tasks, ..SlotOrder::default() })
+    }
+
+    /// Stops it. Returns whether it took the order.
+    pub fn try_stop(&mut self, stop: Option<SlotStop>) -> bool {
+        self.try_order(SlotOrder { stop, ..SlotOrder::default() })
     }
 
     /// A new connection, as after the restart of an agent.
@@ -125,17 +184,19 @@ impl Slot {
 
     /// Sends `order` with the next number.
     pub fn order(&mut self, order: SlotOrder) {
+        assert!(self.try_order(order), "the slot takes no order");
+    }
+
+    /// Sends `order` with the next number. Returns whether the slot took it.
+    pub fn try_order(&mut self, order: SlotOrder) -> bool {
         self.order += 1;
         let acked =
             if self.acks { self.results.keys().next_back().copied().unwrap_or(0) } else { 0 };
         let order = SlotOrder { share: 7, order: self.order, acked, ..order };
         let order = Some(order);
         let lease_until_ms = since_boot_ms() + 600_000;
-        self.send(&ToSlot::Order(Box::new(Order {
-            lease_until_ms,
-            order,
-            specs: BTreeMap::new(),
-        })));
+        let order = Order { lease_until_ms, order, specs: BTreeMap::new() };
+        send(&mut self.socket, &ToSlot::Order(Box::new(order)), &[]).is_ok()
     }
 
     /// Gives it these tasks.
@@ -218,7 +279,9 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        sweep(&self.folder);
+        if self.sweeps {
+            sweep(&self.folder);
+        }
     }
 }
 
@@ -249,11 +312,19 @@ pub fn command(folder: &Path) -> Command {
 }
 
 fn connect(folder: &Path) -> UnixStream {
+    connect_while(folder, || true).unwrap()
+}
+
+/// `None`: it has ended.
+fn connect_while(folder: &Path, mut is_alive: impl FnMut() -> bool) -> Option<UnixStream> {
     let start = Instant::now();
     loop {
         if let Ok(socket) = UnixStream::connect(folder.join(SOCKET)) {
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            return socket;
+            return Some(socket);
+        }
+        if !is_alive() {
+            return None;
         }
         assert!(start.elapsed() < PATIENCE, "the slot does not listen");
         std::thread::sleep(Duration::from_millis(5));
