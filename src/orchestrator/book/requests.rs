@@ -47,6 +47,9 @@ impl Book {
         let id = self.next;
         self.next += 1;
         let count = new.spec.tasks.count;
+        // The clock on the wall may jump back: what came later is listed and served as later.
+        let latest = self.campaigns.values().next_back();
+        let earliest_ms = latest.map_or(0, |campaign| campaign.facts.submitted_ms);
         let limit = if new.spec.kind == CampaignType::Test { count.min(1) } else { count };
         let facts = CampaignRow {
             id,
@@ -54,7 +57,7 @@ impl Book {
             uid: new.uid,
             spec: new.spec_number,
             total: count,
-            submitted_ms: now.wall_ms,
+            submitted_ms: now.wall_ms.max(earliest_ms),
             state: CampaignState::Running,
             ending: None,
             taken: 0,

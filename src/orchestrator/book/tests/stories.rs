@@ -148,6 +148,45 @@ fn a_silent_node_is_given_up_after_its_lease_only() {
     assert_eq!((task.state, task.losses, task.tries), (TaskState::Queued, 1, 0));
 }
 
+/// The clock on the wall jumps by hours between any two exchanges: what is written down may differ, and
+/// nothing else.
+#[test]
+fn jumps_of_the_clock_change_no_lease_and_no_order() {
+    let play = |jumps: [u64; 4]| {
+        let mut world = with_slot(4);
+        let mut seen = Vec::new();
+        for wall_began in jumps {
+            world.wall_began = wall_began;
+            world.submit(spec(1));
+            world.begin(0, 0);
+            world.exchange(0, false, false);
+            world.pass(20_000);
+            world.end(0, 0, Reason::Done, Some(0));
+            world.publish();
+            let states: Vec<_> = world.rows.tasks.values().map(|row| row.state).collect();
+            seen.push((states, world.published.len(), world.nodes[0].slots.len()));
+        }
+        world.begin(0, 0);
+        world.exchange(0, false, false);
+        let patience = world.book.patience(30_000);
+        for (ms, wall_began) in [(patience, 0), (1, u64::MAX)] {
+            if jumps[0] != jumps[1] {
+                world.wall_began = wall_began;
+            }
+            world.pass(ms);
+            let states: Vec<_> = world.rows.tasks.values().map(|row| row.state).collect();
+            seen.push((states, world.published.len(), world.nodes[0].slots.len()));
+        }
+        let campaigns = world.rows.campaigns.values();
+        let submitted: Vec<u64> = campaigns.map(|row| row.submitted_ms).collect();
+        assert!(submitted.is_sorted(), "{submitted:?}");
+        seen
+    };
+    let steady = play([1_000_000; 4]);
+    const HOURS: u64 = 6 * 3_600_000;
+    assert_eq!(play([10 * HOURS, HOURS, 90 * HOURS, 0]), steady);
+}
+
 /// A world where the only task of a campaign that may run twice has begun on node 0, which is silent, and
 /// begins again on node 1.
 fn twice() -> World {

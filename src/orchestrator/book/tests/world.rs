@@ -189,6 +189,8 @@ pub struct World {
     pub specs: BTreeMap<u64, Arc<CampaignSpec>>,
     pub nodes: Vec<SimNode>,
     pub now: u64,
+    /// What the clock on the wall said when the time began: it may jump.
+    pub wall_began: u64,
     pub settings: Settings,
     /// Shares of the resource manager: number, node, work, whether it is removed.
     pub shares: BTreeMap<u64, (usize, u64, bool)>,
@@ -213,6 +215,7 @@ impl World {
             specs: BTreeMap::new(),
             nodes: vec![SimNode::default(); 3],
             now: 0,
+            wall_began: 1_000_000,
             settings,
             shares: BTreeMap::new(),
             sequence: 0,
@@ -223,7 +226,7 @@ impl World {
     }
 
     pub fn time(&self) -> Now {
-        Now { ms: self.now, wall_ms: 1_000_000 + self.now }
+        Now { ms: self.now, wall_ms: self.wall_began.saturating_add(self.now) }
     }
 
     /// Records and commits.
