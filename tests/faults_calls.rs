@@ -252,7 +252,10 @@ impl Story {
 fn selection(mut points: Vec<Point>, usual: usize) -> Vec<Point> {
     let count = match std::env::var("FAULTS").as_deref() {
         Ok("all") => points.len(),
-        Ok(apart) => points.len() / apart.parse::<usize>().expect("FAULTS is `all` or a number"),
+        Ok(apart) => {
+            let apart: usize = apart.parse().expect("FAULTS is `all` or a number");
+            points.len().div_ceil(apart)
+        }
         Err(_) => usual,
     };
     let mut lots = ChaCha8Rng::seed_from_u64(24);

@@ -14,6 +14,7 @@ mod books;
 mod bounds;
 mod ending;
 mod head;
+mod inputs;
 mod keeper;
 mod ladder;
 mod levels;

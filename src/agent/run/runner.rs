@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::books::{Book, Books, Seen, is_good_identity};
 use super::bounds::portions;
 use super::head::{Head, LONGEST_WAIT};
+use super::inputs::fetch_input;
 use super::keeper::{Birth, Keeper, News, ToKeeper, gone};
 use super::ladder::Ladder;
 use super::levels::{nothing, specs_of, without_times};
@@ -489,23 +490,5 @@ impl Runner {
             relay(head, request, source).await;
             let _ = done.send(number);
         });
-    }
-}
-
-async fn fetch_input(head: Arc<Head>, keeper: mpsc::Sender<ToKeeper>, spec: u64) {
-    let mut pause = Duration::from_secs(1);
-    loop {
-        match head.stdin(spec).await {
-            Ok(bytes) => {
-                let _ = keeper.send(ToKeeper::Stdin(spec, bytes)).await;
-                return;
-            }
-            Err(why) => tracing::warn!(spec, why, "cannot fetch a standard input; trying again"),
-        }
-        if keeper.is_closed() {
-            return;
-        }
-        tokio::time::sleep(pause).await;
-        pause = LONGEST_PAUSE.min(pause * 2);
     }
 }
