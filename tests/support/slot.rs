@@ -285,20 +285,26 @@ impl Drop for Slot {
     }
 }
 
-/// Kills what a slot that was killed left behind: its tasks have the folder in their environment.
+/// Kills what is left of a slot or an agent: tasks have the folder in their environment, the others among
+/// their arguments.
 pub fn sweep(folder: &Path) {
     let mark = folder.to_str().unwrap().as_bytes();
-    for pid in marked(mark) {
+    for pid in having("cmdline", mark).into_iter().chain(marked(mark)) {
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
     }
 }
 
 /// Processes whose environment has `mark` in it.
 pub fn marked(mark: &[u8]) -> Vec<u32> {
+    having("environ", mark)
+}
+
+/// Processes that have `mark` in this file of theirs.
+fn having(file: &str, mark: &[u8]) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_marked = |pid: &u32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environment = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         environment.windows(mark.len()).any(|window| window == mark)
     };
     numbers.filter(is_marked).collect()
