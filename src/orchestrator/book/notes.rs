@@ -33,6 +33,19 @@ fn sentence(why: Reason, result: &TaskResult) -> String {
         Reason::Exit => format!("exit status {}", result.exit.unwrap_or(0)),
         Reason::Signal => format!("ended by {}", signal_name(result.signal.unwrap_or(0))),
         Reason::Memory => format!("over its memory, at {} MB", result.peak_mb),
-        why => why.words().to_owned(),
+        Reason::TimeLimit
+        | Reason::NodeKiller
+        | Reason::NotFound
+        | Reason::NotExecutable
+        | Reason::NoCwd
+        | Reason::NoUser
+        | Reason::Prologue
+        | Reason::Done
+        | Reason::Preempted
+        | Reason::VariedOff
+        | Reason::Lost
+        | Reason::Cancelled
+        | Reason::Superseded
+        | Reason::Returned => why.words().to_owned(),
     }
 }

@@ -111,6 +111,6 @@ fn ending(result: &TaskResult) -> String {
     match (result.why, result.exit, result.signal) {
         (Reason::Exit, Some(exit), _) => format!("exit status {exit}"),
         (Reason::Signal, _, Some(signal)) => format!("ended by {}", signal_name(signal)),
-        (why, ..) => why.word().to_owned(),
+        (why, ..) => why.words().to_owned(),
     }
 }
