@@ -86,18 +86,14 @@ impl SimSlot {
 
     /// Prepares itself, or fails at that.
     pub fn prepare(&mut self, now: u64, fails: bool) {
-        self.stage = match self.stage {
-            SlotStage::Starting if fails => {
-                return self.end_all(now, Reason::Lost, SlotEnd::NotStarted);
+        match self.stage {
+            SlotStage::Starting if fails => self.end_all(now, Reason::Lost, SlotEnd::NotStarted),
+            SlotStage::Starting => self.stage = SlotStage::Preparing,
+            SlotStage::Preparing => {
+                self.stage = SlotStage::Working;
+                (self.prepared_ms, self.idle_since) = (Some(now - self.started), now);
             }
-            SlotStage::Starting => SlotStage::Preparing,
-            SlotStage::Preparing => SlotStage::Working,
-            SlotStage::Working | SlotStage::Idle | SlotStage::Stopping | SlotStage::Gone => {
-                self.stage
-            }
-        };
-        if self.stage == SlotStage::Working {
-            (self.prepared_ms, self.idle_since) = (Some(now - self.started), now);
+            SlotStage::Working | SlotStage::Idle | SlotStage::Stopping | SlotStage::Gone => {}
         }
     }
 
