@@ -21,7 +21,7 @@ use apportion::orchestrator::wire::{
 use head::{Agent, Head};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use slot::{marked, shell};
+use slot::{WATCHED, marked, shell, start, user};
 use tempfile::TempDir;
 
 /// A folder for a spool and for work, which the user of the tasks can use.
@@ -74,29 +74,6 @@ fn slots(site: &Site) -> Vec<u32> {
     };
     numbers.filter(is_ours).collect()
 }
-
-/// A user that can run work here: another one, if this process may start it.
-fn user() -> String {
-    let name = Command::new("id").arg("-un").output().unwrap();
-    let own = String::from_utf8(name.stdout).unwrap().trim().to_owned();
-    if slot::is_root() { "nobody".to_owned() } else { own }
-}
-
-fn start() -> SlotStart {
-    SlotStart {
-        campaign: 9,
-        user: user(),
-        uid: None,
-        memory_mb: 256,
-        lanes: 1,
-        spec: 5,
-        linger_ms: 600_000,
-        needs_kernel_limit: false,
-    }
-}
-
-/// Flags for an agent that runs work of [`user`] without limits by the kernel.
-const WATCHED: &[&str] = &["--min-uid", "1", "--limits", "watched"];
 
 fn stop(by_ms: Option<u64>, why: StopReason) -> SlotStop {
     SlotStop { by_ms, why }

@@ -11,14 +11,14 @@ mod head;
 mod slot;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use apportion::orchestrator::wire::{Reason, SlotEnd, SlotStart, SlotStop, StopReason};
 use head::{Agent, Head};
-use slot::{marked, shell};
+use slot::{marked, shell, site};
 
 /// Beside the users of this machine.
 const USERS: &str = "\
@@ -96,16 +96,7 @@ impl Drop for Processes {
 }
 
 fn start(user: &str, uid: Option<u32>) -> SlotStart {
-    SlotStart {
-        campaign: 9,
-        user: user.to_owned(),
-        uid,
-        memory_mb: 256,
-        lanes: 1,
-        spec: 5,
-        linger_ms: 600_000,
-        needs_kernel_limit: false,
-    }
+    SlotStart { user: user.to_owned(), uid, ..slot::start() }
 }
 
 /// Says why the tests are left out here, if they are.
@@ -133,16 +124,11 @@ fn processes_of(uid: u32) -> usize {
 
 #[tokio::test]
 async fn an_agent_of_root_serves_each_user_as_itself() {
-    let folder = tempfile::tempdir().unwrap();
     if is_left_out() {
         return;
     }
-    let (work, spool) = (folder.path().join("work"), folder.path().join("spool"));
-    fs::create_dir(&work).unwrap();
+    let (folder, work, spool) = site();
     let _processes = Processes(spool.clone());
-    for path in [folder.path(), &work] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    }
     let text = "id -u > id.$APPORTION_TASK_ID; id -G >> id.$APPORTION_TASK_ID
       ls $SLOTS/* > seen.$APPORTION_TASK_ID 2>&1; cat $SLOTS/../books/* >> seen.$APPORTION_TASK_ID 2>&1
       [ $APPORTION_TASK_ID = 2 ] || exit 0
@@ -218,16 +204,11 @@ async fn an_agent_of_root_serves_each_user_as_itself() {
 /// A task that multiplies: it can have no more processes than its slot may, its neighbour goes on, and
 /// nothing of it is left once it is told to end.
 async fn multiplying(limits: &str, user: (&str, u32), other: (&str, u32)) {
-    let folder = tempfile::tempdir().unwrap();
     if is_left_out() {
         return;
     }
-    let (work, spool) = (folder.path().join("work"), folder.path().join("spool"));
-    fs::create_dir(&work).unwrap();
+    let (folder, work, spool) = site();
     let _processes = Processes(spool.clone());
-    for path in [folder.path(), &work] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    }
     // Where it cannot start another one, bash goes on and tries again.
     let text = "[ $APPORTION_TASK_ID = 1 ] || exec cat /proc/self/cgroup > own
       exec bash -c 'f() { f | f & sleep 0.05; }; while :; do f; done' 2>/dev/null";

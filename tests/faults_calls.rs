@@ -13,8 +13,7 @@ mod slot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,7 @@ use head::{Agent, Head};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use slot::{PATIENCE, Slot, marked, report_dead, settings, shell};
+use slot::{PATIENCE, Slot, marked, report_dead, settings, shell, site, start};
 use tempfile::TempDir;
 
 /// The calls that are failed, and how: those by which a slot and an agent reach files, processes and
@@ -304,33 +303,6 @@ fn a_slot_is_killed_and_failed_at_its_calls() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A folder for a spool and for work, which the user of the tasks can use.
-fn site() -> (TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().join("work");
-    fs::create_dir(&work).unwrap();
-    for path in [folder.path(), &work] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    }
-    let spool = folder.path().join("spool");
-    (folder, work, spool)
-}
-
-fn wanted() -> SlotStart {
-    let name = Command::new("id").arg("-un").output().unwrap();
-    let own = String::from_utf8(name.stdout).unwrap().trim().to_owned();
-    SlotStart {
-        campaign: 9,
-        user: if slot::is_root() { "nobody".to_owned() } else { own },
-        uid: None,
-        memory_mb: 256,
-        lanes: 1,
-        spec: 5,
-        linger_ms: 300,
-        needs_kernel_limit: false,
-    }
-}
-
 /// Whether a process has ended. What it is traced by may end later.
 fn has_ended(process: &mut Child) -> bool {
     process.try_wait().unwrap().is_some()
@@ -341,7 +313,7 @@ fn has_ended(process: &mut Child) -> bool {
 async fn live(words: &[String]) -> (BTreeSet<String>, Option<String>) {
     let (folder, work, spool) = site();
     let head = Head::start(shell(&work, TEXT)).await;
-    let start = wanted();
+    let start = SlotStart { linger_ms: 300, ..start() };
     head.want(1, start.clone());
     head.give(1, TASKS);
     let mut agent =

@@ -9,16 +9,14 @@ mod head;
 mod slot;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use apportion::orchestrator::wire::{Reason, SlotEnd, SlotStart};
+use apportion::orchestrator::wire::{Reason, SlotEnd};
 use head::{Agent, Head};
 use rustix::process::{Pid, Signal, kill_process};
-use slot::{Slot, marked, settings, shell};
-use tempfile::TempDir;
+use slot::{Slot, WATCHED, marked, settings, shell, site, start};
 
 /// A `strace` that lets calls of a process fail, until it is dropped.
 struct Fault {
@@ -110,35 +108,6 @@ fn a_journal_that_cannot_be_written_begins_nothing_and_loses_no_result() {
     }
 }
 
-/// A folder for a spool and for work, which the user of the tasks can use.
-fn site() -> (TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().join("work");
-    fs::create_dir(&work).unwrap();
-    for path in [folder.path(), &work] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    }
-    let spool = folder.path().join("spool");
-    (folder, work, spool)
-}
-
-fn wanted() -> SlotStart {
-    let name = Command::new("id").arg("-un").output().unwrap();
-    let own = String::from_utf8(name.stdout).unwrap().trim().to_owned();
-    SlotStart {
-        campaign: 9,
-        user: if slot::is_root() { "nobody".to_owned() } else { own },
-        uid: None,
-        memory_mb: 256,
-        lanes: 1,
-        spec: 5,
-        linger_ms: 600_000,
-        needs_kernel_limit: false,
-    }
-}
-
-const WATCHED: &[&str] = &["--min-uid", "1", "--limits", "watched"];
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_book_that_cannot_be_synced_is_begun_again() {
     let (folder, work, spool) = site();
@@ -146,7 +115,7 @@ async fn a_book_that_cannot_be_synced_is_begun_again() {
     let agent = Agent::start(&head, &spool, WATCHED);
     head.until("an exchange", |book| (book.answers > 1).then_some(())).await;
     let Some(fault) = Fault::start(agent.process.id(), "fsync:error=EIO", None) else { return };
-    head.want(7, wanted());
+    head.want(7, start());
     head.give(7, 1..=3);
     let answers = head.book().answers;
     head.until("answers", |book| (book.answers > answers + 3).then_some(())).await;
@@ -167,7 +136,7 @@ async fn a_slot_whose_process_is_not_on_record_gets_no_task() {
     // order, before the start, and after it.
     let what = "fsync:error=EIO:when=5";
     let Some(_fault) = Fault::start(agent.process.id(), what, None) else { return };
-    head.want(7, wanted());
+    head.want(7, start());
     head.give(7, [1]);
     let last = head.until_gone(7).await;
     assert_eq!(last.end, Some(SlotEnd::NotStarted), "{last:?}");

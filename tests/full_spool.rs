@@ -61,16 +61,7 @@ impl Drop for Disk {
 }
 
 fn wanted() -> SlotStart {
-    SlotStart {
-        campaign: 9,
-        user: "nobody".to_owned(),
-        uid: None,
-        memory_mb: 256,
-        lanes: 1,
-        spec: 5,
-        linger_ms: 2_000,
-        needs_kernel_limit: false,
-    }
+    SlotStart { linger_ms: 2_000, ..slot::start() }
 }
 
 /// Tasks that note their begin elsewhere, and write 300 KB.

@@ -10,23 +10,21 @@ mod slot;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use apportion::orchestrator::wire::{
-    AttemptId, Channel, Reason, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStart,
-    SlotStop, StopReason, TaskResult, TaskSignal,
+    AttemptId, Channel, Reason, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop,
+    StopReason, TaskResult, TaskSignal,
 };
 use apportion::slot::wire::{FromSlot, HEAD, Order, ReadRequest, Report, SOCKET, ToSlot, encode};
 use apportion::slot::{is_alive, since_boot_ms, start_time};
 use head::{Agent, Head, Wanted};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use slot::{Slot, id, settings, shell};
-use tempfile::TempDir;
+use slot::{Slot, WATCHED, id, settings, shell, site, start};
 
 /// Frames of each kind.
 const FRAMES: usize = 100_000;
@@ -39,35 +37,6 @@ const PLAYS: &str = "HOSTILE_SLOT";
 
 /// What it does.
 const HOW: &str = "HOSTILE_SLOT_HOW";
-
-/// A folder for a spool and for work, which the user of the tasks can use.
-fn site() -> (TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().join("work");
-    fs::create_dir(&work).unwrap();
-    for path in [folder.path(), &work] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    }
-    let spool = folder.path().join("spool");
-    (folder, work, spool)
-}
-
-fn start() -> SlotStart {
-    let name = Command::new("id").arg("-un").output().unwrap();
-    let own = String::from_utf8(name.stdout).unwrap().trim().to_owned();
-    SlotStart {
-        campaign: 9,
-        user: if slot::is_root() { "nobody".to_owned() } else { own },
-        uid: None,
-        memory_mb: 256,
-        lanes: 1,
-        spec: 5,
-        linger_ms: 600_000,
-        needs_kernel_limit: false,
-    }
-}
-
-const WATCHED: &[&str] = &["--min-uid", "1", "--limits", "watched"];
 
 fn result(number: u64, text: &str) -> TaskResult {
     TaskResult {

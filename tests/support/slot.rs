@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -52,18 +53,45 @@ pub fn id(task: u64) -> AttemptId {
     AttemptId { campaign: 9, task, attempt: 1 }
 }
 
-/// The settings of a slot that runs `spec`.
-pub fn settings(spec: TaskSpec) -> Settings {
-    let start = SlotStart {
+/// Flags for an agent that runs work of [`user`] without limits by the kernel.
+pub const WATCHED: &[&str] = &["--min-uid", "1", "--limits", "watched"];
+
+/// A user that can run work here: another one, if this process may start it.
+pub fn user() -> String {
+    let name = Command::new("id").arg("-un").output().unwrap();
+    let own = String::from_utf8(name.stdout).unwrap().trim().to_owned();
+    if is_root() { "nobody".to_owned() } else { own }
+}
+
+/// What an orchestrator orders of a slot with one lane, which stays when it has no task.
+pub fn start() -> SlotStart {
+    SlotStart {
         campaign: 9,
-        user: "ann".to_owned(),
+        user: user(),
         uid: None,
-        memory_mb: 512,
+        memory_mb: 256,
         lanes: 1,
         spec: 5,
         linger_ms: 600_000,
         needs_kernel_limit: false,
-    };
+    }
+}
+
+/// A folder for work and a spool, which the users of tasks can use: the folder itself, and the paths of
+/// the two. The spool is not there yet.
+pub fn site() -> (TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let (work, spool) = (folder.path().join("work"), folder.path().join("spool"));
+    fs::create_dir(&work).unwrap();
+    for path in [folder.path(), &work] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    (folder, work, spool)
+}
+
+/// The settings of a slot that runs `spec`.
+pub fn settings(spec: TaskSpec) -> Settings {
+    let start = SlotStart { user: "ann".to_owned(), memory_mb: 512, ..start() };
     Settings {
         slot: "test-7".to_owned(),
         share: 7,

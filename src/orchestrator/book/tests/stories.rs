@@ -187,12 +187,9 @@ fn jumps_of_the_clock_change_no_lease_and_no_order() {
     assert_eq!(play([60 * hour, 6 * hour, 540 * hour, 0]), steady);
 }
 
-/// A world where the only task of a campaign that may run twice has begun on node 0, which is silent, and
-/// begins again on node 1.
-fn twice() -> World {
+/// A world where the first task of a campaign runs on node 0.
+fn begun(spec: CampaignSpec) -> World {
     let mut world = World::new();
-    let mut spec = spec(1);
-    spec.may_run_twice = true;
     world.submit(spec);
     world.publish();
     world.give(0, 0);
@@ -201,6 +198,15 @@ fn twice() -> World {
     world.exchange(0, false, false);
     world.begin(0, 0);
     world.exchange(0, false, false);
+    world
+}
+
+/// A world where the only task of a campaign that may run twice has begun on node 0, which is silent, and
+/// begins again on node 1.
+fn twice() -> World {
+    let mut spec = spec(1);
+    spec.may_run_twice = true;
+    let mut world = begun(spec);
     assert_eq!(world.book.silence(), 30_000);
     world.pass(30_000);
     assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Running);
@@ -288,17 +294,9 @@ fn a_loser_that_fails_or_is_lost_takes_nothing_from_the_other() {
 #[test]
 fn a_slot_that_finishes_unheard_is_given_up_by_its_node_or_an_operator_only() {
     for by_operator in [false, true] {
-        let mut world = World::new();
         let mut spec = spec(1);
         spec.task.finishes_unheard = true;
-        world.submit(spec);
-        world.publish();
-        world.give(0, 0);
-        world.schedule();
-        world.exchange(0, false, false);
-        world.exchange(0, false, false);
-        world.begin(0, 0);
-        world.exchange(0, false, false);
+        let mut world = begun(spec);
         world.pass(10 * world.book.patience(30_000));
         assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Running);
         world.reboot(0, true);
@@ -450,16 +448,8 @@ fn a_pause_of_the_orchestrator_is_no_silence_of_a_node() {
 fn a_kept_task_gets_another_slot_after_its_slot_is_lost() {
     let mut spec = spec(1);
     spec.keep = true;
-    let mut world = World::new();
-    world.submit(spec);
-    world.publish();
+    let mut world = begun(spec);
     let work = world.published[0].work;
-    world.give(0, 0);
-    world.schedule();
-    world.exchange(0, false, false);
-    world.exchange(0, false, false);
-    world.begin(0, 0);
-    world.exchange(0, false, false);
     world.kill(0, 0);
     world.exchange(0, false, false);
     // The resource manager starts work of one process once.
