@@ -205,6 +205,8 @@ async fn a_campaign_is_followed_on_pages_and_acted_on_from_there_only() {
     assert!(state.contains(": running") || state.contains(": finishing"), "{state}");
     assert_eq!(act(Some(&up.orchestrator), "suspended").await, 303);
     assert!(up.ask(&["campaign", "show", "2"]).contains("suspended"));
+    let why = up.ask(&["campaign", "why", "2"]);
+    assert!(why.contains("campaign resume 2"), "{why}");
     assert_eq!(act(Some(&up.orchestrator), "cancelled").await, 303);
     assert_eq!(act(Some(&up.orchestrator), "lost").await, 400);
     assert_eq!(up.run(&["campaign", "wait", "2"]).0, 6);

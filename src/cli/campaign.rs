@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use reqwest::Method;
 use serde_json::json;
 
@@ -172,18 +172,19 @@ pub struct SuspendArgs {
 
 /// Queues tasks again.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which").required(true).multiple(true))]
 pub struct ResubmitArgs {
     /// The campaign
     #[command(flatten)]
     pub one: OneArgs,
     /// Those that failed
-    #[arg(long)]
+    #[arg(long, group = "which")]
     pub failed: bool,
     /// Those that were cancelled
-    #[arg(long)]
+    #[arg(long, group = "which")]
     pub cancelled: bool,
     /// This one only
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", group = "which")]
     pub task: Option<u64>,
     /// Another size of memory for them
     #[arg(long, value_name = "SIZE", conflicts_with = "cancelled")]

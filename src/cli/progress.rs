@@ -59,8 +59,9 @@ impl Line {
 }
 
 fn width() -> usize {
-    crossterm::terminal::size()
-        .map_or(WIDTH, |(width, _)| usize::from(width).saturating_sub(1).max(20))
+    // Some say that they have no width: a serial line, or one that another program just made.
+    let size = crossterm::terminal::size().ok().filter(|(width, _)| 0 < *width);
+    size.map_or(WIDTH, |(width, _)| usize::from(width).saturating_sub(1).max(20))
 }
 
 /// The course of a campaign, for its rate.

@@ -15,7 +15,7 @@ use super::place::{Orchestrator, Place};
 use super::progress::Line;
 use super::submit::{Asked, check, complete, say_once, send, stdin};
 use super::table::plain;
-use super::task::{act, copy, ending};
+use super::task::{act, copy};
 use crate::orchestrator::wire::{Reason, TaskInfo, TaskResult};
 
 /// What the help ends with.
@@ -250,7 +250,7 @@ fn told(info: &TaskInfo) -> u8 {
     };
     let status = status_of(result);
     if !matches!(result.why, Reason::Done | Reason::Exit | Reason::Signal) {
-        complain(&format!("task {}.{}: {}", info.campaign, info.task, plain(&ending(result))));
+        complain(&format!("task {}.{}: {}", info.campaign, info.task, plain(&result.ending())));
         info.advice.iter().skip(1).for_each(|sentence| complain(&format!("  {}", plain(sentence))));
     }
     status

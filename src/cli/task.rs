@@ -10,8 +10,7 @@ use super::failure::{Exit, Failure};
 use super::output::{print, show};
 use super::place::{Orchestrator, Place};
 use super::table::{memory, plain};
-use crate::orchestrator::spec::signal_name;
-use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo, TaskResult};
+use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo};
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -181,18 +180,8 @@ fn attempt_line(attempt: &AttemptInfo) -> String {
         None => format!("  attempt {number} on {node}: not ended"),
         Some(result) => {
             let (ms, used) = (result.ms, memory(result.rss_mb));
-            format!("  attempt {number} on {node}: {}, {ms} ms, {used}", ending(result))
+            format!("  attempt {number} on {node}: {}, {ms} ms, {used}", result.ending())
         }
-    }
-}
-
-/// How an attempt ended, in a few words.
-pub(super) fn ending(result: &TaskResult) -> String {
-    match (result.why, result.exit, result.signal) {
-        (Reason::Exit, Some(exit), _) => format!("exit status {exit}"),
-        (Reason::Signal, _, Some(signal)) => format!("ended by {}", signal_name(signal)),
-        (Reason::Memory, ..) => format!("over its memory at {}", memory(result.peak_mb)),
-        (why, ..) => why.words().to_owned(),
     }
 }
 

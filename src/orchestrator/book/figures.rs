@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Book;
-use super::rows::{SlotState, TaskState};
+use super::rows::TaskState;
 use crate::model::count;
 
 /// How many there are, by state.
@@ -42,20 +42,8 @@ impl Book {
             }
         }
         for slot in self.slots.values() {
-            *figures.slots.entry(word(slot.row.state)).or_default() += 1;
+            *figures.slots.entry(slot.row.state.word()).or_default() += 1;
         }
         figures
-    }
-}
-
-fn word(state: SlotState) -> &'static str {
-    match state {
-        SlotState::Ordered => "ordered",
-        SlotState::Starting => "starting",
-        SlotState::Preparing => "preparing",
-        SlotState::Working => "working",
-        SlotState::Idle => "idle",
-        SlotState::Stopping => "stopping",
-        SlotState::Gone => "gone",
     }
 }

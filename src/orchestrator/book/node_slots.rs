@@ -1,6 +1,5 @@
 //! The slots of one node, for people who look at it.
 
-use super::rows::SlotState;
 use super::slots::Slot;
 use super::{Book, Now};
 use crate::model::count;
@@ -33,23 +32,11 @@ impl Book {
             campaign: slot.row.campaign,
             name: campaign.spec.task.name.clone(),
             user: campaign.facts.owner.clone(),
-            state: word(slot.row.state).to_owned(),
+            state: slot.row.state.word().to_owned(),
             memory_mb: campaign.memory_of(slot.row.step),
             used_mb: (0 < slot.used_mb).then_some(slot.used_mb),
             waiting: count(&slot.attempts).saturating_sub(count(&running)),
             running,
         })
-    }
-}
-
-fn word(state: SlotState) -> &'static str {
-    match state {
-        SlotState::Ordered => "ordered",
-        SlotState::Starting => "starting",
-        SlotState::Preparing => "preparing",
-        SlotState::Working => "working",
-        SlotState::Idle => "idle",
-        SlotState::Stopping => "stopping",
-        SlotState::Gone => "gone",
     }
 }

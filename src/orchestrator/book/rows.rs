@@ -272,6 +272,21 @@ pub enum SlotState {
     Gone,
 }
 
+impl SlotState {
+    /// The word on the wire and in texts.
+    pub fn word(self) -> &'static str {
+        match self {
+            SlotState::Ordered => "ordered",
+            SlotState::Starting => "starting",
+            SlotState::Preparing => "preparing",
+            SlotState::Working => "working",
+            SlotState::Idle => "idle",
+            SlotState::Stopping => "stopping",
+            SlotState::Gone => "gone",
+        }
+    }
+}
+
 /// A slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotRow {

@@ -15,9 +15,11 @@ use super::state::ServeState;
 use super::stats::memory_of;
 use crate::orchestrator::book::{AttemptRow, CampaignState, Event, TaskRow, TaskState};
 use crate::orchestrator::drive;
-use crate::orchestrator::spec::{CampaignSpec, signal_number};
+use crate::orchestrator::spec::CampaignSpec;
 use crate::orchestrator::store::{CampaignInfo, Reader};
-use crate::orchestrator::wire::{AttemptInfo, Reason, SignalRequest, TaskInfo, TaskList};
+use crate::orchestrator::wire::{
+    AttemptInfo, Reason, SignalRequest, TaskInfo, TaskList, signal_number,
+};
 
 /// Which tasks.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

@@ -7,6 +7,7 @@ use super::caller::Caller;
 use super::campaigns::known;
 use super::problem::Failed;
 use super::state::ServeState;
+use crate::orchestrator::book::CampaignState;
 use crate::orchestrator::wire::CampaignWhy;
 
 /// The reason that work has when one more process would come too late to help.
@@ -36,6 +37,13 @@ pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, F
         (known(reader.campaign(id).await?, id)?, reader.works(id).await?)
     };
     let mut why = CampaignWhy { sentences: Vec::new(), hints: Vec::new() };
+    if info.row.state == CampaignState::Suspended {
+        let text = format!(
+            "campaign {id} is suspended, and no task of it begins; `apportion campaign resume {id}` lets them"
+        );
+        why.sentences.push(text);
+        return Ok(why);
+    }
     for work in works.iter().filter_map(|work| work.number) {
         let brief = match state.sight.manager() {
             Ok(manager) => manager.why(work).await,

@@ -115,10 +115,7 @@ impl CampaignSpec {
         let (tasks, params) = params::take(&mut document, &mut problems);
         let mut fields = Fields::new("", document, &mut problems);
         let name = name(&mut fields);
-        let command = fields.command();
-        if command.is_none() {
-            fields.fault("command", "no program is given", "write it after `--`, or as `command`");
-        }
+        let command = fields.command("write it after `--`, or as `command`");
         let task = task_spec(&mut fields, name, command.unwrap_or(Command::Argv(Vec::new())));
         let spec = CampaignSpec {
             task,
@@ -330,10 +327,7 @@ fn hook(fields: &mut Fields<'_>, key: &'static str) -> Option<Command> {
     let mut problems = Vec::new();
     let prefix = if key == "prologue" { "prologue." } else { "epilogue." };
     let mut inner = Fields::new(prefix, section, &mut problems);
-    let command = inner.command();
-    if command.is_none() {
-        inner.fault("command", "no program is given", "write `command` or `shell`");
-    }
+    let command = inner.command("write `command` or `shell`");
     inner.finish();
     adopt(fields, problems);
     command
@@ -421,6 +415,7 @@ mod tests {
     fn a_command_that_no_kernel_takes_is_refused() {
         let text = format!("command = [\"a\", \"{}\"]", "x".repeat(10_000_000));
         let problems = read(&text).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].to_string().contains("is longer than 131071"), "{problems:?}");
     }
 

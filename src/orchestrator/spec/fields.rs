@@ -7,8 +7,7 @@ use serde_json::{Map, Value};
 use super::Problem;
 use super::limits::{MAX_ARGUMENT, MAX_COMMAND, mebibytes, milliseconds};
 use super::params::short;
-use super::signals::signal_number;
-use crate::orchestrator::wire::Command;
+use crate::orchestrator::wire::{Command, signal_number};
 
 /// A document whose fields are being read. Fields that nothing asked for are unknown.
 pub(super) struct Fields<'p> {
@@ -112,8 +111,10 @@ impl<'p> Fields<'p> {
         })
     }
 
-    /// The program: `command`, a list of words, or `shell`, a text; not both.
-    pub fn command(&mut self) -> Option<Command> {
+    /// The program: `command`, a list of words, or `shell`, a text; not both. Where there is neither, the
+    /// problem has this `remedy`.
+    pub fn command(&mut self, remedy: &str) -> Option<Command> {
+        let is_given = ["command", "shell"].iter().any(|key| self.map.contains_key(*key));
         let words = self.read(
             "command",
             "write a list of words, such as [\"./crunch\", \"{entry}\"]",
@@ -135,7 +136,12 @@ impl<'p> Fields<'p> {
                 let fits = self.fits("shell", &words);
                 fits.then(|| Command::Shell(words.into_iter().collect()))
             }
-            (None, None) => None,
+            (None, None) => {
+                if !is_given {
+                    self.fault("command", "no program is given", remedy);
+                }
+                None
+            }
         }
     }
 

@@ -8,7 +8,6 @@ mod environment;
 mod fields;
 mod limits;
 mod params;
-mod signals;
 
 pub use campaign::{CampaignSpec, CampaignType, MemoryRetry};
 pub use environment::{EnvironmentChoice, select};
@@ -17,7 +16,6 @@ pub use limits::{
     mebibytes,
 };
 pub use params::{Params, TaskRange, read_more, short};
-pub use signals::{signal_name, signal_number};
 
 use std::fmt;
 

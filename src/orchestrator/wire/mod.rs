@@ -33,6 +33,7 @@ mod campaigns;
 mod exchange;
 mod output;
 mod rung;
+mod signals;
 mod slots;
 mod spec;
 mod stats;
@@ -49,6 +50,7 @@ pub use exchange::{
 };
 pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest};
 pub use rung::Rung;
+pub use signals::{signal_name, signal_number};
 pub use slots::{NodeSlot, NodeSlots, SlotTask};
 pub use spec::{Checkpoint, Command, Stdin, TaskSpec};
 pub use stats::{

@@ -27,18 +27,24 @@ impl Rung {
         self != Rung::Watched
     }
 
-    /// Its name in texts, and who enforces the limit.
-    pub fn words(self) -> &'static str {
+    /// Its name in texts.
+    pub fn name(self) -> &'static str {
         match self {
-            Rung::Systemd => "systemd, by the kernel",
-            Rung::SystemdUser => "systemd user, by the kernel",
-            Rung::Cgroup2 => "cgroup v2, by the kernel",
-            Rung::Cgroup1 => "cgroup v1, by the kernel",
-            Rung::Watched => "watched by each slot, every 250 ms",
+            Rung::Systemd => "systemd",
+            Rung::SystemdUser => "systemd user",
+            Rung::Cgroup2 => "cgroup v2",
+            Rung::Cgroup1 => "cgroup v1",
+            Rung::Watched => "watched",
         }
     }
 
-    /// The word on the wire and in texts.
+    /// Its name, and who enforces the limit.
+    pub fn words(self) -> String {
+        let by = if self.is_kernel() { ", by the kernel" } else { " by each slot, every 250 ms" };
+        format!("{}{by}", self.name())
+    }
+
+    /// The word on the wire and in tables.
     pub fn word(self) -> &'static str {
         match self {
             Rung::Systemd => "systemd",

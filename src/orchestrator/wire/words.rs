@@ -1,6 +1,7 @@
 //! Words of the wire, as people read them.
 
-use super::Reason;
+use super::{Reason, TaskResult, signal_name};
+use crate::model::Mebibytes;
 
 impl Reason {
     /// How an attempt ended, in words that may follow its number.
@@ -21,6 +22,18 @@ impl Reason {
             Reason::Superseded => "another attempt ended before it",
             Reason::Returned => "not begun, and given back",
             Reason::Done | Reason::Preempted | Reason::Cancelled => self.word(),
+        }
+    }
+}
+
+impl TaskResult {
+    /// How the attempt ended, with its status, its signal or its memory.
+    pub fn ending(&self) -> String {
+        match (self.why, self.exit, self.signal) {
+            (Reason::Exit, Some(exit), _) => format!("exit status {exit}"),
+            (Reason::Signal, _, Some(signal)) => format!("ended by {}", signal_name(signal)),
+            (Reason::Memory, ..) => format!("over its memory, at {}", Mebibytes(self.peak_mb)),
+            (why, ..) => why.words().to_owned(),
         }
     }
 }

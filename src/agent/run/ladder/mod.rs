@@ -82,7 +82,8 @@ impl Ladder {
         let best = best.unwrap_or(Rung::Systemd);
         for rung in [Rung::Systemd, Rung::SystemdUser, Rung::Cgroup2, Rung::Cgroup1] {
             if rung < best {
-                findings.push(Finding { rung: name(rung), why: "not wanted: --limits".to_owned() });
+                findings
+                    .push(Finding { rung: rung.name(), why: "not wanted: --limits".to_owned() });
                 continue;
             }
             let found = match rung {
@@ -97,7 +98,7 @@ impl Ladder {
                     let pids = (rung == Rung::Cgroup1).then(cgroup1::probe_pids).flatten();
                     return Ladder { rung, findings, root, pids };
                 }
-                Err(why) => findings.push(Finding { rung: name(rung), why }),
+                Err(why) => findings.push(Finding { rung: rung.name(), why }),
             }
         }
         Ladder { rung: Rung::Watched, findings, root: None, pids: None }
@@ -175,7 +176,7 @@ impl Ladder {
 
     /// How limits are enforced, in a few words.
     pub fn words(&self) -> String {
-        self.rung.words().to_owned()
+        self.rung.words()
     }
 
     /// What people are told of the ladder, one line a rung.
@@ -197,17 +198,6 @@ impl Ladder {
             lines.push(format!("        {text}"));
         }
         lines
-    }
-}
-
-/// The name of a rung in texts.
-pub fn name(rung: Rung) -> &'static str {
-    match rung {
-        Rung::Systemd => "systemd",
-        Rung::SystemdUser => "systemd user",
-        Rung::Cgroup2 => "cgroup v2",
-        Rung::Cgroup1 => "cgroup v1",
-        Rung::Watched => "watched",
     }
 }
 

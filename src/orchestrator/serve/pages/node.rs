@@ -52,7 +52,7 @@ pub(super) async fn page(
 }
 
 fn live(known: NodeSlots) -> Live {
-    let mut facts = vec![("Limits of memory", known.limits.words().to_owned())];
+    let mut facts = vec![("Limits of memory", known.limits.words())];
     facts.extend(known.only_user.map(|user| ("Runs work of", format!("{user} only"))));
     let silence = match known.silent_ms {
         0..=60_000 => String::new(),

@@ -13,8 +13,7 @@ use crate::orchestrator::serve::campaigns::known;
 use crate::orchestrator::serve::problem::Failed;
 use crate::orchestrator::serve::state::ServeState;
 use crate::orchestrator::serve::tasks::task_of;
-use crate::orchestrator::spec::signal_name;
-use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo, TaskResult};
+use crate::orchestrator::wire::{AttemptInfo, TaskInfo, TaskResult};
 
 #[derive(Template)]
 #[template(path = "campaign_task.html")]
@@ -97,20 +96,12 @@ fn line(attempt: &AttemptInfo) -> AttemptLine {
         node: attempt.node.clone(),
         assigned_ms: attempt.assigned_ms,
         assigned: words::time(i64::try_from(attempt.assigned_ms).unwrap_or(0)),
-        ending: result.map_or_else(|| "not ended".to_owned(), ending),
+        ending: result.map_or_else(|| "not ended".to_owned(), TaskResult::ending),
         ms: of(|result| words::number(result.ms)),
         memory: of(|result| match result.rss_mb {
             0 => String::new(),
             used => words::memory(used),
         }),
         cpu_ms: of(|result| words::number(result.cpu_ms)),
-    }
-}
-
-fn ending(result: &TaskResult) -> String {
-    match (result.why, result.exit, result.signal) {
-        (Reason::Exit, Some(exit), _) => format!("exit status {exit}"),
-        (Reason::Signal, _, Some(signal)) => format!("ended by {}", signal_name(signal)),
-        (why, ..) => why.words().to_owned(),
     }
 }
