@@ -1,8 +1,6 @@
 //! A browser without a window, driven over `WebDriver`: JSON over HTTP, and no more of it than the
 //! tests need.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};

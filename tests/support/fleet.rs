@@ -1,7 +1,5 @@
 //! A cluster of real processes on this machine: daemon, orchestrator, and agents that run work.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;

@@ -1,7 +1,5 @@
 //! An orchestrator that a test plays: it says what slots should be, and counts what agents say.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -11,7 +11,7 @@ use apportion::scheduler::{Command, Event, Scheduler};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::Cluster;
+use super::cluster::Cluster;
 use super::diary::Diary;
 use super::step::{Change, Confirm, NodeStep, Reconfiguration, Step, arrival};
 use super::world::World;

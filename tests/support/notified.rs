@@ -1,7 +1,5 @@
 //! Where systemd would listen for what a service says of itself.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! Databases that earlier versions left behind.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::path::{Path, PathBuf};
 
 use apportion::store::migrations;

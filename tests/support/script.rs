@@ -29,7 +29,7 @@ use apportion::model::{
 };
 use apportion::scheduler::{Command, Event, Scheduler};
 
-use super::{Cluster, DOUBLING, UNPACED, class, fair, job, topology};
+use super::cluster::{Cluster, DOUBLING, UNPACED, class, fair, job, topology};
 
 /// A cycle until which it must have settled, and for how many it must stay so.
 const SETTLES_WITHIN: usize = 20;

@@ -1,7 +1,5 @@
 //! A real slot in a folder of its own, with the test in the place of its agent.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;

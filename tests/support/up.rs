@@ -1,7 +1,5 @@
 //! Daemon, orchestrator and agent as `apportion up` starts them, in an empty home.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};

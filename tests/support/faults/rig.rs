@@ -1,8 +1,6 @@
 //! States that a daemon may be found in, and what can be done to it there: killed at a system call,
 //! or given an error by one, by `strace`.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,8 +9,8 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 
-use crate::daemon::Daemon;
-use crate::witness::{self, Act, Broken, STORY, Witness};
+use super::witness::{self, Act, Broken, STORY, Witness};
+use crate::support::daemon::Daemon;
 
 /// A folder in memory where there is one: nothing here is about the loss of power.
 pub fn folder() -> TempDir {
@@ -172,7 +170,7 @@ async fn other_file(scenes: &[Scene]) -> Scene {
 /// A start on what an older version left.
 async fn migration() -> Scene {
     let files = folder();
-    crate::past::leave_behind(&files.path().join("state.db"), 2).await;
+    crate::support::past::leave_behind(&files.path().join("state.db"), 2).await;
     let witness = Witness::of_a_past(&[(40, 7, "node01"), (41, 8, "node01")], "node02");
     let act = Some(Act::Nodes);
     let rest = rest_of(files.path(), witness.clone(), act).await;

@@ -1,15 +1,13 @@
 //! Whoever talks to the daemon over all of its lives, and remembers what was answered and shown:
 //! agents, an orchestrator and an administrator in one.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, Gone};
+use crate::support::daemon::{Daemon, Gone};
 
 /// Fails with the name of what does not hold.
 macro_rules! hold {

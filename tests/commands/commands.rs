@@ -1,0 +1,311 @@
+//! Every command against a real daemon: what operators and users type, and what scripts read.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use crate::support::daemon;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::support::daemon::{CONFIG, Daemon, apportion, job};
+use apportion::cli::args::Cli;
+use clap::CommandFactory;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Exit status, standard output, standard error.
+fn told(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Two nodes, and two users with a job each that wants everything; a third that is impossible.
+async fn shared(folder: &TempDir) -> Daemon {
+    let daemon = Daemon::start(folder.path(), CONFIG);
+    daemon.nodes("n1=4 n2=4").await;
+    let mut huge = job(3, "cid", &[]);
+    huge["memory_mb"] = (64 * 1024).into();
+    daemon.publish(1, &[job(1, "ann", &[]), job(2, "bob", &[]), huge]).await;
+    let held = |schedule: &Value, id| daemon::shares(schedule, id, "shares").len();
+    daemon.schedule_when(|schedule| held(schedule, 1) == 4 && held(schedule, 2) == 4).await;
+    daemon
+}
+
+/// What a command prints, once it has succeeded.
+#[track_caller]
+fn ask(daemon: &Daemon, command: &str) -> String {
+    let mut args: Vec<&str> = command.split(' ').collect();
+    args.extend(["--url", &daemon.url]);
+    let (status, stdout, stderr) = told(apportion(&args));
+    assert_eq!((status, stderr.as_str()), (0, ""), "{command}: {stdout}");
+    stdout
+}
+
+#[tokio::test]
+async fn every_question_has_an_answer_in_every_form() {
+    let folder = TempDir::new().unwrap();
+    let daemon = shared(&folder).await;
+    // The question, what a person reads in it, and how many lines programs get.
+    let cases: [(&str, &str, usize); 14] = [
+        ("nodes", "n[1-2]  main  up", 2),
+        ("nodes n[1-2] --state up", "n[1-2]", 2),
+        ("node show n2", "n2 in pool main: up", 1),
+        ("queue", "impossible: one process", 3),
+        ("queue --user ann", "fair share used", 1),
+        ("queue --summary", "fair_share_used", 2),
+        ("job show 1", "job 1 of ann in class normal: ", 1),
+        ("job explain 3", "a larger node joins", 1),
+        ("why 3 --sentence", "needs:   impossible as things are", 1),
+        ("class show normal", "held:     8 qshares (8 GB)", 1),
+        ("users", "cid", 3),
+        ("user show bob", "user bob: 1 requests for work", 1),
+        ("load", "no: no node is so large", 1),
+        ("occupancy", "assigned", 2),
+    ];
+    for (question, words, entries) in cases {
+        let shown = ask(&daemon, question);
+        assert!(shown.contains(words), "{question}:\n{shown}");
+        assert!(ask(&daemon, &format!("{question} -o wide")).lines().count() > 0, "{question}");
+        let json = ask(&daemon, &format!("{question} --json"));
+        // Ages may differ.
+        let again = ask(&daemon, &format!("{question} -o json"));
+        assert_eq!(json.lines().count(), again.lines().count());
+        serde_json::from_str::<Value>(&json).unwrap();
+        let lines = ask(&daemon, &format!("{question} -o jsonl"));
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), entries, "{question}: {lines:?}");
+    }
+    for state in ["awaited", "dead", "varied-off", "quiesced", "blacklisted"] {
+        assert!(
+            ask(&daemon, &format!("nodes --state {state}")).contains("No such node"),
+            "{state}"
+        );
+    }
+    let diag = ask(&daemon, "diag");
+    for words in [
+        "nodes:        2 of 2 up",
+        "3 requests for work, 3 of them wait",
+        "planning:",
+        "since the start, 0 refused, 0 failed",
+        "\n  GET /v1/jobs ",
+        "\n  anybody  -     127.0.0.1 ",
+    ] {
+        assert!(diag.contains(words), "{words}: {diag}");
+    }
+    let wide = ask(&daemon, "diag -o wide");
+    let published = wide.lines().find(|line| line.contains("PUT /v1/publication")).unwrap();
+    assert_eq!(published.split_whitespace().nth(2), Some("1"), "{published}");
+    let diag: Value = serde_json::from_str(&ask(&daemon, "diag --json")).unwrap();
+    assert!(diag["cycle"].as_u64().unwrap() > 0 && diag["requests"].as_array().unwrap().len() > 8);
+    assert_eq!(
+        (&diag["clients"][0]["client"], &diag["other_clients"]["requests"]),
+        (&"anybody".into(), &0.into())
+    );
+    let listed = ask(&daemon, "classes");
+    assert_eq!(
+        ask(&daemon, "classes --no-header").trim(),
+        listed.split_once('\n').unwrap().1.trim()
+    );
+}
+
+/// The counts of nodes are those of the list, through HTTP as well.
+#[tokio::test]
+async fn why_has_three_depths() {
+    let folder = TempDir::new().unwrap();
+    let daemon = shared(&folder).await;
+    let at = |depth: &str| {
+        let path = format!("/v1/jobs/1/why{depth}");
+        async { daemon.get(&{ path }).await }
+    };
+    let (brief, usual, whole) =
+        (at("?depth=sentence").await, at("").await, at("?depth=nodes").await);
+    assert_eq!(usual, at("?depth=reasons").await);
+    for part in ["job", "sentence", "reason", "unblock"] {
+        assert_eq!((&brief[part], &usual[part]), (&usual[part], &whole[part]), "{part}");
+    }
+    assert_eq!([&brief["sums"], &usual["verdicts"]], [&Value::Null; 2]);
+    assert_eq!(whole["verdicts"].as_array().unwrap().len(), 2);
+    assert_eq!(daemon.ask("/v1/jobs/1/why?depth=sea").await.status(), 400);
+
+    let [sentence, reasons, nodes] =
+        ["--sentence", "--reasons", "--nodes"].map(|depth| ask(&daemon, &format!("why 1 {depth}")));
+    assert!(reasons.starts_with(sentence.trim()), "{sentence}{reasons}");
+    assert!(nodes.starts_with(reasons.trim()), "{reasons}{nodes}");
+    assert!(nodes.contains("n[1-2]  full"), "{nodes}");
+    assert_eq!(ask(&daemon, "why 1"), reasons);
+}
+
+#[tokio::test]
+async fn what_is_not_there_ends_with_5_and_what_is_near_is_named() {
+    let folder = TempDir::new().unwrap();
+    let daemon = shared(&folder).await;
+    let cases = [
+        ("node show n3", "no node n3 has reported, did you mean `n"),
+        ("occupancy n[2-4]", "no node n[3-4] has reported"),
+        ("class show nromal", "did you mean `normal`?"),
+        ("user show anm", "did you mean `ann`?"),
+        ("job show 7", "no work 7"),
+    ];
+    for (question, words) in cases {
+        let mut args: Vec<&str> = question.split(' ').collect();
+        args.extend(["--url", &daemon.url]);
+        let (status, stdout, stderr) = told(apportion(&args));
+        assert_eq!((status, stdout.as_str()), (5, ""), "{question}: {stderr}");
+        assert!(stderr.contains(words), "{question}: {stderr}");
+    }
+}
+
+#[tokio::test]
+async fn events_are_told_from_where_one_asks() {
+    let folder = TempDir::new().unwrap();
+    let daemon = shared(&folder).await;
+    daemon.vary_off("n2").await;
+    let all = ask(&daemon, "events --since 0");
+    for words in
+        ["added     job 1: +", "nodes     n[1-2]: new -> up", "admin     vary-off n2 (a test)"]
+    {
+        assert!(all.contains(words), "{words} is not in\n{all}");
+    }
+    assert_eq!(ask(&daemon, "events"), all, "fewer than are told unasked");
+    assert_eq!(ask(&daemon, "events --since 10h"), all);
+    let numbers = |lines: &str| -> Vec<u64> {
+        let number = |line| serde_json::from_str::<Value>(line).unwrap()["sequence"].as_u64();
+        lines.lines().map(|line| number(line).unwrap()).collect()
+    };
+    let events = numbers(&ask(&daemon, "events --since 0 --json"));
+    assert_eq!(events, (1..=u64::try_from(events.len()).unwrap()).collect::<Vec<_>>());
+    assert_eq!(numbers(&ask(&daemon, "events --since 2 -o jsonl")), events[2..]);
+}
+
+/// A process that ends with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn start(daemon: &Daemon, args: &[&str]) -> (Running, impl Iterator<Item = String>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_apportion"))
+        .args(args)
+        .args(["--url", &daemon.url])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    (Running(child), lines)
+}
+
+/// Nothing is asked again before something has come about.
+#[tokio::test]
+async fn who_watches_and_who_follows_is_told_what_comes_about() {
+    let folder = TempDir::new().unwrap();
+    let daemon = shared(&folder).await;
+    let (_watching, watched) = start(&daemon, &["nodes", "--watch", "-o", "jsonl"]);
+    let (_following, mut followed) = start(&daemon, &["events", "-f"]);
+    // Both are there before anything happens.
+    let mut watched = watched.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    assert_eq!(watched.next().unwrap()["states"][0], "up");
+    let first = followed.next().unwrap();
+    daemon.vary_off("n2").await;
+    let is_off = |node: &Value| node["name"] == "n2" && node["states"][0] == "varied-off";
+    assert!(watched.take(200).any(|node| is_off(&node)));
+    assert!(followed.any(|line| line.contains("vary-off n2 (a test)")), "{first}");
+}
+
+/// The binary under another name.
+fn link(folder: &Path, name: &str, daemon: &Daemon, args: &[&str]) -> (i32, String, String) {
+    let link = folder.join(name);
+    symlink(env!("CARGO_BIN_EXE_apportion"), &link).unwrap();
+    let output = Command::new(&link).args(args).env("APPORTION_URL", &daemon.url).output().unwrap();
+    std::fs::remove_file(&link).unwrap();
+    told(output)
+}
+
+#[tokio::test]
+async fn links_with_the_originals_names_do_what_those_commands_did() {
+    let folder = TempDir::new().unwrap();
+    let daemon = shared(&folder).await;
+    let call = |name, args: &[&str]| link(folder.path(), name, &daemon, args);
+
+    let (status, stdout, stderr) = call("vary_off", &["nowhere", "n2"]);
+    assert_eq!((status, stderr.as_str()), (1, ""), "one is unknown, and the other is done");
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{stdout}");
+    assert_eq!(lines[0], "nowhere: no such node");
+    assert!(lines[1].starts_with("n2: varied off; 4 shares evicted"), "{stdout}");
+    let again = call("vary_off", &["n2"]);
+    assert_eq!((again.0, again.1.as_str()), (0, "n2: already varied off\n"));
+    assert_eq!(call("vary_on", &["n2"]).1, "n2: varied on\n");
+    assert_eq!(call("vary_off", &[]).0, 1, "used wrongly");
+
+    let (status, load, _) = call("rm_qload", &[]);
+    assert_eq!(status, 0);
+    assert!(load.contains("WHOLE") && load.contains("normal"), "{load}");
+    let (status, occupancy, _) = call("rm_qoccupancy", &[]);
+    assert_eq!(status, 0);
+    let heading: Vec<&str> = occupancy.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(heading.len(), 14, "{occupancy}");
+    assert!(occupancy.contains("\n    job 1 ann normal: share "), "{occupancy}");
+    let (status, told, stderr) = call("rm_reconfigure", &[]);
+    assert_eq!(status, 0, "{stderr}");
+    assert!(told.contains("generation 1 is in effect"), "{told}");
+    std::fs::write(folder.path().join("apportion.toml"), "nonsense").unwrap();
+    let (status, _, stderr) = call("rm_reconfigure", &[]);
+    assert_eq!(status, 1);
+    assert!(stderr.contains("is wrong in one place"), "{stderr}");
+}
+
+/// Every command there is, by its words.
+fn commands() -> Vec<Vec<String>> {
+    fn below(command: &clap::Command, words: &[String]) -> Vec<Vec<String>> {
+        let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+        let subcommands = shown.flat_map(|one| {
+            let words = [words, &[one.get_name().to_owned()]].concat();
+            [vec![words.clone()], below(one, &words)].concat()
+        });
+        subcommands.collect()
+    }
+    below(&Cli::command(), &[])
+}
+
+#[test]
+fn every_command_teaches_by_example_and_has_a_page_and_completions() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("man");
+    let (status, stdout, stderr) = told(apportion(&["man", "--out", out.to_str().unwrap()]));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let commands = commands();
+    assert!(40 < commands.len(), "{commands:?}");
+    // And one of the whole.
+    assert!(stdout.starts_with(&format!("{} pages", commands.len() + 1)), "{stdout}");
+    let bash = told(apportion(&["completions", "bash"])).1;
+    for words in &commands {
+        let page = out.join(format!("apportion-{}.1", words.join("-")));
+        let page = std::fs::read_to_string(&page).unwrap();
+        assert!(page.contains(".SH NAME") && page.contains(".SH DESCRIPTION"), "{words:?}");
+        assert!(words.iter().all(|word| bash.contains(word)), "{words:?}");
+        let args: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+        let (status, help, _) = told(apportion(&args));
+        assert_eq!(status, 0, "{words:?}");
+        let has_subcommands = help.contains("\nCommands:\n");
+        assert!(has_subcommands || help.contains("Examples:\n  apportion "), "{words:?}: {help}");
+    }
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        let (status, script, _) = told(apportion(&["completions", shell]));
+        assert!(status == 0 && script.contains("vary-off"), "{shell}");
+    }
+    let (status, page, _) = told(apportion(&["man"]));
+    assert!(status == 0 && page.contains(".TH apportion 1"), "{page}");
+}
+
+#[test]
+fn top_says_that_it_needs_a_terminal() {
+    let (status, stdout, stderr) = told(apportion(&["top", "--url", "http://127.0.0.1:1"]));
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert!(stderr.contains("`apportion diag`"), "{stderr}");
+}

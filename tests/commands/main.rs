@@ -1,0 +1,10 @@
+//! The commands that operators and users type.
+
+mod bench;
+mod cli;
+mod commands;
+mod config;
+mod demo;
+mod ducc;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,320 @@
+//! Why work has what it has: every reason with what would cure it and when, and numbers that add up.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use std::collections::BTreeMap;
+
+use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single};
+use crate::support::history::History;
+use crate::support::step::steps;
+use crate::support::world::{SMALL, world};
+use apportion::api::wire::{BoundBy, NodeTally, Verdict, Why};
+use apportion::api::{why, why_by_node};
+use apportion::model::{CapRules, Mebibytes, Policy, ProcessLimit, WorkKind};
+use apportion::scheduler::View;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+fn cluster() -> Cluster {
+    Cluster::with_classes(vec![
+        fair("normal", 100, UNPACED),
+        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", Policy::Reserve, 1, UNPACED),
+    ])
+}
+
+fn explained(cluster: &Cluster, id: u64) -> Why {
+    why_by_node(&cluster.view, cluster.job(id))
+}
+
+#[track_caller]
+fn says(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
+    }
+}
+
+fn verdict(why: &Why, node: &str) -> Verdict {
+    let verdicts = why.verdicts.as_ref().unwrap();
+    verdicts.iter().find(|verdict| verdict.node == node).unwrap().verdict
+}
+
+/// In the first cycle, in memory as it was asked for, with the node that comes nearest.
+#[test]
+fn what_is_impossible_is_said_at_once() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4 m2=5").arrive(job(1, "ann", "normal", 7)).cycle();
+    let why = explained(&cluster, 1);
+    assert_eq!(why.sums.bound.by, BoundBy::Nodes);
+    let unblock = why.unblock.unwrap();
+    assert!(unblock.needs_a_change);
+    says(&unblock.sentence, &["asks for 7 GB", "m2, has 5 GB", "a larger node joins"]);
+    assert_eq!(why.nodes, NodeTally { total: 2, too_small: 2, ..NodeTally::default() });
+}
+
+#[test]
+fn exits_that_are_waited_for_are_counted_where_they_are() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.confirms_exits = false;
+    cluster.arrive(job(2, "bob", "normal", 2)).cycles(2);
+    let why = explained(&cluster, 2);
+    assert_eq!(why.reason.unwrap().code, "waiting_for_exits");
+    says(
+        &why.unblock.unwrap().sentence,
+        &["it starts when 2 evictions on m1 are confirmed", "from job 1 of ann"],
+    );
+    assert_eq!(verdict(&explained(&cluster, 2), "m1"), Verdict::BeingCleared);
+    cluster.confirms_exits = true;
+    assert_eq!(cluster.cycle().held(2), 1);
+}
+
+#[test]
+fn room_that_is_kept_for_one_is_no_room_for_another() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.confirms_exits = false;
+    cluster.arrive(job(2, "bob", "normal", 2)).cycles(2);
+    // One of two exits is confirmed: the room waits for the other.
+    let leaving = cluster.job(1).shares.iter().find(|share| share.removal.is_some()).unwrap().id;
+    cluster.exit(1, leaving).arrive(single(3, "cid", "fixed", 1, WorkKind::Service)).cycle();
+    let kept = explained(&cluster, 1);
+    assert_eq!(verdict(&kept, "m1"), Verdict::Promised, "{}", cluster.picture());
+}
+
+#[test]
+fn nodes_that_are_out_are_named_where_nothing_else_would_do() {
+    let mut cluster = cluster();
+    cluster.nodes("m1=4 m2=4 m3=1").vary_off("m1").die("m2").arrive(job(1, "ann", "normal", 3));
+    let why = explained(cluster.cycle(), 1);
+    assert_eq!(why.reason.as_ref().unwrap().code, "no_machine_up");
+    says(&why.unblock.as_ref().unwrap().sentence, &["m2 (dead)", "m1 (varied off)"]);
+    let counted =
+        NodeTally { total: 3, dead: 1, varied_off: 1, too_small: 1, ..NodeTally::default() };
+    assert_eq!(why.nodes, counted);
+}
+
+#[test]
+fn an_allotment_says_what_is_too_much_and_whose_it_is() {
+    let mut cluster = cluster();
+    cluster.reconfigure(|topology| topology.settings.allotment = Some(Mebibytes::from_gib(5)));
+    cluster.nodes("m1=8 m2=8").arrive(single(1, "ann", "fixed", 4, WorkKind::Service)).cycle();
+    cluster.arrive(single(2, "ann", "fixed", 3, WorkKind::Service)).cycle();
+    let why = explained(&cluster, 2);
+    assert_eq!(why.sums.bound.by, BoundBy::Allotment);
+    says(&why.unblock.unwrap().sentence, &["ann ends 2 GB", "it has work 1)", "raised"]);
+}
+
+#[test]
+fn a_cap_is_told_by_its_rule_and_when_it_gives() {
+    let rules = CapRules { initialization_cap: 2, ..UNPACED };
+    let mut cluster = Cluster::with_classes(vec![fair("normal", 100, rules)]);
+    let mut fresh = job(1, "ann", "normal", 1);
+    fresh.facts.is_running = false;
+    let mut limited = job(2, "bob", "normal", 1);
+    (limited.facts.limit, limited.facts.is_running) = (ProcessLimit::Frozen, true);
+    cluster.nodes("m1=8").arrive(fresh).arrive(limited).cycle();
+    let why = explained(&cluster, 1);
+    assert_eq!(why.sums.bound.by, BoundBy::Cap);
+    says(&why.unblock.unwrap().sentence, &["2 processes", "initialized"]);
+    says(&explained(&cluster, 1).sums.bound.sentence, &["2 processes for now"]);
+}
+
+/// One process has initialized and nothing is known of its pace: then that holds it, and not that
+/// none has initialized.
+#[test]
+fn work_of_unknown_pace_is_told_that_its_time_per_item_is_unknown() {
+    let rules = CapRules { initialization_cap: 2, expand_by_doubling: true, ..UNPACED };
+    let mut cluster = Cluster::with_classes(vec![fair("normal", 100, rules)]);
+    let mut work = job(1, "ann", "normal", 1);
+    (work.facts.is_running, work.facts.time_per_item) = (false, None);
+    cluster.nodes("m1=8").arrive(work).cycle();
+    says(&explained(&cluster, 1).sentence, &["held at 2: no process of it has initialized yet"]);
+
+    cluster.change(1, |facts| facts.is_running = true).cycle();
+    let why = explained(&cluster, 1);
+    says(&why.sentence, &["held at 2: how long an item of it takes is unknown"]);
+    says(&why.sums.bound.sentence, &["2 processes for now", "is unknown"]);
+    says(&why.unblock.unwrap().sentence, &["publishes how long an item of it takes"]);
+    let reason = why.reason.unwrap();
+    assert_eq!((reason.code.as_str(), cluster.held(1)), ("initialization_cap", 2));
+
+    // All its processes go when its pace is known.
+    cluster.change(1, |facts| facts.time_per_item = Some(1000));
+    for share in &cluster.job(1).shares.clone() {
+        cluster.exit(1, share.id);
+    }
+    let sums = explained(cluster.cycle(), 1).sums;
+    says(&sums.job.cap_bound.unwrap().sentence, &["it starts over"]);
+}
+
+/// A larger machine would not do, and neither would a smaller one.
+#[test]
+fn a_reservation_is_told_that_no_machine_has_its_size() {
+    for (overage, asked) in [(0, "exactly 3 qshares"), (1, "3 to 4 qshares")] {
+        let mut cluster = cluster();
+        cluster.reconfigure(|topology| {
+            topology.settings.reserve_overage = Mebibytes::from_gib(overage);
+        });
+        cluster.nodes("m1=2 m2=5").arrive(single(1, "ann", "reserve", 3, WorkKind::Reservation));
+        let why = explained(cluster.cycle(), 1);
+        let needs = format!("needs a machine of {asked}, and there is none");
+        says(&why.sentence, &[&needs, "the largest machine it may use has 5"]);
+        says(&why.sums.bound.sentence, &[asked, "there is none"]);
+        says(&why.unblock.unwrap().sentence, &["a node of just that size joins"]);
+        assert_eq!(why.reason.unwrap().code, "impossible");
+    }
+}
+
+/// Ann has most processes, and Bob would take some of them. Her work gets on, which is progress and
+/// no change of demand.
+#[test]
+fn the_quiet_stop_is_said_to_hold_against_peers_for_want_of_a_change_of_demand() {
+    let mut cluster = cluster();
+    cluster.reconfigure(|topology| topology.settings.quiet_stop = Some(3));
+    let [mut ann, mut bob] = [job(1, "ann", "normal", 1), job(2, "bob", "normal", 1)];
+    (ann.threads, bob.threads) = (1000, 1000);
+    cluster.nodes("m1=8").arrive(ann).cycle().invest(1, 9_000_000_000).arrive(bob);
+    let get_on = |cluster: &mut Cluster, investment| {
+        cluster.change(1, |facts| facts.remaining -= 1);
+        cluster.invest(1, investment).cycle();
+    };
+    for _ in 0..5 {
+        get_on(&mut cluster, 9_000_000_000);
+    }
+    // While the net would not let it take anything, waiting does not help either.
+    let why = explained(&cluster, 2);
+    assert_eq!(why.reason.unwrap().code, "too_dear");
+    let unblock = why.unblock.unwrap();
+    says(&unblock.sentence, &["room that is free", "waiting alone does not help"]);
+    assert_eq!(unblock.estimate, None);
+
+    get_on(&mut cluster, 0);
+    let why = explained(&cluster, 2);
+    let reason = why.reason.unwrap();
+    assert_eq!((reason.code.as_str(), cluster.held(2)), ("quiet_stop", 1));
+    says(&reason.sentence, &["neither demand nor supply has changed for 3 cycles", "its peers"]);
+    says(&why.sums.bound.sentence, &["it leaves its peers theirs"]);
+    says(&why.unblock.unwrap().sentence, &["room that is free", "a change of demand or supply"]);
+}
+
+/// Who has more at which level: its user's other jobs, other users, other classes.
+#[test]
+fn a_fair_share_is_used_up_at_the_level_where_others_want_more_too() {
+    let crowd = |jobs: &[(u64, &str, &str)]| {
+        let mut cluster =
+            Cluster::with_classes(vec![fair("normal", 100, UNPACED), fair("other", 100, UNPACED)]);
+        cluster.nodes("m1=8");
+        for (id, user, class) in jobs {
+            cluster.arrive(job(*id, user, class, 1));
+        }
+        cluster.cycles(3);
+        explained(&cluster, 1)
+    };
+    let cases: [(&[_], BoundBy); 3] = [
+        (&[(1, "ann", "normal"), (2, "ann", "normal")], BoundBy::JobShare),
+        (&[(1, "ann", "normal"), (2, "bob", "normal")], BoundBy::UserShare),
+        (&[(1, "ann", "normal"), (2, "bob", "other")], BoundBy::ClassShare),
+    ];
+    for (jobs, by) in cases {
+        let why = crowd(jobs);
+        assert_eq!(why.reason.as_ref().unwrap().code, "fair_share_used");
+        assert_eq!(why.sums.bound.by, by, "{}", why.sums.bound.sentence);
+        let unblock = why.unblock.unwrap();
+        says(&unblock.sentence, &["job 2 of", "(4 qshares)"]);
+        // A million items of a second each, four at a time.
+        let estimate = unblock.estimate.unwrap();
+        assert_eq!(estimate.in_ms, 250_000_000);
+        says(&estimate.basis, &["job 2 of", "at its present rate"]);
+    }
+}
+
+/// What all deserve together is all there is, if all want more than there is.
+#[test]
+fn what_is_deserved_adds_up_to_the_cluster() {
+    let mut cluster =
+        Cluster::with_classes(vec![fair("normal", 100, UNPACED), fair("heavy", 200, UNPACED)]);
+    cluster.nodes("m1=8 m2=8 m3=8");
+    for (id, user, class) in
+        [(1, "ann", "normal"), (2, "bob", "normal"), (3, "ann", "heavy"), (4, "cid", "heavy")]
+    {
+        cluster.arrive(job(id, user, class, 1));
+    }
+    cluster.cycles(3);
+    let explained: Vec<Why> = (1..=4).map(|id| why(&cluster.view, cluster.job(id))).collect();
+    let deserved: u64 = explained.iter().map(|why| why.sums.job.deserved).sum();
+    assert_eq!(deserved, 24);
+    let mut classes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for why in &explained {
+        let (jobs, class) = classes.entry(&why.sums.class).or_default();
+        *jobs += why.sums.job.deserved;
+        *class = why.sums.class_account.as_ref().unwrap().deserved;
+        let user = why.sums.user_account.as_ref().unwrap();
+        assert_eq!(user.deserved, why.sums.job.deserved, "one job a user and class");
+        assert_eq!(why.sums.job.held * why.sums.order.unwrap(), user.held);
+    }
+    assert_eq!(classes, BTreeMap::from([("heavy", (16, 16)), ("normal", (8, 8))]));
+}
+
+/// Whatever is asked of whatever cluster: each node is in one count, and whoever has less than it
+/// wants is told why, what holds it and what would help.
+fn adds_up(view: &View) {
+    for job in view.jobs.iter() {
+        let why = why_by_node(view, job);
+        let NodeTally {
+            total,
+            other_pool,
+            not_asked_for,
+            awaited,
+            too_small,
+            dead,
+            varied_off,
+            quiesced,
+            blacklisted,
+            being_cleared,
+            full,
+            promised,
+            has_room,
+        } = why.nodes.clone();
+        let out = other_pool + not_asked_for + awaited + too_small + dead;
+        let off = varied_off + quiesced + blacklisted;
+        let in_use = being_cleared + full + promised + has_room;
+        assert_eq!(total, u64::try_from(view.nodes.len()).unwrap());
+        assert_eq!(total, out + off + in_use);
+        let mut counted = NodeTally { total, ..NodeTally::default() };
+        for verdict in why.verdicts.as_ref().unwrap() {
+            *counted.count_of(verdict.verdict) += 1;
+            assert_ne!(verdict.sentence, "");
+        }
+        assert_eq!(counted, why.nodes);
+        // Or it lacks nothing but to hear of its nodes.
+        let is_silent = why.sentence.contains("silent");
+        assert_eq!(why.reason.is_some() || is_silent, why.unblock.is_some(), "{why:?}");
+        assert_eq!(why.reason.is_none(), why.sums.bound.by == BoundBy::Nothing);
+        assert!(why.unblock.is_none_or(|unblock| !unblock.sentence.is_empty()));
+        assert!(why.holders.iter().all(|holder| holder.job != why.job && 0 < holder.qshares));
+        if why.reason.is_some_and(|reason| reason.code == "impossible") {
+            assert_eq!(
+                being_cleared + full + promised + has_room + dead + varied_off,
+                0,
+                "{job:?}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn in_any_history_the_numbers_add_up((world, steps) in (world(SMALL), steps(SMALL, 40))) {
+        let mut history = History::new(world);
+        for step in &steps {
+            history.apply(step);
+        }
+        history.cycle();
+        adds_up(&history.cluster.view);
+    }
+}

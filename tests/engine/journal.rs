@@ -1,0 +1,190 @@
+//! The journal: whatever happened, the books on record lead to the same future, digest for digest;
+//! and what was changed on record is found and named.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use crate::support;
+use crate::support::cluster::{Cluster, UNPACED, assert_same, fair, job};
+use crate::support::history::History;
+use crate::support::step::{Step, steps};
+use crate::support::world::{MEDIUM, SMALL, World, world};
+use apportion::journal::{Batch, Entry, Trouble, Unreadable};
+use apportion::model::{Mebibytes, Name, NodeReport};
+use apportion::scheduler::books::{Books, Hearing};
+use apportion::scheduler::{Event, Scheduler};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+fn history() -> impl Strategy<Value = (World, Vec<Step>)> {
+    prop_oneof![
+        9 => (world(SMALL), steps(SMALL, 80)),
+        1 => (world(MEDIUM), steps(MEDIUM, 60)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 100, rng_seed: RngSeed::Fixed(5), failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// Whatever happens, restarts included: from the books after any cycle, what is on record leads
+    /// to the same decisions and to the same books.
+    #[test]
+    fn from_any_books_the_journal_leads_to_the_same_future((world, steps) in history(), at: prop::sample::Index) {
+        let mut history = History::with_diary(world);
+        for step in &steps {
+            history.apply(step);
+        }
+        history.cycle();
+        let cluster = &history.cluster;
+        let diary = cluster.diary.as_ref().unwrap();
+        for skipped in [0, at.index(diary.cycles.len()), diary.cycles.len() - 1] {
+            let replay = diary.replay(skipped).unwrap_or_else(|trouble| panic!("from {skipped}: {trouble}"));
+            assert_same(&replay.scheduler().view(), &cluster.view);
+            assert_eq!(books(replay.scheduler()), books(&cluster.scheduler));
+        }
+    }
+}
+
+/// All of the books, but for who was heard in an interval that is not over yet.
+fn books(scheduler: &Scheduler) -> Books {
+    let mut books = scheduler.books();
+    books.nodes.iter_mut().for_each(|node| node.is_heard = false);
+    books
+}
+
+/// Two nodes, two users who take turns.
+fn on_record() -> Cluster {
+    let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
+    cluster.diary = Some(support::diary::Diary::of(&cluster.scheduler));
+    cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.arrive(job(2, "bob", "normal", 1)).cycles(3);
+    // That a new node is heard again is on record.
+    cluster.record(Event::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
+    cluster.record(Event::HeartbeatIntervalPassed).cycle();
+    cluster
+}
+
+/// Of 10,000 heartbeats that say nothing no byte is kept; of an interval that all kept, none; of
+/// one that a node missed, its name, once.
+#[test]
+fn heartbeats_that_say_nothing_leave_no_trace() {
+    let mut cluster = on_record();
+    let mut interval = |heard: &str| {
+        for _ in 0..100 {
+            cluster.nodes(heard);
+        }
+        cluster.record(Event::HeartbeatIntervalPassed).cycle();
+        let (batches, ..) = cluster.diary.as_ref().unwrap().cycles.last().unwrap();
+        batches.iter().flat_map(|batch| Batch::open(batch).unwrap()).collect::<Vec<_>>()
+    };
+    let passed = |silent: &[&str]| {
+        let silent = silent.iter().map(|name| Name::from(*name)).collect();
+        Entry::IntervalPassed(Hearing { silent, back: Vec::new() })
+    };
+    assert_eq!(interval("m1=4 m2=4"), []);
+    assert_eq!(interval("m1=4"), [passed(&["m2"])]);
+    assert_eq!(interval("m1=4"), [passed(&[])], "that it stays silent goes without saying");
+    let memory = Mebibytes::from_gib(4);
+    let back = NodeReport { name: "m2".into(), memory, is_quiesced: false };
+    assert_eq!(interval("m1=4 m2=4"), [Entry::Event(Event::NodeReported(back))]);
+    assert_eq!(cluster.node("m2").missed, 0);
+    cluster.diary.as_ref().unwrap().replay(0).unwrap();
+}
+
+/// Nobody is given up for the time in which nobody listened; whoever was dead stays so.
+#[test]
+fn after_a_restart_missed_heartbeats_are_counted_anew() {
+    let mut cluster = on_record();
+    let miss = |cluster: &mut Cluster, heard: &str| {
+        cluster.nodes(heard).record(Event::HeartbeatIntervalPassed).cycle();
+    };
+    for _ in 0..4 {
+        miss(&mut cluster, "m1=4");
+    }
+    assert!(cluster.node("m2").state.is_dead);
+    cluster.nodes("m1=4").record(Event::HeartbeatIntervalPassed);
+    miss(&mut cluster, "");
+    miss(&mut cluster, "");
+    assert_eq!((cluster.node("m1").missed, cluster.node("m1").state.is_dead), (2, false));
+    cluster.resume();
+    for missed in [1, 2] {
+        miss(&mut cluster, "");
+        assert_eq!((cluster.node("m1").missed, cluster.node("m1").state.is_dead), (missed, false));
+        assert!(cluster.node("m2").state.is_dead);
+    }
+    miss(&mut cluster, "");
+    assert!(cluster.node("m1").state.is_dead);
+    cluster.diary.as_ref().unwrap().replay(0).unwrap();
+}
+
+/// Every byte of every batch, changed in two ways: found, and where the text can be made out, the
+/// entry is named.
+#[test]
+fn a_changed_byte_is_found_and_named() {
+    let mut cluster = on_record();
+    let diary = cluster.diary.as_mut().unwrap();
+    let (mut named, mut found) = (0, 0);
+    for cycle in 0..diary.cycles.len() {
+        for place in 0..diary.cycles[cycle].0.iter().map(|batch| batch.body.len()).sum() {
+            for change in [1_u8, 0x80] {
+                diary.cycles[cycle].0[0].body[place] ^= change;
+                let trouble = diary.replay(0).map(|_| ()).unwrap_err();
+                let Trouble::Events { cycle: told, why } = &trouble else {
+                    panic!("cycle {cycle}, byte {place}: {trouble}")
+                };
+                assert_eq!(*told, u64::try_from(cycle).unwrap() + 1);
+                let is_named = matches!(why, Unreadable::EntryChanged { entry: 1.., .. });
+                assert!(is_named || *why == Unreadable::Changed, "byte {place}: {trouble}");
+                *(if is_named { &mut named } else { &mut found }) += 1;
+                diary.cycles[cycle].0[0].body[place] ^= change;
+            }
+        }
+    }
+    assert!(20 * found < named, "{named} named, {found} only found");
+    diary.replay(0).unwrap();
+}
+
+/// A thousand cycles, as many equal digests; and of one byte in one event of one of them it is said
+/// where it is.
+#[test]
+fn of_a_thousand_cycles_each_is_what_it_was_and_a_changed_byte_is_named() {
+    let mut cluster = on_record();
+    while cluster.diary.as_ref().unwrap().cycles.len() < 1000 {
+        let round = cluster.diary.as_ref().unwrap().cycles.len();
+        let nodes = if round.is_multiple_of(2) { "m1=5 m2=4" } else { "m1=4 m2=5" };
+        cluster.nodes(nodes).cycle();
+    }
+    let diary = cluster.diary.as_mut().unwrap();
+    assert_eq!(diary.replay(0).unwrap().scheduler().cycle(), 1000);
+    for cycle in [500, 999] {
+        let place = diary.cycles[cycle].0[0].body.len() - 3;
+        diary.cycles[cycle].0[0].body[place] ^= 1;
+        let trouble = diary.replay(0).map(|_| ()).unwrap_err();
+        let Trouble::Events { cycle: told, why } = &trouble else { panic!("{trouble}") };
+        assert_eq!(*told, u64::try_from(cycle).unwrap() + 1);
+        assert!(matches!(why, Unreadable::EntryChanged { entry: 2, of: 2, .. }), "{trouble}");
+        diary.cycles[cycle].0[0].body[place] ^= 1;
+    }
+}
+
+/// An event that is replaced by another one, sums and all, shows in the decision.
+#[test]
+fn another_event_leads_to_another_decision() {
+    let mut cluster = on_record();
+    let diary = cluster.diary.as_mut().unwrap();
+    let mut batch = Batch::default();
+    batch.push(&Entry::Event(Event::JobArrived(job(2, "bob", "normal", 2))));
+    diary.cycles[1].0 = vec![batch.seal()];
+    let trouble = diary.replay(0).map(|_| ()).unwrap_err();
+    assert!(matches!(trouble, Trouble::Differs { cycle: 2, .. }), "{trouble}");
+}
+
+#[test]
+fn what_another_version_wrote_is_said_to_be_so() {
+    let mut cluster = on_record();
+    let diary = cluster.diary.as_mut().unwrap();
+    diary.cycles[1].0[0].version = 7;
+    let trouble = diary.replay(0).map(|_| ()).unwrap_err().to_string();
+    assert!(trouble.contains("cycle 2") && trouble.contains("form 7"), "{trouble}");
+}

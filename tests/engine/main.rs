@@ -1,0 +1,32 @@
+//! Clusters in memory: what the planner, the scheduler and the journal decide, without clock or network.
+
+mod book_and_scheduler;
+mod cases;
+mod explained;
+mod fairness;
+mod growth;
+mod histories;
+mod history_of_bugs;
+mod intake;
+mod invariants;
+mod journal;
+mod lists;
+mod losses;
+mod moving;
+mod nodes;
+mod operations;
+mod peers;
+mod placing;
+mod pools;
+mod price;
+mod quiet;
+mod recorded;
+mod recovery;
+mod regressions;
+mod sharing;
+#[path = "../support/mod.rs"]
+mod support;
+mod taken_over;
+mod taking_back;
+mod units;
+mod work;

@@ -1,0 +1,4 @@
+//! Rules about the repository itself.
+
+mod rows;
+mod tidy;

@@ -1,0 +1,17 @@
+//! Work that runs: the orchestrator, agents, slots and their processes.
+
+mod agent_run;
+mod agent_users;
+mod campaign_views;
+mod cohost;
+mod faults_calls;
+mod faults_slot;
+mod fleet;
+mod full_spool;
+mod hostile_slots;
+mod kill_matrix;
+mod orchestrator;
+mod slot;
+#[path = "../support/mod.rs"]
+mod support;
+mod up;

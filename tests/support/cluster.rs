@@ -1,0 +1,411 @@
+//! A small cluster to talk about: one quantum is 1 GB, so orders are gigabytes.
+//!
+//! Every cycle is audited, and the orchestrator confirms exits at the start of the next one unless
+//! a test says otherwise.
+
+use std::collections::BTreeMap;
+
+use super::diary::Diary;
+use apportion::engine::{Effort, audit};
+use apportion::journal::{Replay, seal_books};
+use apportion::model::{
+    CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Policy, PoolIx,
+    ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
+    WorkKind, count,
+};
+use apportion::scheduler::{
+    Command, CommandError, CommandOutcome, Event, JobView, NodeView, Scheduler, ShareView, View,
+};
+
+/// No pacing at all: a job may use everything at once.
+pub const UNPACED: CapRules = CapRules {
+    initialization_cap: 0,
+    expand_by_doubling: false,
+    prediction: false,
+    prediction_fudge: 0,
+    loss_limit: CapRules::LOSS_LIMIT,
+};
+
+/// Doubling from two, without prediction.
+pub const DOUBLING: CapRules = CapRules {
+    initialization_cap: 2,
+    expand_by_doubling: true,
+    prediction: false,
+    prediction_fudge: 0,
+    loss_limit: CapRules::LOSS_LIMIT,
+};
+
+/// One pool called `main`, no classes; to be extended.
+pub fn topology() -> Topology {
+    Topology {
+        settings: Settings { node_stability: 3, mass_loss_percent: None, ..Settings::default() },
+        pools: vec![pool("main", None, "")],
+        classes: Vec::new(),
+        allotments: BTreeMap::new(),
+    }
+}
+
+/// A pool with the nodes named in `nodes`, by blanks.
+pub fn pool(name: &str, parent: Option<usize>, nodes: &str) -> Nodepool {
+    Nodepool {
+        name: name.into(),
+        parent: parent.map(PoolIx),
+        search_order: 100,
+        quantum: Quantum::new(Mebibytes::from_gib(1)).unwrap(),
+        nodes: nodes.split_whitespace().map(str::to_owned).collect(),
+    }
+}
+
+/// A class of the first pool.
+pub fn class(name: &str, policy: Policy, priority: u32, cap_rules: CapRules) -> ResourceClass {
+    ResourceClass {
+        name: name.into(),
+        policy,
+        priority,
+        pool: PoolIx(0),
+        cap_rules,
+        users: None,
+        is_default: false,
+    }
+}
+
+/// A fair-share class of priority 10.
+pub fn fair(name: &str, weight: u32, cap_rules: CapRules) -> ResourceClass {
+    class(name, Policy::FairShare { weight }, 10, cap_rules)
+}
+
+/// A job of `order` that wants everything.
+pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
+    JobSpec {
+        id: JobId(id),
+        user: user.into(),
+        class: class.into(),
+        kind: WorkKind::Job,
+        memory: Mebibytes::from_gib(order),
+        threads: 1,
+        submitted: id,
+        machines: Vec::new(),
+        service: 0,
+        facts: JobFacts {
+            remaining: 1_000_000,
+            limit: ProcessLimit::Unlimited,
+            is_running: true,
+            time_per_item: Some(1000),
+            is_completing: false,
+        },
+    }
+}
+
+/// Work of one process.
+pub fn single(id: u64, user: &str, class: &str, order: u64, kind: WorkKind) -> JobSpec {
+    let mut spec = job(id, user, class, order);
+    spec.kind = kind;
+    spec.facts.remaining = 1;
+    spec
+}
+
+/// A scheduler with a cluster around it.
+pub struct Cluster {
+    pub scheduler: Scheduler,
+    pub confirms_exits: bool,
+    pub view: View,
+    /// What is put on record of it, where a test asks for that.
+    pub diary: Option<Diary>,
+    /// How many steps a cycle may search for room, where that is not the usual number.
+    pub searches: Option<u64>,
+}
+
+impl Cluster {
+    pub fn new(topology: Topology) -> Cluster {
+        let scheduler = Scheduler::new(topology, ShareId(1));
+        let view = scheduler.view();
+        Cluster { view, scheduler, confirms_exits: true, diary: None, searches: None }
+    }
+
+    /// A cluster with one pool and these classes.
+    pub fn with_classes(classes: Vec<ResourceClass>) -> Cluster {
+        Cluster::new(Topology { classes, ..topology() })
+    }
+
+    /// Nodes report: `m1=4 m2=8`, sizes in GB.
+    pub fn nodes(&mut self, nodes: &str) -> &mut Cluster {
+        for node in nodes.split_whitespace() {
+            let (name, gib) = node.split_once('=').unwrap();
+            let memory = Mebibytes::from_gib(gib.parse().unwrap());
+            let report = NodeReport { name: name.into(), memory, is_quiesced: false };
+            self.tell(Event::NodeReported(report));
+        }
+        self
+    }
+
+    /// Tells the scheduler of `event`, and the diary.
+    pub fn tell(&mut self, event: Event) {
+        match &mut self.diary {
+            Some(diary) => _ = diary.clerk.record(&mut self.scheduler, event),
+            None => self.scheduler.record(event),
+        }
+    }
+
+    /// Has a command carried out, and tells the diary.
+    pub fn order(&mut self, command: Command) -> Result<CommandOutcome, CommandError> {
+        match &mut self.diary {
+            Some(diary) => diary.clerk.command(&mut self.scheduler, command),
+            None => self.scheduler.command(command),
+        }
+    }
+
+    /// The daemon is started again, with the books on record.
+    pub fn resume(&mut self) {
+        let diary = self.diary.as_mut().unwrap();
+        let books = seal_books(&self.scheduler.books());
+        self.scheduler = Replay::from(0, &books).unwrap().into_scheduler();
+        diary.clerk.restart(&mut self.scheduler);
+    }
+
+    pub fn arrive(&mut self, spec: JobSpec) -> &mut Cluster {
+        self.record(Event::JobArrived(spec))
+    }
+
+    pub fn record(&mut self, event: Event) -> &mut Cluster {
+        self.tell(event);
+        self
+    }
+
+    pub fn command(&mut self, command: Command) -> &mut Cluster {
+        self.order(command).unwrap();
+        self
+    }
+
+    /// Work that is over.
+    pub fn complete(&mut self, id: u64) -> &mut Cluster {
+        self.record(Event::JobCompleted { job: JobId(id) })
+    }
+
+    /// What a cycle may do.
+    pub fn effort(&self) -> Effort {
+        self.searches.map_or_else(Effort::default, |limit| Effort::default().searching(limit))
+    }
+
+    /// One cycle, audited.
+    pub fn cycle(&mut self) -> &mut Cluster {
+        if self.confirms_exits {
+            self.confirm_exits();
+        }
+        // The same books, told something that means nothing and without their pictures, so that they
+        // cannot rely on the last cycle.
+        let mut anew = self.scheduler.clone();
+        anew.forget_pictures();
+        anew.record(Event::ShareExited { job: JobId(u64::MAX), share: ShareId(u64::MAX) });
+        self.view = self.scheduler.schedule_with(&self.effort());
+        assert_same(&self.view, &anew.schedule_with(&self.effort()));
+        if let Some(diary) = &mut self.diary {
+            diary.note(&self.scheduler, &self.view);
+        }
+        let planned = self.view.planned.as_deref().unwrap();
+        let findings = audit(&planned.snapshot, &planned.schedule);
+        assert!(
+            findings.is_empty(),
+            "cycle {}: {findings:#?}\n{}",
+            self.view.cycle,
+            self.picture()
+        );
+        self
+    }
+
+    pub fn cycles(&mut self, cycles: usize) -> &mut Cluster {
+        for _ in 0..cycles {
+            self.cycle();
+        }
+        self
+    }
+
+    /// The orchestrator confirms every exit that is due.
+    pub fn confirm_exits(&mut self) {
+        let view = self.scheduler.view();
+        for job in view.jobs.iter() {
+            let leaving = job.shares.iter().filter(|share| share.state == ShareState::Leaving);
+            for share in leaving.chain(&job.purged) {
+                self.tell(Event::ShareExited { job: job.id, share: share.id });
+            }
+        }
+    }
+
+    /// Every held share of `id` is initialized and has so much invested.
+    pub fn invest(&mut self, id: u64, investment: u64) -> &mut Cluster {
+        let view = self.scheduler.view();
+        let job = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap();
+        let facts = ShareFacts { is_initialized: true, initialization: 1000, investment };
+        for share in &job.shares {
+            self.tell(Event::ShareSeen {
+                job: job.id,
+                share: share.id,
+                node: share.node.clone(),
+                facts,
+            });
+        }
+        self
+    }
+
+    pub fn job(&self, id: u64) -> &JobView {
+        self.view.jobs.iter().find(|job| job.id == JobId(id)).unwrap()
+    }
+
+    pub fn held(&self, id: u64) -> u64 {
+        self.job(id).held().0
+    }
+
+    /// What each of these jobs holds.
+    pub fn holdings<const N: usize>(&self, ids: [u64; N]) -> [u64; N] {
+        ids.map(|id| self.held(id))
+    }
+
+    /// How many shares were preempted in the last cycle.
+    pub fn preempted(&self) -> usize {
+        self.view.planned.as_deref().unwrap().schedule.preemptions.len()
+    }
+
+    /// The code of the reason why `id` has less than it wants.
+    pub fn reason(&self, id: u64) -> &'static str {
+        match self.job(id).reason.as_ref() {
+            Some(apportion::scheduler::Waiting::Engine(reason)) => reason.code(),
+            Some(apportion::scheduler::Waiting::Refused(_)) => "refused",
+            None => "none",
+        }
+    }
+
+    /// Who is where: a job's number for each of its shares, in brackets if it is leaving.
+    pub fn picture(&self) -> String {
+        let nodes = self.view.nodes.iter().map(|node| {
+            let shares = node.shares.iter().map(|(job, _, order, state)| match state {
+                ShareState::Held => format!("{job}×{order}"),
+                ShareState::Leaving => format!("({job}×{order})"),
+            });
+            format!(
+                "{} {}/{}: {}",
+                node.name,
+                node.used,
+                node.order,
+                shares.collect::<Vec<_>>().join(" ")
+            )
+        });
+        nodes.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// What happens to it, and what is looked at, in few words.
+impl Cluster {
+    /// A node reports, to the megabyte.
+    pub fn report(&mut self, name: &str, memory: Mebibytes) -> &mut Cluster {
+        let report = NodeReport { name: name.into(), memory, is_quiesced: false };
+        self.record(Event::NodeReported(report))
+    }
+
+    /// A node of so many GB reports that it wants no new work.
+    pub fn quiesce(&mut self, name: &str, gib: u64) -> &mut Cluster {
+        let (name, memory) = (name.to_owned(), Mebibytes::from_gib(gib));
+        self.record(Event::NodeReported(NodeReport {
+            name: name.into(),
+            memory,
+            is_quiesced: true,
+        }))
+    }
+
+    pub fn die(&mut self, node: &str) -> &mut Cluster {
+        self.record(Event::NodeDied { node: node.into() })
+    }
+
+    pub fn vary_off(&mut self, node: &str) -> &mut Cluster {
+        self.command(Command::VaryOff { nodes: vec![node.to_owned()], reason: "a test".to_owned() })
+    }
+
+    pub fn vary_on(&mut self, node: &str) -> &mut Cluster {
+        self.command(Command::VaryOn { nodes: vec![node.to_owned()] })
+    }
+
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Topology)) -> &mut Cluster {
+        let mut topology = Topology::clone(self.scheduler.topology());
+        change(&mut topology);
+        self.command(Command::Reconfigure(Box::new(topology)))
+    }
+
+    /// Something changes about known work.
+    pub fn change(&mut self, id: u64, change: impl FnOnce(&mut JobFacts)) -> &mut Cluster {
+        let view = self.scheduler.view();
+        let mut facts = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap().facts;
+        change(&mut facts);
+        self.record(Event::JobChanged { job: JobId(id), facts })
+    }
+
+    /// The process in one of its shares is gone.
+    pub fn exit(&mut self, id: u64, share: ShareId) -> &mut Cluster {
+        self.record(Event::ShareExited { job: JobId(id), share })
+    }
+
+    pub fn node(&self, name: &str) -> &NodeView {
+        self.view.nodes.iter().find(|node| node.name == name).unwrap()
+    }
+
+    /// Whose shares are on a node and not leaving, one number for each share, ascending.
+    pub fn on(&self, node: &str) -> Vec<u64> {
+        let held = self.node(node).shares.iter().filter(|(.., state)| *state == ShareState::Held);
+        let mut jobs: Vec<u64> = held.map(|(job, ..)| job.0).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
+    /// The nodes it has shares on that are not leaving, one name for each share, ascending.
+    pub fn nodes_of(&self, id: u64) -> Vec<&str> {
+        let held = self.job(id).shares.iter().filter(|share| share.state == ShareState::Held);
+        let mut nodes: Vec<&str> = held.map(|share| share.node.as_str()).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// A scheduler that knows nothing but the configuration, what is on record, and what the
+    /// orchestrator shows: the same work in the same shares. No node has reported to it yet.
+    pub fn restarted(&self) -> Cluster {
+        let view = self.scheduler.view();
+        let mut scheduler = Scheduler::new(Topology::clone(&view.topology), ShareId(1));
+        scheduler.restore_varied_off(view.varied_off);
+        for job in view.jobs.iter() {
+            scheduler.record(Event::JobArrived(spec_of(job)));
+            for share in job.shares.iter().cloned() {
+                let ShareView { id: share, node, facts, .. } = share;
+                scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
+            }
+        }
+        let view = scheduler.view();
+        Cluster { view, scheduler, confirms_exits: true, diary: None, searches: None }
+    }
+}
+
+/// Two ways to the same cycle came to the same.
+#[track_caller]
+pub fn assert_same(one: &View, other: &View) {
+    let View { cycle, topology, nodes, jobs, classes, varied_off, lost_held_back, .. } = one;
+    assert_eq!(one.planned, other.planned, "cycle {cycle} depends on what was planned before");
+    assert_eq!((cycle, topology, nodes), (&other.cycle, &other.topology, &other.nodes));
+    assert_eq!((jobs, classes), (&other.jobs, &other.classes));
+    assert_eq!((varied_off, lost_held_back), (&other.varied_off, &other.lost_held_back));
+    assert_eq!(one.next_share, other.next_share);
+    for class in classes.iter() {
+        let of_class = jobs.iter().filter(|job| job.class == class.name);
+        assert_eq!(class.jobs, count(of_class), "jobs of class {}", class.name);
+    }
+}
+
+/// What was asked for, as far as the books still say it.
+fn spec_of(job: &JobView) -> JobSpec {
+    JobSpec {
+        id: job.id,
+        user: job.user.clone(),
+        class: job.class.clone(),
+        kind: job.kind,
+        memory: job.memory,
+        threads: job.threads,
+        submitted: job.submitted,
+        machines: Vec::new(),
+        service: 0,
+        facts: job.facts,
+    }
+}
