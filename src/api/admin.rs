@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use axum::Json;
 use axum::extract::State;
 
-use super::error::{ApiError, Code, Fault};
-use super::extract::JsonBody;
-use super::gate::Caller;
-use super::json::shortened;
-use super::show::is_preemptable;
-use super::state::{ApiState, Limits};
-use super::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
 use crate::access::Actor;
+use crate::api::http::authorize::Caller;
+use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::extract::JsonBody;
+use crate::api::http::json::shortened;
+use crate::api::state::{ApiState, Limits};
+use crate::api::wire::from_view::is_preemptable;
+use crate::api::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
 use crate::model::{QShares, ShareState, WorkKind, expand_hostlist, is_hidden, nearest};
 use crate::scheduler::{Command, CommandError, NodeView, View};
 
@@ -237,7 +237,7 @@ fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, Fault
     Ok(names)
 }
 
-pub(super) fn reason_in(reason: &str, limits: &Limits) -> Result<String, Fault> {
+pub(in crate::api) fn reason_in(reason: &str, limits: &Limits) -> Result<String, Fault> {
     let reason = reason.trim();
     let is_legal =
         !reason.is_empty() && reason.len() <= limits.string && !reason.contains(is_hidden);

@@ -6,11 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use tokio::sync::oneshot;
 
-use super::error::{ApiError, Code, Fault};
-use super::extract::{JsonBody, PathPart};
-use super::gate::Caller;
-use super::state::{ApiState, ConfigAsk, Request};
-use super::wire::{
+use crate::api::http::authorize::Caller;
+use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::extract::{JsonBody, PathPart};
+use crate::api::state::{ApiState, ConfigAsk, Request};
+use crate::api::wire::{
     self, ConfigGeneration, ConfigHistory, ConfigInfo, ConfigPlan, ConfigRequest, ItemProblem,
 };
 use crate::model::is_hidden;
@@ -131,7 +131,7 @@ async fn ask<T>(
 ) -> Result<T, ApiError> {
     let (reply, answer) = oneshot::channel();
     state.room().await?.send(Request::Configuration(asked(reply)));
-    answer.await.map_err(|_| super::state::stopping())
+    answer.await.map_err(|_| crate::api::state::stopping())
 }
 
 /// A text and a generation contradict each other; names and reasons are one line.

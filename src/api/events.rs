@@ -18,11 +18,11 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{ApiError, Code};
-use super::extract::Params;
-use super::publications::wait_of;
-use super::state::ApiState;
-use super::wire::{self, Event, EventPage, Happening};
+use crate::api::http::error::{ApiError, Code};
+use crate::api::http::extract::Params;
+use crate::api::ingest::publications::wait_of;
+use crate::api::state::ApiState;
+use crate::api::wire::{self, Event, EventPage, Happening};
 
 /// A page has at most so many events. Each can be as large as a cycle's decisions.
 const PAGE: u32 = 64;

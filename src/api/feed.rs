@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::show::{node_states, reason_of};
-use super::wire::{AddedShare, ChangedNode, Happening, RefusedWork, RemovedShare};
+use crate::api::wire::from_view::{node_states, reason_of};
+use crate::api::wire::{AddedShare, ChangedNode, Happening, RefusedWork, RemovedShare};
 use crate::model::{ShareId, ShareState};
 use crate::scheduler::{Disposition, JobView, NodeView, ShareView, View};
 

@@ -7,9 +7,9 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::error::{ApiError, Code};
-use super::state::ApiState;
-use super::wire;
+use crate::api::http::error::{ApiError, Code};
+use crate::api::state::ApiState;
+use crate::api::wire;
 
 /// A scheduler that was not seen to live for so long is of no use: cycles take less, and between
 /// them it shows itself every second.

@@ -4,68 +4,42 @@
 //! published picture and never wait for a cycle; writers hand what they understood to whoever owns
 //! the scheduler. Every failure is an RFC 9457 problem with a stable code.
 
-mod absence;
 pub(crate) mod admin;
-mod alarms;
-mod check;
-mod clients;
 pub(crate) mod config;
-mod dear;
-mod document;
-mod error;
 mod events;
-pub(crate) mod extract;
+pub(crate) mod explain;
 mod feed;
-mod gate;
 mod health;
-mod hearing;
-mod heartbeats;
-mod intake;
-mod json;
-mod lives;
-mod load;
-mod login;
+pub(crate) mod http;
+mod ingest;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 mod metrics;
-mod names;
 mod node_list;
-mod orchestrators;
-mod pace;
-mod packed;
-mod publications;
-mod publishers;
 pub(crate) mod queries;
-mod receipts;
-mod salvage;
-pub(crate) mod show;
-mod silent;
 mod state;
-mod unblock;
-mod verdicts;
-mod why;
 pub mod wire;
 
-pub use absence::AbsentWork;
 pub use config::ConfigRefusal;
-pub use dear::in_turn;
-pub use error::{ApiError, Code};
 pub(crate) use events::read as events_since;
 pub use events::{PastEvent, PastEvents, PastEventsRead};
+pub use explain::why::{why, why_by_node};
 pub use feed::happenings;
-pub use gate::Caller;
-pub(crate) use gate::{OTHER_HOST, credential, is_own_will, is_rebound};
-pub use hearing::Hearing;
-pub use intake::{Intake, Taken};
-pub(crate) use login::session_of;
+pub use http::authorize::Caller;
+pub(crate) use http::authorize::{OTHER_HOST, credential, is_own_will, is_rebound};
+pub use http::compression::SharedJson;
+pub(crate) use http::compression::packing;
+pub use http::error::{ApiError, Code};
+pub(crate) use http::login::session_of;
+pub use http::turns::in_turn;
+pub use ingest::absence::AbsentWork;
+pub use ingest::heartbeat_inbox::Hearing;
+pub use ingest::publication_reader::{Intake, Taken};
+pub use ingest::publishers::Publisher;
 pub(crate) use metrics::metrics_text;
 pub use metrics::{Meters, Reread};
-pub use packed::SharedJson;
-pub(crate) use packed::packing;
-pub use publishers::Publisher;
 pub use state::{
     ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,
 };
-pub use why::{why, why_by_node};
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -112,18 +86,18 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 pub fn router(state: ApiState, pages: Router<ApiState>, beside: Router) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
     // As text: the tree that it is made of takes many times as much.
-    let document = Bytes::from(document::completed(&document).to_string());
+    let document = Bytes::from(http::openapi::completed(&document).to_string());
     // Of forms; other bodies have limits of their own. Not tower-http's limit: it answers by itself,
     // and not with a problem.
     let body_limit = || DefaultBodyLimit::max(state.limits.body);
-    let login = get(login::get_login).post(login::post_login);
+    let login = get(http::login::get_login).post(http::login::post_login);
     routes
         .route(
             "/openapi.json",
             get(move || async move { ([(header::CONTENT_TYPE, JSON)], document) }).layer(packing()),
         )
         .route("/login", login.layer(body_limit()))
-        .route("/logout", post(login::post_logout))
+        .route("/logout", post(http::login::post_logout))
         .merge(pages.layer(body_limit()))
         .merge(beside.with_state(()))
         .method_not_allowed_fallback(no_such_method)
@@ -142,7 +116,7 @@ async fn checked(
 ) -> Response {
     let counted = metrics::Counted::begin(&request);
     let through = async |request| {
-        let passed = gate::gate(&state, pace::in_pace(request), next);
+        let passed = http::authorize::gate(&state, http::body_rate::in_pace(request), next);
         AssertUnwindSafe(passed).catch_unwind().await.unwrap_or_else(panicked)
     };
     let mut response = in_one_way(request, through).await;
@@ -153,10 +127,10 @@ async fn checked(
 
 fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
     let acts = OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(publications::put_publication))
-        .routes(routes!(publications::post_publication_reset))
-        .routes(routes!(orchestrators::post_hand_over))
-        .routes(routes!(heartbeats::post_heartbeats))
+        .routes(routes!(ingest::publications::put_publication))
+        .routes(routes!(ingest::publications::post_publication_reset))
+        .routes(routes!(ingest::orchestrators::post_hand_over))
+        .routes(routes!(ingest::heartbeats::post_heartbeats))
         .routes(routes!(admin::post_vary_off))
         .routes(routes!(admin::post_vary_on))
         .routes(routes!(admin::post_nodes_lost))
@@ -178,8 +152,8 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_load))
         .routes(routes!(queries::get_occupancy))
         .routes(routes!(queries::get_status))
-        .routes(routes!(orchestrators::get_orchestrators))
-        .routes(routes!(clients::get_clients));
+        .routes(routes!(ingest::orchestrators::get_orchestrators))
+        .routes(routes!(metrics::client_stats::get_clients));
     // Only long polls and streams may take longer than others.
     let turns = || middleware::from_fn_with_state(state.clone(), in_turn);
     let brief = acts.merge(looks.layer(packing()).layer(turns()));
@@ -198,7 +172,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
     brief
         .merge(health)
         .merge(OpenApiRouter::default().routes(routes!(events::get_events)).layer(packing()))
-        .routes(routes!(publications::get_schedule))
+        .routes(routes!(ingest::publications::get_schedule))
 }
 
 /// Lets requests wait that are about the books, while those are still on their way from the record;
@@ -260,7 +234,7 @@ async fn in_one_way(
     next: impl AsyncFnOnce(axum::extract::Request) -> Response,
 ) -> Response {
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-    let checked = extract::check_host(request.version(), request.headers());
+    let checked = http::extract::check_host(request.version(), request.headers());
     let is_bad = checked.is_err();
     let mut response = match checked {
         Ok(()) => next(request).await,
@@ -274,7 +248,7 @@ async fn in_one_way(
 }
 
 async fn no_such_path(uri: Uri) -> ApiError {
-    let path = json::shortened(uri.path());
+    let path = http::json::shortened(uri.path());
     ApiError::new(
         Code::NoSuchPath,
         format!("there is nothing at `{path}`; /openapi.json lists what there is"),
@@ -282,7 +256,7 @@ async fn no_such_path(uri: Uri) -> ApiError {
 }
 
 async fn no_such_method(method: Method, uri: Uri) -> ApiError {
-    let path = json::shortened(uri.path());
+    let path = http::json::shortened(uri.path());
     ApiError::new(
         Code::NoSuchMethod,
         format!("`{path}` has no method {method}; the header `allow` lists those it has"),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::hearing::Hearing;
-use super::packed::SharedJson;
-use super::queries::{held_back_note, is_held_back};
-use super::state::Board;
-use super::wire;
+use crate::api::http::compression::SharedJson;
+use crate::api::ingest::heartbeat_inbox::Hearing;
+use crate::api::queries::{held_back_note, is_held_back};
+use crate::api::state::Board;
+use crate::api::wire;
 use crate::model::Name;
 use crate::scheduler::{NodeView, Pictures, View};
 

@@ -7,16 +7,16 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::absence::AbsentWork;
-use super::error::{ApiError, Code};
-use super::extract::{Params, PathPart};
-use super::hearing::HeartbeatLog;
-use super::load;
-use super::packed::{SharedJson, Unpacks};
-use super::show;
-use super::state::{ApiState, Published};
-use super::why::{brief, why, why_by_node};
-use super::wire;
+use crate::api::explain::load;
+use crate::api::explain::why::{brief, why, why_by_node};
+use crate::api::http::compression::{SharedJson, Unpacks};
+use crate::api::http::error::{ApiError, Code};
+use crate::api::http::extract::{Params, PathPart};
+use crate::api::ingest::absence::AbsentWork;
+use crate::api::ingest::heartbeat_inbox::HeartbeatLog;
+use crate::api::state::{ApiState, Published};
+use crate::api::wire;
+use crate::api::wire::from_view;
 use crate::model::{Mebibytes, Name, ShareState};
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -61,7 +61,7 @@ pub async fn get_nodes(
 fn some_nodes(state: &ApiState, params: &NodeParams) -> wire::NodeList {
     let published = state.latest();
     let is_wanted = |node: &&NodeView| {
-        params.state.is_none_or(|state| show::node_states(node.state).contains(&state))
+        params.state.is_none_or(|state| from_view::node_states(node.state).contains(&state))
             && params.pool.as_ref().is_none_or(|pool| *pool == node.pool)
     };
     let mut nodes: Vec<wire::NodeInfo> =
@@ -89,7 +89,7 @@ pub async fn get_node(
         Json(node)
     });
     node.ok_or_else(|| {
-        let name = super::json::shortened(&name);
+        let name = crate::api::http::json::shortened(&name);
         let cycle = published.view.cycle;
         ApiError::new(Code::UnknownNode, format!("no node `{name}` had reported by cycle {cycle}"))
     })
@@ -102,12 +102,12 @@ pub fn notes_of(node: &wire::NodeInfo, view: &View, log: &HeartbeatLog) -> Vec<S
 }
 
 /// Whether `node` is among those `held_back`, which come by name.
-pub(super) fn is_held_back(node: &str, held_back: &[Name]) -> bool {
+pub(in crate::api) fn is_held_back(node: &str, held_back: &[Name]) -> bool {
     held_back.binary_search_by(|name| name.as_str().cmp(node)).is_ok()
 }
 
 /// What is to be said of a node that is.
-pub(super) fn held_back_note(node: &str, held_back: &[Name]) -> Option<String> {
+pub(in crate::api) fn held_back_note(node: &str, held_back: &[Name]) -> Option<String> {
     let note = "silent with too many others: its work is not given up";
     is_held_back(node, held_back).then(|| note.to_owned())
 }
@@ -224,7 +224,8 @@ fn job_of(published: &Published, id: u64) -> Result<&JobView, ApiError> {
 pub async fn get_classes(State(state): State<ApiState>) -> Json<wire::ClassList> {
     let published = state.latest();
     let view = &published.view;
-    let classes = view.classes.iter().filter_map(|class| show::class_info(view, class)).collect();
+    let classes =
+        view.classes.iter().filter_map(|class| from_view::class_info(view, class)).collect();
     Json(wire::ClassList { cycle: view.cycle, classes })
 }
 
@@ -233,7 +234,7 @@ pub async fn get_classes(State(state): State<ApiState>) -> Json<wire::ClassList>
     responses((status = 200, body = wire::UserList)))]
 pub async fn get_users(State(state): State<ApiState>) -> Json<wire::UserList> {
     let published = state.latest();
-    Json(wire::UserList { cycle: published.view.cycle, users: show::users(&published.view) })
+    Json(wire::UserList { cycle: published.view.cycle, users: from_view::users(&published.view) })
 }
 
 /// Demand against what is held, by class and user; nodepools by size; and what is still asked for.
@@ -241,7 +242,8 @@ pub async fn get_users(State(state): State<ApiState>) -> Json<wire::UserList> {
 pub async fn get_load(State(state): State<ApiState>) -> Json<wire::Load> {
     let published = state.latest();
     let view = &published.view;
-    let classes = view.classes.iter().filter_map(|class| show::class_load(view, class)).collect();
+    let classes =
+        view.classes.iter().filter_map(|class| from_view::class_load(view, class)).collect();
     Json(wire::Load {
         cycle: view.cycle,
         classes,

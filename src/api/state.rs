@@ -14,21 +14,21 @@ use axum::http::HeaderValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::absence::AbsentWork;
-use super::clients::Clients;
-use super::config::ConfigRefusal;
-use super::dear::Turns;
-use super::error::{ApiError, Code};
-use super::events::PastEvents;
-use super::hearing::Hearing;
-use super::intake::Intake;
-use super::metrics::Meters;
-use super::node_list::NodeLists;
-use super::packed::SharedJson;
-use super::publishers::Publisher;
-use super::show::schedule_json;
-use super::wire;
 use crate::access::{Actor, Gatekeeper, Reread};
+use crate::api::config::ConfigRefusal;
+use crate::api::events::PastEvents;
+use crate::api::http::compression::SharedJson;
+use crate::api::http::error::{ApiError, Code};
+use crate::api::http::turns::Turns;
+use crate::api::ingest::absence::AbsentWork;
+use crate::api::ingest::heartbeat_inbox::Hearing;
+use crate::api::ingest::publication_reader::Intake;
+use crate::api::ingest::publishers::Publisher;
+use crate::api::metrics::Meters;
+use crate::api::metrics::client_stats::Clients;
+use crate::api::node_list::NodeLists;
+use crate::api::wire;
+use crate::api::wire::from_view::schedule_json;
 use crate::converter::{JobUpdate, Publication, update_of};
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, JobView, Pictures, View};
 
@@ -347,11 +347,11 @@ pub struct Shared {
     /// What was heard of nodes.
     pub hearing: Arc<Hearing>,
     /// Who asks.
-    pub(super) clients: Clients,
+    pub(in crate::api) clients: Clients,
     /// Whose turn it is of those that take long to answer.
-    pub(super) turns: Turns,
+    pub(in crate::api) turns: Turns,
     /// All nodes, for all who look.
-    pub(super) node_lists: NodeLists,
+    pub(in crate::api) node_lists: NodeLists,
     requests: mpsc::Sender<Request>,
     intake: Arc<tokio::sync::Mutex<Intake>>,
 }
@@ -471,6 +471,6 @@ impl fmt::Debug for Shared {
 }
 
 /// The scheduler is not there any more.
-pub(super) fn stopping() -> ApiError {
+pub(in crate::api) fn stopping() -> ApiError {
     ApiError::new(Code::Stopping, "the scheduler has stopped; try again when the daemon is back")
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::samples::Figures;
-use crate::api::{show, wire};
+use crate::api::wire;
+use crate::api::wire::from_view;
 use crate::model::Name;
 use crate::scheduler::View;
 
@@ -30,7 +31,7 @@ pub(super) fn figures(account: &wire::Account, quantum_mb: u64) -> Figures {
 /// All classes, in order of configuration.
 pub(super) fn classes(view: &View) -> Vec<Class> {
     let class = |class| {
-        let load = show::class_load(view, class)?;
+        let load = from_view::class_load(view, class)?;
         let figures = figures(&load.account, load.quantum_mb);
         Some(Class { name: class.name.clone(), load, figures })
     };

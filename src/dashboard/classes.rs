@@ -12,8 +12,9 @@ use super::overview::{AccountRow, due, scale};
 use super::rows::{Bar, JobRow, JobTable, Spark};
 use super::samples::Whose;
 use super::words::{memory, number};
-use crate::api::extract::PathPart;
-use crate::api::{show, wire};
+use crate::api::http::extract::PathPart;
+use crate::api::wire;
+use crate::api::wire::from_view;
 use crate::scheduler::{JobView, View};
 
 #[derive(Template)]
@@ -87,7 +88,7 @@ const CHARTS: usize = 12;
 
 fn info(view: &View, name: &str) -> Option<wire::ClassInfo> {
     let class = view.classes.iter().find(|class| class.name == name)?;
-    show::class_info(view, class)
+    from_view::class_info(view, class)
 }
 
 /// A chart above a live part.

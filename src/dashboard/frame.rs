@@ -12,7 +12,7 @@ use axum::response::{Html, IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use crate::access::{Identity, rule};
-use crate::api::extract::Params;
+use crate::api::http::extract::Params;
 use crate::api::{ApiError, session_of};
 
 /// What every page is asked for with.

@@ -8,7 +8,7 @@ use super::Dashboard;
 use super::frame::{Ask, Nothing, Page, PageError};
 use super::past::{Course, Moment};
 use super::words::{self, memory, number};
-use crate::api::extract::PathPart;
+use crate::api::http::extract::PathPart;
 use crate::api::wire::{self, JobInfo, PreemptionInfo, ShareInfo, ShareState, Why};
 use crate::model::{JobId, span};
 use crate::scheduler::JobView;

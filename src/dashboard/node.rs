@@ -9,7 +9,7 @@ use super::frame::{Ask, Nothing, Page, PageError, link};
 use super::nodes::{NodeRow, row};
 use super::tell::Told;
 use super::words::{self, memory};
-use crate::api::extract::PathPart;
+use crate::api::http::extract::PathPart;
 use crate::api::wire::WorkKind;
 use crate::model::ShareState;
 use crate::scheduler::{JobView, NodeView, View};

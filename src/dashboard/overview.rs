@@ -13,7 +13,8 @@ use super::rows::Bar;
 use super::samples::Figures;
 use super::tell::Told;
 use super::words::{counted, memory, number, percent};
-use crate::api::{queries, show, wire};
+use crate::api::wire::from_view;
+use crate::api::{queries, wire};
 use crate::converter::code_of;
 use crate::scheduler::View;
 
@@ -267,7 +268,7 @@ fn waiting(view: &View) -> Vec<WaitingRow> {
             missing: 0,
             first: job.id.0,
             // Jobs are oldest first.
-            sentence: show::reason_of(job).map(|reason| reason.sentence).unwrap_or_default(),
+            sentence: from_view::reason_of(job).map(|reason| reason.sentence).unwrap_or_default(),
         });
         row.jobs += 1;
         row.missing += job.wanted.saturating_sub(job.held()).0;

@@ -16,8 +16,9 @@ use super::overview::{AccountRow, scale};
 use super::rows::{Bar, JobRow, JobTable, Paging, Spark};
 use super::samples::{Figures, Whose};
 use super::words::{memory, number};
-use crate::api::extract::PathPart;
-use crate::api::{show, wire};
+use crate::api::http::extract::PathPart;
+use crate::api::wire;
+use crate::api::wire::from_view;
 
 /// Which page of a long list.
 #[derive(Debug, Default, Deserialize)]
@@ -58,7 +59,7 @@ pub(super) async fn page(
     let view = &published.view;
     let figures: BTreeMap<_, Figures> = account::users(view).into_iter().collect();
     let scale = scale(figures.values().copied());
-    let users = show::users(view);
+    let users = from_view::users(view);
     let (paging, range) = Paging::of(params.page, users.len(), "/users", &[]);
     let mut notes = dashboard.past.notes();
     let mut rows = Vec::new();
@@ -105,7 +106,7 @@ pub(super) async fn one(
 ) -> Result<Response, PageError> {
     let published = dashboard.api.latest();
     let view = &published.view;
-    let Some(user) = show::users(view).into_iter().find(|user| user.user == name) else {
+    let Some(user) = from_view::users(view).into_iter().find(|user| user.user == name) else {
         let sentence = format!(
             "This user has no work as of cycle {}: see /users for those who have.",
             view.cycle
@@ -115,7 +116,7 @@ pub(super) async fn one(
     let quanta: BTreeMap<&str, u64> = view
         .classes
         .iter()
-        .filter_map(|class| Some((class.name.as_str(), show::class_info(view, class)?)))
+        .filter_map(|class| Some((class.name.as_str(), from_view::class_info(view, class)?)))
         .filter(|(_, info)| info.policy == wire::Policy::FairShare)
         .map(|(name, info)| (name, info.quantum_mb))
         .collect();

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::Dashboard;
 use super::frame::{Ask, Asked, Nothing, Page, PageError, address_of};
 use super::words::counted;
-use crate::api::extract::JsonBody;
+use crate::api::http::extract::JsonBody;
 use crate::api::wire::{VaryAnswer, VaryOff, VaryOn};
 use crate::api::{ApiError, Caller, Code, admin};
 use crate::model::fold_hostlist;

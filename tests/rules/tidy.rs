@@ -144,7 +144,7 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/cli/up/join.rs", "whether a join file has expired"),
     ("src/cli/up/public.rs", "when the tokens of a join file expire"),
     ("src/agent/mod.rs", "when a heartbeat was sent, so that a clock that is off is noticed"),
-    ("src/api/heartbeats.rs", "how far a node's clock is off, to say so"),
+    ("src/api/ingest/heartbeats.rs", "how far a node's clock is off, to say so"),
     ("src/cli/queue.rs", "how long ago work was submitted"),
     ("src/dashboard/watcher.rs", "when something was seen"),
     ("src/demo/play.rs", "when the work of the demo was submitted"),

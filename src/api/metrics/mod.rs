@@ -6,6 +6,7 @@
 //! names: neither users nor jobs nor nodes are labels.
 
 mod classic;
+pub(in crate::api) mod client_stats;
 mod cluster;
 mod meters;
 mod past;
@@ -23,8 +24,8 @@ use prometheus_client::registry::Registry;
 
 use self::cluster::Cluster;
 use self::meters::Route;
-use super::error::{ApiError, Code};
-use super::state::ApiState;
+use crate::api::http::error::{ApiError, Code};
+use crate::api::state::ApiState;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -8,6 +8,7 @@ mod admin;
 mod clients;
 mod config;
 mod events;
+pub(crate) mod from_view;
 mod jobs;
 mod nodes;
 mod problem;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::super::json::Object;
 use super::{ItemProblem, is_false, is_zero};
+use crate::api::http::json::Object;
 
 /// All the work there is. What is absent and has no process is over; processes that are absent keep
 /// their room until they are published as `gone`, their job as `completed`, or all with `full: true`.

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use super::error::{ApiError, Code, Fault};
-use super::json::shortened;
-use super::wire::PublicationEnvelope;
+use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::json::shortened;
+use crate::api::wire::PublicationEnvelope;
 use crate::model::is_hidden;
 
 /// So many refused orchestrators are remembered by name.
@@ -33,7 +33,7 @@ pub struct Publishers {
 }
 
 /// A publication that may be taken in.
-pub(super) struct Turn {
+pub(in crate::api) struct Turn {
     /// Whose publications count from now on, where that is new.
     pub publisher: Option<Publisher>,
     /// Whether numbers begin anew with it.
@@ -62,7 +62,7 @@ impl Publishers {
     /// # Errors
     ///
     /// If it is of another orchestrator, or of an incarnation that is over; that is counted.
-    pub(super) fn check(
+    pub(in crate::api) fn check(
         &mut self,
         envelope: &PublicationEnvelope<'_>,
         longest: usize,
@@ -130,7 +130,7 @@ impl Publishers {
 /// # Errors
 ///
 /// If it is empty, too long, or no line of text.
-pub(super) fn check_name(name: &str, pointer: &str, longest: usize) -> Result<(), Fault> {
+pub(in crate::api) fn check_name(name: &str, pointer: &str, longest: usize) -> Result<(), Fault> {
     if !name.is_empty() && name.len() <= longest && !name.contains(is_hidden) {
         return Ok(());
     }

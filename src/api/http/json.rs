@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
-use super::error::{Code, Fault};
+use crate::api::http::error::{Code, Fault};
 use crate::model::nearest;
 
 /// Arrays and objects may lie within each other so many levels deep.

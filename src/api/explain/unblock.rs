@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::silent::SilentNodes;
-use super::verdicts::{Eyes, done_in, free, leaving, memory};
-use super::wire::{Estimate, Holder, Unblock, Verdict};
+use crate::api::explain::node_fit::{Eyes, done_in, free, leaving, memory};
+use crate::api::explain::silent::SilentNodes;
+use crate::api::wire::{Estimate, Holder, Unblock, Verdict};
 use crate::engine::{CapBound, Reason};
 use crate::model::{
     JobId, NShares, Order, QShares, ResourceClass, ShareState, WorkKind, ceil_div, counted,
@@ -60,7 +60,7 @@ fn by_itself(sentence: String, estimate: Option<Estimate>) -> Unblock {
 }
 
 /// Somebody has to change something.
-pub(super) fn change(sentence: String) -> Unblock {
+pub(in crate::api) fn change(sentence: String) -> Unblock {
     Unblock { sentence, needs_a_change: true, estimate: None }
 }
 

@@ -12,14 +12,14 @@ use jiff::SignedDuration;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::admin::reason_in;
-use super::error::{ApiError, Code};
-use super::extract::{JsonBody, JsonText, Params};
-use super::gate::Caller;
-use super::orchestrators::remember;
-use super::packed::{Unpacks, VARIES};
-use super::state::{ApiState, AuditNote, Published, Request, ScheduleText, stopping};
-use super::wire;
+use crate::api::admin::reason_in;
+use crate::api::http::authorize::Caller;
+use crate::api::http::compression::{Unpacks, VARIES};
+use crate::api::http::error::{ApiError, Code};
+use crate::api::http::extract::{JsonBody, JsonText, Params};
+use crate::api::ingest::orchestrators::remember;
+use crate::api::state::{ApiState, AuditNote, Published, Request, ScheduleText, stopping};
+use crate::api::wire;
 
 /// A long poll ends after this long, however long it asked for.
 const WAIT_MAX: Duration = Duration::from_mins(1);
@@ -117,7 +117,7 @@ fn waits_for_commit(params: &PublicationParams) -> Result<bool, ApiError> {
         None => Ok(false),
         Some("commit") => Ok(true),
         Some(other) => {
-            let other = super::json::shortened(other);
+            let other = crate::api::http::json::shortened(other);
             let detail = format!("`wait` is `{other}`; here it can only be `commit`");
             Err(ApiError::new(Code::BadParameter, detail))
         }
@@ -233,10 +233,10 @@ pub async fn get_schedule(
 }
 
 /// How long a long poll may wait.
-pub(super) fn wait_of(text: &str) -> Result<Duration, ApiError> {
+pub(in crate::api) fn wait_of(text: &str) -> Result<Duration, ApiError> {
     let wait = text.parse::<SignedDuration>().ok().and_then(|wait| Duration::try_from(wait).ok());
     wait.map(|wait| wait.min(WAIT_MAX)).ok_or_else(|| {
-        let text = super::json::shortened(text);
+        let text = crate::api::http::json::shortened(text);
         ApiError::new(
             Code::BadParameter,
             format!("`wait` is `{text}`; expected a duration such as `30s`"),

@@ -7,10 +7,10 @@ use axum::http::{HeaderMap, HeaderValue, Version, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
-use super::error::{ApiError, Code};
-use super::json::{self, shortened};
-use super::pace::TooSlow;
-use super::state::ApiState;
+use crate::api::http::body_rate::TooSlow;
+use crate::api::http::error::{ApiError, Code};
+use crate::api::http::json::{self, shortened};
+use crate::api::state::ApiState;
 
 /// Where all the work of a cluster comes.
 const PUBLICATION: &str = "/v1/publication";

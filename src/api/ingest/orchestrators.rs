@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use tokio::sync::oneshot;
 
-use super::admin::reason_in;
-use super::error::ApiError;
-use super::extract::JsonBody;
-use super::gate::Caller;
-use super::publishers::{Publisher, check_name};
-use super::state::{ApiState, AuditNote, Request, stopping};
-use super::wire;
+use crate::api::admin::reason_in;
+use crate::api::http::authorize::Caller;
+use crate::api::http::error::ApiError;
+use crate::api::http::extract::JsonBody;
+use crate::api::ingest::publishers::{Publisher, check_name};
+use crate::api::state::{ApiState, AuditNote, Request, stopping};
+use crate::api::wire;
 
 /// Whose publications count, and whose were refused.
 #[utoipa::path(get, path = "/v1/orchestrators", tag = "queries", responses((status = 200, body = wire::Orchestrators)))]
@@ -72,7 +72,7 @@ pub async fn post_hand_over(
 /// # Errors
 ///
 /// If the scheduler has stopped.
-pub(super) async fn remember(
+pub(in crate::api) async fn remember(
     state: &ApiState,
     publisher: Option<Publisher>,
     note: Option<AuditNote>,

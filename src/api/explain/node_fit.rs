@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::wire::{Holder, NodeTally, NodeVerdict, Verdict};
+use crate::api::wire::{Holder, NodeTally, NodeVerdict, Verdict};
 use crate::model::{
     JobId, MachineState, Mebibytes, Name, Order, Policy, QShares, Quantum, ResourceClass,
     ShareState, Topology, WorkKind, counted, floor_div,

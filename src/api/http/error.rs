@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::wire::{ItemProblem, Problem};
+use crate::api::wire::{ItemProblem, Problem};
 use crate::scheduler::CommandError;
 
 // The statuses that most problems have, by shorter names.

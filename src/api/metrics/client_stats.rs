@@ -12,9 +12,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::state::ApiState;
-use super::wire::{ClientCounts, ClientInfo, ClientList};
 use crate::access::{Identity, Peer, Refusal, Role};
+use crate::api::state::ApiState;
+use crate::api::wire::{ClientCounts, ClientInfo, ClientList};
 use crate::model::Name;
 
 /// So many clients are told apart.

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::error::{Code, Fault};
-use super::json;
-use super::names::{name_problem, node_problem, user_problem};
-use super::state::Limits;
-use super::wire;
+use crate::api::http::error::{Code, Fault};
+use crate::api::http::json;
+use crate::api::ingest::names::{name_problem, node_problem, user_problem};
+use crate::api::state::Limits;
+use crate::api::wire;
 use crate::converter::{Process, Work, WorkState};
 use crate::model::{
     JobFacts, JobId, JobSpec, Mebibytes, Name, Policy, ProcessLimit, ShareFacts, ShareId, Topology,

@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::gate::{is_same_site, record, see, stranger};
-use super::state::{ApiState, AuditNote};
 use crate::access::{Peer, Refusal, SESSION_LIFE};
+use crate::api::http::authorize::{is_same_site, record, see, stranger};
+use crate::api::state::{ApiState, AuditNote};
 
 const COOKIE: &str = "apportion_session";
 const PATH: &str = "/login";
@@ -124,7 +124,7 @@ fn set_cookie(response: &mut Response, value: &str, life: u64, peer: Peer) {
 }
 
 /// The form's address for a browser that wanted `uri`.
-pub(super) fn login_address(uri: &Uri) -> String {
+pub(in crate::api) fn login_address(uri: &Uri) -> String {
     let wanted = uri.path_and_query().map_or("/", |wanted| wanted.as_str());
     let mut address = Url::parse("http://here/").expect("a plain address");
     address.query_pairs_mut().append_pair("next", safe(wanted));

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::error::{Code, Fault};
+use crate::api::http::error::{Code, Fault};
 use crate::converter::{Publication, Work, WorkState};
 use crate::model::{JobId, ShareId};
 use crate::scheduler::View;
@@ -69,7 +69,7 @@ impl Absences {
 }
 
 /// What is done about absent shares.
-pub(super) struct Filled {
+pub(in crate::api) struct Filled {
     /// What is absent now.
     pub absences: Absences,
     pub warnings: Vec<Fault>,
@@ -77,7 +77,7 @@ pub(super) struct Filled {
 
 /// Adds to the `work` of a publication what is booked, was published `before` and is absent. Work that
 /// is kept so is ending: it gets nothing more.
-pub(super) fn keep_absent(
+pub(in crate::api) fn keep_absent(
     work: &mut BTreeMap<JobId, Work>,
     before: &Publication,
     view: &View,

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::unblock::change;
-use super::wire::Unblock;
+use crate::api::explain::unblock::change;
+use crate::api::wire::Unblock;
 use crate::model::{Name, ShareState, fold_hostlist, plural};
 use crate::scheduler::{JobView, View};
 
 /// The nodes on which work holds processes and that are not heard.
 #[derive(Debug)]
-pub(super) struct SilentNodes {
+pub(in crate::api) struct SilentNodes {
     /// Their names, folded.
     names: String,
     /// How many nodes.
@@ -19,7 +19,7 @@ pub(super) struct SilentNodes {
 
 impl SilentNodes {
     /// Those of `job`, if there are any.
-    pub(super) fn of(view: &View, job: &JobView) -> Option<SilentNodes> {
+    pub(in crate::api) fn of(view: &View, job: &JobView) -> Option<SilentNodes> {
         let dead = view.nodes.iter().filter(|node| node.state.is_dead);
         let dead = dead.map(|node| node.name.as_str());
         let held_back = view.lost_held_back.iter().map(Name::as_str);
@@ -38,7 +38,7 @@ impl SilentNodes {
     }
 
     /// "1 process is on a node that is silent (n7)".
-    pub(super) fn sentence(&self) -> String {
+    pub(in crate::api) fn sentence(&self) -> String {
         let SilentNodes { names, nodes, processes } = self;
         let are = if *processes == 1 { "is" } else { "are" };
         let where_ = if *nodes == 1 { "a node that is silent" } else { "nodes that are silent" };
@@ -46,7 +46,7 @@ impl SilentNodes {
     }
 
     /// What gives it back what it holds there.
-    pub(super) fn unblock(&self) -> Unblock {
+    pub(in crate::api) fn unblock(&self) -> Unblock {
         let SilentNodes { names, nodes, .. } = self;
         let (is, it) = if *nodes == 1 { ("is", "it is") } else { ("are", "they are") };
         change(format!(

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::error::{Code, Fault};
+use crate::api::http::error::{Code, Fault};
 use crate::converter::{LimboProcess, Publication, Work};
 use crate::model::{JobId, ShareId, ShareState};
 use crate::scheduler::{ShareView, View};

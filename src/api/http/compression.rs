@@ -29,7 +29,7 @@ pub(crate) fn packing() -> CompressionLayer<And<SizeAbove, NotForContentType>> {
 }
 
 /// What an answer depends on that may be packed.
-pub(super) const VARIES: (HeaderName, HeaderValue) =
+pub(in crate::api) const VARIES: (HeaderName, HeaderValue) =
     (header::VARY, HeaderValue::from_static("accept-encoding"));
 
 /// Whether whoever asks can unpack gzip.

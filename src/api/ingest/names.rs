@@ -1,7 +1,7 @@
 //! Which names from outside are taken: everything else in a log, a table or a page could pass for
 //! something it is not.
 
-use super::json::shortened;
+use crate::api::http::json::shortened;
 
 /// What is wrong with a user's name, at most `bytes_max` long.
 pub fn user_problem(name: &str, bytes_max: usize) -> Option<String> {

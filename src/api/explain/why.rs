@@ -1,11 +1,11 @@
 //! Why work has what it has: the sentence, the sums behind it, and what stands in the way.
 
-use super::receipts::preemption;
-use super::show::reason_of;
-use super::silent::SilentNodes;
-use super::unblock::unblock;
-use super::verdicts::Eyes;
-use super::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
+use crate::api::explain::node_fit::Eyes;
+use crate::api::explain::preemptions::preemption;
+use crate::api::explain::silent::SilentNodes;
+use crate::api::explain::unblock::unblock;
+use crate::api::wire::from_view::reason_of;
+use crate::api::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
 use crate::engine::{CapBound, Reason as Cause, exactly};
 use crate::model::{Order, Policy, QShares, counted, plural};
 use crate::scheduler::{HeldBack, JobView, View, Waiting};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
 
-use super::wire;
+use crate::api::wire;
 use crate::converter::{Assigned, Explanation, JobUpdate, Removed, explain, update_of};
 use crate::model::{
     JobId, MachineState, Name, Order, Policy, QShares, ShareId, ShareState, WorkKind,

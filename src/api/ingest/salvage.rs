@@ -6,9 +6,9 @@
 
 use serde_json::Value;
 
-use super::check::NUMBER_MAX;
-use super::names::name_problem;
-use super::state::Limits;
+use crate::api::ingest::names::name_problem;
+use crate::api::ingest::validate::NUMBER_MAX;
+use crate::api::state::Limits;
 use crate::converter::LimboProcess;
 use crate::model::{Mebibytes, ShareId};
 

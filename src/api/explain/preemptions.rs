@@ -1,7 +1,7 @@
 //! Receipts: what was taken for whom, under which rule, and what was rejected; and why something
 //! was not taken.
 
-use super::wire;
+use crate::api::wire;
 use crate::converter::explain_held_back;
 use crate::model::{MachineIx, counted, span};
 use crate::scheduler::{Considered, HeldBack, JobView, Preemption, PreemptionRule, View};

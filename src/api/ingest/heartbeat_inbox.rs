@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::error::{Code, Fault};
-use super::json::shortened;
-use super::lives::{Agent, Heard};
-use super::state::Limits;
-use super::wire::Heartbeat;
 use crate::access::Delay;
+use crate::api::http::error::{Code, Fault};
+use crate::api::http::json::shortened;
+use crate::api::ingest::agent_identity::{Agent, Heard};
+use crate::api::state::Limits;
+use crate::api::wire::Heartbeat;
 use crate::model::{Mebibytes, Name, NodeReport};
 
 /// A clock that is further off than this is worth a word; in milliseconds.

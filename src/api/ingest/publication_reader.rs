@@ -8,15 +8,15 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 
-use super::absence::{Absences, AbsentWork, Filled, Patience, keep_absent};
-use super::alarms::Books;
-use super::check::{NUMBER_MAX, check_work, code_of_field};
-use super::error::{ApiError, Code, Fault};
-use super::json;
-use super::publishers::{Publisher, Publishers};
-use super::salvage::live_processes;
-use super::state::{Limits, Published};
-use super::wire::{PublicationAnswer, PublicationEnvelope, WorkNumber};
+use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::json;
+use crate::api::ingest::absence::{Absences, AbsentWork, Filled, Patience, keep_absent};
+use crate::api::ingest::discrepancies::Books;
+use crate::api::ingest::publishers::{Publisher, Publishers};
+use crate::api::ingest::salvage::live_processes;
+use crate::api::ingest::validate::{NUMBER_MAX, check_work, code_of_field};
+use crate::api::state::{Limits, Published};
+use crate::api::wire::{PublicationAnswer, PublicationEnvelope, WorkNumber};
 use crate::converter::{LimboProcess, Process, Publication, Work, WorkState, events_between};
 use crate::model::{JobId, ShareFacts, ShareId};
 use crate::scheduler::{Event, Refusal, View, admit};
@@ -29,7 +29,7 @@ const SUDDEN: usize = 10;
 const WARNINGS_MAX: usize = 1000;
 
 /// An answer lists at most so many refused items: it must not become much larger than what it answers.
-pub(super) const REFUSED_MAX: usize = 1000;
+pub(in crate::api) const REFUSED_MAX: usize = 1000;
 
 /// A publication's number is at most so much higher than the last: a slip must not use up all numbers
 /// that there are. Enough for times in microseconds over twelve days.

@@ -15,13 +15,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::error::{ApiError, Code};
-use super::state::ApiState;
 use crate::access::{Identity, Role};
+use crate::api::http::error::{ApiError, Code};
+use crate::api::state::ApiState;
 
 /// How many of them are answered at a time.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(in crate::api) struct Turns {
     of_operators: Arc<Semaphore>,
     of_others: Arc<Semaphore>,
 }

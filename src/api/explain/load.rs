@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use super::state::CycleTimes;
-use super::verdicts::free;
-use super::wire::{self, NodeCounts, PoolLoad, SizeLoad, Unmet};
+use crate::api::explain::node_fit::free;
+use crate::api::state::CycleTimes;
+use crate::api::wire::{self, NodeCounts, PoolLoad, SizeLoad, Unmet};
 use crate::model::{Order, PoolIx, QShares, Topology, floor_div};
 use crate::scheduler::{NodeView, View};
 

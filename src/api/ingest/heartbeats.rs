@@ -5,15 +5,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 
-use super::error::{ApiError, Code, Fault};
-use super::extract::JsonText;
-use super::gate::{self, Caller};
-use super::intake::REFUSED_MAX;
-use super::json::{self, Object, shortened};
-use super::names::node_problem;
-use super::state::{ApiState, Limits};
-use super::wire::{self, Heartbeat, HeartbeatAnswer, HeartbeatEnvelope, HeartbeatProbe};
 use crate::access::Identity;
+use crate::api::http::authorize::{self, Caller};
+use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::extract::JsonText;
+use crate::api::http::json::{self, Object, shortened};
+use crate::api::ingest::names::node_problem;
+use crate::api::ingest::publication_reader::REFUSED_MAX;
+use crate::api::state::{ApiState, Limits};
+use crate::api::wire::{self, Heartbeat, HeartbeatAnswer, HeartbeatEnvelope, HeartbeatProbe};
 use crate::model::count;
 
 /// More memory than any machine has, in MiB: 2 PiB. The order of such a machine still fits an
@@ -114,8 +114,8 @@ fn of_others(
 ) -> Option<ApiError> {
     let (_, first) = others.first()?;
     let detail = format!("{} (`{}`)", count(others), shortened(&first.node));
-    gate::note_refusal(state, caller.actor(), "heartbeat of others", &detail, "not allowed");
-    is_nothing_theirs.then(|| ApiError::new(Code::NotAllowed, gate::NOT_ALLOWED))
+    authorize::note_refusal(state, caller.actor(), "heartbeat of others", &detail, "not allowed");
+    is_nothing_theirs.then(|| ApiError::new(Code::NotAllowed, authorize::NOT_ALLOWED))
 }
 
 /// A batch without a bad entry.

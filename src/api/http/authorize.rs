@@ -12,12 +12,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use reqwest::Url;
 
-use super::clients::Client;
-use super::error::{ApiError, Code};
-use super::json::shortened;
-use super::login::{login_address, session_of};
-use super::state::{ApiState, AuditNote};
 use crate::access::{Actor, Credential, Identity, Peer, READ, Refusal, Rule, rule};
+use crate::api::http::error::{ApiError, Code};
+use crate::api::http::json::shortened;
+use crate::api::http::login::{login_address, session_of};
+use crate::api::metrics::client_stats::Client;
+use crate::api::state::{ApiState, AuditNote};
 
 /// Who makes this request.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ const NOT_KNOWN: &str = "say who you are: with a token, or at the unix socket";
 const STRANGER: &str = "-";
 pub(crate) const OTHER_HOST: &str = "without tokens the daemon answers to addresses and local names only: ask it as 127.0.0.1 or localhost";
 const FOREIGN_HOST: Refusal = Refusal::Unknown("asked for under another host's name", None);
-pub(super) const NOT_ALLOWED: &str = "this is for others";
+pub(in crate::api) const NOT_ALLOWED: &str = "this is for others";
 
 /// Lets pass who may, and counts who asked.
 pub async fn gate(state: &ApiState, request: Request, next: Next) -> Response {
@@ -91,7 +91,7 @@ async fn let_in(
 }
 
 /// How somebody who is not let in stands on record.
-pub(super) fn stranger(refusal: &Refusal, peer: Peer) -> Actor {
+pub(in crate::api) fn stranger(refusal: &Refusal, peer: Peer) -> Actor {
     let who = match refusal {
         Refusal::Unknown(_, Some(name)) => name.clone(),
         Refusal::Unknown(_, None) | Refusal::NotAllowed | Refusal::TooOften(_) => {
@@ -126,7 +126,13 @@ fn refused(state: &ApiState, request: &Request, by: Actor, refusal: &Refusal) ->
 }
 
 /// Puts a refusal into the audit log, unless there were too many lately.
-pub(super) fn record(state: &ApiState, method: &Method, uri: &Uri, by: Actor, refusal: &Refusal) {
+pub(in crate::api) fn record(
+    state: &ApiState,
+    method: &Method,
+    uri: &Uri,
+    by: Actor,
+    refusal: &Refusal,
+) {
     let why = match refusal {
         Refusal::Unknown(why, _) => *why,
         Refusal::NotAllowed => "not allowed",
@@ -137,7 +143,13 @@ pub(super) fn record(state: &ApiState, method: &Method, uri: &Uri, by: Actor, re
 }
 
 /// The same for anything else that is refused to `by`.
-pub(super) fn note_refusal(state: &ApiState, by: Actor, act: &str, detail: &str, why: &str) {
+pub(in crate::api) fn note_refusal(
+    state: &ApiState,
+    by: Actor,
+    act: &str,
+    detail: &str,
+    why: &str,
+) {
     let Actor { who, origin } = &by;
     let name = Some(who.as_str()).filter(|who| *who != STRANGER);
     let Some(dropped) = state.gatekeeper.may_record_refusal(name, Instant::now()) else {
@@ -183,7 +195,7 @@ pub(crate) fn is_own_will(request: &Request, identity: &Identity) -> bool {
 /// Whether a browser says that one of our own pages made it send this, or it is no browser that
 /// sends. Where nobody needs to log in, our own address has to be one of this machine: any name could
 /// be made to lead here.
-pub(super) fn is_same_site(headers: &HeaderMap, needs_none: bool) -> bool {
+pub(in crate::api) fn is_same_site(headers: &HeaderMap, needs_none: bool) -> bool {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
     if text(header::HeaderName::from_static("sec-fetch-site"))
         .is_some_and(|site| !["same-origin", "none"].contains(&site))
@@ -232,7 +244,7 @@ fn wants_page(headers: &HeaderMap) -> bool {
 }
 
 /// Sends a browser elsewhere.
-pub(super) fn see(address: &str) -> Response {
+pub(in crate::api) fn see(address: &str) -> Response {
     let address = HeaderValue::from_str(address).unwrap_or(HeaderValue::from_static("/"));
     (StatusCode::SEE_OTHER, [(header::LOCATION, address)]).into_response()
 }

@@ -1,0 +1,8 @@
+//! Why a job has what it has, and what would change it.
+
+pub mod load;
+pub mod node_fit;
+pub mod preemptions;
+pub mod silent;
+pub mod unblock;
+pub mod why;

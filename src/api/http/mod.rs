@@ -1,0 +1,11 @@
+//! What every route shares: bodies and their limits, errors, who may call, log-in, compression.
+
+pub mod authorize;
+pub mod body_rate;
+pub mod compression;
+pub mod error;
+pub mod extract;
+pub mod json;
+pub mod login;
+pub mod openapi;
+pub mod turns;

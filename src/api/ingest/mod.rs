@@ -1,0 +1,14 @@
+//! What comes in: heartbeats of nodes, and the work that an orchestrator publishes.
+
+pub mod absence;
+pub mod agent_identity;
+pub mod discrepancies;
+pub mod heartbeat_inbox;
+pub mod heartbeats;
+pub mod names;
+pub mod orchestrators;
+pub mod publication_reader;
+pub mod publications;
+pub mod publishers;
+pub mod salvage;
+pub mod validate;
