@@ -9,52 +9,12 @@ use tokio::sync::oneshot;
 use crate::api::http::authorize::Caller;
 use crate::api::http::error::{ApiError, Code, Fault};
 use crate::api::http::extract::{JsonBody, PathPart};
-use crate::api::state::{ApiState, ConfigAsk, Request};
+use crate::api::owner_request::{ConfigAsk, Request};
+use crate::api::state::ApiState;
 use crate::api::wire::{
-    self, ConfigGeneration, ConfigHistory, ConfigInfo, ConfigPlan, ConfigRequest, ItemProblem,
+    self, ConfigGeneration, ConfigHistory, ConfigInfo, ConfigPlan, ConfigRequest,
 };
 use crate::model::is_hidden;
-
-/// Why a configuration was not taken. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigRefusal {
-    /// It is wrong, in all these places.
-    Wrong {
-        /// What the file is called.
-        name: String,
-        /// What is wrong with it.
-        errors: Vec<ItemProblem>,
-    },
-    /// The file could not be read, for this reason.
-    Unreadable(String),
-    /// No such configuration is on record.
-    NoGeneration(u64),
-}
-
-impl From<ConfigRefusal> for ApiError {
-    fn from(refusal: ConfigRefusal) -> ApiError {
-        match refusal {
-            ConfigRefusal::Wrong { name, errors } => {
-                let places = match errors.len() {
-                    1 => "one place".to_owned(),
-                    many => format!("{many} places"),
-                };
-                let detail = format!("{name} is wrong in {places}; nothing was changed");
-                ApiError::with(Code::WrongConfiguration, detail, errors)
-            }
-            ConfigRefusal::Unreadable(error) => ApiError::new(
-                Code::UnreadableConfiguration,
-                format!("{error}; nothing was changed"),
-            ),
-            ConfigRefusal::NoGeneration(generation) => ApiError::new(
-                Code::UnknownGeneration,
-                format!(
-                    "no generation {generation} is on record; GET /v1/config/generations lists those that are"
-                ),
-            ),
-        }
-    }
-}
 
 /// The configuration in effect, setting by setting, with who set each.
 #[utoipa::path(get, path = "/v1/config", tag = "administration",

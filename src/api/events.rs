@@ -5,8 +5,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt;
-use std::pin::Pin;
 use std::time::Duration;
 
 use axum::Json;
@@ -18,6 +16,7 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
+use crate::api::event_log::PastEvent;
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::extract::Params;
 use crate::api::ingest::publications::wait_of;
@@ -26,31 +25,6 @@ use crate::api::wire::{self, Event, EventPage, Happening};
 
 /// A page has at most so many events. Each can be as large as a cycle's decisions.
 const PAGE: u32 = 64;
-
-/// An event as it was put on record.
-#[derive(Clone, Debug)]
-pub struct PastEvent {
-    /// Its number.
-    pub sequence: u64,
-    /// The cycle in which it came about.
-    pub cycle: u64,
-    /// When that ran, in milliseconds since the epoch.
-    pub at_ms: i64,
-    /// What kind of event it is.
-    pub kind: String,
-    /// What came about, in JSON.
-    pub body: String,
-}
-
-/// Where past events are kept.
-pub trait PastEvents: fmt::Debug + Send + Sync {
-    /// At most `limit` events after number `since`, in order; from the oldest that is kept, if that
-    /// comes later. `None` if they cannot be read, which has been logged.
-    fn since(&self, since: u64, limit: u32) -> PastEventsRead<'_>;
-}
-
-/// Events on their way from the record.
-pub type PastEventsRead<'a> = Pin<Box<dyn Future<Output = Option<Vec<PastEvent>>> + Send + 'a>>;
 
 /// Which events to send.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]

@@ -5,41 +5,48 @@
 //! the scheduler. Every failure is an RFC 9457 problem with a stable code.
 
 pub(crate) mod admin;
+mod board;
 pub(crate) mod config;
+mod event_log;
 mod events;
 pub(crate) mod explain;
 mod feed;
 mod health;
 pub(crate) mod http;
 mod ingest;
+mod limits;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 mod metrics;
 mod node_list;
+mod owner_request;
+mod published;
 pub(crate) mod queries;
 mod state;
 pub mod wire;
 
-pub use config::ConfigRefusal;
+pub use board::Board;
+pub use event_log::{PastEvent, PastEvents, PastEventsRead};
 pub(crate) use events::read as events_since;
-pub use events::{PastEvent, PastEvents, PastEventsRead};
 pub use explain::why::{why, why_by_node};
 pub use feed::happenings;
 pub use http::authorize::Caller;
-pub(crate) use http::authorize::{OTHER_HOST, credential, is_own_will, is_rebound};
+pub(crate) use http::authorize::OTHER_HOST;
 pub use http::compression::SharedJson;
 pub(crate) use http::compression::packing;
+pub use http::costly::in_turn;
 pub use http::error::{ApiError, Code};
-pub(crate) use http::login::session_of;
-pub use http::turns::in_turn;
+pub(crate) use http::origin::{credential, is_own_will, is_rebound};
+pub(crate) use http::session_cookie::session_of;
 pub use ingest::absence::AbsentWork;
 pub use ingest::heartbeat_inbox::Hearing;
 pub use ingest::publication_reader::{Intake, Taken};
 pub use ingest::publishers::Publisher;
+pub use limits::Limits;
 pub(crate) use metrics::metrics_text;
 pub use metrics::{Meters, Reread};
-pub use state::{
-    ApiState, AuditNote, Board, ConfigAsk, CycleTimes, Limits, Published, Request, ScheduleText,
-};
+pub use owner_request::{AuditNote, ConfigAsk, ConfigRefusal, Request};
+pub use published::{CycleTimes, Published, ScheduleText};
+pub use state::ApiState;
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -121,7 +128,7 @@ async fn checked(
     };
     let mut response = in_one_way(request, through).await;
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
-    counted.end(&state, response.status());
+    counted.end(state.board.meters(), response.status());
     response
 }
 
@@ -153,7 +160,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_occupancy))
         .routes(routes!(queries::get_status))
         .routes(routes!(ingest::orchestrators::get_orchestrators))
-        .routes(routes!(metrics::client_stats::get_clients));
+        .routes(routes!(queries::get_clients));
     // Only long polls and streams may take longer than others.
     let turns = || middleware::from_fn_with_state(state.clone(), in_turn);
     let brief = acts.merge(looks.layer(packing()).layer(turns()));
@@ -164,7 +171,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(health::get_healthz))
         .merge(
             OpenApiRouter::default()
-                .routes(routes!(metrics::get_metrics))
+                .routes(routes!(metrics::page::get_metrics))
                 .layer(packing())
                 .layer(turns()),
         );

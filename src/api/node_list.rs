@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
+use crate::api::board::Board;
 use crate::api::http::compression::SharedJson;
 use crate::api::ingest::heartbeat_inbox::Hearing;
-use crate::api::queries::{held_back_note, is_held_back};
-use crate::api::state::Board;
 use crate::api::wire;
 use crate::model::Name;
 use crate::scheduler::{NodeView, Pictures, View};
@@ -114,6 +113,17 @@ impl NodeList {
         info.notes.extend(noted.cloned());
         serde_json::to_writer(text, &info).expect("plain structs become JSON");
     }
+}
+
+/// Whether `node` is among those `held_back`, which come by name.
+pub(in crate::api) fn is_held_back(node: &str, held_back: &[Name]) -> bool {
+    held_back.binary_search_by(|name| name.as_str().cmp(node)).is_ok()
+}
+
+/// What is to be said of a node that is.
+pub(in crate::api) fn held_back_note(node: &str, held_back: &[Name]) -> Option<String> {
+    let note = "silent with too many others: its work is not given up";
+    is_held_back(node, held_back).then(|| note.to_owned())
 }
 
 #[cfg(test)]

@@ -14,10 +14,13 @@ use crate::api::http::error::{ApiError, Code};
 use crate::api::http::extract::{Params, PathPart};
 use crate::api::ingest::absence::AbsentWork;
 use crate::api::ingest::heartbeat_inbox::HeartbeatLog;
-use crate::api::state::{ApiState, Published};
+use crate::api::node_list::held_back_note;
+use crate::api::published::Published;
+use crate::api::state::ApiState;
 use crate::api::wire;
+use crate::api::wire::ClientList;
 use crate::api::wire::from_view;
-use crate::model::{Mebibytes, Name, ShareState};
+use crate::model::{Mebibytes, ShareState};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// A page has so many entries, unless asked otherwise.
@@ -99,17 +102,6 @@ pub async fn get_node(
 pub fn notes_of(node: &wire::NodeInfo, view: &View, log: &HeartbeatLog) -> Vec<String> {
     let held_back = held_back_note(&node.name, &view.lost_held_back).into_iter();
     held_back.chain(log.notes_of(&node.name)).collect()
-}
-
-/// Whether `node` is among those `held_back`, which come by name.
-pub(in crate::api) fn is_held_back(node: &str, held_back: &[Name]) -> bool {
-    held_back.binary_search_by(|name| name.as_str().cmp(node)).is_ok()
-}
-
-/// What is to be said of a node that is.
-pub(in crate::api) fn held_back_note(node: &str, held_back: &[Name]) -> Option<String> {
-    let note = "silent with too many others: its work is not given up";
-    is_held_back(node, held_back).then(|| note.to_owned())
 }
 
 /// Which work to show, and from where on.
@@ -332,4 +324,11 @@ pub fn share_counts(view: &View) -> wire::ShareCounts {
         }
     }
     counts
+}
+
+/// Who asks most, since the daemon started: the heaviest clients, and the sums of all others.
+#[utoipa::path(get, path = "/v1/clients", tag = "queries",
+    responses((status = 200, body = ClientList)))]
+pub async fn get_clients(State(state): State<ApiState>) -> Json<ClientList> {
+    Json(state.clients.heaviest())
 }

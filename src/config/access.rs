@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::problem::{Code, Place, Problem};
-use super::section::{Section, Setting};
+use super::section::Section;
+use super::setting::Setting;
 use super::value::{flag, ids, optional_path};
 
 /// Who may talk to the daemon.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::check::{index_by_name, line_of_descent, ring_text, rings};
+use super::descent::{index_by_name, line_of_descent, ring_text, rings};
 use super::file::{ClassEntry, Growth};
 use super::problem::{Code, Place, Problem, Problems, suggest};
 use super::value::PolicyName;

@@ -10,7 +10,8 @@ use toml::de::DeTable;
 use super::access::{check_listen, read_access};
 use super::orchestrator::{OrchestratorSettings, read_orchestrator};
 use super::problem::{Code, Place, Problem};
-use super::section::{Located, Reading, Section, Setting};
+use super::section::{Reading, Section};
+use super::setting::{Located, Setting};
 use super::value::{
     PolicyName, address, duration, flag, hosts, millis, name, number, path, policy, size,
 };

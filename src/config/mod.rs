@@ -15,15 +15,18 @@
 mod access;
 mod check;
 mod classes;
+mod descent;
 pub mod ducc;
 mod environment;
 mod file;
+mod listed;
 mod listing;
 mod orchestrator;
 mod pools;
 mod problem;
 mod schema;
 mod section;
+mod setting;
 mod shape;
 mod syntax;
 #[cfg(test)]

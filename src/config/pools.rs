@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::check::{index_by_name, line_of_descent, ring_text, rings};
+use super::descent::{index_by_name, line_of_descent, ring_text, rings};
 use super::file::PoolEntry;
 use super::problem::{Code, Place, Problem, Problems, suggest};
 use crate::model::{Nodepool, PoolIx, Quantum, fold_hostlist};

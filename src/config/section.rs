@@ -13,66 +13,10 @@ use toml::de::{DeTable, DeValue};
 use super::environment::Overrides;
 use super::listing::Listing;
 use super::problem::{Code, Place, Problem, Problems};
+use super::setting::{Located, Setting};
 use super::shape::Shape;
 use super::value::{Fault, Kind, Verdict, Written, name};
 use crate::model::nearest;
-
-/// A value, and where it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Located<T> {
-    pub value: T,
-    pub place: Place,
-}
-
-/// What became of a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Setting<T> {
-    /// It was not written.
-    Absent,
-    /// It was written, but wrongly; that has been reported.
-    Refused,
-    /// It was written.
-    Given(Located<T>),
-}
-
-impl<T> Setting<T> {
-    pub(super) fn given(&self) -> Option<&Located<T>> {
-        match self {
-            Setting::Given(located) => Some(located),
-            Setting::Absent | Setting::Refused => None,
-        }
-    }
-
-    pub(super) fn is_absent(&self) -> bool {
-        matches!(self, Setting::Absent)
-    }
-
-    pub(super) fn into_located(self) -> Option<Located<T>> {
-        match self {
-            Setting::Given(located) => Some(located),
-            Setting::Absent | Setting::Refused => None,
-        }
-    }
-
-    pub(super) fn into_value(self) -> Option<T> {
-        self.into_located().map(|located| located.value)
-    }
-
-    pub(super) fn or(self, default: T) -> T {
-        self.into_value().unwrap_or(default)
-    }
-
-    pub(super) fn place(&self) -> Option<&Place> {
-        self.given().map(|located| &located.place)
-    }
-}
-
-impl<T: Clone> Setting<T> {
-    /// This setting, or if it was not written, the one `below`.
-    pub(super) fn over(&self, below: &Setting<T>) -> Setting<T> {
-        if self.is_absent() { below.clone() } else { self.clone() }
-    }
-}
 
 /// A setting that was asked for: what there is, whether anybody set it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]

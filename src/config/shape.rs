@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::value::MAX_NAME;
+/// The longest name of a pool, class, node or user, in bytes.
+pub(super) const MAX_NAME: usize = 255;
 
 /// What a value may look like. Coarser than the loader in places: what only the loader knows is
 /// its business.

@@ -16,14 +16,11 @@ use jiff::SignedDuration;
 use toml::de::DeValue;
 
 use super::problem::{Code, quoted};
-use super::shape::Shape;
+use super::shape::{MAX_NAME, Shape};
 use crate::model::{
     HostListError, MAX_HOSTS, Mebibytes, Millis, expand_hostlist, floor_div, fold_hostlist,
     is_hidden, nearest,
 };
-
-/// The longest name of a pool, class, node or user, in bytes.
-pub(super) const MAX_NAME: usize = 255;
 
 /// What was written.
 #[derive(Clone, Copy, Debug)]

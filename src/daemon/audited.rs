@@ -1,7 +1,7 @@
 //! What the audit log says of what was done.
 
+use super::clock::now_ms;
 use super::live::Live;
-use super::owner::now_ms;
 use crate::access::Actor;
 use crate::api::AuditNote;
 use crate::api::wire::ConfigRequest;

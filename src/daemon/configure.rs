@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use super::DaemonError;
 use super::audited;
+use super::clock::now_ms;
+use super::error::DaemonError;
 use super::live::complete;
 use super::notify;
-use super::owner::{Owner, now_ms};
+use super::owner::Owner;
 use super::refused::Refused;
 use crate::access::Actor;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};

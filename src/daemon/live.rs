@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::owner::now_ms;
+use super::clock::now_ms;
 use crate::api::wire::{self, ConfigChange, ConfigPlan, NodeMove};
 use crate::config::{Change, Config, Listing, Sources};
 use crate::scheduler::Impact;

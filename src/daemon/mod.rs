@@ -17,8 +17,10 @@
 
 mod audited;
 mod books;
+mod clock;
 mod configure;
 mod decisions;
+mod error;
 mod feed;
 mod life;
 mod live;
@@ -30,8 +32,9 @@ mod refused;
 mod resume;
 mod watch;
 
+pub use error::DaemonError;
+
 use std::any::Any;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -43,12 +46,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{self, AccessError, Actor, Doors, Gatekeeper, LocalSocket, SocketError};
+use crate::access::{self, AccessError, Actor, Doors, Gatekeeper, LocalSocket};
 use crate::api::{self, ApiState, Board, ConfigAsk, Publisher, Request};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
 use crate::dashboard::Dashboard;
 use crate::model::Steps;
-use crate::store::{Glance, PublisherRow, Retention, Store, StoreError};
+use crate::store::{Glance, PublisherRow, Retention, Store};
 
 use feed::Feed;
 use life::Life;
@@ -63,29 +66,6 @@ const REQUEST_TIME: Duration = Duration::from_secs(30);
 
 /// How long open requests may go on after the daemon was told to stop.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
-
-/// Why the daemon ended.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
-pub enum DaemonError {
-    #[error("cannot start without the record")]
-    NoRecord(#[source] StoreError),
-    #[error("the record failed; what is not on record is not published, so the daemon stops")]
-    Store(#[from] StoreError),
-    #[error(
-        "a cycle panicked ({message}); its books are not trusted again. Restart: recovery takes everything from \
-         the record and the next publication"
-    )]
-    CyclePanicked { message: String },
-    #[error("failed to start the scheduler's thread")]
-    NoThread(#[source] io::Error),
-    #[error("C020: nobody can be let in")]
-    Access(#[from] AccessError),
-    #[error("no unix socket")]
-    Socket(#[from] SocketError),
-    #[error("failed to serve HTTP")]
-    Http(#[source] io::Error),
-}
 
 /// Runs the daemon on `listener` until `stop` is cancelled.
 ///
@@ -308,12 +288,7 @@ impl OwnerThread {
     /// What the panic said that ended the thread.
     fn panic(&mut self) -> DaemonError {
         let panic = self.thread.take().and_then(|thread| thread.join().err());
-        let message = panic.map(|panic| message_of(panic.as_ref())).unwrap_or_default();
+        let message = panic.map(|panic| error::message_of(panic.as_ref())).unwrap_or_default();
         DaemonError::CyclePanicked { message }
     }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

@@ -9,10 +9,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::DaemonError;
 use super::audited;
 use super::books::BooksKeeper;
+use super::clock::now_ms;
 use super::decisions;
+use super::error::DaemonError;
 use super::feed;
 use super::live::Live;
 use super::notify;
@@ -489,9 +490,4 @@ fn described(command: &Command) -> (&'static str, Option<String>) {
         Command::ForgetNodes { reason, .. } => (record::NODE_FORGET, Some(reason.clone())),
         Command::Reconfigure(_) => ("reconfigure", None),
     }
-}
-
-/// The time, in milliseconds since the epoch.
-pub(super) fn now_ms() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
 }

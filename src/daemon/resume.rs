@@ -67,7 +67,7 @@ fn replayed(past: &Past, steps: &Steps) -> Result<Scheduler, String> {
     match outcome {
         Ok(Ok(scheduler)) => Ok(scheduler),
         Ok(Err(trouble)) => Err(Trouble::to_string(&trouble)),
-        Err(panic) => Err(format!("it panics: {}", super::message_of(panic.as_ref()))),
+        Err(panic) => Err(format!("it panics: {}", super::error::message_of(panic.as_ref()))),
     }
 }
 

@@ -99,7 +99,7 @@ pub(super) async fn page(
 
 impl NodeParams {
     fn is_wanted(&self, node: &NodeView) -> bool {
-        let mut states = crate::api::wire::from_view::node_states(node.state).into_iter();
+        let mut states = wire::from_view::node_states(node.state).into_iter();
         (self.state.is_empty() || states.any(|state| state.word() == self.state))
             && (self.pool.is_empty() || node.pool == self.pool)
             && node.name.contains(self.name.trim())

@@ -137,7 +137,7 @@ const PURE: &[&str] = &[
 
 /// Who may read the clock on the wall, and what for: nothing is decided by it, so that it may jump.
 const WALL_CLOCK: &[(&str, &str)] = &[
-    ("src/daemon/owner.rs", "when a cycle went on record"),
+    ("src/daemon/clock.rs", "when a cycle went on record"),
     ("src/access/gatekeeper.rs", "whether a token has expired"),
     ("src/cli/token.rs", "when a new token expires"),
     ("src/cli/up/authority.rs", "when a new certificate expires"),

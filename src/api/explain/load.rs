@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::api::explain::node_fit::free;
-use crate::api::state::CycleTimes;
+use crate::api::published::CycleTimes;
 use crate::api::wire::{self, NodeCounts, PoolLoad, SizeLoad, Unmet};
 use crate::model::{Order, PoolIx, QShares, Topology, floor_div};
 use crate::scheduler::{NodeView, View};

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::explain::unblock::change;
 use crate::api::wire::Unblock;
 use crate::model::{Name, ShareState, fold_hostlist, plural};
 use crate::scheduler::{JobView, View};
@@ -49,8 +48,9 @@ impl SilentNodes {
     pub(in crate::api) fn unblock(&self) -> Unblock {
         let SilentNodes { names, nodes, .. } = self;
         let (is, it) = if *nodes == 1 { ("is", "it is") } else { ("are", "they are") };
-        change(format!(
+        let sentence = format!(
             "{names} {is} heard again; or an operator says that {it} dead: apportion node lost {names}"
-        ))
+        );
+        Unblock { sentence, needs_a_change: true, estimate: None }
     }
 }

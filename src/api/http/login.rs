@@ -5,19 +5,16 @@
 
 use axum::Extension;
 use axum::extract::{Form, Query, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use reqwest::Url;
 use serde::Deserialize;
 
 use crate::access::{Peer, Refusal, SESSION_LIFE};
-use crate::api::http::authorize::{is_same_site, record, see, stranger};
-use crate::api::state::{ApiState, AuditNote};
-
-const COOKIE: &str = "apportion_session";
-const PATH: &str = "/login";
-/// A longer way back than any of our pages has.
-const NEXT_MAX: usize = 1000;
+use crate::api::http::origin::is_same_site;
+use crate::api::http::refuse::{record, see, stranger};
+use crate::api::http::session_cookie::{PATH, safe, session_of, set_cookie};
+use crate::api::owner_request::AuditNote;
+use crate::api::state::ApiState;
 
 /// Where to go after logging in.
 #[derive(Debug, Default, Deserialize)]
@@ -103,43 +100,6 @@ pub async fn post_logout(
     response
 }
 
-/// The session that a browser shows.
-pub(crate) fn session_of(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        (name == COOKIE).then_some(value)
-    });
-    pairs.next()
-}
-
-fn set_cookie(response: &mut Response, value: &str, life: u64, peer: Peer) {
-    let is_tls = matches!(peer, Peer::Tcp { is_tls: true, .. });
-    let secure = if is_tls { "; Secure" } else { "" };
-    let cookie =
-        format!("{COOKIE}={value}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
-    }
-}
-
-/// The form's address for a browser that wanted `uri`.
-pub(in crate::api) fn login_address(uri: &Uri) -> String {
-    let wanted = uri.path_and_query().map_or("/", |wanted| wanted.as_str());
-    let mut address = Url::parse("http://here/").expect("a plain address");
-    address.query_pairs_mut().append_pair("next", safe(wanted));
-    format!("{PATH}?{}", address.query().unwrap_or_default())
-}
-
-/// A way back that leads to one of our own pages, or to the first of them.
-fn safe(next: &str) -> &str {
-    let is_ours = next.starts_with('/')
-        && !next.starts_with("//")
-        && next.len() <= NEXT_MAX
-        && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    if is_ours { next } else { "/" }
-}
-
 fn page(status: StatusCode, next: &str, message: &str) -> Response {
     let next = escaped(safe(next));
     let message = escaped(message);
@@ -168,38 +128,4 @@ fn escaped(text: &str) -> String {
         }
         escaped
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_way_back_leads_to_our_own_pages_only() {
-        for (next, expected) in [
-            ("/jobs?user=ann", "/jobs?user=ann"),
-            ("", "/"),
-            ("//evil.example/", "/"),
-            ("/\\evil.example/", "/"),
-            ("https://evil.example/", "/"),
-            ("/a\r\nset-cookie: b", "/"),
-        ] {
-            assert_eq!(safe(next), expected, "{next}");
-        }
-        let wanted = Uri::from_static("/jobs?user=ann&class=x");
-        assert_eq!(login_address(&wanted), "/login?next=%2Fjobs%3Fuser%3Dann%26class%3Dx");
-    }
-
-    #[test]
-    fn a_session_is_found_among_other_cookies_and_by_its_own_name_only() {
-        for (cookies, expected) in [
-            ("a=b; apportion_session=abc; c=d", Some("abc")),
-            ("xapportion_session=abc", None),
-            ("apportion_session", None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::COOKIE, HeaderValue::from_static(cookies));
-            assert_eq!(session_of(&headers), expected, "{cookies}");
-        }
-    }
 }

@@ -3,9 +3,13 @@
 pub mod authorize;
 pub mod body_rate;
 pub mod compression;
+pub mod costly;
 pub mod error;
 pub mod extract;
 pub mod json;
 pub mod login;
 pub mod openapi;
+pub mod origin;
+pub mod refuse;
+pub mod session_cookie;
 pub mod turns;

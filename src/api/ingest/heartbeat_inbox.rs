@@ -14,7 +14,7 @@ use crate::access::Delay;
 use crate::api::http::error::{Code, Fault};
 use crate::api::http::json::shortened;
 use crate::api::ingest::agent_identity::{Agent, Heard};
-use crate::api::state::Limits;
+use crate::api::limits::Limits;
 use crate::api::wire::Heartbeat;
 use crate::model::{Mebibytes, Name, NodeReport};
 

@@ -6,13 +6,15 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use crate::access::Identity;
-use crate::api::http::authorize::{self, Caller};
+use crate::api::http::authorize::Caller;
 use crate::api::http::error::{ApiError, Code, Fault};
 use crate::api::http::extract::JsonText;
 use crate::api::http::json::{self, Object, shortened};
+use crate::api::http::refuse;
 use crate::api::ingest::names::node_problem;
 use crate::api::ingest::publication_reader::REFUSED_MAX;
-use crate::api::state::{ApiState, Limits};
+use crate::api::limits::Limits;
+use crate::api::state::ApiState;
 use crate::api::wire::{self, Heartbeat, HeartbeatAnswer, HeartbeatEnvelope, HeartbeatProbe};
 use crate::model::count;
 
@@ -114,8 +116,8 @@ fn of_others(
 ) -> Option<ApiError> {
     let (_, first) = others.first()?;
     let detail = format!("{} (`{}`)", count(others), shortened(&first.node));
-    authorize::note_refusal(state, caller.actor(), "heartbeat of others", &detail, "not allowed");
-    is_nothing_theirs.then(|| ApiError::new(Code::NotAllowed, authorize::NOT_ALLOWED))
+    refuse::note_refusal(state, caller.actor(), "heartbeat of others", &detail, "not allowed");
+    is_nothing_theirs.then(|| ApiError::new(Code::NotAllowed, refuse::NOT_ALLOWED))
 }
 
 /// A batch without a bad entry.

@@ -9,7 +9,8 @@ use crate::api::http::authorize::Caller;
 use crate::api::http::error::ApiError;
 use crate::api::http::extract::JsonBody;
 use crate::api::ingest::publishers::{Publisher, check_name};
-use crate::api::state::{ApiState, AuditNote, Request, stopping};
+use crate::api::owner_request::{AuditNote, Request};
+use crate::api::state::{ApiState, stopping};
 use crate::api::wire;
 
 /// Whose publications count, and whose were refused.

@@ -18,7 +18,9 @@ use crate::api::http::compression::{Unpacks, VARIES};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::extract::{JsonBody, JsonText, Params};
 use crate::api::ingest::orchestrators::remember;
-use crate::api::state::{ApiState, AuditNote, Published, Request, ScheduleText, stopping};
+use crate::api::owner_request::{AuditNote, Request};
+use crate::api::published::{Published, ScheduleText};
+use crate::api::state::{ApiState, stopping};
 use crate::api::wire;
 
 /// A long poll ends after this long, however long it asked for.

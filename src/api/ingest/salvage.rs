@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::api::ingest::names::name_problem;
 use crate::api::ingest::validate::NUMBER_MAX;
-use crate::api::state::Limits;
+use crate::api::limits::Limits;
 use crate::converter::LimboProcess;
 use crate::model::{Mebibytes, ShareId};
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::api::http::error::{Code, Fault};
 use crate::api::http::json;
 use crate::api::ingest::names::{name_problem, node_problem, user_problem};
-use crate::api::state::Limits;
+use crate::api::limits::Limits;
 use crate::api::wire;
 use crate::converter::{Process, Work, WorkState};
 use crate::model::{

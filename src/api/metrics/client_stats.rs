@@ -8,12 +8,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 
 use crate::access::{Identity, Peer, Refusal, Role};
-use crate::api::state::ApiState;
 use crate::api::wire::{ClientCounts, ClientInfo, ClientList};
 use crate::model::Name;
 
@@ -22,13 +19,6 @@ const TOLD_APART: usize = 20_000;
 
 /// So many are told of.
 const HEAVIEST: usize = 32;
-
-/// Who asks most, since the daemon started: the heaviest clients, and the sums of all others.
-#[utoipa::path(get, path = "/v1/clients", tag = "queries",
-    responses((status = 200, body = ClientList)))]
-pub async fn get_clients(State(state): State<ApiState>) -> Json<ClientList> {
-    Json(state.clients.heaviest())
-}
 
 /// Somebody who asks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +66,7 @@ impl Clients {
         }
     }
 
-    fn heaviest(&self) -> ClientList {
+    pub fn heaviest(&self) -> ClientList {
         let counts = self.counts();
         let mut others = counts.others;
         let mut by_client: Vec<_> = counts.by_client.iter().collect();

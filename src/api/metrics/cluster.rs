@@ -12,8 +12,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::api::Published;
 use crate::api::ingest::heartbeat_inbox::HeardAgo;
+use crate::api::published::Published;
 use crate::converter::explain;
 use crate::model::{ClassIx, MachineState, QShares, ShareState, WorkKind, floor_div};
 use crate::scheduler::{JobView, NodeView, View};

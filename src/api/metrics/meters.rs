@@ -15,9 +15,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::PREFIX;
 use super::past::{Past, Step};
-use crate::api::Published;
+use crate::api::published::Published;
+
+/// What every name begins with.
+pub(super) const PREFIX: &str = "apportion";
 
 /// A label whose values are in the code.
 type Known = [(&'static str, &'static str); 1];

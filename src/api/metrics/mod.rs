@@ -9,40 +9,21 @@ mod classic;
 pub(in crate::api) mod client_stats;
 mod cluster;
 mod meters;
+pub(in crate::api) mod page;
 mod past;
 
 pub use meters::{Meters, Reread};
 
-use std::fmt;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::registry::Registry;
 
-use self::cluster::Cluster;
 use self::meters::Route;
-use crate::api::http::error::{ApiError, Code};
-use crate::api::state::ApiState;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// All metrics: in `OpenMetrics` for those that accept it, else in Prometheus' older text format.
-#[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
-pub async fn get_metrics(
-    State(state): State<ApiState>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    // With a hundred thousand jobs it takes long enough to hold up others.
-    let made = tokio::task::spawn_blocking(move || open_metrics(&state)).await;
-    let text = made.ok().and_then(Result::ok).ok_or_else(|| {
-        ApiError::new(Code::Internal, "the metrics could not be made, for a fault of ours")
-    })?;
-    Ok(metrics_text(&headers, text))
-}
 
 /// `text`, which is `OpenMetrics`, as an answer in the format that `headers` accept.
 pub(crate) fn metrics_text(headers: &HeaderMap, text: String) -> Response {
@@ -55,22 +36,6 @@ pub(crate) fn metrics_text(headers: &HeaderMap, text: String) -> Response {
         if is_open { (OPEN_METRICS, text) } else { (CLASSIC, classic::classic(&text)) };
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
-
-fn open_metrics(state: &ApiState) -> Result<String, fmt::Error> {
-    let mut picture = Registry::with_prefix(PREFIX);
-    picture.register_collector(Box::new(Cluster {
-        published: state.latest(),
-        heard: state.hearing.log().heard_ago(Instant::now()),
-    }));
-    let mut text = String::new();
-    encode_registry(&mut text, &picture)?;
-    state.board.meters().encode(&mut text)?;
-    encode_eof(&mut text)?;
-    Ok(text)
-}
-
-/// What every name begins with.
-const PREFIX: &str = "apportion";
 
 /// A request that is counted and timed by its route: `/v1/jobs/{id}`, not `/v1/jobs/7`.
 #[derive(Debug)]
@@ -88,9 +53,9 @@ impl Counted {
     }
 
     /// It was answered.
-    pub fn end(self, state: &ApiState, status: StatusCode) {
+    pub fn end(self, meters: &Meters, status: StatusCode) {
         let Counted { began, method, route } = self;
-        state.board.meters().request(route, method, status, began.elapsed());
+        meters.request(route, method, status, began.elapsed());
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::api::Published;
+use crate::api::published::Published;
 use crate::model::{JobId, Name, ShareId, ShareState};
 use crate::scheduler::{JobView, Removal, View};
 

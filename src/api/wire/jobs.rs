@@ -3,16 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{HeldBack, RemovalReason, WorkKind};
-
-/// Why work has less than it wants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Reason {
-    /// A stable name for programs, such as `fair_share_used`.
-    pub code: String,
-    /// The same with its numbers, for people.
-    pub sentence: String,
-}
+use super::{HeldBack, Reason, RemovalReason, WorkKind};
 
 /// How the last cycle left a request for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]

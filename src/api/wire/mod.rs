@@ -13,6 +13,7 @@ mod jobs;
 mod nodes;
 mod problem;
 mod publication;
+mod reason;
 mod receipts;
 mod schedule;
 mod totals;
@@ -25,7 +26,7 @@ pub use config::{
     ConfigRequest, ConfigSetting, JobEviction, JobParked, JobRefused, NodeMove,
 };
 pub use events::{AddedShare, ChangedNode, Event, EventPage, Happening, RefusedWork, RemovedShare};
-pub use jobs::{Disposition, JobInfo, JobPage, JobSums, Reason, ShareInfo, ShareState};
+pub use jobs::{Disposition, JobInfo, JobPage, JobSums, ShareInfo, ShareState};
 pub use nodes::{
     Heartbeat, HeartbeatAnswer, HeartbeatBatch, HeartbeatEnvelope, HeartbeatProbe, NodeInfo,
     NodeList, NodeShare, NodeState, Occupancy, OccupancyLine,
@@ -36,6 +37,7 @@ pub use publication::{
     PublicationEnvelope, PublicationReset, PublicationResetAnswer, RefusedOrchestrator, Work,
     WorkKind, WorkNumber, WorkState,
 };
+pub use reason::Reason;
 pub use receipts::{Considered, HeldBack, HeldBackCode, PreemptionInfo, PreemptionRule, RunnerUp};
 pub use schedule::{Assigned, RemovalReason, Removed, Schedule, ScheduledJob};
 pub use totals::{

@@ -4,24 +4,19 @@
 //! once, by the loader, on the translation; what that says is led back to the line of the original
 //! that the translation was made from.
 
+mod book;
 mod nodes;
 mod properties;
 mod stanzas;
 mod translate;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::problem::{Place, Problem, Problems};
+use super::problem::Problems;
 use super::{ConfigError, parse, read};
+use book::{Book, Books, Part};
 use nodes::Hosts;
 use translate::Translation;
-
-/// A file, with what is wrong in it.
-type Book = Problems;
-
-/// The node file of a nodepool that names none.
-const DEFAULT_NODES: &str = "ducc.nodes";
 
 /// The files to translate.
 #[derive(Clone, Debug)]
@@ -54,21 +49,6 @@ pub enum TranslationError {
     /// Files are wrong; each with all that is wrong with it.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n"))]
     Problems(Vec<Problems>),
-}
-
-/// Where a line of the translation comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Source {
-    file: Part,
-    span: Range<usize>,
-}
-
-/// The files that lines come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Classes,
-    Users,
-    Properties,
 }
 
 /// Translates the original's files.
@@ -127,50 +107,4 @@ fn refusal(books: Vec<Book>) -> TranslationError {
 fn with_notes(text: &str, notes: &[String], files: &DuccFiles) -> String {
     let notes: String = notes.iter().map(|note| ["# Note: ", note, ".\n"].concat()).collect();
     format!("# Translated from {} of UIMA-DUCC.\n{notes}{text}", files.classes.display())
-}
-
-struct Books {
-    classes: Book,
-    users: Option<Book>,
-    properties: Option<Book>,
-}
-
-impl Books {
-    fn are_clean(&self) -> bool {
-        let rest = [&self.users, &self.properties];
-        self.classes.is_empty() && rest.into_iter().flatten().all(Problems::is_empty)
-    }
-
-    fn into_all(self) -> Vec<Book> {
-        [Some(self.classes), self.users, self.properties].into_iter().flatten().collect()
-    }
-
-    fn of(&mut self, file: Part) -> &mut Book {
-        let other = match file {
-            Part::Classes => None,
-            Part::Users => self.users.as_mut(),
-            Part::Properties => self.properties.as_mut(),
-        };
-        other.unwrap_or(&mut self.classes)
-    }
-
-    /// Enters what is wrong with the translation where it was translated from.
-    fn lead_back(&mut self, found: &Problems, text: &str, sources: &[Option<Source>]) {
-        let source_of = |line: usize| sources.get(line.checked_sub(1)?)?.clone();
-        for problem in found.iter() {
-            let source = problem.line.and_then(source_of);
-            let Source { file, span } =
-                source.unwrap_or(Source { file: Part::Classes, span: 0..0 });
-            let mut led =
-                Problem::new(problem.code, &problem.path, &Place::File(span), &problem.message)
-                    .remedy(&problem.remedy);
-            for (span, label) in problem.related_places() {
-                let line = text.get(..span.start).unwrap_or(text).matches('\n').count() + 1;
-                if let Some(source) = source_of(line).filter(|source| source.file == file) {
-                    led = led.related(&Place::File(source.span), label);
-                }
-            }
-            self.of(file).add(led);
-        }
-    }
 }

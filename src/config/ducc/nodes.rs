@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::problem::{Code, Place, Problem};
 use super::super::{ConfigError, read};
-use super::Book;
+use super::book::Book;
 
 /// What is known of all node files.
 #[derive(Debug)]

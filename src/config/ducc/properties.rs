@@ -1,9 +1,9 @@
 //! The original's properties, as far as they say how to schedule: `ducc.rm.share.quantum = 15`.
 
 use super::super::problem::{Code, Place, Problem};
+use super::book::{Book, Part};
 use super::stanzas::{Attribute, Word};
 use super::translate::{Translation, cap, flag, gigabytes, milliseconds};
-use super::{Book, Part};
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug)]

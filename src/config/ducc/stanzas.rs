@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::super::problem::{Code, Place, Problem, suggest};
-use super::Book;
+use super::book::Book;
 
 /// The stanzas there are.
 const KEYWORDS: [&str; 3] = ["Nodepool", "Class", "User"];

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::ConfigError;
 use super::super::problem::{Code, Place, Problem, suggest};
 use super::super::value::{toml_list, toml_text};
+use super::book::{Book, DEFAULT_NODES, Part, Source};
 use super::nodes::Hosts;
 use super::stanzas::{Attribute, Stanza, Word};
-use super::{Book, DEFAULT_NODES, Part, Source};
 use crate::model::fold_hostlist;
 
 /// What a nodepool may have.

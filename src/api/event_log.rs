@@ -1,0 +1,29 @@
+//! Where past events are kept: the store implements it, handlers read.
+
+use std::fmt;
+use std::pin::Pin;
+
+/// An event as it was put on record.
+#[derive(Clone, Debug)]
+pub struct PastEvent {
+    /// Its number.
+    pub sequence: u64,
+    /// The cycle in which it came about.
+    pub cycle: u64,
+    /// When that ran, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// What kind of event it is.
+    pub kind: String,
+    /// What came about, in JSON.
+    pub body: String,
+}
+
+/// Where past events are kept.
+pub trait PastEvents: fmt::Debug + Send + Sync {
+    /// At most `limit` events after number `since`, in order; from the oldest that is kept, if that
+    /// comes later. `None` if they cannot be read, which has been logged.
+    fn since(&self, since: u64, limit: u32) -> PastEventsRead<'_>;
+}
+
+/// Events on their way from the record.
+pub type PastEventsRead<'a> = Pin<Box<dyn Future<Output = Option<Vec<PastEvent>>> + Send + 'a>>;

@@ -1,0 +1,116 @@
+//! How a caller is refused: the caller learns that and no more; the logs say why.
+
+use std::time::Instant;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::access::{Actor, Peer, Refusal};
+use crate::api::http::error::{ApiError, Code};
+use crate::api::http::json::shortened;
+use crate::api::http::session_cookie::login_address;
+use crate::api::owner_request::AuditNote;
+use crate::api::state::ApiState;
+
+pub(in crate::api) const NOT_KNOWN: &str = "say who you are: with a token, or at the unix socket";
+
+/// The name of a caller that is not known.
+pub(in crate::api) const STRANGER: &str = "-";
+
+pub(in crate::api) const NOT_ALLOWED: &str = "this is for others";
+
+/// How somebody who is not let in stands on record.
+pub(in crate::api) fn stranger(refusal: &Refusal, peer: Peer) -> Actor {
+    let who = match refusal {
+        Refusal::Unknown(_, Some(name)) => name.clone(),
+        Refusal::Unknown(_, None) | Refusal::NotAllowed | Refusal::TooOften(_) => {
+            STRANGER.to_owned()
+        }
+    };
+    Actor { who, origin: peer.to_string() }
+}
+
+/// Puts a refusal on record, and says no more than that it is one.
+pub(in crate::api) fn refused(
+    state: &ApiState,
+    request: &Request,
+    by: Actor,
+    refusal: &Refusal,
+) -> Response {
+    record(state, request.method(), request.uri(), by, refusal);
+    let is_page = *request.method() == Method::GET && wants_page(request.headers());
+    match refusal {
+        Refusal::Unknown(..) if request.headers().contains_key("hx-request") => {
+            // A page that is open wants its live part. Asked for as a whole, it leads to the form.
+            let mut response = ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();
+            response.headers_mut().insert("hx-refresh", HeaderValue::from_static("true"));
+            response
+        }
+        Refusal::Unknown(..) if is_page => see(&login_address(request.uri())),
+        Refusal::Unknown(..) => ApiError::new(Code::NotKnown, NOT_KNOWN).into_response(),
+        Refusal::NotAllowed => ApiError::new(Code::NotAllowed, NOT_ALLOWED).into_response(),
+        Refusal::TooOften(wait) => {
+            let wait = wait.as_secs().saturating_add(1);
+            let detail = "more requests than this role is allowed; the header `retry-after` says when to go on";
+            let mut response = ApiError::new(Code::TooOften, detail).into_response();
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait));
+            response
+        }
+    }
+}
+
+/// Puts a refusal into the audit log, unless there were too many lately.
+pub(in crate::api) fn record(
+    state: &ApiState,
+    method: &Method,
+    uri: &Uri,
+    by: Actor,
+    refusal: &Refusal,
+) {
+    let why = match refusal {
+        Refusal::Unknown(why, _) => *why,
+        Refusal::NotAllowed => "not allowed",
+        Refusal::TooOften(_) => "too often",
+    };
+    let what = format!("{method} {}", shortened(uri.path()));
+    note_refusal(state, by, "request", &what, why);
+}
+
+/// The same for anything else that is refused to `by`.
+pub(in crate::api) fn note_refusal(
+    state: &ApiState,
+    by: Actor,
+    act: &str,
+    detail: &str,
+    why: &str,
+) {
+    let Actor { who, origin } = &by;
+    let name = Some(who.as_str()).filter(|who| *who != STRANGER);
+    let Some(dropped) = state.gatekeeper.may_record_refusal(name, Instant::now()) else {
+        tracing::debug!(who, origin, act, detail, why, "refused");
+        return;
+    };
+    tracing::warn!(who, origin, act, detail, why, "refused");
+    let before = match dropped {
+        0 => String::new(),
+        dropped => format!("; {dropped} others before it are not here"),
+    };
+    state.note(AuditNote {
+        by,
+        act: act.to_owned(),
+        detail: detail.to_owned(),
+        outcome: format!("refused: {why}{before}"),
+    });
+}
+
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// Sends a browser elsewhere.
+pub(in crate::api) fn see(address: &str) -> Response {
+    let address = HeaderValue::from_str(address).unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, address)]).into_response()
+}

@@ -1,0 +1,43 @@
+//! The page that a Prometheus reads.
+
+use std::fmt;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::registry::Registry;
+
+use super::cluster::Cluster;
+use super::meters::PREFIX;
+use super::metrics_text;
+use crate::api::http::error::{ApiError, Code};
+use crate::api::state::ApiState;
+
+/// All metrics: in `OpenMetrics` for those that accept it, else in Prometheus' older text format.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
+pub async fn get_metrics(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    // With a hundred thousand jobs it takes long enough to hold up others.
+    let made = tokio::task::spawn_blocking(move || open_metrics(&state)).await;
+    let text = made.ok().and_then(Result::ok).ok_or_else(|| {
+        ApiError::new(Code::Internal, "the metrics could not be made, for a fault of ours")
+    })?;
+    Ok(metrics_text(&headers, text))
+}
+
+fn open_metrics(state: &ApiState) -> Result<String, fmt::Error> {
+    let mut picture = Registry::with_prefix(PREFIX);
+    picture.register_collector(Box::new(Cluster {
+        published: state.latest(),
+        heard: state.hearing.log().heard_ago(Instant::now()),
+    }));
+    let mut text = String::new();
+    encode_registry(&mut text, &picture)?;
+    state.board.meters().encode(&mut text)?;
+    encode_eof(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,62 @@
+//! Names and their parents: what is there twice, and what leads back to itself.
+
+use std::collections::BTreeMap;
+
+use super::problem::{Code, Problem, Problems};
+use super::setting::Located;
+
+/// Where each name is first used. Complains about later uses.
+pub(super) fn index_by_name<'a>(
+    kind: &str,
+    names: impl Iterator<Item = &'a Located<String>> + Clone,
+    problems: &mut Problems,
+) -> BTreeMap<&'a str, usize> {
+    let mut firsts: BTreeMap<&str, (usize, &Located<String>)> = BTreeMap::new();
+    for (index, name) in names.enumerate() {
+        let (_, first) = *firsts.entry(&name.value).or_insert((index, name));
+        if first.place != name.place {
+            let path = format!("{kind}.{}.name", name.value);
+            let message = format!("a second {kind} is called `{}`", name.value);
+            let problem = Problem::new(Code::Duplicate, &path, &name.place, message);
+            problems.add(
+                problem
+                    .remedy("give it another name, or merge the two")
+                    .related(&first.place, "the first"),
+            );
+        }
+    }
+    firsts.into_iter().map(|(name, (index, _))| (name, index)).collect()
+}
+
+/// The rings in a forest that should be none: each list of nodes leads back to its own start.
+pub(super) fn rings(parents: &[Option<usize>]) -> Vec<Vec<usize>> {
+    let mut is_seen = vec![false; parents.len()];
+    let mut rings = Vec::new();
+    for start in 0..parents.len() {
+        let mut trail = Vec::new();
+        let mut next = Some(start);
+        while let Some(node) = next
+            && !is_seen[node]
+        {
+            is_seen[node] = true;
+            trail.push(node);
+            next = parents[node];
+        }
+        // The walk ended at a root, at a node of an earlier walk, or at a node of its own.
+        if let Some(at) = trail.iter().position(|node| Some(*node) == next) {
+            rings.push(trail.split_off(at));
+        }
+    }
+    rings
+}
+
+/// `a -> b -> a`.
+pub(super) fn ring_text<'a>(ring: &[usize], name_of: impl Fn(usize) -> &'a str) -> String {
+    let closed = ring.iter().chain(ring.first());
+    closed.map(|node| name_of(*node)).collect::<Vec<_>>().join(" -> ")
+}
+
+/// `start` and everything above it, nearest first. Ends rather than going round a ring twice.
+pub(super) fn line_of_descent(start: usize, parents: &[Option<usize>]) -> Vec<usize> {
+    std::iter::successors(Some(start), |node| parents[*node]).take(parents.len()).collect()
+}

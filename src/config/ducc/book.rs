@@ -1,0 +1,72 @@
+//! The files that are translated, and what is wrong in each.
+
+use std::ops::Range;
+
+use super::super::problem::{Place, Problem, Problems};
+
+/// A file, with what is wrong in it.
+pub(super) type Book = Problems;
+
+/// The node file of a nodepool that names none.
+pub(super) const DEFAULT_NODES: &str = "ducc.nodes";
+
+/// Where a line of the translation comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) file: Part,
+    pub(super) span: Range<usize>,
+}
+
+/// The files that lines come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Classes,
+    Users,
+    Properties,
+}
+
+pub(super) struct Books {
+    pub(super) classes: Book,
+    pub(super) users: Option<Book>,
+    pub(super) properties: Option<Book>,
+}
+
+impl Books {
+    pub(super) fn are_clean(&self) -> bool {
+        let rest = [&self.users, &self.properties];
+        self.classes.is_empty() && rest.into_iter().flatten().all(Problems::is_empty)
+    }
+
+    pub(super) fn into_all(self) -> Vec<Book> {
+        [Some(self.classes), self.users, self.properties].into_iter().flatten().collect()
+    }
+
+    pub(super) fn of(&mut self, file: Part) -> &mut Book {
+        let other = match file {
+            Part::Classes => None,
+            Part::Users => self.users.as_mut(),
+            Part::Properties => self.properties.as_mut(),
+        };
+        other.unwrap_or(&mut self.classes)
+    }
+
+    /// Enters what is wrong with the translation where it was translated from.
+    pub(super) fn lead_back(&mut self, found: &Problems, text: &str, sources: &[Option<Source>]) {
+        let source_of = |line: usize| sources.get(line.checked_sub(1)?)?.clone();
+        for problem in found.iter() {
+            let source = problem.line.and_then(source_of);
+            let Source { file, span } =
+                source.unwrap_or(Source { file: Part::Classes, span: 0..0 });
+            let mut led =
+                Problem::new(problem.code, &problem.path, &Place::File(span), &problem.message)
+                    .remedy(&problem.remedy);
+            for (span, label) in problem.related_places() {
+                let line = text.get(..span.start).unwrap_or(text).matches('\n').count() + 1;
+                if let Some(source) = source_of(line).filter(|source| source.file == file) {
+                    led = led.related(&Place::File(source.span), label);
+                }
+            }
+            self.of(file).add(led);
+        }
+    }
+}

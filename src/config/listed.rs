@@ -1,0 +1,76 @@
+//! Pools, classes and users for the listing of what is in effect.
+
+use super::classes::Resolved;
+use super::file::{File, Growth, PoolEntry, UserEntry};
+use super::listing::Listing;
+use super::setting::Located;
+use super::value::{
+    PolicyName, flag, hosts, millis, name, toml_list, toml_size, toml_span, toml_text,
+};
+use crate::model::{CapRules, Nodepool, Policy};
+
+/// Adds pools, classes and users to the single settings that were listed while they were read.
+pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], classes: &[Resolved]) {
+    for entry in &file.pools {
+        pool(listing, entry, pools);
+    }
+    for resolved in classes {
+        class(listing, resolved, &file.growth);
+    }
+    for UserEntry { name, allotment } in &file.users {
+        let path = format!("user.{}.allotment", name.value);
+        listing.push(path, allotment, None, |size| toml_size(*size));
+    }
+}
+
+fn pool(listing: &mut Listing, entry: &PoolEntry, pools: &[Nodepool]) {
+    let checked = pools.iter().find(|pool| pool.name == entry.name.value);
+    let quantum = checked.map(|pool| toml_size(pool.quantum.memory()));
+    listing.push(entry.key("parent"), &entry.parent, None, |parent| toml_text(parent));
+    let order = entry.search_order.clone();
+    listing.push(entry.key("search_order"), &order, Some("100".to_owned()), u32::to_string);
+    listing.push(entry.key("quantum"), &entry.quantum, quantum, |size| toml_size(*size));
+    let nodes = |lists: &Vec<Located<Vec<String>>>| {
+        toml_list(lists.iter().map(|list| hosts().show(&list.value)))
+    };
+    listing.push(entry.key("nodes"), &entry.nodes, Some("[]".to_owned()), nodes);
+}
+
+fn class(listing: &mut Listing, resolved: &Resolved, growth: &Growth) {
+    let (entry, class) = (&resolved.entry, &resolved.class);
+    let policy = |policy: &PolicyName| toml_text(policy.as_str());
+    listing.push(entry.key("policy"), &entry.policy, None, policy);
+    listing.push(entry.key("nodepool"), &entry.nodepool, None, |pool| name().show(pool));
+    let priority = Some(class.priority.to_string());
+    listing.push(entry.key("priority"), &entry.priority, priority, u32::to_string);
+    if let Policy::FairShare { weight } = class.policy {
+        let weight = Some(weight.to_string());
+        listing.push(entry.key("weight"), &entry.weight, weight, u32::to_string);
+    }
+    let show = |value: &bool| flag().show(value);
+    listing.push(entry.key("default"), &entry.default, Some("false".to_owned()), show);
+    let users =
+        |users: &Vec<Located<String>>| toml_list(users.iter().map(|user| toml_text(&user.value)));
+    listing.push(entry.key("users"), &entry.users, None, users);
+    if class.policy.is_preemptable() {
+        growth_rows(listing, &entry.path, &entry.growth.over(growth), &class.cap_rules);
+    }
+}
+
+/// How jobs grow: what `growth` says, and what `rules` came of it where it says nothing.
+fn growth_rows(listing: &mut Listing, path: &str, growth: &Growth, rules: &CapRules) {
+    let key = |key: &str| format!("{path}.{key}");
+    let cap = Some(rules.initialization_cap.to_string());
+    let shown = u64::to_string;
+    listing.push(key("initialization_cap"), &growth.initialization_cap, cap, shown);
+    let doubling = Some(rules.expand_by_doubling.to_string());
+    let shown = bool::to_string;
+    listing.push(key("expand_by_doubling"), &growth.expand_by_doubling, doubling, shown);
+    let prediction = Some(rules.prediction.to_string());
+    listing.push(key("prediction"), &growth.prediction, prediction, shown);
+    let shown = |span: &std::time::Duration| toml_span(millis(*span));
+    let fudge = Some(toml_span(rules.prediction_fudge));
+    listing.push(key("prediction_fudge"), &growth.prediction_fudge, fudge, shown);
+    let loss = Some(toml_span(rules.loss_limit));
+    listing.push(key("loss_limit"), &growth.loss_limit, loss, shown);
+}

@@ -1,0 +1,36 @@
+//! Why the daemon ended.
+
+use std::any::Any;
+use std::io;
+
+use crate::access::{AccessError, SocketError};
+use crate::store::StoreError;
+
+/// Why the daemon ended.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum DaemonError {
+    #[error("cannot start without the record")]
+    NoRecord(#[source] StoreError),
+    #[error("the record failed; what is not on record is not published, so the daemon stops")]
+    Store(#[from] StoreError),
+    #[error(
+        "a cycle panicked ({message}); its books are not trusted again. Restart: recovery takes everything from \
+         the record and the next publication"
+    )]
+    CyclePanicked { message: String },
+    #[error("failed to start the scheduler's thread")]
+    NoThread(#[source] io::Error),
+    #[error("C020: nobody can be let in")]
+    Access(#[from] AccessError),
+    #[error("no unix socket")]
+    Socket(#[from] SocketError),
+    #[error("failed to serve HTTP")]
+    Http(#[source] io::Error),
+}
+
+/// What a thread said when it panicked.
+pub(super) fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
