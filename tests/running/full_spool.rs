@@ -131,9 +131,10 @@ async fn a_full_spool_stops_work_until_there_is_room() {
         (slot.is_gone || !slot.results.is_empty()).then(|| slot.report.clone())
     });
     let report = report.await;
-    // A start that failed for want of room is an end of its slot, and another one gets the task.
+    // A slot that fails for want of room has no result; another slot gets the task.
     if head.book().slots[&8].results.is_empty() {
-        assert_eq!(report.and_then(|report| report.end), Some(SlotEnd::NotStarted));
+        let end = report.and_then(|report| report.end);
+        assert!(matches!(end, Some(SlotEnd::NotStarted | SlotEnd::Died)), "{end:?}");
         head.want(9, wanted());
         head.give(9, [50]);
         head.until_results(9, 1).await;
