@@ -34,7 +34,6 @@ mod watch;
 
 pub use error::DaemonError;
 
-use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;

@@ -7,6 +7,7 @@ mod api;
 mod bad_inputs;
 mod beliefs;
 mod events;
+mod example;
 mod faults;
 mod faults_files;
 mod hostile_lives;

@@ -1,4 +1,6 @@
 //! Rules about the repository itself.
 
+mod circles;
 mod rows;
 mod tidy;
+mod words;

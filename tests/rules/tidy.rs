@@ -156,7 +156,7 @@ const MAX_FUNCTION_LINES: usize = 70;
 const MAX_FILE_LINES: usize = 500;
 
 /// All Rust sources under `dir`, with their paths from the root of the repository.
-fn sources(dir: &str) -> Vec<(String, String)> {
+pub fn sources(dir: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pending: Vec<PathBuf> = vec![root.join(dir)];
     let mut files = Vec::new();
@@ -173,12 +173,12 @@ fn sources(dir: &str) -> Vec<(String, String)> {
 }
 
 /// The lines that are code: no comments, and nothing from the tests below it on.
-fn code(text: &str) -> impl Iterator<Item = &str> {
+pub fn code(text: &str) -> impl Iterator<Item = &str> {
     let without_tests = text.split("\n#[cfg(test)]").next().unwrap_or(text);
     without_tests.lines().map(|line| line.split("//").next().unwrap_or(line))
 }
 
-fn is_test_file(file: &str) -> bool {
+pub fn is_test_file(file: &str) -> bool {
     file.ends_with("/tests.rs") || file.contains("/tests/")
 }
 
@@ -327,7 +327,7 @@ fn leads_safely(call: &str) -> bool {
 }
 
 /// The file, or those below the folder.
-fn files(path: &Path) -> Vec<PathBuf> {
+pub fn files(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];
     }
