@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::support::daemon::{CONFIG, Daemon};
 use apportion::access::{Role, Secret, has_route, new_line};
@@ -19,8 +22,8 @@ use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, raw_sql};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -453,6 +456,58 @@ async fn an_agent_comes_by_tls_with_the_token_of_its_node() {
         let text = text(&said);
         assert!(said.status.code() == Some(status) && text.contains(says), "{args:?}: {text}");
     }
+}
+
+/// Counts the connections that lead through it to `to`.
+async fn counting_way(to: &str) -> (u16, Arc<AtomicUsize>) {
+    let (to, count) = (to.to_owned(), Arc::new(AtomicUsize::new(0)));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let (port, counted) = (listener.local_addr().unwrap().port(), Arc::clone(&count));
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let mut far = TcpStream::connect(&to).await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut near, &mut far).await });
+        }
+    });
+    (port, count)
+}
+
+/// A handshake for each heartbeat would cost more than the heartbeat.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_keeps_its_tls_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tokens, daemon, _) = start_with_all(&folder).await;
+    let (port, connections) = counting_way(daemon.url.trim_start_matches("http://")).await;
+    let ca = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls/ca.pem");
+    let url = format!("https://localhost:{port}");
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_apportion"))
+        .args(["agent", "--node", "n1", "--interval", "1s", "--url", &url, "--ca"])
+        .arg(ca)
+        .args(["--token-file", &tokens.file_of(Role::Agent)])
+        .spawn()
+        .unwrap();
+    let heard = |text: &str| {
+        let accepted = "apportion_heartbeats_total{result=\"accepted\"}";
+        let line = text.lines().find(|line| line.starts_with(accepted));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    let socket = folder.path().join("admin.sock");
+    let metrics = Client::builder().unix_socket(socket).build().unwrap();
+    let token = bearer(tokens.of(Role::Reader));
+    let began = Instant::now();
+    loop {
+        let asked = metrics.get("http://localhost/metrics").headers(token.clone()).send();
+        let text = asked.await.unwrap().text().await.unwrap();
+        if heard(&text) >= 4.0 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "{text}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
-use reqwest::Url;
+use url::Url;
 
 use crate::access::{Credential, Identity, Peer};
 use crate::api::http::session_cookie::session_of;

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
-use reqwest::Url;
+use url::Url;
 
 use crate::access::Peer;
 
