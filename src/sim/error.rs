@@ -1,4 +1,4 @@
-//! Why a simulation could not be run, or cannot be believed.
+//! Reasons why a simulation cannot run, or why its result cannot be trusted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 use super::world::{ProcessIx, WorkIx};
 use crate::model::{Millis, ShareId};
 
-/// What kept a simulation from giving a result.
+/// An error that ends a simulation without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// A file or folder cannot be read.
     #[error("read {}", path.display())]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
     /// A file or folder cannot be written.
     #[error("write {}", path.display())]
     Write {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
@@ -32,19 +32,19 @@ pub enum SimError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Place in the file.
         place: String,
-        /// What is wrong.
+        /// Description of the fault.
         problem: String,
-        /// What would be right.
+        /// Remedy: the text that would be right.
         remedy: String,
     },
     /// The run broke a rule of the model: its figures would mean nothing.
     #[error("at {at} ms the run broke a rule of the model: {violation}")]
     Violated {
-        /// When, in virtual time.
+        /// Virtual time of the violation.
         at: Millis,
-        /// Which rule, and how.
+        /// The broken rule, with its numbers.
         violation: Violation,
     },
 }
@@ -69,14 +69,14 @@ impl SimError {
     }
 }
 
-/// What is wrong in a file whose name the finder does not know.
+/// A fault in a file, found by code that does not know the file's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flaw {
-    /// Where in the file.
+    /// Place in the file.
     pub place: String,
-    /// What is wrong.
+    /// Description of the fault.
     pub problem: String,
-    /// What would be right.
+    /// Remedy: the text that would be right.
     pub remedy: String,
 }
 
@@ -101,9 +101,9 @@ pub enum Violation {
     Overcommitted {
         /// The node.
         node: String,
-        /// What the process needs.
+        /// Qshares that the process needs.
         asks: u64,
-        /// What was there.
+        /// Free qshares of the node.
         free: u64,
     },
     /// The scheduler put a process on a node that does not exist.
@@ -117,17 +117,17 @@ pub enum Violation {
     /// A job has more processes than its file allows.
     #[error("{work} holds {held} processes and may hold {machines}")]
     OverMachines {
-        /// Which job.
+        /// The job.
         work: WorkIx,
-        /// What it holds.
+        /// Processes that the job holds.
         held: u64,
-        /// What it may hold.
+        /// Most processes that the job may hold.
         machines: u64,
     },
     /// A process is said to have done more than it had thread time for.
     #[error("{process} worked {worked} ms of thread time in {had} ms")]
     Overworked {
-        /// Which process.
+        /// The process.
         process: ProcessIx,
         /// Useful, lost and initializing.
         worked: Millis,
@@ -137,15 +137,15 @@ pub enum Violation {
     /// The run did not come to an end.
     #[error("{left} jobs are not complete after 60 days")]
     Unfinished {
-        /// How many jobs are left.
+        /// Jobs that are not complete.
         left: u64,
     },
     /// The processes' useful time is not the items' time.
     #[error("processes did {useful} ms of useful work, the items take {items} ms")]
     WorkNotConserved {
-        /// What processes did.
+        /// Useful time of all processes.
         useful: Millis,
-        /// What the items take.
+        /// Time of all items.
         items: Millis,
     },
 }

@@ -1,8 +1,8 @@
 //! The same scheduler in virtual time: recorded scenarios, the original's system-test suites, and
 //! a survey of small saturated clusters.
 //!
-//! No HTTP, no store and no clock of its own: whoever wants to know how long planning took hands
-//! one in. Everything is deterministic.
+//! The module has no HTTP, no store and no clock of its own. A caller that measures planning time
+//! passes a clock in. Everything is deterministic.
 //!
 //! ```text
 //! recorded    a scenario file ─► events ─► Scheduler ─► what each cycle decided

@@ -1,15 +1,15 @@
-//! What each job is entitled to were capacity fluid: hierarchical weighted max-min. MODEL section 8.
+//! Entitlement of each job if capacity were fluid: hierarchical weighted max-min. MODEL section 8.
 
 use std::collections::BTreeMap;
 
 use super::{Slots, TOLERANCE, real};
 
-/// What a job claims.
+/// The claim of a single job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Its user in its class. A user with jobs in two classes is two parties.
+    /// The job's user in the job's class. A user with jobs in two classes is two parties.
     pub party: usize,
-    /// Its class.
+    /// Index of the job's class.
     pub class: usize,
     /// The weight of its class.
     pub weight: u64,
@@ -24,12 +24,12 @@ pub struct Claim {
 pub struct Entitlement {
     /// Qshares for each claim, in their order.
     pub amounts: Vec<f64>,
-    /// Whether somebody got less than wanted.
+    /// True if some job got less than it wanted.
     pub is_contended: bool,
 }
 
 impl Entitlement {
-    /// Everything together.
+    /// Sum of all entitlements.
     pub fn total(&self) -> f64 {
         self.amounts.iter().sum()
     }
@@ -58,8 +58,8 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Raises every active claim up to the first event, and takes out whom it concerns. Every step
-    /// takes out at least one claim.
+    /// Raises every active claim up to the first event, and removes the claims that the event ends.
+    /// Every step removes a claim or more.
     fn step(&mut self, slots: &Slots) {
         let rates = self.rates();
         let of_large = |claim: &Claim| if claim.order == Slots::LARGE { 1.0 } else { 0.0 };
@@ -118,7 +118,7 @@ impl Filling<'_> {
     }
 }
 
-/// How long a rate takes to fill a room; for ever if nothing flows.
+/// Time that a rate takes to fill a room; infinite if the rate is zero.
 fn time_to_fill(room: f64, rate: f64) -> f64 {
     if rate > 0.0 { room.max(0.0) / rate } else { f64::INFINITY }
 }
@@ -161,7 +161,7 @@ mod tests {
         check(&[claim(0, 2, 40), heavy], &[4.0, 8.0], true);
     }
 
-    /// The large job is full at 6 qshares = 2 processes; the small one has the other 4 processes.
+    /// The large job is full at 6 qshares = 2 processes; the small job has the other 4 processes.
     #[test]
     fn large_processes_fit_on_few_nodes() {
         check(&[claim(0, 3, 60), claim(1, 2, 60)], &[6.0, 8.0], true);

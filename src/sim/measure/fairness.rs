@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Claim, Entitlement, Line, Need, Slots, TOLERANCE, entitle, percent, real};
 
-/// Shortfalls under one notion of what a job wants.
+/// Shortfalls under a single notion of a job's need.
 #[derive(Debug)]
 pub(super) struct Fairness {
     want: fn(&Need) -> u64,
@@ -16,11 +16,11 @@ pub(super) struct Fairness {
     contended_cycles: u64,
     /// Qshares times cycles, over contended cycles.
     pub shortfall: f64,
-    /// The same, counting only shortfalls of at least one process.
+    /// Sum of the shortfalls of a process or more.
     pub whole_shortfall: f64,
 }
 
-/// A user in a class, in one cycle; amounts in qshares.
+/// A user in a class, in a single cycle; amounts in qshares.
 #[derive(Clone, Copy, Debug, Default)]
 struct Party {
     entitled: f64,
@@ -44,7 +44,7 @@ impl Fairness {
         }
     }
 
-    /// Enters one cycle.
+    /// Adds the shortfalls of a single cycle.
     pub fn enter(&mut self, lines: &[Line]) {
         let claims: Vec<Claim> = lines.iter().map(|line| self.claim(line)).collect();
         if claims != self.claims {
@@ -65,7 +65,8 @@ impl Fairness {
         }
     }
 
-    /// What a party was below its entitlement in the last cycle; negative if it was above.
+    /// Shortfall of a party in the last cycle, in qshares; negative if the party held more than its
+    /// entitlement.
     pub fn shortfall(&self, party: usize) -> f64 {
         self.parties.get(&party).map_or(0.0, Party::shortfall)
     }

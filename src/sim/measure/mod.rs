@@ -27,10 +27,10 @@ const TOLERANCE: f64 = 1e-9;
 /// The time between two cycles.
 pub const CYCLE: Millis = 10_000;
 
-/// How long nothing must have happened for the cluster to be settled.
+/// Time in milliseconds without an event after which the cluster counts as settled.
 const SETTLING: Millis = 120_000;
 
-/// How many processes of each order fit on the empty cluster.
+/// Processes of each order that fit on the empty cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
     /// Of [`Slots::SMALL`].
@@ -42,11 +42,11 @@ pub struct Slots {
 impl Slots {
     /// The order of the small processes.
     pub const SMALL: u64 = 2;
-    /// The order of the large processes. Two of them, or one and a small one, are what the model's
-    /// rules of fitting are made for.
+    /// The order of the large processes. The model's rules of fitting assume two large processes on
+    /// a node, or a large and a small process.
     pub const LARGE: u64 = 3;
 
-    /// What fits on nodes of these sizes, in qshares.
+    /// Counts the processes that fit on nodes of these sizes, in qshares.
     pub fn of(nodes: &[u64]) -> Slots {
         let fitting = |order| nodes.iter().map(|&node| floor_div(node, order)).sum();
         Slots {
@@ -60,31 +60,31 @@ const fn nonzero(order: u64) -> NonZeroU64 {
     NonZeroU64::new(order).expect("orders start at 1")
 }
 
-/// What never changes about a job that is measured.
+/// Constant facts of a job that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// Which job.
+    /// The job.
     pub work: WorkIx,
-    /// Its user in its class.
+    /// The job's user in the job's class.
     pub party: usize,
-    /// Its class.
+    /// Index of the job's class.
     pub class: usize,
     /// The weight of its class.
     pub weight: u64,
     /// The order of its processes.
     pub order: u64,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted: Millis,
 }
 
-/// A job in one cycle.
+/// A job in a single cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Which job.
+    /// The job.
     pub subject: Subject,
-    /// What it could use, as of the tell step.
+    /// Need of the job, as of the tell step.
     pub need: Need,
-    /// What it holds after the schedule was applied.
+    /// Processes that the job holds after the schedule was applied.
     pub held: u64,
 }
 
@@ -94,20 +94,20 @@ impl Line {
     }
 }
 
-/// One cycle.
+/// A single cycle.
 #[derive(Clone, Debug)]
 pub struct Cycle<'a> {
-    /// When.
+    /// Time of the cycle.
     pub now: Millis,
     /// Every job told of and not told complete.
     pub lines: &'a [Line],
-    /// What is neither held nor draining on each node, in qshares.
+    /// Qshares of each node that are neither held nor draining.
     pub free: &'a [u64],
     /// Processes preempted.
     pub preempted: u64,
-    /// Whether the waiting of those for whom they were preempted had paid for all that was lost.
+    /// True if the beneficiaries' waiting had paid for all work that was lost.
     pub is_paid: bool,
-    /// Whether there was a submission, a completion, a voluntary exit or a first initialization.
+    /// True after a submission, a completion, a voluntary exit or a first initialization.
     pub had_news: bool,
 }
 
@@ -132,7 +132,7 @@ pub struct Ledger {
     unheld: f64,
 }
 
-/// What is remembered of a job from cycle to cycle.
+/// State of a job that is kept from cycle to cycle.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     useful: u64,
@@ -146,7 +146,7 @@ struct Zero {
     owed: Millis,
 }
 
-/// What whole jobs and processes add up to, known when the run is over.
+/// Totals over whole jobs and processes, known when the run is over.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// End of the last item.
@@ -166,7 +166,7 @@ pub struct Totals {
 /// The least turnaround a job could have, alone on the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Its longest item.
+    /// Duration of the job's longest item.
     pub longest_item: Millis,
     /// All its items.
     pub total: Millis,
@@ -201,7 +201,7 @@ impl Ledger {
         }
     }
 
-    /// Enters one cycle: its state holds until the next.
+    /// Adds a single cycle: its state holds until the next cycle.
     pub fn enter(&mut self, cycle: &Cycle<'_>) {
         let held: u64 = cycle.lines.iter().map(Line::held_qshares).sum();
         self.held += held;
@@ -216,7 +216,8 @@ impl Ledger {
         self.enter_preemptions(cycle, has_changed);
     }
 
-    /// Follows one job; returns whether the number of processes it has use for changed.
+    /// Follows a single job; returns true if the number of processes that the job can use has
+    /// changed.
     fn watch(&mut self, line: &Line, now: Millis) -> bool {
         let Subject { work, party, order, submitted, .. } = line.subject;
         let useful = line.need.useful();
@@ -287,8 +288,8 @@ impl Ledger {
     }
 }
 
-/// Free qshares that jobs below their cap could fill at once: nodes by free space ascending, on
-/// each first one large process if it fits and is wanted, then small ones.
+/// Free qshares that jobs below their cap could fill at once. Nodes are filled in ascending order
+/// of free space. A node takes a large process if it fits and is wanted, then small processes.
 fn idle_usable(lines: &[Line], free: &[u64]) -> u64 {
     let unmet = |order: u64| -> u64 {
         let of_order = lines.iter().filter(|line| line.subject.order == order);
@@ -338,7 +339,8 @@ fn seconds(time: Millis) -> f64 {
     real(time) / 1000.0
 }
 
-/// A whole number as a real one; exact below 2^53, and beyond that exact enough for a figure.
+/// Converts a whole number to a real number. Exact below 2^53; larger numbers are rounded, which is
+/// enough for a figure.
 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "figures have fewer digits")]
 fn real(number: u64) -> f64 {
     number as f64

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The distribution of one figure over all jobs.
+/// Distribution of a single figure over all jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// The mean.
@@ -15,8 +15,8 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// By how much users were below what they were entitled to, in percent of the capacity in the
-/// contended cycles. "Whole" counts only shortfalls of at least one process.
+/// Shortfall of users from their entitlement, in percent of the capacity in the contended cycles.
+/// "Whole" counts only shortfalls of a process or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FairnessError {
     /// Entitlement by caps.
@@ -29,7 +29,7 @@ pub struct FairnessError {
     pub demand_whole: f64,
 }
 
-/// What one run came to.
+/// Figures of a single run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// Items in the suite.
@@ -54,16 +54,17 @@ pub struct Report {
     pub fairness_error_pct: FairnessError,
     /// The longest unbroken time of a job without a process.
     pub longest_zero_s: f64,
-    /// The same, counting only while the job's user is at least one whole process of that job
-    /// below its entitlement.
+    /// Longest unbroken time of a job without a process and owed one: the user is at least one
+    /// whole process of that job below its entitlement.
     pub longest_zero_owed_s: f64,
-    /// Cycles that preempted though nothing had happened for two minutes, but for those beside.
+    /// Cycles that preempted although nothing had happened for two minutes, without the cycles of
+    /// `settled_paid_cycles`.
     pub settled_preempting_cycles: u64,
-    /// Such cycles in which waiting had paid for all that was lost.
+    /// Settled cycles that preempted where waiting had paid for all work that was lost.
     pub settled_paid_cycles: u64,
     /// Capacity free on nodes where jobs that could use it would have fitted at once.
     pub idle_usable_pct: f64,
-    /// Entitlements that nobody held, in percent of the capacity.
+    /// Entitlements that no user held, in percent of the capacity.
     pub unheld_pct: f64,
     /// Rules that schedules broke, according to the engine's own audit.
     pub audit_findings: u64,

@@ -35,7 +35,8 @@ fn assert_near(left: f64, right: f64) {
     assert!((left - right).abs() < 1e-6, "{left} is not {right}");
 }
 
-/// Two nodes of 4 and 3 qshares; two users want everything in order 2; one holds 2, one 0.
+/// Two nodes of 4 and 3 qshares. Two users want everything in order 2; the first holds 2, the
+/// second 0.
 #[test]
 fn shortfalls_of_contended_cycles_are_added_up() {
     let mut ledger = Ledger::new(&[4, 3]);
@@ -49,7 +50,7 @@ fn shortfalls_of_contended_cycles_are_added_up() {
     assert_near(report.fairness_error_pct.cap_whole, 300.0 / 7.0);
     assert_near(report.held_pct, 200.0 / 7.0);
     assert_near(report.unheld_pct, 400.0 / 7.0);
-    // One process in the hole of 2 and one in the hole of 3.
+    // A process fits in the hole of 2 and another in the hole of 3.
     assert_near(report.idle_usable_pct, 400.0 / 7.0);
 }
 
@@ -64,7 +65,7 @@ fn the_longest_time_without_a_process_begins_with_submission() {
     ledger.enter(&cycle(50_000, &served, &[2]));
     let report = ledger.report(&Totals::default());
     assert_near(report.longest_zero_s, 30.0);
-    // In the cycles at 10 s and 20 s it was entitled to its one process.
+    // In the cycles at 10 s and 20 s the job was entitled to its single process.
     assert_near(report.longest_zero_owed_s, 20.0);
 }
 

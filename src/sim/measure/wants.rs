@@ -1,33 +1,34 @@
-//! How many processes a job could use, by the model's own rule: the yardstick that every scheduler
-//! is held against, whatever rule it uses itself. MODEL section 7.
+//! Processes that a job could use, by the model's own rule. This is the yardstick for every
+//! scheduler, independent of the scheduler's own rule. MODEL section 7.
 
 use std::num::NonZeroU64;
 
 use crate::model::{Millis, ceil_div, floor_div};
 use crate::sim::world::INITIALIZATION;
 
-/// How far past initialization the prediction looks: the fudge and one publication.
+/// Time past initialization that the prediction covers, in milliseconds: the fudge and one
+/// publication.
 const LOOK_AHEAD: Millis = 130_000;
 
-/// Processes a job may have before one has initialized.
+/// Processes a job may have before its first process has initialized.
 const INITIALIZATION_CAP: u64 = 2;
 
 /// A job at the tell step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// Items not finished, those in progress included.
+    /// Items not finished, including the items in progress.
     pub remaining: u64,
-    /// Items that one process works on at a time.
+    /// Items that a process works on at a time.
     pub threads: NonZeroU64,
     /// The most processes it may have, if there is such a limit.
     pub machines: Option<u64>,
-    /// Whether a process of it ever initialized.
+    /// True if a process of the job ever initialized.
     pub is_running: bool,
     /// Mean time of an item; 0 while unknown.
     pub time_per_item: Millis,
     /// Processes held.
     pub held: u64,
-    /// Whether a process held has initialized.
+    /// True if a process that the job holds has initialized.
     pub has_initialized: bool,
 }
 
@@ -37,7 +38,7 @@ impl Need {
         self.at_most_machines(ceil_div(self.remaining, self.threads))
     }
 
-    /// Processes it could use, whatever the scheduler did so far.
+    /// Processes that the job could use, independent of the scheduler's decisions so far.
     pub fn demand(&self) -> u64 {
         if self.is_running { self.useful() } else { self.useful().min(INITIALIZATION_CAP) }
     }
@@ -119,9 +120,10 @@ mod tests {
         };
         // 12 processes for all of it, but in 190 s five finish 38, and 10 are left for 3.
         assert_eq!(ending.cap(), 5);
-        // One process finishes 7.6, rounded 8, and 40 are left for 10: doubling is the bound.
+        // One process finishes 7.6 items, rounded 8, and 40 are left for 10 processes: doubling is
+        // the bound.
         assert_eq!(Need { held: 1, ..ending }.cap(), 2);
-        // Nothing would be left.
+        // No item would be left.
         assert_eq!(Need { time_per_item: 1_000, ..ending }.cap(), 5);
     }
 

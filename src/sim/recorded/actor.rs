@@ -20,7 +20,7 @@ pub(super) struct Actor {
 pub(super) struct Process {
     pub node: String,
     pub state: ShareState,
-    /// Whether its job is refused: it leaves with "whitelist".
+    /// True if the job is refused: the share leaves with "whitelist".
     pub is_blacklisted: bool,
     /// The cycle that made it.
     pub since: u64,
@@ -45,7 +45,8 @@ impl Actor {
         (is_new, was_leaving)
     }
 
-    /// Enters which shares died with their nodes; returns the nodes of those that did just now.
+    /// Records the shares that died with their nodes; returns the nodes of the shares that died in
+    /// this cycle.
     pub fn bury(&mut self, purged: &[ShareView]) -> Vec<Name> {
         let is_news = |share: &&ShareView| self.purged.insert(share.id);
         let died: Vec<&ShareView> = purged.iter().filter(is_news).collect();

@@ -1,7 +1,7 @@
 //! Holds a play against the decisions recorded with its scenario.
 //!
-//! Only counts are compared, and only in cycles in which they were the same under all hash orders
-//! that the original was run with: elsewhere the recording is one of many legal answers.
+//! Only counts are compared, and only in cycles in which all hash orders of the original gave the
+//! same counts. Elsewhere the recording is only a legal answer among many.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use super::document::{Document, JobLine};
 
-/// What another scheduler decided.
+/// Decisions of another scheduler.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Recording {
     cycles: Vec<RecordedCycle>,
-    /// Whether a defect of the original distorts the whole recording (README, "G1").
+    /// True if a defect of the original distorts the whole recording (README, "G1").
     #[serde(default)]
     hit_class_cap_bug: bool,
 }
@@ -42,18 +42,18 @@ struct RecordedJob {
     absent: bool,
 }
 
-/// One count that differs.
+/// A single count that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// In which cycle.
     pub cycle: u64,
     /// Of which job.
     pub job: u64,
-    /// Which count.
+    /// Name of the count.
     pub field: &'static str,
-    /// What was recorded.
+    /// The recorded value.
     pub recorded: String,
-    /// What was played.
+    /// The played value.
     pub played: String,
 }
 

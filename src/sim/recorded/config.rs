@@ -1,6 +1,6 @@
 //! A scenario's configuration, checked into a topology.
 //!
-//! Absent keys take the defaults of the original's code, not those it is shipped with:
+//! Absent keys take the defaults in the original's code, not the defaults of its shipped file:
 //! `ducc-behaviour.md` section F.
 
 use std::str::FromStr;
@@ -21,7 +21,7 @@ const NODE_STABILITY: u32 = 5;
 const SEARCH_ORDER: u32 = 100;
 const WEIGHT: u32 = 100;
 
-/// What `config` configures.
+/// Builds the topology that `config` describes.
 pub(super) fn topology(config: &Config) -> Result<Topology, Flaw> {
     let mut config = config.clone();
     config.take_properties()?;
@@ -38,8 +38,8 @@ pub(super) fn topology(config: &Config) -> Result<Topology, Flaw> {
 }
 
 impl Config {
-    /// Enters the original's own properties. Those that steer something we do not have are none of
-    /// our business.
+    /// Applies the original's own properties. Properties of features that this scheduler does not
+    /// have are ignored.
     fn take_properties(&mut self) -> Result<(), Flaw> {
         for (property, value) in std::mem::take(&mut self.properties) {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

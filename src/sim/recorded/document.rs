@@ -1,4 +1,4 @@
-//! What a played scenario shows: one document, in the words of the recorded results.
+//! Result of a played scenario: a document in the words of the recorded results.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use serde::Serialize;
 pub struct Document {
     /// The scenario's name.
     pub name: String,
-    /// What each cycle decided.
+    /// Decisions of each cycle.
     pub cycles: Vec<Cycle>,
 }
 
-/// One cycle.
+/// A single cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cycle {
-    /// Its number, from 0.
+    /// Number of the cycle, from 0.
     pub cycle: u64,
     /// All work that is not done, by number.
     pub jobs: Vec<JobLine>,
-    /// How many jobs the safety net held back.
+    /// Jobs that the preemption stop held back.
     #[serde(skip_serializing_if = "is_zero")]
     pub net_strikes: u64,
     /// Rules that the schedule breaks.
     pub audit: Vec<Finding>,
 }
 
-/// How a cycle left one job.
+/// A single job at the end of a cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobLine {
-    /// Its number.
+    /// Number of the job.
     pub id: u64,
-    /// Qshares of one process; `None` while the job is refused.
+    /// Qshares of a process; `None` while the job is refused.
     pub order: Option<u32>,
     /// The most nshares it could use.
     pub cap: u64,
@@ -45,22 +45,23 @@ pub struct JobLine {
     pub pure_fair_share: Option<u64>,
     /// Shares that are not leaving.
     pub held: u64,
-    /// All shares, those that are leaving included.
+    /// All shares, including the shares that are leaving.
     pub occupying: u64,
-    /// The nodes of new shares, one entry a share.
+    /// Nodes of the new shares, an entry for each share.
     pub expanded: Vec<String>,
-    /// The nodes of shares told to leave in this cycle, one entry a share.
+    /// Nodes of the shares that were terminated in this cycle, an entry for each share.
     pub shrunken: Vec<String>,
-    /// What the engine took back in this cycle, and why.
+    /// Shares that the engine preempted in this cycle, with the reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preempted: Vec<Taken>,
     /// Shares told to leave and not confirmed gone.
     pub pending_removes: u64,
-    /// How many shares it has on each node.
+    /// Number of shares on each node.
     pub nodes: BTreeMap<String, u64>,
-    /// Whether it cannot be preempted and was counted nothing, though it could use something.
+    /// True if the job cannot be preempted and has a target of zero although it could use a
+    /// process.
     pub deferred: bool,
-    /// Why it has less than it wants.
+    /// Reason why the job has less than it wants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -82,9 +83,9 @@ pub struct Taken {
 /// A rule that a schedule breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which rule.
+    /// Name of the rule.
     pub rule: &'static str,
-    /// What exactly.
+    /// Details of the violation.
     pub detail: String,
 }
 

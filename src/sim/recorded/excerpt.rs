@@ -39,7 +39,8 @@ pub(super) fn play(excerpt: Excerpt) -> Result<Document, Flaw> {
     Ok(document)
 }
 
-/// Every share there is, those that died with their node included, and whether it is to go.
+/// Every share of the view, including shares that died with their node, with true if the share is
+/// terminating.
 fn shares(view: &View) -> BTreeMap<ShareId, ShareState> {
     let shares = view.jobs.iter().flat_map(|job| job.shares.iter().chain(&job.purged));
     shares.map(|share| (share.id, share.state)).collect()

@@ -1,4 +1,4 @@
-//! How a cycle left each job, as a document says it.
+//! Lines of a document for the jobs at the end of a cycle.
 
 use super::document::{Cycle, Finding, JobLine, Taken};
 use crate::engine;
@@ -47,7 +47,7 @@ pub(super) fn job(job: &JobView, view: &View) -> JobLine {
     line
 }
 
-/// What the cycle took back from a job, by node.
+/// Shares that the cycle took from a job, by node.
 fn taken(job: &JobView, view: &View) -> Vec<Taken> {
     let Some(planned) = &view.planned else { return Vec::new() };
     let taken = job.preemptions.iter().map(|preemption| Taken {

@@ -3,9 +3,9 @@
 //!
 //! An excerpt of a daemon's journal is a scenario too: what it was told, from its books on.
 //!
-//! [`play_file`] plays one file and returns one document; [`compare_file`] holds a play against
-//! the decisions recorded in the same file. The format and the order of work inside one cycle are
-//! written down in the README beside the recorded files ("README" below).
+//! [`play_file`] plays a file and returns a document; [`compare_file`] compares a play with the
+//! decisions recorded in the same file. The README beside the recorded files ("README" below)
+//! describes the format and the order of work inside a cycle.
 
 mod actor;
 mod compare;
@@ -43,9 +43,9 @@ pub fn play_file(path: &Path) -> Result<Document, SimError> {
     played.map_err(|flaw| SimError::malformed(path, flaw))
 }
 
-/// Plays the scenario in `path` and lists where the counts differ from those recorded in it, in
-/// every cycle whose counts do not hang on the original's hash order. A bare scenario and an excerpt
-/// record nothing, so that nothing differs.
+/// Plays the scenario in `path` and lists the counts that differ from the recorded counts. Cycles
+/// whose counts depend on the original's hash order are left out. A bare scenario and an excerpt
+/// record nothing, so nothing differs.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ enum File {
 }
 
 fn read(path: &Path) -> Result<File, SimError> {
-    /// A recorded file has its scenario one level down, and an excerpt has none.
+    /// A recorded file has its scenario a level down, and an excerpt has none.
     #[derive(Deserialize)]
     struct Shape {
         scenario: Option<IgnoredAny>,

@@ -22,7 +22,8 @@ use crate::scheduler::{Command, Disposition, Event, JobView, Scheduler, View};
 use crate::sim::count;
 use crate::sim::error::Flaw;
 
-/// When the first job is submitted if the scenario does not say; each later one a second later.
+/// Submission time of the first job if the scenario gives none; each later job follows after a
+/// second.
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
 
 /// Plays all cycles of `scenario`.
@@ -55,7 +56,7 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// README, "Order of work inside one cycle".
+    /// Plays a cycle as in README, "Order of work inside one cycle".
     fn cycle(&mut self, cycle: u64, input: &CycleInput) -> Result<Cycle, Flaw> {
         if self.scenario.options.auto_confirm {
             self.confirm(None);
@@ -139,8 +140,8 @@ impl<'a> Player<'a> {
         self.scheduler.record(Event::NodeReported(report));
     }
 
-    /// Each node by itself: one that never reported is refused, as the original refuses it, and
-    /// changes nothing for the others.
+    /// Sends the command for each node by itself. A node that never reported is refused, as the
+    /// original does, without an effect on the other nodes.
     fn vary(&mut self, names: &[String], command: impl Fn(Vec<String>) -> Command) {
         for name in names.iter().filter(|name| self.nodes.contains_key(*name)) {
             self.scheduler.command(command(vec![name.clone()])).expect("the node has reported");
@@ -276,8 +277,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Reports everything gone that was told to leave, of one job or of all. The shares of refused
-    /// work are not confirmed: the original does not know them, and they leave with "whitelist".
+    /// Reports the terminated shares of a job, or of all jobs, as gone. The shares of refused work
+    /// are not confirmed: the original does not know them, and they leave with "whitelist".
     fn confirm(&mut self, job: Option<JobId>) {
         let mut gone = Vec::new();
         for (&id, actor) in self.jobs.iter().filter(|&(&id, _)| job.is_none_or(|job| job == id)) {
@@ -305,8 +306,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Reports a process gone. Work of one process is over with it: the outer layer sees to it that
-    /// it gets no other.
+    /// Reports a process as gone. Work of a single process ends with it: the outer layer ensures
+    /// that the work gets no other process.
     fn exit(&mut self, id: JobId, share: ShareId) {
         let actor = self.jobs.get_mut(&id).expect("the share is one of its own");
         actor.shares.remove(&share);
@@ -344,7 +345,7 @@ impl<'a> Player<'a> {
         lines::cycle(cycle, jobs.collect(), view)
     }
 
-    /// Writes one job down, and takes over what the cycle did to its shares.
+    /// Writes the line of a job, and takes over the cycle's changes to its shares.
     fn write_down_job(&mut self, cycle: u64, job: &JobView, view: &View) -> JobLine {
         let actor = self.jobs.get_mut(&job.id).expect("the scheduler knows no work but ours");
         let mut line = lines::job(job, view);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What happens, and on what cluster.
+/// A cluster and the events on it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Scenario {
     pub name: String,
@@ -95,7 +95,7 @@ pub struct ClassInput {
     pub use_prediction: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction_fudge_ms: Option<u64>,
-    /// Names with space between them; everybody if absent.
+    /// Names with a space between them; all users if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<String>,
 }
@@ -117,13 +117,13 @@ pub struct UserInput {
     pub max_allotment_gb: u64,
 }
 
-/// What happens by itself.
+/// Events that happen without an entry in the scenario.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Options {
-    /// Whether preempted shares are gone in the next cycle.
+    /// True if preempted shares are gone in the next cycle.
     pub auto_confirm: bool,
-    /// Whether, and how fast, jobs make progress.
+    /// Progress of jobs; absent if jobs make none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_run: Option<AutoRun>,
 }
@@ -134,7 +134,7 @@ impl Default for Options {
     }
 }
 
-/// How jobs progress from cycle to cycle.
+/// Progress of jobs from cycle to cycle.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AutoRun {
@@ -144,14 +144,14 @@ pub struct AutoRun {
     pub invest_per_cycle_ms: u64,
 }
 
-/// What happens before one schedule.
+/// Events before a schedule.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct CycleInput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventInput>,
 }
 
-/// Everything that can happen.
+/// All kinds of events.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "e", rename_all = "lowercase")]
 pub enum EventInput {
@@ -204,7 +204,7 @@ pub struct NodeInput {
     pub memory_gb: u64,
 }
 
-/// What kind of work a job is.
+/// Kind of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KindInput {
@@ -244,7 +244,7 @@ pub struct JobInput {
     pub submit: Option<u64>,
 }
 
-/// Whether a value would be read from an absent key, too.
+/// True if an absent key gives the same value.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -257,7 +257,7 @@ fn ten() -> u64 {
     10
 }
 
-/// What changed about work; what is absent did not change.
+/// Changed facts of a job; an absent field did not change.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateInput {
@@ -295,7 +295,7 @@ impl From<Option<u64>> for TimeInput {
 impl From<TimeInput> for Option<u64> {
     fn from(time: TimeInput) -> Option<u64> {
         match time {
-            // The one is not written at all, the other as `null`.
+            // `Unchanged` is not written at all, `Unknown` is written as `null`.
             TimeInput::Unchanged | TimeInput::Unknown => None,
             TimeInput::Known(time) => Some(time),
         }
@@ -321,7 +321,7 @@ fn second() -> u64 {
     1_000
 }
 
-/// What changed about some shares' processes.
+/// Changed facts of the processes of some shares.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcInput {
@@ -335,7 +335,7 @@ pub struct ProcInput {
     pub investment_ms: Option<u64>,
 }
 
-/// Which of a job's shares, oldest first: first filtered, then by position.
+/// Selection of a job's shares, oldest first: first filtered, then by position.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selector {

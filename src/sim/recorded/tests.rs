@@ -1,4 +1,4 @@
-//! Small scenarios, played in full; and what is said about those that cannot be.
+//! Small scenarios that are played in full, and the errors for scenarios that cannot be played.
 
 use std::io::Write;
 
@@ -102,9 +102,9 @@ fn a_range_of_shares_ends_before_its_end() {
     assert_eq!(gone(r#"{"from": 0, "to": 4}"#), "1: 0/0");
 }
 
-/// The node that holds job 1 moves to a pool that its class may not use. The scheduler knows the job
-/// still and has its shares evicted: they are confirmed like all others. The shares of a job whose
-/// class is gone are not.
+/// The node that holds job 1 moves to a pool that its class may not use. The scheduler still knows
+/// the job and evicts its shares: they are confirmed like all shares. The shares of a job whose
+/// class is gone are not confirmed.
 #[test]
 fn shares_evicted_from_another_pool_are_confirmed_and_those_of_refused_work_are_not() {
     let config = |classes: &str, left: &str, right: &str| {

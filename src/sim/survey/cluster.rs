@@ -1,8 +1,8 @@
 //! Draws small saturated clusters, each as a scenario of the recorded shape.
 //!
-//! All jobs arrive within the first cycles, and from then on nothing changes but the investment in
-//! their processes: work is never done, nodes never fail. So whatever still moves near the end, the
-//! scheduler moves by itself; and whoever is badly off at the end stays badly off.
+//! All jobs arrive within the first cycles. From then on only the investment in their processes
+//! changes: work is never done, nodes never fail. Each change near the end is therefore the
+//! scheduler's own doing, and a job without a share at the end stays without.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,7 +13,7 @@ use crate::sim::recorded::scenario::{
     PoolInput, Scenario,
 };
 
-/// How many cycles a cluster is played for.
+/// Cycles for which a cluster is played.
 pub(super) const CYCLES: u64 = 60;
 /// The cycles in which jobs arrive.
 pub(super) const ARRIVAL_CYCLES: u64 = 8;
@@ -22,7 +22,7 @@ const LARGEST_ORDER: u64 = 16;
 const USERS: [u64; 2] = [4, 20];
 const CLASSES: [u64; 2] = [1, 4];
 pub(super) const WEIGHTS: [u32; 4] = [10, 50, 100, 200];
-/// How many jobs there are at least; one of each user, too.
+/// Least and most jobs of a cluster; each user has a job or more.
 const JOBS: [u64; 2] = [12, 22];
 /// From so many jobs on, each asks for all that it can get, so that they do not become many more.
 const MANY_JOBS: usize = 24;
@@ -30,7 +30,7 @@ const MANY_JOBS: usize = 24;
 const DEMAND_PERCENT: [u64; 2] = [150, 300];
 const INITIALIZATION_CAP: [u64; 2] = [0, 2];
 
-/// The `index`th cluster of `seed`; the others do not matter to it.
+/// Draws the `index`th cluster of `seed`, independent of all other clusters.
 pub(super) fn scenario(seed: u64, index: u64) -> Scenario {
     let mut draw = Draw::new(seed, index);
     let hardware = Hardware::draw(&mut draw);
@@ -111,7 +111,7 @@ struct Hardware {
 impl Hardware {
     fn draw(draw: &mut Draw) -> Hardware {
         let pools = draw_pools(draw);
-        // A few sizes, as sites buy them; one of them with room for more than one process.
+        // A few sizes, as sites buy them; the first size has space for more than one process.
         let kinds = draw.between([1, 6]);
         let mut sizes = vec![draw.between([4, LARGEST_ORDER])];
         sizes.extend((1..kinds).map(|_| draw.between([1, LARGEST_ORDER])));
@@ -129,7 +129,7 @@ impl Hardware {
         Hardware { pools, nodes }
     }
 
-    /// The orders of the machines in a pool and in those nested in it.
+    /// The orders of the machines in a pool and in its nested pools.
     fn orders_in(&self, pool: usize) -> Vec<u64> {
         let is_in = |node: &&Node| {
             let mut at = Some(node.pool);
@@ -160,7 +160,7 @@ impl Hardware {
     }
 }
 
-/// One pool; in a third of the clusters with up to three nested in it, at most two deep.
+/// Draws a top pool; a third of the clusters have up to three pools nested in it, at most two deep.
 fn draw_pools(draw: &mut Draw) -> Vec<Pool> {
     let mut pools = vec![Pool { name: "all".to_owned(), parent: None }];
     if !draw.one_in(3) {
@@ -176,7 +176,8 @@ fn draw_pools(draw: &mut Draw) -> Vec<Pool> {
     pools
 }
 
-/// Classes of one priority. The first may go everywhere; others are in a subpool now and then.
+/// Draws classes of a single priority. The first class may go everywhere; another class is in a
+/// subpool now and then.
 fn draw_classes(draw: &mut Draw, hardware: &Hardware) -> Vec<ClassInput> {
     let classes = draw.between(CLASSES);
     let class = |number: u64| {
@@ -241,7 +242,7 @@ fn draw_jobs(
     jobs
 }
 
-/// An order for which one of these machines has room; small ones more often.
+/// Draws an order that fits on the largest of these machines, small orders more often.
 fn draw_order(draw: &mut Draw, machines: &[u64]) -> u64 {
     let largest = machines.iter().copied().max().expect("no pool is empty");
     let most = if draw.one_in(2) { largest } else { draw.between([1, largest]) };

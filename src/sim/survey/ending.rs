@@ -1,7 +1,8 @@
-//! How a play ended: machines and jobs, from what was written down and nothing else.
+//! Machines and jobs at the end of a play, read from the written document and nothing else.
 //!
-//! Shares no code with the engine, so that what is measured here is a second opinion. Reads no more
-//! than the survey draws: a quantum of 1 GB, nodes that report once and stay, one kind of work.
+//! Shares no code with the engine, so that the figures here are a second opinion. Reads no more
+//! than the survey draws: a quantum of 1 GB, nodes that report once and stay, a single kind of
+//! work.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub(super) struct Ending {
     pub jobs: Vec<Job>,
 }
 
-/// A class: all are of one priority.
+/// A class: all classes have the same priority.
 pub(super) struct Class {
     pub name: String,
     pub weight: u64,
@@ -27,11 +28,11 @@ pub(super) struct Class {
 pub(super) struct Machine {
     pub name: String,
     pub order: u64,
-    /// Which classes may use it.
+    /// For each class, true if the class may use the machine.
     pub is_open_to: Vec<bool>,
     /// Qshares that nothing occupies.
     pub free: u64,
-    /// Whether a share on it is leaving.
+    /// True if a share on the machine is leaving.
     pub is_emptying: bool,
 }
 
@@ -44,14 +45,14 @@ pub(super) struct Job {
     pub cap: u64,
     /// The processes counted for it.
     pub given: u64,
-    /// Its shares that are not leaving.
+    /// Shares of the job that are not leaving.
     pub held: u64,
-    /// Its shares that are not leaving, by the position of the machine.
+    /// Shares of the job that are not leaving, by the position of the machine.
     pub shares: BTreeMap<usize, u64>,
 }
 
 impl Ending {
-    /// How `played` ended, which plays `scenario`.
+    /// Reads the end of `played`, the document of `scenario`.
     pub fn new(scenario: &Scenario, played: &Document) -> Ending {
         let config = &scenario.config;
         let first_pool = config.nodepools.first().map_or("", |pool| pool.name.as_str());
@@ -108,13 +109,13 @@ impl Ending {
         self.jobs.push(Job { id, class, user, order, cap, given, held, shares });
     }
 
-    /// Whether `job` may use `machine`, and the machine is large enough.
+    /// True if `job` may use `machine`, and the machine is large enough.
     pub fn may_use(&self, job: &Job, machine: usize) -> bool {
         let machine = &self.machines[machine];
         machine.is_open_to[job.class] && job.order <= machine.order
     }
 
-    /// Whether `job` could use more, and there is a machine on which it could ever be placed.
+    /// True if `job` could use more, and a process of it fits on some machine.
     pub fn has_unmet_demand(&self, job: &Job) -> bool {
         job.held < job.cap && (0..self.machines.len()).any(|machine| self.may_use(job, machine))
     }
@@ -126,7 +127,7 @@ fn leaving_from(line: &JobLine, machine: &str) -> u64 {
     count(line.shrunken.iter().filter(|node| *node == machine).count())
 }
 
-/// Whether pool `inner` is `outer`, or nested in it.
+/// True if pool `inner` is `outer`, or nested in it.
 fn is_within(config: &Config, inner: &str, outer: &str) -> bool {
     let parents: BTreeMap<&str, &str> = config
         .nodepools

@@ -1,17 +1,18 @@
 //! Jobs that could be in another's place at the end: the definition of fairness of the survey.
 //!
-//! Two jobs are compared where their ways part: as their classes, by weight; within a class as their
-//! users; within a user as themselves. A job that could use more envies a side if on some machine that
-//! it may use the free room and processes of that one side make room for one of its own, and the side
-//! then still holds at least as much, for its weight, as the job's own side does with the process. The
-//! side is charged once for the whole.
+//! Two jobs are compared at their lowest common level: as their classes, by weight; within a class
+//! as their users; within a user as themselves. A job that could use more envies a side under two
+//! conditions. First, on some machine that the job may use, the free space and the processes of
+//! that side make room for a process of the job. Second, the side then still holds at least as
+//! much, for its weight, as the job's own side with the process. The side is charged once for the
+//! whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::ending::{Ending, Job};
 
-/// Where the ways of two jobs part.
+/// Lowest common level of two jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Class,
@@ -163,8 +164,8 @@ impl<'a> Scene<'a> {
         taken.filter(|&(side, taken)| self.is_behind(job, side, taken)).collect()
     }
 
-    /// Whether `side` would hold at least as much for its weight, without `taken`, as `job`'s with
-    /// one process more.
+    /// True if `side`, without `taken`, would hold at least as much for its weight as `job`'s side
+    /// with a further process.
     fn is_behind(&self, job: &Job, side: Party<'a>, taken: u64) -> bool {
         let own = party(side.level(), job);
         let left = u128::from(self.held(side).saturating_sub(taken));

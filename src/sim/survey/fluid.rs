@@ -1,6 +1,6 @@
 //! Weighted max-min by fractions, so that no rounding decides.
 
-/// So many quanta: `above / below`.
+/// Amount of quanta, as a fraction: `above / below`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     above: u128,
@@ -12,14 +12,14 @@ impl Part {
         Part { above: u128::from(quanta), below: 1 }
     }
 
-    /// Whether it is at least so many quanta.
+    /// True if the part is at least `quanta`.
     pub fn covers(self, quanta: u64) -> bool {
         u128::from(quanta) * self.below <= self.above
     }
 }
 
-/// How much of `total` each of several has that weigh and want so much: the same for its weight, or all
-/// it wants.
+/// Divides `total` among parties, given as pairs of weight and want. A party gets all it wants, or
+/// the same for its weight as each other party.
 ///
 /// The numbers of a survey are small: with a hundred jobs their products are far from 128 bits.
 pub(super) fn fill(total: Part, wants: &[(u64, u64)]) -> Vec<Part> {
@@ -28,7 +28,7 @@ pub(super) fn fill(total: Part, wants: &[(u64, u64)]) -> Vec<Part> {
     let mut left = total;
     loop {
         let weights: u128 = open.iter().map(|&at| u128::from(wants[at].0)).sum();
-        // What each would have if the rest were shared among all that still want something.
+        // Compares the want with the party's part if the rest were shared among all open parties.
         let has_enough = |&at: &usize| {
             let (weight, want) = (u128::from(wants[at].0), u128::from(wants[at].1));
             want * left.below * weights <= left.above * weight

@@ -9,7 +9,7 @@ use crate::sim::recorded::{Cycle, Document, JobLine};
 
 /// After so many cycles without an event nothing should move any more.
 pub(super) const QUIET_AFTER: u64 = 20;
-/// After so many a move is one of a cluster at rest.
+/// Cycles after the last event from which on a move counts as a move of an idle cluster.
 const REST_AFTER: u64 = 3;
 
 /// The course of a play, apart from its end. Numbers are processes, but for the moves.
@@ -62,7 +62,7 @@ impl History {
 
     fn enter_late(&mut self, before: Option<&Cycle>, cycle: &Cycle) {
         let lost: u64 = cycle.jobs.iter().map(|job| count(job.shrunken.len())).sum();
-        // What was taken for each job on each node, and lost with it.
+        // Number of processes taken for each job on each node, and the work lost with them.
         let mut plans: BTreeMap<(u64, &str), (u64, u64)> = BTreeMap::new();
         for taken in cycle.jobs.iter().flat_map(|job| &job.preempted) {
             let Some(taker) = taken.beneficiary else { continue };

@@ -1,15 +1,16 @@
 //! A survey of small saturated clusters: how justly, quietly and fully each is shared.
 //!
-//! Clusters are drawn from a seed as scenarios of the recorded shape, and played as those are. What
-//! is measured is read off what the play shows, by code that knows nothing of the engine: so the
-//! same can be measured from outside, with the files that [`run`] writes.
+//! Clusters are drawn from a seed as scenarios of the recorded shape, and played like recorded
+//! scenarios. The figures are read from the played document, by code that knows nothing of the
+//! engine. The same figures can therefore be taken from outside, with the files that [`run`]
+//! writes.
 //!
 //! ```text
 //! cluster ─► recorded::player ─┬► ending ─► owed, envy, idle ─┬► Survey
 //!                              └► history ────────────────────┘
 //! ```
 //!
-//! [`scale`] plays one large cluster instead of many small ones.
+//! [`scale`] plays a single large cluster instead of many small clusters.
 
 mod cluster;
 mod ending;
@@ -34,20 +35,20 @@ use super::error::SimError;
 use super::recorded::scenario::Scenario;
 use super::recorded::{Document, player};
 
-/// How many of the audit's findings are told of one cluster.
+/// Most audit findings that are reported of a single cluster.
 const TOLD_FINDINGS: usize = 4;
 
-/// What a survey found, summed over its clusters.
+/// Figures of a survey, summed over its clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Survey {
-    /// What the clusters were drawn from.
+    /// Seed from which the clusters were drawn.
     pub seed: u64,
-    /// How many clusters were played.
+    /// Number of clusters played.
     pub clusters: u64,
     /// Jobs in all of them.
     pub jobs: u64,
-    /// Users with nothing at the end, though one of their processes is owed to them by weighted
-    /// max-min and all that are owed one could have one.
+    /// Users with nothing at the end, although weighted max-min owes them one of their processes.
+    /// Counted only where all users that are owed a process could have it.
     pub owed_users: Tally,
     /// The same for jobs.
     pub owed_jobs: Tally,
@@ -55,8 +56,8 @@ pub struct Survey {
     pub owed_users_all_fit: Tally,
     /// The jobs likewise.
     pub owed_jobs_all_fit: Tally,
-    /// Jobs that hold nothing at the end, though a process was counted for them and every job could
-    /// have one.
+    /// Jobs that hold nothing at the end, although their target was a process and every job could
+    /// have a process.
     pub counted_jobs: Tally,
     /// Jobs that hold nothing at the end, though some side could spare room for them.
     pub zero_share_jobs: u64,
@@ -75,14 +76,14 @@ pub struct Survey {
     pub passed_through: u64,
     /// Of these, of jobs that were moved.
     pub passed_through_moved: u64,
-    /// Processes told to leave when nothing had happened for 20 cycles, but for those that waiting
+    /// Processes terminated when nothing had happened for 20 cycles, except processes that waiting
     /// had to pay for.
     pub quiet_evictions: u64,
     /// Processes that waiting had to pay for then: more was lost than the class allows.
     pub quiet_evictions_paid: u64,
     /// Qshares free at the end that a job could fill at once.
     pub idle_usable_qshares: u64,
-    /// How often the engine's safety net struck, in any cycle.
+    /// Jobs that the engine's preemption stop held back, over all cycles.
     pub net_strikes: u64,
     /// Rules that schedules broke, in any cycle.
     pub audit_findings: u64,
@@ -90,37 +91,37 @@ pub struct Survey {
     pub cases: Vec<Case>,
 }
 
-/// How often something is, and in how many clusters.
+/// Occurrences of an event, and the number of clusters with an occurrence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// In so many clusters.
     pub clusters: u64,
-    /// So often in all.
+    /// Occurrences in all clusters together.
     pub all: u64,
 }
 
-/// What there is of something, by where two ways part.
+/// Counts by the level at which two sides are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ByLevel {
     /// Between classes.
     pub class: u64,
-    /// Between users of one class.
+    /// Between users of a single class.
     pub user: u64,
-    /// Between jobs of one user in one class.
+    /// Between jobs of a single user in a single class.
     pub job: u64,
 }
 
 /// A cluster to look into.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// Which.
+    /// Index of the cluster.
     pub cluster: u64,
-    /// What is not as it should be.
+    /// Descriptions of the faults.
     pub what: Vec<String>,
 }
 
 /// Plays the first `clusters` clusters of `seed`. Writes each as a bare scenario into the folder
-/// `scenarios`, if there is one to write to.
+/// `scenarios`, if the caller gives a folder.
 ///
 /// # Errors
 ///
@@ -152,7 +153,7 @@ fn write(scenario: &Scenario, path: &Path) -> Result<(), SimError> {
 }
 
 impl Survey {
-    /// Adds what one cluster came to.
+    /// Adds the figures of a single cluster.
     fn enter(&mut self, cluster: u64, scenario: &Scenario, played: &Document) {
         let ending = Ending::new(scenario, played);
         let mut what = self.objections(played);
@@ -173,7 +174,8 @@ impl Survey {
         }
     }
 
-    /// Counts jobs and users with nothing, and tells of those that should have something.
+    /// Counts jobs and users with nothing, and describes the jobs and users that should have
+    /// something.
     fn enter_starving(&mut self, ending: &Ending, envies: &[Envy]) -> Vec<String> {
         let mut what = Vec::new();
         let Starving { users, jobs, could_all_owed, could_all } = owed::starving(ending);
@@ -207,7 +209,8 @@ impl Survey {
         what
     }
 
-    /// Counts processes that were taken, and tells of those that should not have been.
+    /// Counts processes that were taken, and describes the processes that should not have been
+    /// taken.
     fn enter_history(&mut self, history: &History) -> Vec<String> {
         let History { preempted, passed, moved, late, late_paid, moved_and_less } = history;
         self.evictions += preempted;

@@ -1,8 +1,9 @@
-//! Users and jobs that are owed a whole process and have nothing, though all could have one.
+//! Users and jobs that are owed a whole process and have nothing, although all could have a
+//! process.
 //!
-//! A class shares all machines with the others by weight, a user the class's part with its other users
-//! equally, a job the user's part with its other jobs. Parts that are not wanted go to the others. A
-//! job is owed a process if its part covers one, a user if it covers the smallest of its processes.
+//! Classes share all machines by weight, users the part of their class equally, jobs the part of
+//! their user equally. Parts that a party does not want go to the other parties. A job is owed a
+//! process if its part covers a process, a user if the part covers the smallest of its processes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ pub(super) struct Starving {
     pub users: Vec<String>,
     /// Numbers of jobs.
     pub jobs: Vec<u64>,
-    /// Whether an arrangement was found in which all that are owed a process have one.
+    /// True if an arrangement was found in which all jobs that are owed a process have it.
     pub could_all_owed: bool,
-    /// Whether one was found in which all jobs have one.
+    /// True if an arrangement was found in which all jobs have a process.
     pub could_all: bool,
 }
 
@@ -61,7 +62,7 @@ pub(super) fn starving(ending: &Ending) -> Starving {
 /// A class, a user in it or a job.
 type Side = (usize, Option<String>, u64);
 
-/// What each side has of `total`, with its jobs.
+/// Splits `total` among the sides; returns each side's part with its jobs.
 fn split<'e>(
     ending: &Ending,
     total: Part,
@@ -81,7 +82,7 @@ fn split<'e>(
     parts.into_iter().zip(sides.into_values()).collect()
 }
 
-/// Whether first fit, the largest and most constrained first, gives each of `jobs` one process.
+/// True if first fit, the largest and most constrained first, gives each of `jobs` a process.
 pub(super) fn can_pack(ending: &Ending, mut jobs: Vec<&Job>) -> bool {
     let mut room: Vec<u64> = ending.machines.iter().map(|machine| machine.order).collect();
     let machines = || 0..ending.machines.len();

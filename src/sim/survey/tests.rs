@@ -1,4 +1,4 @@
-//! What is drawn, held against what is promised; and what is measured, on tables made by hand.
+//! Checks of drawn clusters against their description, and of the figures on tables made by hand.
 
 use std::collections::BTreeSet;
 
@@ -97,7 +97,8 @@ fn nobody_envies_what_would_leave_the_other_with_less() {
     check("m=7", "a u 1 9 m m m m, a v 1 9 m m m", "");
     check("m=8", "a u 8 9 m, a v 1 9", "");
     check("m=8 n=8", "a u 8 9 m n, a v 1 9", "user 2>u in a 8");
-    // Eight go for a process of eight, and the one that is left is as much for its weight.
+    // Eight processes leave for a process of eight, and the remaining process is as much for its
+    // weight.
     let weighed = |classes, expected| {
         check_envy(classes, "m=9 n=8", "a u 1 9 m m m m m m m m m, b v 8 9 n", expected);
     };
@@ -112,9 +113,9 @@ fn who_needs_no_more_or_has_no_place_envies_nobody() {
     check("m=6", "a u 1 9 m m m m m m, a v 1 0", "");
     check("m=6", "a u 1 9 m m m m m m, a v 9 9", "");
     check("m=7", "a u 1 9 m m m m m m, a v 1 2 m", "user 2>u in a 1");
-    // There is room on the machine without anybody's going.
+    // The machine has space without any preemption.
     check("m=7", "a u 1 9 m m m m m m, a v 1 2", "");
-    // Its class may not go where the other is, or its process is too large for that machine.
+    // The class may not use the other job's machine, or its process is too large for that machine.
     check("m=6 n=2@sub", "a u 1 9 m m m m m m, b v 1 3 n n", "");
     check("m=4 n=2@sub", "a u 1 9 n n m m m m, b v 1 9", "class 2>a 1");
     check("m=3 n=2", "a u 1 9 n n, a v 3 9, a w 3 1 m", "");
@@ -130,7 +131,7 @@ fn while_something_leaves_it_is_too_early_to_say() {
 
 #[test]
 fn siblings_are_compared_where_their_ways_part() {
-    // Classes by weight, whoever the users are.
+    // Classes by weight, for all users alike.
     let classes = |machines, jobs, expected| check_envy("a:100 b:300", machines, jobs, expected);
     classes("m=18", "a u 2 9 m m, b u 2 9 m m m m m m m", "");
     classes("m=24", "a u 2 9 m m m m m, b u 2 9 m m m m m m m", "class 2>a 2");
@@ -138,7 +139,7 @@ fn siblings_are_compared_where_their_ways_part() {
     let users = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
     users("m=10", "a u 1 9 m m m m, a u 1 9 m, a v 1 5 m m m m m", "job 2>job 1 1");
     users("m=9", "a u 1 9 m m m m, a u 1 9 m m m, a v 1 9 m m", "user 3>u in a 1");
-    // A user is another one in another class.
+    // A user counts separately in each class.
     check_envy("a:100 b:200", "m=8", "a u 1 9 m m m, b u 1 9 m m m, b v 1 9 m m", "");
     // Each side is told once, at the first machine.
     users("m=4 n=4", "a u 1 8 m m m m n n n n, a w 1 9", "user 2>u in a 1");
@@ -149,11 +150,11 @@ fn one_side_gives_all_that_is_missing() {
     let users = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
     users("m=8", "a u 1 9 m m m m m m m m, a v 4 9", "user 2>u in a 4");
     users("m=7", "a u 1 9 m m m m m m m, a v 4 9", "");
-    // What is free already need not be taken.
+    // Free space already reduces the number of processes to take.
     users("m=8", "a u 1 9 m m m m m m m, a v 4 9", "user 2>u in a 3");
     // Two could together.
     users("m=4 n=9 o=9", "a u 1 9 m m n n n n n, a w 1 9 m m o o o o o, a v 3 9", "");
-    // Of several sizes, those that leave the least over.
+    // Of several sizes, the processes that leave the least over.
     users("m=9", "a u 5 9 m, a u 2 9 m m, a v 4 1", "user 3>u in a 4");
 }
 
@@ -167,8 +168,8 @@ fn pools_are_open_to_the_classes_of_those_around_them() {
     check("o=4@deep", "a u 1 9 o o o o, s v 1 9, d w 1 9", "class 2>a 1, class 3>a 1");
 }
 
-/// Users and jobs that are owed a process and have nothing; behind a bar whether all that are owed one
-/// could have one, and whether all could.
+/// Users and jobs that are owed a process and have nothing. Behind the bar: true if all owed
+/// parties could have a process, then true if all jobs could.
 #[track_caller]
 fn check_owed(classes: &str, machines: &str, jobs: &str, expected: &str) {
     let (scenario, played) = table(classes, machines, jobs);
@@ -188,12 +189,12 @@ fn a_process_is_owed_to_those_whose_part_covers_one() {
     check("a u 1 99 m, b v 4 99, b w 1 99 m", "| true true");
     check("a u 1 99 m, b v 2 99, b w 1 0", "v in b 2 | true true");
     check("a u 1 99 m, b v 3 99", "| true true");
-    // What the heavy class does not want is the light one's.
+    // The light class gets the part that the heavy class does not want.
     check("a u 1 9 m, b v 4 99, b w 1 99 m", "v in b 2 | true true");
-    // None of three jobs is owed one, but their user is.
+    // Each of the three jobs is owed nothing, but their user is owed a process.
     check("a u 1 99 m, b v 1 99, b v 1 99, b v 1 99", "v in b | true true");
     check("a u 1 99 m, b v 1 99 m, b v 1 99, b v 1 99", "| true true");
-    // Exactly one.
+    // The part is exactly a process.
     check_owed("a:1", "m=3", "a u 1 9 m m m, a v 1 9, a w 1 9", "v in a+w in a 2+3 | true true");
 }
 
@@ -202,13 +203,13 @@ fn whether_all_could_have_one_is_found_by_trying() {
     let check = |machines, jobs, expected| check_owed("a:1", machines, jobs, expected);
     check("m=3 n=3", "a u 2 9 m, a v 2 9 n, a w 2 9", "w in a 3 | false false");
     check("m=4 n=2", "a u 2 9 m m, a v 2 9 n, a w 2 9", "w in a 3 | true true");
-    // One that is owed nothing may be too many.
+    // A job that is owed nothing may be too many.
     check("m=4 n=2", "a u 2 9 m m, a v 2 9 n, a w 2 9, a x 2 9", "| true false");
-    // What is too large for every machine wants nothing.
+    // A process that is too large for every machine counts as no demand.
     check("m=4", "a u 2 9 m m, a v 2 9, a w 5 9", "v in a 2 | true true");
 }
 
-/// Qshares that are idle and usable in a table of one class.
+/// Qshares that are idle and usable in a table of a single class.
 #[track_caller]
 fn check_idle(class: &str, machines: &str, jobs: &str, expected: u64) {
     let (scenario, played) = table(class, machines, jobs);
@@ -226,7 +227,7 @@ fn what_could_be_filled_at_once_is_idle() {
     check_idle("a:1", "m=4 n=3", "a u 3 2, a u 1 1", 7);
     check_idle("a:1", "m=4 n=3", "a u 3 1, a u 1 2", 5);
     check_idle("a:1@sub", "m=4 n=2@sub o=1@deep", "a u 1 9", 3);
-    // What is free beside a leaving share may wait for it.
+    // Free space beside a leaving share may wait for it.
     check_idle("a:1", "m=5 n=2", "a u 2 9 m!", 2);
 }
 
@@ -283,8 +284,8 @@ fn a_case_says_what_is_not_as_it_should_be() {
 /// Jobs, each "held lost reason".
 type Lines<'a> = &'a [(u64, usize, &'a str)];
 
-/// What was taken in a play in which something happened last in cycle 2: of each cycle its number and
-/// its jobs.
+/// Builds the history of a play whose last event was in cycle 2; each entry has the number of a
+/// cycle and its jobs.
 fn history(cycles: &[(u64, Lines<'_>)]) -> History {
     let (mut scenario, _) = table("a:1", "m=1", "a u 1 1 m");
     let events = std::mem::take(&mut scenario.cycles[0].events);
@@ -378,7 +379,7 @@ fn in_the_end_clusters_are_just_quiet_and_full() {
 /// Nodes with their orders, and jobs with the cycles of their arrival.
 type Contents = (Vec<(String, u64)>, Vec<(u64, JobInput)>);
 
-/// What a drawn cluster consists of.
+/// Counts the contents of a drawn cluster.
 fn contents(scenario: &Scenario) -> Contents {
     let (mut nodes, mut jobs) = (Vec::new(), Vec::new());
     for (cycle, input) in (0..).zip(&scenario.cycles) {
@@ -483,7 +484,7 @@ fn a_written_cluster_plays_as_the_drawn_one_did() {
         let played = player::play(&scenario(2, index)).unwrap();
         let path = folder.path().join(format!("cluster-{index:03}.json"));
         assert_eq!(play_file(&path).unwrap(), played);
-        // What leaves in the last cycle was told to in the last: the ending goes by it.
+        // Shares that leave in the last cycle were terminated in it: the ending relies on that.
         for job in &played.cycles.last().unwrap().jobs {
             assert_eq!(count(job.shrunken.len()), job.pending_removes);
             assert_eq!(job.nodes.values().sum::<u64>(), job.occupying);

@@ -1,5 +1,5 @@
-//! Runs the scheduler against the world: one cycle every ten virtual seconds, told of everything
-//! the model lets it know and of nothing else. MODEL section 3.
+//! Drives the scheduler against the world: a cycle every ten virtual seconds, with exactly the
+//! facts that the model reveals. MODEL section 3.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::sim::world::{News, ProcessIx, Stage, Work, WorkIx, World};
 /// A run that takes longer in virtual time has failed.
 const LONGEST: Millis = 60 * 24 * 3_600_000;
 
-/// How many audit findings are kept as text.
+/// Most audit findings that are kept as text.
 const FINDINGS_KEPT: usize = 10;
 
 /// A process as the scheduler knows it.
@@ -30,11 +30,11 @@ const FINDINGS_KEPT: usize = 10;
 struct Seat {
     share: ShareId,
     node: usize,
-    /// What the scheduler was last told.
+    /// Facts that were last reported to the scheduler.
     told: Option<ShareFacts>,
 }
 
-/// One run.
+/// A single run.
 pub(super) struct Driver<'a> {
     suite: &'a Suite,
     clock: Clock<'a>,
@@ -116,7 +116,7 @@ impl<'a> Driver<'a> {
         Err(self.violated(Violation::Unfinished { left: count(left) }))
     }
 
-    /// One cycle from the tell step on.
+    /// Plays a cycle from the tell step on.
     fn cycle(&mut self, news: &News) -> Result<(), SimError> {
         let needs: Vec<(WorkIx, Need)> =
             self.world.active().iter().map(|&work| (work, self.need(work))).collect();
@@ -213,7 +213,7 @@ impl<'a> Driver<'a> {
             .filter(|share| share.state == ShareState::Leaving);
         let mut preempted = 0;
         for share in leaving {
-            // Those that drain already are listed until they are gone.
+            // Shares that drain already are listed until they are gone.
             let process = self.processes.get(&share.id).copied();
             if let Some(process) =
                 process.filter(|&process| self.world.stage(process) != Stage::Draining)
@@ -268,7 +268,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// What a job could use, for the measure. MODEL section 7.
+    /// Need of a job, for the measure. MODEL section 7.
     fn need(&self, work: WorkIx) -> Need {
         let facts = self.world.job_facts(work);
         let held = self.world.held(work);
@@ -339,7 +339,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What is measured of each job.
+/// Constant facts of each job, for the measure.
 fn subjects(suite: &Suite) -> Vec<Subject> {
     let quantum = suite.topology.pools[0].quantum;
     let mut parties = BTreeMap::new();
@@ -377,9 +377,9 @@ fn spec(ix: WorkIx, work: &Work, facts: JobFacts) -> JobSpec {
     }
 }
 
-/// Whether waiting had paid for all that was lost. Each process that a job lacks costs it that much, so
-/// each that it gains pays for what is lost on its machine. The job held something, and was behind for
-/// as long, with the credit of a job that has hardly begun.
+/// True if waiting had paid for all work that was lost. Each process that a job gains pays for the
+/// loss on its machine with the job's waiting time. The job held a share and was under its target
+/// for that time; it has the credit of a job that has hardly begun.
 fn is_paid(view: &View) -> bool {
     const CREDIT: Millis = 300_000;
     let Some(planned) = &view.planned else { return false };

@@ -18,7 +18,7 @@ use super::measure::Report;
 /// A reading of a clock that never goes back; only differences count.
 pub type Clock<'a> = &'a dyn Fn() -> Duration;
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The figures.

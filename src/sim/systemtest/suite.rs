@@ -1,4 +1,4 @@
-//! Reads a suite: one file a job, and the draws that fix what the original left to chance.
+//! Reads a suite: a file for each job, and the draws that fix the random choices of the original.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,30 +19,30 @@ use crate::sim::world::Work;
 /// The class of all jobs in the plain variant.
 const NORMAL: &str = "normal";
 
-/// Which classes jobs are in. MODEL section 2.
+/// Assignment of jobs to classes. MODEL section 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// All in one class.
+    /// All jobs in a single class.
     Plain,
-    /// As drawn, with the weights of the draws.
+    /// Jobs in the drawn classes, with the weights of the draws.
     Mixed,
 }
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its memory.
+    /// Memory of the node.
     pub memory: Mebibytes,
-    /// Its size.
+    /// Order of the node in qshares.
     pub order: QShares,
 }
 
 /// All that a run needs.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// Classes, one pool, and the settings of MODEL section 6.
+    /// Classes, a single pool, and the settings of MODEL section 6.
     pub topology: Topology,
     /// The cluster.
     pub nodes: Vec<Node>,
@@ -61,7 +61,7 @@ struct Draws {
     suites: BTreeMap<String, BTreeMap<String, Draw>>,
 }
 
-/// What was drawn for one job.
+/// The draw of a single job.
 #[derive(Debug, Deserialize)]
 struct Draw {
     #[serde(rename = "memoryGB")]
@@ -121,8 +121,8 @@ impl Suite {
 }
 
 impl Draws {
-    /// Whether a draw can be measured: its class has a weight, and its order is one of those that
-    /// the model's rules of fitting know.
+    /// Checks that a draw can be measured: its class has a weight, and the model's rules of fitting
+    /// know its order.
     fn check(&self, name: &str, draw: &Draw, quantum: Quantum) -> Result<(), Flaw> {
         if !self.class_weights.contains_key(&draw.class) {
             let problem = format!("class {} of job {name} has no weight", draw.class);
@@ -201,7 +201,8 @@ fn class(name: &str, weight: u32) -> ResourceClass {
     }
 }
 
-/// The job files of a suite, by the number in their names; in its folder `jobs.in` if it has one.
+/// The job files of a suite, by the number in their names; in its folder `jobs.in` if the suite has
+/// it.
 fn job_files(suite: &Path) -> Result<Vec<PathBuf>, SimError> {
     let inner = suite.join("jobs.in");
     let folder = if inner.is_dir() { inner } else { suite.to_owned() };
@@ -282,7 +283,8 @@ impl JobFile {
         })
     }
 
-    /// `memory` and `class` are the draw's: those in the file are ignored (MODEL section 2).
+    /// Builds the work with `memory` and `class` of the draw: the values in the file are ignored
+    /// (MODEL section 2).
     fn into_work(self, name: String, draw: &Draw, variant: Variant) -> Work {
         let class = match variant {
             Variant::Plain => NORMAL.to_owned(),

@@ -1,10 +1,10 @@
-//! What happens on a cluster between one schedule and the next: processes that initialize, pull
-//! items, lose them, leave. MODEL sections 3 to 5.
+//! Events on a cluster between two schedules: processes initialize, pull items, lose them and
+//! leave. MODEL sections 3 to 5.
 //!
-//! Knows no scheduler, no node and no clock. One cycle of whoever drives it is: [`World::advance`],
+//! Knows no scheduler, no node and no clock. A driver's cycle is: [`World::advance`],
 //! [`World::tell`], then some [`World::preempt`] and [`World::start`], then [`World::settle`].
 //!
-//! Events happen in the order of their time; events of one instant by job, process number and
+//! Events happen in the order of their time; events of the same instant by job, process number and
 //! thread, so that a run depends on nothing else.
 
 mod process;
@@ -56,7 +56,7 @@ struct Occurrence {
     process: ProcessIx,
 }
 
-/// What became known since the last tell.
+/// Facts that became known since the last tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// Jobs submitted.
@@ -71,7 +71,7 @@ pub struct News {
     pub completed: Vec<(WorkIx, Vec<ProcessIx>)>,
 }
 
-/// How a process spent its threads' time.
+/// Use of a process's thread time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
     /// Time of the items it finished.
@@ -149,12 +149,12 @@ impl World {
                 progress.finish(done.item, at);
                 self.pull(process, thread, at);
             }
-            // It was preempted, or its job ended, before this could happen.
+            // The process was preempted, or its job ended, before this could happen.
             Stage::Draining | Stage::Gone => {}
         }
     }
 
-    /// Gives an idle thread the next item, if there is one.
+    /// Gives an idle thread the next item of the queue, if any.
     fn pull(&mut self, process: ProcessIx, thread: usize, now: Millis) {
         let worker = &mut self.processes[process.0];
         let progress = &mut self.works[worker.work.0];
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// What became known since the last call; the processes it reports gone are gone.
+    /// Returns the facts that became known since the last call; processes reported gone are gone.
     pub fn tell(&mut self) -> News {
         let mut news = News {
             first_initialized: std::mem::take(&mut self.first_initialized),
@@ -273,7 +273,7 @@ impl World {
         self.now
     }
 
-    /// Whether every job was told complete.
+    /// True if every job was reported complete.
     pub fn is_over(&self) -> bool {
         self.unsubmitted.is_empty() && self.active.is_empty()
     }
@@ -293,7 +293,7 @@ impl World {
         (0..self.works.len()).map(WorkIx)
     }
 
-    /// When a job's last item ended; `None` before.
+    /// End of a job's last item; `None` before.
     pub fn ended(&self, work: WorkIx) -> Option<Millis> {
         self.works[work.0].ended
     }
@@ -313,12 +313,12 @@ impl World {
         self.processes[process.0].work
     }
 
-    /// Where a process is in its life.
+    /// Stage of a process.
     pub fn stage(&self, process: ProcessIx) -> Stage {
         self.processes[process.0].stage
     }
 
-    /// What is reported about a job. MODEL section 5.
+    /// Reported facts of a job. MODEL section 5.
     pub fn job_facts(&self, work: WorkIx) -> JobFacts {
         let progress = &self.works[work.0];
         let in_progress =
@@ -332,7 +332,7 @@ impl World {
         }
     }
 
-    /// What is reported about a process. MODEL section 5.
+    /// Reported facts of a process. MODEL section 5.
     pub fn process_facts(&self, process: ProcessIx) -> ShareFacts {
         let process = &self.processes[process.0];
         ShareFacts {
@@ -342,7 +342,7 @@ impl World {
         }
     }
 
-    /// How a process spent its threads' time from its start until now.
+    /// Use of a process's thread time from its start until now.
     pub fn spent(&self, process: ProcessIx) -> Spent {
         let process = &self.processes[process.0];
         let threads = count(process.threads.len());

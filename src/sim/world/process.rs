@@ -1,4 +1,4 @@
-//! One process: its threads, and what became of the time they had.
+//! A single process: its threads, and the use of their time.
 
 use super::WorkIx;
 use crate::model::Millis;
@@ -10,7 +10,7 @@ pub(super) struct Assignment {
     pub since: Millis,
 }
 
-/// Where a process is in its life.
+/// Stage in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Not yet ready for items.
@@ -27,11 +27,11 @@ pub enum Stage {
 #[derive(Debug)]
 pub(super) struct Process {
     pub work: WorkIx,
-    /// Its number among the processes of its job, in order of creation.
+    /// Number of the process in its job, in order of creation.
     pub number: u64,
     pub stage: Stage,
     pub started: Millis,
-    /// What each thread works on; nothing at all before initialization.
+    /// The item of each thread; empty before initialization.
     pub threads: Vec<Option<Assignment>>,
     /// Time of the items it finished.
     pub useful: Millis,

@@ -85,14 +85,14 @@ fn an_idle_thread_pulls_again_when_items_come_back() {
     at(&mut world, 0);
     let first = world.start(WorkIx(0));
     let second = world.start(WorkIx(0));
-    // The second has one item of 10 s and an idle thread.
+    // The second process has an item of 10 s and an idle thread.
     at(&mut world, 60_000);
     assert_eq!(world.process_facts(second).investment, 0);
     at(&mut world, 65_000);
     world.preempt(first);
     world.settle();
     at(&mut world, 70_000);
-    // Its free thread took the first item at 65 s, the other the second item at 70 s.
+    // The free thread took the first item at 65 s, the other thread the second item at 70 s.
     assert_eq!(world.process_facts(second).investment, 5_000);
     at(&mut world, 170_000);
     assert_eq!(world.ended(WorkIx(0)), Some(170_000));

@@ -11,19 +11,19 @@ use crate::sim::count;
 /// A job as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Its name in its suite.
+    /// Name of the job in its suite.
     pub name: String,
-    /// Who submits it.
+    /// Name of the user who submits the job.
     pub user: String,
     /// To which class.
     pub class: String,
     /// Memory of each process.
     pub memory: Mebibytes,
-    /// Items that one process works on at a time.
+    /// Items that a process works on at a time.
     pub threads: NonZeroU64,
     /// The most processes at a time; `None` means no limit.
     pub machines: Option<u64>,
-    /// When it is submitted.
+    /// Time of submission.
     pub submitted: Millis,
     /// The time of each item, in the order in which they are served. Never empty.
     pub items: Vec<Millis>,
@@ -36,7 +36,7 @@ impl Work {
     }
 }
 
-/// How far a job has come.
+/// Progress of a job.
 #[derive(Debug)]
 pub(super) struct Progress {
     pub work: Work,
@@ -48,13 +48,13 @@ pub(super) struct Progress {
     finished: u64,
     /// Sum over finished items, each once, of its own time.
     finished_time: Millis,
-    /// Whether any process of it ever initialized.
+    /// True if any process of the job ever initialized.
     pub has_initialized: bool,
-    /// How many processes it ever had: the number of the next.
+    /// Number of processes the job ever had: the number of the next process.
     pub processes_created: u64,
-    /// Its processes that are neither draining nor gone, by number.
+    /// Processes of the job that are neither draining nor gone, by number.
     pub held: Vec<ProcessIx>,
-    /// When its last item ended.
+    /// End of the job's last item.
     pub ended: Option<Millis>,
 }
 
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Takes the next item of the queue, if there is one.
+    /// Takes the next item of the queue, if any.
     pub fn pull(&mut self) -> Option<usize> {
         self.returned.pop_first().or_else(|| {
             let item = self.next;
@@ -82,7 +82,7 @@ impl Progress {
         })
     }
 
-    /// Whether a thread that asks now gets nothing.
+    /// True if a thread that asks now gets nothing.
     pub fn is_queue_empty(&self) -> bool {
         self.returned.is_empty() && self.next == self.work.items.len()
     }
@@ -109,7 +109,7 @@ impl Progress {
         }
     }
 
-    /// Items not finished, those in progress included.
+    /// Items not finished, including the items in progress.
     pub fn remaining(&self) -> u64 {
         count(self.work.items.len()) - self.finished
     }
@@ -119,8 +119,8 @@ impl Progress {
         self.finished
     }
 
-    /// The mean time of an item as far as it shows at `now`, 0 while nothing does: finished items,
-    /// and items in progress that already took longer than those. MODEL section 5.
+    /// Mean time of an item as seen at `now`; 0 while no time is known. Counts finished items, and
+    /// items in progress that already took longer than the finished items. MODEL section 5.
     pub fn time_per_item(
         &self,
         in_progress: impl Iterator<Item = Assignment>,

@@ -1,7 +1,7 @@
-//! Draws one large saturated cluster.
+//! Draws a single large saturated cluster.
 //!
-//! As those of the survey: all jobs arrive within the first cycles and together ask for more than
-//! there is, and their work is never done. One pool, whose machines are of all sizes.
+//! As in the survey, all jobs arrive within the first cycles, together ask for more memory than the
+//! cluster has, and their work is never done. A single pool has machines of all sizes.
 
 use crate::model::{
     CapRules, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool, Policy, PoolIx,
@@ -14,13 +14,13 @@ use super::Size;
 const QUANTUM: Mebibytes = Mebibytes(15 * 1024);
 const MACHINE_ORDER: [u64; 2] = [1, 16];
 const JOB_ORDER: [u64; 2] = [1, 4];
-/// So many nodes are there for each user.
+/// Nodes for each user.
 const NODES_A_USER: u64 = 10;
-/// What a job asks for, in percent of its equal part of the cluster: never less than all of it.
+/// Demand of a job, in percent of its equal part of the cluster: never less than all of the part.
 const DEMAND_PERCENT: [u64; 2] = [100, 300];
 const INITIALIZATION: [Millis; 2] = [1_000, 60_000];
 const TIME_PER_ITEM: [Millis; 2] = [300_000, 3_600_000];
-/// When the first job is submitted; each later one a second later.
+/// Submission time of the first job; each later job follows after a second.
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
 
 /// A cluster, and what is asked of it.
@@ -35,7 +35,7 @@ pub(super) struct Job {
     pub spec: JobSpec,
     /// The cycle in which it arrives; the first is 1.
     pub arrival: u64,
-    /// What its processes need to initialize.
+    /// Initialization time of the job's processes.
     pub initialization: Millis,
     pub time_per_item: Millis,
 }
@@ -58,7 +58,7 @@ pub(super) fn cluster(size: Size, seed: u64) -> Cluster {
     }
 }
 
-/// One pool, and a class of each weight.
+/// Builds a pool, and a class of each weight.
 fn topology(quantum: Quantum) -> Topology {
     let class = |(weight, is_default): (u32, bool)| ResourceClass {
         name: class_name(weight).into(),

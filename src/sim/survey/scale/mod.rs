@@ -1,8 +1,9 @@
-//! One large saturated cluster: does it come to rest, and what does a cycle cost?
+//! Play of a single large saturated cluster: finds the cycle from which on it is quiet, and the
+//! cost of a cycle.
 //!
-//! Drives the scheduler itself, without a scenario: there would be too much to write down. Exits
-//! are confirmed in the cycle after the one that asked for them, and a job runs as soon as it was
-//! seen to have a process.
+//! Drives the scheduler itself, without a scenario, which would be too long to write down. Exits
+//! are confirmed in the cycle after the request. A job runs as soon as a cycle has shown a process
+//! of it.
 
 mod cluster;
 
@@ -27,21 +28,21 @@ pub const AUDITED_EVERY: u64 = 20;
 /// The fewest cycles that say anything: jobs arrive in the first 8 and grow, and the last 20 should
 /// be quiet.
 pub const FEWEST_CYCLES: u64 = 40;
-/// What a cycle adds to what would be lost with a process.
+/// Milliseconds that a cycle adds to the loss of each process.
 const INVESTED_A_CYCLE: Millis = 10_000;
-/// How many of the audit's findings are kept as text.
+/// Most audit findings that are kept as text.
 const FINDINGS_KEPT: usize = 10;
 
-/// How large a cluster is.
+/// Size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Its nodes. At least 1.
+    /// Number of nodes. At least 1.
     pub nodes: u64,
-    /// Its jobs. At least 1.
+    /// Number of jobs. At least 1.
     pub jobs: u64,
 }
 
-/// What a play came to.
+/// Result of a play.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The figures.
@@ -50,28 +51,28 @@ pub struct Outcome {
     pub findings: Vec<String>,
 }
 
-/// What is measured.
+/// Figures of a play.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// What the cluster was drawn from.
+    /// Seed from which the cluster was drawn.
     pub seed: u64,
-    /// Its nodes.
+    /// Number of nodes.
     pub nodes: u64,
-    /// Its jobs.
+    /// Number of jobs.
     pub jobs: u64,
-    /// How many cycles were played.
+    /// Number of cycles played.
     pub cycles: u64,
     /// Processes taken back, in all cycles.
     pub preempted: u64,
-    /// The last cycle in which one was, counted from 1; `None` if none ever was.
+    /// The last cycle with a preemption, counted from 1; `None` if no cycle had any.
     pub last_preempting_cycle: Option<u64>,
     /// Processes taken back in the last 20 cycles, when nothing had changed for long.
     pub quiet_evictions: u64,
     /// Qshares free at the end that a job could fill at once.
     pub idle_usable_qshares: u64,
-    /// How many jobs the engine's safety net held back, over all cycles.
+    /// Jobs that the engine's preemption stop held back, over all cycles.
     pub net_strikes: u64,
-    /// What one cycle takes in the scheduler.
+    /// Duration of a cycle in the scheduler.
     pub cycle_ms: Milliseconds,
     /// Cycles that were audited: every 20th.
     pub audited_cycles: u64,
@@ -79,7 +80,7 @@ pub struct Figures {
     pub audit_findings: u64,
 }
 
-/// How long something takes, in milliseconds.
+/// Durations in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Milliseconds {
     /// Half of the times are no longer.
@@ -139,7 +140,7 @@ fn tell(scheduler: &mut Scheduler, job: &JobView, known: &[Job]) {
 }
 
 impl Outcome {
-    /// Adds what one of `cycles` decided.
+    /// Adds the decisions of one of `cycles`.
     fn enter(&mut self, view: &View, cycles: u64) {
         let planned = view.planned.as_ref().expect("a cycle was planned");
         let preempted = count(planned.schedule.preemptions.len());
@@ -163,7 +164,7 @@ impl Outcome {
     }
 }
 
-/// How a play ended, as the survey measures it. Every class may go everywhere.
+/// Reads the end of a play, as the survey measures it. Every class may go everywhere.
 fn ending(view: &View) -> Ending {
     let is_open_to = vec![true; view.topology.classes.len()];
     let machine = |node: &NodeView| ending::Machine {

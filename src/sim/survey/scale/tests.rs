@@ -1,4 +1,5 @@
-//! What is drawn, held against what is promised; and a cluster small enough to be played here.
+//! Checks of the drawn cluster against its description, and a play of a cluster that is small
+//! enough.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ fn a_large_cluster_comes_to_rest() {
     let outcome = run(SIZE, 1, FEWEST_CYCLES, &still);
     assert_eq!(outcome.findings, Vec::<String>::new());
     let Figures { preempted, last_preempting_cycle, .. } = outcome.figures;
-    // Something had to be moved, or nothing is shown.
+    // Some process must have moved, or the test shows nothing.
     assert_ne!(preempted, 0);
     assert!(last_preempting_cycle.is_some_and(|cycle| cycle <= 20), "{last_preempting_cycle:?}");
     let expected = Figures {
@@ -42,7 +43,8 @@ fn the_same_seed_gives_the_same_cluster_and_another_another() {
 
 #[test]
 fn what_a_cycle_takes_is_read_from_the_clock() {
-    // Every reading is a millisecond later than the one before it, and later by one more each time.
+    // Every reading is a millisecond later than the reading before it, and the step grows by a
+    // millisecond each time.
     let (readings, now) = (Cell::new(0), Cell::new(Duration::ZERO));
     let clock = || {
         readings.set(readings.get() + 1);
@@ -82,7 +84,7 @@ fn clusters_are_drawn_as_promised() {
     }
 }
 
-/// What is free and usable is seen, if there were any.
+/// The ending sees free and usable space, if the cluster has any.
 #[test]
 fn an_ending_is_what_is_held_and_what_is_free() {
     let Cluster { topology, nodes, jobs } = cluster::cluster(SIZE, 1);
