@@ -1,4 +1,4 @@
-//! The least that a cycle could take: one pass that reads every machine and every job once.
+//! Lower bound of a cycle's duration: one pass that reads every machine and every job once.
 //!
 //! Over flat tables of plain records that hold what the pass reads and nothing else: it sums, by
 //! order, what machines have left, and what jobs hold and could use. An engine that looks at
@@ -12,17 +12,17 @@ use crate::engine::Snapshot;
 use crate::model::{Order, QShares};
 use crate::sim::systemtest::Clock;
 
-/// How often it is timed. Odd, so that there is a middle.
+/// Number of timed passes. Odd, so that there is a middle.
 const PASSES: usize = 101;
 
-/// What is read of a machine.
+/// Fields of a machine that a pass reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Machine {
     order: usize,
     free: u64,
 }
 
-/// What is read of a job.
+/// Fields of a job that a pass reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Job {
     order: usize,
@@ -37,7 +37,7 @@ struct Tables {
     jobs: Vec<Job>,
 }
 
-/// What a pass comes to, by order.
+/// Sums of a pass for an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     free: u64,
@@ -45,7 +45,7 @@ struct Sum {
     wanted: u64,
 }
 
-/// How long one pass over the records of `snapshot` takes.
+/// Measures a pass over the records of `snapshot`; returns the median time.
 pub(super) fn pass(snapshot: &Snapshot, clock: Clock<'_>) -> Duration {
     let tables = Tables::of(snapshot);
     let mut sums = vec![Sum::default(); tables.orders()];
@@ -88,7 +88,7 @@ impl Tables {
         Tables { machines: machines.collect(), jobs: jobs.collect() }
     }
 
-    /// How long a table by order has to be.
+    /// Length of a table by order.
     fn orders(&self) -> usize {
         let orders = self.machines.iter().map(|machine| machine.order);
         orders.chain(self.jobs.iter().map(|job| job.order)).max().map_or(0, |most| most + 1)

@@ -1,8 +1,8 @@
 //! Draws the clusters that are measured: nodes of three sizes, four classes, more work than room.
 //!
 //! The same seed draws the same cluster and the same jobs. Nodes are 64, 128 and 256 GB in turn. A
-//! job's memory is one of six sizes, its maximum of processes one of four, its class one of four by
-//! weight and its user one of those there are, all with equal chances; and its work is never done.
+//! job has equal chances for each of six memory sizes, four maxima of processes, four class weights
+//! and all users. Its work is never done.
 
 use std::collections::BTreeMap;
 
@@ -34,39 +34,40 @@ const LIMITS: [ProcessLimit; 4] = [
 ];
 /// More than any cluster has room for.
 const WORK_ITEMS: u64 = 1_000_000;
-/// When the first job is submitted; each later one a second later.
+/// Submission time of the first job; each later job follows after a second.
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
 /// The priority of the classes that everything is in but jobs that are to be blocked.
 const PRIORITY: u32 = 10;
 /// Classes whose work comes after all the other work, and may not take anything from it.
 const BLOCKED_FAIR: &str = "blocked-fair";
 const BLOCKED_FIXED: &str = "blocked-fixed";
-/// Of work that fills nodes and is never taken back.
+/// Class of work that fills nodes and is never preempted.
 const FILLING: &str = "filling";
-/// Memory of jobs that are to be blocked: anything from the smallest of the others on, whose jobs
-/// leave no room for it, so that there are many shapes.
+/// Memory of blocked jobs in GiB, from the smallest size of the other jobs on, which leave no room
+/// for it. The range gives many shapes.
 const BLOCKED_GIB: [u64; 2] = [4, 240];
-/// Of so many blocked jobs, one lists the only nodes it may use.
+/// Blocked jobs for each blocked job that lists its nodes.
 const LISTING: u64 = 8;
-/// How many nodes it lists at most.
+/// Most nodes in such a list.
 const LISTED: u64 = 8;
 
-/// What a cluster is drawn from.
+/// Parameters from which a cluster is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Its nodes. At least 1.
+    /// Number of nodes. At least 1.
     pub nodes: u64,
-    /// Its jobs. At least 1.
+    /// Number of jobs. At least 1.
     pub jobs: u64,
     /// Their users. At least 1.
     pub users: u64,
     /// The smallest allocation.
     pub quantum: Quantum,
-    /// What chance is drawn from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// One pool, and a fair-share class of each weight, whose jobs begin with two processes and double.
+/// Builds a pool, and a fair-share class of each weight, whose jobs begin with two processes and
+/// double.
 pub fn topology(quantum: Quantum) -> Topology {
     let class = |weight| class(&class_name(weight), Policy::FairShare { weight }, PRIORITY);
     let pool = Nodepool {
@@ -122,13 +123,13 @@ pub(super) fn class_name(weight: u32) -> String {
     format!("weight{weight}")
 }
 
-/// So many nodes, of the three sizes in turn.
+/// Returns `count` nodes, of the three sizes in turn.
 pub fn nodes(count: u64) -> impl Iterator<Item = NodeReport> {
     let sizes = NODE_GIB.into_iter().cycle().map(Mebibytes::from_gib);
     (0..count).zip(sizes).map(|(number, memory)| node(number, memory))
 }
 
-/// So many nodes of one size.
+/// Returns `count` nodes with the same memory.
 pub fn equal_nodes(count: u64, memory: Mebibytes) -> impl Iterator<Item = NodeReport> {
     (0..count).map(move |number| node(number, memory))
 }
@@ -146,14 +147,15 @@ fn node_name(number: u64) -> String {
 #[derive(Clone, Debug)]
 pub struct Jobs {
     chance: Chance,
-    /// Apart from the others, so that who ends makes no difference to who comes.
+    /// Separate random numbers, so that the jobs that end have no influence on the jobs that
+    /// arrive.
     ends: Chance,
     next: u64,
     users: u64,
 }
 
 impl Jobs {
-    /// The jobs of a cluster of this shape; after as many as it has, those that replace them.
+    /// The jobs of a cluster of this shape, followed by the jobs that replace them.
     pub fn of(shape: &Shape) -> Jobs {
         Jobs {
             chance: Chance::new(shape.seed, 0),
@@ -163,7 +165,7 @@ impl Jobs {
         }
     }
 
-    /// Takes one of these, whichever it is.
+    /// Removes a random job from `jobs`.
     pub(super) fn one_of(&mut self, jobs: &mut Vec<JobId>) -> JobId {
         jobs.swap_remove(self.ends.position(jobs.len()))
     }
@@ -183,7 +185,7 @@ impl Iterator for Jobs {
     }
 }
 
-/// So many requests for one share of one quantum each, of all users and classes in turn.
+/// Returns `shape.jobs` requests for a single share of a quantum, of all users and classes in turn.
 pub fn single_requests(shape: &Shape) -> impl Iterator<Item = JobSpec> {
     let Shape { jobs, users, quantum, .. } = *shape;
     let weights = WEIGHTS.into_iter().cycle();
@@ -197,10 +199,10 @@ pub fn single_requests(shape: &Shape) -> impl Iterator<Item = JobSpec> {
     })
 }
 
-/// So many jobs for a full cluster of this shape that are blocked there: what is in the two classes
-/// of [`topology_with_queue`] has a worse priority than all the rest, which wants more than there
-/// is. No two need be alike: half of them want one process that is never taken back, the others
-/// many, of any memory; some list the nodes they may use.
+/// Returns `shape.jobs` jobs that are blocked in a full cluster of this shape. The two classes of
+/// [`topology_with_queue`] have a lower priority than all the rest, which wants more than the
+/// cluster has. Jobs may all differ: half of them want a single process that is never preempted,
+/// the other half many, of any memory; some list the nodes they may use.
 pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
     let Shape { nodes, jobs, users, seed, .. } = *shape;
     let mut chance = Chance::new(seed, 1);
@@ -224,7 +226,7 @@ pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
     })
 }
 
-/// For each node of a cluster of this shape a process that needs all of it and is never taken back,
+/// For each node of a cluster of this shape, a process that needs all of it and is never preempted,
 /// in the class of [`topology_with_filling`].
 pub fn filling(shape: &Shape) -> impl Iterator<Item = JobSpec> {
     let Shape { nodes: count, quantum, .. } = *shape;
@@ -264,7 +266,8 @@ fn user_name(number: u64) -> String {
     format!("u{number:06}")
 }
 
-/// What an orchestrator publishes that runs these jobs and shows every process that `view` has.
+/// Builds the publication of an orchestrator that runs these jobs and shows every process of
+/// `view`.
 pub fn publication(sequence: u64, jobs: &[JobSpec], view: &View) -> Publication {
     let mut work: BTreeMap<JobId, Work> = BTreeMap::new();
     for spec in jobs {

@@ -1,4 +1,4 @@
-//! Cycles of a cluster in one of five situations, from an avalanche to dead calm.
+//! Cycles of a cluster in one of five situations, from a burst of jobs to an idle cluster.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::engine;
 use crate::scheduler::{Scheduler, View};
 use crate::sim::systemtest::Clock;
 
-/// So many cycles of churn go before those that are timed, so that there are jobs of every age.
+/// Cycles of churn before the timed cycles, so that jobs have every age.
 const WARM_UP: u64 = 8;
 
 /// The situation that cycles are timed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Regime {
-    /// The first cycle of an empty cluster to which everything has come at once; on fresh books
-    /// each time.
+    /// The first cycle of an empty cluster to which all jobs have come at once; with a fresh
+    /// scheduler each time.
     Burst,
     /// Cycles of a settled cluster without any news.
     Steady,
@@ -27,26 +27,26 @@ pub enum Regime {
     Churn,
     /// Cycles without any news of a cluster whose nodes are filled for good, while all its jobs wait.
     Waiting,
-    /// A settled cluster, and thus a full one, with as many jobs again that get nothing. A cycle is
-    /// here [`engine::plan`] on its snapshot, alone: it evaluates each of them and gives it its
-    /// reason, and has nothing left of an earlier cycle that it could make use of.
+    /// A settled and therefore full cluster with as many jobs again that get nothing. A cycle is
+    /// here [`engine::plan`] on its snapshot, alone. The plan evaluates each job, gives it its
+    /// reason, and cannot reuse anything of an earlier cycle.
     Blocked,
 }
 
-/// What is measured.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The cluster.
     pub shape: Shape,
-    /// Its situation.
+    /// Situation of the cluster.
     pub regime: Regime,
-    /// How many cycles are timed. At least 1.
+    /// Number of timed cycles. At least 1.
     pub cycles: u64,
     /// For how many cycles at most it may settle first. At least 1.
     pub ramp_cycles: u64,
 }
 
-/// What came of it.
+/// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The figures.
@@ -55,26 +55,26 @@ pub struct Outcome {
     pub findings: Vec<String>,
 }
 
-/// What is measured.
+/// Figures of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// The situation.
     pub regime: Regime,
-    /// What the cluster was drawn from.
+    /// Seed from which the cluster was drawn.
     pub seed: u64,
-    /// Its nodes.
+    /// Number of nodes.
     pub nodes: u64,
-    /// Its jobs, those that are to be blocked not included.
+    /// Number of jobs, without the blocked jobs.
     pub jobs: u64,
     /// Their users.
     pub users: u64,
     /// The smallest allocation.
     pub quantum_mb: u64,
-    /// How many cycles were timed.
+    /// Number of timed cycles.
     pub cycles: u64,
     /// For how many cycles it settled before.
     pub ramp_cycles: u64,
-    /// Whether nothing changed any more after those. Always so in a burst, which has none.
+    /// True if nothing changed any more after those cycles. Always true in a burst, which has none.
     pub is_settled: bool,
     /// All the rest.
     #[serde(flatten)]
@@ -107,7 +107,7 @@ pub fn run(options: &Options, clock: Clock<'_>) -> Outcome {
     Outcome { figures, findings }
 }
 
-/// How the cluster settled before it was measured.
+/// Course of the cluster's settling before the measurement.
 struct Settling {
     cycles: u64,
     is_settled: bool,
@@ -127,7 +127,7 @@ fn burst(options: &Options, clock: Clock<'_>) -> Played {
     first_cycles(&books, *cycles, recorded, clock)
 }
 
-/// The first cycle of `books`, so many times.
+/// Times the first cycle of `books`, `cycles` times.
 pub(super) fn first_cycles(
     books: &Scheduler,
     cycles: u64,
@@ -158,7 +158,7 @@ fn waiting(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
     quiet_cycles(scheduler, ramp, options.cycles, clock)
 }
 
-/// So many cycles without any news after `ramp`.
+/// Times `cycles` cycles without any news after `ramp`.
 fn quiet_cycles(
     mut scheduler: Scheduler,
     ramp: Ramp,
@@ -201,8 +201,8 @@ fn blocked(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
         drive::confirm(&mut scheduler, &first.view);
         drive::block(&mut scheduler, &options.shape);
     });
-    // That somebody came at all is news, after which what is counted decides and no longer what is
-    // held: the others rearrange themselves once more.
+    // The arrival itself is news. After it targets decide instead of holdings, and the earlier jobs
+    // rearrange themselves once more.
     let second = drive::ramp(&mut scheduler, options.ramp_cycles);
     let settling = Settling {
         cycles: first.cycles + second.cycles,
@@ -221,8 +221,8 @@ fn blocked(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
     (settling, timing.end(scheduler, view))
 }
 
-/// The cluster after all have got what they get, and the jobs that may come yet. Only the blocked
-/// find classes for them; to everybody else they make no difference.
+/// Builds the cluster after all jobs have got their shares, and the jobs that may come later. Only
+/// blocked jobs use the queue's classes, which have no effect on the other jobs.
 fn settled(options: &Options) -> (Scheduler, Jobs, Ramp) {
     let Options { shape, regime, ramp_cycles, .. } = options;
     let topology = match regime {
@@ -236,7 +236,7 @@ fn settled(options: &Options) -> (Scheduler, Jobs, Ramp) {
     (scheduler, jobs, ramp)
 }
 
-/// What is timed, as it goes.
+/// Times and counts of the cycles so far.
 #[derive(Default)]
 struct Timing {
     cycles: Vec<Duration>,
@@ -248,14 +248,14 @@ struct Timing {
 }
 
 impl Timing {
-    /// Times what is told before a cycle.
+    /// Times the recording of events before a cycle.
     fn record(&mut self, clock: Clock<'_>, tell: impl FnOnce()) {
         let begun = clock();
         tell();
         self.records.push(clock().saturating_sub(begun));
     }
 
-    /// Times one cycle. What the cycle before it left is thrown away by whoever holds it.
+    /// Times a cycle. The caller drops the results of the cycle before, outside the time.
     fn cycle(&mut self, scheduler: &mut Scheduler, clock: Clock<'_>) -> View {
         let begun = clock();
         let view = scheduler.schedule();
@@ -282,7 +282,7 @@ mod tests {
     fn play(regime: Regime, ramp_cycles: u64) -> Outcome {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
         let shape = Shape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 };
-        // Every reading is a millisecond after the one before it.
+        // Every reading is a millisecond after the reading before it.
         let readings = Cell::new(0);
         let clock = || Duration::from_millis(readings.replace(readings.get() + 1));
         run(&Options { shape, regime, cycles: 4, ramp_cycles }, &clock)

@@ -1,9 +1,8 @@
 //! Keeps a scheduler going: tells it of nodes and jobs, and what became of what it decided.
 //!
-//! As an orchestrator would that does everything at once: processes are shown in the cycle after
-//! the one that asked for them, and with the first of them their job runs; what has to go has gone
-//! by then. What would be lost with a process is drawn once and does not grow, so that a cluster
-//! without news is at rest.
+//! Acts as an orchestrator without delays. Processes appear in the cycle after the request, and
+//! with its first process a job runs; terminated processes have exited by then. The loss of a
+//! process is drawn once and does not grow, so that a cluster without news is quiet.
 
 use std::sync::Arc;
 
@@ -11,32 +10,33 @@ use super::cluster::{self, Jobs, Shape};
 use crate::model::{JobFacts, JobId, Millis, ShareFacts, ShareId, ShareState, Topology, count};
 use crate::scheduler::{Event, JobView, Scheduler, View};
 
-/// So many cycles in a row without any change are a cluster that has settled: it is at rest then,
-/// and nothing is too dear or too early any more.
+/// Successive cycles without any change after which the cluster counts as settled: then time alone
+/// changes nothing either.
 pub const STILL_CYCLES: u64 = 3;
-/// So many percent of the jobs are replaced at a time.
+/// Percentage of the jobs that are replaced at a time.
 const CHURN_PERCENT: u64 = 1;
-/// What a work item takes, as far as anybody knows. Until that is known no job grows.
+/// Time of a work item in milliseconds. Until the scheduler knows it, no job grows.
 const TIME_PER_ITEM: Millis = 600_000;
-/// What a process needs to initialize.
+/// Initialization time of a process in milliseconds.
 const INITIALIZATION: Millis = 30_000;
-/// What would be lost with a process is one of so many multiples of the time below.
+/// Number of distinct losses: the loss of a process is a multiple of `INVESTMENT`, below this
+/// factor.
 const INVESTMENTS: u64 = 60;
 const INVESTMENT: Millis = 10_000;
 
-/// How a ramp ended.
+/// End of a ramp.
 #[derive(Clone, Debug)]
 pub struct Ramp {
-    /// How many cycles it took.
+    /// Number of cycles.
     pub cycles: u64,
-    /// Whether nothing changes any more.
+    /// True if nothing changes any more.
     pub is_settled: bool,
     /// The last cycle.
     pub view: View,
 }
 
-/// Books of an empty cluster of this shape, with all its jobs waiting, and the jobs that come after
-/// them.
+/// Scheduler with an empty cluster of this shape and all its jobs waiting, and the jobs that come
+/// after them.
 pub fn books(shape: &Shape, topology: Topology) -> (Scheduler, Jobs) {
     let mut scheduler = Scheduler::new(topology, ShareId(1));
     for report in cluster::nodes(shape.nodes) {
@@ -49,7 +49,7 @@ pub fn books(shape: &Shape, topology: Topology) -> (Scheduler, Jobs) {
     (scheduler, jobs)
 }
 
-/// Books of empty nodes with room for one share each, and a request for one share for each job.
+/// Scheduler with empty nodes that fit a single share each, and a request for a share for each job.
 pub fn single_books(shape: &Shape) -> Scheduler {
     let mut scheduler = Scheduler::new(cluster::topology(shape.quantum), ShareId(1));
     for report in cluster::equal_nodes(shape.nodes, shape.quantum.memory()) {
@@ -61,7 +61,8 @@ pub fn single_books(shape: &Shape) -> Scheduler {
     scheduler
 }
 
-/// Books of a cluster of this shape whose nodes are filled for good, with all its jobs waiting.
+/// Scheduler with a cluster of this shape whose nodes are filled for good, and all its jobs
+/// waiting.
 pub fn waiting_books(shape: &Shape) -> Scheduler {
     let (mut scheduler, _) = books(shape, cluster::topology_with_filling(shape.quantum));
     for spec in cluster::filling(shape) {
@@ -70,7 +71,7 @@ pub fn waiting_books(shape: &Shape) -> Scheduler {
     scheduler
 }
 
-/// 1 % of the jobs end, whichever they are, and as many others come.
+/// Replaces 1 % of the jobs, drawn at random.
 pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs) {
     let mut left: Vec<JobId> = view.jobs.iter().map(|job| job.id).collect();
     for _ in 0..(count(&left) * CHURN_PERCENT).div_ceil(100) {
@@ -80,7 +81,7 @@ pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs) {
     }
 }
 
-/// As many jobs again come that will get nothing. The books must have classes for them.
+/// Adds as many jobs again that will get nothing. The scheduler must have classes for them.
 pub fn block(scheduler: &mut Scheduler, shape: &Shape) {
     for spec in cluster::blocked_jobs(shape) {
         scheduler.record(Event::JobArrived(spec));
@@ -92,7 +93,7 @@ fn arrive(scheduler: &mut Scheduler, jobs: &mut Jobs) {
     scheduler.record(Event::JobArrived(jobs.next().expect("they never end")));
 }
 
-/// Cycle after cycle until nothing changes any more, or for at most so many; at least one.
+/// Runs cycles until nothing changes any more, or until `most` cycles have run; at least 1.
 pub fn ramp(scheduler: &mut Scheduler, most: u64) -> Ramp {
     let (mut cycles, mut still) = (0, 0);
     loop {
@@ -107,8 +108,8 @@ pub fn ramp(scheduler: &mut Scheduler, most: u64) -> Ramp {
     }
 }
 
-/// Cycle after cycle until one is taken over from the last as nothing is new and time alone changes
-/// nothing any more, or for at most so many; at least one.
+/// Runs cycles until the scheduler reuses the last schedule, or until `most` cycles have run; at
+/// least 1. A schedule is reused if nothing is new and time alone changes nothing any more.
 pub fn ramp_to_quiet(scheduler: &mut Scheduler, most: u64) -> Ramp {
     let schedule_of =
         |view: &View| view.planned.as_ref().map(|planned| Arc::clone(&planned.schedule));
@@ -127,7 +128,7 @@ pub fn ramp_to_quiet(scheduler: &mut Scheduler, most: u64) -> Ramp {
     }
 }
 
-/// Whether a cycle changed nothing.
+/// True if a cycle changed nothing.
 fn is_still(view: &View) -> bool {
     let schedule = view.planned.as_ref().map(|planned| &planned.schedule);
     schedule.is_some_and(|schedule| {

@@ -1,4 +1,4 @@
-//! What is made of timed cycles: figures, and a second opinion on the last of them.
+//! Evaluation of timed cycles: figures, and a second opinion on the last of them.
 //!
 //! The audit and everything else that is not part of a cycle runs after it, outside its time.
 
@@ -16,57 +16,57 @@ use crate::model::{ShareState, count};
 use crate::scheduler::{Planned, Scheduler, View};
 use crate::sim::systemtest::Clock;
 
-/// How often a part is timed. Odd, so that there is a middle.
+/// Number of timings of a part. Odd, so that there is a middle.
 const REPEATS: usize = 3;
-/// How many of the audit's findings are kept as text.
+/// Most audit findings that are kept as text.
 const FINDINGS_KEPT: usize = 10;
 
-/// What timed cycles came to.
+/// Figures of timed cycles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// What one cycle takes: all of `Scheduler::schedule`, unless the regime says otherwise.
+    /// Time of a cycle: all of `Scheduler::schedule`, unless the regime says otherwise.
     pub cycle_ms: Spread,
-    /// What its parts take.
+    /// Times of the parts of a cycle.
     pub parts_ms: Parts,
-    /// What a pass takes that reads every machine and every job once: less is not possible.
+    /// Time of a pass that reads every machine and every job once: the lower bound.
     pub bare_pass_ms: f64,
-    /// How many such passes a cycle takes, by the medians; `None` if the pass took no time that
-    /// could be measured.
+    /// Number of such passes in the time of a cycle, by the medians; `None` if the pass was too
+    /// short to measure.
     pub ratio: Option<f64>,
-    /// The most memory this process ever had up to here; `None` if that cannot be told.
+    /// Peak memory of this process up to here; `None` if the system does not report it.
     pub peak_rss_mb: Option<f64>,
-    /// What all machines together have room for.
+    /// Space of all machines together.
     pub capacity_qshares: u64,
-    /// What of it is taken at the end.
+    /// Space that is in use at the end.
     pub used_qshares: u64,
     /// Shares held at the end.
     pub shares_held: u64,
     /// Jobs that have less than they want at the end, each with its reason.
     pub jobs_waiting: u64,
-    /// Processes taken back in the timed cycles.
+    /// Processes preempted or evicted in the timed cycles.
     pub evictions: u64,
-    /// Those of them that nothing new had called for: there should be none.
+    /// Processes evicted without any news as a cause: there should be none.
     pub quiet_evictions: u64,
     /// Rules that the last schedule broke.
     pub audit_findings: u64,
 }
 
-/// What the parts of a cycle take, and what comes before and after it; milliseconds.
+/// Times of the parts of a cycle, and of the steps before and after it; milliseconds.
 ///
 /// All but the first are of the last timed cycle and of what it left, so that they can be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Parts {
-    /// Before it: recording what has happened since the last one; the median.
+    /// Median time of recording the events since the last cycle.
     pub record: f64,
     /// All of it, that once.
     pub schedule: f64,
     /// Deciding: the engine alone, from scratch, on the same snapshot. Longer than the whole where
     /// the scheduler had no need to ask it.
     pub plan: f64,
-    /// The picture that readers get, where nothing in it has to be drawn again.
+    /// Building the view for readers, if nothing in it has changed.
     pub view: f64,
-    /// The rest of it: making the snapshot, entering what was decided in the books, and drawing what
-    /// changed.
+    /// The rest of it: building the snapshot, applying the schedule, and rebuilding the changed
+    /// parts of the view.
     pub freeze_apply: f64,
     /// After it: the update for the orchestrator, before it becomes JSON.
     pub update: f64,
@@ -75,22 +75,22 @@ pub struct Parts {
 /// Timed cycles.
 #[derive(Debug)]
 pub(super) struct Played {
-    /// The books after them.
+    /// The scheduler after the cycles.
     pub scheduler: Scheduler,
     /// The last of them.
     pub view: View,
-    /// What is called a cycle.
+    /// Times of the cycles.
     pub cycles: Vec<Duration>,
     /// The last whole cycle in the scheduler.
     pub schedule: Duration,
-    /// What was recorded before each.
+    /// Times of recording events before each cycle.
     pub records: Vec<Duration>,
     pub evictions: u64,
     pub quiet_evictions: u64,
 }
 
 impl Played {
-    /// What it came to, and the first findings of the audit as text.
+    /// Returns the figures, and the first findings of the audit as text.
     pub fn measure(self, clock: Clock<'_>) -> (Measured, Vec<String>) {
         // First of all: what follows takes memory of its own.
         let peak_rss_mb = Process::own().peak_rss_mb();
@@ -136,7 +136,7 @@ impl Played {
     }
 }
 
-/// How long `part` takes. What it makes is thrown away outside its time.
+/// Measures `part`. Its result is dropped outside the measured time.
 fn timed<T>(clock: Clock<'_>, part: impl Fn() -> T) -> Duration {
     let times = (0..REPEATS).map(|_| {
         let begun = clock();
@@ -153,7 +153,7 @@ pub(super) fn planned(view: &View) -> &Planned {
     view.planned.as_ref().expect("it was taken after a cycle")
 }
 
-/// Processes taken back in the cycle that `view` was taken after.
+/// Processes preempted or evicted in the cycle of `view`.
 pub(super) fn evictions(view: &View) -> u64 {
     count(&planned(view).schedule.preemptions)
 }

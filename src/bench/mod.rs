@@ -1,19 +1,18 @@
-//! How fast it is: a cluster of any size, cycles that are timed, and the least that a cycle could
-//! take.
+//! Benchmarks: a cluster of any size, timed cycles, and the lower bound of a cycle's duration.
 //!
-//! For whoever sizes a head node, and for whoever makes the engine faster. The schedulers are the
-//! real ones; nothing in them knows that it is measured. Whoever asks hands the clock in, except for
-//! the daemon, which is measured from outside, over HTTP, as strangers see it.
+//! Made for operators who size a head node and for developers of the engine. The schedulers are the
+//! real schedulers; nothing in them knows that it is measured. The caller passes the clock in. The
+//! daemon is an exception: it is measured from outside, over HTTP, as a client sees it.
 //!
 //! ```text
 //! cluster   a seed ─► nodes and jobs
-//! drive     nodes and jobs ⇄ Scheduler ─► settled books
-//! cycle     books in one of five situations ─► timed cycles ─► measure
-//! situation books right before a cycle, for benchmarks that repeat it · parts: of the plan, one by one
+//! drive     nodes and jobs ⇄ Scheduler ─► a settled scheduler
+//! cycle     a scheduler in one of five situations ─► timed cycles ─► measure
+//! situation a scheduler right before a cycle, for benchmarks that repeat it · parts: the parts of the plan
 //! place     requests for one share each ─► one timed cycle ─► measure
-//! measure   parts of a cycle · bare: the pass below which nothing gets · audit, untimed
+//! measure   parts of a cycle · bare: the pass that is the lower bound · audit, untimed
 //! daemon    the binary, on a store that goes with it ─► publication to committed schedule
-//! slot      a slot beside a loop that starts programs: starts a second, and what it costs idle
+//! slot      a slot beside a loop that starts programs: starts a second, and its cost when idle
 //! orchestrator  the binary, between agents and a resource manager that are simulated
 //! load      the same beside a bare server: heartbeats, polls, agents, readers
 //! ```

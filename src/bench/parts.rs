@@ -9,7 +9,7 @@ use crate::engine::{Planning, Schedule, Snapshot};
 pub enum Part {
     /// Reading the snapshot.
     Read,
-    /// How many nshares of each order there would be, alone, in the ideal cluster.
+    /// Counting the nshares of each order that fit, alone, in the ideal cluster.
     NShares,
     /// Carving up the ideal cluster.
     Carve,
@@ -23,12 +23,12 @@ pub enum Part {
     Report,
 }
 
-/// What came of a part; whoever times it throws it away outside its time.
+/// Result of a part; the caller drops it outside the measured time.
 #[derive(Debug)]
 pub struct Done<'a> {
     /// The cycle, if it is not over.
     pub planning: Option<Planning<'a>>,
-    /// What it decided, if it is.
+    /// The decided schedule, if the cycle is over.
     pub schedule: Option<Schedule>,
 }
 
@@ -44,7 +44,7 @@ impl Part {
         Part::Report,
     ];
 
-    /// What it is called.
+    /// Name of the part.
     pub fn name(self) -> &'static str {
         match self {
             Part::Read => "read",

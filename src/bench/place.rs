@@ -1,8 +1,8 @@
-//! Many requests for one share each, placed in one cycle on empty nodes.
+//! Many requests for a single share each, placed in a cycle on empty nodes.
 //!
-//! Every node has room for one share and no more, so that with as many requests as nodes each gets
-//! a node of its own. Nothing is to be taken back and nobody is to be held against anybody else:
-//! what is left is to count, to look for room, and to write down what was found.
+//! Every node has room for just one share, so that with as many requests as nodes each gets a node
+//! of its own. Nothing is to be preempted and no jobs are to be compared. The remaining work is to
+//! count, to search for space, and to write the result.
 
 use serde::Serialize;
 
@@ -13,10 +13,10 @@ use super::measure::Measured;
 use crate::model::Quantum;
 use crate::sim::systemtest::Clock;
 
-/// What is measured.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Empty nodes of one quantum each. At least 1.
+    /// Empty nodes of a quantum each. At least 1.
     pub nodes: u64,
     /// Requests. At least 1.
     pub jobs: u64,
@@ -24,11 +24,11 @@ pub struct Options {
     pub users: u64,
     /// The smallest allocation, which is also the largest here.
     pub quantum: Quantum,
-    /// How often the cycle is timed, each time on fresh books. At least 1.
+    /// Number of timings of the cycle, each with a fresh scheduler. At least 1.
     pub cycles: u64,
 }
 
-/// What came of it.
+/// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The figures.
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub findings: Vec<String>,
 }
 
-/// What is measured.
+/// Figures of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Empty nodes.
@@ -46,7 +46,7 @@ pub struct Figures {
     pub jobs: u64,
     /// Their users.
     pub users: u64,
-    /// How often the cycle was timed.
+    /// Number of timings of the cycle.
     pub cycles: u64,
     /// All the rest.
     #[serde(flatten)]

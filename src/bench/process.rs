@@ -1,9 +1,10 @@
-//! What a process has used, as Linux tells it under `/proc`. Elsewhere nothing is known.
+//! Processor time and memory of a process, as Linux reports them under `/proc`. Other systems
+//! report nothing.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// Which entry of the auxiliary vector has the number of clock ticks in a second.
+/// Entry of the auxiliary vector with the number of clock ticks in a second.
 const AT_CLKTCK: usize = 17;
 
 /// A process on this computer.
@@ -13,38 +14,37 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// This one.
+    /// The calling process.
     pub fn own() -> Process {
         Process { folder: PathBuf::from("/proc/self") }
     }
 
-    /// The one of this number.
+    /// The process with this number.
     pub fn of(id: u32) -> Process {
         Process { folder: PathBuf::from(format!("/proc/{id}")) }
     }
 
-    /// Its thread called `name`, as if it were a process; `None` if there is none, or that cannot be
-    /// told.
+    /// The thread called `name`, as if it were a process; `None` if the process has no such thread,
+    /// or threads cannot be listed.
     pub fn thread(&self, name: &str) -> Option<Process> {
         let threads = fs::read_dir(self.folder.join("task")).ok()?;
         let mut threads = threads.filter_map(|entry| Some(Process { folder: entry.ok()?.path() }));
         threads.find(|thread| thread.read("comm").is_some_and(|comm| comm.trim_end() == name))
     }
 
-    /// The most memory it ever had at a time, in MB; `None` if that cannot be told.
+    /// Peak memory in MB; `None` if the system does not report it.
     pub fn peak_rss_mb(&self) -> Option<f64> {
         let kibibytes = number_after(&self.read("status")?, "VmHWM:")?;
         Some(f64::from(u32::try_from(kibibytes).ok()?) / 1024.0)
     }
 
-    /// The processor time it has had, in seconds, all threads together; `None` if that cannot be
-    /// told.
+    /// Processor time in seconds, all threads together; `None` if the system does not report it.
     pub fn cpu_s(&self) -> Option<f64> {
         let ticks = u32::try_from(ticks(&self.read("stat")?)?).ok()?;
         Some(f64::from(ticks) / f64::from(ticks_per_second()?))
     }
 
-    /// The bytes that it had written to disks; `None` if that cannot be told.
+    /// Bytes written to disks; `None` if the system does not report them.
     pub fn written_bytes(&self) -> Option<u64> {
         number_after(&self.read("io")?, "write_bytes:")
     }
@@ -68,7 +68,7 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(times.next()?.ok()? + times.next()?.ok()?)
 }
 
-/// What the kernel told this process when it started it.
+/// Reads the ticks from the auxiliary vector that the kernel gave this process at its start.
 fn ticks_per_second() -> Option<u32> {
     let vector = fs::read("/proc/self/auxv").ok()?;
     let mut words = vector

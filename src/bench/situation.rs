@@ -1,8 +1,8 @@
-//! Books as they are right before a cycle: what benchmarks that repeat one cycle start from.
+//! State of a scheduler right before a cycle: the start of benchmarks that repeat a cycle.
 //!
-//! Each of these makes another part of the engine the most of the work: a burst counts and places, a
-//! quiet cycle counts and looks for room that is not there, churn also takes back, and with blocked jobs
-//! most of it is reasons. [`Part`](super::parts::Part) is one of those parts by itself.
+//! Each situation stresses another part of the engine. A burst counts and places; a quiet cycle
+//! counts and searches for free space in vain; churn also preempts; blocked jobs mostly need
+//! reasons. [`Part`](super::parts::Part) is such a part by itself.
 
 use super::cluster::{self, Jobs, Shape};
 use super::drive::{self, Ramp};
@@ -14,7 +14,7 @@ use crate::scheduler::{Scheduler, View};
 /// Enough cycles for a cluster to settle that is small enough to be repeated many times.
 const RAMP_CYCLES: u64 = 100;
 
-/// What a situation is called, and how books get into it.
+/// Name of a situation, and the function that builds its scheduler.
 pub type Situation = (&'static str, fn(&Shape) -> Scheduler);
 
 /// All of them.
@@ -26,35 +26,36 @@ pub const SITUATIONS: [Situation; 5] = [
     ("place", drive::single_books),
 ];
 
-/// Everything has come, and nothing has been planned.
+/// All jobs have arrived, and nothing has been planned.
 fn burst(shape: &Shape) -> Scheduler {
     drive::books(shape, cluster::topology(shape.quantum)).0
 }
 
-/// Nothing changes any more; and the jobs that would come next, and the last picture.
+/// Builds a cluster in which nothing changes any more, with the jobs that would come next and the
+/// last view.
 pub fn settled(shape: &Shape) -> (Scheduler, Jobs, View) {
-    // It has classes for the blocked, who make no difference while there are none.
+    // The classes of blocked jobs have no effect while there are no such jobs.
     let topology = cluster::topology_with_queue(shape.quantum);
     let (mut scheduler, jobs) = drive::books(shape, topology);
     let Ramp { view, .. } = drive::ramp(&mut scheduler, RAMP_CYCLES);
     (scheduler, jobs, view)
 }
 
-/// One job of a hundred has just been replaced.
+/// A hundredth of the jobs has just been replaced.
 fn churned(shape: &Shape) -> Scheduler {
     let (mut scheduler, mut jobs, view) = settled(shape);
     drive::replace(&mut scheduler, &view, &mut jobs);
     scheduler
 }
 
-/// As many jobs again have just come, and will get nothing.
+/// Twice the jobs: the later half has just arrived, and will get nothing.
 fn blocked(shape: &Shape) -> Scheduler {
     let (mut scheduler, _, _) = settled(shape);
     drive::block(&mut scheduler, shape);
     scheduler
 }
 
-/// What the engine gets to see in the next cycle of these books.
+/// Snapshot that the engine gets in the next cycle of this scheduler.
 ///
 /// # Panics
 ///
@@ -64,7 +65,7 @@ pub fn next_snapshot(mut books: Scheduler) -> Snapshot {
     planned.snapshot.clone()
 }
 
-/// Two publications in a row: everything is at work, and then one job of a hundred is another.
+/// Two publications in a row: all jobs run, and then a hundredth of the jobs is replaced.
 pub fn publications(shape: &Shape) -> [Publication; 2] {
     let (_, mut jobs, view) = settled(shape);
     let mut specs: Vec<JobSpec> =

@@ -1,4 +1,4 @@
-//! How fast a slot starts tasks, beside a loop that does nothing else; and what an idle slot costs.
+//! Task starts of a slot, beside a loop that does nothing else; and the cost of an idle slot.
 //!
 //! The loop starts `/bin/true` with the same environment, folder, process group and files, and waits
 //! for it. The slot does that and keeps its journal, its outputs and its watch over what is left.
@@ -24,40 +24,40 @@ use crate::slot::wire::{
     FromSlot, Limit, MAX_FROM_SLOT, Order, SETTINGS, SOCKET, Settings, ToSlot, receive, send,
 };
 
-/// How long an idle slot is watched.
+/// Duration for which an idle slot is measured.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How long the slot may do without its agent, in milliseconds.
+/// Time that the slot may run without its agent, in milliseconds.
 const LEASE: u64 = 3_600_000;
 
 /// The share of the slot.
 const SHARE: u64 = 1;
 
-/// What is measured.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many tasks.
+    /// Number of tasks.
     pub tasks: u64,
-    /// How many at a time.
+    /// Tasks at a time.
     pub lanes: u64,
 }
 
-/// What came of it.
+/// Figures of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// How many tasks.
+    /// Number of tasks.
     pub tasks: u64,
-    /// How many at a time.
+    /// Tasks at a time.
     pub lanes: u64,
-    /// Starts a second of the bare loop, one at a time.
+    /// Starts a second of the bare loop, without overlap.
     pub bare_per_second: f64,
     /// Starts a second of the slot.
     pub slot_per_second: f64,
-    /// How much of the bare loop's speed the slot has.
+    /// Starts of the slot over starts of the bare loop.
     pub ratio: f64,
     /// Memory of the idle slot that no file backs, in KB.
     pub idle_anonymous_kb: Option<u64>,
-    /// How often the idle slot wakes up in a second.
+    /// Wakeups of the idle slot in a second.
     pub idle_wakeups_per_second: Option<f64>,
 }
 
@@ -200,7 +200,7 @@ impl Slot {
         number_after(&text, "Anonymous:")
     }
 
-    /// How often its threads have waited so far.
+    /// Number of times that its threads have waited so far.
     fn wakeups(&self) -> Option<u64> {
         let threads = fs::read_dir(format!("/proc/{}/task", self.process.id())).ok()?;
         let count = |thread: io::Result<fs::DirEntry>| {
@@ -219,7 +219,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,10 +1,10 @@
-//! Times as figures: milliseconds, the middle of many, one over another.
+//! Times as figures: milliseconds, the median of many, a ratio of two.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// How long something takes, in milliseconds.
+/// Duration in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// Half of the times are no longer.
@@ -16,7 +16,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// That of `times`; all zero if there are none.
+    /// Spread of `times`; all zero if there are none.
     pub fn of(mut times: Vec<Duration>) -> Spread {
         times.sort_unstable();
         let ranked = |percent| milliseconds(ranked(&times, percent));
@@ -30,18 +30,18 @@ pub(super) fn median(mut times: Vec<Duration>) -> Duration {
     ranked(&times, 50)
 }
 
-/// The first of these sorted times that so many percent of them are not longer than.
+/// The first of these sorted times that `percent` percent of them do not exceed.
 fn ranked(times: &[Duration], percent: usize) -> Duration {
     let rank = (times.len() * percent).div_ceil(100).saturating_sub(1);
     times.get(rank).copied().unwrap_or_default()
 }
 
-/// As a figure.
+/// Converts a time to a number of milliseconds.
 pub(super) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// How many times longer `time` is than `unit`; `None` if that took no time that could be measured.
+/// Ratio of `time` to `unit`; `None` if `unit` was too short to measure.
 pub(super) fn ratio(time: Duration, unit: Duration) -> Option<f64> {
     (!unit.is_zero()).then(|| time.as_secs_f64() / unit.as_secs_f64())
 }

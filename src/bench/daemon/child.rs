@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 use super::BenchError;
 use crate::bench::orchestrator::Work;
 
-/// What the log says before the address; the daemon says it once it listens.
+/// Text of the log before the port; the daemon logs it once it listens.
 const BEFORE_PORT: &str = "127.0.0.1:";
-/// So many lines of the log are kept, to be shown if the daemon does not come up.
+/// Lines of the log that are kept, to be shown if the daemon does not start.
 const LINES_KEPT: usize = 20;
-/// What variables begin with that would change how the daemon runs.
+/// Prefix of the environment variables that would change the daemon.
 const OUR_VARIABLES: &str = "APPORTION";
 
 /// A daemon that runs. Dropping it stops it at once: its store goes too, so there is nothing to
@@ -35,7 +35,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may be gone already, and then that is all there was to do.
+        // The process may have exited already; then nothing is left to do.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -128,7 +128,7 @@ fn listen(log: impl io::Read, said: &Mutex<VecDeque<String>>, tell: oneshot::Sen
         if let Some(address) = address_in(&line)
             && let Some(tell) = tell.take()
         {
-            // Nobody listens any more if the measurement was given up.
+            // The receiver is gone if the measurement was given up.
             let _ = tell.send(address);
         }
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,17 +139,17 @@ fn listen(log: impl io::Read, said: &Mutex<VecDeque<String>>, tell: oneshot::Sen
     }
 }
 
-/// Where a line of the log says that the daemon listens.
+/// Returns the address that a line of the log names.
 fn address_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once(BEFORE_PORT)?;
     let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
     (!port.is_empty()).then(|| format!("{BEFORE_PORT}{port}"))
 }
 
-/// What the store is called; its log and its lock begin with the same.
+/// File name of the store; the names of its log and lock begin with it.
 const STATE: &str = "state.db";
 
-/// What the files of the store in `folder` take, in bytes; `None` if that cannot be told.
+/// Size of the store's files in `folder`, in bytes; `None` if the size cannot be read.
 pub(in crate::bench) fn bytes_of(folder: &Path) -> Option<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder).ok()? {

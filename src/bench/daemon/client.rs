@@ -25,7 +25,7 @@ impl Client {
     ///
     /// If HTTP cannot be set up at all.
     pub fn new(address: &str) -> reqwest::Result<Client> {
-        // No proxy, whatever the environment says: the daemon is on this machine.
+        // No proxy, even if the environment names it: the daemon is on this machine.
         let http = reqwest::Client::builder().no_proxy().build()?;
         Ok(Client { http, base: format!("http://{address}") })
     }
@@ -38,7 +38,7 @@ impl Client {
         all(action, accepted, count(&batch.nodes))
     }
 
-    /// All work is published: so many requests, as JSON.
+    /// Publishes all work: `sent` jobs, as JSON.
     pub async fn publish(&self, publication: Vec<u8>, sent: u64) -> Result<(), BenchError> {
         let action = "take in a publication";
         let request = self
@@ -50,13 +50,13 @@ impl Client {
         all(action, accepted, sent)
     }
 
-    /// How the daemon is.
+    /// Asks for the status of the daemon.
     pub async fn status(&self) -> Result<Status, BenchError> {
         self.answer("tell its status", self.http.get(self.url("/v1/status"))).await
     }
 
-    /// The schedule once it is another than the one that `known` names, as text, and its own name.
-    /// `None` if there was none for a while.
+    /// Waits for a schedule other than `known`; returns its text and its tag. `None` if the daemon
+    /// had none for a while.
     pub async fn next_schedule(
         &self,
         known: Option<&HeaderValue>,

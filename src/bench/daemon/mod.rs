@@ -1,10 +1,10 @@
 //! The whole daemon, timed from outside: from a publication to the schedule that is made of it.
 //!
-//! It is the real binary with a store of its own, which speaks HTTP on loopback and writes to a disk.
-//! Its nodes have reported and are on record when the publication is sent; what is timed ends when
-//! a schedule that has every published job has been received, and nothing is served that is not
-//! committed. Then the daemon is killed and started again, some times: what is timed is until the
-//! schedule is served that was served before. It is stopped at the end, whatever the end is.
+//! The daemon is the real binary with a store of its own. It serves HTTP on loopback and writes to
+//! a disk. Its nodes have reported and are stored when the publication is sent. The time ends when
+//! a schedule with every published job has been received; the daemon serves only committed
+//! schedules. Then the daemon is killed and started again several times. The time of a start ends
+//! when the daemon serves the same schedule again. At the end the daemon is always stopped.
 
 pub(super) mod child;
 mod client;
@@ -26,14 +26,14 @@ use crate::api::wire;
 use crate::model::{JobSpec, NodeReport, ProcessLimit, count};
 use crate::scratch::Scratch;
 
-/// Nodes report so many at a time, as one agent does that speaks for a part of the cluster.
+/// Heartbeats in a request, as from an agent that reports for a part of the cluster.
 const BATCH: usize = 1_000;
-/// How often it is asked whether all nodes are on record.
+/// Time between two questions for the number of stored nodes.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long one step may take.
+/// Time limit of a step.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// What kept the daemon from being measured.
+/// An error that ends the measurement.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BenchError {
@@ -61,12 +61,12 @@ pub enum BenchError {
     Interrupted,
 }
 
-/// What is measured. `None`: this system does not tell.
+/// Figures of a measurement. `None`: not available on this system.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// What the cluster was drawn from.
+    /// Seed from which the cluster was drawn.
     pub seed: u64,
-    /// Its nodes.
+    /// Number of nodes.
     pub nodes: u64,
     /// The jobs that were published, all at once.
     pub jobs: u64,
@@ -75,13 +75,13 @@ pub struct Figures {
     /// The smallest allocation.
     pub quantum_mb: u64,
     /// From the beginning of the publication to the end of the first schedule that has all of its
-    /// jobs, which is on record by then.
+    /// jobs, which is stored by then.
     pub schedule_ms: f64,
     /// Within that time, until the publication was answered.
     pub answer_ms: f64,
     /// Within that time, planning, as the daemon itself counts it.
     pub plan_ms: f64,
-    /// Within that time, putting the cycle on record, as the daemon itself counts it.
+    /// Within that time, storing the cycle, as the daemon itself counts it.
     pub store_ms: f64,
     /// Jobs that got a share in that schedule.
     pub jobs_placed: u64,
@@ -91,15 +91,15 @@ pub struct Figures {
     pub shares_held: u64,
     /// Processor time of the daemon from its start to that schedule.
     pub cpu_s: Option<f64>,
-    /// That since the publication alone.
+    /// Processor time of the daemon from the publication to that schedule.
     pub publication_cpu_s: Option<f64>,
     /// The most memory it had at a time.
     pub peak_rss_mb: Option<f64>,
     /// Bytes it had written to disks; 0 where the temporary folder is in memory.
     pub written_bytes: Option<u64>,
-    /// What its files take.
+    /// Size of the store's files.
     pub store_bytes: Option<u64>,
-    /// How often it was killed and started again.
+    /// Number of kills and starts.
     pub starts: u64,
     /// Each time, from the start of the process to the end of the schedule that it serves.
     pub start_ms: Spread,
@@ -107,14 +107,14 @@ pub struct Figures {
     pub resumed_ms: Spread,
 }
 
-/// Measures a daemon with a cluster of this shape, and so many starts of it.
+/// Measures a daemon with a cluster of this shape, and `starts` starts of it.
 ///
 /// # Errors
 ///
 /// If there is no daemon to be had, or it does not do what it is asked.
 pub async fn run(shape: &Shape, starts: u64) -> Result<Figures, BenchError> {
     let mut terminated = signal(SignalKind::terminate()).map_err(BenchError::Start)?;
-    // Whichever of them ends first, the daemon ends with what holds it.
+    // An interrupt drops the measurement, which owns the daemon and ends it.
     tokio::select! {
         figures = measure(shape, starts) => figures,
         _ = tokio::signal::ctrl_c() => Err(BenchError::Interrupted),
@@ -193,7 +193,7 @@ fn spent(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     Some(after? - before?)
 }
 
-/// All nodes report, and are on record.
+/// Reports all nodes and waits until they are stored.
 async fn register(client: &Client, nodes: u64) -> Result<(), BenchError> {
     let beats: Vec<wire::Heartbeat> =
         cluster::nodes(nodes).map(|report| heartbeat(&report)).collect();
@@ -210,7 +210,7 @@ async fn register(client: &Client, nodes: u64) -> Result<(), BenchError> {
     timeout(PATIENCE, on_record).await.unwrap_or(Err(too_long))
 }
 
-/// What came of the publication, and when.
+/// The schedule that answers the publication, with the times of its steps.
 struct Timed {
     schedule: Duration,
     answer: Duration,

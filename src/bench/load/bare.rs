@@ -1,4 +1,4 @@
-//! What the daemon is compared with: handlers that read the same bodies and do nothing with them.
+//! Baseline of the daemon: handlers that read the same bodies and do nothing with them.
 //!
 //! A process of its own, as the daemon is, on the same libraries.
 
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::api::wire::{Heartbeat, HeartbeatAnswer, HeartbeatBatch};
 
-/// Takes in one heartbeat.
+/// Path of the handler that reads a single heartbeat.
 pub(super) const SINGLE: &str = "/single";
 /// Takes in many.
 pub(super) const BATCH: &str = "/batch";
@@ -23,7 +23,7 @@ pub(super) const UNCHANGED: &str = "/unchanged";
 /// Gives back what was put there.
 pub(super) const TEXT: &str = "/text";
 
-/// Serves on any port of loopback, which `listening` is told, until the process ends.
+/// Serves on any port of loopback, which `listening` gets, until the process ends.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! The daemon under load, beside the least that its libraries could do.
 //!
-//! The real binary and a bare server, each a process of its own, are asked in turn, slice by slice,
-//! over connections that are kept; so whatever else the computer does meets both. What counts is the
-//! ratio. Who asks shares the computer too, which makes both slower.
+//! The real binary and a bare server, each in a process of its own, are asked in turn, slice by
+//! slice, over kept connections. Other load of the computer therefore hits both, and the ratio is
+//! the figure that counts. The clients share the computer too, which slows both.
 
 mod bare;
 pub(super) mod wire;
@@ -25,41 +25,41 @@ use super::daemon::{BenchError, publication};
 use super::process::Process;
 use crate::api::wire as api;
 
-/// So many ask at a time where as much as possible is asked.
+/// Clients that ask at the same time at full load.
 const CONNECTIONS: u64 = 8;
 /// Each of both is asked so often, in turn.
 const SLICES: u32 = 4;
-/// Heartbeats in one batch.
+/// Heartbeats in a batch.
 const BATCH: u64 = 1_000;
 /// Agents that report by themselves, and how often each does.
 const AGENTS: u64 = 10_000;
 const AGENTS_EVERY: Duration = Duration::from_secs(10);
-/// Connections over which they do: a real agent keeps one of its own.
+/// Connections of these agents: a real agent has its own connection.
 const AGENT_CONNECTIONS: u64 = 100;
-/// Those who look at the cluster, and how often each does.
+/// Number of readers, and the interval of each reader.
 const READERS: u64 = 200;
 const READERS_EVERY: Duration = Duration::from_secs(1);
-/// What they look at.
+/// Paths that the readers ask for, in turn.
 const PAGES: [&str; 5] =
     ["/v1/status", "/v1/nodes", "/v1/jobs?limit=100", "/v1/classes", "/v1/load"];
 
-/// What is to be measured.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The cluster.
     pub shape: Shape,
-    /// How long each thing is measured.
+    /// Duration of each measurement.
     pub time: Duration,
 }
 
-/// What was measured.
+/// Figures of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Nodes of the cluster.
     pub nodes: u64,
-    /// Its jobs.
+    /// Number of jobs.
     pub jobs: u64,
-    /// Heartbeats, one in a request; beside a handler that reads the same.
+    /// Requests with a single heartbeat; beside a handler that reads the same.
     pub single_heartbeats: Compared,
     /// Requests with 1,000 heartbeats; beside a handler that reads the same.
     pub batches: Compared,
@@ -67,7 +67,7 @@ pub struct Figures {
     pub unchanged_polls: Compared,
     /// Polls that get the whole schedule; beside a `GET` that answers with the same text.
     pub whole_polls: Compared,
-    /// How long that schedule is.
+    /// Length of that schedule.
     pub schedule_bytes: u64,
     /// 10,000 agents that report every 10 s.
     pub agents: Agents,
@@ -75,7 +75,7 @@ pub struct Figures {
     pub readers: Readers,
 }
 
-/// Requests in a second, and how long one takes.
+/// Requests in a second, and the time of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
     /// Of the daemon.
@@ -88,19 +88,20 @@ pub struct Compared {
     pub daemon_ms: Spread,
     /// Of the bare handler.
     pub bare_ms: Spread,
-    /// Processor time that one took the daemon, in microseconds; unlike what is above it does not
-    /// count who asks. `None`: this system does not tell.
+    /// Processor time of the daemon for a request, in microseconds; unlike the figures above it
+    /// leaves the clients out. `None`: not available on this system.
     pub daemon_cpu_us: Option<f64>,
     /// The same of the bare handler.
     pub bare_cpu_us: Option<f64>,
 }
 
-/// What agents cost.
+/// Cost of agents.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Agents {
-    /// Heartbeats that were sent in a second, one in a request.
+    /// Heartbeats sent in a second, each in its own request.
     pub sent_per_s: f64,
-    /// Processor time of the daemon meanwhile, of one core. `None`: this system does not tell.
+    /// Processor time of the daemon meanwhile, in percent of a core. `None`: not available on this
+    /// system.
     pub core_percent: Option<f64>,
     /// The same before they began.
     pub idle_core_percent: Option<f64>,
@@ -108,7 +109,7 @@ pub struct Agents {
     pub bare_core_percent: Option<f64>,
 }
 
-/// What readers do to cycles that all have something to plan: planned and put on record.
+/// Effect of readers on the time of cycles that all have changes: planned and stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Readers {
     /// Without readers.
@@ -123,7 +124,7 @@ pub struct Readers {
     pub alone_cpu_ms: Option<f64>,
     /// The same with them.
     pub with_readers_cpu_ms: Option<f64>,
-    /// How often they looked in a second.
+    /// Reads in a second.
     pub reads_per_s: f64,
 }
 
@@ -155,7 +156,7 @@ fn stop(child: Child) {
 }
 
 fn config(shape: &Shape) -> String {
-    // The batches of all connections are of nodes of their own, whatever the cluster has.
+    // Each connection's batches have nodes of their own, even if the cluster has fewer nodes.
     let nodes = shape.nodes.max(CONNECTIONS * BATCH);
     super::daemon::config(&Shape { nodes, ..*shape })
 }
@@ -166,7 +167,7 @@ struct Bench<'o> {
     bare: String,
     process: Process,
     bare_process: Process,
-    /// Every request is another one, or it would be a heartbeat that was heard before.
+    /// Each request is new, or the daemon would drop its heartbeat as a duplicate.
     turns: Arc<AtomicU64>,
 }
 
@@ -307,7 +308,7 @@ impl Bench<'_> {
     }
 }
 
-/// What `work` comes to, and the part of one core that `process` has meanwhile, in percent.
+/// Result of `work`, and the part of a core that `process` uses meanwhile, in percent.
 pub(super) async fn part_of_core<T>(
     process: &Process,
     work: impl Future<Output = T>,
@@ -318,7 +319,7 @@ pub(super) async fn part_of_core<T>(
     (outcome, used.map(|used| used / spent * 100.0))
 }
 
-/// What `work` comes to, and the processor time that `process` has meanwhile, in seconds.
+/// Result of `work`, and the processor time that `process` uses meanwhile, in seconds.
 pub(super) async fn cpu_s<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
     let before = process.cpu_s();
     let outcome = work.await;
@@ -326,7 +327,7 @@ pub(super) async fn cpu_s<T>(process: &Process, work: impl Future<Output = T>) -
     (outcome, used)
 }
 
-/// The same, where it may not be known which one.
+/// Measures as [`cpu_s`] does if the process is known.
 async fn cpu_of<T>(process: Option<&Process>, work: impl Future<Output = T>) -> (T, Option<f64>) {
     match process {
         Some(process) => cpu_s(process, work).await,
@@ -365,7 +366,7 @@ async fn flood(
     gather(clients).await.map(|times| times.concat())
 }
 
-/// Asks over each of so many connections once in a while, and says how often in all.
+/// Asks over each of `connections` connections at each interval; returns the number of requests.
 async fn paced(
     address: &str,
     connections: u64,
@@ -380,7 +381,7 @@ async fn paced(
     for client in 0..connections {
         let mut connection = Connection::open(address).await?;
         let (request, is_over) = (Arc::clone(&request), Arc::clone(&is_over));
-        // Spread over the time between two, as those are that began whenever they did.
+        // The starts are spread over an interval, as the starts of independent clients are.
         let begin = every.mul_f64(number(client) / number(connections));
         clients.spawn(async move {
             sleep(begin).await;
@@ -418,15 +419,15 @@ pub(super) fn check(answer: wire::Answer, status: u16) -> io::Result<wire::Answe
     Err(io::Error::other(format!("answered {} instead of {status}: {text}", answer.status)))
 }
 
-/// One heartbeat of one of `nodes` nodes, with all that an agent says. No two clients speak for the
-/// same node, or one could overtake the other.
+/// Builds a heartbeat of one of `nodes` nodes, with all that an agent reports. Each client reports
+/// for nodes of its own; otherwise a heartbeat could overtake another.
 fn single_request(path: &str, client: u64, turn: u64, nodes: u64) -> Vec<u8> {
     let nodes = nodes.next_multiple_of(CONNECTIONS);
     let node = (turn.wrapping_mul(CONNECTIONS) + client) % nodes;
     send("POST", path, heartbeat(node, turn).as_bytes())
 }
 
-/// The heartbeats of 1,000 nodes, others for every client.
+/// Builds the heartbeats of 1,000 nodes, different for every client.
 fn batch_request(path: &str, client: u64, turn: u64) -> Vec<u8> {
     let nodes = client * BATCH..(client + 1) * BATCH;
     let beats: Vec<String> = nodes.map(|node| heartbeat(node, turn)).collect();
@@ -439,7 +440,8 @@ fn heartbeat(node: u64, turn: u64) -> String {
     )
 }
 
-/// Publishes, each time with one job more or less than before, so that every cycle has to plan.
+/// Publisher whose every publication has a job more or less than the last, so that every cycle has
+/// to plan.
 struct Publisher {
     connection: Connection,
     publication: api::Publication,
@@ -457,7 +459,7 @@ impl Publisher {
         check(self.connection.ask(request).await?, status)
     }
 
-    /// Publishes, waits until it is planned and on record, and says how long that took the daemon.
+    /// Publishes, waits until the cycle is planned and stored; returns the daemon's time for it.
     async fn publish(&mut self) -> io::Result<Duration> {
         match self.spare.take() {
             Some(work) => self.publication.work.push(work),

@@ -1,7 +1,8 @@
-//! The cheapest client there is: one connection, one request at a time, bytes made beforehand.
+//! The cheapest possible client: a connection, a request at a time, bytes made beforehand.
 //!
-//! Who measures shares the computer with what is measured, so the less it does the better. It knows
-//! as much of HTTP as an answer of a known server has: a status, and a length or none.
+//! The client shares the computer with the measured process, so it does as little as possible. It
+//! reads just as much of HTTP as the answers of a known server have: a status, and a length or
+//! none.
 
 use std::io;
 

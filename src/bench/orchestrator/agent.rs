@@ -13,26 +13,26 @@ use crate::orchestrator::wire::{
     SlotStage, TaskResult, VERSION,
 };
 
-/// Tasks that a slot holds beside those that run, at most: as many as a real one.
+/// Most tasks that a slot holds beside the running tasks: as many as a real slot.
 const QUEUE: u64 = 50;
 
-/// When a task ends.
+/// Time at which a task ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Play {
-    /// As soon as it has begun.
+    /// Immediately after its start.
     AtOnce,
-    /// When the bench says so.
+    /// At the command of the bench.
     WhenTold,
 }
 
-/// What all agents have done together.
+/// Counts over all agents together.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Tasks that have begun.
     pub begun: AtomicU64,
-    /// Results that are on record.
+    /// Results that are stored.
     pub acked: AtomicU64,
-    /// When the first task began.
+    /// Start of the first task.
     first: Mutex<Option<Instant>>,
 }
 
@@ -43,7 +43,7 @@ impl Tally {
         }
     }
 
-    /// When the first task began. `None`: none has.
+    /// Start of the first task. `None`: no task has begun.
     pub fn first(&self) -> Option<Instant> {
         *self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,7 +65,7 @@ struct Slot {
     report: SlotReport,
     /// The number of its last result.
     last: u64,
-    /// When the tasks of `report.running` began, in the same order.
+    /// Start times of the tasks in `report.running`, in the same order.
     begun: Vec<Instant>,
 }
 
@@ -79,7 +79,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// If there is no answer, or another one than an agent expects.
+    /// If there is no answer, or an answer that an agent does not expect.
     pub async fn exchange(
         &mut self,
         connection: &mut Connection,
@@ -99,7 +99,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends the task of one slot. Whether there was one.
+    /// Ends a task of some slot. Returns true if a task ran.
     pub fn end_one(&mut self) -> bool {
         let ends = |slot: &mut Slot| slot.end_first();
         self.slots.values_mut().any(ends)
@@ -166,7 +166,7 @@ impl Slot {
         Slot { report, last: 0, begun: Vec::new() }
     }
 
-    /// Its report, with the times of now.
+    /// Returns the slot's report, with the task times of now.
     fn told(&mut self) -> SlotReport {
         for (task, begun) in self.report.running.iter_mut().zip(&self.begun) {
             let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -186,7 +186,7 @@ impl Slot {
         self.begun.push(Instant::now());
     }
 
-    /// Ends the first task that runs. Whether there was one.
+    /// Ends the first running task. Returns true if a task ran.
     fn end_first(&mut self) -> bool {
         if self.begun.is_empty() {
             return false;

@@ -1,7 +1,7 @@
-//! What task starts are compared with: a handler that commits the same rows in the same batches.
+//! Baseline of task starts: a handler that commits the same rows in the same batches.
 //!
-//! It reads the same exchanges and answers in the same form. It has a counter in the place of a book: it
-//! looks after no lease, no state and no share.
+//! The handler reads the same exchanges and answers in the same form. A counter takes the place of
+//! the state: the handler tracks no lease, no task state and no share.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,10 +28,10 @@ use crate::orchestrator::wire::{
     AttemptId, Exchange, ExchangeAnswer, NewTask, SlotOrder, SlotReport, TaskSpec, VERSION,
 };
 
-/// Exchanges in one batch at most: as many as the orchestrator takes.
+/// Most exchanges in a batch: as many as the orchestrator takes.
 const BATCH: usize = 512;
 
-/// What the bare handler is to do.
+/// Work of the bare handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// Tasks that it gives.
@@ -42,8 +42,8 @@ pub struct Work {
 
 type Question = (Name, Exchange, oneshot::Sender<ExchangeAnswer>);
 
-/// Serves on any port of loopback, which `listening` is told, with a database at `file`, until the process
-/// ends.
+/// Serves on any port of loopback, which `listening` gets, with a database at `file`, until the
+/// process ends.
 ///
 /// # Errors
 ///
@@ -124,7 +124,7 @@ impl Writer {
             let effects = std::mem::take(&mut self.effects);
             self.store.commit(&Batch { effects, ..Batch::default() }).await?;
             for (reply, answer) in answers {
-                // One that has gone away needs no answer.
+                // A client that has disconnected needs no answer.
                 let _ = reply.send(answer);
             }
         }

@@ -20,9 +20,9 @@ use crate::bench::load::{number, part_of_core};
 use crate::bench::process::Process;
 use crate::bench::times::milliseconds;
 
-/// How long agents have to report what has begun.
+/// Time in which agents must report the tasks that have begun.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How often a task ends while publications are weighed: one comes with each.
+/// Time between two task ends while publications are weighed: each end causes a publication.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// Measures with files in `folder`.
@@ -45,7 +45,7 @@ pub(super) async fn measure(large: &Large, folder: &Path) -> Result<LargeFigures
     let agents = begin_all(agents, &address, &tally, running).await.map_err(failed)?;
     let peak_mb = process.peak_rss_mb();
 
-    // The next one has the same files.
+    // The next orchestrator uses the same files.
     drop(child);
     let begun = Instant::now();
     let (child, address) = child::start_orchestrator(folder, manager.address()).await?;
@@ -66,7 +66,7 @@ pub(super) async fn measure(large: &Large, folder: &Path) -> Result<LargeFigures
     })
 }
 
-/// What the first submission took.
+/// Cost of the first submission.
 struct Submitted {
     time: Duration,
     command_peak_mb: Option<f64>,
@@ -74,7 +74,7 @@ struct Submitted {
     bytes: Option<u64>,
 }
 
-/// Submits the first campaign by the command, and the others as it does.
+/// Submits the first campaign by the command, and the other campaigns by its requests.
 async fn submit_all(
     large: &Large,
     folder: &Path,
@@ -96,7 +96,7 @@ async fn submit_all(
     Ok(Submitted { time: first.time, command_peak_mb: first.peak_mb, peak_mb, bytes })
 }
 
-/// Lets agents begin so many tasks and report them.
+/// Lets agents begin `running` tasks and report them.
 async fn begin_all(
     agents: Vec<Agent>,
     address: &str,

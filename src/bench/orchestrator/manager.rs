@@ -1,7 +1,7 @@
-//! A resource manager that gives each work so many shares, and weighs what is published.
+//! A resource manager that gives each work the same number of shares, and weighs publications.
 //!
-//! It stands in for the real one: what the orchestrator costs is to be seen, and nothing else. It speaks
-//! as much of the public API as an orchestrator asks for.
+//! Stands in for the real resource manager, so that only the orchestrator's cost is measured. It
+//! serves just the part of the public API that an orchestrator uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,7 +24,7 @@ use crate::api::wire::{
 };
 use crate::model::count;
 
-/// How long a poll of the schedule waits.
+/// Time that a poll of the schedule waits.
 const POLL: Duration = Duration::from_secs(30);
 /// Memory of each share, in MiB.
 const MEMORY_MB: u64 = 256;
@@ -43,7 +43,7 @@ struct Shared {
     cycle: watch::Sender<u64>,
 }
 
-/// Who has what.
+/// Shares of each work.
 #[derive(Debug, Default)]
 struct Books {
     /// Shares that a work gets once it is published.
@@ -59,19 +59,20 @@ struct Books {
     sequence: Option<u64>,
 }
 
-/// What was published.
+/// Sizes of the publications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weighed {
-    /// How many publications there were.
+    /// Number of publications.
     pub publications: u64,
-    /// Bytes of the largest one.
+    /// Bytes of the largest publication.
     pub largest: u64,
-    /// Processes in the last one.
+    /// Processes in the last publication.
     pub processes: u64,
 }
 
 impl Manager {
-    /// One that gives each work `shares_each` shares on `nodes` nodes. It listens until this process ends.
+    /// Starts a manager that gives each work `shares_each` shares on `nodes` nodes. It listens
+    /// until this process ends.
     ///
     /// # Errors
     ///
@@ -90,12 +91,12 @@ impl Manager {
         Ok(Manager { address, shared })
     }
 
-    /// Where it listens.
+    /// Address on which the manager listens.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// What was published since the last call.
+    /// Returns the sizes of the publications since the last call.
     pub fn weigh(&self) -> Weighed {
         let mut books = self.shared.books();
         let weighed = books.weighed;
@@ -151,7 +152,7 @@ async fn tell(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response
 }
 
 impl Books {
-    /// Enters all work. Whether the schedule is another one now.
+    /// Enters all work. Returns true if the schedule has changed.
     fn enter(&mut self, publication: Publication) -> bool {
         self.sequence = Some(publication.sequence);
         let (mut is_news, mut given, mut processes) = (false, BTreeMap::new(), 0);

@@ -32,14 +32,14 @@ use crate::scratch::Scratch;
 
 /// Memory of a slot, as people write it.
 const MEMORY: &str = "256MB";
-/// How long an answer to an agent waits when there is no news: as long as for a real one.
+/// Time that an answer to an agent waits without news: as long as for a real agent.
 const POLL: &str = "25s";
-/// How often it is looked whether agents are done.
+/// Time between two checks whether agents are done.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long one step may take.
+/// Time limit of a step.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// What is to be measured.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Task starts. `None`: they are not measured.
@@ -48,7 +48,7 @@ pub struct Options {
     pub large: Option<Large>,
 }
 
-/// How task starts are measured.
+/// Parameters of the measurement of task starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Starts {
     /// Agents. At least 1.
@@ -59,7 +59,7 @@ pub struct Starts {
     pub tasks: u64,
 }
 
-/// How large campaigns are measured.
+/// Parameters of the measurement of large campaigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Large {
     /// Campaigns. At least 1.
@@ -70,11 +70,11 @@ pub struct Large {
     pub running: u64,
     /// Nodes that they are on. At least 1.
     pub nodes: u64,
-    /// How long the orchestrator is watched at rest, and while it publishes.
+    /// Duration for which the orchestrator is measured idle, and again while it publishes.
     pub time: Duration,
 }
 
-/// What was measured.
+/// Figures of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Task starts.
@@ -85,7 +85,7 @@ pub struct Figures {
     pub large: Option<LargeFigures>,
 }
 
-/// Task starts, with everything on record before it is told.
+/// Task starts; every answer follows the commit of its rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StartFigures {
     /// Agents.
@@ -100,8 +100,8 @@ pub struct StartFigures {
     pub bare_per_s: f64,
     /// The first over the second.
     pub ratio: f64,
-    /// Processor time of the orchestrator for one task, in microseconds. `None`: this system does not
-    /// tell.
+    /// Processor time of the orchestrator for a task, in microseconds. `None`: not available on
+    /// this system.
     pub cpu_us: Option<f64>,
     /// The same of the bare handler.
     pub bare_cpu_us: Option<f64>,
@@ -118,13 +118,13 @@ pub struct LargeFigures {
     pub running: u64,
     /// Agents.
     pub agents: u64,
-    /// From the start of `apportion submit` with one campaign to its end.
+    /// From the start of `apportion submit` with a single campaign to its end.
     pub submit_s: f64,
     /// The most memory that this command had.
     pub command_peak_mb: Option<f64>,
     /// The most memory that the orchestrator had until then.
     pub submit_peak_mb: Option<f64>,
-    /// What its files took then.
+    /// Size of the orchestrator's files then.
     pub submit_bytes: Option<u64>,
     /// The most memory that the orchestrator had with all campaigns, after all tasks had begun.
     pub peak_mb: Option<f64>,
@@ -132,13 +132,14 @@ pub struct LargeFigures {
     pub restart_ms: f64,
     /// The most memory that it had since its start anew.
     pub restarted_peak_mb: Option<f64>,
-    /// Part of one core that it had while all agents waited and nothing happened, in percent.
+    /// Processor time of the orchestrator while all agents waited and nothing happened, in percent
+    /// of a core.
     pub idle_core_percent: Option<f64>,
     /// Processes in a publication.
     pub publication_processes: u64,
     /// Bytes of a publication.
     pub publication_bytes: u64,
-    /// Part of one core that a publication a second took beside that, in percent.
+    /// Processor time that a publication a second took in addition, in percent of a core.
     pub publication_core_percent: Option<f64>,
 }
 
@@ -161,7 +162,7 @@ pub async fn run(options: &Options) -> Result<Figures, BenchError> {
     Ok(Figures { starts, large })
 }
 
-/// A folder for one database.
+/// Makes a folder for a database.
 fn folder(scratch: &Path, name: &str) -> Result<PathBuf, BenchError> {
     let folder = scratch.join(name);
     std::fs::create_dir(&folder).map_err(BenchError::Scratch)?;
@@ -198,7 +199,8 @@ async fn submit(address: &str, body: &[u8]) -> io::Result<()> {
     check(connection.ask(&send("POST", "/v1/campaigns", body)).await?, 201).map(drop)
 }
 
-/// Lets agents run all tasks. Tasks a second, and the processor time of the server for one in microseconds.
+/// Lets agents run all tasks. Returns tasks a second, and the server's processor time for a task in
+/// microseconds.
 async fn flood(child: &Child, address: &str, starts: &Starts) -> io::Result<(f64, Option<f64>)> {
     let tally = Arc::new(Tally::default());
     let agents = (0..starts.agents).map(|node| Agent::new(node, Play::AtOnce)).collect();

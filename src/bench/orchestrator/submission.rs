@@ -12,11 +12,11 @@ use tokio::time::sleep;
 use super::super::process::Process;
 use super::MEMORY;
 
-/// How often the memory of the command is looked at. Linux tells the most so far, so that only what it
-/// takes after the last look is missed.
+/// Time between two reads of the command's memory. Linux reports the peak so far, so that only
+/// memory taken after the last read is missed.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a submission took.
+/// Cost of a submission.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Submission {
     /// From the start of the command to its end.
