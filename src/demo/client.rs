@@ -1,7 +1,7 @@
 //! The demo's side of HTTP: typed requests to the daemon, every failure counted.
 //!
-//! The daemon is in the same process, but nothing here makes use of that. A request that fails is
-//! not repeated: whoever made it says the same again soon, as agents and orchestrators do.
+//! The daemon is in the same process, but the client uses only HTTP. A failed request is not
+//! repeated: its caller sends the same facts again soon, as agents and orchestrators do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,10 @@ use crate::api::wire::{self, HeartbeatAnswer, ItemProblem, PublicationAnswer};
 /// Longer than any request takes that is not a long poll.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long one long poll waits.
+/// Time that a long poll waits.
 const POLL: Duration = Duration::from_secs(5);
 
-/// How long to leave the daemon alone after a poll that failed.
+/// Pause after a poll that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Talks to the daemon. Copies share their count of failures.
@@ -45,22 +45,22 @@ impl Client {
     ///
     /// If HTTP cannot be set up at all.
     pub fn new(base: String) -> reqwest::Result<Client> {
-        // No proxy, whatever the environment says: the daemon is on this machine.
+        // No proxy, even if the environment names it: the daemon is on this machine.
         let http = reqwest::Client::builder().no_proxy().build()?;
         Ok(Client { http, base, failures: Arc::default() })
     }
 
-    /// How many requests failed, parts of them that were refused included.
+    /// Number of failed requests, including refused parts of requests.
     pub fn failures(&self) -> u64 {
         self.failures.count.load(Ordering::Relaxed)
     }
 
-    /// What went wrong first.
+    /// Text of the first failure.
     pub fn first_failure(&self) -> Option<String> {
         self.failures.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is at `path`; `None` if that failed.
+    /// Gets the document at `path`; `None` on failure.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
         self.answer(path, self.http.get(self.url(path))).await
     }
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Sends signs of life: one heartbeat, or a batch of them.
+    /// Sends a heartbeat, or a batch of heartbeats.
     pub async fn beat(&self, heartbeats: &impl Serialize) {
         let path = "/v1/heartbeats";
         if let Some(answer) = self.post::<HeartbeatAnswer>(path, heartbeats).await {
@@ -87,8 +87,8 @@ impl Client {
         }
     }
 
-    /// The schedule once it is another than the one that `known` names, and its own name; `None`
-    /// if it stays the same for a while, or cannot be had.
+    /// Waits for a schedule other than `known`; returns it with its tag. `None` if the schedule
+    /// stays the same for a while, or the request fails.
     pub async fn next_schedule(
         self,
         known: Option<String>,

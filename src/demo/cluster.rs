@@ -1,8 +1,8 @@
 //! The demo's nodes: the original's test cluster, and the agents that report it.
 //!
-//! Small nodes report in batches, as one agent that speaks for a rack does; the large ones each
-//! speak for themselves. A node dies by falling silent and returns as another life of its agent:
-//! nothing but its heartbeats ever says so.
+//! Small nodes report in batches, as an agent that reports for a rack does; each large node has an
+//! agent of its own. A node dies when its heartbeats stop, and returns as another incarnation of
+//! its agent. Nothing but its heartbeats reports either.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,13 +15,13 @@ use super::client::Client;
 use crate::api::wire::{Heartbeat, HeartbeatBatch};
 use crate::model::Mebibytes;
 
-/// Nodes of one size: what they are called, how many there are, the memory of each in GB.
+/// Nodes of each size: name, number of nodes, memory of each in GB.
 const SIZES: [(&str, usize, u64); 3] = [("small", 29, 31), ("mid", 20, 47), ("big", 4, 79)];
 
-/// How many nodes one batch speaks for.
+/// Nodes in a batch.
 const RACK: usize = 16;
 
-/// How many nodes there are.
+/// Number of nodes.
 pub(super) fn size() -> usize {
     SIZES.iter().map(|(_, count, _)| count).sum()
 }
@@ -39,12 +39,12 @@ struct Life {
 }
 
 impl Outages {
-    /// From now on nothing is heard of the node.
+    /// Stops the heartbeats of the node.
     pub fn silence(&mut self, node: &str) {
         self.lives.entry(node.to_owned()).or_default().is_silent = true;
     }
 
-    /// Those that were silent report again.
+    /// Makes all silent nodes report again.
     pub fn end(&mut self) {
         for life in self.lives.values_mut().filter(|life| life.is_silent) {
             *life = Life { is_silent: false, returns: life.returns + 1 };
@@ -88,7 +88,7 @@ async fn send(client: &Client, beats: Vec<Heartbeat>) {
     }
 }
 
-/// What a node's agent says; nothing while it is silent.
+/// Builds the heartbeat of a node; `None` while the node is silent.
 fn heartbeat(node: String, memory_gib: u64, sequence: u64, outages: &Outages) -> Option<Heartbeat> {
     let Life { is_silent, returns } = outages.lives.get(&node).copied().unwrap_or_default();
     (!is_silent).then(|| Heartbeat {

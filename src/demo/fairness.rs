@@ -1,8 +1,8 @@
-//! How far users were below what is theirs, as seen over HTTP.
+//! Shortfall of users from their fair share, as seen over HTTP.
 //!
-//! Entitlement is the simulator's: weighted max-min over classes, users and jobs, were capacity
-//! fluid. Somebody who holds less than that and wants more counts with the difference; shares on
-//! their way from one to the other count as nobody's, so even a perfect scheduler shows some error
+//! The simulator computes the entitlement: weighted max-min over classes, users and jobs, as if
+//! capacity were fluid. A user who holds less and wants more counts with the difference. Shares on
+//! their way between two users count for neither, so even a perfect scheduler shows some error
 //! while jobs come and go. Large processes and the remainders of nodes add to it.
 #![expect(clippy::float_arithmetic, reason = "a figure for people; nothing is decided by it")]
 
@@ -14,7 +14,7 @@ use crate::sim::measure::{Claim, Slots, entitle};
 /// The error so far.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
-    /// Qshares that users were short of, summed over looks in which somebody was.
+    /// Shortfall of all users in qshares, summed over the contended looks.
     shortfall: f64,
     /// Qshares there were for fair-share work, summed over the same.
     capacity: f64,
@@ -29,7 +29,7 @@ struct Party {
 }
 
 impl Fairness {
-    /// Enters one look at the cluster.
+    /// Adds a look at the cluster.
     pub fn look(&mut self, classes: &[ClassInfo], jobs: &[JobInfo], nodes: &[NodeInfo]) {
         let weights: BTreeMap<&str, (usize, u32)> = classes
             .iter()
@@ -70,7 +70,7 @@ impl Fairness {
         }
     }
 
-    /// What users were short of, in percent of what there was, to two decimals.
+    /// Shortfall in percent of the capacity, to two decimals.
     pub fn error_percent(&self) -> f64 {
         let percent =
             if self.capacity > 0.0 { 100.0 * self.shortfall / self.capacity } else { 0.0 };
@@ -78,7 +78,7 @@ impl Fairness {
     }
 }
 
-/// Qshares of each node that gets work, less what work holds that nobody can take back.
+/// Qshares of each node that gets work, without the shares of jobs that cannot be preempted.
 fn room(nodes: &[NodeInfo], jobs: &[JobInfo], is_fair: impl Fn(&JobInfo) -> bool) -> Vec<u64> {
     let fair: BTreeSet<u64> = jobs.iter().filter(|job| is_fair(job)).map(|job| job.id).collect();
     let up = nodes.iter().filter(|node| node.states.contains(&NodeState::Up));

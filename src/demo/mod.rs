@@ -1,8 +1,8 @@
-//! `apportion demo`: a whole cluster in one process, to be looked at.
+//! `apportion demo`: a whole cluster in a single process, to watch.
 //!
-//! The daemon is the real one, on loopback, with a real database in a temporary folder. Around it
-//! agents report nodes and an orchestrator publishes work, as strangers to it: over HTTP, and with
-//! nothing shared but the wire types. What the work does meanwhile is simulated, in compressed time.
+//! The daemon is the real daemon, on loopback, with a real database in a temporary folder. Around
+//! it agents report nodes and an orchestrator publishes work. Both use HTTP, and share only the
+//! wire types with the daemon. The work's progress is simulated, in compressed time.
 //!
 //! ```text
 //!  cluster ──── heartbeats ────►┌────────┐
@@ -42,25 +42,25 @@ pub use self::report::{Report, Spread};
 
 const CONFIG: &str = include_str!("apportion.toml");
 
-/// How the demo is played.
+/// Parameters of a demo.
 pub struct Options {
-    /// Where the daemon listens; if the port is taken, another one on the same address.
+    /// Address of the daemon; if the port is taken, the demo uses another port.
     pub listen: SocketAddr,
-    /// How many times faster than on the wall time passes for the work.
+    /// Speed of the work's time, as a multiple of the wall clock's.
     pub speed: NonZeroU64,
     /// The same seed gives the same work.
     pub seed: u64,
-    /// Whether to end after one round of the workload.
+    /// True if the demo ends after a round of the workload.
     pub once: bool,
-    /// When to end at the latest.
+    /// Longest duration of the demo.
     pub duration: Option<Duration>,
-    /// Where the story is told.
+    /// Output for the story.
     pub out: Box<dyn Write + Send>,
-    /// Whether `out` shows colours.
+    /// True if `out` shows colours.
     pub has_colour: bool,
 }
 
-/// Why the demo ended early.
+/// An error that ends the demo early.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DemoError {
@@ -97,7 +97,8 @@ pub async fn run(options: Options) -> Result<Report, DemoError> {
 
     let client = Client::new(format!("http://{address}"))?;
     let (outages, heard) = watch::channel(cluster::Outages::default());
-    // Twice an interval: one late heartbeat on a busy machine is no missed one.
+    // Two heartbeats an interval, so that a late heartbeat on a busy machine is not a missed
+    // heartbeat.
     let agents = cluster::beat(client.clone(), heard, heartbeat_interval.div_f64(2.0));
     let mut story = Story::new(options.out, options.has_colour);
     introduce(&mut story, options.speed, options.seed, address);
@@ -136,7 +137,7 @@ async fn listen(wished: SocketAddr) -> Result<(TcpListener, SocketAddr), DemoErr
     Ok((listener, address))
 }
 
-/// What this is, and what else to try while it plays.
+/// Introduces the demo, and names commands to try while it plays.
 fn introduce(story: &mut Story, speed: NonZeroU64, seed: u64, address: SocketAddr) {
     let url = if address == DaemonSettings::default().listen {
         String::new()

@@ -1,8 +1,9 @@
 //! The play itself: lets time pass in the world, hands it to the daemon and back, and lets things
 //! happen to nodes when the workload says so.
 //!
-//! One loop with three occasions: a tick of the clock, a new schedule, a closer look at everything.
-//! The time of the world follows the wall's, so a busy machine makes a coarser play, not a slower one.
+//! A loop with three occasions: a tick of the clock, a new schedule, a closer look at everything.
+//! The time of the world follows the wall clock, so a busy machine makes a coarser play, not a
+//! slower play.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -31,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The time between two summaries of a demo that goes on.
 const CHAPTER: Duration = Duration::from_mins(1);
 
-/// What to do after the demo.
+/// Commands to try after the demo.
 const NEXT: [&str; 3] = [
     "  next  apportion config check config/apportion.toml      every setting, with what it means",
     "        apportion serve --config config/apportion.toml    a daemon of your own",
@@ -41,16 +42,16 @@ const NEXT: [&str; 3] = [
 /// Later than any demo lasts.
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
-/// How fast and how long to play.
+/// Speed and duration of the play.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// How many times faster than on the wall time passes in the world.
+    /// Speed of the world's time, as a multiple of the wall clock's.
     pub speed: NonZeroU64,
     /// The same seed gives the same work.
     pub seed: u64,
-    /// Whether to end after one round.
+    /// True if the play ends after a round.
     pub once: bool,
-    /// When to end at the latest.
+    /// Longest duration of the play.
     pub duration: Option<Duration>,
     /// The time between two cycles of the daemon.
     pub cycle_period: Duration,
@@ -77,7 +78,7 @@ pub(super) struct Play {
     nodes: Vec<NodeInfo>,
     /// Nodes taken out by hand.
     varied_off: Vec<String>,
-    /// Processes lost with their nodes, not told of yet.
+    /// Processes lost with their nodes, not yet in the story.
     lost: BTreeMap<String, Vec<Stopped>>,
 }
 
@@ -180,7 +181,7 @@ impl Play {
                     break;
                 }
                 if status.nodes.up == nodes {
-                    // Nothing is scheduled before it is known what runs: nothing.
+                    // The daemon schedules nothing before it knows the running processes: none.
                     self.publish().await;
                 }
             }
@@ -245,7 +246,7 @@ impl Play {
         self.story.schedule(self.started.elapsed(), schedule, &self.orchestrator);
     }
 
-    /// What the daemon says of each preemption, by share: for whom and under which rule.
+    /// Returns the daemon's account of each preemption, by share: the beneficiary and the rule.
     async fn receipts(&self, stopped: &[Stopped]) -> BTreeMap<u64, PreemptionInfo> {
         let preempted = stopped.iter().filter(|stopped| stopped.reason == RemovalReason::Preempted);
         let mut victims: Vec<u64> = preempted.map(|stopped| stopped.job).collect();
@@ -384,7 +385,7 @@ impl Play {
     }
 }
 
-/// Ends when somebody asks this process to end.
+/// Ends when this process gets a signal to end.
 async fn interrupted() {
     let terminated = async {
         match signal::unix::signal(signal::unix::SignalKind::terminate()) {

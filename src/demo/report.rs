@@ -1,4 +1,4 @@
-//! What one run of the demo amounts to, as numbers.
+//! Figures of a run of the demo.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct Report {
     pub nodes_seen: u64,
     /// Cycles run.
     pub cycles: u64,
-    /// How long planning and storing a cycle took.
+    /// Time of planning and storing a cycle.
     pub cycle_ms: Spread,
     /// Requests for work submitted.
     pub submitted: u64,
@@ -19,14 +19,14 @@ pub struct Report {
     pub completed: u64,
     /// Processes started in a share.
     pub shares_placed: u64,
-    /// Processes that had to go so that others get what is theirs.
+    /// Processes preempted for jobs that were below their fair share.
     pub preemptions: u64,
     /// Processes that had to go because their node died or was varied off.
     pub evictions: u64,
     /// Nodes that died.
     pub nodes_lost: u64,
-    /// By how much users with unmet demand were below their entitlement: percent of all qshares,
-    /// over the time in which there was not enough for everybody.
+    /// Shortfall of users with unmet demand: percent of all qshares, over the time in which demand
+    /// exceeded the capacity.
     pub fairness_error: f64,
     /// Rules that a cycle broke, as the audit saw it.
     pub audit_findings: u64,
@@ -45,7 +45,7 @@ pub struct Report {
 pub struct Spread {
     /// Half of them are no longer than this.
     pub p50: f64,
-    /// All but one in a hundred are no longer than this.
+    /// Time that 99 of 100 values do not exceed.
     pub p99: f64,
 }
 

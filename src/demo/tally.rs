@@ -10,16 +10,16 @@ use super::report::{Report, Spread};
 use crate::api::wire::{NodeInfo, NodeState, RemovalReason, Status};
 use crate::model::count;
 
-/// So many cycles' times are kept: the last ones.
+/// Most cycle times that are kept: the latest.
 const TIMES_KEPT: usize = 10_000;
 
-/// So many findings are kept word for word: the first ones.
+/// Most findings that are kept word for word: the earliest.
 const FINDINGS_KEPT: usize = 10;
 
 /// The numbers so far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// How far users were below what is theirs.
+    /// Shortfall of users from their fair share.
     pub fairness: Fairness,
     /// Requests for work submitted.
     pub submitted: u64,
@@ -70,7 +70,8 @@ impl Tally {
         }
     }
 
-    /// Enters how the nodes are; returns those that died and those that live again.
+    /// Enters the states of the nodes; returns the nodes that died and the nodes that are alive
+    /// again.
     pub fn nodes(&mut self, nodes: &[NodeInfo]) -> (Vec<String>, Vec<String>) {
         let is_dead = |node: &&NodeInfo| node.states.contains(&NodeState::Dead);
         let dead: BTreeSet<String> =

@@ -1,7 +1,7 @@
 //! The bundled workload: who submits what when, and what befalls the nodes meanwhile.
 //!
-//! The same seed gives the same jobs on every platform: numbers are drawn as integers, in the
-//! order of the file. When a round of it is over, the next one begins with other numbers.
+//! The same seed gives the same jobs on every platform: numbers are drawn as integers, in the order
+//! of the file. When a round is over, the next round begins with other numbers.
 
 use std::num::NonZeroU64;
 
@@ -16,52 +16,52 @@ use crate::sim::world::Work;
 
 const BUNDLED: &str = include_str!("workload.toml");
 
-/// One round of the workload; all times are from its start.
+/// A round of the workload; all times are from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Round {
-    /// When the next round begins.
+    /// Start of the next round.
     pub length: Millis,
-    /// Everything submitted, by time.
+    /// All submitted requests, by time.
     pub requests: Vec<Request>,
-    /// What befalls the nodes, by time.
+    /// Incidents of nodes, by time.
     pub incidents: Vec<Incident>,
 }
 
 /// A request for work, and what it will turn out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// What kind of work it is.
+    /// Kind of the work.
     pub kind: WorkKind,
     /// Names the submission it is from, among all of the round; from 1.
     pub submission: u64,
-    /// Its items. Work of other kinds than jobs is one process that lasts for one item.
+    /// Items of the work. Work of other kinds than jobs is a process that lasts for a single item.
     pub work: Work,
 }
 
-/// Something that befalls nodes.
+/// An incident that affects nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Incident {
-    /// When.
+    /// Time of the incident.
     #[serde(deserialize_with = "millis")]
     pub at: Millis,
-    /// What.
+    /// Kind of the incident.
     #[serde(flatten)]
     pub what: Blow,
 }
 
-/// What can befall nodes.
+/// Kinds of incidents.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub(super) enum Blow {
     /// A busy node falls silent.
     NodeDies,
-    /// It reports again.
+    /// The silent node reports again.
     NodeReturns,
     /// An administrator takes nodes out.
     VaryOff {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
-        /// Why.
+        /// Reason that the administrator gives.
         reason: String,
     },
     /// And puts them back.
@@ -196,7 +196,7 @@ mod tests {
         assert!(
             of_kind(WorkKind::Service).count() > 0 && of_kind(WorkKind::Reservation).count() > 0
         );
-        // The one that the demo's first lines suggest to ask about: it waits for good.
+        // The demo's first lines suggest this job to ask about: it waits for good.
         let seventh = &round.requests[6].work;
         assert!(Mebibytes::from_gib(79) < seventh.memory);
         assert!(round.requests.iter().all(|request| request.work.submitted < round.length));

@@ -1,9 +1,10 @@
 //! The demo's orchestrator: plays processes and items, publishes all of it, does what the schedule
 //! says.
 //!
-//! Knows of the daemon only what crosses HTTP: publications out, schedules in. Processes are the
-//! simulator's [`World`]; time is told. A share number stands for one process and is never used
-//! again, so a schedule that arrives late cannot bring back what has gone since.
+//! Knows of the daemon only the documents that cross HTTP: publications out, schedules in.
+//! Processes are the simulator's [`World`]; the caller passes the time in. A share number stands
+//! for a single process and is never used again, so a late schedule cannot bring an exited process
+//! back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +13,14 @@ use crate::api::wire::{self, Assigned, ProcessState, RemovalReason, WorkKind, Wo
 use crate::model::{Millis, ProcessLimit, count};
 use crate::sim::world::{ProcessIx, Stage, WorkIx, World};
 
-/// All work of one round, and the processes that do it.
+/// All work of a round, and its processes.
 #[derive(Debug)]
 pub(super) struct Orchestrator {
     requests: Vec<Request>,
     world: World,
-    /// The number of the first request; the others follow in the order of submission.
+    /// Number of the first job; the other jobs follow in the order of submission.
     first_job: u64,
-    /// When the round began and how fast it is played, to date what is submitted.
+    /// Start and speed of the round, to date the submitted work.
     clock: Clock,
     processes: BTreeMap<u64, Seat>,
     shares: BTreeMap<ProcessIx, u64>,
@@ -34,7 +35,7 @@ pub(super) struct Orchestrator {
 pub(super) struct Clock {
     /// The start of the round, in milliseconds since the epoch.
     pub epoch_ms: u64,
-    /// How many times faster than on the wall time passes in the world.
+    /// Speed of the world's time, as a multiple of the wall clock's.
     pub speed: std::num::NonZeroU64,
 }
 
@@ -46,14 +47,14 @@ struct Seat {
     is_reservation: bool,
 }
 
-/// What is left to say of a process that has gone.
+/// Facts of an exited process that are not published yet.
 #[derive(Clone, Debug)]
 struct Gone {
     work: WorkIx,
     node: String,
 }
 
-/// What happened in the world since it was last looked at.
+/// Events in the world since the last call.
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// Work submitted.
@@ -65,13 +66,13 @@ pub(super) struct News {
 /// Work that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Completed {
-    /// Which.
+    /// Number of the job.
     pub job: u64,
-    /// How long it took, from submission on.
+    /// Duration, from submission on.
     pub took: Millis,
 }
 
-/// What a schedule changed.
+/// Changes that a schedule made.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     /// Processes started.
@@ -85,7 +86,7 @@ pub(super) struct Applied {
 pub(super) struct Started {
     /// The work it is for.
     pub job: u64,
-    /// Where.
+    /// Name of the node.
     pub node: String,
 }
 
@@ -94,18 +95,18 @@ pub(super) struct Started {
 pub(super) struct Stopped {
     /// The work it was for.
     pub job: u64,
-    /// Its share.
+    /// Number of the share.
     pub share: u64,
-    /// Where it was.
+    /// Name of its node.
     pub node: String,
-    /// Why.
+    /// Reason of the removal.
     pub reason: RemovalReason,
     /// Thread time spent on items that were not finished.
     pub lost: Millis,
 }
 
 impl Orchestrator {
-    /// Nothing is submitted yet.
+    /// Builds an orchestrator that has submitted nothing yet.
     pub fn new(requests: Vec<Request>, first_job: u64, clock: Clock) -> Orchestrator {
         let world = World::new(requests.iter().map(|request| request.work.clone()).collect());
         Orchestrator {
@@ -125,12 +126,12 @@ impl Orchestrator {
         self.first_job + count(&self.requests)
     }
 
-    /// What a number stands for.
+    /// Returns the request with this number.
     pub fn request(&self, job: u64) -> Option<&Request> {
         self.requests.get(self.work_ix(job)?.0)
     }
 
-    /// How many processes a job has, without those that are going.
+    /// Number of a job's processes, without terminating processes.
     pub fn held(&self, job: u64) -> u64 {
         self.work_ix(job).map_or(0, |work| count(self.world.held(work)))
     }
@@ -207,7 +208,7 @@ impl Orchestrator {
         }
         let lost = self.world.preempt(process);
         if removed.purge {
-            // Its node is gone, so it needs no time to go.
+            // The node is gone, so the process needs no time to exit.
             self.vacate(process);
         }
         let work = self.world.work_of(process);
@@ -269,7 +270,7 @@ impl Orchestrator {
     fn process(&self, share: u64, seat: &Seat) -> wire::Process {
         let facts = self.world.process_facts(seat.process);
         let state = match self.world.stage(seat.process) {
-            // Nothing is started in a reservation: it is in use as soon as it is there.
+            // A reservation starts no process: it is in use from the beginning.
             Stage::Initializing if seat.is_reservation => ProcessState::Running,
             Stage::Initializing => ProcessState::Initializing,
             Stage::Working => ProcessState::Running,

@@ -26,7 +26,7 @@ fn orchestrator(kind: WorkKind, items: &[Millis]) -> Orchestrator {
     orchestrator
 }
 
-/// A schedule with these shares added, and these taken back.
+/// A schedule with these shares added, and these shares removed.
 fn schedule(added: &[u64], removed: &[(u64, RemovalReason)]) -> wire::Schedule {
     let node = || "n1".to_owned();
     let assigned = |&share: &u64| Assigned { share, node: node(), memory_mb: 1 };

@@ -1,4 +1,4 @@
-//! What happens too often for a line each: gathered for a while, then told in one.
+//! Frequent events: gathered for a while, then summed up in a single line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,18 +9,18 @@ use crate::api::wire::WorkKind;
 use crate::demo::workload::Request;
 use crate::model::{Millis, count};
 
-/// So many flows of preemption are named, the largest first.
+/// Most flows of preemption that are named, the largest first.
 const FLOWS_NAMED: usize = 4;
 
-/// How long the requests of a new submission are gathered.
+/// Time for which the requests of a new submission are gathered.
 const INTRODUCING: Duration = Duration::from_millis(400);
 
-/// Work submitted. Whoever submits for the first time is introduced.
+/// Work submitted. A new submission is introduced, later requests of it are summed up.
 #[derive(Debug, Default)]
 pub(super) struct Submissions {
     introduced: BTreeSet<u64>,
     new: BTreeMap<u64, Vec<(u64, Request)>>,
-    /// When the first of the new ones came.
+    /// Time of the first new request.
     new_since: Option<Duration>,
     more: BTreeMap<String, Vec<u64>>,
     more_items: u64,
@@ -38,7 +38,7 @@ impl Submissions {
         }
     }
 
-    /// The lines for whoever is new, once what comes together is likely to be there.
+    /// Returns a line for each new submission, once its requests have probably all arrived.
     pub fn introduce(&mut self, at: Duration) -> Vec<String> {
         if self.new_since.is_none_or(|since| at < since + INTRODUCING) {
             return Vec::new();
@@ -49,7 +49,7 @@ impl Submissions {
         new.values().map(|submission| introduction(submission)).collect()
     }
 
-    /// The line for the others, if there are any.
+    /// Returns the line for the later requests, if any.
     pub fn tell(&mut self) -> Option<String> {
         let more = std::mem::take(&mut self.more);
         if more.is_empty() {
@@ -61,7 +61,7 @@ impl Submissions {
     }
 }
 
-/// A submission nobody has seen before. None of these is empty.
+/// Returns the line for a new submission, which has at least a request.
 fn introduction(submission: &[(u64, Request)]) -> String {
     let numbers = |what| numbered(what, submission.iter().map(|(job, _)| *job));
     let Some((_, Request { kind, work, .. })) = submission.first() else { return String::new() };
@@ -92,7 +92,7 @@ pub(super) struct Takings {
 
 #[derive(Debug, Default)]
 struct Taking {
-    /// How many processes of whom for whom.
+    /// Processes by the user who lost them and the user who gets the space.
     flows: BTreeMap<(String, String), Flow>,
     lost: Millis,
 }

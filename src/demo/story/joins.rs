@@ -1,17 +1,17 @@
-//! Who joins a contended class, and what becomes of everybody's shares: the fair split, shown.
+//! Users who join a contended class, and the change of all shares there: the fair split at work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::api::wire::{Account, Load, Policy};
 
-/// How long after somebody joined the outcome is told.
+/// Time between a user's join and the line about its effect.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// So many parties are named, those that changed most.
+/// Most parties that are named, the largest changes first.
 const NAMED: usize = 4;
 
-/// Who joined lately, and what there was before.
+/// Recent joins, each with the shares before it.
 #[derive(Debug, Default)]
 pub(super) struct Joins {
     seen: BTreeSet<(String, String)>,
@@ -28,7 +28,7 @@ struct Join {
     before: Accounts,
 }
 
-/// What users and classes held at one time, and what was counted for them.
+/// Holdings and targets of users and classes at some time.
 #[derive(Clone, Debug, Default)]
 struct Accounts {
     classes: BTreeMap<String, Account>,
@@ -44,7 +44,7 @@ impl Joins {
         }
     }
 
-    /// Enters how things are now; returns what is to be told.
+    /// Enters the present holdings; returns the lines of joins that are due.
     pub fn look(&mut self, at: Duration, load: &Load) -> Vec<String> {
         self.latest = Accounts::of(load);
         let (due, pending): (Vec<Join>, Vec<Join>) = std::mem::take(&mut self.pending)
@@ -56,7 +56,7 @@ impl Joins {
 }
 
 impl Join {
-    /// What changed for those who were there before; nothing if nobody was.
+    /// Changes for the users who were there before; `None` if there were none.
     fn outcome(&self, now: &Accounts) -> Option<String> {
         let in_class = |accounts: &Accounts| accounts.of_class(&self.class);
         let before = in_class(&self.before);
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::api::wire::{ClassLoad, UserLoad};
 
-    /// One class, with what each user holds of what was counted.
+    /// A class, with each user's holdings and target.
     fn load(users: &[(&str, u64, u64)]) -> Load {
         let account = |held, given| Account { given, held, ..Account::default() };
         let user = |&(user, held, given): &(&str, u64, u64)| UserLoad {

@@ -1,7 +1,7 @@
 //! The story that the terminal tells: what happens on the cluster, line by line, and why.
 //!
-//! Told by somebody who watches the orchestrator and asks the daemon over HTTP. Calm: what happens
-//! often is gathered for a while and told once, and a job's growth or wait is one line each.
+//! The source is the orchestrator, and the daemon's answers over HTTP. The story is calm: frequent
+//! events are gathered for a while and summed up, and a job's growth or wait is a single line.
 
 mod gather;
 mod joins;
@@ -20,7 +20,7 @@ use super::workload::Request;
 use crate::api::wire::{self, PreemptionInfo, VaryAnswer, WorkKind};
 use crate::model::{Mebibytes, count, fold_hostlist};
 
-/// How long submissions, preemptions and completions are gathered before they are told.
+/// Time for which submissions, preemptions and completions are gathered.
 const GATHERING: Duration = Duration::from_secs(2);
 
 /// A job that has not grown for this long has grown as far as it goes for now.
@@ -41,11 +41,11 @@ pub(super) struct Story {
     submissions: Submissions,
     takings: Takings,
     completions: Completions,
-    /// When the last pause was.
+    /// Time of the last pause.
     paused: Duration,
 }
 
-/// A job, and what was told of it.
+/// A job, and the lines about it so far.
 #[derive(Debug)]
 struct Watched {
     request: Request,
@@ -53,14 +53,14 @@ struct Watched {
     /// Each time it held more than ever before: how much.
     steps: Vec<u64>,
     grown: Duration,
-    /// Whether its growth was spoken of.
+    /// True if the story has a line about its growth.
     is_growth_told: bool,
-    /// The reason told for its having nothing.
+    /// The reason in the last line about its wait.
     waits_for: Option<String>,
 }
 
 impl Story {
-    /// A story told to `out`.
+    /// Builds a story that is written to `out`.
     pub fn new(out: Box<dyn Write + Send>, has_colour: bool) -> Story {
         Story {
             teller: Teller::new(out, has_colour),
@@ -125,7 +125,7 @@ impl Story {
         }
     }
 
-    /// A process was taken back; `receipt` says for whom, if that could be learned.
+    /// Enters a preempted process; `receipt` names the beneficiary, if the daemon gave it.
     pub fn preempt(
         &mut self,
         stopped: &Stopped,
@@ -139,7 +139,7 @@ impl Story {
         self.takings.add(rule, user_of(stopped.job).unwrap_or_default(), beneficiary, stopped.lost);
     }
 
-    /// There is a new schedule, and the orchestrator does what it says.
+    /// Enters a new schedule, and the orchestrator's changes by it.
     pub fn schedule(
         &mut self,
         at: Duration,
@@ -158,7 +158,7 @@ impl Story {
         }
     }
 
-    /// What everybody wants, deserves and holds.
+    /// Enters demand, fair share and holdings of all parties.
     pub fn load(&mut self, at: Duration, load: &wire::Load) {
         for text in self.joins.look(at, load) {
             self.teller.tell(at, "fair", &text);
@@ -238,7 +238,7 @@ impl Story {
         self.teller.tell(at, "vary-on", &format!("{nodes} put back by hand"));
     }
 
-    /// How it went so far.
+    /// Sums up the play so far.
     pub fn summary(&mut self, at: Duration, report: &Report) {
         let Report { cycle_ms, fairness_error, .. } = report;
         let text = format!(
@@ -254,7 +254,7 @@ impl Story {
         self.teller.tell(at, "summary", &text);
     }
 
-    /// What went wrong, if anything did.
+    /// Reports audit findings and failed requests, if any.
     pub fn troubles(&mut self, at: Duration, report: &Report) {
         for finding in &report.findings {
             self.teller.tell(at, "audit", finding);
@@ -281,7 +281,7 @@ impl Watched {
         })
     }
 
-    /// Why it has had nothing for so long; told again when the reason is another.
+    /// Returns the line about a long wait; repeated only with another reason.
     fn wait(&mut self, at: Duration, job: &wire::ScheduledJob) -> Option<String> {
         let is_waiting = self.steps.is_empty() && self.since + WAITING <= at;
         let reason = job.reason.as_ref().filter(|_| is_waiting)?;
@@ -292,7 +292,7 @@ impl Watched {
         Some(format!("{}: {}", named(job.id, &self.request), reason.sentence))
     }
 
-    /// How it grew, once it does not any more; not for a few processes.
+    /// Returns the line about its growth, once the growth has ended; `None` for a few processes.
     fn growth(&mut self, at: Duration, job: u64) -> Option<String> {
         if self.is_growth_told || self.most() < REMARKABLE || at < self.grown + GROWN {
             return None;

@@ -1,4 +1,4 @@
-//! How a line of the story looks: when, what kind of thing, what happened; folded at the right.
+//! Layout of a story's lines: time, kind of event, text; folded at the right.
 
 use std::fmt;
 use std::io::Write;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::model::{Millis, fold_hostlist};
 
-/// Where the text of a line begins.
+/// Column at which the text of a line begins.
 const MARGIN: usize = 18;
 
-/// Where a line ends at the latest, unless one word is longer.
+/// Column at which a line ends at the latest, unless a word is longer.
 const WIDTH: usize = 104;
 
-/// Writes lines. What cannot be written is not missed: the story is for whoever still listens.
+/// Writes lines. Failures are ignored: a reader who has left does not end the demo.
 pub(super) struct Teller {
     out: Box<dyn Write + Send>,
     has_colour: bool,
@@ -79,13 +79,13 @@ fn folded(text: &str) -> Vec<String> {
 /// `job 7`, or `jobs 1-4, 9` for 1, 2, 3, 4, 9.
 pub(super) fn numbered(what: &str, numbers: impl IntoIterator<Item = u64>) -> String {
     let names: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
-    // As node names are folded.
+    // Joined and folded in the same way as node names.
     let folded = fold_hostlist(names.iter().map(String::as_str));
     let plural = if names.len() == 1 { "" } else { "s" };
     format!("{what}{plural} {}", folded.trim_matches(['[', ']']).replace(',', ", "))
 }
 
-/// Seconds, with one decimal.
+/// Formats a time in seconds, with a decimal.
 pub(super) fn tenths(time: Duration) -> String {
     let tenths = time.as_millis().div_euclid(100);
     format!("{}.{}", tenths.div_euclid(10), tenths % 10)
