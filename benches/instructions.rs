@@ -1,12 +1,12 @@
-//! How many instructions one cycle takes: a figure that does not depend on what else the computer is
-//! doing, nor much on which computer it is.
+//! Instructions of a cycle: a figure that is independent of the computer's other load, and nearly
+//! so of the computer itself.
 //!
 //! Runs itself under valgrind, once for each part, and counts what is executed between entering and
 //! leaving [`counted`]. Without valgrind there is nothing to count with, and it says so. It is a
 //! report: it compares with nothing and fails for no number.
 //!
-//! Why not a crate: those there are need a second program of the same version to be installed beside
-//! them, which a clean clone does not have.
+//! No crate does this: the existing crates need a second program of the same version beside them,
+//! which a clean clone does not have.
 
 #![expect(clippy::print_stdout, reason = "what it counts is all it is for")]
 
@@ -23,17 +23,18 @@ use apportion::scheduler::Scheduler;
 
 /// Nodes, and as many jobs. Small, as it is played many times slower than in life.
 const SIZE: u64 = 100;
-/// What the first argument says in the process that is counted.
+/// First argument of the process whose instructions are counted.
 const CHILD: &str = "--counted";
-/// What the names of parts end with: all of a cycle, and the engine alone.
+/// Suffixes of the names of parts: all of a cycle, and the engine alone.
 const WHOLE: &str = ": whole cycle";
 const PLAN: &str = ": plan";
-/// The situation of which the engine's parts are counted one by one: each has something to do.
+/// The situation in which the engine's parts are counted separately: there each part has something
+/// to do.
 const IN_PARTS: &str = "churn";
-/// What surrounds it.
+/// Names of the steps around a cycle.
 const DIFFERENCE: &str = "difference of publications";
 const UPDATE: &str = "update";
-/// What callgrind says before the number, once the process has ended.
+/// Text of callgrind before the number, once the process has ended.
 const COLLECTED: &str = "Collected :";
 
 fn main() -> ExitCode {
@@ -77,7 +78,7 @@ fn play(name: &str) {
     }
 }
 
-/// The instructions of one part, as callgrind counts them; or why it cannot.
+/// Counts the instructions of a part by callgrind; on failure returns the reason.
 fn count(name: &str) -> Result<String, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
@@ -96,7 +97,7 @@ fn count(name: &str) -> Result<String, String> {
     }
 }
 
-/// What is counted, and nothing else: found by its name.
+/// The counted code and nothing else; callgrind finds the function by its name.
 #[inline(never)]
 fn counted<T>(part: impl FnOnce() -> T) -> T {
     black_box(part())

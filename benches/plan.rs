@@ -1,8 +1,9 @@
-//! One cycle, and what is inside and around it, on clusters with more work than room.
+//! A cycle, and the steps inside and around it, on clusters with more work than space.
 //!
-//! The clusters are those of `apportion bench`: nodes of 64, 128 and 256 GB in turn, four classes,
-//! as many jobs as nodes, a tenth as many users. For each situation there is the engine alone and
-//! the scheduler's whole cycle; then the engine's parts one by one, and what surrounds it.
+//! The clusters are the clusters of `apportion bench`: nodes of 64, 128 and 256 GB in turn, four
+//! classes, as many jobs as nodes, a tenth as many users. Each situation is timed for the engine
+//! alone and for the scheduler's whole cycle; then follow the engine's parts, and the steps around
+//! them.
 
 use std::hint::black_box;
 
@@ -45,7 +46,7 @@ fn cycles(criterion: &mut Criterion) {
     }
 }
 
-/// Where everything has to be placed, and where nearly everything is.
+/// Situations in which all jobs, or hardly any jobs, have to be placed.
 fn parts(criterion: &mut Criterion) {
     for (name, books) in SITUATIONS.iter().filter(|(name, _)| ["burst", "churn"].contains(name)) {
         let mut group = criterion.benchmark_group(format!("parts of {name}"));
