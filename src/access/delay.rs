@@ -1,7 +1,7 @@
-//! How long what comes from the network waits for the daemon.
+//! Delay between the arrival of requests and their handling by the daemon.
 //!
-//! A daemon that has too much to do reads heartbeats late. That is its own stall, and no silence of the
-//! nodes.
+//! A daemon that has too much to do reads heartbeats late. Such a stall is the daemon's own, and no
+//! silence of the nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// How often it is measured.
+/// Interval between two measurements.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The longest delay since the last look.
+/// Longest delay since the last call of `take`.
 #[derive(Clone, Debug, Default)]
 pub struct Delay(Arc<AtomicU64>);
 
 impl Delay {
-    /// Notes that something waited so long.
+    /// Notes a delay; the longest counts.
     pub(super) fn note(&self, delay: Duration) {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.0.fetch_max(micros, Ordering::Relaxed);
     }
 
-    /// The longest since this was last asked.
+    /// Returns the longest delay since the last call, and begins anew.
     pub fn take(&self) -> Duration {
         Duration::from_micros(self.0.swap(0, Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Who is it, and may they? One answer for every request.
+//! Authentication and authorization of every request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,38 +20,39 @@ use super::tls::{Tls, TlsError};
 use super::token::{Secret, Sum, TokenFile, TokenFileError};
 use crate::config::{Access, Limits};
 
-/// How many refused attempts go on record at once, and how often one more does.
+/// Refusals of a name that the audit log takes at once, and the interval after which one more is
+/// taken.
 const REFUSALS_AT_ONCE: u32 = 20;
 const REFUSAL_EVERY: Duration = Duration::from_mins(1);
 
-/// So many names have budgets of their own; more share that of strangers.
+/// Names with a budget of their own. Further names share the budget of unknown callers.
 const NAMES_MAX: usize = 10_000;
 
-/// What somebody shows.
+/// Credential that a request carries.
 #[derive(Clone, Copy)]
 pub enum Credential<'a> {
-    /// Nothing.
+    /// No credential.
     Nothing,
     /// A token, in the header `Authorization`.
     Token(&'a str),
     /// A session, in a cookie.
     Session(&'a str),
-    /// Something in `Authorization` that is no token.
+    /// A header `Authorization` that holds no bearer token.
     Unreadable,
 }
 
-/// Why somebody is not let in. For the record and the log: whoever it is learns less.
+/// Reason why a request is refused. For the audit log and the log: the caller learns less.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is not known who it is: why not, and, where a token of theirs is no longer good, whose.
+    /// The caller is not authenticated: the reason, and the name of the caller where it is known.
     Unknown(&'static str, Option<String>),
-    /// It is, and they may not.
+    /// The caller is authenticated, but its role does not permit the request.
     NotAllowed,
-    /// They come too often.
+    /// The caller exceeds its rate; the time to wait.
     TooOften(Duration),
 }
 
-/// Why nobody can be let in.
+/// Reason why authentication cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AccessError {
@@ -61,23 +62,23 @@ pub enum AccessError {
     Tls(#[from] TlsError),
 }
 
-/// What came of reading the files again.
+/// Result of reading a file again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reread {
-    /// Which file.
+    /// Kind of file: `tokens` or `certificate`.
     pub what: &'static str,
-    /// What is in it now, or why the one before holds.
+    /// Summary of the new content, or the error that keeps the earlier content in effect.
     pub outcome: Result<String, String>,
 }
 
-/// What a user of this machine is to the daemon, as the kernel and the configuration say.
+/// Rights of a local user at the unix socket, by the kernel's user id and the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Root, or the user that the daemon runs as.
     Own,
     /// A configured operator.
     Operator,
-    /// Any other.
+    /// Any other user.
     Other,
 }
 
@@ -87,16 +88,16 @@ pub struct Gatekeeper {
     limits: Limits,
     own_uid: u32,
     tokens: Option<(PathBuf, ArcSwap<TokenFile>)>,
-    /// Whether the daemon's own orchestrator publishes, and no other.
+    /// True if the daemon's own orchestrator publishes, and no other orchestrator may.
     publishes_itself: bool,
     tls: Option<Tls>,
     sessions: Sessions,
     rates: Rates,
-    /// For each known name, and for strangers.
+    /// Budgets of refusals for each known name; `None`: for unknown callers.
     budgets: Mutex<BTreeMap<Option<String>, Budget>>,
 }
 
-/// How many refusals may go on record now, and how many could not since the last that did.
+/// Refusals that may be recorded now, and refusals dropped since the last recorded refusal.
 #[derive(Debug)]
 struct Budget {
     left: u32,
@@ -121,7 +122,7 @@ impl Gatekeeper {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or is wrong, or others may read it.
+    /// If a file cannot be read, is wrong, or is readable by other users.
     pub fn open(settings: &Access, limits: &Limits) -> Result<Gatekeeper, AccessError> {
         let tokens = match &settings.tokens {
             Some(path) => Some((path.clone(), ArcSwap::from_pointee(read_tokens(path)?))),
@@ -144,11 +145,12 @@ impl Gatekeeper {
         })
     }
 
-    /// The same where the daemon's own orchestrator publishes: no token may be for another one.
+    /// Permits publications of the daemon's own orchestrator only. Tokens of the role orchestrator
+    /// are refused from now on.
     ///
     /// # Errors
     ///
-    /// If one is, with its line.
+    /// If the file holds a token of the role orchestrator; the error names its line.
     pub fn publishing_itself(mut self) -> Result<Gatekeeper, AccessError> {
         self.publishes_itself = true;
         if let Some((path, tokens)) = &self.tokens {
@@ -157,26 +159,26 @@ impl Gatekeeper {
         Ok(self)
     }
 
-    /// Whether anybody on TCP has to say who they are.
+    /// True if every client on TCP needs a token.
     pub fn wants_tokens(&self) -> bool {
         self.tokens.is_some()
     }
 
-    /// What encrypts TCP, if anything does.
+    /// TLS of the TCP listener. `None`: TCP is not encrypted.
     pub fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
-    /// How many connections there may be on TCP, and how many from one address.
+    /// Most connections on TCP in all, and most from a single address.
     pub fn connections(&self) -> (usize, usize) {
         (self.limits.connections, self.limits.connections_per_peer)
     }
 
-    /// Who it is that comes from `peer` and shows `credential`.
+    /// Authenticates the caller at `peer` that shows `credential`.
     ///
     /// # Errors
     ///
-    /// If that does not tell.
+    /// With the reason, if the credential is missing, unknown or expired.
     pub fn identify(&self, peer: Peer, credential: Credential<'_>) -> Result<Identity, Refusal> {
         let unknown = |why| Refusal::Unknown(why, None);
         let Some((_, tokens)) = &self.tokens else {
@@ -213,7 +215,7 @@ impl Gatekeeper {
         })
     }
 
-    /// What the user `uid` of this machine, of group `gid`, is to the daemon.
+    /// Returns the rights of the local user `uid` with primary group `gid`.
     pub fn standing(&self, uid: u32, gid: u32) -> Standing {
         let Access { operators, operator_groups, .. } = &self.settings;
         if uid == 0 || uid == self.own_uid {
@@ -225,7 +227,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Who a process of this machine is.
+    /// Authenticates a local process by its user and group.
     fn local(&self, peer: Peer, uid: u32, gid: u32) -> Result<Identity, Refusal> {
         let name = if uid == 0 { "root".to_owned() } else { format!("uid {uid}") };
         let role = match (self.standing(uid, gid), self.settings.local_readers) {
@@ -238,12 +240,12 @@ impl Gatekeeper {
         Ok(Identity { name: name.into(), role: Some(role), user: None, nodes: Nodes::none(), peer })
     }
 
-    /// Whether `identity` may do what `rule` is about, and has not come too often. Administrators at
-    /// the unix socket never do.
+    /// Checks that `rule` permits `identity`, and that `identity` keeps to its rate. Operators have
+    /// no rate.
     ///
     /// # Errors
     ///
-    /// If not.
+    /// With the reason of the refusal.
     pub fn admit(&self, identity: &Identity, rule: Rule) -> Result<(), Refusal> {
         if !identity.may(rule) {
             return Err(Refusal::NotAllowed);
@@ -260,11 +262,11 @@ impl Gatekeeper {
         asked.map_err(Refusal::TooOften)
     }
 
-    /// Opens a session for whoever shows this token.
+    /// Opens a session for the holder of this token.
     ///
     /// # Errors
     ///
-    /// If the token is none, or there is no secret to be had.
+    /// If the token is refused, or the system has no random numbers.
     pub fn log_in(&self, peer: Peer, token: &str) -> Result<(Identity, Secret), Refusal> {
         let identity = self.identify(peer, Credential::Token(token))?;
         let secret = self.sessions.open(Sum::of(token), Instant::now());
@@ -310,8 +312,9 @@ impl Gatekeeper {
         all
     }
 
-    /// Whether one more refusal of `name` may go on record; if so, how many could not since its last. All
-    /// strangers share one budget, so that their noise hides no attempt of a name that is known.
+    /// Returns the count of refusals dropped since the last recorded refusal of `name`; `None` if
+    /// this refusal is dropped too. All unknown callers share a budget, so their noise hides no
+    /// attempt under a known name.
     pub fn may_record_refusal(&self, name: Option<&str>, now: Instant) -> Option<u64> {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let is_room = budgets.len() < NAMES_MAX;
@@ -339,7 +342,8 @@ impl Budget {
     }
 }
 
-/// The tokens in a file. One without any is taken, for it may be meant so; or it was just being written.
+/// Reads the tokens of a file. An empty file is accepted with a warning: an administrator may mean
+/// it so, or may be writing it at the moment.
 fn read_tokens(path: &Path) -> Result<TokenFile, TokenFileError> {
     let file = TokenFile::read(path)?;
     if file.is_empty() {
@@ -368,7 +372,7 @@ fn address(peer: Peer) -> Option<IpAddr> {
     }
 }
 
-/// An error with its causes, in one line.
+/// Returns an error with its causes on a single line.
 fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,4 +1,4 @@
-//! Who talks to us: where from, as what, and how it is called on record.
+//! Identity of a caller: its origin, its role, and its name in the audit log.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,22 +8,22 @@ use std::sync::Arc;
 use super::role::{Role, Rule};
 use crate::model::Name;
 
-/// The other end of a connection, as the kernel tells it. No name service is asked, and no header
-/// that anybody could write is believed.
+/// The other end of a connection, as the kernel reports it. No name service is asked, and no header
+/// is trusted, since any client can write a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// Over TCP, from this address.
     Tcp {
-        /// Its address.
+        /// Address and port of the client.
         address: SocketAddr,
-        /// Whether it is encrypted.
+        /// True if the connection is encrypted.
         is_tls: bool,
     },
     /// Over the unix socket.
     Local {
         /// The user of the process.
         uid: u32,
-        /// Its primary group.
+        /// Primary group of the process.
         gid: u32,
         /// The process, where the kernel says.
         pid: Option<i32>,
@@ -47,7 +47,7 @@ impl fmt::Display for Peer {
 /// The nodes that an agent speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nodes {
-    /// Any: nobody has to say who they are.
+    /// Any node: no tokens are configured.
     All,
     /// These, letter by letter.
     Only(Arc<BTreeSet<String>>),
@@ -59,7 +59,7 @@ impl Nodes {
         Nodes::Only(Arc::default())
     }
 
-    /// Whether `node` is one of them.
+    /// True if `node` belongs to the set.
     pub fn contain(&self, node: &str) -> bool {
         match self {
             Nodes::All => true,
@@ -68,32 +68,32 @@ impl Nodes {
     }
 }
 
-/// Somebody who is let in.
+/// A caller that is authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What it is called on record: the name of a token, or of a user of this machine.
+    /// Name in the audit log: the name of a token, or of a user of this computer.
     pub name: Name,
-    /// `None`: every one, for nobody has to say who they are.
+    /// Role of the caller. `None`: no tokens are configured, so every role is granted.
     pub role: Option<Role>,
     /// The user that it submits campaigns as; `*` for any. `None`: it is not known by its token.
     pub user: Option<Name>,
     /// The nodes it may report.
     pub nodes: Nodes,
-    /// Where it comes from.
+    /// Origin of the request.
     pub peer: Peer,
 }
 
 impl Identity {
-    /// Whoever it is, where nobody has to say.
+    /// Identity of every TCP client while no tokens are configured.
     pub fn anybody(peer: Peer) -> Identity {
         let name = Name::new_static("anybody");
         Identity { name, role: None, user: None, nodes: Nodes::All, peer }
     }
 
-    /// Whether it may do what `rule` is about.
+    /// True if `rule` permits the request.
     pub fn may(&self, rule: Rule) -> bool {
         match (rule, self.role) {
-            // A submitter may see whatever readers may.
+            // A submitter may read all that a reader may read.
             (Rule::Only(roles), Some(Role::Submitter)) => roles.contains(&Role::Reader),
             (Rule::Only(roles), Some(role)) => roles.contains(&role),
             (Rule::Submit, Some(role)) => {
@@ -112,13 +112,13 @@ impl Identity {
         Identity { name, role, user: None, nodes, peer: Peer::Inside }
     }
 
-    /// How it stands on record.
+    /// Returns the caller as the audit log names it.
     pub fn actor(&self) -> Actor {
         Actor { who: self.name.to_string(), origin: self.peer.to_string() }
     }
 }
 
-/// Who did something, for the record.
+/// The author of an action, for the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The name of a token, or of a user of this machine.

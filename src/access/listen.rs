@@ -31,25 +31,29 @@ use super::moderation::Reporting;
 use super::places::{Caps, LocalPlaces, Places, network_of};
 use super::watched::{Busy, Patience, Watched};
 
-/// How long TLS may take to begin.
+/// Longest TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// How long a connection may be idle, and at most need for a head. Longer than agents pause.
+/// Longest idle time of a connection, and longest wait for a request head. Longer than an agent's
+/// pause between heartbeats.
 const IDLE_TIME: Duration = Duration::from_secs(75);
-/// How long a head may take from its first byte on; how long nothing of an answer may be taken.
+/// Timeouts of a slow client: for a request head from its first byte on, and for a write without
+/// progress.
 const PATIENCE: Patience =
     Patience { head: Duration::from_secs(5), write: Duration::from_secs(30) };
-/// The same at the unix socket, for others than operators: they send at once what they came to ask.
+/// Longest idle time at the unix socket for local users that are not operators. Such clients send
+/// their request at once.
 const IDLE_TIME_OF_OTHERS: Duration = Duration::from_secs(10);
-/// How long the kernel keeps what the other side does not take, even after the connection ended here.
+/// Time that the kernel keeps bytes that the client does not read, even after the connection is
+/// closed here.
 const UNTAKEN_TIME: Duration = Duration::from_secs(30);
-/// How long no connection is let in after the system had no room for one.
+/// Pause of `accept` after the system had no resources for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Where agents report.
+/// Path of the route for heartbeats.
 const HEARTBEATS: &str = "/v1/heartbeats";
-/// What the system's limit on open files leaves for the record and the log, and for the unix socket.
+/// File descriptors kept free for the store and the log, and for the unix socket.
 const FILES_KEPT: usize = 64 + LocalPlaces::count();
 
-/// Through what everybody comes.
+/// The daemon's listeners.
 #[derive(Debug)]
 pub struct Doors {
     /// For the network, or for this machine only.
@@ -67,7 +71,7 @@ pub struct LocalSocket {
     file: Option<(u64, u64)>,
 }
 
-/// Why there is no unix socket.
+/// Reason why the daemon cannot listen at the unix socket.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SocketError {
@@ -82,7 +86,7 @@ pub enum SocketError {
 impl LocalSocket {
     /// Listens at `path`. What a daemon that is gone has left there is removed.
     ///
-    /// Everybody on this machine may connect: the kernel tells who it is, and that decides.
+    /// All local users may connect: the kernel reports the user, and the user's rights decide.
     ///
     /// # Errors
     ///
@@ -149,7 +153,7 @@ pub async fn serve(
     tracker.wait().await;
 }
 
-/// What every connection needs.
+/// State that every connection needs.
 #[derive(Clone)]
 struct House {
     router: Router,
@@ -187,7 +191,7 @@ impl House {
 
     async fn serve_tcp(self, stream: TcpStream, address: std::net::SocketAddr) {
         let peer = |is_tls| Peer::Tcp { address, is_tls };
-        // Answers are small and somebody waits for them.
+        // Answers are small, and a client waits for each.
         let _ = stream.set_nodelay(true);
         forget_untaken(&stream);
         let Some(tls) = self.gatekeeper.tls() else {
@@ -275,7 +279,7 @@ impl House {
     }
 }
 
-/// How many connections found no place.
+/// Count of refused connections.
 #[derive(Debug, Default)]
 struct TurnedAway(u64);
 
@@ -298,8 +302,8 @@ fn forget_untaken(stream: &TcpStream) {
     }
 }
 
-/// Connections that broke off before they were let in are nobody's fault; without files to be had,
-/// others have to end first.
+/// Waits before the next `accept` if the system lacks resources, such as file descriptors: an open
+/// connection has to end first. A connection that the client aborted needs no pause.
 async fn pause_after(error: &io::Error) {
     let is_theirs = [
         io::ErrorKind::ConnectionAborted,

@@ -1,17 +1,16 @@
-//! Who may talk to the daemon, and about what: tokens, roles, sessions, rates; and the doors through
-//! which everybody comes.
+//! Access to the daemon: listeners, tokens, roles, sessions and rates.
 //!
 //! ```text
-//!  TCP (TLS) ─┐ listen: caps, time-outs      gate (in `api`): who is it, and may they?
+//!  TCP (TLS) ─┐ listen: limits, timeouts     authorization (in `api`)
 //!  socket ────┴─► Peer ─────────────────────► Gatekeeper ─► Identity ─► handler
 //! ```
 //!
-//! - On TCP a token says who somebody is, as a header or, for browsers, by a session that a token
-//!   opened. On the unix socket the kernel says it.
-//! - While no tokens are configured, TCP is loopback only and everybody there may do everything.
-//! - Tokens are 256 random bits, so the file holds plain SHA-256 sums of them: there is nothing to
-//!   guess, and no slow sum that every heartbeat would pay for.
-//! - What is refused says nothing of why; the log and the audit log do.
+//! - On TCP a token identifies the caller: in a header or, for browsers, by a session that a token
+//!   opened. On the unix socket the kernel identifies the user.
+//! - While no tokens are configured, TCP is loopback only, and every local user may do everything.
+//! - Tokens are 256 random bits, so the file holds plain SHA-256 sums of them: a token cannot be
+//!   guessed, and a slow sum would cost time at every heartbeat.
+//! - An answer to a refused request gives no reason; the log and the audit log do.
 
 mod delay;
 mod dial;

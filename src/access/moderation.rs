@@ -1,14 +1,14 @@
-//! Interrupt moderation: while many agents report, what they send within a few hundredths of a second
-//! is handled in one go.
+//! Coalescing of wakeups: while many agents report, the heartbeats of a few hundredths of a second
+//! are handled together.
 //!
 //! To be woken for a heartbeat costs more than the heartbeat. So a thread that has nothing left to do
 //! stays away to the end of a slice of time before it waits for the network, and then finds all that
 //! came meanwhile. Network cards do the same with packets.
 //!
-//! It happens only where nobody minds: many heartbeats come, each after a pause on its connection. An
-//! agent that sends the next as soon as it has an answer would be slowed down, and so ends it. So does,
-//! for a while, whoever connects or asks for anything else: of a page and its parts no more than the
-//! first waits, a slice at most.
+//! Threads are held back only if many heartbeats come, each after a pause on its connection. An
+//! agent that sends its next heartbeat as soon as it has an answer would be slowed down, so its
+//! heartbeats end the delay. A new connection, and any other request, ends the delay for a while.
+//! Of a page and its parts only the first request waits, at most a slice.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +16,23 @@ use std::sync::{LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a slice is, in microseconds. Divides a second, so that slices are the same for all threads.
+/// Length of a slice in microseconds. A divisor of a second, so that slices are the same for all
+/// threads.
 const SLICE_US: u32 = 40_000;
-/// How long what came is counted before it is judged.
+/// Time over which requests are counted before each decision.
 const WINDOW: Duration = Duration::from_millis(80);
 /// Heartbeats in a slice from which on there is something to gain.
 const MANY: u32 = 16;
-/// Whoever reports again within this time is in a hurry. More than a slice, or those who wait for one
-/// would not seem to be.
+/// Longest pause between two heartbeats of a connection that counts as hurried. More than a slice,
+/// as an agent delayed by a slice would otherwise not seem hurried.
 const HURRY: Duration = Duration::from_millis(50);
-/// One in so many may be in a hurry.
+/// Paused heartbeats for each hurried heartbeat below which threads are not held back.
 const HURRIED_ONE_IN: u64 = 8;
-/// For so long after somebody else came nobody waits: there is more to come.
+/// Time without a delay after any other request or a new connection: more requests of that client
+/// follow.
 const SPARED: Duration = Duration::from_millis(250);
 
-/// What this process was asked. One for all of it, as the threads are that it is for.
+/// Requests of this process. Global, as the threads of the runtime are.
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| Traffic {
     began: Instant::now(),
     calm: AtomicU64::new(0),
@@ -47,20 +49,21 @@ struct Traffic {
     judgement: Mutex<Judgement>,
 }
 
-/// The heartbeats on one connection.
+/// Heartbeats of a connection.
 #[derive(Debug)]
 pub(super) struct Reporting {
     last: Cell<Option<Instant>>,
 }
 
 impl Reporting {
-    /// Somebody connected.
+    /// Counts a new connection.
     pub(super) fn new() -> Reporting {
         Reporting::other_came();
         Reporting { last: Cell::new(None) }
     }
 
-    /// A heartbeat came. The first on a connection says nothing: nobody knows what came before it.
+    /// Counts a heartbeat. The first heartbeat of a connection is not counted, as its pause is
+    /// unknown.
     pub(super) fn came(&self) {
         let now = Instant::now();
         let Some(last) = self.last.replace(Some(now)) else { return };
@@ -69,17 +72,17 @@ impl Reporting {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Something came that is no heartbeat.
+    /// Counts a request that is no heartbeat.
     pub(super) fn other_came() {
         TRAFFIC.others.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Stays away to the end of the slice if many report who are not in a hurry, and nobody asks. For a
-/// thread of the runtime that has nothing left to do; with little to do it returns at once.
+/// Sleeps until the end of the slice if many agents report without hurry and no other request
+/// comes. Called by idle threads of the runtime; returns at once if there is little load.
 pub fn linger() {
     let traffic = &*TRAFFIC;
-    // Another thread judges at the moment: this one need not.
+    // Another thread decides at the moment, so this thread need not.
     let Ok(mut judgement) = traffic.judgement.try_lock() else { return };
     let counts = Counts {
         calm: traffic.calm.load(Ordering::Relaxed),
@@ -93,33 +96,34 @@ pub fn linger() {
     }
 }
 
-/// What came since the start.
+/// Counts since the start of the process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     /// Heartbeats after a pause.
     calm: u64,
-    /// Heartbeats soon after the one before.
+    /// Heartbeats within [`HURRY`] of the previous heartbeat.
     hurried: u64,
     /// Connections, and requests that are no heartbeats.
     others: u64,
 }
 
-/// What the last window says.
+/// Decision after the last window.
 #[derive(Debug, Default)]
 struct Judgement {
-    /// When the window began that is being counted.
+    /// Start of the current window.
     since: Duration,
-    /// What there was by then.
+    /// Counts at that time.
     counts: Counts,
-    /// Whether many heartbeats came in the window before, and hardly any in a hurry.
+    /// True if many heartbeats came in the last window, and hardly any of them hurried.
     is_moderated: bool,
-    /// How many others were known at the last look, and until when nobody waits because of them.
+    /// Count of other requests at the last call, and the end of the time without delay that they
+    /// cause.
     others: u64,
     spared_until: Duration,
 }
 
 impl Judgement {
-    /// How long a thread is to stay away that has nothing left to do at `now`, by when so much came.
+    /// Returns the time that an idle thread sleeps at `now`, given the counts up to then.
     fn rest(&mut self, now: Duration, counts: Counts) -> Option<Duration> {
         if self.others < counts.others {
             (self.others, self.spared_until) = (counts.others, now.saturating_add(SPARED));

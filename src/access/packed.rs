@@ -20,7 +20,7 @@ pub fn pack(plain: &[u8]) -> io::Result<Vec<u8>> {
     packed.finish()
 }
 
-/// What was `packed` with gzip, of at most `most` bytes.
+/// Decompresses `packed` with gzip, to at most `most` bytes.
 ///
 /// # Errors
 ///

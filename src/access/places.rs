@@ -1,8 +1,9 @@
-//! Places for connections: how many there may be behind one door, and of one who comes.
+//! Limits of connections: for each listener, and for each client.
 //!
-//! On TCP addresses are counted by network: a host chooses freely within 127.0.0.0/8, or within the 64 bits
-//! that IPv6 leaves to it. At the unix socket the kernel says who comes. Root and the daemon's own user,
-//! operators, and others have places apart, so that none of them can keep the former ones out.
+//! On TCP, addresses are counted by network: a host chooses freely within 127.0.0.0/8, or within
+//! the 64 bits that IPv6 leaves to it. At the unix socket, the kernel reports the user. Root and
+//! the daemon's own user, operators, and all further users have separate places, so that no group
+//! can keep a more privileged group out.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,26 +11,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::gatekeeper::Standing;
 
-/// How many places there are.
+/// Most connections in all, and for each client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caps {
     pub(super) all: usize,
     pub(super) per_one: usize,
 }
 
-/// Places at the unix socket for root and the daemon's own user, for operators, and for others.
+/// Places at the unix socket for root and the daemon's own user, for operators, and for all further
+/// users.
 const OWN: Caps = Caps { all: 32, per_one: 32 };
 const OPERATORS: Caps = Caps { all: 64, per_one: 16 };
 const OTHERS: Caps = Caps { all: 64, per_one: 16 };
 
-/// Who has a place, counted by `K`.
+/// Places taken by clients, counted by `K`.
 #[derive(Debug)]
 pub(super) struct Places<K: Copy + Ord> {
     caps: Caps,
     taken: Mutex<(usize, BTreeMap<K, usize>)>,
 }
 
-/// One place, taken until it is dropped.
+/// A place, taken until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place<K: Copy + Ord> {
     places: Arc<Places<K>>,
@@ -41,7 +43,7 @@ impl<K: Copy + Ord> Places<K> {
         Arc::new(Places { caps, taken: Mutex::new((0, BTreeMap::new())) })
     }
 
-    /// One more place for `key`, if there is one.
+    /// Takes a further place for `key`. `None` if a limit is reached.
     pub(super) fn take(self: &Arc<Places<K>>, key: K) -> Option<Place<K>> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, by_key) = &mut *taken;
@@ -83,12 +85,12 @@ impl LocalPlaces {
         LocalPlaces { own, operators, others }
     }
 
-    /// How many there are in all.
+    /// Count of all places at the unix socket.
     pub(super) const fn count() -> usize {
         OWN.all + OPERATORS.all + OTHERS.all
     }
 
-    /// A place for the user `uid`, if there is one.
+    /// Takes a place for the user `uid`. `None` if a limit is reached.
     pub(super) fn take(&self, standing: Standing, uid: u32) -> Option<Place<u32>> {
         let places = match standing {
             Standing::Own => &self.own,
@@ -99,7 +101,7 @@ impl LocalPlaces {
     }
 }
 
-/// The network in which one host may have any address.
+/// Returns the network within which a single host may have any address.
 pub(super) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) if v4.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -146,7 +148,7 @@ mod tests {
         }
     }
 
-    /// However many connections others and operators have, root gets in.
+    /// Root connects, even if operators and further users hold all their places.
     #[test]
     fn nobody_else_takes_the_places_of_root() {
         let places = LocalPlaces::new();

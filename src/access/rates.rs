@@ -1,32 +1,32 @@
-//! How often somebody may ask: a bucket that fills at a rate and holds two seconds' worth.
+//! Request rates: a token bucket for each caller, which holds two seconds' worth.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many callers are told apart. With more than that, buckets that are full, whose owners have
-/// been away, are forgotten, and then all.
+/// Callers with a bucket of their own. Beyond that, full buckets are dropped, as their callers are
+/// idle; if none is full, all are dropped.
 const CALLERS_MAX: usize = 20_000;
 
-/// How often, a second. 0: as often as they like.
+/// Requests a second. 0: no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(pub u32);
 
-/// The buckets of everybody who came lately.
+/// Buckets of all recent callers.
 #[derive(Debug, Default)]
 pub struct Rates {
     buckets: Mutex<BTreeMap<(String, Option<IpAddr>), Bucket>>,
 }
 
-/// When the bucket will be full again, if nobody asks.
+/// Time at which the bucket will be full again, without further requests.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     full_at: Instant,
 }
 
 impl Rates {
-    /// Whether `name`, at `address`, may ask at `now`; if not, how long to wait.
+    /// Takes a request of `name`, at `address`, from its bucket at `now`.
     ///
     /// # Errors
     ///

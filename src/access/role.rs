@@ -1,17 +1,17 @@
-//! The one table that says who may do what.
+//! Table of permissions: the roles that may use each route.
 
 use std::fmt;
 
-/// What somebody may be.
+/// Role of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Looks at everything, changes nothing.
     Reader,
-    /// Reports its nodes, and no others.
+    /// Reports the nodes of its token only.
     Agent,
     /// Publishes work and follows the schedule.
     Orchestrator,
-    /// Submits campaigns of one user, and looks at everything.
+    /// Submits campaigns of a single user, and reads everything.
     Submitter,
     /// Takes nodes out and puts them back; changes the configuration.
     Operator,
@@ -22,7 +22,7 @@ impl Role {
     pub const ALL: [Role; 5] =
         [Role::Reader, Role::Agent, Role::Orchestrator, Role::Submitter, Role::Operator];
 
-    /// As it is written.
+    /// Name of the role in the file of tokens.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Reader => "reader",
@@ -45,22 +45,22 @@ impl fmt::Display for Role {
     }
 }
 
-/// Who may use a route.
+/// Permission that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Whoever reaches it.
+    /// Every client.
     Open,
-    /// The same, for a word or two; with parameters it is for readers.
+    /// Every client, for an answer of a word or two; readers only, for requests with parameters.
     Terse,
     /// These roles.
     Only(&'static [Role]),
     /// Submitters, operators, and every user of this machine at the unix socket.
     Submit,
-    /// Whoever is somebody: it is only told that there is nothing.
+    /// Every authenticated caller, who only learns that there is no such route.
     Anybody,
 }
 
-/// For whoever may look.
+/// Permission to read.
 pub const READ: Rule = Rule::Only(&[Role::Reader, Role::Orchestrator, Role::Operator]);
 const REPORT: Rule = Rule::Only(&[Role::Agent]);
 const PUBLISH: Rule = Rule::Only(&[Role::Orchestrator]);
@@ -134,10 +134,11 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/orchestrator/metrics", READ),
 ];
 
-/// Who may send `method` to the route `path`; `None` stands for a path that is no route.
+/// Returns the permission that `method` on the route `path` needs. `None` stands for a path that is
+/// no route.
 pub fn rule(method: &str, path: Option<&str>) -> Rule {
     let Some(path) = path else { return Rule::Anybody };
-    // Whoever may get something may ask for its head.
+    // A caller that may `GET` a route may send `HEAD` to it.
     let method = if method == "HEAD" { "GET" } else { method };
     let mut routes = TABLE.iter().filter(|(_, route, _)| *route == path).peekable();
     let is_known = routes.peek().is_some();
@@ -149,7 +150,7 @@ pub fn rule(method: &str, path: Option<&str>) -> Rule {
     }
 }
 
-/// Whether the table has this route, so that none is left to the rule for strangers.
+/// True if the table has this route, so that no route falls back to the rule for unknown routes.
 pub fn has_route(method: &str, path: &str) -> bool {
     TABLE.iter().any(|(known, route, _)| (*known, *route) == (method, path))
 }

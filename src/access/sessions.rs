@@ -1,7 +1,7 @@
 //! Browsers that showed a token once: a secret of their own stands for it until it ends.
 //!
-//! A session is worth what its token is worth: when that is revoked or expires, so is the session.
-//! Sessions are in memory only; after a restart everybody logs in again.
+//! A session is valid as long as its token: if the token is revoked or expires, the session ends.
+//! Sessions are in memory only, so users log in again after a restart.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::token::{Secret, Sum};
 
-/// How long a session lasts.
+/// Lifetime of a session.
 pub const LIFE: Duration = Duration::from_hours(12);
-/// So many at once; the one that ends first makes way.
+/// Most sessions at a time; beyond that, the session that ends first is dropped.
 const SESSIONS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct Session {
 }
 
 impl Sessions {
-    /// A new session for whoever showed the token with this sum.
+    /// Opens a session for the holder of the token with this sum.
     pub(super) fn open(&self, token: Sum, now: Instant) -> io::Result<Secret> {
         let secret = Secret::new()?;
         let sum = secret.sum();

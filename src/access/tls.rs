@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::token::{TokenFileError, read_private};
 
-/// Why there is no TLS.
+/// Reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TlsError {
@@ -50,17 +50,18 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// If one of them cannot be read or is none, or they do not go together.
+    /// If a file cannot be read or holds no certificate or key, or if certificate and key do not
+    /// match.
     pub fn open(certificate: &Path, key: &Path) -> Result<Tls, TlsError> {
         let current = ArcSwap::from_pointee(config(certificate, key)?);
         Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), current })
     }
 
-    /// Reads both files again. Whoever connects from now on sees the new certificate.
+    /// Reads both files again. New connections see the new certificate.
     ///
     /// # Errors
     ///
-    /// As [`Tls::open`]; the one before stays.
+    /// As [`Tls::open`]; the earlier certificate stays in use.
     pub fn reread(&self) -> Result<(), TlsError> {
         self.current.store(Arc::new(config(&self.certificate, &self.key)?));
         Ok(())
@@ -86,7 +87,7 @@ fn config(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
     Ok(config)
 }
 
-/// The certificates in a file, of which there is at least one.
+/// Reads the certificates of a file, of which there is at least one.
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |source| TlsError::Certificates { path: path.to_owned(), source };
     let read = CertificateDer::pem_file_iter(path).map_err(failed)?;

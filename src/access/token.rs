@@ -1,4 +1,4 @@
-//! Tokens: how they are made, and the file that says which there are.
+//! Tokens: their making, and the file that lists them.
 //!
 //! A line a token, words separated by blanks:
 //!
@@ -7,9 +7,9 @@
 //! ann      operator sha256:…
 //! ```
 //!
-//! A name may be there twice, so that an old token holds until the new one is everywhere. To revoke
-//! one, delete its line and have the file read again. One mistake, and the whole file is refused:
-//! half a file would lock somebody out, or not.
+//! A name may have two tokens, so that an old token holds until the new token is everywhere. To
+//! revoke a token, delete its line and have the file read again. A single mistake refuses the whole
+//! file: half a file would lock a user out, or leave a revoked token valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,16 +27,16 @@ use super::identity::Nodes;
 use super::role::Role;
 use crate::model::{Name, expand_hostlist, is_hidden};
 
-/// What every token begins with, so that scanners for lost secrets know one.
+/// Prefix of every token, so that scanners for lost secrets recognize it.
 const PREFIX: &str = "apn_";
-/// What stands before a sum.
+/// Prefix of a sum.
 const SUM: &str = "sha256:";
-/// How often a name may be there.
+/// Most tokens of a name.
 const PER_NAME: usize = 2;
-/// More than any cluster needs; the file is read whole.
+/// Largest file, in bytes: more than any cluster needs, as the file is read whole.
 const LARGEST_FILE: u64 = 16 << 20;
 
-/// 256 random bits, that nobody prints by mistake.
+/// Secret of 256 random bits, which `Debug` never prints.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -47,39 +47,39 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A new one, from the operating system.
+    /// Makes a new secret from the random numbers of the operating system.
     ///
     /// # Errors
     ///
-    /// If that has none to give.
+    /// If the operating system gives no random numbers.
     pub fn new() -> io::Result<Secret> {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).map_err(io::Error::other)?;
         Ok(Secret(format!("{PREFIX}{}", hex(&bits))))
     }
 
-    /// What is shown once, to whoever is to have it.
+    /// Text of the secret, shown once to its future holder.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Its sum.
+    /// SHA-256 sum of the secret.
     pub fn sum(&self) -> Sum {
         Sum::of(&self.0)
     }
 }
 
-/// The sum of a secret: all that is kept of one. Compared in a time that tells nothing of it.
+/// SHA-256 sum of a secret: the daemon keeps nothing else of it. Compared in constant time.
 #[derive(Clone, Copy)]
 pub struct Sum([u8; 32]);
 
 impl Sum {
-    /// The sum of what somebody says is a secret.
+    /// Returns the sum of a text that a caller presents as a secret.
     pub fn of(text: &str) -> Sum {
         Sum(Sha256::digest(text).into())
     }
 
-    /// By what it is found. That much of a sum tells nothing of the secret.
+    /// Key for lookups: the first 64 bits of the sum, which tell nothing of the secret.
     pub fn key(&self) -> u64 {
         self.0.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
     }
@@ -127,24 +127,24 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// One token.
+/// A token as the file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenEntry {
-    /// Whose it is: what stands on record for what is done with it.
+    /// Name of its holder, under which the audit log records its requests.
     pub name: String,
-    /// What it is good for.
+    /// Role that the token grants.
     pub role: Role,
-    /// The sum of it.
+    /// Sum of the token.
     pub sum: Sum,
     /// The user that a submitter submits as, `*` for any. `None`: it is no submitter.
     pub user: Option<Name>,
-    /// Which nodes it speaks for; none, but for agents.
+    /// Nodes that an agent may report; empty for every other role.
     pub nodes: Nodes,
-    /// From when on it is worth nothing.
+    /// Time of expiry. `None`: the token never expires.
     pub until: Option<Timestamp>,
 }
 
-/// Why the file is not taken.
+/// Reason why the file of tokens is refused.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TokenFileError {
@@ -166,16 +166,17 @@ pub enum TokenFileError {
 pub struct TokenFile {
     /// By the beginning of the sum.
     entries: BTreeMap<u64, Vec<TokenEntry>>,
-    /// The line of the first one of the role orchestrator.
+    /// Line of the first token of the role orchestrator.
     orchestrator_line: Option<usize>,
 }
 
 impl TokenFile {
-    /// Reads the file at `path`, which nobody but its owner may read or write.
+    /// Reads the file at `path`, which only its owner may read or write.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, if others may read or write it, or with the first mistake in it.
+    /// If the file cannot be read, if other users may read or write it, or at the first mistake in
+    /// it.
     pub fn read(path: &Path) -> Result<TokenFile, TokenFileError> {
         let text = read_private(path)?;
         TokenFile::parse(&text).map_err(|(line, what)| TokenFileError::Line {
@@ -214,12 +215,12 @@ impl TokenFile {
         Ok(file)
     }
 
-    /// How many there are.
+    /// Count of tokens.
     pub fn len(&self) -> usize {
         self.entries.values().map(Vec::len).sum()
     }
 
-    /// Whether there is none.
+    /// True if there is no token.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -235,7 +236,7 @@ impl TokenFile {
     }
 }
 
-/// One line of the file.
+/// Parses a line of the file.
 fn entry(line: &str) -> Result<TokenEntry, String> {
     let mut words = line.split_whitespace();
     let mut next = |what: &str| {
@@ -284,7 +285,7 @@ fn entry(line: &str) -> Result<TokenEntry, String> {
         (_, Some(_)) => return Err(format!("only agents speak for nodes, and this is a {role}")),
         (_, None) => Nodes::none(),
     };
-    // A submitter submits as the user of its own name, unless its line says another one.
+    // A submitter submits as the user of its own name, unless its line names another user.
     let own = || (role == Role::Submitter).then(|| Name::from(name.as_str()));
     let user = user.or_else(own);
     Ok(TokenEntry { name, role, sum, user, nodes, until })
@@ -326,8 +327,8 @@ pub fn new_line(
     entry(&line).map(|_| line)
 }
 
-/// What is in a file that only its owner may read or write, who is root or ourselves. The file that
-/// is looked at is the one that is read.
+/// Reads a file that only its owner may read or write; the owner is root or the daemon's user. The
+/// open file is checked, so that no other file can take its place in between.
 pub(super) fn read_private(path: &Path) -> Result<String, TokenFileError> {
     let unreadable = |source| TokenFileError::Unreadable { path: path.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;

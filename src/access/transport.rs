@@ -1,5 +1,5 @@
-//! A client's way to the daemon, whatever its address says: plain HTTP, TLS or a unix socket. The
-//! command line and the agent both go it.
+//! A client's transport to the daemon, for every kind of address: plain HTTP, TLS or a unix socket.
+//! Used by the command line and by the agent.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -14,13 +14,13 @@ use reqwest::{Method, RequestBuilder, Response, Url};
 use super::dial::Dialer;
 use super::tls::TlsError;
 
-/// Nobody who listens takes longer to say so.
+/// Longest wait for a connection. A daemon that listens accepts sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is at a unix socket has a path, and no host that means anything.
+/// Base address at a unix socket: the path of a request counts, the host does not.
 const AT_SOCKET: &str = "http://localhost/";
 
-/// The way to one daemon.
+/// Transport to a daemon.
 #[derive(Debug)]
 pub struct Transport {
     base: Url,
@@ -30,7 +30,7 @@ pub struct Transport {
     patience: Duration,
 }
 
-/// Why there is no way.
+/// Reason why a transport cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TransportError {
@@ -42,16 +42,16 @@ pub enum TransportError {
     Http(#[from] reqwest::Error),
 }
 
-/// Why there is no answer.
+/// Reason why a request has no answer.
 #[derive(Debug)]
 pub enum NoAnswer {
-    /// It does not come.
+    /// The request timed out.
     Late,
-    /// Nobody could be reached, for this reason.
+    /// The daemon cannot be reached, for this reason.
     Broken(String),
 }
 
-/// Why there is no token to show.
+/// Reason why there is no token to send.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoToken {
@@ -95,7 +95,7 @@ impl Transport {
     ///
     /// # Panics
     ///
-    /// Never: the address that stands for a socket is one.
+    /// Never: the constant address for sockets is valid.
     pub fn new(
         url: &Url,
         authority: Option<&Path>,
@@ -134,11 +134,11 @@ impl Transport {
         url
     }
 
-    /// The answer to `request`, of whoever has `token`.
+    /// Sends `request` with `token`, and returns the answer.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If there is no answer.
     pub async fn exchange(
         &self,
         mut request: RequestBuilder,
@@ -155,19 +155,19 @@ impl Transport {
     }
 }
 
-/// What shows the token in `file` to the daemon at `url`: not where others could read it on its way.
-/// A line's end after the token is no part of it.
+/// Builds the header that shows the token in `file` to the daemon at `url`. Plain HTTP to another
+/// host is refused, as the network could read the token. A newline after the token is dropped.
 ///
 /// # Errors
 ///
-/// If there is none that could be shown.
+/// If the file holds no token, or the token would be readable on its way.
 pub fn token_for(url: &Url, file: &Path) -> Result<HeaderValue, NoToken> {
     let host = url.host_str().unwrap_or_default();
     if url.scheme() == "http" && !is_here(host) {
         return Err(NoToken::Unencrypted { host: host.to_owned() });
     }
     let unreadable = |source| NoToken::Unreadable { file: file.to_owned(), source };
-    // The file that is looked at is the one that is read.
+    // The open file is checked, so that no other file can take its place in between.
     let mut opened = File::open(file).map_err(unreadable)?;
     if is_open(&opened.metadata().map_err(unreadable)?) {
         return Err(NoToken::Open { file: file.to_owned() });
@@ -184,18 +184,18 @@ pub fn token_for(url: &Url, file: &Path) -> Result<HeaderValue, NoToken> {
     Ok(value)
 }
 
-/// Whether what is sent to `host` does not leave this machine.
+/// True if bytes for `host` stay on this computer.
 fn is_here(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether everybody may read it.
+/// True if every user of this computer may access the file.
 fn is_open(file: &Metadata) -> bool {
     file.permissions().mode() & 0o007 != 0
 }
 
-/// Whether something answered, but nothing that is HTTP.
+/// True if the answer is not HTTP.
 fn is_no_http(error: &dyn std::error::Error) -> bool {
     let mut causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse))

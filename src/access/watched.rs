@@ -1,8 +1,8 @@
 //! A connection that ends when the other side takes too long: to finish the head of a request it has
 //! begun, or to take what it is sent.
 //!
-//! hyper has one time-out for idling and for heads; agents idle for half a minute between heartbeats,
-//! and nobody needs that long for a head.
+//! hyper has a single timeout for idling and for heads. Agents idle for half a minute between
+//! heartbeats, and no client needs that long for a head.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long things may take.
+/// Timeouts for a slow client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// A head, from its first byte on.
@@ -23,7 +23,7 @@ pub(super) struct Patience {
     pub(super) write: Duration,
 }
 
-/// How often a request began or ended to be answered: odd while one is. Counted where requests arrive.
+/// Count of begun and ended requests: odd while a request is answered. Counted by the service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Busy(Arc<AtomicU64>);
 
@@ -53,7 +53,7 @@ impl<T> Watched<T> {
         Watched { stream, busy, patience, head: None, write: None }
     }
 
-    /// What came of a write, or that nothing did for too long.
+    /// Returns the result of a write, or an error once the client has read nothing for too long.
     fn in_time<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -83,7 +83,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
             }
-            // That head is here, and perhaps answered already.
+            // The head is complete, and its request perhaps answered already.
             _ => self.head = None,
         }
         let before = buffer.filled().len();
