@@ -1,7 +1,7 @@
-//! Who may talk to the daemon, as configured: files of tokens and certificates, and the unix socket.
+//! Access to the daemon, as configured: files of tokens and certificates, and the unix socket.
 //!
-//! What is in those files is read when the daemon starts, and again on `SIGHUP`; here are only their
-//! paths. That a network is not listened to without tokens and TLS is checked here.
+//! The configuration holds only the paths of the files. The daemon reads the files at its start,
+//! and again on `SIGHUP`. A network address without tokens and TLS is refused here.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use super::section::Section;
 use super::setting::Setting;
 use super::value::{flag, ids, optional_path};
 
-/// Who may talk to the daemon.
+/// Settings of `[daemon.access]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The file of tokens. `None`: nobody on TCP has to say who they are.
+    /// The file of tokens. `None`: clients on TCP need no token.
     pub tokens: Option<PathBuf>,
     /// The chain of certificates for TLS, in PEM. Given with `key`, or neither.
     pub certificate: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub struct Access {
     pub operators: Vec<u32>,
     /// Primary groups whose members are.
     pub operator_groups: Vec<u32>,
-    /// Whether everybody else on this machine may read there.
+    /// True if local users that are not operators may read at the socket.
     pub local_readers: bool,
 }
 
@@ -75,8 +75,8 @@ pub(super) fn read_access(mut section: Section<'_>) -> Access {
     access
 }
 
-/// Refuses an address that others reach, unless those have to say who they are and nobody listens
-/// in.
+/// Refuses an address that other hosts reach, unless clients need tokens and TLS encrypts the
+/// connection.
 pub(super) fn check_listen(
     listen: &Setting<SocketAddr>,
     access: &Access,

@@ -35,8 +35,8 @@ pub(super) fn check(
         let line = line_of_descent(index, &parents);
         let ancestors = line.iter().skip(1).map(|ancestor| &entries[*ancestor]);
         let class = ancestors.fold(entry.clone(), |heir, ancestor| heir.inheriting(ancestor));
-        // Where the line breaks off, or goes round in a ring, that is the problem and not what
-        // could have been inherited from beyond.
+        // If the line of ancestors breaks off or forms a cycle, that is the only problem reported.
+        // Settings that the class could have inherited from further up are not reported as missing.
         if line.last().is_some_and(|eldest| entries[*eldest].inherit.is_absent()) {
             has_what_it_must(&class, problems);
         }
@@ -150,8 +150,8 @@ fn one_default_per_policy(classes: &[ClassEntry], problems: &mut Problems) {
     }
 }
 
-/// Work of one priority is counted together, which has no meaning across policies. Abstract
-/// classes count nothing and are let be.
+/// Jobs of a priority are counted together, which has no meaning across policies. Abstract classes
+/// have no jobs and are skipped.
 fn one_policy_per_priority(classes: &[ClassEntry], problems: &mut Problems) {
     let mut firsts: BTreeMap<u32, (&ClassEntry, PolicyName)> = BTreeMap::new();
     for class in classes {

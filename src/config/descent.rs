@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::problem::{Code, Problem, Problems};
 use super::setting::Located;
 
-/// Where each name is first used. Complains about later uses.
+/// Returns the first use of each name. Reports later uses.
 pub(super) fn index_by_name<'a>(
     kind: &str,
     names: impl Iterator<Item = &'a Located<String>> + Clone,

@@ -1,10 +1,10 @@
 //! Settings from outside the file: `APPORTION__SCHEDULER__QUANTUM` overrides `quantum` in
 //! `[scheduler]`, and `--set scheduler.quantum=4GB` overrides both.
 //!
-//! The variables are gathered by the `config` crate, the values are checked like those of the
-//! file. Only the sections that hold single settings can be overridden; pools, classes and users
-//! live in the file. What overrides nothing is a problem: it is a slip that would otherwise never
-//! be noticed.
+//! The `config` crate gathers the variables; the loader checks the values like values of the file.
+//! Only sections of single settings can be overridden; pools, classes and users are defined in the
+//! file. An override that matches no setting is a problem, as the slip would otherwise stay
+//! unnoticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +18,16 @@ const SEPARATOR: &str = "__";
 /// A setting given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// Its key, "scheduler.quantum".
+    /// Key of the setting, "scheduler.quantum".
     pub path: String,
-    /// Its value, as it would be in a variable.
+    /// Value of the setting, as a variable would hold it.
     pub value: String,
-    /// How the flag is called, "--listen".
+    /// Name of the flag, "--listen".
     pub flag: String,
 }
 
-/// What the environment and the command line say, by key path, and which paths they could say
-/// anything about.
+/// Overrides of the environment and the command line by key path, and the paths that can be
+/// overridden.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overrides {
     values: BTreeMap<String, (Place, String)>,
@@ -35,12 +35,12 @@ pub(super) struct Overrides {
 }
 
 impl Overrides {
-    /// Those of this process's environment, with `flags` on top.
+    /// Returns the overrides of this process's environment, with `flags` on top.
     pub(super) fn of_process(flags: &[Flag]) -> Result<Overrides, ::config::ConfigError> {
         Ok(Overrides::collect(&Environment::default())?.with(flags))
     }
 
-    /// Those of a made-up environment.
+    /// Returns the overrides of a made-up environment.
     #[cfg(test)]
     pub(super) fn of(variables: &[(&str, &str)]) -> Overrides {
         let variables =
@@ -69,13 +69,14 @@ impl Overrides {
         })
     }
 
-    /// What overrides the setting at `path`, if anything does, and where that was said.
+    /// Takes the override of the setting at `path` and its place. `None`: the setting is not
+    /// overridden.
     pub(super) fn take(&mut self, path: &str) -> Option<(Place, String)> {
         self.asked.insert(path.to_owned());
         self.values.remove(path)
     }
 
-    /// Complains about what nobody asked for.
+    /// Reports overrides that match no setting.
     pub(super) fn finish(self, problems: &mut Problems) {
         for (path, (place, _)) in self.values {
             let (name, known): (_, Vec<String>) = match &place {

@@ -21,9 +21,9 @@ use crate::model::{CapRules, Mebibytes, Quantum, Settings};
 const HOUR: Duration = Duration::from_hours(1);
 /// The shortest interval between anything: demonstrations run fast, nothing runs busy.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// More than any cluster has: one PB.
+/// Largest size, one PB: more than any cluster has.
 pub(super) const LARGEST: Mebibytes = Mebibytes(1 << 30);
-/// Where a count needs some bound and none suggests itself.
+/// Upper bound of counts that have no natural bound.
 const MILLION: i64 = 1_000_000;
 
 /// The whole file.
@@ -34,14 +34,14 @@ pub(super) struct File {
     pub settings: Settings,
     /// The quantum of top-level pools that set none.
     pub quantum: Quantum,
-    /// How jobs grow in classes that do not say.
+    /// Growth of jobs in classes that set none.
     pub growth: Growth,
     pub pools: Vec<PoolEntry>,
     pub classes: Vec<ClassEntry>,
     pub users: Vec<UserEntry>,
 }
 
-/// One `[[nodepool]]`.
+/// A `[[nodepool]]` of the file.
 #[derive(Debug)]
 pub(super) struct PoolEntry {
     pub path: String,
@@ -52,7 +52,7 @@ pub(super) struct PoolEntry {
     pub nodes: Setting<Vec<Located<Vec<String>>>>,
 }
 
-/// One `[[class]]`.
+/// A `[[class]]` of the file.
 #[derive(Clone, Debug)]
 pub(super) struct ClassEntry {
     pub path: String,
@@ -68,14 +68,14 @@ pub(super) struct ClassEntry {
     pub growth: Growth,
 }
 
-/// One `[[user]]`.
+/// A `[[user]]` of the file.
 #[derive(Debug)]
 pub(super) struct UserEntry {
     pub name: Located<String>,
     pub allotment: Setting<Mebibytes>,
 }
 
-/// How jobs grow, as far as it was written.
+/// Growth settings of a class or of the scheduler, as far as they are set.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
     pub initialization_cap: Setting<u64>,
@@ -86,25 +86,25 @@ pub(super) struct Growth {
 }
 
 impl PoolEntry {
-    /// The path of one of its keys.
+    /// Path of a key of this nodepool.
     pub(super) fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
     }
 
-    /// Its lists of nodes, each with its place.
+    /// Lists of nodes of this nodepool, each with its place.
     pub(super) fn lists(&self) -> impl Iterator<Item = &Located<Vec<String>>> {
         self.nodes.given().into_iter().flat_map(|lists| &lists.value)
     }
 }
 
 impl ClassEntry {
-    /// The path of one of its keys.
+    /// Path of a key of this class.
     pub(super) fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
     }
 
-    /// This class with whatever it leaves out taken from `parent`. What makes a class abstract or
-    /// a default is not handed down.
+    /// Returns this class with its absent settings taken from `parent`. The settings `abstract` and
+    /// `default` are not inherited.
     pub(super) fn inheriting(&self, parent: &ClassEntry) -> ClassEntry {
         ClassEntry {
             policy: self.policy.over(&parent.policy),
@@ -119,7 +119,7 @@ impl ClassEntry {
 }
 
 impl Growth {
-    /// These settings, and those of `below` where they are silent.
+    /// Returns these settings, with absent settings taken from `below`.
     pub(super) fn over(&self, below: &Growth) -> Growth {
         Growth {
             initialization_cap: self.initialization_cap.over(&below.initialization_cap),
@@ -130,7 +130,7 @@ impl Growth {
         }
     }
 
-    /// What holds where nobody says how jobs grow: as in the original as shipped.
+    /// Growth without any setting: as UIMA-DUCC is shipped.
     fn defaults() -> CapRules {
         CapRules {
             initialization_cap: 1,
@@ -321,7 +321,8 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth) {
     (settings, quantum, growth)
 }
 
-/// How jobs grow. `defaults` holds where nothing else can.
+/// Reads the growth settings. `defaults` is given for the scheduler, where no further section can
+/// set them.
 fn read_growth(section: &mut Section<'_>, defaults: Option<CapRules>) -> Growth {
     let cap = number(0..=MILLION);
     let fudge = duration(Duration::ZERO..=24 * HOUR);
@@ -390,7 +391,7 @@ fn read_user(section: &mut Section<'_>) -> UserEntry {
     UserEntry { name: section.name(), allotment: section.required("allotment", &allotment) }
 }
 
-/// So many bytes; `None` where memory addresses are too short for them.
+/// Returns the size in bytes; `None` if memory addresses are too short for it.
 fn bytes(size: Mebibytes) -> Option<usize> {
     usize::try_from(size.0).ok()?.checked_mul(1 << 20)
 }

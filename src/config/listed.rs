@@ -57,7 +57,7 @@ fn class(listing: &mut Listing, resolved: &Resolved, growth: &Growth) {
     }
 }
 
-/// How jobs grow: what `growth` says, and what `rules` came of it where it says nothing.
+/// Adds the growth settings: the values of `growth`, and for absent settings the resulting `rules`.
 fn growth_rows(listing: &mut Listing, path: &str, growth: &Growth, rules: &CapRules) {
     let key = |key: &str| format!("{path}.{key}");
     let cap = Some(rules.initialization_cap.to_string());

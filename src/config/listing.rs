@@ -1,4 +1,4 @@
-//! What is in effect, setting by setting, and who said so.
+//! Listing of all settings in effect, each with its origin.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use super::problem::Place;
 use super::setting::{Located, Setting};
 
-/// Who set a setting.
+/// Origin of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody: it is what holds where nothing is said.
+    /// The default, as the setting is absent.
     Default,
     /// The file, in this line.
     Line(usize),
@@ -22,22 +22,23 @@ pub enum Origin {
 /// A setting in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its key: "scheduler.quantum", "class.normal.weight".
+    /// Key of the setting: "scheduler.quantum", "class.normal.weight".
     pub path: String,
-    /// Its value, as the file would have it. `None`: it is not set, and need not be.
+    /// Value in the notation of the file. `None`: the setting is absent and has no default.
     pub value: Option<String>,
-    /// Who set it.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
-/// How a value differs between two configurations. `None` on a side that does not have the setting.
+/// Difference of a value between two configurations. `None` on a side that does not have the
+/// setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its key.
+    /// Key of the setting.
     pub path: String,
-    /// What it was.
+    /// Value before the change.
     pub before: Option<String>,
-    /// What it is to be.
+    /// Value after the change.
     pub after: Option<String>,
 }
 
@@ -45,7 +46,7 @@ pub struct Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     rows: Vec<Row>,
-    /// Where the lines of the file begin.
+    /// Byte offsets at which the lines of the file begin.
     lines: Vec<usize>,
 }
 
@@ -67,13 +68,13 @@ impl Listing {
         Listing { rows: Vec::new(), lines: std::iter::once(0).chain(ends).collect() }
     }
 
-    /// The settings, one after the other.
+    /// All settings, in order.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter()
     }
 
-    /// What is different in `next`, who set it aside: first what is changed or gone, in the order
-    /// of this one, then what is new.
+    /// Returns the differences to `next`, without regard to the origin. Changed and removed
+    /// settings come first, in this listing's order; then new settings.
     pub fn changes_to(&self, next: &Listing) -> Vec<Change> {
         let by_path = |listing: &Listing| -> BTreeMap<String, Option<String>> {
             listing.rows().map(|row| (row.path.clone(), row.value.clone())).collect()

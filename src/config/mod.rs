@@ -1,16 +1,17 @@
-//! What administrators write: the file `apportion.toml`, with the environment on top.
+//! Configuration by administrators: the file `apportion.toml`, with the environment on top.
 //!
-//! [`load`] reads and checks; who gets a [`Config`] need not check anything again. A file that is
-//! wrong in one place is refused whole, and every place where it is wrong is named at once.
+//! [`load`] reads and checks the file, so a [`Config`] is valid as it is. A file with any mistake
+//! is refused as a whole, and all mistakes are reported at once.
 //!
 //! ```text
 //! text ─ toml ─► section + value ─► file ─► check (pools, classes) ─► Config
 //!                environment ─┘      └───────── problem ◄───┘
 //! ```
 //!
-//! What the loader asks for leaves a trace: the [`Listing`] of what is in effect and who set it,
-//! and the [`schema()`] for editors. `config/apportion.toml` is the reference: it has every setting,
-//! and a test loads it. [`ducc`] translates the files of the original.
+//! The loader records each setting that it reads. The record yields the [`Listing`] of settings in
+//! effect with their origin, and the [`schema()`] for editors. `config/apportion.toml` is the
+//! reference: it has every setting, and a test loads it. [`ducc`] translates the files of
+//! UIMA-DUCC.
 
 mod access;
 mod check;
@@ -53,14 +54,14 @@ pub use schema::schema;
 use section::Reading;
 use value::Written;
 
-/// Everything configured.
+/// A complete, valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How the daemon runs.
+    /// Settings of the daemon.
     pub daemon: DaemonSettings,
     /// The orchestrator in the daemon's process.
     pub orchestrator: OrchestratorSettings,
-    /// What is scheduled, and how.
+    /// Nodepools, classes, allotments and the scheduler's settings.
     pub topology: Topology,
     /// Every setting in effect, and who set it.
     pub listing: Listing,
@@ -71,20 +72,20 @@ pub struct Config {
 /// A configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenFile {
-    /// Its path, or another name for it.
+    /// Path of the file, or another name for it.
     pub name: String,
-    /// What it says.
+    /// Content of the file.
     pub text: String,
 }
 
-/// Where configuration comes from: a file, the environment on top of it, and flags on top of both.
+/// Sources of the configuration: a file, the environment on top of it, and flags on top of both.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     file: Option<PathBuf>,
     overrides: Overrides,
 }
 
-/// How the daemon runs.
+/// Settings of the daemon, `[daemon]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonSettings {
     /// The address of the API. A loopback address, unless there are tokens and TLS.
@@ -93,19 +94,19 @@ pub struct DaemonSettings {
     pub state: PathBuf,
     /// The least time between the starts of two cycles.
     pub cycle_period: Duration,
-    /// How often agents report; the unit of `node_stability` and `init_stability`.
+    /// Interval between an agent's heartbeats; the unit of `node_stability` and `init_stability`.
     pub heartbeat_interval: Duration,
-    /// So many heartbeat intervals pass after a start before the first cycle. 0, the default, is
-    /// right for a restart, since nodes are remembered; more lets nodes of a new cluster report
-    /// before work is placed on the first that did.
+    /// Heartbeat intervals between a start and the first cycle. 0, the default, is right for a
+    /// restart, since the store knows the nodes. A higher value lets the nodes of a new cluster
+    /// report before the scheduler places jobs on the first of them.
     pub init_stability: u32,
-    /// Every so many cycles the audit looks at one. At least 1.
+    /// Cycles from one audited schedule to the next. At least 1.
     pub audit_every: u64,
-    /// What is kept of the past.
+    /// Retention of the journal.
     pub journal: Journal,
-    /// What is too much to accept.
+    /// Limits of requests.
     pub limits: Limits,
-    /// Who may talk to it.
+    /// Access to the daemon.
     pub access: Access,
 }
 
@@ -125,7 +126,7 @@ impl Default for DaemonSettings {
     }
 }
 
-/// What is kept of the past.
+/// Retention of past cycles, `[daemon.journal]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journal {
     /// Cycles that can be computed again, and whose events can be followed. At least 1.
@@ -142,7 +143,7 @@ impl Default for Journal {
     }
 }
 
-/// What is too much to accept in a request.
+/// Limits of requests and connections, `[daemon.limits]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a request's body.
@@ -151,19 +152,19 @@ pub struct Limits {
     pub max_nodes: usize,
     /// Jobs in a publication.
     pub max_jobs: usize,
-    /// Processes of one job in a publication.
+    /// Processes of a single job in a publication.
     pub max_processes_per_job: usize,
     /// Bytes of a name or any other string.
     pub max_string: usize,
     /// From so many publications absent processes keep their room, and for `absent_time`.
     pub absent_publications: u32,
-    /// How long absent processes keep their room at least.
+    /// Shortest time that absent processes keep their space.
     pub absent_time: Duration,
     /// Connections on TCP.
     pub connections: usize,
-    /// Connections on TCP from one address.
+    /// Connections on TCP from a single address.
     pub connections_per_peer: usize,
-    /// Requests a second with one reader's token from one address; 0 is as many as they like.
+    /// Requests a second with a reader's token from a single address; 0: no limit.
     pub reader_rate: u32,
     /// The same, of an agent.
     pub agent_rate: u32,
@@ -190,7 +191,7 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no configuration.
+/// Reason why the configuration cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ConfigError {
@@ -221,7 +222,7 @@ impl Sources {
         Ok(Sources { file: Some(path.to_owned()), overrides })
     }
 
-    /// The file, if there is one.
+    /// Path of the file. `None`: no file was named.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
@@ -306,7 +307,7 @@ fn parse_over(name: &str, text: &str, overrides: Overrides) -> Result<Config, Pr
     let problems = Problems::none(name, text);
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        // What could be recovered would only raise problems that the author does not have.
+        // A partly parsed file would only raise problems that the file does not have.
         return Err(syntax::problems(&errors, document.get_ref(), problems));
     }
     let mut reading = Reading::new(overrides, problems);

@@ -19,12 +19,13 @@ const MAX_DAYS: i64 = 36_500;
 /// The most rows of tasks that are kept.
 const MAX_ROWS: i64 = 1_000_000_000;
 
-/// How long finished campaigns and their tasks are kept.
+/// Retention of finished campaigns and their tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CampaignRetention {
     /// Days after the end of a campaign that its tasks and attempts are kept. Only counts are left then.
     pub days: u64,
-    /// Rows of tasks and attempts of finished campaigns that are kept; those that finished first go first.
+    /// Rows of tasks and attempts of finished campaigns that are kept; the campaigns that finished
+    /// first are deleted first.
     pub rows: u64,
     /// Days after the end of a campaign that the campaign itself is kept, not fewer than `days`. Acts are kept
     /// as long.
@@ -38,7 +39,8 @@ impl Default for CampaignRetention {
 }
 
 impl CampaignRetention {
-    /// Why it cannot be, if a campaign went before its tasks.
+    /// Returns the reason why this retention is invalid: campaigns would be deleted before their
+    /// tasks.
     pub fn fault(self) -> Option<String> {
         let (days, campaign_days) = (self.days, self.campaign_days);
         let fault = || format!("{campaign_days} days are fewer than the {days} days of its tasks");
@@ -49,17 +51,17 @@ impl CampaignRetention {
 /// The orchestrator in the daemon's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrchestratorSettings {
-    /// Whether there is one.
+    /// True if the daemon runs an orchestrator.
     pub enabled: bool,
-    /// Its `SQLite` file; relative to the working directory.
+    /// The orchestrator's `SQLite` file; relative to the working directory.
     pub state: PathBuf,
     /// The least time between two publications.
     pub publish_every: Duration,
-    /// How long slots go on when they cannot reach it.
+    /// Time that slots go on without reaching the orchestrator.
     pub lease: Duration,
-    /// How long a slot without a task stays.
+    /// Time that a slot without a task stays.
     pub linger: Duration,
-    /// How long campaigns and their tasks are kept.
+    /// Retention of campaigns and their tasks.
     pub retention: CampaignRetention,
 }
 

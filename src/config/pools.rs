@@ -101,7 +101,7 @@ fn quanta_are_at_the_top(entries: &[PoolEntry], problems: &mut Problems) {
     }
 }
 
-/// A node belongs to one pool. Each list of nodes is complained about once.
+/// A node belongs to a single pool. Each list of nodes is reported once.
 fn nodes_are_listed_once(entries: &[PoolEntry], problems: &mut Problems) {
     let mut firsts: BTreeMap<&str, (&PoolEntry, &Place)> = BTreeMap::new();
     for entry in entries {

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, said so that its author can put it right.
+//! Problems of a configuration, each with the place and the remedy.
 //!
 //! [`Problems`] is both the basket that reading and checking throw into and what the caller gets:
 //! everything wrong at once, in the order of the file. As text it looks the way rustc's errors do;
@@ -13,13 +13,13 @@ use crate::model::nearest;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $text:literal),* $(,)?) => {
-        /// What kind of problem it is. The texts are stable: scripts and documentation use them.
-        /// C001 to C004 are files that cannot be read.
+        /// Kind of a problem. The texts are stable: scripts and documentation use them. C001 to
+        /// C004 are files that cannot be read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Code { $($(#[$doc])* $code),* }
 
         impl Code {
-            /// As it is shown, "C010".
+            /// Text of the code, "C010".
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$code => $text),* }
             }
@@ -44,9 +44,9 @@ codes! {
     InheritanceCycle = "C011",
     /// An abstract class cannot be a default.
     AbstractDefault = "C012",
-    /// Two default classes for one policy.
+    /// A policy has two default classes.
     TwoDefaults = "C013",
-    /// Classes of one priority have different policies.
+    /// Classes of the same priority have different policies.
     MixedPriority = "C014",
     /// A weight out of range.
     Weight = "C015",
@@ -60,7 +60,7 @@ codes! {
     Range = "C019",
     /// A file with secrets that goes with another, which is missing.
     Secrets = "C020",
-    /// An address that anybody could reach.
+    /// An address that other hosts reach without tokens or TLS.
     Listen = "C021",
     /// A value of the wrong kind.
     Kind = "C022",
@@ -80,10 +80,10 @@ impl fmt::Display for Code {
     }
 }
 
-/// So many problems are kept; a file that has more is not one that anybody mends line by line.
+/// Most problems kept; an author mends a file with more than that in another way than line by line.
 const MAX_PROBLEMS: usize = 100;
 
-/// Where a value was written.
+/// Place of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// These bytes of the file.
@@ -94,10 +94,10 @@ pub(super) enum Place {
     Flag(String),
 }
 
-/// One thing wrong.
+/// A mistake in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of problem it is.
+    /// Kind of the problem.
     pub code: Code,
     /// The key it is about, "class.normal.weight"; empty for the file as a whole.
     pub path: String,
@@ -107,9 +107,9 @@ pub struct Problem {
     pub column: Option<usize>,
     /// The environment variable or the flag that the value came from.
     pub outside: Option<String>,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// What to do about it.
+    /// Remedy for the author.
     pub remedy: String,
     span: Range<usize>,
     related: Vec<(Range<usize>, String)>,
@@ -159,7 +159,7 @@ impl Problem {
     }
 }
 
-/// Everything wrong with one configuration.
+/// All problems of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
     name: String,
@@ -174,8 +174,9 @@ impl Problems {
         Problems { name: name.to_owned(), text: text.to_owned(), list: Vec::new(), more: 0 }
     }
 
-    /// Adds a problem, unless the same is known of the same value: what many classes inherit is
-    /// wrong once. (Many settings can be missing in one place; that is about no value.)
+    /// Adds a problem, unless the value already has a problem of this code: a value that many
+    /// classes inherit is reported once. Missing settings are exempt, as many can be missing at the
+    /// same place.
     pub(super) fn add(&mut self, mut problem: Problem) {
         let is_same = |known: &Problem| {
             (known.code, &known.span, &known.outside)
@@ -217,12 +218,12 @@ impl Problems {
         self.list.iter()
     }
 
-    /// What messages call the file.
+    /// Name of the file in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// As rustc would show it, with colours for a terminal if `is_styled`.
+    /// Renders the problems as rustc does, with colours for a terminal if `is_styled`.
     pub fn render(&self, is_styled: bool) -> String {
         let renderer = if is_styled { Renderer::styled() } else { Renderer::plain() };
         let rendered = self.list.iter().map(|problem| renderer.render(&[self.group(problem)]));
@@ -263,7 +264,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// What to do about a word that is none of `known`.
+/// Returns the remedy for a word that is not in `known`.
 pub(super) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(word, known.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),

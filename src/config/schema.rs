@@ -1,7 +1,8 @@
-//! The configuration as a JSON schema, for editors that complete and check while one types.
+//! The configuration as a JSON schema, for editors that complete and check while an administrator
+//! types.
 //!
-//! Made from what the loader asks for: it reads a file that has an empty one of everything, and
-//! what it looked for is all there is. The descriptions are the sample's comments.
+//! The loader reads a file with an empty section of every kind, and each setting that it reads is a
+//! property of the schema. The descriptions are the sample's comments.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use super::section::{Asked, Reading};
 /// The sample, which documents every setting.
 const SAMPLE: &str = include_str!("../../config/apportion.toml");
 
-/// One of everything, with nothing in it.
+/// An empty section of every list.
 const PROBE: &str = "[[nodepool]]\n[[class]]\n[[user]]\n";
 
 /// The lists of sections; all other sections are there once.
@@ -26,7 +27,8 @@ const LISTS: [&str; 3] = ["nodepool", "class", "user"];
 pub fn schema() -> Value {
     let descriptions = descriptions(SAMPLE);
     let describe = |mut schema: Value, path: &str| {
-        // How classes grow is explained where the same is said for all of them.
+        // The sample explains the growth of classes in the section `scheduler`, where the same
+        // settings hold for all classes.
         let elsewhere = path.replacen("class.", "scheduler.", 1);
         if let Some(text) = descriptions.get(path).or(descriptions.get(&elsewhere)) {
             schema["description"] = Value::from(text.as_str());
@@ -87,7 +89,7 @@ fn json_of(value: &str) -> Option<Value> {
     serde_json::to_value(table.get("value")?).ok()
 }
 
-/// What the comments above each setting and section of `sample` say, where it comes first.
+/// Returns the comment above each setting and section of `sample`, at its first occurrence.
 pub(super) fn descriptions(sample: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut section = String::new();

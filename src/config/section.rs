@@ -1,11 +1,11 @@
-//! Reading tables of settings, one key at a time, so that one mistake does not hide the next.
+//! Reader of tables of settings, a key at a time, so that no mistake hides the next.
 //!
-//! A [`Section`] is a table of the file with the environment on top of it. Whoever reads it asks
-//! for every key it could have; what was never asked for is unknown, and is reported when the
-//! section is finished.
+//! A [`Section`] is a table of the file with the environment on top of it. Its reader asks for
+//! every key that the table may have. When the section is finished, keys that were not asked for
+//! are reported as unknown.
 //!
-//! Why not serde: a deserializer stops at the first thing that does not fit, and an administrator
-//! who is told one mistake per attempt makes many attempts.
+//! The loader does not use serde: a deserializer stops at the first mistake, and an administrator
+//! who learns of a single mistake per attempt needs many attempts.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -18,24 +18,24 @@ use super::shape::Shape;
 use super::value::{Fault, Kind, Verdict, Written, name};
 use crate::model::nearest;
 
-/// A setting that was asked for: what there is, whether anybody set it or not.
+/// A setting that the loader reads, present in the file or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// The section it is in, "daemon.limits"; "class" for one of any class.
+    /// Section of the setting, "daemon.limits"; "class" for the settings of any class.
     pub section: &'static str,
     pub key: &'static str,
     pub shape: Shape,
-    /// What holds where it is not set, as the file would have it.
+    /// Value of an absent setting, in the notation of the file.
     pub default: Option<String>,
     pub is_required: bool,
 }
 
-/// What reading takes with it, and what it leaves behind.
+/// Inputs and results of reading a file.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub overrides: Overrides,
     pub problems: Problems,
-    /// The single settings in effect. Those of pools, classes and users are known only later.
+    /// The single settings in effect. Settings of pools, classes and users are added later.
     pub listing: Listing,
     /// Every setting that was asked for.
     pub asked: Vec<Asked>,
@@ -49,10 +49,10 @@ impl Reading {
     }
 }
 
-/// One table of settings.
+/// A table of settings.
 #[derive(Debug)]
 pub(super) struct Section<'r> {
-    /// What it is called in the catalogue of settings.
+    /// Name of the table in the catalogue of settings.
     kind: &'static str,
     path: String,
     place: Place,
@@ -81,8 +81,8 @@ impl<'r> Section<'r> {
         &self.path
     }
 
-    /// The table under the last word of `kind`, "limits" of "daemon.limits"; an empty one if there
-    /// is none.
+    /// Returns the table under the last word of `kind`, "limits" of "daemon.limits". A missing
+    /// table is taken as empty.
     pub(super) fn section(&mut self, kind: &'static str) -> Section<'_> {
         let key = kind.rsplit('.').next().unwrap_or(kind);
         let path = self.path_of(key);
@@ -101,8 +101,8 @@ impl<'r> Section<'r> {
         Section { kind, path, place, table, is_entry, reading: self.reading, known }
     }
 
-    /// What `read` makes of each table in the list under `key`. `None` if it is no such list,
-    /// which has been reported.
+    /// Applies `read` to each table of the list under `key`. `None` if the value is not a list of
+    /// tables, which is reported.
     pub(super) fn entries<T>(
         &mut self,
         key: &'static str,

@@ -9,14 +9,14 @@ pub(super) struct Located<T> {
     pub place: Place,
 }
 
-/// What became of a setting.
+/// Result of reading a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Setting<T> {
-    /// It was not written.
+    /// The setting is absent.
     Absent,
-    /// It was written, but wrongly; that has been reported.
+    /// The value is wrong, which has been reported.
     Refused,
-    /// It was written.
+    /// The setting is present and right.
     Given(Located<T>),
 }
 
@@ -53,7 +53,7 @@ impl<T> Setting<T> {
 }
 
 impl<T: Clone> Setting<T> {
-    /// This setting, or if it was not written, the one `below`.
+    /// Returns this setting, or `below` if this setting is absent.
     pub(super) fn over(&self, below: &Setting<T>) -> Setting<T> {
         if self.is_absent() { below.clone() } else { self.clone() }
     }

@@ -1,12 +1,11 @@
-//! What a value may look like, as editors are told it.
+//! Shapes of values, for the JSON schema of editors.
 
 use serde_json::{Value, json};
 
 /// The longest name of a pool, class, node or user, in bytes.
 pub(super) const MAX_NAME: usize = 255;
 
-/// What a value may look like. Coarser than the loader in places: what only the loader knows is
-/// its business.
+/// Shape of a value. Less strict than the loader in places: the loader alone decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// True or false.
@@ -28,11 +27,11 @@ pub(super) enum Shape {
     Path,
     /// The same, or nothing.
     OptionalPath,
-    /// Users or groups by their numbers, in one text.
+    /// Numbers of users or groups, in a single text.
     Ids,
     /// An address and a port.
     Address,
-    /// One of these words.
+    /// A word of this list.
     Word(Vec<&'static str>),
     /// A host list.
     Hosts,
@@ -41,7 +40,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// As JSON schema.
+    /// Returns the shape as JSON schema.
     pub(super) fn schema(&self) -> Value {
         match self {
             Shape::Flag => json!({ "type": "boolean" }),

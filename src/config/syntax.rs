@@ -1,4 +1,4 @@
-//! What the TOML parser says, in our words, with the remedy that fits.
+//! Errors of the TOML parser as problems, with the remedy that fits.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use toml::de::{DeTable, DeValue, Error};
 
 use super::problem::{Code, Place, Problem, Problems};
 
-/// How the TOML parser calls a key that is there twice.
+/// Message of the TOML parser about a key that is set twice.
 const DUPLICATE_KEY: &str = "duplicate key";
-/// How it calls a text without quotes.
+/// Start of the parser's message about a text without quotes.
 const NO_QUOTES: &str = "string values must be quoted";
 
-/// The parser's `errors` about the text of `problems`; without those that only follow from a list
-/// that is never closed.
+/// Adds the parser's `errors` to `problems`, whose text was parsed. Errors that only follow from an
+/// unclosed list are left out.
 pub(super) fn problems(
     errors: &[Error],
     document: &DeTable<'_>,
@@ -71,7 +71,7 @@ fn duplicate(span: Range<usize>, document: &DeTable<'_>, text: &str) -> Problem 
     }
 }
 
-/// Where `key` was last written before `offset`: in the same table, as tables do not overlap.
+/// Returns the last place of `key` before `offset`: in the same table, as tables do not overlap.
 fn last_key_before(offset: usize, key: &str, table: &DeTable<'_>) -> Option<Range<usize>> {
     let here = table.get_key_value(key).map(|(key, _)| key.span());
     let in_value = |value: &DeValue<'_>| match (value.as_table(), value.as_array()) {
@@ -116,7 +116,7 @@ fn unclosed(text: &str) -> Option<(Range<usize>, Range<usize>)> {
     Some((opener, text.len()..text.len()))
 }
 
-/// Whether a line that begins so cannot be within a list: `[[class]]`, `name = "x"`.
+/// True if `line` cannot be within a list: `[[class]]`, `name = "x"`.
 fn begins_something(line: &str) -> bool {
     let is_word = |text: &str| {
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);

@@ -1,4 +1,4 @@
-//! What the configuration accepts, and what it says to everything else.
+//! Configurations that are accepted, and the problems of refused files.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::model::{Mebibytes, Millis, Policy, PoolIx, Quantum};
 
 const SAMPLE: &str = include_str!("../../config/apportion.toml");
 
-/// As little as there can be.
+/// Smallest valid file.
 const SMALL: &str =
     "[[nodepool]]\nname = \"p\"\n[[class]]\nname = \"c\"\npolicy = \"reserve\"\nnodepool = \"p\"\n";
 
@@ -83,7 +83,8 @@ fn the_sample_has_every_setting_and_says_what_it_means() {
             lines[0] == section && lines.iter().any(|line| line.starts_with(&format!("{key} = ")))
         };
         assert_eq!(sections.iter().filter(is_set).take(1).count(), 1, "{section}.{key} is not set");
-        // How classes grow is explained where the same is said for all of them.
+        // The sample explains the growth of classes in the section `scheduler`, where the same
+        // settings hold for all classes.
         let is_explained = |section: &str| documented.contains_key(&format!("{section}.{key}"));
         assert!(
             is_explained(section) || (section == "class" && is_explained("scheduler")),
@@ -118,7 +119,7 @@ fn the_schema_takes_the_sample_and_refuses_what_the_loader_refuses() {
     assert!(quantum["description"].as_str().unwrap().starts_with("The smallest allocation;"));
 }
 
-/// As much of JSON schema as ours uses, patterns left out.
+/// Checks `value` against the parts of JSON schema that the configuration uses, without patterns.
 fn violations(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let kind = schema["type"].as_str().unwrap();
     let is_right = match kind {
@@ -158,7 +159,7 @@ fn violations(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     found
 }
 
-/// Each row of the listing as "path = value < origin", for those paths that begin so.
+/// Returns the rows of the listing as "path = value < origin", for paths with this prefix.
 fn listed(config: &Config, prefix: &str) -> Vec<String> {
     let rows = config.listing.rows().filter(|row| row.path.starts_with(prefix));
     let row = |row: &Row| {
@@ -220,7 +221,7 @@ fn every_setting_in_effect_is_listed_with_who_set_it() {
     assert_eq!(listed(&config, "class.r.").len(), 5, "only fair-share classes grow");
 }
 
-/// What is listed, written into a file, means the same: so it says all there is to say.
+/// The listing, written into a file, loads as the same configuration: so the listing is complete.
 #[test]
 fn the_listing_says_it_all() {
     let sample = parse("apportion.toml", SAMPLE).unwrap();
@@ -268,7 +269,8 @@ fn differences_are_told_setting_by_setting() {
     );
 }
 
-/// One slip is one problem, where it was made, though it confuses the parser to the end.
+/// A single slip is a single problem at its own place, though it confuses the parser to the end of
+/// the file.
 #[test]
 fn what_is_never_closed_is_named_once() {
     let cases = [
@@ -360,7 +362,7 @@ fn classes_inherit_what_they_do_not_set() {
     assert!(!classes[0].admits("ann") && classes[1].admits("ann"));
 }
 
-/// What follows a small file that is right, and the problems it then has. The rows are those of the
+/// Additions to a small valid file, and the problems that each causes. The rows are the rows of the
 /// list of bad inputs; the addition begins at line 7.
 const MISTAKES: &[(&str, &[&str])] = &[
     // Row 54: not TOML.
@@ -383,7 +385,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[[nodepool]]\nname='a'\nparent='a'", &["C007 9:8 nodepool.a.parent"]),
     ("[[nodepool]]\nname='a'\nparent='q'", &["C008 9:8 nodepool.a.parent"]),
     ("[[class]]\nname='d'\npolicy='reserve'\nnodepool='q'", &["C009 10:10 class.d.nodepool"]),
-    // Row 58: words nobody knows.
+    // Row 58: unknown words.
     ("[scheduler]\nquantom = 1", &["C010 8:1 scheduler.quantom"]),
     ("[schedular]\nx = 1", &["C010 7:2 schedular"]),
     ("wieght = 1", &["C010 7:1 class.c.wieght"]),
@@ -503,7 +505,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[scheduler]\nprediction = 1", &["C022 8:14 scheduler.prediction"]),
     ("[scheduler]\nnode_stability = 1.5", &["C022 8:18 scheduler.node_stability"]),
     ("[user]\nname = 'u'", &["C022 7:1 user"]),
-    // What has to be there.
+    // Required settings.
     ("[[nodepool]]", &["C023 7:1 nodepool[1].name"]),
     ("[[class]]\nname='d'", &["C023 8:6 class.d.policy", "C023 8:6 class.d.nodepool"]),
     // Several at once, in the order of the file.
@@ -685,7 +687,7 @@ fn every_prefix_loads_or_is_refused() {
 }
 
 proptest::proptest! {
-    /// Whatever bytes are damaged, nothing panics, neither reading nor showing.
+    /// Damaged bytes at any place cause no panic, neither in reading nor in rendering.
     #[test]
     fn damage_is_survived(at in 0..SAMPLE.len(), damage in "[\\[\\]{}=\"'\\\\#,.é0-9a\n-]{0,4}", cut in 0..12_usize) {
         let mut bytes = SAMPLE.as_bytes().to_vec();

@@ -22,7 +22,7 @@ use crate::model::{
     is_hidden, nearest,
 };
 
-/// What was written.
+/// A value as it is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Written<'a> {
     /// A value of the file.
@@ -31,7 +31,7 @@ pub(super) enum Written<'a> {
     Text(&'a str),
 }
 
-/// Why a value will not do.
+/// Reason why a value is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub code: Code,
@@ -39,10 +39,10 @@ pub(super) struct Fault {
     pub remedy: String,
 }
 
-/// What reading a value comes to.
+/// Result of reading a value.
 pub(super) type Verdict<T> = Result<T, Fault>;
 
-/// What a class says its policy is.
+/// Policy of a class, as the file names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PolicyName {
     FairShare,
@@ -54,7 +54,7 @@ impl PolicyName {
     pub(super) const ALL: [PolicyName; 3] =
         [PolicyName::FairShare, PolicyName::FixedShare, PolicyName::Reserve];
 
-    /// As it is written in the file.
+    /// Name in the file.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             PolicyName::FairShare => "fair-share",
@@ -72,7 +72,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// As a message may show it.
+    /// Returns the value as messages quote it.
     fn shown(self) -> String {
         match self {
             Written::Text(text) => quoted(text),
@@ -90,12 +90,12 @@ impl<'a> Written<'a> {
     }
 }
 
-/// How a value is written in the file.
+/// Function that writes a value in the notation of the file.
 type Show<T> = fn(&T) -> String;
 
 /// A kind of value.
 pub(super) struct Kind<T> {
-    /// What it accepts, as far as editors can be told.
+    /// Shape of accepted values, as far as a JSON schema can express it.
     pub shape: Shape,
     code: Option<Code>,
     read: Box<dyn Fn(Written<'_>) -> Verdict<T>>,
@@ -111,7 +111,7 @@ impl<T> Kind<T> {
         Kind { shape, code: None, read: Box::new(read), show }
     }
 
-    /// The same, with a code of its own for whatever is wrong.
+    /// Returns this kind with its own code for every fault.
     pub(super) fn coded(self, code: Code) -> Kind<T> {
         Kind { code: Some(code), ..self }
     }
@@ -183,8 +183,8 @@ where
 
 /// An amount of memory in `range`, written with its unit.
 ///
-/// The original's gigabyte is 1024³ bytes and so is ours, whether it is called GB or GiB: nodes
-/// report binary sizes, and a quantum that differs from them by 7 % would waste one in fifteen.
+/// A gigabyte is 1024³ bytes, written GB or GiB, as in UIMA-DUCC. Nodes report binary sizes, and a
+/// quantum that differs from them by 7 % would waste a fifteenth of the memory.
 pub(super) fn size(range: RangeInclusive<Mebibytes>) -> Kind<Mebibytes> {
     let read = move |written: Written<'_>| {
         let example =
@@ -212,7 +212,7 @@ pub(super) fn toml_size(size: Mebibytes) -> String {
     format!("\"{}\"", size.to_string().replace(' ', ""))
 }
 
-/// How many MiB one `unit` is; `None` for smaller units and for words that are none.
+/// Returns the MiB of a `unit`; `None` for smaller units and for unknown words.
 fn mebibytes_per(unit: &str) -> Option<u64> {
     let unit: Unit = unit.parse().ok()?;
     let sizes = [
@@ -259,12 +259,12 @@ pub(super) fn toml_span(span: Millis) -> String {
     }
 }
 
-/// Text in quotes, with whatever TOML wants escaped.
+/// Text in quotes, escaped as TOML requires.
 pub(super) fn toml_text(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// A list, on one line.
+/// A list, on a single line.
 pub(super) fn toml_list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.into_iter().collect::<Vec<_>>().join(", "))
 }

@@ -10,7 +10,7 @@ pub(super) type Book = Problems;
 /// The node file of a nodepool that names none.
 pub(super) const DEFAULT_NODES: &str = "ducc.nodes";
 
-/// Where a line of the translation comes from.
+/// Origin of a line of the translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) file: Part,

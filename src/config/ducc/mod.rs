@@ -1,8 +1,8 @@
 //! The configuration of UIMA-DUCC, translated: class, user and node files in, TOML out.
 //!
-//! What is written wrongly there is said at its place there. Whether it fits together is checked
-//! once, by the loader, on the translation; what that says is led back to the line of the original
-//! that the translation was made from.
+//! Syntax errors are reported at their place in the original. The loader checks consistency, once,
+//! on the translation. Its problems are mapped back to the line of the original that the
+//! translation was made from.
 
 mod book;
 mod nodes;
@@ -36,11 +36,11 @@ pub struct DuccFiles {
 pub struct Translated {
     /// The configuration file. It loads.
     pub text: String,
-    /// What has no counterpart and was left out, and other things to know.
+    /// Settings that were left out for lack of a counterpart, and other notes.
     pub notes: Vec<String>,
 }
 
-/// Why there is no translation.
+/// Reason why the files cannot be translated.
 #[derive(Debug, thiserror::Error)]
 pub enum TranslationError {
     /// A file cannot be read.

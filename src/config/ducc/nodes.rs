@@ -1,4 +1,4 @@
-//! The original's node files: a host on each line, `import FILE` for those of another file.
+//! The node files of UIMA-DUCC: a host on each line, `import FILE` for the hosts of another file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,14 +7,15 @@ use super::super::problem::{Code, Place, Problem};
 use super::super::{ConfigError, read};
 use super::book::Book;
 
-/// What is known of all node files.
+/// Hosts of all node files.
 #[derive(Debug)]
 pub(super) struct Hosts<'a> {
     /// The folder they are in.
     pub folder: &'a Path,
-    /// Those that a nodepool names: they are not imported, as their nodepool reads them.
+    /// Files named by nodepools. An import of such a file is skipped, as its nodepool reads it.
     pub named: Vec<String>,
-    /// What the original appends to short names, to see that two are one.
+    /// Domain that UIMA-DUCC appends to short names. Without it, a short and a full name would
+    /// count as two hosts.
     pub domain: Option<String>,
     /// Every host, by its short name: which file lists it, and in which line.
     known: BTreeMap<String, (String, usize)>,
@@ -30,8 +31,8 @@ impl<'a> Hosts<'a> {
         Hosts { folder, named, domain, known, begun, books: Vec::new() }
     }
 
-    /// The hosts that `file` lists or imports, in their order. None the second time: that two
-    /// nodepools share a file is one mistake, and not one for each host.
+    /// Returns the hosts that `file` lists or imports, in their order. Empty at the second call for
+    /// a file: two nodepools with the same file are a single mistake, not a mistake for each host.
     ///
     /// # Errors
     ///

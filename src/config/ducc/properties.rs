@@ -5,7 +5,7 @@ use super::book::{Book, Part};
 use super::stanzas::{Attribute, Word};
 use super::translate::{Translation, cap, flag, gigabytes, milliseconds};
 
-/// How a value is written.
+/// Notation of a value.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Number,
@@ -33,7 +33,7 @@ const PROPERTIES: [(&str, &str, &str, Kind); 14] = [
     ("ducc.rm.prediction.fudge", "scheduler", "prediction_fudge", Kind::Milliseconds),
 ];
 
-/// What schedules in the original and has no counterpart.
+/// Scheduling properties of UIMA-DUCC without a counterpart here.
 const LEFT_OUT: [&str; 4] = [
     "ducc.rm.eviction.policy",
     "ducc.rm.default.memory",
@@ -46,7 +46,7 @@ pub(super) fn translate(book: &mut Book, translation: &mut Translation) {
     let given = read(book);
     let mut section = "";
     for (property, place, key, kind) in PROPERTIES {
-        // The last one counts, as in all files of properties.
+        // The last value of a property counts, as in all property files.
         let found = given.iter().rfind(|attribute| attribute.key.text == property);
         let Some(attribute) = found else { continue };
         let text = attribute.text();

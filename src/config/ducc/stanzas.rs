@@ -42,12 +42,12 @@ enum Token {
 }
 
 impl Attribute {
-    /// All the words as one.
+    /// All words of the value, joined by blanks.
     pub(super) fn text(&self) -> String {
         self.values.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Where the value is.
+    /// Byte range of the value.
     pub(super) fn span(&self) -> Range<usize> {
         let first = self.values.first().map_or(&self.key.span, |word| &word.span);
         let last = self.values.last().map_or(&self.key.span, |word| &word.span);
@@ -161,7 +161,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What is between the braces. Where they are broken, it goes on as well as it can.
+    /// Reads the attributes between the braces. If a brace is missing, the rest is read as well as
+    /// possible.
     fn body(&mut self, name: &Word) -> Option<Vec<Attribute>> {
         if !matches!(self.peek(), Some(Token::Open(_))) {
             let message = format!("`{}` has no `{{`", name.text);

@@ -10,9 +10,9 @@ use super::nodes::Hosts;
 use super::stanzas::{Attribute, Stanza, Word};
 use crate::model::fold_hostlist;
 
-/// What a nodepool may have.
+/// Keys of a nodepool.
 const POOL_KEYS: [&str; 5] = ["nodefile", "parent", "domain", "share-quantum", "search-order"];
-/// What a class may have, and how we call it. Nothing: it has no counterpart, for this reason.
+/// Keys of a class and their names here. `Err`: no counterpart, for this reason.
 const CLASS_KEYS: [(&str, Result<&str, &str>); 19] = [
     ("policy", Ok("policy")),
     ("nodepool", Ok("nodepool")),
@@ -34,7 +34,7 @@ const CLASS_KEYS: [(&str, Result<&str, &str>); 19] = [
     ("type", Err("the original sets it itself")),
     ("children", Err("the original sets it itself")),
 ];
-/// What a user may hold.
+/// Key of the memory that a user may hold.
 const ALLOTMENT: &str = "max-allotment";
 
 /// The translation as far as it is made.
@@ -51,13 +51,13 @@ pub(super) fn pools_in(stanzas: &[Stanza]) -> Vec<&Stanza> {
     stanzas.iter().filter(|stanza| stanza.keyword.text == "Nodepool").collect()
 }
 
-/// The words of an attribute as one.
+/// All words of an attribute, joined by blanks.
 pub(super) fn text_of(attribute: &Attribute) -> String {
     attribute.text()
 }
 
-/// The node file of each pool: the one it names, or the one for all who name none. Complains about
-/// pools that share one.
+/// Returns the node file of each pool: the file that it names, or the default file. Reports pools
+/// that share a file.
 pub(super) fn node_files(pools: &[&Stanza], book: &mut Book) -> Vec<String> {
     let mut firsts: BTreeMap<String, &Stanza> = BTreeMap::new();
     let mut files = Vec::new();
@@ -290,7 +290,8 @@ impl Translation {
 /// The policy of a class or of what it inherits from, as the original calls it.
 fn policy_of(class: &Stanza, stanzas: &[Stanza]) -> String {
     let mut next = Some(class);
-    // As many steps as there are stanzas: who inherits from itself has been complained about.
+    // At most as many steps as there are stanzas: a class that inherits from itself, which the
+    // loader reports, would never end.
     for _ in stanzas {
         let Some(class) = next else { break };
         if let Some(policy) = class.attribute("policy") {
@@ -317,8 +318,8 @@ fn only_known(stanza: &Stanza, known: &[&str], book: &mut Book) {
     }
 }
 
-/// Whether this is a limit for one class, `max_allotment.normal = 50`. Complains if it is neither
-/// that nor a limit for all.
+/// True if this is a limit for a single class, `max_allotment.normal = 50`. Reports every other
+/// key, and a limit for an unknown class.
 fn is_class_limit(attribute: &Attribute, classes: &[&str], book: &mut Book) -> bool {
     let key = attribute.key.text.as_str();
     let place = Place::File(attribute.key.span.clone());
@@ -370,7 +371,7 @@ pub(super) fn milliseconds(text: &str) -> String {
     toml_text(&format!("{text}ms"))
 }
 
-/// In the original 0 and less mean that there is no cap, whatever else.
+/// Returns the initialization cap. UIMA-DUCC takes 0 and negative numbers as "no cap".
 pub(super) fn cap(text: &str) -> String {
     const NO_CAP: &str = "1000000";
     match text.parse::<i64>() {
