@@ -1,4 +1,4 @@
-//! The one binary: daemon, administrator's tool and demonstration.
+//! The `apportion` binary: daemon, orchestrator, agent, administrator's tool and demonstration.
 
 use std::process::ExitCode;
 

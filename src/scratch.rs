@@ -1,4 +1,4 @@
-//! A folder of its own that goes with whoever made it: for a daemon that nobody is to remember.
+//! Temporary folder that is removed together with its owner, for a daemon that keeps no state.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Scratch {
         Ok(Scratch { path })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -31,7 +31,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing can be done about it here, and the system clears such folders in time.
+        // A failure has no remedy here, and the system clears such folders in time.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

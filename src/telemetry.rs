@@ -1,4 +1,4 @@
-//! Logging: for people on standard error, or one JSON object a line for collectors.
+//! Logging: text for people on standard error, or JSON lines (an object a line) for collectors.
 
 use std::io::{self, IsTerminal};
 
@@ -7,17 +7,17 @@ use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// How log lines look.
+/// Format of the log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people; coloured on a terminal.
     #[default]
     Human,
-    /// One JSON object a line.
+    /// A JSON object a line.
     Json,
 }
 
-/// Why there is no log.
+/// Reason why logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TelemetryError {
