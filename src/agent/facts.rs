@@ -1,8 +1,8 @@
-//! What this system says about itself: its name, its memory, and since when it runs.
+//! Facts of this system: its name, its memory, and its boot.
 
 use crate::model::Mebibytes;
 
-/// Why there is nothing to report.
+/// Reason why the facts of the node cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FactsError {
@@ -20,19 +20,19 @@ pub enum FactsError {
     NothingLeft { memory: u64, reserved: u64 },
 }
 
-/// What is reported of a node.
+/// Facts that a heartbeat reports of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Memory it offers.
     pub memory: Mebibytes,
-    /// Memory that nobody uses at the moment.
+    /// Memory that is free at the moment.
     pub available: Mebibytes,
 }
 
-/// The node as it is now, under `name` if there is one, with `memory` if that is given, less what
-/// is reserved.
+/// Reads the node's facts. `name` and `memory` replace the system's own values if given; `reserved`
+/// is subtracted from the memory.
 pub(super) fn node(
     name: Option<&str>,
     memory: Option<Mebibytes>,
@@ -59,7 +59,8 @@ fn own_name() -> Result<String, FactsError> {
     Ok(short.to_owned())
 }
 
-/// Another one for every start of an agent: which start of the system it is, and how long after it.
+/// Returns the agent's incarnation, different at every start: the boot, the time since the boot,
+/// and the process.
 #[cfg(target_os = "linux")]
 pub(super) fn life() -> Result<String, FactsError> {
     use procfs::{Current, Uptime};
@@ -71,7 +72,7 @@ pub(super) fn life() -> Result<String, FactsError> {
     Ok(format!("{system}-{}-{process}", uptime.uptime_duration().as_millis()))
 }
 
-/// Which start of the system it is.
+/// Returns the boot id of the system.
 ///
 /// # Errors
 ///

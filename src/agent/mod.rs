@@ -1,10 +1,10 @@
 //! The agent: tells the daemon, every few seconds, that this node lives and how much memory it has.
 //!
-//! It decides nothing and runs nothing. What it says it reads anew for every heartbeat, the token
-//! included, so that memory that comes or goes, and a token that is replaced, need no restart. When
-//! the daemon does not answer it tries again soon, then ever less often, but never less often than
-//! without a failure: a daemon that comes back hears of all its nodes within one interval, and not
-//! of all at once.
+//! The agent decides nothing. Every heartbeat reads the facts and the token anew, so that changed
+//! memory, and a replaced token, need no restart. If the daemon does not answer, the agent tries
+//! again soon, then ever less often. The pause never exceeds the pause without a failure. So a
+//! daemon that comes back has heartbeats of all nodes within an interval, and not of all nodes at
+//! once.
 
 mod facts;
 mod pace;
@@ -24,19 +24,19 @@ use crate::access::{NoAnswer, NoToken, Transport, TransportError, token_for};
 use crate::api::wire::{Heartbeat, HeartbeatAnswer, Problem};
 use crate::model::Mebibytes;
 
-/// How long the daemon may take to answer.
+/// Longest wait for an answer of the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How an agent is to report.
+/// Settings of an agent.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the daemon listens.
+    /// Address of the daemon.
     pub url: Url,
-    /// What the node is called; `None`: what it calls itself.
+    /// Name of the node; `None`: the host name up to the first dot.
     pub name: Option<String>,
-    /// How much memory to offer; `None`: all there is.
+    /// Memory to offer; `None`: all memory of the node.
     pub memory: Option<Mebibytes>,
-    /// How much of it to keep for what is no work.
+    /// Memory kept for the system, out of the offered memory.
     pub reserved: Mebibytes,
     /// While there is a file of this name, the node wants no new work.
     pub quiesce_file: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct Options {
     pub authority: Option<PathBuf>,
 }
 
-/// Why a heartbeat did not count.
+/// Reason why a heartbeat failed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
@@ -64,14 +64,14 @@ pub enum AgentError {
     Refused(String),
 }
 
-/// Reports for one node.
+/// Reporter of a node.
 #[derive(Debug)]
 pub struct Agent {
     options: Options,
     transport: Transport,
     /// Names this life of the agent.
     boot_id: String,
-    /// How many heartbeats were made in it.
+    /// Heartbeats of this incarnation.
     sequence: u64,
 }
 
@@ -86,17 +86,17 @@ impl Agent {
         let transport = Transport::new(url, authority.as_deref(), PATIENCE)?;
         let boot_id = facts::life()?;
         let agent = Agent { options, transport, boot_id, sequence: 0 };
-        // What cannot be read now will not be there later either, but for the token.
+        // Facts that cannot be read now cannot be read later either. The token may come later.
         agent.node()?;
         Ok(agent)
     }
 
-    /// Lots for [`Pace`], others for every agent.
+    /// Returns a random generator for [`Pace`], seeded differently for every agent.
     pub fn lots(&self) -> ChaCha8Rng {
         ChaCha8Rng::from_seed(Sha256::digest(&self.boot_id).into())
     }
 
-    /// What is to be said of the node.
+    /// Reads the facts of the node.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Agent {
     }
 }
 
-/// What to make of an answer that is none.
+/// Returns the error for an answer that does not accept the heartbeat.
 fn refusal(status: StatusCode, body: &[u8], has_token: bool, node: &str) -> AgentError {
     let says = serde_json::from_slice::<Problem>(body).map_or_else(
         |_| format!("what listens there answers {status}, but not as an apportion does"),

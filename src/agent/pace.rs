@@ -1,4 +1,4 @@
-//! When the next heartbeat is due.
+//! Pace of the heartbeats.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ impl Pace {
         Pace { interval, failures: 0 }
     }
 
-    /// How long to wait after a heartbeat that counts: the interval, a tenth more or less.
+    /// Returns the wait after a successful heartbeat: the interval, a tenth more or less.
     pub fn after_success(&mut self, lots: &mut impl rand::Rng) -> Duration {
         self.failures = 0;
         let spread = self.interval.div_f64(10.0);
         between(self.interval.saturating_sub(spread), self.interval + spread, lots)
     }
 
-    /// How long to wait after one that failed: a second at most, then twice that, up to the
-    /// interval; at least half of each.
+    /// Returns the wait after a failed heartbeat. The longest wait is a second at first, then
+    /// doubles up to the interval. The wait is at least half of that.
     pub fn after_failure(&mut self, lots: &mut impl rand::Rng) -> Duration {
         let doubled = FIRST.saturating_mul(2_u32.saturating_pow(self.failures));
         self.failures = self.failures.saturating_add(1);

@@ -1,7 +1,8 @@
-//! What an agent has written down of its slots, in a folder that only it can write.
+//! Records of an agent about its slots, in a folder that only the agent can write.
 //!
-//! A slot has a file from before its start until it is forgotten. The name of the file is the slot's,
-//! and its creation fails if it is there: a share has one slot, however often its start is ordered.
+//! A slot has a record from before its start until it is forgotten. The file is named after the
+//! slot, and its creation fails if it exists. So a share has a single slot, however often its start
+//! is ordered.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -18,9 +19,9 @@ use crate::slot;
 /// A process, told apart from later ones with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Number of the process.
     pub pid: i32,
-    /// Its start, in clock ticks since the boot.
+    /// Start of the process, in clock ticks since the boot.
     pub start: u64,
     /// The boot of the node.
     pub boot: String,
@@ -32,7 +33,7 @@ impl Process {
         Some(Process { pid, start: slot::start_time(pid)?, boot: boot.to_owned() })
     }
 
-    /// Whether it has not ended.
+    /// True if the process has not ended.
     pub fn is_alive(&self, boot: &str) -> bool {
         self.boot == boot
             && slot::start_time(self.pid) == Some(self.start)
@@ -40,7 +41,7 @@ impl Process {
     }
 }
 
-/// What is written down of a slot.
+/// Record of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Book {
     /// The name of the slot on the node: the orchestrator's identity, a hyphen, the share.
@@ -53,24 +54,24 @@ pub struct Book {
     pub start: SlotStart,
     /// The identity it runs as, as `--become` takes it. `None`: the user was refused.
     pub identity: Option<String>,
-    /// How its limit is enforced.
+    /// Enforcement of its memory limit.
     pub rung: Rung,
-    /// Its process. `None`: it may not have started yet.
+    /// Process of the slot. `None`: it may not have started yet.
     pub process: Option<Process>,
-    /// Why it ended without having run, and the sentence for people.
+    /// Reason why the slot ended without having run, and the sentence for people.
     pub failure: Option<(SlotEnd, String)>,
 }
 
-/// What is written down of the orchestrator.
+/// Record of the orchestrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Its identity; empty before the first answer.
+    /// Identity of the orchestrator; empty before the first answer.
     pub orchestrator: String,
     /// The highest epoch of its database.
     pub epoch: u64,
 }
 
-/// All that is written down. Locked: one agent uses a spool at a time.
+/// All records of an agent. Locked: a single agent uses a spool at a time.
 #[derive(Debug)]
 pub struct Books {
     folder: PathBuf,
@@ -136,7 +137,7 @@ impl Books {
         }
     }
 
-    /// The books of all slots. One that cannot be read is left out, and told.
+    /// Reads the records of all slots. An unreadable record is left out, with a warning.
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ impl Books {
             }
             match read(&path) {
                 Ok(book) => books.push(book),
-                // It was begun, and its slot did not start.
+                // The record was begun, and its slot did not start.
                 Err(_) if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == 0) => {
                     fs::remove_file(&path)?;
                 }
@@ -162,7 +163,7 @@ impl Books {
         Ok(books)
     }
 
-    /// What is written down of the orchestrator.
+    /// Returns the record of the orchestrator.
     pub fn seen(&self) -> Seen {
         read(&self.folder.join(SEEN)).unwrap_or_default()
     }
@@ -195,7 +196,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// Whether an identity can be part of names of files, units and cgroups.
+/// True if an identity can be part of names of files, units and cgroups.
 pub fn is_good_identity(identity: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     (1..=64).contains(&identity.len()) && identity.bytes().all(is_good)

@@ -1,7 +1,7 @@
-//! What of the report of a slot is passed on.
+//! Bounds of the slot reports that the agent passes on.
 //!
-//! A task can forge all that its slot says. A node tells of all its slots in one body, so no slot may
-//! fill it, and no number may be one that others cannot count with.
+//! A task can forge every message of its slot. The reports of all slots share the body of an
+//! exchange, so no slot may fill it. Numbers are cut, so that sums and doublings do not overflow.
 
 use crate::orchestrator::wire::{SlotReport, SlotStage, TaskResult};
 use crate::slot::wire::{MAX_QUEUE, MAX_RESULTS, MAX_TEXT};
@@ -21,18 +21,20 @@ const MAX_TAIL: usize = 12 << 10;
 /// The longest error of a task, in bytes: 2 KiB, as above.
 const MAX_ERROR: usize = 6 << 10;
 
-/// The most results of one exchange, in bytes. An orchestrator reads 32 MiB with all that is about them.
+/// Most bytes of results in an exchange. An orchestrator reads 32 MiB, with all that surrounds the
+/// results.
 const MAX_BODY: usize = 24 << 20;
 
 /// The most bytes of a result beside its texts, and the most that a byte of a text becomes.
 const RESULT_BYTES: usize = 512;
 const ESCAPED_BYTES: usize = 6;
 
-/// Cuts the report of a slot with so many lanes down to what an honest one can have.
+/// Cuts the report of a slot with `lanes` lanes down to the size of an honest report.
 pub(super) fn bound(report: &mut SlotReport, lanes: u64) {
     let most = lanes.saturating_add(MAX_QUEUE);
     report.want = report.want.min(most);
-    // Some are given again while a report is on its way. One that is not told is sent again, for nothing.
+    // The orchestrator may give tasks again while a report is on its way, so a slot may hold more
+    // than it asked for. A held task that is cut off here is sent again, without effect.
     report.held.truncate(usize::try_from(most.saturating_mul(4)).unwrap_or(usize::MAX));
     report.running.truncate(usize::try_from(lanes).unwrap_or(usize::MAX));
     for task in &mut report.running {
@@ -63,8 +65,8 @@ fn shorten(text: &mut String, most: usize) {
     text.shrink_to_fit();
 }
 
-/// The reports for one exchange: of each slot as many results as an even share of its body holds, and
-/// one at least. The others follow when these are on record.
+/// Returns the reports for an exchange, each with as many results as an even share of the body
+/// holds, at least a single result. Further results follow once these are acknowledged.
 pub(super) fn portions<'a>(
     reports: impl ExactSizeIterator<Item = &'a SlotReport>,
 ) -> Vec<SlotReport> {
@@ -83,7 +85,8 @@ fn portion(report: &SlotReport, most: usize) -> SlotReport {
     if count < part.results.len() {
         part.results.truncate(count);
         if part.state == SlotStage::Gone {
-            // Attempts that are not among the results of a slot that is gone are given to others.
+            // If a slot is gone, its attempts without a result are given to other slots. So this
+            // slot is not reported as gone before all its results are sent.
             (part.state, part.end, part.text) = (SlotStage::Stopping, None, None);
         }
     }
@@ -146,7 +149,7 @@ mod tests {
             assert_eq!((*want, held.len(), running.len()), (52, 208, 2));
             assert_eq!(results.len(), if state == SlotStage::Gone { 200 } else { MAX_RESULTS });
             assert!(text.as_ref().unwrap().len() <= MAX_TEXT);
-            // What others do with it: sums and doublings.
+            // Calculations of the readers: sums and doublings.
             let _ = crate::agent::run::levels::without_times(&report);
             assert!(results.iter().map(|end| end.rss_mb + end.ms).sum::<u64>() < u64::MAX);
         }

@@ -10,7 +10,7 @@ use super::books::{Book, Books};
 use super::ladder::Ladder;
 use crate::agent::facts;
 
-/// How often a slot that ends is looked at.
+/// Pause between two checks of a slot that ends.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The longest grace of tasks, and what a slot needs beside it. A slot keeps to the grace by itself.
@@ -52,7 +52,7 @@ fn ask(books: &[Book], boot: &str) {
     let alive = books.iter().filter(|book| is_alive(book, boot));
     let processes = alive.filter_map(|book| book.process.as_ref());
     for pid in processes.filter_map(|process| Pid::from_raw(process.pid)) {
-        // One that ended meanwhile needs no word.
+        // A slot that ended meanwhile needs no signal.
         let _ = kill_process(pid, Signal::TERM);
     }
 }

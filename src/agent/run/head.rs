@@ -13,7 +13,7 @@ use crate::orchestrator::wire::{ChunkAnswer, ChunkQuery, Exchange, ExchangeAnswe
 /// The longest that the orchestrator may wait with its answer.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(25);
 
-/// How long an answer may take, the wait included.
+/// Longest time for an answer, the wait included.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The longest answer, in bytes: 64 slots with 50 tasks each and long parameters.
@@ -77,7 +77,7 @@ impl Head {
     ///
     /// # Errors
     ///
-    /// As [`Head::exchange`].
+    /// See [`Head::exchange`].
     pub async fn send_output(
         &self,
         request: u64,
@@ -106,7 +106,7 @@ impl Head {
     ///
     /// # Errors
     ///
-    /// As [`Head::exchange`].
+    /// See [`Head::exchange`].
     pub async fn stdin(&self, spec: u64) -> Result<Vec<u8>, String> {
         let number = spec.to_string();
         let path = ["v1", "nodes", &self.node, "stdin", &number];

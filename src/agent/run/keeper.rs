@@ -1,4 +1,5 @@
-//! The keeper of one slot: starts or adopts it, passes messages, and ends what is left of it.
+//! Keeper of a slot: starts or adopts the slot, passes its messages, and ends its leftover
+//! processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,14 +22,14 @@ use crate::slot::wire::{
     ToSlot,
 };
 
-/// How often a keeper looks whether its slot lives.
+/// Interval at which a keeper checks that its slot lives.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a slot may take to answer an order, or to listen, before it counts as stuck.
+/// Time after which a slot that answers no order, or accepts no connection, counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 
-/// How much longer than twice the time that its tasks have a slot may take to stop: its epilogue has the
-/// same time, and a task may forge that its slot is about to end.
+/// Time that a slot has to stop, beyond twice the time of its tasks. Its epilogue has the same time
+/// as the tasks, and a task may forge that its slot is about to end.
 const STOP_SLACK: Duration = Duration::from_mins(1);
 
 /// The pause between two attempts to connect.
@@ -37,10 +38,10 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(30);
 /// The most messages that wait for a connection. Orders that are not taken are said again.
 const MAX_UNSENT: usize = 16;
 
-/// How long a slot may take to accept a message.
+/// Longest time until a slot accepts a message.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a keeper is told.
+/// Message to a keeper.
 #[derive(Debug)]
 pub enum ToKeeper {
     /// For the slot.
@@ -53,7 +54,7 @@ pub enum ToKeeper {
     Forget,
 }
 
-/// What a keeper tells.
+/// Message of a keeper.
 #[derive(Debug)]
 pub enum News {
     /// The report of a slot, and the specifications whose input it needs.
@@ -62,24 +63,24 @@ pub enum News {
     Gone(SlotReport),
 }
 
-/// What a new slot is started with.
+/// Inputs for the start of a new slot.
 #[derive(Debug)]
 pub struct Birth {
     /// The specification that its start names. `None`: the answer did not have it.
     pub spec: Option<TaskSpec>,
-    /// When the order came, in milliseconds since the boot.
+    /// Arrival of the order, in milliseconds since the boot.
     pub ordered_ms: u64,
     /// The end of the first lease, in milliseconds since the boot.
     pub lease_until_ms: u64,
 }
 
-/// The keeper of one slot.
+/// Keeper of a slot.
 #[derive(Debug)]
 pub struct Keeper {
     pub node: Arc<Node>,
     pub book: Book,
     pub inbox: mpsc::Receiver<ToKeeper>,
-    /// When a slot that was told to stop is killed.
+    /// Time at which a slot that was ordered to stop is killed.
     pub kill_at: Option<Instant>,
     pub news: mpsc::Sender<News>,
 }
@@ -177,14 +178,15 @@ impl Keeper {
     async fn accompany(&mut self, process: &Process) -> Option<SlotReport> {
         let mut last = None;
         let mut waiting = BTreeMap::new();
-        // Orders are levels: of those that came while there was no connection the slot needs all,
-        // since tasks are given once each.
+        // Orders are levels, but the slot needs all orders that came without a connection, since
+        // each task is given once.
         let mut unsent: Vec<ToKeeper> = Vec::new();
-        // Since when the slot owes a report. One that hangs up owes it all the same.
+        // Time since which the slot owes a report. Hanging up does not clear the debt.
         let mut owes_since = Some(Instant::now());
         while process.is_alive(&self.node.boot) {
             if self.inbox.is_closed() {
-                // Its orchestrator is another one: it ends with its lease, and gets no word.
+                // The slot belongs to another orchestrator: it ends with its lease, and gets no
+                // message.
                 tokio::time::sleep(LOOK_EVERY).await;
                 continue;
             }
@@ -210,7 +212,7 @@ impl Keeper {
         last
     }
 
-    /// Whether a slot has owed a report for too long, or should have stopped.
+    /// True if a slot has owed a report for too long, or should have stopped.
     fn is_to_be_killed(&self, owes_since: Option<Instant>) -> bool {
         owes_since.is_some_and(|since| since.elapsed() > STUCK_AFTER)
             || self.kill_at.is_some_and(|at| at < Instant::now())
@@ -225,7 +227,8 @@ impl Keeper {
         self.kill_at = self.kill_at.into_iter().chain(at).min();
     }
 
-    /// Talks with the slot over one connection, to its end. A slot that is to be killed ends it, too.
+    /// Exchanges messages with the slot over a connection, until the connection ends or the slot
+    /// has to be killed. Returns the last report, if the slot sent it.
     async fn talk(
         &mut self,
         stream: UnixStream,
@@ -271,7 +274,8 @@ impl Keeper {
         last
     }
 
-    /// Passes a report on. Returns it if it is the last one, which is told after the slot's end.
+    /// Passes a report on. The last report is returned instead: it is passed on after the slot's
+    /// end.
     async fn pass_on(&self, report: wire::Report) -> Option<SlotReport> {
         let mut said = report.report;
         said.share = self.book.share;
@@ -291,7 +295,7 @@ impl Keeper {
             return gone(self.book.share, *end, Some(text.clone()));
         }
         if self.book.process.is_none() {
-            // That is no fault of its campaign.
+            // The agent ended, which is no fault of the campaign.
             let text = "its agent ended while it started";
             return gone(self.book.share, SlotEnd::Died, Some(text.to_owned()));
         }
@@ -348,7 +352,8 @@ pub fn gone(share: u64, end: SlotEnd, text: Option<String>) -> SlotReport {
     }
 }
 
-/// Reads frames until the connection ends or brings nonsense. More than one waits in the socket.
+/// Reads frames until the connection ends or a frame is malformed. A single frame is buffered;
+/// further frames wait in the socket.
 fn read_frames(mut reader: OwnedReadHalf) -> mpsc::Receiver<(FromSlot, Vec<u8>)> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -390,7 +395,7 @@ async fn pass_down(
             waiting.insert(number, reader);
             send(writer, &ToSlot::Read(ReadRequest { request: number, ..request }), &[]).await
         }
-        // It is for slots that ended.
+        // Only a slot that ended is forgotten.
         ToKeeper::Forget => Ok(()),
     }
 }
@@ -437,7 +442,7 @@ mod tests {
         match lots.random_range(0..6) {
             0 => bytes = (0..lots.random_range(0..200)).map(|_| lots.random()).collect(),
             1 => bytes.truncate(lots.random_range(0..bytes.len())),
-            // A length that is no longer true, and one beyond all limits.
+            // A wrong length, and a length beyond all limits.
             2 => bytes[lots.random_range(0..HEAD)] = lots.random(),
             3 => bytes[..HEAD].fill(255),
             4 => {

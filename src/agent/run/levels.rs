@@ -1,4 +1,4 @@
-//! What of an answer concerns one slot, and what of a report is news.
+//! Filters: the part of an answer that concerns a slot, and the part of a report that is news.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub(super) fn specs_of(
     numbers.into_iter().filter_map(|spec| Some((spec, specs.get(&spec)?.clone()))).collect()
 }
 
-/// What stands in the book of a slot whose start is not known.
+/// Placeholder in the record of a slot whose start is unknown.
 pub(super) fn nothing() -> SlotStart {
     SlotStart {
         campaign: 0,

@@ -38,10 +38,10 @@ pub use self::users::{Account, UserRules, Users};
 
 use crate::orchestrator::wire::Rung;
 
-/// How an agent runs work.
+/// Settings for running work.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Where the orchestrator listens.
+    /// Address of the orchestrator.
     pub orchestrator: Url,
     /// The certificate of the authority that vouches for it, for `https`.
     pub authority: Option<PathBuf>,
@@ -51,17 +51,17 @@ pub struct RunOptions {
     pub node: String,
     /// The folder for slots and their output.
     pub spool: PathBuf,
-    /// Whose work may run.
+    /// Rules for the users that may run work.
     pub users: UserRules,
     /// The best way of limits to use; `None`: the best there is.
     pub limits: Option<Rung>,
-    /// Whether programs with the setuid bit keep their effect in tasks.
+    /// True if programs with the setuid bit keep their effect in tasks.
     pub allow_setuid: bool,
     /// The most processes and threads of a slot.
     pub max_processes: u32,
 }
 
-/// Why an agent cannot run work.
+/// Reason why an agent cannot run work.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum RunError {

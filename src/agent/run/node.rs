@@ -1,4 +1,4 @@
-//! What all keepers of a node share.
+//! State that all keepers of a node share.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ use super::users::Users;
 use crate::orchestrator::wire::{Channel, SlotReport};
 use crate::slot::wire::{Chunk, FromSlot, MAX_FROM_SLOT, ReadRequest, receive};
 
-/// How long a process that reads a dead slot's files may take.
+/// Longest time for a process that reads a dead slot's files.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The node, for keepers.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Which boot of it this is.
+    /// Boot id of the node.
     pub boot: String,
     /// The program of this process.
     pub program: PathBuf,
-    /// Whether programs with the setuid bit keep their effect in tasks.
+    /// True if programs with the setuid bit keep their effect in tasks.
     pub allow_setuid: bool,
     /// The most processes and threads of a slot.
     pub max_processes: u32,
@@ -96,7 +96,8 @@ impl Node {
         }
     }
 
-    /// Who owns the folder of a slot, as `--become` takes it; `None` if it is the agent's own user.
+    /// Returns the owner of a slot's folder, in the form of `--become`. `None`: the agent's own
+    /// user.
     fn owner_of(&self, slot: &str) -> Result<Option<String>, String> {
         let metadata = std::fs::symlink_metadata(self.spool.of(slot));
         let metadata = metadata.map_err(|error| error.to_string())?;

@@ -17,14 +17,14 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
 /// The first pause, for tasks that end at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How often an output is read again of which nothing could be read: its slot may be about to end, and
-/// what it leaves can be read then.
+/// Attempts to read an output that cannot be read. Its slot may be about to end, and its files can
+/// be read after that.
 const TRIES: u32 = 10;
 
-/// How long a slot may take to read.
+/// Longest time for a slot to read an output.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where the output is.
+/// Source of an output.
 #[derive(Debug)]
 pub struct Source {
     /// The keeper of the slot, until that is forgotten.

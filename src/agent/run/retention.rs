@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::node::Node;
 
-/// How long output is kept after the end of its slot.
+/// Time that output is kept after the end of its slot.
 const RETENTION: Duration = Duration::from_hours(7 * 24);
 
 /// Removes the folders of slots that are forgotten and old. Processes of their users do it.

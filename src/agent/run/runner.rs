@@ -38,7 +38,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(20);
 /// The pause after an answer that came without a wait and had nothing new.
 const IDLE_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long the first exchange may wait: the lease is not known before its answer.
+/// Longest wait of the first exchange: the lease is not known before its answer.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// An answer may take so long, however short the lease is.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The most reports of slots that wait to be entered. More wait with their slots.
 const MAX_NEWS: usize = 64;
 
-/// How often old output is removed.
+/// Interval at which old output is removed.
 const CLEAN_EVERY: Duration = Duration::from_mins(5);
 
 /// Answers in a row that do not name a slot before it counts as an orphan.
@@ -90,9 +90,9 @@ pub struct Runner {
     news: mpsc::Receiver<(u64, News)>,
     tell: mpsc::Sender<(u64, News)>,
     has_news: bool,
-    /// How long an exchange may wait: the lease counts from its beginning.
+    /// Longest wait of an exchange at the orchestrator: the lease counts from its beginning.
     wait: Duration,
-    /// How much longer than its wait an exchange may take: a head that stood still must be asked again
+    /// Time for an answer beyond the wait. If the orchestrator stalls, the agent has to ask again
     /// before the lease ends.
     patience: Duration,
     /// The number of the newest exchange that was answered.
@@ -155,7 +155,7 @@ impl Runner {
         })
     }
 
-    /// How limits are enforced on this node.
+    /// Returns the enforcement of limits on this node.
     pub fn ladder(&self) -> &Ladder {
         &self.node.ladder
     }
@@ -170,7 +170,7 @@ impl Runner {
         let mut pace = Pace::new(LONGEST_PAUSE);
         let mut exchanges: JoinSet<Done> = JoinSet::new();
         let (mut is_polling, mut is_telling) = (false, false);
-        // When the next exchange may start, and when the next one that waits for orders.
+        // Earliest times of the next exchange, and of the next exchange that waits for orders.
         let (mut next, mut next_poll) = (Instant::now(), Instant::now());
         let mut clean = Instant::now() + CLEAN_EVERY;
         loop {
@@ -259,7 +259,7 @@ impl Runner {
         tokio::spawn(Keeper { node, book, inbox, kill_at: None, news }.keep(birth));
         tokio::spawn(async move {
             while let Some(news) = from_keeper.recv().await {
-                // A slot of another orchestrator ends with its lease, and is told to nobody.
+                // A slot of another orchestrator ends with its lease, and its reports are dropped.
                 if is_ours && tell.send((share, news)).await.is_err() {
                     return;
                 }
@@ -310,7 +310,7 @@ impl Runner {
         });
     }
 
-    /// Does what an answer says. Returns whether there was one.
+    /// Carries out an answer. Returns false if the exchange failed.
     fn heed(&mut self, done: Done) -> bool {
         let problem = match done.answer {
             Ok(answer) => match self.check(&answer) {
@@ -323,7 +323,8 @@ impl Runner {
                 }
                 Err(problem) => problem,
             },
-            // A later one overtook it on another connection, and told all that it had to tell.
+            // A later exchange overtook this exchange on another connection, and reported all that
+            // this exchange would have reported.
             Err(_) if done.number < self.answered => return true,
             Err(problem) => problem,
         };
@@ -331,12 +332,13 @@ impl Runner {
             tracing::warn!(problem, "no exchange with the orchestrator; trying again");
             self.problem = Some(problem);
         }
-        // What was not heard is news again.
+        // The reports did not arrive, so they are news again.
         self.has_news = true;
         false
     }
 
-    /// Whether the answer counts: of the orchestrator, with no older database than was seen.
+    /// Checks that the answer comes from a valid orchestrator whose database is not older than
+    /// before.
     fn check(&mut self, answer: &ExchangeAnswer) -> Result<(), String> {
         let identity = &answer.orchestrator;
         if !is_good_identity(identity) {
@@ -359,7 +361,7 @@ impl Runner {
         let saved = self.node.books.save_seen(&seen);
         saved.map_err(|error| format!("cannot write into the spool: {error}"))?;
         if !is_known {
-            // Its slots are listed from the next exchange on.
+            // The new orchestrator's slots are listed from the next exchange on.
             self.slots.clear();
         }
         self.seen = seen;
@@ -389,7 +391,8 @@ impl Runner {
                 self.has_news |= 0 < rest && rest < before;
                 known.specs.extend(specs.keys());
                 let order = Order { lease_until_ms, order: Some(order), specs };
-                // A keeper that is behind gets the next one: what an order says is said again.
+                // A keeper whose inbox is full gets the next order: an order repeats all that
+                // holds.
                 let _ = known.keeper.try_send(ToKeeper::Order(Box::new(order)));
             } else {
                 self.start(order, &specs, lease_until_ms);
@@ -422,7 +425,8 @@ impl Runner {
             failure: None,
         };
         if !has_start {
-            // Its book is lost, or it is stopped before it started: nothing of it may be left.
+            // The record is lost, or the slot is stopped before its start. The keeper then ends any
+            // leftover process.
             let text = "this node has no book of it".to_owned();
             book.failure = Some((SlotEnd::Died, text));
         }
@@ -450,7 +454,7 @@ impl Runner {
         }
     }
 
-    /// Stops slots that the orchestrator does not name any more, and forgets those that ended.
+    /// Stops slots that the orchestrator no longer names, and forgets the ended slots among them.
     fn end_orphans(&mut self, named: &BTreeSet<u64>) {
         let mut ended = Vec::new();
         for (share, known) in self.slots.iter_mut().filter(|(share, _)| !named.contains(share)) {

@@ -36,7 +36,8 @@ impl Spool {
         Ok(Spool { folder: fs::canonicalize(slots)? })
     }
 
-    /// The folder on the way to the slots that other users cannot pass through, if there is one.
+    /// Returns the folder on the path to the slots that other users cannot pass through; `None`:
+    /// users pass through all.
     pub fn closed(&self) -> Option<&Path> {
         let is_closed = |path: &&Path| {
             fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 == 0)
@@ -71,7 +72,7 @@ impl Spool {
 
     /// Removes the folder of a slot if it is empty.
     pub fn remove(&self, slot: &str) {
-        // What is in it belongs to the user, and goes first.
+        // The content belongs to the user, and is removed first.
         let _ = fs::remove_dir(self.of(slot));
     }
 
@@ -108,7 +109,7 @@ impl Spool {
     }
 }
 
-/// Whether a folder can be written: makes and removes an empty file.
+/// Checks that a folder can be written: makes and removes an empty file.
 ///
 /// # Errors
 ///

@@ -7,8 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::books::Book;
 use crate::slot;
 
-/// Processes that belong to the slot of `book`: its own process, those of its session, and those that
-/// have its mark and began after it. Its process has to be of this boot.
+/// Returns the processes of the slot of `book`: its own process, all processes of its session, and
+/// later processes with its mark. The recorded process has to be of this boot.
 pub fn left_of(book: &Book) -> Vec<i32> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -28,7 +28,7 @@ fn belongs(book: &Book, pid: i32) -> bool {
     is_later && (has_mark || is_in_session) && slot::is_alive(pid)
 }
 
-/// Kills processes. One that has ended is no failure.
+/// Kills processes. A process that has ended is no failure.
 pub fn kill(pids: &[i32]) {
     for signal in [Signal::STOP, Signal::KILL] {
         for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {

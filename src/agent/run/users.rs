@@ -1,4 +1,4 @@
-//! Whose work may run on this node: names as the node knows them, and the node's own rules.
+//! Users that may run work on this node: names as the node knows them, and the node's own rules.
 
 use std::ffi::CString;
 
@@ -6,12 +6,12 @@ use nix::unistd::{Gid, Uid, User, getgrouplist};
 
 use crate::slot::Identity;
 
-/// The node's own rules. They hold whatever an orchestrator orders.
+/// The node's own rules for users. No order of an orchestrator overrides them.
 #[derive(Clone, Debug)]
 pub struct UserRules {
     /// Users below this number run no work, except for the agent's own user.
     pub min_uid: u32,
-    /// Whether user 0 may run work.
+    /// True if user 0 may run work.
     pub allow_root: bool,
     /// The only users that may run work; `None`: all above the limit.
     pub users: Option<Vec<String>>,
@@ -30,7 +30,7 @@ pub struct Account {
     pub shell: String,
 }
 
-/// Who may run work, and who cannot.
+/// Users of this node, and the rules for them.
 #[derive(Clone, Debug)]
 pub struct Users {
     own: Account,
@@ -52,7 +52,7 @@ impl Users {
         Ok(Users { own: account(user)?, rules })
     }
 
-    /// Whether the agent can start work of other users.
+    /// True if the agent can start work of other users.
     pub fn is_root(&self) -> bool {
         self.own.identity.uid == 0
     }

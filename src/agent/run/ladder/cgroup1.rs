@@ -29,7 +29,7 @@ pub fn make(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
     let no_limit = |why: String| (SlotEnd::NoLimit, why);
     let failed =
         |error: std::io::Error| no_limit(format!("cannot make {}: {error}", cgroup.display()));
-    // It is left over if the agent died before the slot started.
+    // A cgroup is left over if the agent died before the slot started.
     if inside(cgroup).is_empty() {
         remove(cgroup);
     }

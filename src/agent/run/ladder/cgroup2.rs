@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use super::{FOLDER, NotStarted, Plan, inside, make_folder, own_cgroup, remove, set_limit};
 use crate::orchestrator::wire::SlotEnd;
 
-/// The cgroup of the agent itself, below the one that it was given.
+/// The cgroup of the agent itself, below the cgroup that it was given.
 const LEAF: &str = "agent";
 
-/// The folder for the cgroups of slots. The agent moves into a leaf first: a cgroup with processes
-/// of its own cannot control others.
+/// Returns the folder for the cgroups of slots. The agent moves into a leaf first: a cgroup with
+/// processes of its own cannot control its children.
 pub fn probe() -> Result<PathBuf, String> {
     let own = own_cgroup(None).ok_or("not mounted")?;
     // After its restart the agent may be in its leaf already, or its starter puts it there.
@@ -50,8 +50,9 @@ pub fn probe() -> Result<PathBuf, String> {
     Ok(root)
 }
 
-/// Refuses a service of systemd that starts in the cgroup of its unit, as `extension` says. Beside slots
-/// it could not start there again: a cgroup that controls others has no processes of its own.
+/// Refuses a service of systemd that starts in the cgroup of its unit, as `extension` says. While
+/// slots run, systemd could not start it there again: a cgroup that controls children has no
+/// processes of its own.
 fn check_starter(extension: Option<&OsStr>) -> Result<(), String> {
     if extension.is_none_or(|extension| extension != "service") {
         return Ok(());
@@ -62,7 +63,7 @@ fn check_starter(extension: Option<&OsStr>) -> Result<(), String> {
 }
 
 /// Moves the agent out of `own` into a leaf below it, with the other processes of this program.
-/// Processes of others stay where they are, and are in the way.
+/// Processes of other programs are not moved; they are an error.
 fn make_room(own: &Path, not_ours: &impl Fn(std::io::Error) -> String) -> Result<(), String> {
     let program = |pid: &str| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let ours = program("self");
@@ -100,7 +101,7 @@ pub fn make(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
     let no_limit = |why: String| (SlotEnd::NoLimit, why);
     let failed =
         |error: std::io::Error| no_limit(format!("cannot make {}: {error}", cgroup.display()));
-    // It is left over if the agent died before the slot started.
+    // A cgroup is left over if the agent died before the slot started.
     if inside(cgroup).is_empty() {
         remove(cgroup);
     }

@@ -1,7 +1,7 @@
-//! How the memory of slots is limited on this node: the rungs of a ladder, best first.
+//! Enforcement of the memory limits of slots on this node: the rungs of a ladder, best first.
 //!
-//! What a rung promises is read back after each start: systemd takes a limit in silence where the
-//! kernel has no memory controller.
+//! Each start reads the limit back: systemd accepts a limit silently even if the kernel has no
+//! memory controller.
 
 mod cgroup1;
 mod cgroup2;
@@ -32,33 +32,34 @@ const EMPTY_LOOKS: u32 = 2;
 pub struct Finding {
     /// The name of the rung in texts.
     pub rung: &'static str,
-    /// Why it is not used.
+    /// Reason why the rung is not used.
     pub why: String,
 }
 
 /// The rung of this node.
 #[derive(Clone, Debug)]
 pub struct Ladder {
-    /// How limits are enforced.
+    /// Enforcement of the limits.
     pub rung: Rung,
     /// The rungs above it, and why they are not used.
     pub findings: Vec<Finding>,
     /// The folder of the slots' cgroups, on the rungs `cgroup1` and `cgroup2`.
     root: Option<PathBuf>,
-    /// On the rung `cgroup1`: the folder of those that count processes, where they can be had.
+    /// On the rung `cgroup1`: the folder of the cgroups that count processes. `None`: not
+    /// available.
     pids: Option<PathBuf>,
 }
 
-/// What a rung needs to know to start a slot.
+/// Inputs for the start of a slot.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program of this process.
     pub program: PathBuf,
     /// The name of the slot.
     pub slot: String,
-    /// Its folder.
+    /// Folder of the slot.
     pub folder: PathBuf,
-    /// Who it runs as; `None`: the agent's own user.
+    /// User and groups of the slot; `None`: the agent's own user.
     pub identity: Option<Identity>,
     /// The user and group that own the slot's folder and cgroup.
     pub owner: (u32, u32),
@@ -66,13 +67,13 @@ pub struct Plan {
     pub memory_mb: u64,
     /// Time between a stop and the kill, in milliseconds.
     pub grace_ms: u64,
-    /// Whether programs with the setuid bit keep their effect.
+    /// True if programs with the setuid bit keep their effect.
     pub allow_setuid: bool,
     /// The most processes and threads of the slot.
     pub max_processes: u32,
 }
 
-/// Why a slot did not start.
+/// Reason why a slot did not start.
 pub type NotStarted = (SlotEnd, String);
 
 impl Ladder {
@@ -104,7 +105,7 @@ impl Ladder {
         Ladder { rung: Rung::Watched, findings, root: None, pids: None }
     }
 
-    /// What a slot has to know of its limit.
+    /// Returns the limit as the settings of a slot describe it.
     pub fn limit(&self, slot: &str) -> Limit {
         match (self.rung, &self.root) {
             (Rung::Systemd | Rung::SystemdUser, _) => Limit::OwnCgroup2,
@@ -146,8 +147,9 @@ impl Ladder {
     /// Kills all that is left of a slot, and waits until there is nothing. Returns whether that came.
     pub async fn end_all(&self, book: &Book) -> bool {
         let cgroup = self.root.as_ref().map(|root| root.join(&book.slot));
-        // A process that just becomes another program has no environment for a moment, and one that
-        // ends may have begun another behind the look: one look that finds nothing is not enough.
+        // A process in the middle of `exec` has no environment for a moment. A process that ends
+        // may have started a child that the sweep missed. So a single sweep that finds nothing is
+        // not enough.
         let mut empty = 0;
         for round in 0..600_u32 {
             let mut left = sweep::left_of(book);
@@ -174,12 +176,12 @@ impl Ladder {
         false
     }
 
-    /// How limits are enforced, in a few words.
+    /// Describes the enforcement of limits in a few words.
     pub fn words(&self) -> String {
         self.rung.words()
     }
 
-    /// What people are told of the ladder, one line a rung.
+    /// Describes the ladder for people, a line for each rung.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![if self.rung.is_kernel() {
             format!("limits  {}", self.words())
@@ -213,8 +215,8 @@ fn arguments(plan: &Plan, becomes: bool) -> Vec<String> {
     words
 }
 
-/// Starts the shim, which joins `cgroups` before it becomes the user. One of them `counts` processes, or
-/// those of the user are limited.
+/// Starts the shim, which joins `cgroups` before it becomes the user. If `counts`, a cgroup limits
+/// the number of processes; otherwise a limit of the user does.
 fn spawn(
     plan: &Plan,
     cgroups: &[PathBuf],
@@ -239,7 +241,7 @@ fn spawn(
     process.ok_or_else(|| failed("the slot ended at once".to_owned()))
 }
 
-/// Where the hierarchy with `controller` is mounted, and the path of this process in it. `None` as
+/// Returns the path of this process's cgroup in the hierarchy with `controller`. `None` as
 /// controller: version 2.
 fn own_cgroup(controller: Option<&str>) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -265,7 +267,7 @@ fn own_cgroup(controller: Option<&str>) -> Option<PathBuf> {
     Some(mount.join(path))
 }
 
-/// The processes in a cgroup and those below it.
+/// Returns the processes in a cgroup and in all cgroups below it.
 fn inside(cgroup: &Path) -> Vec<i32> {
     let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
     let mut found: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -273,7 +275,7 @@ fn inside(cgroup: &Path) -> Vec<i32> {
     found
 }
 
-/// Removes an empty cgroup and those below it.
+/// Removes an empty cgroup and all cgroups below it.
 fn remove(cgroup: &Path) {
     for child in below(cgroup) {
         remove(&child);
@@ -288,7 +290,7 @@ fn below(cgroup: &Path) -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).collect()
 }
 
-/// Makes the folder for the cgroups of slots, which their users pass through whatever the umask is.
+/// Makes the folder for the cgroups of slots. Users may pass through it, even with a strict umask.
 fn make_folder(root: &Path) -> std::io::Result<()> {
     fs::create_dir_all(root)?;
     fs::set_permissions(root, fs::Permissions::from_mode(0o711))

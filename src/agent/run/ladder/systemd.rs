@@ -11,10 +11,10 @@ use super::{NotStarted, Plan, arguments};
 use crate::agent::run::books::Process;
 use crate::orchestrator::wire::SlotEnd;
 
-/// How long systemd may take for one answer.
+/// Longest time for an answer of systemd.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether services of the system can be used.
+/// Checks that slots can run as services of the system.
 pub fn probe_system(is_root: bool) -> Result<(), String> {
     let is_running = Path::new("/run/systemd/system").is_dir();
     if !is_running {
@@ -28,7 +28,7 @@ pub fn probe_system(is_root: bool) -> Result<(), String> {
     if is_root { Ok(()) } else { Err("the agent is not root".to_owned()) }
 }
 
-/// Whether services of the user's manager can be used.
+/// Checks that slots can run as services of the user's manager.
 pub fn probe_user(is_root: bool) -> Result<(), String> {
     if is_root {
         return Err("for agents that are not root".to_owned());
@@ -69,7 +69,7 @@ pub async fn start(plan: &Plan, of_user: bool, boot: &str) -> Result<Process, No
     let process = match main_process(&unit, of_user, boot).await {
         Ok(process) => process,
         Err(why) => {
-            // It must not start later.
+            // The kill keeps the unit from starting later.
             kill(&plan.slot, of_user).await;
             return Err(not_started(why));
         }
@@ -81,7 +81,7 @@ pub async fn start(plan: &Plan, of_user: bool, boot: &str) -> Result<Process, No
     Ok(process)
 }
 
-/// What the unit of a slot is to be, as flags of `systemd-run`.
+/// Returns the settings of a slot's unit, as flags of `systemd-run`.
 fn flags(plan: &Plan, unit: &str, of_user: bool) -> Vec<String> {
     let stop_seconds = plan.grace_ms.div_ceil(1_000).saturating_add(5);
     let mut flags: Vec<String> =
@@ -97,7 +97,7 @@ fn flags(plan: &Plan, unit: &str, of_user: bool) -> Vec<String> {
     let properties = [
         format!("MemoryMax={}M", plan.memory_mb),
         "MemorySwapMax=0".to_owned(),
-        // Else one task over the limit would end the whole slot.
+        // Otherwise a task over the limit would end the whole slot.
         "OOMPolicy=continue".to_owned(),
         "Delegate=memory pids".to_owned(),
         format!("TasksMax={}", plan.max_processes),
@@ -121,10 +121,10 @@ fn escaped(word: &str) -> String {
 /// A program that talks to the manager: of the system, or of this user.
 fn program(name: &str, of_user: bool) -> Command {
     let mut command = Command::new(name);
-    // They would speak to systemd in the agent's name.
+    // With this variable, the program would speak to systemd in the agent's name.
     command.env_remove("NOTIFY_SOCKET");
     if of_user {
-        // Where a session did not set it, the manager would not be found.
+        // Without a session the variable is not set, and the manager would not be found.
         let uid = rustix::process::getuid().as_raw();
         command.arg("--user").env("XDG_RUNTIME_DIR", format!("/run/user/{uid}"));
     }
@@ -165,12 +165,13 @@ fn read_back(process: &Process, unit: &str, bytes: u64) -> Result<(), String> {
     Err(format!("the limit of {} should be {bytes} and is `{}`", cgroup.display(), found.trim()))
 }
 
-/// The cgroup of a unit, of which `path` is the cgroup or one below: the slot moves between its own.
+/// Returns the cgroup of the unit. `path` is that cgroup or a descendant, as the slot moves between
+/// its own cgroups.
 fn of_unit<'a>(path: &'a Path, unit: &str) -> &'a Path {
     path.ancestors().find(|path| path.ends_with(unit)).unwrap_or(path)
 }
 
-/// Kills all processes of a slot's unit. One that has yet to start does not.
+/// Kills all processes of a slot's unit, and cancels a start that is still queued.
 pub async fn kill(slot: &str, of_user: bool) {
     let unit = unit(slot);
     for words in [&["kill", "--signal=KILL"][..], &["stop"]] {
@@ -181,13 +182,13 @@ pub async fn kill(slot: &str, of_user: bool) {
     }
 }
 
-/// Whether nothing of a slot's unit runs, and nothing of it will. Where systemd does not say, it may.
+/// True if the slot's unit runs no process and will run none. False if systemd does not answer.
 pub async fn is_gone(slot: &str, of_user: bool) -> bool {
     let state = shown("ActiveState", &unit(slot), of_user).await;
     state.is_ok_and(|state| state == "inactive" || state == "failed")
 }
 
-/// Whether services of this user outlive its sessions.
+/// True if services of this user outlive its sessions.
 pub fn lingers() -> bool {
     let user = nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten();
     user.is_some_and(|user| Path::new("/var/lib/systemd/linger").join(user.name).exists())
