@@ -23,11 +23,11 @@ use crate::orchestrator::wire::{
     AttemptId, Channel, Command, NewTask, Reason, SlotEnd, Stdin, TaskSpec,
 };
 
-/// The file with the name of the node, one line.
+/// File with the name of the node on a single line.
 pub(super) const NODE_FILE: &str = "nodes";
 
-/// How long a slot takes no task after the node could not start one, in milliseconds. Longer than slots
-/// linger, as a rule: the slot ends, and its tasks go where they can.
+/// Pause of a slot after the node could not start a task, in milliseconds. Usually longer than
+/// slots linger: the slot ends, and its tasks go to other slots.
 const PAUSE_MS: u64 = 3_000;
 
 /// The score by which the kernel prefers a task to its slot when memory is short.
@@ -64,7 +64,7 @@ impl Slot {
         self.start_ending(SlotEnd::Prologue);
     }
 
-    /// Starts the epilogue, if there is one and a task ran. Returns whether it runs.
+    /// Starts the epilogue, if there is an epilogue and a task ran. Returns true if it runs.
     pub(super) fn start_epilogue(&mut self, now: u64) -> bool {
         let spec = Arc::new(self.settings.spec.clone());
         let is_unheard = matches!(self.phase, Phase::Leaving(SlotEnd::Unheard));
@@ -208,7 +208,7 @@ impl Slot {
             param: task.and_then(|task| task.param.as_deref()),
         };
         let cwd = PathBuf::from(&spec.cwd);
-        // Nothing is made below a folder that is not there.
+        // A missing working directory is an error, and must not be created here.
         check_cwd(&cwd)?;
         let checkpoints = checkpoint_folder(&cwd, task);
         let is_task = task.is_some();
@@ -316,7 +316,7 @@ impl LanePaths {
         if is_empty {
             return Ok(());
         }
-        // It may be a link or a file now: then it is no folder, and goes.
+        // A task may have replaced the folder by a link or a file, which is removed.
         let _ = fs::remove_dir_all(&self.temporary);
         let _ = fs::remove_file(&self.temporary);
         fs::create_dir(&self.temporary)
@@ -335,8 +335,8 @@ fn argv(command: &Command, words: Words<'_>) -> Vec<String> {
     }
 }
 
-/// The folder for checkpoints of a task: below the working directory, which later attempts see on
-/// whatever node they run.
+/// Folder for the checkpoints of a task: below the working directory, so that later attempts on
+/// other nodes find it.
 fn checkpoint_folder(cwd: &Path, task: Option<&NewTask>) -> PathBuf {
     let name = task.map(|task| format!("{}.{}", task.task.campaign, task.task.task));
     cwd.join(".apportion").join(name.unwrap_or_default())
@@ -395,7 +395,7 @@ fn open_input(
     Ok(file)
 }
 
-/// Whether a process of this slot that is no program of a lane is left.
+/// Returns the children of this slot that are not the program of a lane.
 pub(super) fn adopted(mains: &[i32]) -> Vec<i32> {
     let all = family::children(own_pid());
     all.into_iter().filter(|pid| !mains.contains(pid)).collect()

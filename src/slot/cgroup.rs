@@ -1,7 +1,7 @@
 //! The cgroup of a slot, as the slot itself may use it: a child for each running task.
 //!
-//! The limit belongs to the agent, and a slot cannot change it. A child tells the memory, the kills
-//! and the processes of one task apart from those of others.
+//! The limit belongs to the agent, and a slot cannot change it. A child cgroup separates the
+//! memory, the kills and the processes of a task from those of other tasks.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::family;
 use super::wire::Limit;
 
-/// Where cgroups of version 2 are mounted if the slot has to look itself.
+/// Mount point of cgroups of version 2, if the slot has to find its own cgroup.
 const MOUNT: &str = "/sys/fs/cgroup";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ enum Version {
 pub struct Home {
     version: Version,
     dir: PathBuf,
-    /// Where the slot itself is.
+    /// Cgroup of the slot process itself.
     leaf: PathBuf,
-    /// Whether tasks have children of it.
+    /// True if each task gets a child cgroup.
     can_nest: bool,
 }
 
@@ -53,7 +53,7 @@ impl Home {
         Some(Home { version, dir, leaf, can_nest })
     }
 
-    /// Whether each task has a cgroup of its own.
+    /// True if each task has a cgroup of its own.
     pub fn can_nest(&self) -> bool {
         self.can_nest
     }
@@ -97,7 +97,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// How many processes the kernel has ended in it for memory.
+    /// Returns the count of processes that the kernel killed in the cgroup for lack of memory.
     pub fn oom_kills(&self) -> u64 {
         let file = match self.version {
             Version::One => "memory.oom_control",
@@ -135,7 +135,7 @@ impl Group {
         self.field("memory.stat", shared).unwrap_or(0)
     }
 
-    /// Its processes.
+    /// Processes of the cgroup.
     pub fn processes(&self) -> Vec<i32> {
         let text = fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
@@ -151,7 +151,7 @@ impl Group {
 
     /// Removes it if it is empty.
     pub fn remove(&self) {
-        // What cannot be removed now is removed before the next task, or by the agent.
+        // A cgroup that cannot be removed now is removed before the next task, or by the agent.
         let _ = fs::remove_dir(&self.dir);
     }
 
@@ -173,7 +173,7 @@ fn move_here(dir: &Path) -> io::Result<()> {
     fs::write(dir.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// Whether children can be made below `dir`.
+/// True if child cgroups can be made below `dir`.
 fn is_writable(dir: &Path) -> bool {
     let probe = dir.join("lane0");
     make(&probe).is_ok() && fs::remove_dir(&probe).is_ok()

@@ -29,7 +29,7 @@ fn number(fields: &[String], field: usize) -> Option<u64> {
     fields.get(field)?.parse().ok()
 }
 
-/// The children of a process, those that it adopted included.
+/// Returns the children of a process, adopted processes included.
 pub fn children(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut found = Vec::new();
@@ -54,7 +54,7 @@ pub fn tree(pid: i32) -> Vec<i32> {
     found
 }
 
-/// Whether the process is there and has not ended.
+/// True if the process exists and has not ended.
 pub fn is_alive(pid: i32) -> bool {
     stat(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z"))
 }
@@ -74,7 +74,7 @@ pub fn session(pid: i32) -> Option<i32> {
     stat(pid)?.get(3)?.parse().ok()
 }
 
-/// How many threads the processes of a user have.
+/// Returns the count of threads of all processes of a user.
 pub fn threads_of(uid: u32) -> u64 {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let own = entries.filter(|entry| entry.metadata().is_ok_and(|it| it.uid() == uid));
@@ -105,7 +105,7 @@ pub fn proportional_bytes(pid: i32) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// What the environment of a process says of its origin.
+/// Origin of a process, according to its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The name of the slot on its node.
@@ -135,7 +135,7 @@ pub fn mark(pid: i32) -> Mark {
     Mark { slot: variable("APPORTION_SLOT"), task: task() }
 }
 
-/// Sends a signal to one process. A process that has ended is no failure.
+/// Sends a signal to a process. A process that has ended is no failure.
 pub fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 1) {
         let _ = kill_process(pid, signal);

@@ -1,4 +1,4 @@
-//! The end of tasks: what is left of them is ended, and the result is put on record.
+//! The end of tasks: leftover processes are killed, and the result is recorded.
 
 use std::fs;
 
@@ -15,8 +15,8 @@ use crate::orchestrator::wire::{NewTask, Reason, SlotEnd, TaskResult};
 const SHARED_PART: u64 = 10;
 
 impl Slot {
-    /// Ends what ended runs left behind, and files away those of which nothing is left. Returns
-    /// whether something is still left.
+    /// Kills leftover processes of ended runs, and finishes the runs that have none. Returns true
+    /// if a run still has leftover processes.
     pub(super) fn finish_runs(&mut self, now: u64) -> bool {
         let mut is_waiting = false;
         for lane in 0..self.lanes.len() {
@@ -104,7 +104,7 @@ impl Slot {
                 }
             }
         }
-        // Its counters are read by now.
+        // The counters of the cgroup are read by now.
         if let Some(group) = group {
             group.remove();
         }

@@ -3,7 +3,7 @@
 //! A file of records, appended and never changed: length of the payload (4 bytes, little endian), sum
 //! (crc32 of kind and payload, 4 bytes), kind (1 byte), payload (JSON). A record that is not whole is
 //! the torn end of a write; it and all behind it are cut off. There is no `fsync`: the journal has to
-//! survive its slot, and the end of the node is told by another boot id.
+//! survive its slot, and the end of the node is known by another boot id.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -23,27 +23,27 @@ const MAX_PAYLOAD: usize = 256 << 10;
 /// The most attempts without a result that a reader accepts: far more than a slot holds.
 const MAX_OPEN: usize = 1 << 16;
 
-/// What a slot has done.
+/// A record of the journal: an event in the life of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// It started.
+    /// The slot started.
     Opened {
-        /// Its name on the node.
+        /// Name of the slot on the node.
         slot: String,
     },
-    /// It was given these attempts.
+    /// The slot was given these attempts.
     Held(Vec<AttemptId>),
-    /// It is about to begin this attempt.
+    /// The slot is about to begin this attempt.
     Begin(AttemptId),
     /// An attempt ended.
     End(TaskResult),
     /// Results up to this number are on record at the orchestrator.
     Acked(u64),
-    /// It ended, with nothing left of it.
+    /// The slot ended, with no process left.
     Closed {
-        /// Why.
+        /// Reason of the end.
         end: SlotEnd,
-        /// The same for people.
+        /// Sentence for people.
         text: Option<String>,
     },
 }
@@ -69,13 +69,13 @@ impl Record {
     }
 }
 
-/// Why a slot cannot start on a folder.
+/// Reason why a slot cannot start in a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Another process has it open.
     #[error("a slot runs in this folder")]
     Locked,
-    /// It has records.
+    /// The journal has records.
     #[error("a slot has run in this folder; a slot runs once, so remove the folder first")]
     Used,
     /// The file cannot be opened.
@@ -154,20 +154,21 @@ fn next(from: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Option<Record>> 
     Ok(record.filter(|record| record.kind() == *kind))
 }
 
-/// What a journal says of a slot.
+/// State of a slot according to its journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Its name; `None` if not even its start is there.
+    /// Name of the slot; `None` if the journal does not even have its start.
     pub slot: Option<String>,
     /// All results that are not on record at the orchestrator, by number.
     pub results: BTreeMap<u64, TaskResult>,
     /// The number up to which results are on record at the orchestrator.
     pub acked: u64,
-    /// How it ended; `None` if it was killed.
+    /// End of the slot; `None` if it was killed.
     pub closed: Option<(SlotEnd, Option<String>)>,
-    /// Whether the attempt that was asked about began.
+    /// True if the sought attempt began.
     pub has_begun: bool,
-    /// Attempts without a result: whether one waits for its begin, and its place in the journal.
+    /// Attempts without a result: true if the attempt still waits for its begin, and its place in
+    /// the journal.
     open: BTreeMap<AttemptId, (bool, u64)>,
     places: u64,
     /// Bytes of the results.
@@ -178,7 +179,8 @@ impl Account {
     /// The account that a journal gives with all its whole records. `sought`: an attempt that is asked
     /// about.
     ///
-    /// It takes no more memory than a slot has to say at a time: a journal may be long, and forged.
+    /// A journal may be long, or forged by a task. So reading takes no more memory than a slot may
+    /// report at a time.
     ///
     /// # Errors
     ///
@@ -193,7 +195,7 @@ impl Account {
         Ok(account)
     }
 
-    /// Whether a slot can have so much to say.
+    /// True while the account is within the limits of an honest slot.
     fn is_plausible(&self) -> bool {
         self.open.len() <= MAX_OPEN && self.size <= MAX_FROM_SLOT
     }
@@ -232,8 +234,8 @@ impl Account {
         }
     }
 
-    /// The results of a slot that is dead: an attempt that began and has no result is lost, one that
-    /// did not begin is given back. Equal journals give equal numbers.
+    /// Completes the results of a dead slot. An attempt that began and has no result is lost; an
+    /// attempt that did not begin is returned. Equal journals give equal numbers.
     pub fn settle(mut self) -> Account {
         let mut open: Vec<((bool, u64), AttemptId)> =
             std::mem::take(&mut self.open).into_iter().map(|(id, place)| (place, id)).collect();
@@ -366,7 +368,7 @@ mod tests {
         let ends: Vec<u8> = (1..=200).flat_map(|number| end(number).encode().unwrap()).collect();
         let found = account(&ends);
         assert!(found.results.len() < 100, "{}", found.results.len());
-        // What is on record takes none.
+        // Acknowledged results take no memory.
         let acked: Vec<u8> = (1..=200)
             .flat_map(|number| [end(number), Record::Acked(number)])
             .flat_map(|record| record.encode().unwrap())
@@ -397,7 +399,7 @@ mod tests {
         assert!(matches!(Journal::create(&link), Err(JournalError::Io(_))));
     }
 
-    /// As a user may forge them: the sums are right, and what is summed is not.
+    /// Records as a user may forge them: the checksums are right, and the content is not.
     #[test]
     fn a_hundred_thousand_forged_records_are_read() {
         use rand::{RngExt, SeedableRng};
@@ -421,7 +423,8 @@ mod tests {
         }
     }
 
-    /// As a disk or a user may damage them: any bytes change, go or come twice.
+    /// Journals as a disk or a user may damage them: bytes change, vanish or are doubled at any
+    /// place.
     #[test]
     fn a_hundred_thousand_damaged_records_are_read_up_to_the_damage() {
         use rand::{RngExt, SeedableRng};
@@ -440,7 +443,7 @@ mod tests {
                 2 => drop(damaged.drain(place..lots.random_range(place..=all.len()))),
                 _ => damaged.splice(place..place, all.clone()).for_each(drop),
             }
-            // Nothing before the damage is lost, and nothing that was never written is found.
+            // Every record before the damage is found, and no record is invented.
             let before = ends.iter().filter(|end| **end <= place).count() - 1;
             let found = read(&damaged);
             assert!(found.starts_with(&records[..before]), "damaged at {place}");

@@ -1,7 +1,7 @@
 //! Every attempt that a slot was given. It is kept for the life of the slot, so that none begins twice.
 //!
-//! Tasks come in groups of neighbours, and a group takes as much room as one of them: a slot that works
-//! through millions of tasks stays small.
+//! Tasks come in groups of neighbours, and a group takes as much memory as a single task. So a slot
+//! that works through millions of tasks stays small.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Enters an attempt. Whether it is a new one.
+    /// Adds an attempt. Returns true if it is new.
     pub fn insert(&mut self, id: AttemptId) -> bool {
         let ranges = self.ranges.entry((id.campaign, id.attempt)).or_default();
         let task = id.task;
@@ -30,7 +30,7 @@ impl Known {
         true
     }
 
-    /// Whether the slot was given an attempt.
+    /// True if the slot was given the attempt.
     pub fn contains(&self, id: AttemptId) -> bool {
         let ranges = self.ranges.get(&(id.campaign, id.attempt));
         let range = ranges.and_then(|ranges| at_or_before(ranges, id.task));

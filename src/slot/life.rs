@@ -1,4 +1,4 @@
-//! The life of a slot: events in, signals and reports out, one thread.
+//! The main loop of a slot: events in, signals and reports out, on a single thread.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -19,26 +19,27 @@ use super::serve::{Agent, Heard};
 use super::wire::Settings;
 use crate::orchestrator::wire::{NewTask, Reason, SlotEnd, SlotStop, TaskResult, TaskSpec};
 
-/// How often a slot with tasks looks at their checkpoints, outputs and its folder, in milliseconds.
+/// Interval of a slot's checks of checkpoints, outputs and its folder while it has tasks, in
+/// milliseconds.
 const LOOK_EVERY: u64 = 1_000;
 
-/// How often memory is sampled where the slot enforces the limit, in milliseconds.
+/// Interval between memory samples if the slot enforces the limit itself, in milliseconds.
 pub(super) const SAMPLE_EVERY: u64 = 250;
 
-/// The most events of one step: a flood of messages stops neither leases nor tasks that are due.
+/// Most events of a step, so that a flood of messages delays neither leases nor tasks that are due.
 const MOST_AT_ONCE: usize = 64;
 
-/// How soon a slot looks again for processes that it killed, in milliseconds.
+/// Pause before the next check for killed processes, in milliseconds.
 const SWEEP_PAUSE: u64 = 3;
 
-/// What the loop of a slot is told.
+/// Event for the main loop of a slot.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// There is a child to wait for.
+    /// A child may have ended.
     ChildEnded,
     /// SIGTERM came from outside.
     EndOrdered,
-    /// The socket brought something.
+    /// The socket brought a message, or its connection changed.
     Socket(Heard),
 }
 
@@ -49,18 +50,18 @@ pub(super) struct Lane {
     pub streams: [Option<Stream>; 2],
 }
 
-/// How far a slot is.
+/// Phase in the life of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its prologue has to run, or runs.
+    /// The prologue has to run, or runs.
     Preparing,
-    /// It takes tasks.
+    /// The slot takes tasks.
     Ready,
-    /// It ends: no task begins any more.
+    /// The slot ends: no task begins any more.
     Ending(SlotEnd),
-    /// Its epilogue runs.
+    /// The epilogue runs.
     Leaving(SlotEnd),
-    /// Nothing of it runs.
+    /// No task, prologue or epilogue runs, and no leftover process.
     Gone(SlotEnd),
 }
 
@@ -91,9 +92,9 @@ pub(super) struct Slot {
     pub idle_since: u64,
     pub finished: u64,
     pub finished_ms: u64,
-    /// Until when no task begins, since the node could not start one. 0: no pause.
+    /// End of the pause without new tasks after the node could not start a task. 0: no pause.
     pub paused_until_ms: u64,
-    /// Whether the disk refused the journal.
+    /// True if the journal could not be written.
     pub is_full: bool,
     pub over_limit: u32,
     pub agent: Option<Agent>,
@@ -101,7 +102,7 @@ pub(super) struct Slot {
     pub reported_ms: u64,
     pub looked_ms: u64,
     pub sampled_ms: u64,
-    /// When the reaper may look for the next child.
+    /// Tells the reaper to wait for the next child.
     pub reaper: Sender<()>,
 }
 
@@ -123,7 +124,7 @@ impl Slot {
                 // The threads that send live as long as the process.
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pause),
             }
-            // What came meanwhile is one step: a report then tells of all of it.
+            // Further events join this step, so that a single report covers all of them.
             for event in events.try_iter().take(MOST_AT_ONCE) {
                 self.take(event);
             }
@@ -168,7 +169,8 @@ impl Slot {
                 run.exit = Some(Exit { status, at_ms: now, cpu_ms });
             }
         }
-        // What is left are adopted processes, and programs that ended since the look above.
+        // The remaining children are adopted processes, and programs that ended since the check
+        // above.
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let mut runs = self.lanes.iter_mut().filter_map(|lane| lane.run.as_mut());
             if let Some(run) = runs.find(|run| run.exit.is_none() && run.pid == pid) {
@@ -180,13 +182,13 @@ impl Slot {
         let _ = self.reaper.send(());
     }
 
-    /// Does what is due at `now`, and returns when something is due next.
+    /// Carries out all that is due at `now`, and returns the time of the next step.
     fn step(&mut self, now: u64) -> u64 {
         let mut next = now.saturating_add(60_000).min(self.watch_lease(now));
         if self.finish_runs(now) {
             next = next.min(now.saturating_add(SWEEP_PAUSE));
         }
-        // What begins here is due something, too.
+        // Tasks that begin here have deadlines, too.
         self.advance(now);
         if now < self.paused_until_ms {
             next = next.min(self.paused_until_ms);
@@ -205,7 +207,7 @@ impl Slot {
         next.min(self.idle_deadline())
     }
 
-    /// Whether something runs or is being ended.
+    /// True if a lane has a program, or leftover processes of its last program.
     pub fn is_busy(&self) -> bool {
         self.lanes.iter().any(|lane| lane.run.is_some())
     }
@@ -234,7 +236,7 @@ impl Slot {
         self.has_news = true;
     }
 
-    /// No task begins from now on.
+    /// Begins the end of the slot: no task begins from now on.
     pub fn start_ending(&mut self, end: SlotEnd) {
         if let Phase::Preparing | Phase::Ready = self.phase {
             self.phase = Phase::Ending(end);
@@ -273,7 +275,8 @@ impl Slot {
         self.has_news = true;
     }
 
-    /// When the slot ends for want of work; never while it has some.
+    /// Returns the time at which the slot ends for lack of tasks. A slot with tasks has no such
+    /// time.
     fn idle_deadline(&self) -> u64 {
         if self.phase == Phase::Ready && !self.is_busy() && self.queue.is_empty() {
             self.idle_since.saturating_add(self.settings.start.linger_ms)
@@ -282,7 +285,7 @@ impl Slot {
         }
     }
 
-    /// Goes from one phase to the next where nothing is in the way, and begins tasks.
+    /// Moves to the next phase if nothing prevents it, and begins tasks.
     fn advance(&mut self, now: u64) {
         match self.phase {
             Phase::Preparing => self.prepare(now),
@@ -324,16 +327,16 @@ impl Slot {
         self.has_news = true;
     }
 
-    /// Takes no task any more: what begins has to be on record.
+    /// Takes no more tasks: each begin has to be in the journal first.
     pub fn note_full_disk(&mut self) {
         self.is_full = true;
         self.text = Some("the disk of its spool is full: free some of it".to_owned());
     }
 
-    /// Writes the end down and tells it.
+    /// Writes the end into the journal, and reports it.
     fn close(&mut self, end: SlotEnd) {
         let text = self.text.clone();
-        // Without it, a reader of the journal takes the slot for one that died.
+        // Without this record, a reader of the journal takes the slot for a slot that died.
         let _ = self.journal.append(&Record::Closed { end, text });
         self.send_report(since_boot_ms());
     }

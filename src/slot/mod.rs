@@ -1,13 +1,14 @@
-//! The process in a share: it works through tasks, one after the other in each lane.
+//! The process in a share: it works through tasks, a task after another in each lane.
 //!
-//! A slot runs as the submitting user from its first instruction on. It is the parent of its tasks and
-//! survives the restart of its agent. It alone decides whether an attempt began: its journal has each
-//! begin before the start of the process, and a slot runs once. It keeps results until they are on
-//! record elsewhere, ends what a task leaves behind before the next one begins, and ends all of it when
-//! its lease runs out. Nothing in here waits for a network, and no runtime is in use: one thread
-//! decides, one notices ended children, the others read the socket.
+//! A slot runs as the submitting user from its first instruction on. It is the parent of its tasks
+//! and survives the restart of its agent. The slot alone decides that an attempt begins: its
+//! journal has each begin before the start of the process, and a slot runs once. The slot keeps
+//! results until the orchestrator acknowledges them. It ends leftover processes of a task before
+//! the next task begins, and ends all tasks when its lease runs out. No thread waits for a network,
+//! and no runtime is in use. A thread decides, a second thread notices ended children, and the
+//! remaining threads read the socket.
 //!
-//! It names the wire types of the orchestrator and nothing else of it.
+//! The only types of the orchestrator that the slot uses are its wire types.
 
 mod begin;
 mod cgroup;
@@ -63,7 +64,7 @@ const MAX_LANES: u64 = 1024;
 /// can send as many as it likes.
 const MOST_EVENTS: usize = 4;
 
-/// What a process in a slot's folder does.
+/// Task of a process in a slot's folder.
 #[derive(Clone, Debug)]
 pub enum Act {
     /// Runs the slot.
@@ -76,7 +77,7 @@ pub enum Act {
     Clear,
 }
 
-/// Why a process in a slot's folder failed.
+/// Reason why a process in a slot's folder failed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SlotError {
@@ -94,11 +95,11 @@ pub enum SlotError {
     SetUp { what: &'static str, source: io::Error },
 }
 
-/// Becomes what `change` says, and does `act` in `folder`. Reports and output go to standard output.
+/// Applies `change` to this process, and does `act` in `folder`. Reports and output go to standard output.
 ///
 /// # Errors
 ///
-/// If the process cannot become that, or the folder is not that of a slot.
+/// If the change fails, or the folder is not the folder of a slot.
 pub fn run(folder: &Path, change: &Change, act: &Act) -> Result<(), SlotError> {
     shim::change(change)?;
     match act {
@@ -173,7 +174,7 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
     Ok(slot.live(&events))
 }
 
-/// What goes wrong later is in a file of the slot.
+/// Redirects standard error to a file in the slot's folder, for later errors.
 fn keep_complaints(folder: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600).custom_flags(journal::no_follow());

@@ -1,7 +1,7 @@
 //! SIGTERM from outside: an order to stop, as systemd sends it when the unit of the slot is to end.
 //!
-//! The signal is caught, not blocked: a program that is started inherits a blocked signal, and a caught one
-//! not.
+//! The signal is caught, not blocked: a started program inherits a blocked signal, but not a caught
+//! signal.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! What an agent tells a slot.
+//! Messages of an agent to a slot.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -30,8 +30,8 @@ impl Slot {
 
     fn follow(&mut self, order: Order, now: u64) {
         self.lease_until_ms = self.lease_until_ms.max(order.lease_until_ms);
-        // Each order is answered, one that says nothing new as well: its agent takes silence for a
-        // slot that is stuck.
+        // Each order is answered, even an order without news: the agent takes silence for a stuck
+        // slot.
         self.has_news = true;
         let Some(SlotOrder { order: number, acked, tasks, stop, recall, cancel, signals, .. }) =
             order.order
@@ -65,21 +65,21 @@ impl Slot {
         }
     }
 
-    /// Forgets results that are on record elsewhere.
+    /// Drops results that the orchestrator has acknowledged.
     fn acknowledge(&mut self, acked: u64) {
-        // A number that no result has is forged or of another slot.
+        // A number beyond all results is forged, or meant for another slot.
         let acked = acked.min(self.next_number.saturating_sub(1));
         if acked <= self.acked {
             return;
         }
         self.acked = acked;
         self.results = self.results.split_off(&acked.saturating_add(1));
-        // It only spares repetitions.
+        // The record only spares repeated reports, so a failure is harmless.
         let _ = self.journal.append(&Record::Acked(acked));
         self.has_news = true;
     }
 
-    /// Takes tasks that it does not know yet.
+    /// Queues the tasks that the slot was not given before.
     fn hold(&mut self, tasks: Vec<NewTask>) {
         let known = &mut self.known;
         let new: Vec<NewTask> = tasks.into_iter().filter(|task| known.insert(task.task)).collect();
@@ -134,7 +134,7 @@ impl Slot {
         self.stop(SlotStop { by_ms, why: StopReason::VariedOff }, now);
     }
 
-    /// Stops as told. The first time counts; a later order can only shorten it.
+    /// Starts the stop of the slot. A later order can only shorten the time left.
     fn stop(&mut self, stop: SlotStop, now: u64) {
         if self.stop == Some(stop) {
             return;

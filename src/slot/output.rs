@@ -1,9 +1,9 @@
 //! Output of tasks: files of their own while they run, a pack of small ones afterwards.
 //!
-//! A running task writes to plain files. When it ends, a small file becomes a frame of the pack and is
-//! used again, and a larger one is renamed. So 100,000 quiet tasks leave a handful of files. A frame
-//! of the pack is campaign, task, attempt (8 bytes each), channel (1 byte), length (8 bytes), all
-//! little endian, and the bytes.
+//! A running task writes to plain files. When the task ends, a small file becomes a frame of the
+//! pack and is used again, and a larger file is renamed. So 100,000 quiet tasks leave a handful of
+//! files. A frame of the pack is campaign, task, attempt (8 bytes each), channel (1 byte), length
+//! (8 bytes), all little endian, and the bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -18,16 +18,16 @@ use crate::orchestrator::wire::{AttemptId, Channel, MAX_CHUNK};
 /// The largest output that goes to the pack, in bytes.
 const PACKED: u64 = 64 << 10;
 
-/// The most output of one stream of one task that is kept, in bytes.
+/// Most bytes kept of a task's stream.
 const CAP: u64 = 64 << 20;
 
-/// What is kept at each end of an output over the cap, in bytes.
+/// Bytes kept at each end of an output over the cap.
 const KEPT_END: u64 = 8 << 20;
 
-/// What a result tells of standard error, in bytes.
+/// Bytes of standard error that a result carries.
 const TAIL: u64 = 4 << 10;
 
-/// What a result tells of the task's own error file, in bytes.
+/// Bytes of the task's own error file that a result carries.
 const ERROR_HEAD: u64 = 2 << 10;
 
 /// The name of the pack in the folder of a slot.
@@ -56,9 +56,9 @@ pub struct Stream {
     path: PathBuf,
     file: File,
     channel: Channel,
-    /// Whether the user chose the file: it is neither packed nor cut.
+    /// True if the user chose the file: it is neither packed nor cut.
     is_chosen: bool,
-    /// How much of the middle of the file has been given back to the disk, as an offset.
+    /// End of the part of the file that was given back to the disk, as an offset.
     freed: u64,
 }
 
@@ -97,12 +97,12 @@ impl Stream {
         self.file.try_clone()
     }
 
-    /// Whether the user chose the file.
+    /// True if the user chose the file.
     pub fn is_chosen(&self) -> bool {
         self.is_chosen
     }
 
-    /// How many bytes there are.
+    /// Length in bytes.
     pub fn length(&self) -> u64 {
         self.file.metadata().map_or(0, |metadata| metadata.len())
     }
@@ -115,7 +115,7 @@ impl Stream {
         }
         let (from, to) = (KEPT_END.max(self.freed), length - KEPT_END);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Where the file system has no holes, the output is cut when the task ends.
+        // If the file system has no holes, the output is cut when the task ends.
         if from < to && fallocate(&self.file, hole, from, to - from).is_ok() {
             self.freed = to;
         }
@@ -248,8 +248,8 @@ impl Spool {
     }
 }
 
-/// What is there of a stream of an attempt that ended: at most [`MAX_CHUNK`] bytes from `from` on, and
-/// whether they are all. `None`: nothing of it is kept.
+/// Reads the stream of an ended attempt: at most [`MAX_CHUNK`] bytes from `from` on, and true if no
+/// byte follows. `None`: no output is kept.
 ///
 /// # Errors
 ///
@@ -286,7 +286,7 @@ pub fn read_kept(
     Ok(None)
 }
 
-/// What the frame at `at` of the pack is of, and its length.
+/// Returns the attempt, channel and length of the frame at `at` of the pack.
 fn frame_at(pack: &File, at: u64) -> io::Result<Option<((AttemptId, Channel), u64)>> {
     let head = read_part(pack, at, FRAME)?;
     let number = |from: usize| {

@@ -28,7 +28,7 @@ fn watch(notice: &impl Fn(), may_go_on: &Receiver<()>) {
         match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Ok(_) => notice(),
             Err(Errno::INTR) => continue,
-            // There is no child. Only a start can give it one.
+            // There is no child until the slot starts a program.
             Err(_) => {}
         }
         if may_go_on.recv().is_err() {

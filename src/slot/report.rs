@@ -1,4 +1,4 @@
-//! What a slot tells, while it runs and from its journal when it is dead.
+//! Reports of a slot, while it runs and from its journal when it is dead.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -22,7 +22,8 @@ const REPORT_PAUSE: u64 = 20;
 const MAX_JOURNAL: u64 = 1 << 30;
 
 impl Slot {
-    /// Sends the report if there is news and the last one is old enough. Returns when to send it.
+    /// Sends the report if there is news and the last report is old enough. Returns the time at
+    /// which it is due otherwise.
     pub(super) fn report_when_due(&mut self, now: u64) -> Option<u64> {
         if !self.has_news || self.agent.is_none() {
             return None;
@@ -35,7 +36,7 @@ impl Slot {
         Some(due)
     }
 
-    /// Sends the report to the agent, if there is one.
+    /// Sends the report to the agent, if an agent is connected.
     pub(super) fn send_report(&mut self, now: u64) {
         let message = FromSlot::Report(Box::new(self.report(now)));
         // An agent that does not take it connects again.
@@ -73,7 +74,8 @@ impl Slot {
         Report { report, needs_stdin: self.needs_stdin() }
     }
 
-    /// How many more tasks it can hold: as many as fill the group target, and what runs.
+    /// Returns the count of further tasks that the slot can hold: enough to fill the lanes and to
+    /// reach the group target.
     fn want(&self) -> u64 {
         let has_room =
             self.results.len() < MAX_RESULTS && !self.is_full && self.paused_until_ms == 0;
@@ -171,7 +173,7 @@ fn kept(
     }
 }
 
-/// Why nothing can be told of a dead slot.
+/// Reason why a dead slot cannot be reported.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ReportError {
@@ -185,8 +187,8 @@ pub enum ReportError {
     Write(#[source] io::Error),
 }
 
-/// What the journal in `folder` says, of the attempt `sought` too. The journal of a slot that never started
-/// is empty.
+/// Reads the journal in `folder`, with regard to the attempt `sought`. The journal of a slot that
+/// never started is empty.
 fn account(folder: &Path, sought: Option<AttemptId>) -> Result<Account, ReportError> {
     let path = folder.join(JOURNAL);
     let mut options = File::options();
@@ -211,8 +213,8 @@ fn settings(folder: &Path) -> Result<Settings, ReportError> {
     super::read_settings(&folder.join(SETTINGS)).map_err(ReportError::Settings)
 }
 
-/// Writes the frame with the last report of the dead slot in `folder`: results behind `acked`, an
-/// attempt without a result as lost, one that did not begin as given back.
+/// Writes the frame with the last report of the dead slot in `folder`, with results behind `acked`.
+/// An attempt without a result is lost; an attempt that did not begin is returned.
 ///
 /// # Errors
 ///
@@ -244,7 +246,7 @@ pub fn report_dead(folder: &Path, acked: u64, out: &mut impl Write) -> Result<()
 ///
 /// # Errors
 ///
-/// As [`report_dead`].
+/// See [`report_dead`].
 pub fn read_dead(
     folder: &Path,
     request: &ReadRequest,

@@ -13,7 +13,7 @@ use super::family;
 use super::output::Stream;
 use crate::orchestrator::wire::{AttemptId, NewTask, Reason, RunningTask, TaskSpec};
 
-/// What a program runs for.
+/// Purpose of a program.
 #[derive(Clone, Debug)]
 pub(super) enum Role {
     Prologue,
@@ -29,25 +29,25 @@ pub(super) struct Run {
     pub pid: Pid,
     pub streams: [Stream; 2],
     pub begun_ms: u64,
-    /// When it last confirmed a checkpoint.
+    /// Time of the last confirmed checkpoint.
     pub saved_ms: Option<u64>,
     /// The file whose change confirms a checkpoint, and its time at the last look.
     pub mark: Option<(PathBuf, Option<SystemTime>)>,
-    /// When the next checkpoint signal is due.
+    /// Time of the next checkpoint signal.
     pub next_save_ms: Option<u64>,
     pub ending: Option<Ending>,
     pub exit: Option<Exit>,
     pub peak_bytes: u64,
     pub own_bytes: u64,
     pub oom_before: u64,
-    /// Its cgroup, if it has one of its own.
+    /// The task's own cgroup. `None`: the slot has no child cgroups.
     pub group: Option<Group>,
     /// Processes seen below it, by number and start: some may have left its group since.
     pub seen: BTreeSet<(i32, u64)>,
     pub error_file: PathBuf,
 }
 
-/// How the program itself ended.
+/// End of the program itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
     pub status: WaitStatus,
@@ -55,14 +55,14 @@ pub(super) struct Exit {
     pub cpu_ms: u64,
 }
 
-/// How a run is being ended, by times since the boot.
+/// Planned end of a run, in times since the boot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     pub why: Reason,
-    /// When the stop signal is due.
+    /// Time of the stop signal.
     pub ask_ms: u64,
     pub kill_ms: u64,
-    /// Whether a signal went out for this reason.
+    /// True if a signal was sent for this reason.
     pub is_told: bool,
     pub is_asked: bool,
     pub is_killed: bool,
@@ -77,7 +77,7 @@ impl Run {
         }
     }
 
-    /// What is reported while it runs.
+    /// Returns the progress of a running task. `None` for a prologue or epilogue.
     pub fn progress(&self, now: u64) -> Option<RunningTask> {
         let ms = now.saturating_sub(self.begun_ms);
         let unsaved_ms = now.saturating_sub(self.saved_ms.unwrap_or(self.begun_ms));
@@ -87,8 +87,8 @@ impl Run {
         Some(RunningTask { task: self.attempt()?, ms, unsaved_ms, has_saved, rss_mb })
     }
 
-    /// Ends it for `why`: the stop signal at `ask_ms`, the kill at `kill_ms`. What was said before
-    /// stays, except that times only become earlier.
+    /// Ends it for `why`: the stop signal at `ask_ms`, the kill at `kill_ms`. A later call can only
+    /// make these times earlier.
     pub fn end(&mut self, why: Reason, ask_ms: u64, kill_ms: u64) {
         let new =
             Ending { why, ask_ms, kill_ms, is_told: false, is_asked: false, is_killed: false };
@@ -143,8 +143,8 @@ impl Run {
         }
     }
 
-    /// Carries out what is due of its ending, its time limit and its checkpoints. Returns when to
-    /// look again.
+    /// Carries out the steps that are due: end, time limit and checkpoints. Returns the time of the
+    /// next step.
     pub fn step(&mut self, now: u64) -> Option<u64> {
         if self.exit.is_some() {
             return None;
@@ -203,7 +203,7 @@ impl Run {
         }
     }
 
-    /// Whether a process that the slot adopted belongs to this run.
+    /// True if an adopted process belongs to this run.
     pub fn owns(&self, pid: i32) -> bool {
         if family::group(pid) == Some(self.pid.as_raw_nonzero().get()) {
             return true;

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use super::wire::{self, FromSlot, MAX_TO_SLOT, ToSlot};
 
-/// How long an agent may take to accept a frame.
+/// Longest time until an agent accepts a frame.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The pause after a connection that the system could not hand over, as without descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the socket brings.
+/// Event on the socket.
 #[derive(Debug)]
 pub enum Heard {
-    /// An agent connected. It replaces the one before.
+    /// An agent connected. It replaces the previous agent.
     Connected(Agent),
     /// The agent of that connection sent a message.
     Message(u64, Box<ToSlot>, Vec<u8>),
@@ -49,12 +49,12 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Its reader ends with it. It may have ended before.
+        // The thread that reads the stream ends with it. The stream may have ended before.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// Listens on the socket at `path`, and passes on what it brings.
+/// Listens on the socket at `path`, and passes its events to `tell`.
 ///
 /// # Errors
 ///

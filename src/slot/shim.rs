@@ -1,7 +1,7 @@
-//! What happens between the start of the process and the start of the slot: it becomes the user.
+//! Steps between the start of the process and the start of the slot: the process becomes the user.
 //!
-//! The process has a single thread here. System calls change the identity of one thread only, and all
-//! later threads inherit it.
+//! The process has a single thread here. System calls change the identity of a single thread, and
+//! all later threads inherit it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,21 +49,21 @@ impl std::fmt::Display for Identity {
     }
 }
 
-/// What the process becomes.
+/// Changes to the process before it is a slot.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// The user; `None`: the one that it is.
+    /// User to become; `None`: the process keeps its user.
     pub identity: Option<Identity>,
     /// The cgroups to join, as folders.
     pub cgroups: Vec<PathBuf>,
-    /// Whether programs with the setuid bit keep their effect.
+    /// True if programs with the setuid bit keep their effect.
     pub allows_setuid: bool,
-    /// How many more processes and threads the user may have than now, where no cgroup counts those of
-    /// the slot. `None`: without a limit of ours.
+    /// Processes and threads that the user may have beyond its present count, if no cgroup counts
+    /// the processes of the slot. `None`: no such limit.
     pub more_processes: Option<u64>,
 }
 
-/// Why the process cannot become a slot.
+/// Reason why the process cannot become a slot.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ShimError {
@@ -129,13 +129,15 @@ fn become_user(identity: &Identity) -> Result<(), ShimError> {
     if set_thread_uid(Uid::ROOT).is_ok() {
         return Err(ShimError::WayBack(identity.clone()));
     }
-    // Who changes its user loses its own files in `/proc`, and those of a child that begins: the slot
-    // reads the former, and writes the latter. Nothing of the agent's is in this memory.
+    // A process that changes its user loses access to its own files in `/proc`, and to the files of
+    // a new child. The slot reads the former and writes the latter. Memory of this process holds no
+    // secret of the agent.
     set_dumpable_behavior(DumpableBehavior::Dumpable)
         .map_err(|source| ShimError::Process { what: "its files in /proc", source })
 }
 
-/// The kernel counts those of the user, wherever they are, and limits none of user 0.
+/// Limits the user's processes. The kernel counts all processes of the user, in any slot, and does
+/// not limit user 0.
 fn limit_processes(more: u64) -> Result<(), Errno> {
     let most = family::threads_of(getuid().as_raw()).saturating_add(more);
     let lower = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
@@ -150,7 +152,7 @@ fn join(path: &Path) -> Result<(), ShimError> {
         .map_err(|source| ShimError::Cgroup { path: path.to_owned(), source })
 }
 
-/// Closes every descriptor but the standard ones. Those of our own are opened later.
+/// Closes every descriptor but the standard descriptors. The slot opens its own descriptors later.
 fn close_inherited() -> Result<(), ShimError> {
     let entries = fs::read_dir("/proc/self/fd").map_err(ShimError::Files)?;
     let open: Vec<i32> = entries
@@ -158,7 +160,7 @@ fn close_inherited() -> Result<(), ShimError> {
         .filter(|descriptor| *descriptor > 2)
         .collect();
     for descriptor in open {
-        // The one that listed the folder is closed already.
+        // The descriptor that listed the folder is closed already.
         let _ = nix::unistd::close(descriptor);
     }
     Ok(())

@@ -22,16 +22,16 @@ pub struct Program {
     pub environment: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// Its standard input, output and error.
+    /// Standard input, output and error of the program.
     pub streams: [File; 3],
 }
 
-/// Why a program did not start.
+/// Reason why a program did not start.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotStarted {
     /// The reason of the attempt.
     pub why: Reason,
-    /// What a shell would exit with; `None` if a shell has no status for it.
+    /// Exit status that a shell would have; `None` if a shell has no status for it.
     pub exit: Option<u8>,
     /// The sentence for people.
     pub text: String,
@@ -53,7 +53,7 @@ impl NotStarted {
     }
 }
 
-/// Whether a program can start in `cwd`, as the user sees it.
+/// Checks that a program can start in `cwd`, as the user sees it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! What crosses the unix socket between a slot and its agent, and what a slot is started with.
+//! Messages on the unix socket between a slot and its agent, and the settings for the start of a
+//! slot.
 //!
 //! A frame is the length of its JSON, the length of its bytes (both 4 bytes, little endian), the JSON
 //! and the bytes. Each side refuses a frame that is longer than its limit: a task can forge all
@@ -21,22 +22,22 @@ pub const MAX_TO_SLOT: usize = 32 << 20;
 /// The longest frame that an agent accepts, in bytes: 100 results with 6 KiB of text each, escaped.
 pub const MAX_FROM_SLOT: usize = 8 << 20;
 
-/// The most unacknowledged results in one report.
+/// Most unacknowledged results in a report.
 pub const MAX_RESULTS: usize = 100;
 
-/// The most tasks that a slot asks for beside those of its lanes.
+/// Most tasks that a slot asks for beyond the tasks of its lanes.
 pub const MAX_QUEUE: u64 = 50;
 
 /// The longest text of a slot's end, in bytes.
 pub const MAX_TEXT: usize = 1024;
 
-/// The longest part of a standard input in one frame, in bytes.
+/// Longest part of a standard input in a frame, in bytes.
 pub const MAX_STDIN_PART: usize = 1 << 20;
 
 /// Length of the head of a frame, in bytes.
 pub const HEAD: usize = 8;
 
-/// What a slot is started with: the file [`SETTINGS`] in its folder.
+/// Settings for the start of a slot: the file [`SETTINGS`] in its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The slot among all of the node: the orchestrator's identity, a hyphen, the share. Tasks
@@ -54,11 +55,11 @@ pub struct Settings {
     pub home: String,
     /// The shell of the user on this node.
     pub shell: String,
-    /// When the agent received the order, in milliseconds since the boot.
+    /// Time at which the agent received the order, in milliseconds since the boot.
     pub ordered_ms: u64,
     /// The end of the first lease, in milliseconds since the boot.
     pub lease_until_ms: u64,
-    /// How its limit is enforced.
+    /// Enforcement of the memory limit.
     pub limit: Limit,
 }
 
@@ -71,7 +72,7 @@ pub const SOCKET: &str = "socket";
 /// The name of the journal of a slot.
 pub const JOURNAL: &str = "journal";
 
-/// How the memory of a slot is limited, as the slot needs to know it.
+/// Enforcement of a slot's memory limit, as the slot needs to know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -89,7 +90,7 @@ pub enum Limit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToSlot {
-    /// What it should be now.
+    /// Target state of the slot.
     Order(Box<Order>),
     /// A request for output; the answer is a [`FromSlot::Chunk`].
     Read(ReadRequest),
@@ -99,12 +100,12 @@ pub enum ToSlot {
         spec: u64,
         /// The place of the first byte.
         from: u64,
-        /// Whether it is the last part.
+        /// True for the last part.
         end: bool,
     },
 }
 
-/// An order, and how long the slot may go on without another one.
+/// An order, and the time that the slot may go on without another order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// The end of the lease, in milliseconds since the boot.
@@ -123,7 +124,7 @@ pub struct ReadRequest {
     pub request: u64,
     /// The attempt.
     pub task: AttemptId,
-    /// Which of its streams.
+    /// Stream of the attempt.
     pub channel: Channel,
     /// The first byte.
     pub from: u64,
@@ -133,7 +134,7 @@ pub struct ReadRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FromSlot {
-    /// How it is.
+    /// State of the slot.
     Report(Box<Report>),
     /// Output, as the bytes of the frame.
     Chunk(Chunk),
@@ -142,25 +143,25 @@ pub enum FromSlot {
 /// The report of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// What the orchestrator is told.
+    /// Report for the orchestrator.
     pub report: SlotReport,
     /// Specifications whose kept standard input it needs and does not have.
     #[serde(default)]
     pub needs_stdin: Vec<u64>,
 }
 
-/// What the bytes of a frame with output are.
+/// Description of the bytes of a frame with output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     /// The number of the request.
     pub request: u64,
     /// The place of the first byte in the stream.
     pub from: u64,
-    /// Whether no byte follows now.
+    /// True if no byte follows at the moment.
     pub is_all: bool,
-    /// Whether no byte follows ever.
+    /// True if no byte will ever follow.
     pub is_end: bool,
-    /// Why there is no output.
+    /// Reason why there is no output.
     #[serde(default)]
     pub problem: Option<OutputProblem>,
 }

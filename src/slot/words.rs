@@ -8,10 +8,10 @@ use super::wire::Settings;
 use crate::model::floor_div;
 use crate::orchestrator::wire::{AttemptId, NewTask, TaskSpec};
 
-/// Where programs are looked up if the specification does not say.
+/// Search path for programs if the specification sets none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What placeholders stand for.
+/// Values of placeholders.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
     /// The attempt; `None` in prologues and epilogues.
@@ -38,7 +38,7 @@ impl Words<'_> {
     fn fill_with(&self, text: &str, entry: impl Fn(String) -> String) -> String {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
-        // What a placeholder stands for is not looked at again.
+        // The value of a placeholder is not searched for placeholders.
         while let Some(at) = rest.find('{') {
             let (before, from) = rest.split_at(at);
             filled.push_str(before);
@@ -69,12 +69,12 @@ impl Words<'_> {
     }
 }
 
-/// Files and folders of one start of a program, all in the folder of the slot but the last.
+/// Files and folders for a start of a program, all in the folder of the slot but the last.
 #[derive(Clone, Debug)]
 pub struct Places<'a> {
     /// The folder for temporary files, which goes with the task.
     pub temporary: &'a Path,
-    /// The file for the task's own words on a failure.
+    /// The file for the task's own text about a failure.
     pub error: &'a Path,
     /// The file with the names of the nodes.
     pub nodes: &'a Path,
