@@ -118,7 +118,7 @@ impl fmt::Debug for Gatekeeper {
 }
 
 impl Gatekeeper {
-    /// Reads what is configured.
+    /// Reads the configured files.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl Gatekeeper {
             (Standing::Own | Standing::Operator, _) => Role::Operator,
             (Standing::Other, true) => Role::Reader,
             (Standing::Other, false) => {
-                return Err(Refusal::Unknown("not one of the local operators", Some(name)));
+                return Err(Refusal::Unknown("the local user is not an operator", Some(name)));
             }
         };
         Ok(Identity { name: name.into(), role: Some(role), user: None, nodes: Nodes::none(), peer })
@@ -271,8 +271,8 @@ impl Gatekeeper {
         let identity = self.identify(peer, Credential::Token(token))?;
         let secret = self.sessions.open(Sum::of(token), Instant::now());
         let secret = secret.map_err(|error: io::Error| {
-            tracing::error!(%error, "no secrets to be had");
-            Refusal::Unknown("no secret to be had", None)
+            tracing::error!(%error, "the operating system gives no random numbers");
+            Refusal::Unknown("cannot make a session", None)
         })?;
         Ok((identity, secret))
     }
@@ -306,7 +306,11 @@ impl Gatekeeper {
         for Reread { what, outcome } in &all {
             match outcome {
                 Ok(now) => tracing::info!(what, now, "read again"),
-                Err(why) => tracing::error!(what, why, "not read again; what was there holds"),
+                Err(why) => tracing::error!(
+                    what,
+                    why,
+                    "not read again; the earlier content stays in effect"
+                ),
             }
         }
         all
@@ -349,7 +353,7 @@ fn read_tokens(path: &Path) -> Result<TokenFile, TokenFileError> {
     if file.is_empty() {
         tracing::warn!(
             file = %path.display(),
-            "no token is in it, so nobody is let in but at the unix socket; if it was being written, have it read again"
+            "the file holds no token, so callers are admitted at the unix socket only; send SIGHUP to read it again"
         );
     }
     Ok(file)

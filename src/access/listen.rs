@@ -75,11 +75,11 @@ pub struct LocalSocket {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SocketError {
-    #[error("there is something at {} that is no socket; move it away", path.display())]
+    #[error("{} exists and is no socket; move it away", path.display())]
     Taken { path: PathBuf },
     #[error("another daemon listens at {}", path.display())]
     InUse { path: PathBuf },
-    #[error("cannot listen at {}; its folder has to be there and ours to write in", path.display())]
+    #[error("cannot listen at {}; make its folder, and let the daemon's user write in it", path.display())]
     Failed { path: PathBuf, source: io::Error },
 }
 
@@ -105,8 +105,8 @@ impl LocalSocket {
             Err(_) => {}
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
-        let everybody = std::fs::Permissions::from_mode(0o666);
-        std::fs::set_permissions(path, everybody).map_err(failed)?;
+        let for_all_users = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(path, for_all_users).map_err(failed)?;
         tracing::info!(socket = %path.display(), "listening");
         Ok(LocalSocket { listener, path: here(), file: file_at(path) })
     }
@@ -201,8 +201,8 @@ impl House {
         let handshake = timeout(HANDSHAKE_TIME, tls.acceptor().accept(stream));
         match self.stop.run_until_cancelled(handshake).await {
             Some(Ok(Ok(stream))) => self.serve(stream, peer(true), IDLE_TIME).await,
-            Some(Ok(Err(error))) => tracing::debug!(%address, %error, "no TLS came about"),
-            Some(Err(_)) | None => tracing::debug!(%address, "TLS was not begun in time"),
+            Some(Ok(Err(error))) => tracing::debug!(%address, %error, "TLS handshake failed"),
+            Some(Err(_)) | None => tracing::debug!(%address, "TLS handshake timed out"),
         }
     }
 
@@ -220,7 +220,7 @@ impl House {
             let peer = match stream.peer_cred() {
                 Ok(peer) => peer,
                 Err(error) => {
-                    tracing::warn!(%error, "the kernel does not say who is at the socket");
+                    tracing::warn!(%error, "the kernel does not report the user at the socket");
                     continue;
                 }
             };
@@ -274,7 +274,7 @@ impl House {
             }
         };
         if let Err(error) = served {
-            tracing::debug!(%peer, %error, "a connection broke off");
+            tracing::debug!(%peer, %error, "connection broke off");
         }
     }
 }
@@ -298,7 +298,7 @@ impl TurnedAway {
 fn forget_untaken(stream: &TcpStream) {
     let time = u32::try_from(UNTAKEN_TIME.as_millis()).unwrap_or(u32::MAX);
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, time) {
-        tracing::debug!(%error, "the kernel keeps what is not taken as long as it likes");
+        tracing::debug!(%error, "the kernel keeps its own timeout for unread bytes");
     }
 }
 
@@ -311,7 +311,7 @@ async fn pause_after(error: &io::Error) {
         io::ErrorKind::ConnectionRefused,
     ];
     if !is_theirs.contains(&error.kind()) {
-        tracing::warn!(%error, "no connection can be let in; trying again");
+        tracing::warn!(%error, "cannot accept connections; trying again");
         sleep(PAUSE).await;
     }
 }

@@ -30,7 +30,7 @@ pub fn unpack(packed: &[u8], most: usize) -> io::Result<Vec<u8>> {
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     GzDecoder::new(packed).take(limit).read_to_end(&mut plain)?;
     if most < plain.len() {
-        return Err(io::Error::other(format!("unpacked it has more than {most} bytes")));
+        return Err(io::Error::other(format!("the unpacked body has more than {most} bytes")));
     }
     Ok(plain)
 }

@@ -21,13 +21,13 @@ use super::token::{TokenFileError, read_private};
 pub enum TlsError {
     #[error("cannot read certificates from {}", path.display())]
     Certificates { path: PathBuf, source: pem::Error },
-    #[error("there is no certificate in {}; it has to be PEM, ours first", path.display())]
+    #[error("there is no certificate in {}; it has to be PEM, the daemon's certificate first", path.display())]
     Empty { path: PathBuf },
     #[error(transparent)]
     KeyFile(#[from] TokenFileError),
     #[error("there is no private key in {}; it has to be PEM", path.display())]
     Key { path: PathBuf, source: pem::Error },
-    #[error("the certificate in {} and the key do not go together", path.display())]
+    #[error("the certificate in {} and the key do not match", path.display())]
     Mismatch { path: PathBuf, source: rustls::Error },
     #[error("cannot use {} as an authority", path.display())]
     Authority { path: PathBuf, source: rustls::Error },

@@ -155,7 +155,7 @@ pub enum TokenFileError {
         path.display()
     )]
     Exposed { path: PathBuf, mode: u32, what: &'static str },
-    #[error("{} belongs to user {owner}, neither root nor the daemon's own; chown it", path.display())]
+    #[error("{} belongs to user {owner}, neither root nor the daemon's user; chown it", path.display())]
     Owner { path: PathBuf, owner: u32 },
     #[error("{}: line {line}: {what}", path.display())]
     Line { path: PathBuf, line: usize, what: String },
@@ -196,7 +196,7 @@ impl TokenFile {
             }
             let entry = entry(line).map_err(|what| (number, what))?;
             if file.find_sum(&entry.sum).is_some() {
-                return Err((number, "this sum is there already".to_owned()));
+                return Err((number, "this sum is in the file already".to_owned()));
             }
             let uses = names.entry(entry.name.clone()).or_default();
             *uses += 1;
@@ -276,7 +276,7 @@ fn entry(line: &str) -> Result<TokenEntry, String> {
                 })?;
                 until = Some(time);
             }
-            _ => return Err(format!("`{}` is not understood, or there twice", shown(word))),
+            _ => return Err(format!("`{}` is not understood, or given twice", shown(word))),
         }
     }
     let nodes = match (role, nodes) {
@@ -313,7 +313,7 @@ fn shown(word: &str) -> String {
 ///
 /// # Errors
 ///
-/// With what is wrong with the name or the nodes.
+/// With the mistake in the name or the nodes.
 pub fn new_line(
     secret: &Secret,
     name: &str,
@@ -383,7 +383,10 @@ mod tests {
     fn mistakes_are_named_by_their_line_and_no_secret_is_shown() {
         let cases = [
             (format!("a reader {SUM_1}\na reader {SUM_2} # both hold"), ""),
-            (format!("a reader {SUM_1}\n\n\na reader {SUM_1}"), "4: this sum is there already"),
+            (
+                format!("a reader {SUM_1}\n\n\na reader {SUM_1}"),
+                "4: this sum is in the file already",
+            ),
             (
                 format!("a reader {SUM_1}\na reader {SUM_2}\na operator {SUM_3}"),
                 "3: `a` has 2 tokens already",

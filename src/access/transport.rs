@@ -58,7 +58,7 @@ pub enum NoToken {
     #[error("cannot read the token in {}", file.display())]
     Unreadable { file: PathBuf, source: io::Error },
     #[error(
-        "{} can be read by everybody, so that the token is no secret; chmod 600 it, and have the token replaced",
+        "{} can be read by every local user, so the token is no secret; chmod 600 it, and replace the token",
         file.display()
     )]
     Open { file: PathBuf },
@@ -77,7 +77,7 @@ impl From<reqwest::Error> for NoAnswer {
             NoAnswer::Late
         } else if is_no_http(&error) {
             NoAnswer::Broken(
-                "what listens there does not speak HTTP; if it is TLS, write https".to_owned(),
+                "the server there does not speak HTTP; if it speaks TLS, write https".to_owned(),
             )
         } else {
             NoAnswer::Broken(innermost(&error))
@@ -118,7 +118,7 @@ impl Transport {
         Ok(Transport { base, http: http.build()?, dialer, patience })
     }
 
-    /// A request for what is at `path`.
+    /// Builds a request for `path`.
     pub fn request(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> RequestBuilder {
         self.http.request(method, self.url(path, query))
     }

@@ -12,10 +12,10 @@ pub enum FactsError {
     #[cfg(not(target_os = "linux"))]
     #[error("the agent runs on Linux only: it reads /proc")]
     NotLinux,
-    #[error("the system has no name of its own; give one with --node")]
+    #[error("the host has no name; give a name with --node")]
     Nameless,
     #[error(
-        "of {memory} MB nothing is left if {reserved} MB are reserved; use a smaller --reserve"
+        "{reserved} MB of {memory} MB are reserved, so no memory is left to offer; use a smaller --reserve"
     )]
     NothingLeft { memory: u64, reserved: u64 },
 }
@@ -76,7 +76,7 @@ pub(super) fn life() -> Result<String, FactsError> {
 ///
 /// # Errors
 ///
-/// If this system does not say.
+/// If the boot id cannot be read.
 #[cfg(target_os = "linux")]
 pub fn boot() -> Result<String, FactsError> {
     let boot = procfs::sys::kernel::random::boot_id();
@@ -84,7 +84,7 @@ pub fn boot() -> Result<String, FactsError> {
     Ok(boot.trim().to_owned())
 }
 
-/// All memory, and what is available of it.
+/// All memory, and the available part, in bytes.
 #[cfg(target_os = "linux")]
 fn memory_bytes() -> Result<(u64, u64), FactsError> {
     use procfs::{Current, Meminfo};

@@ -69,18 +69,18 @@ pub enum AgentError {
 pub struct Agent {
     options: Options,
     transport: Transport,
-    /// Names this life of the agent.
+    /// Name of this incarnation of the agent.
     boot_id: String,
     /// Heartbeats of this incarnation.
     sequence: u64,
 }
 
 impl Agent {
-    /// An agent that has not said anything yet.
+    /// An agent that has sent no heartbeat yet.
     ///
     /// # Errors
     ///
-    /// If this system does not say what is to be reported, or there is no way to such a daemon.
+    /// If the facts of the node cannot be read, or there is no transport to such a daemon.
     pub fn new(options: Options) -> Result<Agent, AgentError> {
         let Options { url, authority, .. } = &options;
         let transport = Transport::new(url, authority.as_deref(), PATIENCE)?;
@@ -100,17 +100,17 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// If this system does not say.
+    /// If the facts cannot be read.
     pub fn node(&self) -> Result<Node, AgentError> {
         let Options { name, memory, reserved, .. } = &self.options;
         Ok(facts::node(name.as_deref(), *memory, *reserved)?)
     }
 
-    /// Says once that the node lives, and what was said.
+    /// Sends a heartbeat, and returns it.
     ///
     /// # Errors
     ///
-    /// If that could not be said, or does not count.
+    /// If the daemon cannot be reached, or refuses the heartbeat.
     pub async fn beat(&mut self) -> Result<Heartbeat, AgentError> {
         let node = self.node()?;
         self.sequence += 1;
@@ -147,12 +147,12 @@ impl Agent {
 /// Returns the error for an answer that does not accept the heartbeat.
 fn refusal(status: StatusCode, body: &[u8], has_token: bool, node: &str) -> AgentError {
     let says = serde_json::from_slice::<Problem>(body).map_or_else(
-        |_| format!("what listens there answers {status}, but not as an apportion does"),
+        |_| format!("the server there answers {status}, but not as an apportion does"),
         |problem| format!("{} ({})", problem.detail, problem.code),
     );
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if has_token => {
-            let hint = format!("the token may be old, or another node's than `{node}`");
+            let hint = format!("the token may be old, or the token of another node than `{node}`");
             AgentError::Unauthorised(format!("{says}; {hint}"))
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {

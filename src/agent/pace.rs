@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-/// The first attempt after a failure comes after so long at most.
+/// Longest wait before the first attempt after a failure.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Says how long to wait. With lots drawn, so that nodes that were started together, or lost the
-/// daemon together, do not all speak at once.
+/// Waits between heartbeats. They are random within bounds, so that nodes that were started together,
+/// or lost the daemon together, do not all send at once.
 #[derive(Debug)]
 pub struct Pace {
     interval: Duration,

@@ -64,7 +64,7 @@ pub(super) fn read_access(mut section: Section<'_>) -> Access {
             Some(_) => ("key", "certificate"),
         };
         let place = if access.key.is_none() { certificate.place() } else { key.place() };
-        let message = format!("daemon.access.{given}: means nothing without a {other}");
+        let message = format!("daemon.access.{given}: has no effect without a {other}");
         let remedy = format!("add daemon.access.{other}, or remove this");
         let place = place.cloned().unwrap_or(Place::File(0..0));
         let path = format!("daemon.access.{given}");
@@ -97,7 +97,7 @@ pub(super) fn check_listen(
         address.value,
         missing.join(", ")
     );
-    let remedy = "set it, so that everybody has to say who they are and nobody listens in; or listen on 127.0.0.1 or [::1]";
+    let remedy = "configure tokens and TLS, so that clients need a token and the connection is encrypted; or listen on 127.0.0.1 or [::1]";
     let problem = Problem::new(Code::Listen, "daemon.listen", &address.place, message);
     section.complain(problem.remedy(remedy));
 }

@@ -1,4 +1,4 @@
-//! From what was written to what can be believed: the file becomes a [`Topology`].
+//! Consistency of the file: it becomes a [`Topology`].
 //!
 //! Pools and classes have files of their own; here is what they share, and the users. Checking
 //! goes on after a problem, so a result is worth something only if no problem was added.
@@ -13,7 +13,7 @@ use super::problem::Problems;
 use super::{DaemonSettings, classes, pools};
 use crate::model::{Mebibytes, Topology};
 
-/// Checks that everything in `file` fits together, and completes the `listing` of what is in it.
+/// Checks that everything in `file` fits together, and completes the `listing` of its settings.
 pub(super) fn check(
     file: File,
     listing: &mut Listing,

@@ -78,7 +78,8 @@ fn parents(entries: &[ClassEntry], problems: &mut Problems) -> Vec<Option<usize>
         let place = entry.inherit.place().unwrap_or(&entry.name.place);
         let message = format!("class `{}` inherits from itself: {text}", entry.name.value);
         let problem = Problem::new(Code::InheritanceCycle, &entry.key("inherit"), place, message);
-        problems.add(problem.remedy("take `inherit` from the one that the others build on"));
+        problems
+            .add(problem.remedy("remove `inherit` from the class that the other classes build on"));
     }
     parents
 }
@@ -229,7 +230,7 @@ fn only_fair_share_grows(entry: &ClassEntry, policy: PolicyName, problems: &mut 
     let weight = entry.weight.place().map(|place| ("weight", place));
     for (key, place) in weight.into_iter().chain(entry.growth.given()) {
         let message = format!(
-            "`{key}` means nothing in class `{}`: its policy is {}",
+            "`{key}` has no effect in class `{}`: its policy is {}",
             entry.name.value,
             policy.as_str()
         );

@@ -1,4 +1,4 @@
-//! Names and their parents: what is there twice, and what leads back to itself.
+//! Names and their parents: duplicates and cycles.
 
 use std::collections::BTreeMap;
 

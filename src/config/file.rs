@@ -191,7 +191,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     at_least_one(
         classes.as_ref().is_some_and(Vec::is_empty),
         "class",
-        "so no work could be submitted",
+        "so no job could be submitted",
     );
 
     File {

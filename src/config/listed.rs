@@ -1,4 +1,4 @@
-//! Pools, classes and users for the listing of what is in effect.
+//! Pools, classes and users for the listing of settings in effect.
 
 use super::classes::Resolved;
 use super::file::{File, Growth, PoolEntry, UserEntry};

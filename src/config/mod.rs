@@ -203,7 +203,7 @@ pub enum ConfigError {
     IsDirectory { path: PathBuf },
     #[error("C004: {} is not UTF-8: byte {offset} begins no character", path.display())]
     NotUtf8 { path: PathBuf, offset: usize },
-    #[error("no file was named to read again")]
+    #[error("the daemon was started without a configuration file")]
     NoFile,
     #[error("cannot read the environment")]
     Environment(#[source] ::config::ConfigError),
@@ -271,16 +271,16 @@ pub fn parse(name: &str, text: &str) -> Result<Config, Problems> {
 ///
 /// # Errors
 ///
-/// With what is wrong with it, and what would be right.
+/// With the mistake and the remedy.
 pub fn quantum(text: &str) -> Result<Quantum, String> {
-    Quantum::new(size(text)?).ok_or_else(|| "a quantum is not nothing; write 15GB".to_owned())
+    Quantum::new(size(text)?).ok_or_else(|| "a quantum cannot be 0; write 15GB".to_owned())
 }
 
 /// A size as it is written on a command line: "15GB", as in a file.
 ///
 /// # Errors
 ///
-/// With what is wrong with it, and what would be right.
+/// With the mistake and the remedy.
 pub fn size(text: &str) -> Result<Mebibytes, String> {
     let read = value::size(Mebibytes(0)..=LARGEST).read(Written::Text(text));
     read.map_err(|fault| format!("{}; {}", fault.message, fault.remedy))

@@ -68,7 +68,7 @@ fn parents(entries: &[PoolEntry], problems: &mut Problems) -> Vec<Option<usize>>
         let place = entry.parent.place().unwrap_or(&entry.name.place);
         let message = format!("nodepool `{}` is part of itself: {text}", entry.name.value);
         let problem = Problem::new(Code::PoolCycle, &entry.key("parent"), place, message);
-        problems.add(problem.remedy("take `parent` from the one that should be at the top"));
+        problems.add(problem.remedy("remove `parent` from the nodepool that should be at the top"));
     }
     parents
 }

@@ -101,7 +101,7 @@ pub struct Problem {
     pub code: Code,
     /// The key it is about, "class.normal.weight"; empty for the file as a whole.
     pub path: String,
-    /// The line in the file, from 1. `None` for what is not in the file.
+    /// The line in the file, from 1. `None` if the value is not in the file.
     pub line: Option<usize>,
     /// The character in the line, from 1.
     pub column: Option<usize>,

@@ -110,7 +110,7 @@ impl Journal {
         Ok(Journal { file, length: 0 })
     }
 
-    /// Appends `record`. What is written of it on failure is removed again.
+    /// Appends `record`. After a failure, a partly written record is removed.
     ///
     /// # Errors
     ///

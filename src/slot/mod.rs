@@ -126,7 +126,7 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
     let spool = Spool::open(folder).map_err(set_up("its spool"))?;
     let home = Home::of(&settings.limit);
     set_child_subreaper(Some(getpid()))
-        .map_err(|errno| set_up("to adopt what tasks leave behind")(errno.into()))?;
+        .map_err(|errno| set_up("the adoption of leftover processes")(errno.into()))?;
     let (tell, events) = sync_channel(MOST_EVENTS);
     let end = tell.clone();
     order_to_end::start(move || drop(end.send(Event::EndOrdered)))

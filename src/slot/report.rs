@@ -181,7 +181,7 @@ pub enum ReportError {
     Journal(#[source] io::Error),
     #[error("cannot read the settings of the slot")]
     Settings(#[source] io::Error),
-    #[error("a slot runs in this folder; it tells itself")]
+    #[error("a slot runs in this folder and reports by itself")]
     Alive,
     #[error("cannot write the report")]
     Write(#[source] io::Error),

@@ -136,7 +136,7 @@ async fn a_slot_whose_process_is_not_on_record_gets_no_task() {
     head.give(7, [1]);
     let last = head.until_gone(7).await;
     assert_eq!(last.end, Some(SlotEnd::NotStarted), "{last:?}");
-    assert!(last.text.unwrap().contains("cannot write its book"));
+    assert!(last.text.unwrap().contains("cannot write the record of the slot"));
     assert!(!work.join("1").exists());
     assert_eq!(marked(spool.to_str().unwrap().as_bytes()), Vec::<u32>::new());
     drop(folder);

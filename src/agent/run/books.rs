@@ -133,7 +133,7 @@ impl Books {
     /// Removes the book of a slot.
     pub fn remove(&self, slot: &str) {
         if let Err(error) = fs::remove_file(self.path(slot)) {
-            tracing::warn!(slot, %error, "cannot remove the book of a slot");
+            tracing::warn!(slot, %error, "cannot remove the record of a slot");
         }
     }
 
@@ -156,7 +156,9 @@ impl Books {
                 Err(_) if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == 0) => {
                     fs::remove_file(&path)?;
                 }
-                Err(error) => tracing::warn!(file = %path.display(), %error, "unreadable book"),
+                Err(error) => {
+                    tracing::warn!(file = %path.display(), %error, "unreadable record of a slot")
+                }
             }
         }
         books.sort_by(|a: &Book, b| a.slot.cmp(&b.slot));

@@ -143,7 +143,7 @@ impl Head {
         match status {
             StatusCode::NOT_FOUND => format!("{} has no orchestrator{says}", self.url),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                format!("the token may not speak for node {}{says}", self.node)
+                format!("the token is not valid for node {}{says}", self.node)
             }
             _ => format!("the orchestrator answers {status}{says}"),
         }

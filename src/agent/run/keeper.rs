@@ -50,7 +50,7 @@ pub enum ToKeeper {
     Stdin(u64, Vec<u8>),
     /// A request for output.
     Read(ReadRequest, oneshot::Sender<(Chunk, Vec<u8>)>),
-    /// The slot is on record at the orchestrator: what is left may go.
+    /// The orchestrator has recorded the slot's end: its record may be removed.
     Forget,
 }
 
@@ -94,7 +94,7 @@ impl Keeper {
             tracing::warn!(slot = self.book.slot, text, "slot not started");
             self.book.failure = Some((end, text));
             if let Err(error) = self.node.books.save(&self.book) {
-                tracing::warn!(slot = self.book.slot, %error, "cannot write the book of a slot");
+                tracing::warn!(slot = self.book.slot, %error, "cannot write the record of a slot");
             }
         }
         let is_alive = |process: &Process| process.is_alive(&self.node.boot);
@@ -165,7 +165,8 @@ impl Keeper {
 
     /// Writes the book. A slot that the next agent would not find by it must not run.
     fn save(&self) -> Result<(), NotStarted> {
-        let failed = |error| (SlotEnd::NotStarted, format!("cannot write its book: {error}"));
+        let failed =
+            |error| (SlotEnd::NotStarted, format!("cannot write the record of the slot: {error}"));
         self.node.books.save(&self.book).map_err(failed)
     }
 
@@ -296,7 +297,7 @@ impl Keeper {
         }
         if self.book.process.is_none() {
             // The agent ended, which is no fault of the campaign.
-            let text = "its agent ended while it started";
+            let text = "the agent ended while the slot started";
             return gone(self.book.share, SlotEnd::Died, Some(text.to_owned()));
         }
         if let Some(told) = told {
@@ -310,7 +311,11 @@ impl Keeper {
                 report
             }
             Err(why) => {
-                tracing::warn!(slot = self.book.slot, why, "the journal of a slot is lost");
+                tracing::warn!(
+                    slot = self.book.slot,
+                    why,
+                    "cannot read the journal of a dead slot"
+                );
                 let text = format!("its process died, and its journal is unreadable: {why}");
                 gone(self.book.share, SlotEnd::Died, Some(text))
             }

@@ -139,6 +139,8 @@ impl Node {
             Err(_) => return Err("the process that reads it took too long".to_owned()),
         }
         let frame = receive::<FromSlot>(&mut said.as_slice(), MAX_FROM_SLOT);
-        frame.map_err(|error| error.to_string())?.ok_or_else(|| "it said nothing".to_owned())
+        frame
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| "the process that reads it wrote nothing".to_owned())
     }
 }

@@ -116,7 +116,7 @@ impl Runner {
         if let Some(path) = spool.closed().filter(|_| users.is_root()) {
             let path = path.display();
             tracing::warn!(
-                "other users cannot pass through {path}, so no work of theirs starts: chmod o+x {path}"
+                "other users cannot pass through {path}, so their tasks do not start: chmod o+x {path}"
             );
         }
         let books = Books::open(&options.spool).map_err(RunError::Books)?;
@@ -223,7 +223,7 @@ impl Runner {
     /// Takes up the slots that an earlier agent started.
     fn adopt(&mut self) {
         let books = self.node.books.all().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot read the books of slots");
+            tracing::warn!(%error, "cannot read the records of slots");
             Vec::new()
         });
         for book in books {
@@ -329,7 +329,7 @@ impl Runner {
             Err(problem) => problem,
         };
         if self.problem.as_ref() != Some(&problem) {
-            tracing::warn!(problem, "no exchange with the orchestrator; trying again");
+            tracing::warn!(problem, "exchange with the orchestrator failed; trying again");
             self.problem = Some(problem);
         }
         // The reports did not arrive, so they are news again.
@@ -350,7 +350,7 @@ impl Runner {
         if is_known && answer.epoch < self.seen.epoch {
             let Seen { epoch, .. } = self.seen;
             return Err(format!(
-                "the orchestrator's database is older than one that was seen (epoch {} after {epoch}); nothing is carried out",
+                "the orchestrator's database is older than before (epoch {} after {epoch}), so its orders are not carried out; restore the newer database",
                 answer.epoch
             ));
         }
@@ -427,7 +427,7 @@ impl Runner {
         if !has_start {
             // The record is lost, or the slot is stopped before its start. The keeper then ends any
             // leftover process.
-            let text = "this node has no book of it".to_owned();
+            let text = "this node has no record of the slot".to_owned();
             book.failure = Some((SlotEnd::Died, text));
         }
         let birth = has_start.then(|| Birth { spec, ordered_ms: since_boot_ms(), lease_until_ms });
@@ -440,7 +440,7 @@ impl Runner {
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(slot = book.slot, %error, "cannot begin the book of a slot");
+                tracing::warn!(slot = book.slot, %error, "cannot write the record of a slot");
             }
         }
     }

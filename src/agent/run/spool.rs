@@ -26,7 +26,7 @@ impl Spool {
     /// If it cannot be made.
     pub fn open(folder: &Path) -> io::Result<Spool> {
         let slots = folder.join("slots");
-        // Users pass through to their own folders, and list nothing. What is there keeps its mode.
+        // Users pass through to their own folders, and list nothing. A folder that exists keeps its mode.
         for path in [folder, &slots] {
             if !path.exists() {
                 DirBuilder::new().recursive(true).create(path)?;
@@ -58,7 +58,7 @@ impl Spool {
     pub fn make(&self, slot: &str, settings: &Settings, owner: (u32, u32)) -> io::Result<()> {
         let path = self.of(slot);
         DirBuilder::new().mode(0o700).create(&path)?;
-        // Until the last line only the agent can change what is in it.
+        // Until the last line only the agent can change the content.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = File::from(rustix::fs::open(&path, flags, Mode::empty())?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Finds what is left of a slot: by its session, and by the mark in the environment of its tasks.
+//! Leftover processes of a slot, found by its session, and by the mark in the environment of its tasks.
 
 use std::fs;
 

@@ -47,7 +47,9 @@ impl Users {
         let uid = Uid::current();
         let user = User::from_uid(uid).map_err(|errno| unreadable(&uid.to_string(), errno))?;
         let user = user.ok_or_else(|| {
-            format!("user {uid} has no account on this node; start the agent as one that has")
+            format!(
+                "user {uid} has no account on this node; start the agent as a user with an account"
+            )
         })?;
         Ok(Users { own: account(user)?, rules })
     }
@@ -76,7 +78,7 @@ impl Users {
         let Account { name: own, .. } = &self.own;
         if !self.is_root() && name != own {
             return Err(format!(
-                "this node runs work of {own} only: its agent is not root; submit as {own}, or start the agent as root"
+                "this node runs tasks of {own} only: its agent is not root; submit as {own}, or start the agent as root"
             ));
         }
         let found = User::from_name(name).map_err(|errno| unreadable(name, errno))?;
@@ -95,13 +97,13 @@ impl Users {
             return Err(format!("{name} is not among the users of this node; see --users"));
         }
         if here == 0 && !self.rules.allow_root {
-            return Err("user 0 runs no work on this node; see --allow-root".to_owned());
+            return Err("user 0 may not run tasks on this node; see --allow-root".to_owned());
         }
         let is_low = here != 0 && here < self.rules.min_uid && here != self.own.identity.uid;
         if is_low {
             let least = self.rules.min_uid;
             return Err(format!(
-                "{name} has number {here}, and users below {least} run no work here"
+                "{name} has number {here}, and users below {least} may not run tasks here"
             ));
         }
         Ok(account)

@@ -1,10 +1,10 @@
-//! The files that are translated, and what is wrong in each.
+//! The files that are translated, each with its problems.
 
 use std::ops::Range;
 
 use super::super::problem::{Place, Problem, Problems};
 
-/// A file, with what is wrong in it.
+/// A file, with its problems.
 pub(super) type Book = Problems;
 
 /// The node file of a nodepool that names none.
@@ -50,7 +50,7 @@ impl Books {
         other.unwrap_or(&mut self.classes)
     }
 
-    /// Enters what is wrong with the translation where it was translated from.
+    /// Adds the problems of the translation to the files that it was made from.
     pub(super) fn lead_back(&mut self, found: &Problems, text: &str, sources: &[Option<Source>]) {
         let source_of = |line: usize| sources.get(line.checked_sub(1)?)?.clone();
         for problem in found.iter() {

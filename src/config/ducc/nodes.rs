@@ -21,7 +21,7 @@ pub(super) struct Hosts<'a> {
     known: BTreeMap<String, (String, usize)>,
     /// The files of nodepools that were read.
     begun: BTreeSet<String>,
-    /// The files read, with what is wrong with them.
+    /// The files read, each with its problems.
     pub books: Vec<Book>,
 }
 

@@ -61,7 +61,7 @@ impl Stanza {
     }
 }
 
-/// The stanzas of a file. Complains about what is none.
+/// Reads the stanzas of a file. Reports text that is no stanza.
 pub(super) fn read(book: &mut Book) -> Vec<Stanza> {
     let mut reader = Reader { tokens: tokens(book.text()), next: 0, book };
     let mut stanzas = Vec::new();

@@ -25,14 +25,14 @@ const CLASS_KEYS: [(&str, Result<&str, &str>); 19] = [
     ("initialization-cap", Ok("initialization_cap")),
     ("use-prediction", Ok("prediction")),
     ("prediction-fudge", Ok("prediction_fudge")),
-    ("debug", Err("work that is debugged names its class itself")),
-    ("enforce", Err("the original does not use it")),
-    ("cap", Err("the original does not use it")),
-    ("max-processes", Err("the original does not use it")),
-    ("max-machines", Err("the original does not use it")),
+    ("debug", Err("a job that is debugged names its class itself")),
+    ("enforce", Err("UIMA-DUCC does not use it")),
+    ("cap", Err("UIMA-DUCC does not use it")),
+    ("max-processes", Err("UIMA-DUCC does not use it")),
+    ("max-machines", Err("UIMA-DUCC does not use it")),
     ("name", Err("a class is called what its stanza says")),
-    ("type", Err("the original sets it itself")),
-    ("children", Err("the original sets it itself")),
+    ("type", Err("UIMA-DUCC sets it itself")),
+    ("children", Err("UIMA-DUCC sets it itself")),
 ];
 /// Key of the memory that a user may hold.
 const ALLOTMENT: &str = "max-allotment";
@@ -218,7 +218,7 @@ impl Translation {
         }
         for policy in policies.difference(&defaults) {
             self.note(format!(
-                "no class is the default for {policy}: such work has to name its class"
+                "no class is the default for {policy}: such jobs have to name their class"
             ));
         }
     }
@@ -235,7 +235,7 @@ impl Translation {
             "abstract" | "default" => {
                 if text != "true" {
                     self.note(format!(
-                        "class `{}` has `{key} = {text}`; the original takes any value for true",
+                        "class `{}` has `{key} = {text}`; UIMA-DUCC takes any value for true",
                         class.name.text
                     ));
                 }
@@ -269,7 +269,7 @@ impl Translation {
                     whole(attribute, book);
                 } else if is_class_limit(attribute, &classes, book) {
                     self.note(
-                        "limits of users for one class are left out: the original does not keep to them"
+                        "limits of users for one class are left out: UIMA-DUCC ignores them"
                             .to_owned(),
                     );
                 }

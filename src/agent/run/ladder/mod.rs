@@ -191,12 +191,12 @@ impl Ladder {
         let findings = self.findings.iter();
         lines.extend(findings.map(|Finding { rung, why }| format!("        {rung:<13} {why}")));
         if self.rung == Rung::SystemdUser && !systemd::lingers() {
-            let text = "Work ends with your last session here; `loginctl enable-linger` keeps it.";
+            let text = "Slots end with your last session here; `loginctl enable-linger` keeps it.";
             lines.push(format!("        {text}"));
         }
         if self.rung == Rung::Watched {
             let text =
-                "So memory is sampled every 250 ms, and a process can pass its limit in between.";
+                "Memory is sampled every 250 ms, so a process can pass its limit in between.";
             lines.push(format!("        {text}"));
         }
         lines
