@@ -21,7 +21,8 @@ use crate::orchestrator::wire::{
 use crate::scratch::Scratch;
 use crate::slot::since_boot_ms;
 use crate::slot::wire::{
-    FromSlot, Limit, MAX_FROM_SLOT, Order, SETTINGS, SOCKET, Settings, ToSlot, receive, send,
+    FromSlot, LeasedOrder, MAX_FROM_SLOT, MemoryLimit, SETTINGS, SOCKET, SlotSettings, ToSlot,
+    receive, send,
 };
 
 /// Duration for which an idle slot is measured.
@@ -143,7 +144,7 @@ impl Slot {
     fn order(&mut self, order: SlotOrder) -> io::Result<()> {
         self.order += 1;
         let order = SlotOrder { share: SHARE, order: self.order, acked: self.acked, ..order };
-        let order = Order {
+        let order = LeasedOrder {
             lease_until_ms: since_boot_ms().saturating_add(LEASE),
             order: Some(order),
             specs: BTreeMap::new(),
@@ -240,7 +241,7 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     Err(io::Error::other("the slot does not listen"))
 }
 
-fn settings(lanes: u64) -> Settings {
+fn settings(lanes: u64) -> SlotSettings {
     let now = since_boot_ms();
     let spec = TaskSpec {
         name: "bench".to_owned(),
@@ -271,7 +272,7 @@ fn settings(lanes: u64) -> Settings {
         linger_ms: LEASE,
         needs_kernel_limit: false,
     };
-    Settings {
+    SlotSettings {
         slot: format!("bench{}-{SHARE}", std::process::id()),
         share: SHARE,
         node: "bench".to_owned(),
@@ -281,6 +282,6 @@ fn settings(lanes: u64) -> Settings {
         shell: "/bin/sh".to_owned(),
         ordered_ms: now,
         lease_until_ms: now.saturating_add(LEASE),
-        limit: Limit::Watched,
+        limit: MemoryLimit::Watched,
     }
 }

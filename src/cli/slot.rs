@@ -10,7 +10,7 @@ use clap::{Args, Parser};
 use super::failure::{Exit, Failure};
 use crate::orchestrator::wire::{AttemptId, Channel};
 use crate::slot::wire::ReadRequest;
-use crate::slot::{self, Act, Change, Identity};
+use crate::slot::{self, ProcessChange, SlotAct, UserIdentity};
 
 /// What the help of `checkpoint` ends with.
 pub const CHECKPOINT_EXAMPLES: &str = "\
@@ -29,7 +29,7 @@ pub struct SlotArgs {
     pub folder: PathBuf,
     /// Become this user first: UID:GID:GROUP,GROUP
     #[arg(long, value_name = "IDENTITY")]
-    pub r#become: Option<Identity>,
+    pub r#become: Option<UserIdentity>,
     /// Join this cgroup first
     #[arg(long, value_name = "DIR")]
     pub join: Vec<PathBuf>,
@@ -98,19 +98,19 @@ pub fn run_alone(arguments: &[OsString]) -> Result<(), Failure> {
 ///
 /// If that fails.
 pub fn run(args: &SlotArgs) -> Result<(), Failure> {
-    let change = Change {
+    let change = ProcessChange {
         identity: args.r#become.clone(),
         cgroups: args.join.clone(),
         allows_setuid: args.allow_setuid,
         more_processes: args.more_processes,
     };
     let act = match args.read {
-        _ if args.report => Act::Report(args.acked),
-        _ if args.clear => Act::Clear,
+        _ if args.report => SlotAct::Report(args.acked),
+        _ if args.clear => SlotAct::Clear,
         Some((task, channel)) => {
-            Act::Read(ReadRequest { request: 0, task, channel, from: args.from })
+            SlotAct::Read(ReadRequest { request: 0, task, channel, from: args.from })
         }
-        None => Act::Run,
+        None => SlotAct::Run,
     };
     Ok(slot::run(&args.folder, &change, &act)?)
 }

@@ -10,15 +10,15 @@ use std::time::SystemTime;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 
-use super::cgroup::{Group, Home};
+use super::cgroup::{SlotCgroup, TaskCgroup};
 use super::family;
 use super::journal::{Record, plain_result};
-use super::life::{Lane, Phase, Slot, own_pid};
+use super::life::{Lane, Phase, RunningSlot, own_pid};
 use super::orders::input_file;
 use super::output::Stream;
-use super::run::{Role, Run};
+use super::run::{Run, RunRole};
 use super::spawn::{NotStarted, Program, check_cwd, start};
-use super::words::{Places, Words, environment};
+use super::words::{TaskPaths, Words, environment};
 use crate::orchestrator::wire::{
     AttemptId, Channel, Command, NewTask, Reason, SlotEnd, Stdin, TaskSpec,
 };
@@ -37,7 +37,7 @@ const OOM_SCORE: &str = "300";
 /// milliseconds.
 const EPILOGUE_GRACE: u64 = 5_000;
 
-impl Slot {
+impl RunningSlot {
     /// Starts the prologue, or becomes ready if there is none.
     pub(super) fn prepare(&mut self, now: u64) {
         if self.is_busy() {
@@ -46,7 +46,7 @@ impl Slot {
         let spec = Arc::new(self.settings.spec.clone());
         if spec.prologue.is_none() {
             self.become_ready(now);
-        } else if let Err(problem) = self.begin(0, Role::Prologue, spec, now) {
+        } else if let Err(problem) = self.begin(0, RunRole::Prologue, spec, now) {
             self.fail_prologue(&problem.text);
         }
     }
@@ -72,7 +72,7 @@ impl Slot {
         if spec.epilogue.is_none() || !has_run || is_unheard {
             return false;
         }
-        if let Err(problem) = self.begin(0, Role::Epilogue, Arc::clone(&spec), now) {
+        if let Err(problem) = self.begin(0, RunRole::Epilogue, Arc::clone(&spec), now) {
             self.text = Some(format!("its epilogue failed: {}", problem.text.trim()));
             return false;
         }
@@ -121,7 +121,9 @@ impl Slot {
         if self.prepared_ms.is_none() {
             self.prepared_ms = Some(now.saturating_sub(self.settings.ordered_ms));
         }
-        if let Err(NotStarted { why, exit, text }) = self.begin(lane, Role::Task(task), spec, now) {
+        if let Err(NotStarted { why, exit, text }) =
+            self.begin(lane, RunRole::Task(task), spec, now)
+        {
             if why == Reason::Returned {
                 self.pause(&text, now);
             }
@@ -144,7 +146,7 @@ impl Slot {
     fn begin(
         &mut self,
         lane: usize,
-        role: Role,
+        role: RunRole,
         spec: Arc<TaskSpec>,
         now: u64,
     ) -> Result<(), NotStarted> {
@@ -159,7 +161,7 @@ impl Slot {
         // A process that has ended already needs no score.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), OOM_SCORE);
         let every_ms = spec.checkpoint.and_then(|checkpoint| checkpoint.every_ms);
-        let whole = self.home.as_ref().filter(|_| group.is_none()).map(Home::all);
+        let whole = self.home.as_ref().filter(|_| group.is_none()).map(SlotCgroup::all);
         let run = Run {
             next_save_ms: every_ms
                 .filter(|_| mark.is_some())
@@ -192,14 +194,14 @@ impl Slot {
     fn make_ready(
         &mut self,
         lane: usize,
-        role: &Role,
+        role: &RunRole,
         spec: &TaskSpec,
     ) -> Result<Ready, NotStarted> {
         let paths = LanePaths::of(&self.folder, lane);
         let (task, command) = match role {
-            Role::Task(task) => (Some(task), Some(&spec.command)),
-            Role::Prologue => (None, spec.prologue.as_ref()),
-            Role::Epilogue => (None, spec.epilogue.as_ref()),
+            RunRole::Task(task) => (Some(task), Some(&spec.command)),
+            RunRole::Prologue => (None, spec.prologue.as_ref()),
+            RunRole::Epilogue => (None, spec.epilogue.as_ref()),
         };
         let words = Words {
             attempt: task.map(|task| task.task),
@@ -219,7 +221,7 @@ impl Slot {
             let _ = fs::create_dir_all(&checkpoints);
         }
         let input = open_input(&self.folder, spec, task, &cwd, words)?;
-        let places = Places {
+        let places = TaskPaths {
             temporary: &paths.temporary,
             error: &paths.error,
             nodes: &self.folder.join(NODE_FILE),
@@ -249,7 +251,7 @@ impl Slot {
         lane: usize,
         ends_together: bool,
         program: Program,
-    ) -> Result<(Pid, Option<Group>), NotStarted> {
+    ) -> Result<(Pid, Option<TaskCgroup>), NotStarted> {
         let home = self.home.as_ref().filter(|home| home.can_nest());
         let group = home.and_then(|home| home.enter(lane, ends_together).ok());
         let started = start(program);
@@ -261,10 +263,10 @@ impl Slot {
     }
 
     /// Puts the reason where its reader looks for it: into the error stream of the attempt.
-    fn note_failed_start(&mut self, lane: usize, streams: [Stream; 2], role: &Role, text: &str) {
+    fn note_failed_start(&mut self, lane: usize, streams: [Stream; 2], role: &RunRole, text: &str) {
         let attempt = match role {
-            Role::Task(task) => task.task,
-            Role::Prologue | Role::Epilogue => return,
+            RunRole::Task(task) => task.task,
+            RunRole::Prologue | RunRole::Epilogue => return,
         };
         let [out, err] = streams;
         // The result has the text, too.

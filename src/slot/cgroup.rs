@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::family;
-use super::wire::Limit;
+use super::wire::MemoryLimit;
 
 /// Mount point of cgroups of version 2, if the slot has to find its own cgroup.
 const MOUNT: &str = "/sys/fs/cgroup";
@@ -21,7 +21,7 @@ enum Version {
 
 /// The cgroup of a slot.
 #[derive(Debug)]
-pub struct Home {
+pub struct SlotCgroup {
     version: Version,
     dir: PathBuf,
     /// Cgroup of the slot process itself.
@@ -30,14 +30,14 @@ pub struct Home {
     can_nest: bool,
 }
 
-impl Home {
+impl SlotCgroup {
     /// The cgroup that `limit` names, made ready for tasks. `None`: the kernel enforces nothing.
-    pub fn of(limit: &Limit) -> Option<Home> {
+    pub fn of(limit: &MemoryLimit) -> Option<SlotCgroup> {
         let (version, dir) = match limit {
-            Limit::Cgroup1(dir) => (Version::One, dir.clone()),
-            Limit::Cgroup2(dir) => (Version::Two, dir.clone()),
-            Limit::OwnCgroup2 => (Version::Two, own_cgroup()?),
-            Limit::Watched => return None,
+            MemoryLimit::Cgroup1(dir) => (Version::One, dir.clone()),
+            MemoryLimit::Cgroup2(dir) => (Version::Two, dir.clone()),
+            MemoryLimit::OwnCgroup2 => (Version::Two, own_cgroup()?),
+            MemoryLimit::Watched => return None,
         };
         let (leaf, can_nest) = match version {
             Version::One => (dir.clone(), is_writable(&dir)),
@@ -50,7 +50,7 @@ impl Home {
                 (if is_moved { leaf } else { dir.clone() }, can_nest)
             }
         };
-        Some(Home { version, dir, leaf, can_nest })
+        Some(SlotCgroup { version, dir, leaf, can_nest })
     }
 
     /// True if each task has a cgroup of its own.
@@ -59,17 +59,17 @@ impl Home {
     }
 
     /// The whole cgroup of the slot.
-    pub fn all(&self) -> Group {
-        Group { version: self.version, dir: self.dir.clone() }
+    pub fn all(&self) -> TaskCgroup {
+        TaskCgroup { version: self.version, dir: self.dir.clone() }
     }
 
-    /// The cgroup of a lane, made anew; this process is in it until [`Home::leave`].
+    /// The cgroup of a lane, made anew; this process is in it until [`SlotCgroup::leave`].
     ///
     /// # Errors
     ///
     /// If the kernel refuses.
-    pub fn enter(&self, lane: usize, ends_together: bool) -> io::Result<Group> {
-        let group = Group { version: self.version, dir: self.dir.join(format!("lane{lane}")) };
+    pub fn enter(&self, lane: usize, ends_together: bool) -> io::Result<TaskCgroup> {
+        let group = TaskCgroup { version: self.version, dir: self.dir.join(format!("lane{lane}")) };
         group.remove();
         make(&group.dir)?;
         if ends_together && self.version == Version::Two {
@@ -91,12 +91,12 @@ impl Home {
 
 /// A cgroup with processes of tasks.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct TaskCgroup {
     version: Version,
     dir: PathBuf,
 }
 
-impl Group {
+impl TaskCgroup {
     /// Returns the count of processes that the kernel killed in the cgroup for lack of memory.
     pub fn oom_kills(&self) -> u64 {
         let file = match self.version {

@@ -107,7 +107,7 @@ pub fn proportional_bytes(pid: i32) -> Option<u64> {
 
 /// Origin of a process, according to its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct ProcessMark {
     /// The name of the slot on its node.
     pub slot: Option<String>,
     /// The attempt.
@@ -115,7 +115,7 @@ pub struct Mark {
 }
 
 /// The mark of a process; empty if it cleared its environment.
-pub fn mark(pid: i32) -> Mark {
+pub fn mark(pid: i32) -> ProcessMark {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variable = |name: &str| {
         let mut variables = environment.split(|byte| *byte == 0);
@@ -132,7 +132,7 @@ pub fn mark(pid: i32) -> Mark {
             attempt: number("APPORTION_ATTEMPT")?,
         })
     };
-    Mark { slot: variable("APPORTION_SLOT"), task: task() }
+    ProcessMark { slot: variable("APPORTION_SLOT"), task: task() }
 }
 
 /// Sends a signal to a process. A process that has ended is no failure.
@@ -192,7 +192,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(children(own).contains(&pid));
         let task = AttemptId { campaign: 9, task: 4, attempt: 2 };
-        assert_eq!(mark(pid), Mark { slot: Some("o1-7".to_owned()), task: Some(task) });
+        assert_eq!(mark(pid), ProcessMark { slot: Some("o1-7".to_owned()), task: Some(task) });
         assert!(is_alive(pid) && resident_bytes(pid) > 0);
         assert_eq!((group(pid), session(pid)), (group(own), session(own)));
         assert!(start_time(own) <= start_time(pid));

@@ -3,18 +3,18 @@
 use std::fs;
 
 use super::begin::adopted;
-use super::cgroup::{Group, Home};
+use super::cgroup::{SlotCgroup, TaskCgroup};
 use super::family;
 use super::journal::plain_result;
-use super::life::{Phase, SAMPLE_EVERY, Slot};
+use super::life::{Phase, RunningSlot, SAMPLE_EVERY};
 use super::output::error_head;
-use super::run::{Exit, Role, Run};
+use super::run::{Exit, Run, RunRole};
 use crate::orchestrator::wire::{NewTask, Reason, SlotEnd, TaskResult};
 
 /// The part of a share that files in shared memory may keep when no task runs: a tenth.
 const SHARED_PART: u64 = 10;
 
-impl Slot {
+impl RunningSlot {
     /// Kills leftover processes of ended runs, and finishes the runs that have none. Returns true
     /// if a run still has leftover processes.
     pub(super) fn finish_runs(&mut self, now: u64) -> bool {
@@ -83,8 +83,8 @@ impl Slot {
         self.idle_since = now;
         self.has_news = true;
         match run.role.clone() {
-            Role::Task(task) => self.finish_task(lane, run, exit, &task),
-            Role::Prologue => {
+            RunRole::Task(task) => self.finish_task(lane, run, exit, &task),
+            RunRole::Prologue => {
                 let is_done = exit.status.exit_status() == Some(0);
                 // A slot that was told to stop meanwhile ends for that.
                 match self.phase {
@@ -98,7 +98,7 @@ impl Slot {
                 let _ = fs::rename(self.folder.join("lane0.out"), self.folder.join("prologue.out"));
                 let _ = fs::rename(self.folder.join("lane0.err"), self.folder.join("prologue.err"));
             }
-            Role::Epilogue => {
+            RunRole::Epilogue => {
                 if exit.status.exit_status() != Some(0) {
                     self.text = Some("its epilogue failed".to_owned());
                 }
@@ -157,9 +157,9 @@ impl Slot {
         if let Some(ending) = run.ending.filter(|ending| ending.is_told) {
             return ending.why;
         }
-        let whole = self.home.as_ref().map(Home::all);
-        let group: Option<&Group> = run.group.as_ref().or(whole.as_ref());
-        let kills = group.map_or(0, Group::oom_kills);
+        let whole = self.home.as_ref().map(SlotCgroup::all);
+        let group: Option<&TaskCgroup> = run.group.as_ref().or(whole.as_ref());
+        let kills = group.map_or(0, TaskCgroup::oom_kills);
         let has_failed = exit.status.exit_status() != Some(0);
         if has_failed && kills > run.oom_before {
             return Reason::Memory;

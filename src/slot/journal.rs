@@ -156,7 +156,7 @@ fn next(from: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Option<Record>> 
 
 /// State of a slot according to its journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct JournalState {
     /// Name of the slot; `None` if the journal does not even have its start.
     pub slot: Option<String>,
     /// All results that are not on record at the orchestrator, by number.
@@ -175,7 +175,7 @@ pub struct Account {
     size: usize,
 }
 
-impl Account {
+impl JournalState {
     /// The account that a journal gives with all its whole records. `sought`: an attempt that is asked
     /// about.
     ///
@@ -185,8 +185,8 @@ impl Account {
     /// # Errors
     ///
     /// If the journal cannot be read.
-    pub fn read(from: &mut impl Read, sought: Option<AttemptId>) -> io::Result<Account> {
-        let mut account = Account::default();
+    pub fn read(from: &mut impl Read, sought: Option<AttemptId>) -> io::Result<JournalState> {
+        let mut account = JournalState::default();
         let mut body = Vec::new();
         while account.is_plausible() {
             let Some(record) = next(from, &mut body)? else { break };
@@ -236,7 +236,7 @@ impl Account {
 
     /// Completes the results of a dead slot. An attempt that began and has no result is lost; an
     /// attempt that did not begin is returned. Equal journals give equal numbers.
-    pub fn settle(mut self) -> Account {
+    pub fn settle(mut self) -> JournalState {
         let mut open: Vec<((bool, u64), AttemptId)> =
             std::mem::take(&mut self.open).into_iter().map(|(id, place)| (place, id)).collect();
         open.sort_unstable();
@@ -303,8 +303,8 @@ mod tests {
         std::iter::from_fn(|| next(&mut bytes, &mut body).unwrap()).collect()
     }
 
-    fn account(mut journal: &[u8]) -> Account {
-        Account::read(&mut journal, None).unwrap()
+    fn account(mut journal: &[u8]) -> JournalState {
+        JournalState::read(&mut journal, None).unwrap()
     }
 
     fn bytes(records: &[Record]) -> Vec<u8> {
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!((account.acked, account.closed), (1, None));
         for (task, has_begun) in [(1, true), (2, true), (3, false)] {
             let journal = bytes(&life());
-            let account = Account::read(&mut journal.as_slice(), Some(id(task))).unwrap();
+            let account = JournalState::read(&mut journal.as_slice(), Some(id(task))).unwrap();
             assert_eq!(account.has_begun, has_begun, "{task}");
         }
     }

@@ -9,12 +9,12 @@ use crate::orchestrator::wire::AttemptId;
 
 /// Attempts, as ranges of tasks.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownAttempts {
     /// For a campaign and a number of an attempt: the first task of each range, and the last.
     ranges: BTreeMap<(u64, u64), BTreeMap<u64, u64>>,
 }
 
-impl Known {
+impl KnownAttempts {
     /// Adds an attempt. Returns true if it is new.
     pub fn insert(&mut self, id: AttemptId) -> bool {
         let ranges = self.ranges.entry((id.campaign, id.attempt)).or_default();
@@ -51,13 +51,13 @@ mod tests {
         AttemptId { campaign: 9, task, attempt }
     }
 
-    fn ranges(known: &Known) -> usize {
+    fn ranges(known: &KnownAttempts) -> usize {
         known.ranges.values().map(BTreeMap::len).sum()
     }
 
     #[test]
     fn an_attempt_is_new_once() {
-        let mut known = Known::default();
+        let mut known = KnownAttempts::default();
         let mut model = std::collections::BTreeSet::new();
         // Each residue twice, in an order that joins ranges on both sides.
         for step in 0..400_u64 {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn groups_of_neighbours_take_the_room_of_one() {
-        let mut known = Known::default();
+        let mut known = KnownAttempts::default();
         for group in 0..100 {
             assert!((0..50).all(|task| known.insert(id(group * 500 + task, 1))));
         }

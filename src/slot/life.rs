@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use rustix::process::{WaitOptions, wait, waitpid};
 
-use super::cgroup::{Group, Home};
+use super::cgroup::{SlotCgroup, TaskCgroup};
 use super::clock::since_boot_ms;
 use super::family;
 use super::journal::{Journal, Record, plain_result};
-use super::known::Known;
+use super::known::KnownAttempts;
 use super::output::{Spool, Stream};
 use super::run::{Exit, Run};
-use super::serve::{Agent, Heard};
-use super::wire::Settings;
+use super::serve::{AgentConnection, SocketEvent};
+use super::wire::SlotSettings;
 use crate::orchestrator::wire::{NewTask, Reason, SlotEnd, SlotStop, TaskResult, TaskSpec};
 
 /// Interval of a slot's checks of checkpoints, outputs and its folder while it has tasks, in
@@ -34,13 +34,13 @@ const SWEEP_PAUSE: u64 = 3;
 
 /// Event for the main loop of a slot.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum SlotEvent {
     /// A child may have ended.
     ChildEnded,
     /// SIGTERM came from outside.
     EndOrdered,
     /// The socket brought a message, or its connection changed.
-    Socket(Heard),
+    Socket(SocketEvent),
 }
 
 /// A lane: what runs in it, and what the next task in it can use.
@@ -67,12 +67,12 @@ pub(super) enum Phase {
 
 /// A slot that runs.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct RunningSlot {
     pub folder: PathBuf,
-    pub settings: Settings,
+    pub settings: SlotSettings,
     pub journal: Journal,
     pub spool: Spool,
-    pub home: Option<Home>,
+    pub home: Option<SlotCgroup>,
     pub lanes: Vec<Lane>,
     pub phase: Phase,
     pub text: Option<String>,
@@ -81,7 +81,7 @@ pub(super) struct Slot {
     /// Specifications whose kept input is here.
     pub inputs: BTreeSet<u64>,
     /// Every attempt that the slot was given.
-    pub known: Known,
+    pub known: KnownAttempts,
     pub results: BTreeMap<u64, TaskResult>,
     pub next_number: u64,
     pub acked: u64,
@@ -97,7 +97,7 @@ pub(super) struct Slot {
     /// True if the journal could not be written.
     pub is_full: bool,
     pub over_limit: u32,
-    pub agent: Option<Agent>,
+    pub agent: Option<AgentConnection>,
     pub has_news: bool,
     pub reported_ms: u64,
     pub looked_ms: u64,
@@ -106,9 +106,9 @@ pub(super) struct Slot {
     pub reaper: Sender<()>,
 }
 
-impl Slot {
+impl RunningSlot {
     /// Runs until nothing is left to do, and returns why it ended.
-    pub fn live(mut self, events: &Receiver<Event>) -> SlotEnd {
+    pub fn live(mut self, events: &Receiver<SlotEvent>) -> SlotEnd {
         loop {
             let now = since_boot_ms();
             let next = self.step(now);
@@ -131,19 +131,19 @@ impl Slot {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: SlotEvent) {
         match event {
-            Event::ChildEnded => self.reap(),
-            Event::EndOrdered => self.obey_signal(since_boot_ms()),
-            Event::Socket(Heard::Connected(agent)) => {
+            SlotEvent::ChildEnded => self.reap(),
+            SlotEvent::EndOrdered => self.obey_signal(since_boot_ms()),
+            SlotEvent::Socket(SocketEvent::Connected(agent)) => {
                 self.agent = Some(agent);
                 self.has_news = true;
                 self.reported_ms = 0;
             }
-            Event::Socket(Heard::Left(number)) => {
+            SlotEvent::Socket(SocketEvent::Left(number)) => {
                 self.agent.take_if(|agent| agent.number == number);
             }
-            Event::Socket(Heard::Message(number, message, bytes)) => {
+            SlotEvent::Socket(SocketEvent::Message(number, message, bytes)) => {
                 if self.agent.as_ref().is_some_and(|agent| agent.number == number) {
                     self.obey(*message, &bytes, since_boot_ms());
                 }
@@ -257,16 +257,16 @@ impl Slot {
             self.start_ending(SlotEnd::Stopped);
             self.text = Some("its folder was removed".to_owned());
         }
-        let whole = self.home.as_ref().map(Home::all);
+        let whole = self.home.as_ref().map(SlotCgroup::all);
         for run in self.lanes.iter_mut().filter_map(|lane| lane.run.as_mut()) {
             run.look_for_checkpoint(now);
             for stream in &mut run.streams {
                 stream.hold_cap();
             }
             let group = run.group.as_ref().or(whole.as_ref());
-            let own_bytes = group.map_or(0, Group::own_bytes);
+            let own_bytes = group.map_or(0, TaskCgroup::own_bytes);
             run.own_bytes = run.own_bytes.max(own_bytes);
-            let kills = group.map_or(0, Group::oom_kills);
+            let kills = group.map_or(0, TaskCgroup::oom_kills);
             if run.spec.oom_ends_task && kills > run.oom_before && run.exit.is_none() {
                 run.end_for_memory();
             }

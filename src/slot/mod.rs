@@ -41,17 +41,17 @@ use std::sync::mpsc::sync_channel;
 use rustix::process::{getpid, set_child_subreaper};
 
 pub use self::clock::since_boot_ms;
-pub use self::family::{Mark, is_alive, mark, session, start_time};
+pub use self::family::{ProcessMark, is_alive, mark, session, start_time};
 pub use self::report::ReportError;
-pub use self::shim::{Change, Identity, ShimError};
+pub use self::shim::{ProcessChange, ShimError, UserIdentity};
 
 use self::begin::NODE_FILE;
-use self::cgroup::Home;
+use self::cgroup::SlotCgroup;
 use self::journal::{Journal, JournalError, Record};
-use self::known::Known;
-use self::life::{Event, Lane, Phase, Slot};
+use self::known::KnownAttempts;
+use self::life::{Lane, Phase, RunningSlot, SlotEvent};
 use self::output::Spool;
-use self::wire::{JOURNAL, ReadRequest, SETTINGS, SOCKET, Settings};
+use self::wire::{JOURNAL, ReadRequest, SETTINGS, SOCKET, SlotSettings};
 use crate::orchestrator::wire::SlotEnd;
 
 /// The longest settings that a slot reads, in bytes.
@@ -66,7 +66,7 @@ const MOST_EVENTS: usize = 4;
 
 /// Task of a process in a slot's folder.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub enum SlotAct {
     /// Runs the slot.
     Run,
     /// Reports a dead slot: results behind this number.
@@ -100,13 +100,15 @@ pub enum SlotError {
 /// # Errors
 ///
 /// If the change fails, or the folder is not the folder of a slot.
-pub fn run(folder: &Path, change: &Change, act: &Act) -> Result<(), SlotError> {
+pub fn run(folder: &Path, change: &ProcessChange, act: &SlotAct) -> Result<(), SlotError> {
     shim::change(change)?;
     match act {
-        Act::Run => live(folder).map(|_| ()),
-        Act::Report(acked) => Ok(report::report_dead(folder, *acked, &mut io::stdout().lock())?),
-        Act::Read(request) => Ok(report::read_dead(folder, request, &mut io::stdout().lock())?),
-        Act::Clear => clear(folder),
+        SlotAct::Run => live(folder).map(|_| ()),
+        SlotAct::Report(acked) => {
+            Ok(report::report_dead(folder, *acked, &mut io::stdout().lock())?)
+        }
+        SlotAct::Read(request) => Ok(report::read_dead(folder, request, &mut io::stdout().lock())?),
+        SlotAct::Clear => clear(folder),
     }
 }
 
@@ -124,21 +126,21 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
         .map_err(set_up("its journal"))?;
     fs::write(folder.join(NODE_FILE), format!("{}\n", settings.node)).map_err(set_up("a file"))?;
     let spool = Spool::open(folder).map_err(set_up("its spool"))?;
-    let home = Home::of(&settings.limit);
+    let home = SlotCgroup::of(&settings.limit);
     set_child_subreaper(Some(getpid()))
         .map_err(|errno| set_up("the adoption of leftover processes")(errno.into()))?;
     let (tell, events) = sync_channel(MOST_EVENTS);
     let end = tell.clone();
-    order_to_end::start(move || drop(end.send(Event::EndOrdered)))
+    order_to_end::start(move || drop(end.send(SlotEvent::EndOrdered)))
         .map_err(set_up("its signals"))?;
     let notice = tell.clone();
-    let reaper =
-        reaper::start(move || drop(notice.send(Event::ChildEnded))).map_err(set_up("a thread"))?;
-    serve::start(Path::new(SOCKET), move |heard| drop(tell.send(Event::Socket(heard))))
+    let reaper = reaper::start(move || drop(notice.send(SlotEvent::ChildEnded)))
+        .map_err(set_up("a thread"))?;
+    serve::start(Path::new(SOCKET), move |heard| drop(tell.send(SlotEvent::Socket(heard))))
         .map_err(set_up("its socket"))?;
     let lanes = settings.start.lanes.clamp(1, MAX_LANES);
     let now = since_boot_ms();
-    let slot = Slot {
+    let slot = RunningSlot {
         folder: folder.to_owned(),
         journal,
         spool,
@@ -149,7 +151,7 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
         queue: VecDeque::new(),
         specs: BTreeMap::from([(settings.start.spec, Arc::new(settings.spec.clone()))]),
         inputs: BTreeSet::new(),
-        known: Known::default(),
+        known: KnownAttempts::default(),
         results: BTreeMap::new(),
         next_number: 1,
         acked: 0,
@@ -184,7 +186,7 @@ fn keep_complaints(folder: &Path) -> io::Result<()> {
 }
 
 /// The settings in the file at `path`.
-fn read_settings(path: &Path) -> io::Result<Settings> {
+fn read_settings(path: &Path) -> io::Result<SlotSettings> {
     let mut options = OpenOptions::new();
     let file: File = options.read(true).custom_flags(journal::no_follow()).open(path)?;
     let mut text = Vec::new();

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::journal::{Record, no_follow, plain_result};
-use super::life::{Phase, Slot};
-use super::wire::{Order, ToSlot};
+use super::life::{Phase, RunningSlot};
+use super::wire::{LeasedOrder, ToSlot};
 use crate::orchestrator::wire::{
     AttemptId, NewTask, Reason, SlotEnd, SlotOrder, SlotStop, StopReason,
 };
 
-impl Slot {
+impl RunningSlot {
     /// Carries out a message of the agent.
     pub(super) fn obey(&mut self, message: ToSlot, bytes: &[u8], now: u64) {
         match message {
@@ -28,7 +28,7 @@ impl Slot {
         }
     }
 
-    fn follow(&mut self, order: Order, now: u64) {
+    fn follow(&mut self, order: LeasedOrder, now: u64) {
         self.lease_until_ms = self.lease_until_ms.max(order.lease_until_ms);
         // Each order is answered, even an order without news: the agent takes silence for a stuck
         // slot.

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-use super::journal::{self, Account};
-use super::life::{Phase, Slot};
+use super::journal::{self, JournalState};
+use super::life::{Phase, RunningSlot};
 use super::output::read_kept;
 use super::wire::{
-    Chunk, FromSlot, JOURNAL, MAX_QUEUE, MAX_RESULTS, MAX_TEXT, ReadRequest, Report, SETTINGS,
-    Settings,
+    AgentReport, FromSlot, JOURNAL, MAX_QUEUE, MAX_RESULTS, MAX_TEXT, OutputChunk, ReadRequest,
+    SETTINGS, SlotSettings,
 };
 use crate::orchestrator::wire::{
     AttemptId, Channel, OutputProblem, SlotEnd, SlotReport, SlotStage, Stdin, TaskResult,
@@ -21,7 +21,7 @@ const REPORT_PAUSE: u64 = 20;
 /// The longest journal that is read of a dead slot, in bytes.
 const MAX_JOURNAL: u64 = 1 << 30;
 
-impl Slot {
+impl RunningSlot {
     /// Sends the report if there is news and the last report is old enough. Returns the time at
     /// which it is due otherwise.
     pub(super) fn report_when_due(&mut self, now: u64) -> Option<u64> {
@@ -45,7 +45,7 @@ impl Slot {
         self.has_news = false;
     }
 
-    fn report(&self, now: u64) -> Report {
+    fn report(&self, now: u64) -> AgentReport {
         let runs = || self.lanes.iter().filter_map(|lane| lane.run.as_ref());
         let state = match self.phase {
             Phase::Preparing => SlotStage::Preparing,
@@ -71,7 +71,7 @@ impl Slot {
             end,
             text: self.text.as_deref().filter(|_| end.is_some()).map(shorten),
         };
-        Report { report, needs_stdin: self.needs_stdin() }
+        AgentReport { report, needs_stdin: self.needs_stdin() }
     }
 
     /// Returns the count of further tasks that the slot can hold: enough to fill the lanes and to
@@ -122,13 +122,21 @@ impl Slot {
             Some(stream) => match stream.read_from(from) {
                 Ok(bytes) => {
                     let is_all = bytes.len() < crate::orchestrator::wire::MAX_CHUNK;
-                    (Chunk { request: number, from, is_all, is_end: false, problem: None }, bytes)
+                    (
+                        OutputChunk { request: number, from, is_all, is_end: false, problem: None },
+                        bytes,
+                    )
                 }
                 Err(_) => problem(&request, OutputProblem::Unreadable),
             },
             None if self.queue.iter().any(|held| held.task == task) => {
-                let chunk =
-                    Chunk { request: number, from, is_all: true, is_end: false, problem: None };
+                let chunk = OutputChunk {
+                    request: number,
+                    from,
+                    is_all: true,
+                    is_end: false,
+                    problem: None,
+                };
                 (chunk, Vec::new())
             }
             None => kept(&self.folder, &self.settings, &request, self.known.contains(task)),
@@ -143,18 +151,18 @@ fn shorten(text: &str) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
-fn problem(request: &ReadRequest, problem: OutputProblem) -> (Chunk, Vec<u8>) {
+fn problem(request: &ReadRequest, problem: OutputProblem) -> (OutputChunk, Vec<u8>) {
     let ReadRequest { request, from, .. } = *request;
-    (Chunk { request, from, is_all: true, is_end: true, problem: Some(problem) }, Vec::new())
+    (OutputChunk { request, from, is_all: true, is_end: true, problem: Some(problem) }, Vec::new())
 }
 
 /// Output of an attempt that ended.
 fn kept(
     folder: &Path,
-    settings: &Settings,
+    settings: &SlotSettings,
     request: &ReadRequest,
     is_known: bool,
-) -> (Chunk, Vec<u8>) {
+) -> (OutputChunk, Vec<u8>) {
     let ReadRequest { request: number, task, channel, from } = *request;
     let chosen = match channel {
         Channel::Out => &settings.spec.output,
@@ -162,13 +170,14 @@ fn kept(
     };
     match read_kept(folder, task, channel, from) {
         Ok(Some((bytes, is_all))) => {
-            (Chunk { request: number, from, is_all, is_end: is_all, problem: None }, bytes)
+            (OutputChunk { request: number, from, is_all, is_end: is_all, problem: None }, bytes)
         }
         Ok(None) if !is_known => problem(request, OutputProblem::NoSuchAttempt),
         Ok(None) if chosen.is_some() => problem(request, OutputProblem::Elsewhere),
-        Ok(None) => {
-            (Chunk { request: number, from, is_all: true, is_end: true, problem: None }, Vec::new())
-        }
+        Ok(None) => (
+            OutputChunk { request: number, from, is_all: true, is_end: true, problem: None },
+            Vec::new(),
+        ),
         Err(_) => problem(request, OutputProblem::Unreadable),
     }
 }
@@ -189,7 +198,7 @@ pub enum ReportError {
 
 /// Reads the journal in `folder`, with regard to the attempt `sought`. The journal of a slot that
 /// never started is empty.
-fn account(folder: &Path, sought: Option<AttemptId>) -> Result<Account, ReportError> {
+fn account(folder: &Path, sought: Option<AttemptId>) -> Result<JournalState, ReportError> {
     let path = folder.join(JOURNAL);
     let mut options = File::options();
     let flags =
@@ -197,7 +206,7 @@ fn account(folder: &Path, sought: Option<AttemptId>) -> Result<Account, ReportEr
     let options = std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), flags);
     let file = match options.open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Account::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalState::default()),
         Err(error) => return Err(ReportError::Journal(error)),
     };
     let lock = rustix::fs::FlockOperation::NonBlockingLockShared;
@@ -206,10 +215,10 @@ fn account(folder: &Path, sought: Option<AttemptId>) -> Result<Account, ReportEr
     }
     rustix::fs::flock(&file, lock).map_err(|_| ReportError::Alive)?;
     let mut journal = BufReader::new(file.take(MAX_JOURNAL));
-    Account::read(&mut journal, sought).map_err(ReportError::Journal)
+    JournalState::read(&mut journal, sought).map_err(ReportError::Journal)
 }
 
-fn settings(folder: &Path) -> Result<Settings, ReportError> {
+fn settings(folder: &Path) -> Result<SlotSettings, ReportError> {
     super::read_settings(&folder.join(SETTINGS)).map_err(ReportError::Settings)
 }
 
@@ -238,7 +247,7 @@ pub fn report_dead(folder: &Path, acked: u64, out: &mut impl Write) -> Result<()
         end: Some(end),
         text: text.as_deref().map(shorten),
     };
-    let message = FromSlot::Report(Box::new(Report { report, needs_stdin: Vec::new() }));
+    let message = FromSlot::Report(Box::new(AgentReport { report, needs_stdin: Vec::new() }));
     super::wire::send(out, &message, &[]).map_err(ReportError::Write)
 }
 

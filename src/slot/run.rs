@@ -8,14 +8,14 @@ use std::time::SystemTime;
 
 use rustix::process::{Pid, Signal, WaitStatus};
 
-use super::cgroup::Group;
+use super::cgroup::TaskCgroup;
 use super::family;
 use super::output::Stream;
 use crate::orchestrator::wire::{AttemptId, NewTask, Reason, RunningTask, TaskSpec};
 
 /// Purpose of a program.
 #[derive(Clone, Debug)]
-pub(super) enum Role {
+pub(super) enum RunRole {
     Prologue,
     Task(NewTask),
     Epilogue,
@@ -24,7 +24,7 @@ pub(super) enum Role {
 /// A program that runs, or has ended and left processes behind.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub role: Role,
+    pub role: RunRole,
     pub spec: Arc<TaskSpec>,
     pub pid: Pid,
     pub streams: [Stream; 2],
@@ -35,13 +35,13 @@ pub(super) struct Run {
     pub mark: Option<(PathBuf, Option<SystemTime>)>,
     /// Time of the next checkpoint signal.
     pub next_save_ms: Option<u64>,
-    pub ending: Option<Ending>,
+    pub ending: Option<PlannedEnd>,
     pub exit: Option<Exit>,
     pub peak_bytes: u64,
     pub own_bytes: u64,
     pub oom_before: u64,
     /// The task's own cgroup. `None`: the slot has no child cgroups.
-    pub group: Option<Group>,
+    pub group: Option<TaskCgroup>,
     /// Processes seen below it, by number and start: some may have left its group since.
     pub seen: BTreeSet<(i32, u64)>,
     pub error_file: PathBuf,
@@ -57,7 +57,7 @@ pub(super) struct Exit {
 
 /// Planned end of a run, in times since the boot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ending {
+pub(super) struct PlannedEnd {
     pub why: Reason,
     /// Time of the stop signal.
     pub ask_ms: u64,
@@ -72,8 +72,8 @@ impl Run {
     /// The attempt, of a task.
     pub fn attempt(&self) -> Option<AttemptId> {
         match &self.role {
-            Role::Task(task) => Some(task.task),
-            Role::Prologue | Role::Epilogue => None,
+            RunRole::Task(task) => Some(task.task),
+            RunRole::Prologue | RunRole::Epilogue => None,
         }
     }
 
@@ -91,7 +91,7 @@ impl Run {
     /// make these times earlier.
     pub fn end(&mut self, why: Reason, ask_ms: u64, kill_ms: u64) {
         let new =
-            Ending { why, ask_ms, kill_ms, is_told: false, is_asked: false, is_killed: false };
+            PlannedEnd { why, ask_ms, kill_ms, is_told: false, is_asked: false, is_killed: false };
         let ending = self.ending.get_or_insert(new);
         ending.ask_ms = ending.ask_ms.min(ask_ms);
         ending.kill_ms = ending.kill_ms.min(kill_ms);

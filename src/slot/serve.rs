@@ -18,9 +18,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Event on the socket.
 #[derive(Debug)]
-pub enum Heard {
+pub enum SocketEvent {
     /// An agent connected. It replaces the previous agent.
-    Connected(Agent),
+    Connected(AgentConnection),
     /// The agent of that connection sent a message.
     Message(u64, Box<ToSlot>, Vec<u8>),
     /// The agent of that connection is gone.
@@ -29,13 +29,13 @@ pub enum Heard {
 
 /// The connected agent.
 #[derive(Debug)]
-pub struct Agent {
+pub struct AgentConnection {
     /// The number of the connection.
     pub number: u64,
     stream: UnixStream,
 }
 
-impl Agent {
+impl AgentConnection {
     /// Sends a frame.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for AgentConnection {
     fn drop(&mut self) {
         // The thread that reads the stream ends with it. The stream may have ended before.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
@@ -59,7 +59,7 @@ impl Drop for Agent {
 /// # Errors
 ///
 /// If the socket cannot be made.
-pub fn start(path: &Path, tell: impl Fn(Heard) + Clone + Send + 'static) -> io::Result<()> {
+pub fn start(path: &Path, tell: impl Fn(SocketEvent) + Clone + Send + 'static) -> io::Result<()> {
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     thread::Builder::new().name("socket".to_owned()).spawn(move || {
@@ -79,16 +79,16 @@ pub fn start(path: &Path, tell: impl Fn(Heard) + Clone + Send + 'static) -> io::
 fn accept(
     number: u64,
     stream: UnixStream,
-    tell: impl Fn(Heard) + Send + 'static,
+    tell: impl Fn(SocketEvent) + Send + 'static,
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut reader = stream.try_clone()?;
-    tell(Heard::Connected(Agent { number, stream }));
+    tell(SocketEvent::Connected(AgentConnection { number, stream }));
     thread::Builder::new().name("agent".to_owned()).spawn(move || {
         while let Ok(Some((message, bytes))) = wire::receive::<ToSlot>(&mut reader, MAX_TO_SLOT) {
-            tell(Heard::Message(number, Box::new(message), bytes));
+            tell(SocketEvent::Message(number, Box::new(message), bytes));
         }
-        tell(Heard::Left(number));
+        tell(SocketEvent::Left(number));
     })?;
     Ok(())
 }

@@ -19,7 +19,7 @@ use super::family;
 
 /// The user that a slot becomes: `UID:GID:GROUP,GROUP`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct UserIdentity {
     /// The number of the user.
     pub uid: u32,
     /// The number of its own group.
@@ -28,21 +28,21 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
-impl FromStr for Identity {
+impl FromStr for UserIdentity {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Identity, String> {
+    fn from_str(text: &str) -> Result<UserIdentity, String> {
         let form = || format!("`{text}` is no identity; write UID:GID:GROUP,GROUP");
         let number = |text: &str| text.parse::<u32>().map_err(|_| form());
         let parts: Vec<&str> = text.split(':').collect();
         let [uid, gid, groups] = parts.as_slice() else { return Err(form()) };
         let groups = groups.split(',').filter(|group| !group.is_empty());
         let groups = groups.map(number).collect::<Result<Vec<u32>, String>>()?;
-        Ok(Identity { uid: number(uid)?, gid: number(gid)?, groups })
+        Ok(UserIdentity { uid: number(uid)?, gid: number(gid)?, groups })
     }
 }
 
-impl std::fmt::Display for Identity {
+impl std::fmt::Display for UserIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
         write!(f, "{}:{}:{}", self.uid, self.gid, groups.join(","))
@@ -51,9 +51,9 @@ impl std::fmt::Display for Identity {
 
 /// Changes to the process before it is a slot.
 #[derive(Clone, Debug, Default)]
-pub struct Change {
+pub struct ProcessChange {
     /// User to become; `None`: the process keeps its user.
-    pub identity: Option<Identity>,
+    pub identity: Option<UserIdentity>,
     /// The cgroups to join, as folders.
     pub cgroups: Vec<PathBuf>,
     /// True if programs with the setuid bit keep their effect.
@@ -70,11 +70,11 @@ pub enum ShimError {
     #[error("cannot join the cgroup {}; does the agent own it?", path.display())]
     Cgroup { path: PathBuf, source: std::io::Error },
     #[error("cannot become the user {identity}; start the agent as root, or as that user")]
-    Identity { identity: Identity, source: Errno },
+    Identity { identity: UserIdentity, source: Errno },
     #[error("user 0 runs no slot through --become")]
     Root,
     #[error("the way back to user 0 is open after becoming {0}; the slot does not start")]
-    WayBack(Identity),
+    WayBack(UserIdentity),
     #[error("cannot set up the process: {what}")]
     Process { what: &'static str, source: Errno },
     #[error("cannot list the open files of the process in /proc/self/fd")]
@@ -86,7 +86,7 @@ pub enum ShimError {
 /// # Errors
 ///
 /// If a step fails. The process must end then.
-pub fn change(change: &Change) -> Result<(), ShimError> {
+pub fn change(change: &ProcessChange) -> Result<(), ShimError> {
     let process = |what| move |source| ShimError::Process { what, source };
     close_inherited()?;
     match setsid() {
@@ -117,7 +117,7 @@ pub fn change(change: &Change) -> Result<(), ShimError> {
 }
 
 /// Groups first, the user last: afterwards nothing of it is allowed any more.
-fn become_user(identity: &Identity) -> Result<(), ShimError> {
+fn become_user(identity: &UserIdentity) -> Result<(), ShimError> {
     if identity.uid == 0 {
         return Err(ShimError::Root);
     }
@@ -172,13 +172,13 @@ mod tests {
 
     #[test]
     fn an_identity_is_three_parts() {
-        let identity: Identity = "1000:1001:1001,27".parse().unwrap();
-        assert_eq!(identity, Identity { uid: 1000, gid: 1001, groups: vec![1001, 27] });
+        let identity: UserIdentity = "1000:1001:1001,27".parse().unwrap();
+        assert_eq!(identity, UserIdentity { uid: 1000, gid: 1001, groups: vec![1001, 27] });
         assert_eq!(identity.to_string(), "1000:1001:1001,27");
-        let alone: Identity = "1000:1000:".parse().unwrap();
+        let alone: UserIdentity = "1000:1000:".parse().unwrap();
         assert!(alone.groups.is_empty());
         for text in ["", "1000", "1000:1000", "ann:1000:", "-1:0:", "1:2:3:4", "1:2:x"] {
-            let error = text.parse::<Identity>().unwrap_err();
+            let error = text.parse::<UserIdentity>().unwrap_err();
             assert!(error.contains("UID:GID:GROUP"), "{error}");
         }
     }

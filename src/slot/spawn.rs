@@ -152,11 +152,11 @@ fn find(name: &str, cwd: &Path, path: &str) -> Result<PathBuf, NotStarted> {
     if name.contains('/') {
         let file = cwd.join(name);
         return match what_is(&file) {
-            Found::Program => Ok(file),
-            Found::Other => Err(NotStarted::not_executable(format!(
+            FileKind::Program => Ok(file),
+            FileKind::Other => Err(NotStarted::not_executable(format!(
                 "{name}: this user may not execute it; `chmod +x` it\n"
             ))),
-            Found::Nothing => {
+            FileKind::Nothing => {
                 Err(NotStarted::not_found(format!("{name}: no such file on this node\n")))
             }
         };
@@ -166,9 +166,9 @@ fn find(name: &str, cwd: &Path, path: &str) -> Result<PathBuf, NotStarted> {
         // An empty part is the working directory, as in a shell.
         let file = cwd.join(folder).join(name);
         match what_is(&file) {
-            Found::Program => return Ok(file),
-            Found::Other => other = other.or(Some(file)),
-            Found::Nothing => {}
+            FileKind::Program => return Ok(file),
+            FileKind::Other => other = other.or(Some(file)),
+            FileKind::Nothing => {}
         }
     }
     Err(match other {
@@ -180,19 +180,19 @@ fn find(name: &str, cwd: &Path, path: &str) -> Result<PathBuf, NotStarted> {
     })
 }
 
-enum Found {
+enum FileKind {
     Program,
     Other,
     Nothing,
 }
 
-fn what_is(file: &Path) -> Found {
+fn what_is(file: &Path) -> FileKind {
     match fs::metadata(file) {
         Ok(metadata) if metadata.is_file() && access(file, Access::EXEC_OK).is_ok() => {
-            Found::Program
+            FileKind::Program
         }
-        Ok(metadata) if metadata.is_file() => Found::Other,
-        Ok(_) | Err(_) => Found::Nothing,
+        Ok(metadata) if metadata.is_file() => FileKind::Other,
+        Ok(_) | Err(_) => FileKind::Nothing,
     }
 }
 

@@ -39,7 +39,7 @@ pub const HEAD: usize = 8;
 
 /// Settings for the start of a slot: the file [`SETTINGS`] in its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct SlotSettings {
     /// The slot among all of the node: the orchestrator's identity, a hyphen, the share. Tasks
     /// have it as `APPORTION_SLOT`.
     pub slot: String,
@@ -60,10 +60,10 @@ pub struct Settings {
     /// The end of the first lease, in milliseconds since the boot.
     pub lease_until_ms: u64,
     /// Enforcement of the memory limit.
-    pub limit: Limit,
+    pub limit: MemoryLimit,
 }
 
-/// The name of the file with the [`Settings`].
+/// The name of the file with the [`SlotSettings`].
 pub const SETTINGS: &str = "settings.json";
 
 /// The name of the socket on which a slot listens.
@@ -75,7 +75,7 @@ pub const JOURNAL: &str = "journal";
 /// Enforcement of a slot's memory limit, as the slot needs to know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Limit {
+pub enum MemoryLimit {
     /// By the kernel, in this cgroup of version 1.
     Cgroup1(PathBuf),
     /// By the kernel, in this cgroup of version 2.
@@ -91,7 +91,7 @@ pub enum Limit {
 #[serde(rename_all = "kebab-case")]
 pub enum ToSlot {
     /// Target state of the slot.
-    Order(Box<Order>),
+    Order(Box<LeasedOrder>),
     /// A request for output; the answer is a [`FromSlot::Chunk`].
     Read(ReadRequest),
     /// A part of the standard input of a specification, as the bytes of the frame.
@@ -107,7 +107,7 @@ pub enum ToSlot {
 
 /// An order, and the time that the slot may go on without another order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct LeasedOrder {
     /// The end of the lease, in milliseconds since the boot.
     pub lease_until_ms: u64,
     /// The order of the orchestrator. Absent: only the lease is extended.
@@ -135,14 +135,14 @@ pub struct ReadRequest {
 #[serde(rename_all = "kebab-case")]
 pub enum FromSlot {
     /// State of the slot.
-    Report(Box<Report>),
+    Report(Box<AgentReport>),
     /// Output, as the bytes of the frame.
-    Chunk(Chunk),
+    Chunk(OutputChunk),
 }
 
 /// The report of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct AgentReport {
     /// Report for the orchestrator.
     pub report: SlotReport,
     /// Specifications whose kept standard input it needs and does not have.
@@ -152,7 +152,7 @@ pub struct Report {
 
 /// Description of the bytes of a frame with output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chunk {
+pub struct OutputChunk {
     /// The number of the request.
     pub request: u64,
     /// The place of the first byte in the stream.
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn frames_survive_the_socket() {
-        let chunk = Chunk { request: 3, from: 0, is_all: true, is_end: false, problem: None };
+        let chunk = OutputChunk { request: 3, from: 0, is_all: true, is_end: false, problem: None };
         let message = FromSlot::Chunk(chunk);
         let mut stream = encode(&message, b"out").unwrap();
         stream.extend(encode(&message, b"").unwrap());
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn broken_frames_are_errors_and_cost_no_memory() {
         let whole = encode(
-            &FromSlot::Chunk(Chunk {
+            &FromSlot::Chunk(OutputChunk {
                 request: 3,
                 from: 0,
                 is_all: true,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use super::wire::Settings;
+use super::wire::SlotSettings;
 use crate::model::floor_div;
 use crate::orchestrator::wire::{AttemptId, NewTask, TaskSpec};
 
@@ -71,7 +71,7 @@ impl Words<'_> {
 
 /// Files and folders for a start of a program, all in the folder of the slot but the last.
 #[derive(Clone, Debug)]
-pub struct Places<'a> {
+pub struct TaskPaths<'a> {
     /// The folder for temporary files, which goes with the task.
     pub temporary: &'a Path,
     /// The file for the task's own text about a failure.
@@ -84,10 +84,10 @@ pub struct Places<'a> {
 
 /// The environment of a task, or of a prologue or epilogue if there is no `task`.
 pub fn environment(
-    settings: &Settings,
+    settings: &SlotSettings,
     spec: &TaskSpec,
     task: Option<&NewTask>,
-    places: &Places<'_>,
+    places: &TaskPaths<'_>,
 ) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]);
     variables.extend(spec.environment.clone());

@@ -18,7 +18,9 @@ use apportion::orchestrator::wire::{
     AttemptId, Channel, Reason, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop,
     StopReason, TaskResult, TaskSignal,
 };
-use apportion::slot::wire::{FromSlot, HEAD, Order, ReadRequest, Report, SOCKET, ToSlot, encode};
+use apportion::slot::wire::{
+    AgentReport, FromSlot, HEAD, LeasedOrder, ReadRequest, SOCKET, ToSlot, encode,
+};
 use apportion::slot::{is_alive, since_boot_ms, start_time};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -71,7 +73,7 @@ fn forged(size: u64) -> Vec<u8> {
         end: Some(SlotEnd::Died),
         text: Some(text),
     };
-    let report = Report { report, needs_stdin: (0..size * 10).collect() };
+    let report = AgentReport { report, needs_stdin: (0..size * 10).collect() };
     encode(&FromSlot::Report(Box::new(report)), b"").unwrap()
 }
 
@@ -113,7 +115,7 @@ fn plays_a_hostile_slot_where_it_is_asked_to() {
             }
         }
         "goes-on" => {
-            let report = Report { report: idle(), needs_stdin: Vec::new() };
+            let report = AgentReport { report: idle(), needs_stdin: Vec::new() };
             let frame = encode(&FromSlot::Report(Box::new(report)), b"").unwrap();
             for mut stream in listener.incoming().flatten() {
                 while stream.write_all(&frame).is_ok() {
@@ -292,9 +294,11 @@ fn forge_message(lots: &mut ChaCha8Rng) -> ToSlot {
     let channel = [Channel::Out, Channel::Err][lots.random_range(0..2)];
     let order = SlotOrder { share, order, acked, recall, cancel, signals, ..SlotOrder::default() };
     match lots.random_range(0..3) {
-        0 => {
-            ToSlot::Order(Box::new(Order { lease_until_ms, order: Some(order), specs: [].into() }))
-        }
+        0 => ToSlot::Order(Box::new(LeasedOrder {
+            lease_until_ms,
+            order: Some(order),
+            specs: [].into(),
+        })),
         1 => ToSlot::Read(ReadRequest { request: number(lots), task, channel, from }),
         _ => ToSlot::Stdin { spec, from, end: lots.random() },
     }
@@ -354,7 +358,7 @@ fn an_order_that_says_nothing_new_is_answered() {
     slot.run(1);
     for _ in 0..3 {
         slot.last = None;
-        slot.send(&ToSlot::Order(Box::new(Order {
+        slot.send(&ToSlot::Order(Box::new(LeasedOrder {
             lease_until_ms: since_boot_ms(),
             order: Some(SlotOrder { share: 7, order: slot.order, ..SlotOrder::default() }),
             specs: [].into(),

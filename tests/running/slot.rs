@@ -14,7 +14,7 @@ use apportion::orchestrator::wire::{
     StopReason, TaskSignal,
 };
 use apportion::slot::wire::{MAX_STDIN_PART, ToSlot, send};
-use apportion::slot::{Identity, since_boot_ms};
+use apportion::slot::{UserIdentity, since_boot_ms};
 use tempfile::tempdir;
 
 fn argv(words: &[&str]) -> Command {
@@ -602,7 +602,7 @@ fn an_expired_lease_ends_everything() {
     // Only the agent extends the lease, and the test does not.
     let task = apportion::orchestrator::wire::NewTask { task: id(1), spec: 5, param: None };
     let order = SlotOrder { share: 7, order: 1, tasks: vec![task], ..SlotOrder::default() };
-    slot.send(&ToSlot::Order(Box::new(apportion::slot::wire::Order {
+    slot.send(&ToSlot::Order(Box::new(apportion::slot::wire::LeasedOrder {
         lease_until_ms: 0,
         order: Some(order),
         specs: std::collections::BTreeMap::new(),
@@ -664,7 +664,7 @@ fn a_slot_becomes_its_user_for_good() {
     fs::set_permissions(work.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let folder = work.path().join("slot");
     fs::create_dir(&folder).unwrap();
-    let Identity { uid, gid, .. } = stranger();
+    let UserIdentity { uid, gid, .. } = stranger();
     let text = "id -u; id -g; id -G; grep -E 'CapEff|NoNewPrivs' /proc/self/status; umask; ls -l /proc/self/fd; cat /proc/self/oom_score_adj";
     let settings = settings(shell(work.path(), text));
     std::os::unix::fs::chown(&folder, Some(uid), Some(gid)).unwrap();

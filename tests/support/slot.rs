@@ -14,10 +14,10 @@ use apportion::orchestrator::wire::{
     SlotStop, Stdin, TaskResult, TaskSpec,
 };
 use apportion::slot::wire::{
-    Chunk, FromSlot, Limit, MAX_FROM_SLOT, Order, ReadRequest, SETTINGS, SOCKET, Settings, ToSlot,
-    receive, send,
+    FromSlot, LeasedOrder, MAX_FROM_SLOT, MemoryLimit, OutputChunk, ReadRequest, SETTINGS, SOCKET,
+    SlotSettings, ToSlot, receive, send,
 };
-use apportion::slot::{Identity, since_boot_ms};
+use apportion::slot::{UserIdentity, since_boot_ms};
 use tempfile::TempDir;
 
 /// Longer than anything takes on a machine that works.
@@ -88,9 +88,9 @@ pub fn site() -> (TempDir, PathBuf, PathBuf) {
 }
 
 /// The settings of a slot that runs `spec`.
-pub fn settings(spec: TaskSpec) -> Settings {
+pub fn settings(spec: TaskSpec) -> SlotSettings {
     let start = SlotStart { user: "ann".to_owned(), memory_mb: 512, ..start() };
-    Settings {
+    SlotSettings {
         slot: "test-7".to_owned(),
         share: 7,
         node: "n1".to_owned(),
@@ -100,7 +100,7 @@ pub fn settings(spec: TaskSpec) -> Settings {
         shell: "/bin/sh".to_owned(),
         ordered_ms: since_boot_ms(),
         lease_until_ms: since_boot_ms() + 600_000,
-        limit: Limit::Watched,
+        limit: MemoryLimit::Watched,
     }
 }
 
@@ -123,7 +123,7 @@ pub struct Slot {
 
 impl Slot {
     /// Starts one, as this user.
-    pub fn start(settings: &Settings) -> Slot {
+    pub fn start(settings: &SlotSettings) -> Slot {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("slot");
         fs::create_dir(&folder).unwrap();
@@ -133,7 +133,7 @@ impl Slot {
     }
 
     /// Starts one in `folder`, with these flags.
-    pub fn start_in(folder: &Path, settings: &Settings, flags: &[&str]) -> Slot {
+    pub fn start_in(folder: &Path, settings: &SlotSettings, flags: &[&str]) -> Slot {
         fs::write(folder.join(SETTINGS), serde_json::to_vec(settings).unwrap()).unwrap();
         let process = command(folder).args(flags).spawn().unwrap();
         let socket = connect(folder);
@@ -154,7 +154,7 @@ impl Slot {
 
     /// Starts one in `folder` by another command, which gets its own as arguments. `None`: it ended
     /// before it listened.
-    pub fn try_start_in(folder: &Path, settings: &Settings, by: &[String]) -> Option<Slot> {
+    pub fn try_start_in(folder: &Path, settings: &SlotSettings, by: &[String]) -> Option<Slot> {
         fs::write(folder.join(SETTINGS), serde_json::to_vec(settings).unwrap()).unwrap();
         let own = command(folder);
         let mut process = Command::new(&by[0])
@@ -221,7 +221,7 @@ impl Slot {
         let order = SlotOrder { share: 7, order: self.order, acked, ..order };
         let order = Some(order);
         let lease_until_ms = since_boot_ms() + 600_000;
-        let order = Order { lease_until_ms, order, specs: BTreeMap::new() };
+        let order = LeasedOrder { lease_until_ms, order, specs: BTreeMap::new() };
         send(&mut self.socket, &ToSlot::Order(Box::new(order)), &[]).is_ok()
     }
 
@@ -370,7 +370,7 @@ pub fn report_dead(folder: &Path) -> SlotReport {
     let frame = receive::<FromSlot>(&mut output.stdout.as_slice(), MAX_FROM_SLOT);
     match frame.unwrap().unwrap().0 {
         FromSlot::Report(report) => report.report,
-        FromSlot::Chunk(Chunk { .. }) => panic!("a chunk"),
+        FromSlot::Chunk(OutputChunk { .. }) => panic!("a chunk"),
     }
 }
 
@@ -385,6 +385,6 @@ pub fn is_root() -> bool {
 }
 
 /// A user that no account has.
-pub fn stranger() -> Identity {
-    Identity { uid: 54_321, gid: 54_322, groups: vec![54_322, 54_323] }
+pub fn stranger() -> UserIdentity {
+    UserIdentity { uid: 54_321, gid: 54_322, groups: vec![54_322, 54_323] }
 }

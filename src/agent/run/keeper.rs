@@ -16,10 +16,10 @@ use super::bounds::bound;
 use super::ladder::{NotStarted, Plan};
 use super::node::Node;
 use crate::orchestrator::wire::{Rung, SlotEnd, SlotReport, SlotStage, TaskSpec};
-use crate::slot::Identity;
+use crate::slot::UserIdentity;
 use crate::slot::wire::{
-    self, Chunk, FromSlot, HEAD, MAX_FROM_SLOT, MAX_STDIN_PART, Order, ReadRequest, Settings,
-    ToSlot,
+    self, FromSlot, HEAD, LeasedOrder, MAX_FROM_SLOT, MAX_STDIN_PART, OutputChunk, ReadRequest,
+    SlotSettings, ToSlot,
 };
 
 /// Interval at which a keeper checks that its slot lives.
@@ -45,11 +45,11 @@ const SEND_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub enum ToKeeper {
     /// For the slot.
-    Order(Box<Order>),
+    Order(Box<LeasedOrder>),
     /// The kept standard input of a specification.
     Stdin(u64, Vec<u8>),
     /// A request for output.
-    Read(ReadRequest, oneshot::Sender<(Chunk, Vec<u8>)>),
+    Read(ReadRequest, oneshot::Sender<(OutputChunk, Vec<u8>)>),
     /// The orchestrator has recorded the slot's end: its record may be removed.
     Forget,
 }
@@ -128,7 +128,7 @@ impl Keeper {
         let failed = |why: String| (SlotEnd::NotStarted, why);
         let spec = birth.spec.ok_or_else(|| failed("its specification is missing".to_owned()))?;
         let grace_ms = spec.grace_ms;
-        let settings = Settings {
+        let settings = SlotSettings {
             slot: self.book.slot.clone(),
             share: self.book.share,
             node: node.name.clone(),
@@ -172,7 +172,7 @@ impl Keeper {
 
     fn uid(&self) -> u32 {
         let identity = self.book.identity.as_deref().and_then(|text| text.parse().ok());
-        identity.map_or(0, |Identity { uid, .. }| uid)
+        identity.map_or(0, |UserIdentity { uid, .. }| uid)
     }
 
     /// Passes messages while the slot lives. Returns its last report if it ended by itself.
@@ -220,7 +220,7 @@ impl Keeper {
     }
 
     /// Enters what an order says of the end of the slot. A later order can only shorten it.
-    fn note_stop(&mut self, order: &Order) {
+    fn note_stop(&mut self, order: &LeasedOrder) {
         let stop = order.order.as_ref().and_then(|order| order.stop);
         let Some(by_ms) = stop.and_then(|stop| stop.by_ms) else { return };
         let by = Duration::from_millis(by_ms.saturating_mul(2)).saturating_add(STOP_SLACK);
@@ -234,7 +234,7 @@ impl Keeper {
         &mut self,
         stream: UnixStream,
         unsent: &mut Vec<ToKeeper>,
-        waiting: &mut BTreeMap<u64, oneshot::Sender<(Chunk, Vec<u8>)>>,
+        waiting: &mut BTreeMap<u64, oneshot::Sender<(OutputChunk, Vec<u8>)>>,
         owes_since: &mut Option<Instant>,
     ) -> Option<SlotReport> {
         let (reader, mut writer) = stream.into_split();
@@ -277,7 +277,7 @@ impl Keeper {
 
     /// Passes a report on. The last report is returned instead: it is passed on after the slot's
     /// end.
-    async fn pass_on(&self, report: wire::Report) -> Option<SlotReport> {
+    async fn pass_on(&self, report: wire::AgentReport) -> Option<SlotReport> {
         let mut said = report.report;
         said.share = self.book.share;
         bound(&mut said, self.book.start.lanes);
@@ -390,7 +390,7 @@ async fn read_frame(reader: &mut OwnedReadHalf) -> Option<(FromSlot, Vec<u8>)> {
 async fn pass_down(
     writer: &mut (impl AsyncWriteExt + Unpin),
     message: ToKeeper,
-    waiting: &mut BTreeMap<u64, oneshot::Sender<(Chunk, Vec<u8>)>>,
+    waiting: &mut BTreeMap<u64, oneshot::Sender<(OutputChunk, Vec<u8>)>>,
 ) -> std::io::Result<()> {
     match message {
         ToKeeper::Order(order) => send(writer, &ToSlot::Order(order), &[]).await,
@@ -439,7 +439,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::slot::wire::Report;
+    use crate::slot::wire::AgentReport;
 
     /// Bytes that a hostile slot sends: most begin as a frame.
     fn forge(lots: &mut ChaCha8Rng, whole: &[Vec<u8>]) -> Vec<u8> {
@@ -470,8 +470,8 @@ mod tests {
     #[tokio::test]
     async fn a_hundred_thousand_forged_frames_are_read_or_refused() {
         let report = gone(7, SlotEnd::Died, Some("text".to_owned()));
-        let report = Report { report, needs_stdin: vec![1, 2] };
-        let chunk = Chunk { request: 1, from: 0, is_all: true, is_end: true, problem: None };
+        let report = AgentReport { report, needs_stdin: vec![1, 2] };
+        let chunk = OutputChunk { request: 1, from: 0, is_all: true, is_end: true, problem: None };
         let whole = [
             wire::encode(&FromSlot::Report(Box::new(report)), b"").unwrap(),
             wire::encode(&FromSlot::Chunk(chunk), b"bytes").unwrap(),

@@ -13,7 +13,7 @@ use super::ladder::Ladder;
 use super::spool::Spool;
 use super::users::Users;
 use crate::orchestrator::wire::{Channel, SlotReport};
-use crate::slot::wire::{Chunk, FromSlot, MAX_FROM_SLOT, ReadRequest, receive};
+use crate::slot::wire::{FromSlot, MAX_FROM_SLOT, OutputChunk, ReadRequest, receive};
 
 /// Longest time for a process that reads a dead slot's files.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -60,7 +60,7 @@ impl Node {
         &self,
         slot: &str,
         request: &ReadRequest,
-    ) -> Result<(Chunk, Vec<u8>), String> {
+    ) -> Result<(OutputChunk, Vec<u8>), String> {
         let ReadRequest { task, channel, from, .. } = request;
         let channel = match channel {
             Channel::Out => "out",

@@ -9,7 +9,7 @@ use super::head::Head;
 use super::keeper::ToKeeper;
 use super::node::Node;
 use crate::orchestrator::wire::{ChunkQuery, OutputProblem, OutputRequest};
-use crate::slot::wire::{Chunk, ReadRequest};
+use crate::slot::wire::{OutputChunk, ReadRequest};
 
 /// The longest pause before the next look at an output that may grow.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
@@ -72,13 +72,13 @@ pub async fn relay(head: Arc<Head>, request: OutputRequest, source: Source) {
     }
 }
 
-fn problem(from: u64) -> Chunk {
+fn problem(from: u64) -> OutputChunk {
     let problem = Some(OutputProblem::Unreadable);
-    Chunk { request: 0, from, is_all: true, is_end: true, problem }
+    OutputChunk { request: 0, from, is_all: true, is_end: true, problem }
 }
 
 impl Source {
-    async fn read(&self, request: ReadRequest) -> Option<(Chunk, Vec<u8>)> {
+    async fn read(&self, request: ReadRequest) -> Option<(OutputChunk, Vec<u8>)> {
         if let Some(keeper) = &self.keeper {
             let (answer, answered) = oneshot::channel();
             // A keeper has ended when its slot is forgotten; the output stays in the folder.

@@ -30,7 +30,7 @@ use crate::orchestrator::wire::{
     StopReason, TaskSpec, VERSION,
 };
 use crate::slot::since_boot_ms;
-use crate::slot::wire::Order;
+use crate::slot::wire::LeasedOrder;
 
 /// The least time between two exchanges.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
@@ -390,7 +390,7 @@ impl Runner {
                 let rest = known.report.results.len();
                 self.has_news |= 0 < rest && rest < before;
                 known.specs.extend(specs.keys());
-                let order = Order { lease_until_ms, order: Some(order), specs };
+                let order = LeasedOrder { lease_until_ms, order: Some(order), specs };
                 // A keeper whose inbox is full gets the next order: an order repeats all that
                 // holds.
                 let _ = known.keeper.try_send(ToKeeper::Order(Box::new(order)));
@@ -473,7 +473,8 @@ impl Runner {
             let seen = known.report.seen_order;
             let order =
                 SlotOrder { share: *share, order: seen, stop: Some(stop), ..SlotOrder::default() };
-            let order = Order { lease_until_ms: 0, order: Some(order), specs: BTreeMap::new() };
+            let order =
+                LeasedOrder { lease_until_ms: 0, order: Some(order), specs: BTreeMap::new() };
             let _ = known.keeper.try_send(ToKeeper::Order(Box::new(order)));
         }
         for share in ended {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use tokio::net::UnixStream;
 
-use crate::slot::wire::{SETTINGS, SOCKET, Settings};
+use crate::slot::wire::{SETTINGS, SOCKET, SlotSettings};
 
 /// The spool of a node.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Spool {
     /// # Errors
     ///
     /// If it is there, or cannot be made.
-    pub fn make(&self, slot: &str, settings: &Settings, owner: (u32, u32)) -> io::Result<()> {
+    pub fn make(&self, slot: &str, settings: &SlotSettings, owner: (u32, u32)) -> io::Result<()> {
         let path = self.of(slot);
         DirBuilder::new().mode(0o700).create(&path)?;
         // Until the last line only the agent can change the content.

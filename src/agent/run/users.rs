@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use nix::unistd::{Gid, Uid, User, getgrouplist};
 
-use crate::slot::Identity;
+use crate::slot::UserIdentity;
 
 /// The node's own rules for users. No order of an orchestrator overrides them.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Account {
     /// The name.
     pub name: String,
     /// The numbers of the user and its groups.
-    pub identity: Identity,
+    pub identity: UserIdentity,
     /// The home directory.
     pub home: String,
     /// The shell.
@@ -85,7 +85,7 @@ impl Users {
         let user =
             found.ok_or_else(|| format!("this node has no user {name}; create the account"))?;
         let account = account(user)?;
-        let Identity { uid: here, .. } = account.identity;
+        let UserIdentity { uid: here, .. } = account.identity;
         if let Some(there) = uid.filter(|there| *there != here) {
             return Err(format!(
                 "{name} has number {here} on this node and {there} at the head; give both the same"
@@ -117,7 +117,7 @@ fn unreadable(name: &str, errno: nix::errno::Errno) -> String {
 fn account(user: User) -> Result<Account, String> {
     let name = CString::new(user.name.as_str()).map_err(|error| error.to_string())?;
     let groups = getgrouplist(&name, user.gid).map_err(|errno| unreadable(&user.name, errno))?;
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: user.uid.as_raw(),
         gid: user.gid.as_raw(),
         groups: groups.into_iter().map(Gid::as_raw).collect(),

@@ -18,8 +18,8 @@ use tokio::process::Command;
 use super::books::{Book, Process};
 use super::sweep;
 use crate::orchestrator::wire::{Rung, SlotEnd};
-use crate::slot::Identity;
-use crate::slot::wire::Limit;
+use crate::slot::UserIdentity;
+use crate::slot::wire::MemoryLimit;
 
 /// The folder of cgroups of slots below the agent's own cgroup, and the slice of their units.
 const FOLDER: &str = "apportion-slots";
@@ -60,7 +60,7 @@ pub struct Plan {
     /// Folder of the slot.
     pub folder: PathBuf,
     /// User and groups of the slot; `None`: the agent's own user.
-    pub identity: Option<Identity>,
+    pub identity: Option<UserIdentity>,
     /// The user and group that own the slot's folder and cgroup.
     pub owner: (u32, u32),
     /// The limit, in MiB.
@@ -106,12 +106,12 @@ impl Ladder {
     }
 
     /// Returns the limit as the settings of a slot describe it.
-    pub fn limit(&self, slot: &str) -> Limit {
+    pub fn limit(&self, slot: &str) -> MemoryLimit {
         match (self.rung, &self.root) {
-            (Rung::Systemd | Rung::SystemdUser, _) => Limit::OwnCgroup2,
-            (Rung::Cgroup2, Some(root)) => Limit::Cgroup2(root.join(slot)),
-            (Rung::Cgroup1, Some(root)) => Limit::Cgroup1(root.join(slot)),
-            (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => Limit::Watched,
+            (Rung::Systemd | Rung::SystemdUser, _) => MemoryLimit::OwnCgroup2,
+            (Rung::Cgroup2, Some(root)) => MemoryLimit::Cgroup2(root.join(slot)),
+            (Rung::Cgroup1, Some(root)) => MemoryLimit::Cgroup1(root.join(slot)),
+            (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => MemoryLimit::Watched,
         }
     }
 

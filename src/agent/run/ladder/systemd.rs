@@ -209,7 +209,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::slot::Identity;
+    use crate::slot::UserIdentity;
 
     #[test]
     fn a_unit_has_the_limit_and_the_identity_of_its_slot() {
@@ -217,7 +217,7 @@ mod tests {
             program: PathBuf::from("/usr/bin/apportion"),
             slot: "o1-7".to_owned(),
             folder: PathBuf::from("/srv/a $b/slots/o1-7"),
-            identity: Some(Identity { uid: 1000, gid: 1000, groups: vec![1000, 27] }),
+            identity: Some(UserIdentity { uid: 1000, gid: 1000, groups: vec![1000, 27] }),
             owner: (1000, 1000),
             memory_mb: 512,
             grace_ms: 30_000,
