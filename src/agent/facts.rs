@@ -22,7 +22,7 @@ pub enum FactsError {
 
 /// Facts that a heartbeat reports of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct HostFacts {
     /// Name of the node.
     pub name: String,
     /// Memory it offers.
@@ -37,7 +37,7 @@ pub(super) fn node(
     name: Option<&str>,
     memory: Option<Mebibytes>,
     reserved: Mebibytes,
-) -> Result<Node, FactsError> {
+) -> Result<HostFacts, FactsError> {
     let (total, available) = memory_bytes()?;
     let mebibytes = |bytes: u64| Mebibytes(bytes >> 20);
     let total = memory.unwrap_or(mebibytes(total));
@@ -46,7 +46,7 @@ pub(super) fn node(
         return Err(FactsError::NothingLeft { memory: total.0, reserved: reserved.0 });
     }
     let name = name.map_or_else(own_name, |name| Ok(name.to_owned()))?;
-    Ok(Node { name, memory, available: mebibytes(available) })
+    Ok(HostFacts { name, memory, available: mebibytes(available) })
 }
 
 /// The name up to the first dot: nodepools list nodes by their short names.

@@ -18,8 +18,8 @@ use rand_chacha::ChaCha8Rng;
 use reqwest::{Method, StatusCode, Url};
 use sha2::{Digest, Sha256};
 
-pub use self::facts::{FactsError, Node, boot};
-pub use self::pace::Pace;
+pub use self::facts::{FactsError, HostFacts, boot};
+pub use self::pace::RetryPace;
 use crate::access::{NoAnswer, NoToken, Transport, TransportError, token_for};
 use crate::api::wire::{Heartbeat, HeartbeatAnswer, Problem};
 use crate::model::Mebibytes;
@@ -66,7 +66,7 @@ pub enum AgentError {
 
 /// Reporter of a node.
 #[derive(Debug)]
-pub struct Agent {
+pub struct HeartbeatSender {
     options: Options,
     transport: Transport,
     /// Name of this incarnation of the agent.
@@ -75,23 +75,23 @@ pub struct Agent {
     sequence: u64,
 }
 
-impl Agent {
+impl HeartbeatSender {
     /// An agent that has sent no heartbeat yet.
     ///
     /// # Errors
     ///
     /// If the facts of the node cannot be read, or there is no transport to such a daemon.
-    pub fn new(options: Options) -> Result<Agent, AgentError> {
+    pub fn new(options: Options) -> Result<HeartbeatSender, AgentError> {
         let Options { url, authority, .. } = &options;
         let transport = Transport::new(url, authority.as_deref(), PATIENCE)?;
         let boot_id = facts::life()?;
-        let agent = Agent { options, transport, boot_id, sequence: 0 };
+        let agent = HeartbeatSender { options, transport, boot_id, sequence: 0 };
         // Facts that cannot be read now cannot be read later either. The token may come later.
         agent.node()?;
         Ok(agent)
     }
 
-    /// Returns a random generator for [`Pace`], seeded differently for every agent.
+    /// Returns a random generator for [`RetryPace`], seeded differently for every agent.
     pub fn lots(&self) -> ChaCha8Rng {
         ChaCha8Rng::from_seed(Sha256::digest(&self.boot_id).into())
     }
@@ -101,7 +101,7 @@ impl Agent {
     /// # Errors
     ///
     /// If the facts cannot be read.
-    pub fn node(&self) -> Result<Node, AgentError> {
+    pub fn node(&self) -> Result<HostFacts, AgentError> {
         let Options { name, memory, reserved, .. } = &self.options;
         Ok(facts::node(name.as_deref(), *memory, *reserved)?)
     }

@@ -10,16 +10,16 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Waits between heartbeats. They are random within bounds, so that nodes that were started together,
 /// or lost the daemon together, do not all send at once.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RetryPace {
     interval: Duration,
     /// Failures in a row.
     failures: u32,
 }
 
-impl Pace {
+impl RetryPace {
     /// A heartbeat every `interval` while all goes well.
-    pub fn new(interval: Duration) -> Pace {
-        Pace { interval, failures: 0 }
+    pub fn new(interval: Duration) -> RetryPace {
+        RetryPace { interval, failures: 0 }
     }
 
     /// Returns the wait after a successful heartbeat: the interval, a tenth more or less.
@@ -53,7 +53,7 @@ mod tests {
     fn failures_make_it_wait_longer_and_never_longer_than_otherwise() {
         let mut lots = rand_chacha::ChaCha8Rng::seed_from_u64(1);
         let second = Duration::from_secs(1);
-        let mut pace = Pace::new(10 * second);
+        let mut pace = RetryPace::new(10 * second);
         for most in [1, 2, 4, 8, 10, 10] {
             let wait = pace.after_failure(&mut lots);
             assert!(most * second / 2 <= wait && wait <= most * second, "{wait:?} of {most} s");
@@ -63,7 +63,7 @@ mod tests {
             assert!(9 * second <= wait && wait <= 11 * second, "{wait:?}");
         }
         assert!(pace.after_failure(&mut lots) <= second, "as if it were the first");
-        let mut hasty = Pace::new(second / 100);
+        let mut hasty = RetryPace::new(second / 100);
         assert!(hasty.after_failure(&mut lots) <= second / 100);
         let waits: Vec<Duration> = (0..9).map(|_| pace.after_success(&mut lots)).collect();
         assert!(waits.iter().any(|wait| *wait != waits[0]), "lots are drawn");

@@ -15,7 +15,7 @@ use super::output::{print, show};
 use super::serve::log_format;
 use super::user_unit;
 use crate::agent::run::Runner;
-use crate::agent::{Agent, AgentError, Options, Pace};
+use crate::agent::{AgentError, HeartbeatSender, Options, RetryPace};
 use crate::api::wire::Heartbeat;
 use crate::config;
 use crate::model::Mebibytes;
@@ -116,7 +116,7 @@ pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
         token_file: args.trust.token_file.clone(),
         authority: args.trust.ca.clone(),
     };
-    let mut agent = Agent::new(options)?;
+    let mut agent = HeartbeatSender::new(options)?;
     if args.run.check {
         let text = agent_run::check(&args.run, &agent.node()?);
         return Ok(print(&text.map_err(|problem| Failure::new(Exit::Refused, problem))?)?);
@@ -163,9 +163,9 @@ async fn run_work(runner: Option<Runner>) {
 }
 
 /// Heartbeats for ever. What goes wrong is said when it begins and when it is over.
-async fn report(agent: &mut Agent, interval: Duration) {
+async fn report(agent: &mut HeartbeatSender, interval: Duration) {
     let mut lots = agent.lots();
-    let mut pace = Pace::new(interval);
+    let mut pace = RetryPace::new(interval);
     let mut is_heard = false;
     let mut problem = None;
     loop {

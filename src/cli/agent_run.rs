@@ -10,8 +10,8 @@ use super::agent::AgentArgs;
 use super::args::{Trust, parse_url};
 use super::failure::Failure;
 use super::up::{Join, host_name};
-use crate::agent::Node;
-use crate::agent::run::{Ladder, RunOptions, UserRules, Users};
+use crate::agent::HostFacts;
+use crate::agent::run::{Ladder, LocalUsers, RunOptions, UserRules};
 use crate::orchestrator::wire::Rung;
 
 /// The spool of agents that the system starts.
@@ -130,8 +130,8 @@ pub fn joined(args: &AgentArgs, file: &Path) -> Result<AgentArgs, Failure> {
 /// # Errors
 ///
 /// If the agent's own user has no account.
-pub fn check(args: &RunArgs, node: &Node) -> Result<String, String> {
-    let users = Users::new(args.rules())?;
+pub fn check(args: &RunArgs, node: &HostFacts) -> Result<String, String> {
+    let users = LocalUsers::new(args.rules())?;
     let ladder = Ladder::probe(args.limits.map(Rung::from), users.is_root());
     let mut lines =
         vec![format!("{}: {} MB to offer; work may run here", node.name, node.memory.0)];

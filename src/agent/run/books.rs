@@ -18,7 +18,7 @@ use crate::slot;
 
 /// A process, told apart from later ones with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
+pub struct ProcessIdentity {
     /// Number of the process.
     pub pid: i32,
     /// Start of the process, in clock ticks since the boot.
@@ -27,10 +27,10 @@ pub struct Process {
     pub boot: String,
 }
 
-impl Process {
+impl ProcessIdentity {
     /// The process `pid` of this boot; `None` if there is none.
-    pub fn of(pid: i32, boot: &str) -> Option<Process> {
-        Some(Process { pid, start: slot::start_time(pid)?, boot: boot.to_owned() })
+    pub fn of(pid: i32, boot: &str) -> Option<ProcessIdentity> {
+        Some(ProcessIdentity { pid, start: slot::start_time(pid)?, boot: boot.to_owned() })
     }
 
     /// True if the process has not ended.
@@ -43,7 +43,7 @@ impl Process {
 
 /// Record of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Book {
+pub struct SlotRecord {
     /// The name of the slot on the node: the orchestrator's identity, a hyphen, the share.
     pub slot: String,
     /// The identity of the orchestrator.
@@ -57,7 +57,7 @@ pub struct Book {
     /// Enforcement of its memory limit.
     pub rung: Rung,
     /// Process of the slot. `None`: it may not have started yet.
-    pub process: Option<Process>,
+    pub process: Option<ProcessIdentity>,
     /// Reason why the slot ended without having run, and the sentence for people.
     pub failure: Option<(SlotEnd, String)>,
 }
@@ -73,20 +73,20 @@ pub struct Seen {
 
 /// All records of an agent. Locked: a single agent uses a spool at a time.
 #[derive(Debug)]
-pub struct Books {
+pub struct SlotRecords {
     folder: PathBuf,
     _lock: File,
 }
 
 const SEEN: &str = "orchestrator.json";
 
-impl Books {
+impl SlotRecords {
     /// The books below the folder `spool`.
     ///
     /// # Errors
     ///
     /// If they cannot be used, as by a second agent.
-    pub fn open(spool: &Path) -> Result<Books, String> {
+    pub fn open(spool: &Path) -> Result<SlotRecords, String> {
         let folder = spool.join("books");
         let failed =
             |error: io::Error| format!("cannot use the spool {}: {error}", spool.display());
@@ -97,7 +97,7 @@ impl Books {
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             format!("another agent uses the spool {}; give each agent its own", spool.display())
         })?;
-        Ok(Books { folder, _lock: lock })
+        Ok(SlotRecords { folder, _lock: lock })
     }
 
     /// Begins the book of a slot. Returns whether it is new.
@@ -105,7 +105,7 @@ impl Books {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn begin(&self, book: &Book) -> io::Result<bool> {
+    pub fn begin(&self, book: &SlotRecord) -> io::Result<bool> {
         let path = self.path(&book.slot);
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(_) => match self.save(book) {
@@ -126,7 +126,7 @@ impl Books {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn save(&self, book: &Book) -> io::Result<()> {
+    pub fn save(&self, book: &SlotRecord) -> io::Result<()> {
         self.replace(&self.path(&book.slot), book)
     }
 
@@ -142,7 +142,7 @@ impl Books {
     /// # Errors
     ///
     /// If the folder cannot be read.
-    pub fn all(&self) -> io::Result<Vec<Book>> {
+    pub fn all(&self) -> io::Result<Vec<SlotRecord>> {
         let mut books = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
@@ -161,7 +161,7 @@ impl Books {
                 }
             }
         }
-        books.sort_by(|a: &Book, b| a.slot.cmp(&b.slot));
+        books.sort_by(|a: &SlotRecord, b| a.slot.cmp(&b.slot));
         Ok(books)
     }
 
@@ -208,7 +208,7 @@ pub fn is_good_identity(identity: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn book() -> Book {
+    fn book() -> SlotRecord {
         let start = SlotStart {
             campaign: 9,
             user: "ann".to_owned(),
@@ -219,7 +219,7 @@ mod tests {
             linger_ms: 2_000,
             needs_kernel_limit: false,
         };
-        Book {
+        SlotRecord {
             slot: "o1-7".to_owned(),
             orchestrator: "o1".to_owned(),
             share: 7,
@@ -234,13 +234,13 @@ mod tests {
     #[test]
     fn a_share_has_one_book() {
         let spool = tempfile::tempdir().unwrap();
-        let books = Books::open(spool.path()).unwrap();
-        assert!(Books::open(spool.path()).unwrap_err().contains("another agent"));
+        let books = SlotRecords::open(spool.path()).unwrap();
+        assert!(SlotRecords::open(spool.path()).unwrap_err().contains("another agent"));
         let mut book = book();
         assert!(books.begin(&book).unwrap());
         assert!(!books.begin(&book).unwrap());
         let own = i32::try_from(std::process::id()).unwrap();
-        book.process = Process::of(own, "boot");
+        book.process = ProcessIdentity::of(own, "boot");
         books.save(&book).unwrap();
         fs::write(spool.path().join("books/torn.slot"), "{").unwrap();
         fs::write(spool.path().join("books/empty.slot"), "").unwrap();
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(all, [book]);
         let process = all[0].process.clone().unwrap();
         assert!(process.is_alive("boot") && !process.is_alive("another boot"));
-        assert!(!Process { start: process.start + 1, ..process }.is_alive("boot"));
+        assert!(!ProcessIdentity { start: process.start + 1, ..process }.is_alive("boot"));
         assert!(!spool.path().join("books/empty.slot").exists());
         books.remove("o1-7");
         assert_eq!(books.seen(), Seen::default());
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_book_that_cannot_be_written_can_be_begun_again() {
         let spool = tempfile::tempdir().unwrap();
-        let books = Books::open(spool.path()).unwrap();
+        let books = SlotRecords::open(spool.path()).unwrap();
         let obstacle = spool.path().join("books/new");
         fs::create_dir(&obstacle).unwrap();
         assert!(books.begin(&book()).is_err());

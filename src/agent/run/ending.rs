@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
-use super::books::{Book, Books};
+use super::books::{SlotRecord, SlotRecords};
 use super::ladder::Ladder;
 use crate::agent::facts;
 
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60 + 15);
 ///
 /// If an agent still uses the spool, or a slot does not end.
 pub async fn end_slots(spool: &Path) -> Result<usize, String> {
-    let books = Books::open(spool)?;
+    let books = SlotRecords::open(spool)?;
     let unreadable = |error| format!("cannot read the spool {}: {error}", spool.display());
     let mut started = books.all().map_err(unreadable)?;
     started.retain(|book| book.process.is_some());
@@ -43,12 +43,12 @@ pub async fn end_slots(spool: &Path) -> Result<usize, String> {
     Ok(started.len())
 }
 
-fn is_alive(book: &Book, boot: &str) -> bool {
+fn is_alive(book: &SlotRecord, boot: &str) -> bool {
     book.process.as_ref().is_some_and(|process| process.is_alive(boot))
 }
 
 /// Asks the slots to end.
-fn ask(books: &[Book], boot: &str) {
+fn ask(books: &[SlotRecord], boot: &str) {
     let alive = books.iter().filter(|book| is_alive(book, boot));
     let processes = alive.filter_map(|book| book.process.as_ref());
     for pid in processes.filter_map(|process| Pid::from_raw(process.pid)) {

@@ -11,10 +11,10 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::books::{Book, Process};
+use super::books::{ProcessIdentity, SlotRecord};
 use super::bounds::bound;
-use super::ladder::{NotStarted, Plan};
-use super::node::Node;
+use super::ladder::{SlotNotStarted, StartPlan};
+use super::node::LocalNode;
 use crate::orchestrator::wire::{Rung, SlotEnd, SlotReport, SlotStage, TaskSpec};
 use crate::slot::UserIdentity;
 use crate::slot::wire::{
@@ -77,8 +77,8 @@ pub struct Birth {
 /// Keeper of a slot.
 #[derive(Debug)]
 pub struct Keeper {
-    pub node: Arc<Node>,
-    pub book: Book,
+    pub node: Arc<LocalNode>,
+    pub book: SlotRecord,
     pub inbox: mpsc::Receiver<ToKeeper>,
     /// Time at which a slot that was ordered to stop is killed.
     pub kill_at: Option<Instant>,
@@ -97,7 +97,7 @@ impl Keeper {
                 tracing::warn!(slot = self.book.slot, %error, "cannot write the record of a slot");
             }
         }
-        let is_alive = |process: &Process| process.is_alive(&self.node.boot);
+        let is_alive = |process: &ProcessIdentity| process.is_alive(&self.node.boot);
         let mut last = None;
         let process = self.book.process.clone().filter(|_| self.book.failure.is_none());
         if let Some(process) = process.filter(is_alive) {
@@ -116,7 +116,7 @@ impl Keeper {
         self.remain().await;
     }
 
-    async fn start(&mut self, birth: Birth) -> Result<(), NotStarted> {
+    async fn start(&mut self, birth: Birth) -> Result<(), SlotNotStarted> {
         let node = Arc::clone(&self.node);
         let start = &self.book.start;
         let account = node.users.account_for(&start.user, start.uid);
@@ -146,7 +146,7 @@ impl Keeper {
         self.save()?;
         let made = node.spool.make(&self.book.slot, &settings, owner);
         made.map_err(|error| failed(format!("cannot make its folder: {error}")))?;
-        let plan = Plan {
+        let plan = StartPlan {
             program: node.program.clone(),
             slot: self.book.slot.clone(),
             folder: node.spool.of(&self.book.slot),
@@ -164,7 +164,7 @@ impl Keeper {
     }
 
     /// Writes the book. A slot that the next agent would not find by it must not run.
-    fn save(&self) -> Result<(), NotStarted> {
+    fn save(&self) -> Result<(), SlotNotStarted> {
         let failed =
             |error| (SlotEnd::NotStarted, format!("cannot write the record of the slot: {error}"));
         self.node.books.save(&self.book).map_err(failed)
@@ -176,7 +176,7 @@ impl Keeper {
     }
 
     /// Passes messages while the slot lives. Returns its last report if it ended by itself.
-    async fn accompany(&mut self, process: &Process) -> Option<SlotReport> {
+    async fn accompany(&mut self, process: &ProcessIdentity) -> Option<SlotReport> {
         let mut last = None;
         let mut waiting = BTreeMap::new();
         // Orders are levels, but the slot needs all orders that came without a connection, since

@@ -30,11 +30,11 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 
-pub use self::books::Process;
+pub use self::books::ProcessIdentity;
 pub use self::ending::end_slots;
-pub use self::ladder::{Finding, Ladder};
+pub use self::ladder::{Ladder, UnusedRung};
 pub use self::runner::Runner;
-pub use self::users::{Account, UserRules, Users};
+pub use self::users::{LocalAccount, LocalUsers, UserRules};
 
 use crate::orchestrator::wire::Rung;
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-use super::books::{Book, Books};
+use super::books::{SlotRecord, SlotRecords};
 use super::ladder::Ladder;
-use super::spool::Spool;
-use super::users::Users;
+use super::spool::NodeSpool;
+use super::users::LocalUsers;
 use crate::orchestrator::wire::{Channel, SlotReport};
 use crate::slot::wire::{FromSlot, MAX_FROM_SLOT, OutputChunk, ReadRequest, receive};
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The node, for keepers.
 #[derive(Debug)]
-pub struct Node {
+pub struct LocalNode {
     /// Name of the node.
     pub name: String,
     /// Boot id of the node.
@@ -31,19 +31,19 @@ pub struct Node {
     pub allow_setuid: bool,
     /// The most processes and threads of a slot.
     pub max_processes: u32,
-    pub users: Users,
+    pub users: LocalUsers,
     pub ladder: Ladder,
-    pub books: Books,
-    pub spool: Spool,
+    pub books: SlotRecords,
+    pub spool: NodeSpool,
 }
 
-impl Node {
+impl LocalNode {
     /// The last report of a dead slot, out of its journal, read by a process of its user.
     ///
     /// # Errors
     ///
     /// If it cannot be read.
-    pub async fn report_dead(&self, book: &Book) -> Result<SlotReport, String> {
+    pub async fn report_dead(&self, book: &SlotRecord) -> Result<SlotReport, String> {
         let flags = ["--report".to_owned()];
         match self.ask(&book.slot, book.identity.as_deref(), &flags).await? {
             (FromSlot::Report(report), _) => Ok(report.report),

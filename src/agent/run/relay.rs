@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::head::Head;
 use super::keeper::ToKeeper;
-use super::node::Node;
+use super::node::LocalNode;
 use crate::orchestrator::wire::{ChunkQuery, OutputProblem, OutputRequest};
 use crate::slot::wire::{OutputChunk, ReadRequest};
 
@@ -26,17 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Source of an output.
 #[derive(Debug)]
-pub struct Source {
+pub struct OutputSource {
     /// The keeper of the slot, until that is forgotten.
     pub keeper: Option<mpsc::Sender<ToKeeper>>,
     /// The node that has its folder.
-    pub node: Arc<Node>,
+    pub node: Arc<LocalNode>,
     /// The name of the slot.
     pub slot: String,
 }
 
 /// Sends the output until it ends, or no more of it is wanted.
-pub async fn relay(head: Arc<Head>, request: OutputRequest, source: Source) {
+pub async fn relay(head: Arc<Head>, request: OutputRequest, source: OutputSource) {
     let mut from = request.from;
     let mut pause = FIRST_PAUSE;
     let mut tries = TRIES;
@@ -77,7 +77,7 @@ fn problem(from: u64) -> OutputChunk {
     OutputChunk { request: 0, from, is_all: true, is_end: true, problem }
 }
 
-impl Source {
+impl OutputSource {
     async fn read(&self, request: ReadRequest) -> Option<(OutputChunk, Vec<u8>)> {
         if let Some(keeper) = &self.keeper {
             let (answer, answered) = oneshot::channel();

@@ -5,13 +5,13 @@ use std::fs::Metadata;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::node::Node;
+use super::node::LocalNode;
 
 /// Time that output is kept after the end of its slot.
 const RETENTION: Duration = Duration::from_hours(7 * 24);
 
 /// Removes the folders of slots that are forgotten and old. Processes of their users do it.
-pub(super) fn remove_old(node: &Arc<Node>) {
+pub(super) fn remove_old(node: &Arc<LocalNode>) {
     // Without the books nothing can be told apart.
     let Ok(books) = node.books.all() else { return };
     let kept: BTreeSet<&str> = books.iter().map(|book| book.slot.as_str()).collect();

@@ -11,20 +11,20 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::books::{Book, Books, Seen, is_good_identity};
+use super::books::{Seen, SlotRecord, SlotRecords, is_good_identity};
 use super::bounds::portions;
 use super::head::{Head, LONGEST_WAIT};
 use super::inputs::fetch_input;
 use super::keeper::{Birth, Keeper, News, ToKeeper, gone};
 use super::ladder::Ladder;
 use super::levels::{nothing, specs_of, without_times};
-use super::node::Node;
-use super::relay::{Source, relay};
+use super::node::LocalNode;
+use super::relay::{OutputSource, relay};
 use super::retention::remove_old;
-use super::spool::{Spool, try_out};
-use super::users::Users;
+use super::spool::{NodeSpool, try_out};
+use super::users::LocalUsers;
 use super::{RunError, RunOptions};
-use crate::agent::{Pace, facts};
+use crate::agent::{RetryPace, facts};
 use crate::orchestrator::wire::{
     Exchange, ExchangeAnswer, OutputRequest, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop,
     StopReason, TaskSpec, VERSION,
@@ -57,7 +57,7 @@ const ORPHAN_AFTER: u32 = 2;
 
 /// A slot of the orchestrator on this node.
 #[derive(Debug)]
-struct Known {
+struct KnownSlot {
     keeper: mpsc::Sender<ToKeeper>,
     report: SlotReport,
     /// The number of the last result that is on record.
@@ -81,12 +81,12 @@ struct Done {
 /// The part of an agent that runs work.
 #[derive(Debug)]
 pub struct Runner {
-    node: Arc<Node>,
+    node: Arc<LocalNode>,
     head: Arc<Head>,
     life: String,
     number: u64,
     seen: Seen,
-    slots: BTreeMap<u64, Known>,
+    slots: BTreeMap<u64, KnownSlot>,
     news: mpsc::Receiver<(u64, News)>,
     tell: mpsc::Sender<(u64, News)>,
     has_news: bool,
@@ -109,9 +109,9 @@ impl Runner {
     ///
     /// If this node cannot run work.
     pub fn new(options: RunOptions) -> Result<Runner, RunError> {
-        let users = Users::new(options.users).map_err(RunError::Users)?;
+        let users = LocalUsers::new(options.users).map_err(RunError::Users)?;
         let unusable = |source| RunError::Spool { path: options.spool.clone(), source };
-        let spool = Spool::open(&options.spool).map_err(unusable)?;
+        let spool = NodeSpool::open(&options.spool).map_err(unusable)?;
         try_out(&options.spool).map_err(unusable)?;
         if let Some(path) = spool.closed().filter(|_| users.is_root()) {
             let path = path.display();
@@ -119,7 +119,7 @@ impl Runner {
                 "other users cannot pass through {path}, so their tasks do not start: chmod o+x {path}"
             );
         }
-        let books = Books::open(&options.spool).map_err(RunError::Books)?;
+        let books = SlotRecords::open(&options.spool).map_err(RunError::Books)?;
         let ladder = Ladder::probe(options.limits, users.is_root());
         let life = facts::life()?;
         let boot = facts::boot()?;
@@ -134,8 +134,17 @@ impl Runner {
         let seen = books.seen();
         let (allow_setuid, max_processes) = (options.allow_setuid, options.max_processes);
         let name = options.node;
-        let node =
-            Node { name, boot, program, allow_setuid, max_processes, users, ladder, books, spool };
+        let node = LocalNode {
+            name,
+            boot,
+            program,
+            allow_setuid,
+            max_processes,
+            users,
+            ladder,
+            books,
+            spool,
+        };
         Ok(Runner {
             node: Arc::new(node),
             head: Arc::new(head),
@@ -167,7 +176,7 @@ impl Runner {
         }
         self.adopt();
         let mut lots = ChaCha8Rng::from_seed(Sha256::digest(&self.life).into());
-        let mut pace = Pace::new(LONGEST_PAUSE);
+        let mut pace = RetryPace::new(LONGEST_PAUSE);
         let mut exchanges: JoinSet<Done> = JoinSet::new();
         let (mut is_polling, mut is_telling) = (false, false);
         // Earliest times of the next exchange, and of the next exchange that waits for orders.
@@ -246,11 +255,11 @@ impl Runner {
         };
         let (acked, unnamed, inputs) = (0, 0, BTreeSet::new());
         let specs = BTreeSet::from([spec]);
-        self.slots.insert(share, Known { keeper, report, acked, unnamed, specs, inputs });
+        self.slots.insert(share, KnownSlot { keeper, report, acked, unnamed, specs, inputs });
     }
 
     /// Starts the keeper of a slot.
-    fn keep(&self, book: Book, birth: Option<Birth>) -> mpsc::Sender<ToKeeper> {
+    fn keep(&self, book: SlotRecord, birth: Option<Birth>) -> mpsc::Sender<ToKeeper> {
         let (keeper, inbox) = mpsc::channel(256);
         let (news, mut from_keeper) = mpsc::channel(1);
         let (share, tell) = (book.share, self.tell.clone());
@@ -414,7 +423,7 @@ impl Runner {
         let has_start = order.start.is_some() && order.stop.is_none();
         let start = order.start.unwrap_or_else(nothing);
         let spec = specs.get(&start.spec).cloned();
-        let mut book = Book {
+        let mut book = SlotRecord {
             slot,
             orchestrator,
             share,
@@ -446,7 +455,7 @@ impl Runner {
     }
 
     fn forget(&mut self, share: u64) {
-        let is_gone = |known: &Known| known.report.state == SlotStage::Gone;
+        let is_gone = |known: &KnownSlot| known.report.state == SlotStage::Gone;
         if self.slots.get(&share).is_some_and(is_gone)
             && let Some(known) = self.slots.remove(&share)
         {
@@ -489,7 +498,7 @@ impl Runner {
         }
         let slot = format!("{}-{}", self.seen.orchestrator, request.share);
         let keeper = self.slots.get(&request.share).map(|known| known.keeper.clone());
-        let source = Source { keeper, node: Arc::clone(&self.node), slot };
+        let source = OutputSource { keeper, node: Arc::clone(&self.node), slot };
         let (head, done) = (Arc::clone(&self.head), self.relayed.0.clone());
         tokio::spawn(async move {
             relay(head, request, source).await;

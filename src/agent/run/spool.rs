@@ -14,17 +14,17 @@ use crate::slot::wire::{SETTINGS, SOCKET, SlotSettings};
 
 /// The spool of a node.
 #[derive(Clone, Debug)]
-pub struct Spool {
+pub struct NodeSpool {
     folder: PathBuf,
 }
 
-impl Spool {
+impl NodeSpool {
     /// The spool in `folder`, made if it is not there.
     ///
     /// # Errors
     ///
     /// If it cannot be made.
-    pub fn open(folder: &Path) -> io::Result<Spool> {
+    pub fn open(folder: &Path) -> io::Result<NodeSpool> {
         let slots = folder.join("slots");
         // Users pass through to their own folders, and list nothing. A folder that exists keeps its mode.
         for path in [folder, &slots] {
@@ -33,7 +33,7 @@ impl Spool {
                 fs::set_permissions(path, fs::Permissions::from_mode(0o711))?;
             }
         }
-        Ok(Spool { folder: fs::canonicalize(slots)? })
+        Ok(NodeSpool { folder: fs::canonicalize(slots)? })
     }
 
     /// Returns the folder on the path to the slots that other users cannot pass through; `None`:

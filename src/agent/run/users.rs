@@ -19,7 +19,7 @@ pub struct UserRules {
 
 /// A user as this node knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct LocalAccount {
     /// The name.
     pub name: String,
     /// The numbers of the user and its groups.
@@ -32,18 +32,18 @@ pub struct Account {
 
 /// Users of this node, and the rules for them.
 #[derive(Clone, Debug)]
-pub struct Users {
-    own: Account,
+pub struct LocalUsers {
+    own: LocalAccount,
     rules: UserRules,
 }
 
-impl Users {
+impl LocalUsers {
     /// The users of this node, under `rules`.
     ///
     /// # Errors
     ///
     /// If the agent's own user has no account.
-    pub fn new(rules: UserRules) -> Result<Users, String> {
+    pub fn new(rules: UserRules) -> Result<LocalUsers, String> {
         let uid = Uid::current();
         let user = User::from_uid(uid).map_err(|errno| unreadable(&uid.to_string(), errno))?;
         let user = user.ok_or_else(|| {
@@ -51,7 +51,7 @@ impl Users {
                 "user {uid} has no account on this node; start the agent as a user with an account"
             )
         })?;
-        Ok(Users { own: account(user)?, rules })
+        Ok(LocalUsers { own: account(user)?, rules })
     }
 
     /// True if the agent can start work of other users.
@@ -74,8 +74,8 @@ impl Users {
     /// # Errors
     ///
     /// If the node has no such user, or the user may not run work on it.
-    pub fn account_for(&self, name: &str, uid: Option<u32>) -> Result<Account, String> {
-        let Account { name: own, .. } = &self.own;
+    pub fn account_for(&self, name: &str, uid: Option<u32>) -> Result<LocalAccount, String> {
+        let LocalAccount { name: own, .. } = &self.own;
         if !self.is_root() && name != own {
             return Err(format!(
                 "this node runs tasks of {own} only: its agent is not root; submit as {own}, or start the agent as root"
@@ -114,7 +114,7 @@ fn unreadable(name: &str, errno: nix::errno::Errno) -> String {
     format!("cannot look up user {name} on this node: {errno}")
 }
 
-fn account(user: User) -> Result<Account, String> {
+fn account(user: User) -> Result<LocalAccount, String> {
     let name = CString::new(user.name.as_str()).map_err(|error| error.to_string())?;
     let groups = getgrouplist(&name, user.gid).map_err(|errno| unreadable(&user.name, errno))?;
     let identity = UserIdentity {
@@ -122,7 +122,7 @@ fn account(user: User) -> Result<Account, String> {
         gid: user.gid.as_raw(),
         groups: groups.into_iter().map(Gid::as_raw).collect(),
     };
-    Ok(Account {
+    Ok(LocalAccount {
         name: user.name,
         identity,
         home: user.dir.to_string_lossy().into_owned(),
@@ -134,8 +134,8 @@ fn account(user: User) -> Result<Account, String> {
 mod tests {
     use super::*;
 
-    fn users(rules: UserRules) -> Users {
-        Users::new(rules).unwrap()
+    fn users(rules: UserRules) -> LocalUsers {
+        LocalUsers::new(rules).unwrap()
     }
 
     fn strict() -> UserRules {

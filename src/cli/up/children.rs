@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::super::failure::{Exit, Failure};
 use super::found::{Folder, Found};
 use crate::agent::boot;
-use crate::agent::run::{Process, end_slots};
+use crate::agent::run::{ProcessIdentity, end_slots};
 
 /// How long a process may take to end before it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,7 +62,7 @@ impl<'a> Children<'a> {
     /// If this system does not say which boot this is.
     pub fn new(folder: &'a Folder) -> Result<Children<'a>, Failure> {
         let own = i32::try_from(std::process::id())?;
-        let found = Found { up: Process::of(own, &boot()?), ..Found::default() };
+        let found = Found { up: ProcessIdentity::of(own, &boot()?), ..Found::default() };
         Ok(Children { folder, members: Vec::new(), found })
     }
 
@@ -96,7 +96,7 @@ impl<'a> Children<'a> {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         self.members.push(Member { name, log, child });
         let boot = boot()?;
-        self.found.children.extend(pid.and_then(|pid| Process::of(pid, &boot)));
+        self.found.children.extend(pid.and_then(|pid| ProcessIdentity::of(pid, &boot)));
         self.folder.write(&self.found)
     }
 
@@ -212,7 +212,7 @@ pub async fn end_left(folder: &Folder) -> Result<bool, Failure> {
     Ok(true)
 }
 
-async fn end_process(process: &Process, boot: &str) -> Result<(), Failure> {
+async fn end_process(process: &ProcessIdentity, boot: &str) -> Result<(), Failure> {
     for signal in [Signal::TERM, Signal::KILL] {
         let since = Instant::now();
         if let Some(pid) = Pid::from_raw(process.pid).filter(|_| process.is_alive(boot)) {

@@ -17,7 +17,7 @@ use super::super::output::complain;
 use super::join::{self, Join, Joined};
 use super::public::host_name;
 use crate::agent::boot;
-use crate::agent::run::Process;
+use crate::agent::run::ProcessIdentity;
 
 /// The variable that names the folder.
 pub const VARIABLE: &str = "APPORTION_STATE";
@@ -42,9 +42,9 @@ pub struct Found {
     #[serde(default)]
     pub elsewhere: Option<Elsewhere>,
     /// The supervisor.
-    pub up: Option<Process>,
+    pub up: Option<ProcessIdentity>,
     /// The processes it started, in this order: daemon, agent.
-    pub children: Vec<Process>,
+    pub children: Vec<ProcessIdentity>,
 }
 
 impl Found {

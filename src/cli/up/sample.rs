@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::super::failure::Failure;
 use super::found::Folder;
-use crate::agent::{Agent, Options};
+use crate::agent::{HeartbeatSender, Options};
 use crate::model::Mebibytes;
 
 /// Quanta in the memory of a machine, at least, and the shift that divides by it.
@@ -59,7 +59,7 @@ publish_every = \"100ms\"
 
 /// The memory that an agent on this machine offers.
 fn memory() -> Result<Mebibytes, Failure> {
-    let agent = Agent::new(Options {
+    let agent = HeartbeatSender::new(Options {
         url: "http://127.0.0.1:7070".parse()?,
         name: None,
         memory: None,

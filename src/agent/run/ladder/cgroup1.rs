@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use super::{FOLDER, NotStarted, Plan, inside, make_folder, own_cgroup, remove, set_limit};
+use super::{
+    FOLDER, SlotNotStarted, StartPlan, inside, make_folder, own_cgroup, remove, set_limit,
+};
 use crate::orchestrator::wire::SlotEnd;
 
 const LIMIT: &str = "memory.limit_in_bytes";
@@ -25,7 +27,7 @@ pub fn probe() -> Result<PathBuf, String> {
 }
 
 /// Makes the cgroup of a slot: the limit is the agent's, groups below it are the user's.
-pub fn make(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
+pub fn make(cgroup: &Path, plan: &StartPlan) -> Result<(), SlotNotStarted> {
     let no_limit = |why: String| (SlotEnd::NoLimit, why);
     let failed =
         |error: std::io::Error| no_limit(format!("cannot make {}: {error}", cgroup.display()));
@@ -56,7 +58,7 @@ pub fn probe_pids() -> Option<PathBuf> {
 }
 
 /// Makes the cgroup that counts the processes of a slot.
-pub fn make_pids(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
+pub fn make_pids(cgroup: &Path, plan: &StartPlan) -> Result<(), SlotNotStarted> {
     if inside(cgroup).is_empty() {
         remove(cgroup);
     }

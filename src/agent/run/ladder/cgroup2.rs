@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use super::{FOLDER, NotStarted, Plan, inside, make_folder, own_cgroup, remove, set_limit};
+use super::{
+    FOLDER, SlotNotStarted, StartPlan, inside, make_folder, own_cgroup, remove, set_limit,
+};
 use crate::orchestrator::wire::SlotEnd;
 
 /// The cgroup of the agent itself, below the cgroup that it was given.
@@ -97,7 +99,7 @@ fn direct(cgroup: &Path) -> Vec<String> {
 }
 
 /// Makes the cgroup of a slot: the limit is the agent's, groups below it are the user's.
-pub fn make(cgroup: &Path, plan: &Plan) -> Result<(), NotStarted> {
+pub fn make(cgroup: &Path, plan: &StartPlan) -> Result<(), SlotNotStarted> {
     let no_limit = |why: String| (SlotEnd::NoLimit, why);
     let failed =
         |error: std::io::Error| no_limit(format!("cannot make {}: {error}", cgroup.display()));

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::books::{Book, Process};
+use super::books::{ProcessIdentity, SlotRecord};
 use super::sweep;
 use crate::orchestrator::wire::{Rung, SlotEnd};
 use crate::slot::UserIdentity;
@@ -29,7 +29,7 @@ const EMPTY_LOOKS: u32 = 2;
 
 /// A rung that is not used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct UnusedRung {
     /// The name of the rung in texts.
     pub rung: &'static str,
     /// Reason why the rung is not used.
@@ -42,7 +42,7 @@ pub struct Ladder {
     /// Enforcement of the limits.
     pub rung: Rung,
     /// The rungs above it, and why they are not used.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<UnusedRung>,
     /// The folder of the slots' cgroups, on the rungs `cgroup1` and `cgroup2`.
     root: Option<PathBuf>,
     /// On the rung `cgroup1`: the folder of the cgroups that count processes. `None`: not
@@ -52,7 +52,7 @@ pub struct Ladder {
 
 /// Inputs for the start of a slot.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct StartPlan {
     /// The program of this process.
     pub program: PathBuf,
     /// The name of the slot.
@@ -74,7 +74,7 @@ pub struct Plan {
 }
 
 /// Reason why a slot did not start.
-pub type NotStarted = (SlotEnd, String);
+pub type SlotNotStarted = (SlotEnd, String);
 
 impl Ladder {
     /// The best rung of this node, but none better than `best`.
@@ -84,7 +84,7 @@ impl Ladder {
         for rung in [Rung::Systemd, Rung::SystemdUser, Rung::Cgroup2, Rung::Cgroup1] {
             if rung < best {
                 findings
-                    .push(Finding { rung: rung.name(), why: "not wanted: --limits".to_owned() });
+                    .push(UnusedRung { rung: rung.name(), why: "not wanted: --limits".to_owned() });
                 continue;
             }
             let found = match rung {
@@ -99,7 +99,7 @@ impl Ladder {
                     let pids = (rung == Rung::Cgroup1).then(cgroup1::probe_pids).flatten();
                     return Ladder { rung, findings, root, pids };
                 }
-                Err(why) => findings.push(Finding { rung: rung.name(), why }),
+                Err(why) => findings.push(UnusedRung { rung: rung.name(), why }),
             }
         }
         Ladder { rung: Rung::Watched, findings, root: None, pids: None }
@@ -120,7 +120,11 @@ impl Ladder {
     /// # Errors
     ///
     /// If it does not start, or not with its limit; nothing of it runs then.
-    pub async fn start(&self, plan: &Plan, boot: &str) -> Result<Process, NotStarted> {
+    pub async fn start(
+        &self,
+        plan: &StartPlan,
+        boot: &str,
+    ) -> Result<ProcessIdentity, SlotNotStarted> {
         match (self.rung, &self.root) {
             (Rung::Systemd, _) => systemd::start(plan, false, boot).await,
             (Rung::SystemdUser, _) => systemd::start(plan, true, boot).await,
@@ -145,7 +149,7 @@ impl Ladder {
     }
 
     /// Kills all that is left of a slot, and waits until there is nothing. Returns whether that came.
-    pub async fn end_all(&self, book: &Book) -> bool {
+    pub async fn end_all(&self, book: &SlotRecord) -> bool {
         let cgroup = self.root.as_ref().map(|root| root.join(&book.slot));
         // A process in the middle of `exec` has no environment for a moment. A process that ends
         // may have started a child that the sweep missed. So a single sweep that finds nothing is
@@ -189,7 +193,7 @@ impl Ladder {
             "limits  watched: no rung that the kernel enforces".to_owned()
         }];
         let findings = self.findings.iter();
-        lines.extend(findings.map(|Finding { rung, why }| format!("        {rung:<13} {why}")));
+        lines.extend(findings.map(|UnusedRung { rung, why }| format!("        {rung:<13} {why}")));
         if self.rung == Rung::SystemdUser && !systemd::lingers() {
             let text = "Slots end with your last session here; `loginctl enable-linger` keeps it.";
             lines.push(format!("        {text}"));
@@ -204,7 +208,7 @@ impl Ladder {
 }
 
 /// The words behind `slot` that start the slot of `plan`.
-fn arguments(plan: &Plan, becomes: bool) -> Vec<String> {
+fn arguments(plan: &StartPlan, becomes: bool) -> Vec<String> {
     let mut words = vec!["slot".to_owned(), plan.folder.to_string_lossy().into_owned()];
     if let Some(identity) = plan.identity.as_ref().filter(|_| becomes) {
         words.extend(["--become".to_owned(), identity.to_string()]);
@@ -218,11 +222,11 @@ fn arguments(plan: &Plan, becomes: bool) -> Vec<String> {
 /// Starts the shim, which joins `cgroups` before it becomes the user. If `counts`, a cgroup limits
 /// the number of processes; otherwise a limit of the user does.
 fn spawn(
-    plan: &Plan,
+    plan: &StartPlan,
     cgroups: &[PathBuf],
     counts: bool,
     boot: &str,
-) -> Result<Process, NotStarted> {
+) -> Result<ProcessIdentity, SlotNotStarted> {
     let mut command = Command::new(&plan.program);
     command.args(arguments(plan, true)).env_clear().env("APPORTION_SLOT", &plan.slot);
     for cgroup in cgroups {
@@ -237,7 +241,7 @@ fn spawn(
         .spawn()
         .map_err(|error| failed(format!("cannot start {}: {error}", plan.program.display())))?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-    let process = pid.and_then(|pid| Process::of(pid, boot));
+    let process = pid.and_then(|pid| ProcessIdentity::of(pid, boot));
     process.ok_or_else(|| failed("the slot ended at once".to_owned()))
 }
 
@@ -297,7 +301,7 @@ fn make_folder(root: &Path) -> std::io::Result<()> {
 }
 
 /// Writes a limit and reads it back.
-fn set_limit(cgroup: &Path, file: &str, bytes: u64) -> Result<(), NotStarted> {
+fn set_limit(cgroup: &Path, file: &str, bytes: u64) -> Result<(), SlotNotStarted> {
     let no_limit = |why: String| (SlotEnd::NoLimit, why);
     let path = cgroup.join(file);
     fs::write(&path, bytes.to_string())

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::{NotStarted, Plan, arguments};
-use crate::agent::run::books::Process;
+use super::{SlotNotStarted, StartPlan, arguments};
+use crate::agent::run::books::ProcessIdentity;
 use crate::orchestrator::wire::SlotEnd;
 
 /// Longest time for an answer of systemd.
@@ -55,7 +55,11 @@ fn unit(slot: &str) -> String {
 }
 
 /// Starts a slot as a transient service.
-pub async fn start(plan: &Plan, of_user: bool, boot: &str) -> Result<Process, NotStarted> {
+pub async fn start(
+    plan: &StartPlan,
+    of_user: bool,
+    boot: &str,
+) -> Result<ProcessIdentity, SlotNotStarted> {
     let unit = unit(&plan.slot);
     let mut command = program("systemd-run", of_user);
     command.args(flags(plan, &unit, of_user)).arg("--").arg(&plan.program);
@@ -82,7 +86,7 @@ pub async fn start(plan: &Plan, of_user: bool, boot: &str) -> Result<Process, No
 }
 
 /// Returns the settings of a slot's unit, as flags of `systemd-run`.
-fn flags(plan: &Plan, unit: &str, of_user: bool) -> Vec<String> {
+fn flags(plan: &StartPlan, unit: &str, of_user: bool) -> Vec<String> {
     let stop_seconds = plan.grace_ms.div_ceil(1_000).saturating_add(5);
     let mut flags: Vec<String> =
         ["--quiet", "--no-block", "--collect", "--slice=apportion.slice"].map(str::to_owned).into();
@@ -132,11 +136,11 @@ fn program(name: &str, of_user: bool) -> Command {
 }
 
 /// The main process of a unit, once systemd has started it.
-async fn main_process(unit: &str, of_user: bool, boot: &str) -> Result<Process, String> {
+async fn main_process(unit: &str, of_user: bool, boot: &str) -> Result<ProcessIdentity, String> {
     for _ in 0..200 {
         let pid: i32 = shown("MainPID", unit, of_user).await?.parse().unwrap_or(0);
         if let Some(process) =
-            Some(pid).filter(|pid| *pid > 0).and_then(|pid| Process::of(pid, boot))
+            Some(pid).filter(|pid| *pid > 0).and_then(|pid| ProcessIdentity::of(pid, boot))
         {
             return Ok(process);
         }
@@ -154,7 +158,7 @@ async fn shown(property: &str, unit: &str, of_user: bool) -> Result<String, Stri
 }
 
 /// Compares the limit that the kernel has for the unit with what was asked for.
-fn read_back(process: &Process, unit: &str, bytes: u64) -> Result<(), String> {
+fn read_back(process: &ProcessIdentity, unit: &str, bytes: u64) -> Result<(), String> {
     let text = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).unwrap_or_default();
     let path = text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let cgroup = Path::new("/sys/fs/cgroup").join(of_unit(Path::new(path), unit));
@@ -213,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_unit_has_the_limit_and_the_identity_of_its_slot() {
-        let plan = Plan {
+        let plan = StartPlan {
             program: PathBuf::from("/usr/bin/apportion"),
             slot: "o1-7".to_owned(),
             folder: PathBuf::from("/srv/a $b/slots/o1-7"),
