@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 
-use super::identity::{Identity, Nodes, Peer};
+use super::identity::{Identity, NodeScope, Peer};
 use super::places::network_of;
 use super::rates::{Rate, Rates};
-use super::role::{Role, Rule};
+use super::role::{Permission, Role};
 use super::sessions::Sessions;
 use super::tls::{Tls, TlsError};
-use super::token::{Secret, Sum, TokenFile, TokenFileError};
+use super::token::{Secret, TokenFile, TokenFileError, TokenSum};
 use crate::config::{Access, Limits};
 
 /// Refusals of a name that the audit log takes at once, and the interval after which one more is
@@ -43,7 +43,7 @@ pub enum Credential<'a> {
 
 /// Reason why a request is refused. For the audit log and the log: the caller learns less.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AccessRefusal {
     /// The caller is not authenticated: the reason, and the name of the caller where it is known.
     Unknown(&'static str, Option<String>),
     /// The caller is authenticated, but its role does not permit the request.
@@ -73,7 +73,7 @@ pub struct Reread {
 
 /// Rights of a local user at the unix socket, by the kernel's user id and the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LocalRights {
     /// Root, or the user that the daemon runs as.
     Own,
     /// A configured operator.
@@ -179,11 +179,15 @@ impl Gatekeeper {
     /// # Errors
     ///
     /// With the reason, if the credential is missing, unknown or expired.
-    pub fn identify(&self, peer: Peer, credential: Credential<'_>) -> Result<Identity, Refusal> {
-        let unknown = |why| Refusal::Unknown(why, None);
+    pub fn identify(
+        &self,
+        peer: Peer,
+        credential: Credential<'_>,
+    ) -> Result<Identity, AccessRefusal> {
+        let unknown = |why| AccessRefusal::Unknown(why, None);
         let Some((_, tokens)) = &self.tokens else {
             return match peer {
-                Peer::Tcp { .. } => Ok(Identity::anybody(peer)),
+                Peer::Tcp { .. } => Ok(Identity::unidentified(peer)),
                 Peer::Local { uid, gid, .. } => self.local(peer, uid, gid),
                 Peer::Inside => Ok(Identity::own_orchestrator()),
             };
@@ -195,7 +199,7 @@ impl Gatekeeper {
             (_, Peer::Inside) => return Ok(Identity::own_orchestrator()),
             (Credential::Nothing, Peer::Tcp { .. }) => return Err(unknown("no token")),
             (Credential::Unreadable, _) => return Err(unknown("no bearer token")),
-            (Credential::Token(token), _) => Sum::of(token),
+            (Credential::Token(token), _) => TokenSum::of(token),
             (Credential::Session(secret), _) => {
                 let token = self.sessions.token(secret, Instant::now());
                 token.ok_or(unknown("no such session"))?
@@ -204,7 +208,7 @@ impl Gatekeeper {
         let tokens = tokens.load();
         let entry = tokens.find_sum(&sum).ok_or(unknown("no such token"))?;
         if entry.until.is_some_and(|until| until <= Timestamp::now()) {
-            return Err(Refusal::Unknown("the token has expired", Some(entry.name.clone())));
+            return Err(AccessRefusal::Unknown("the token has expired", Some(entry.name.clone())));
         }
         Ok(Identity {
             name: entry.name.as_str().into(),
@@ -216,28 +220,37 @@ impl Gatekeeper {
     }
 
     /// Returns the rights of the local user `uid` with primary group `gid`.
-    pub fn standing(&self, uid: u32, gid: u32) -> Standing {
+    pub fn standing(&self, uid: u32, gid: u32) -> LocalRights {
         let Access { operators, operator_groups, .. } = &self.settings;
         if uid == 0 || uid == self.own_uid {
-            Standing::Own
+            LocalRights::Own
         } else if operators.contains(&uid) || operator_groups.contains(&gid) {
-            Standing::Operator
+            LocalRights::Operator
         } else {
-            Standing::Other
+            LocalRights::Other
         }
     }
 
     /// Authenticates a local process by its user and group.
-    fn local(&self, peer: Peer, uid: u32, gid: u32) -> Result<Identity, Refusal> {
+    fn local(&self, peer: Peer, uid: u32, gid: u32) -> Result<Identity, AccessRefusal> {
         let name = if uid == 0 { "root".to_owned() } else { format!("uid {uid}") };
         let role = match (self.standing(uid, gid), self.settings.local_readers) {
-            (Standing::Own | Standing::Operator, _) => Role::Operator,
-            (Standing::Other, true) => Role::Reader,
-            (Standing::Other, false) => {
-                return Err(Refusal::Unknown("the local user is not an operator", Some(name)));
+            (LocalRights::Own | LocalRights::Operator, _) => Role::Operator,
+            (LocalRights::Other, true) => Role::Reader,
+            (LocalRights::Other, false) => {
+                return Err(AccessRefusal::Unknown(
+                    "the local user is not an operator",
+                    Some(name),
+                ));
             }
         };
-        Ok(Identity { name: name.into(), role: Some(role), user: None, nodes: Nodes::none(), peer })
+        Ok(Identity {
+            name: name.into(),
+            role: Some(role),
+            user: None,
+            nodes: NodeScope::none(),
+            peer,
+        })
     }
 
     /// Checks that `rule` permits `identity`, and that `identity` keeps to its rate. Operators have
@@ -246,9 +259,9 @@ impl Gatekeeper {
     /// # Errors
     ///
     /// With the reason of the refusal.
-    pub fn admit(&self, identity: &Identity, rule: Rule) -> Result<(), Refusal> {
+    pub fn admit(&self, identity: &Identity, rule: Permission) -> Result<(), AccessRefusal> {
         if !identity.may(rule) {
-            return Err(Refusal::NotAllowed);
+            return Err(AccessRefusal::NotAllowed);
         }
         let Limits { reader_rate, agent_rate, orchestrator_rate, .. } = self.limits;
         let rate = match identity.role {
@@ -259,7 +272,7 @@ impl Gatekeeper {
         };
         let address = address(identity.peer);
         let asked = self.rates.take(&identity.name, address, Rate(rate), Instant::now());
-        asked.map_err(Refusal::TooOften)
+        asked.map_err(AccessRefusal::TooOften)
     }
 
     /// Opens a session for the holder of this token.
@@ -267,12 +280,12 @@ impl Gatekeeper {
     /// # Errors
     ///
     /// If the token is refused, or the system has no random numbers.
-    pub fn log_in(&self, peer: Peer, token: &str) -> Result<(Identity, Secret), Refusal> {
+    pub fn log_in(&self, peer: Peer, token: &str) -> Result<(Identity, Secret), AccessRefusal> {
         let identity = self.identify(peer, Credential::Token(token))?;
-        let secret = self.sessions.open(Sum::of(token), Instant::now());
+        let secret = self.sessions.open(TokenSum::of(token), Instant::now());
         let secret = secret.map_err(|error: io::Error| {
             tracing::error!(%error, "the operating system gives no random numbers");
-            Refusal::Unknown("cannot make a session", None)
+            AccessRefusal::Unknown("cannot make a session", None)
         })?;
         Ok((identity, secret))
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::role::{Role, Rule};
+use super::role::{Permission, Role};
 use crate::model::Name;
 
 /// The other end of a connection, as the kernel reports it. No name service is asked, and no header
@@ -46,24 +46,24 @@ impl fmt::Display for Peer {
 
 /// The nodes that an agent speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Nodes {
+pub enum NodeScope {
     /// Any node: no tokens are configured.
     All,
     /// These, letter by letter.
     Only(Arc<BTreeSet<String>>),
 }
 
-impl Nodes {
+impl NodeScope {
     /// None.
-    pub fn none() -> Nodes {
-        Nodes::Only(Arc::default())
+    pub fn none() -> NodeScope {
+        NodeScope::Only(Arc::default())
     }
 
     /// True if `node` belongs to the set.
     pub fn contain(&self, node: &str) -> bool {
         match self {
-            Nodes::All => true,
-            Nodes::Only(names) => names.contains(node),
+            NodeScope::All => true,
+            NodeScope::Only(names) => names.contains(node),
         }
     }
 }
@@ -78,37 +78,37 @@ pub struct Identity {
     /// The user that it submits campaigns as; `*` for any. `None`: it is not known by its token.
     pub user: Option<Name>,
     /// The nodes it may report.
-    pub nodes: Nodes,
+    pub nodes: NodeScope,
     /// Origin of the request.
     pub peer: Peer,
 }
 
 impl Identity {
     /// Identity of every TCP client while no tokens are configured.
-    pub fn anybody(peer: Peer) -> Identity {
+    pub fn unidentified(peer: Peer) -> Identity {
         let name = Name::new_static("anybody");
-        Identity { name, role: None, user: None, nodes: Nodes::All, peer }
+        Identity { name, role: None, user: None, nodes: NodeScope::All, peer }
     }
 
     /// True if `rule` permits the request.
-    pub fn may(&self, rule: Rule) -> bool {
+    pub fn may(&self, rule: Permission) -> bool {
         match (rule, self.role) {
             // A submitter may read all that a reader may read.
-            (Rule::Only(roles), Some(Role::Submitter)) => roles.contains(&Role::Reader),
-            (Rule::Only(roles), Some(role)) => roles.contains(&role),
-            (Rule::Submit, Some(role)) => {
+            (Permission::Only(roles), Some(Role::Submitter)) => roles.contains(&Role::Reader),
+            (Permission::Only(roles), Some(role)) => roles.contains(&role),
+            (Permission::Submit, Some(role)) => {
                 let is_local = matches!(self.peer, Peer::Local { .. }) && self.user.is_none();
                 matches!(role, Role::Submitter | Role::Operator) || is_local && role == Role::Reader
             }
-            (Rule::Open | Rule::Terse | Rule::Anybody, _)
-            | (Rule::Only(_) | Rule::Submit, None) => true,
+            (Permission::Open | Permission::Terse | Permission::Authenticated, _)
+            | (Permission::Only(_) | Permission::Submit, None) => true,
         }
     }
 
     /// The orchestrator in the daemon's own process.
     pub fn own_orchestrator() -> Identity {
         let name = Name::new_static("orchestrator");
-        let (role, nodes) = (Some(Role::Orchestrator), Nodes::none());
+        let (role, nodes) = (Some(Role::Orchestrator), NodeScope::none());
         Identity { name, role, user: None, nodes, peer: Peer::Inside }
     }
 

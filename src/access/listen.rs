@@ -1,4 +1,4 @@
-//! The doors: connections are let in, counted, encrypted and served, and end in time.
+//! The listeners: connections are let in, counted, encrypted and served, and end in time.
 //!
 //! A connection too many is not answered at all: answering costs more than it is worth. The unix socket
 //! has places of its own, so that a flood on TCP keeps no administrator out.
@@ -25,11 +25,11 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use super::delay::Delay;
-use super::gatekeeper::{Gatekeeper, Standing};
+use super::gatekeeper::{Gatekeeper, LocalRights};
 use super::identity::Peer;
-use super::moderation::Reporting;
-use super::places::{Caps, LocalPlaces, Places, network_of};
-use super::watched::{Busy, Patience, Watched};
+use super::places::{ConnectionLimits, ConnectionPlaces, LocalPlaces, network_of};
+use super::slow_peer::{PeerTimeouts, RequestInFlight, TimedStream};
+use super::wakeup_coalescing::Reporting;
 
 /// Longest TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
@@ -38,8 +38,8 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 const IDLE_TIME: Duration = Duration::from_secs(75);
 /// Timeouts of a slow client: for a request head from its first byte on, and for a write without
 /// progress.
-const PATIENCE: Patience =
-    Patience { head: Duration::from_secs(5), write: Duration::from_secs(30) };
+const TIMEOUTS: PeerTimeouts =
+    PeerTimeouts { head: Duration::from_secs(5), write: Duration::from_secs(30) };
 /// Longest idle time at the unix socket for local users that are not operators. Such clients send
 /// their request at once.
 const IDLE_TIME_OF_OTHERS: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ const IDLE_TIME_OF_OTHERS: Duration = Duration::from_secs(10);
 /// closed here.
 const UNTAKEN_TIME: Duration = Duration::from_secs(30);
 /// Pause of `accept` after the system had no resources for a connection.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Path of the route for heartbeats.
 const HEARTBEATS: &str = "/v1/heartbeats";
 /// File descriptors kept free for the store and the log, and for the unix socket.
@@ -55,7 +55,7 @@ const FILES_KEPT: usize = 64 + LocalPlaces::count();
 
 /// The daemon's listeners.
 #[derive(Debug)]
-pub struct Doors {
+pub struct Listeners {
     /// For the network, or for this machine only.
     pub tcp: TcpListener,
     /// For this machine.
@@ -129,24 +129,30 @@ impl Drop for LocalSocket {
 /// Serves connections by `router`, until `stop`; then ends when all are done. How long requests wait for
 /// their turn is noted as `delay`.
 pub async fn serve(
-    doors: Doors,
+    listeners: Listeners,
     router: Router,
     gatekeeper: Arc<Gatekeeper>,
     delay: Delay,
     stop: CancellationToken,
 ) {
-    let Doors { tcp, local } = doors;
+    let Listeners { tcp, local } = listeners;
     let tracker = TaskTracker::new();
-    let house = House { router, gatekeeper, delay, tracker: tracker.clone(), stop: stop.clone() };
+    let server = ConnectionServer {
+        router,
+        gatekeeper,
+        delay,
+        tracker: tracker.clone(),
+        stop: stop.clone(),
+    };
     let at_socket = async {
         if let Some(local) = &local {
-            house.let_in_locals(&local.listener).await;
+            server.let_in_locals(&local.listener).await;
         }
     };
     tokio::select! {
         () = stop.cancelled() => {}
-        ((), ()) = async { tokio::join!(house.let_in(&tcp), at_socket) } => {}
-        () = house.delay.measure() => {}
+        ((), ()) = async { tokio::join!(server.let_in(&tcp), at_socket) } => {}
+        () = server.delay.measure() => {}
     }
     drop((tcp, local));
     tracker.close();
@@ -155,7 +161,7 @@ pub async fn serve(
 
 /// State that every connection needs.
 #[derive(Clone)]
-struct House {
+struct ConnectionServer {
     router: Router,
     gatekeeper: Arc<Gatekeeper>,
     delay: Delay,
@@ -163,9 +169,9 @@ struct House {
     stop: CancellationToken,
 }
 
-impl House {
+impl ConnectionServer {
     async fn let_in(&self, listener: &TcpListener) {
-        let places = Places::new(caps(&self.gatekeeper));
+        let places = ConnectionPlaces::new(caps(&self.gatekeeper));
         let mut turned_away = TurnedAway::default();
         loop {
             let (stream, address) = match listener.accept().await {
@@ -179,11 +185,11 @@ impl House {
                 turned_away.note(address);
                 continue;
             };
-            let house = self.clone();
+            let server = self.clone();
             let came = Instant::now();
             self.tracker.spawn(async move {
-                house.delay.note(came.elapsed());
-                house.serve_tcp(stream, address).await;
+                server.delay.note(came.elapsed());
+                server.serve_tcp(stream, address).await;
                 drop(place);
             });
         }
@@ -230,11 +236,11 @@ impl House {
                 turned_away.note(format_args!("uid {uid}"));
                 continue;
             };
-            let idle = if standing == Standing::Other { IDLE_TIME_OF_OTHERS } else { IDLE_TIME };
-            let house = self.clone();
+            let idle = if standing == LocalRights::Other { IDLE_TIME_OF_OTHERS } else { IDLE_TIME };
+            let server = self.clone();
             let peer = Peer::Local { uid, gid, pid: peer.pid() };
             self.tracker.spawn(async move {
-                house.serve(stream, peer, idle).await;
+                server.serve(stream, peer, idle).await;
                 drop(place);
             });
         }
@@ -244,8 +250,8 @@ impl House {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let busy = Busy::default();
-        let stream = TokioIo::new(Watched::new(stream, busy.clone(), PATIENCE));
+        let busy = RequestInFlight::default();
+        let stream = TokioIo::new(TimedStream::new(stream, busy.clone(), TIMEOUTS));
         let router = self.router;
         let reporting = Reporting::new();
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -312,12 +318,12 @@ async fn pause_after(error: &io::Error) {
     ];
     if !is_theirs.contains(&error.kind()) {
         tracing::warn!(%error, "cannot accept connections; trying again");
-        sleep(PAUSE).await;
+        sleep(ACCEPT_BACKOFF).await;
     }
 }
 
 /// The configured caps, as far as the system has files for them; it is asked for all it gives.
-fn caps(gatekeeper: &Gatekeeper) -> Caps {
+fn caps(gatekeeper: &Gatekeeper) -> ConnectionLimits {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let (all, per_peer) = gatekeeper.connections();
     let now = getrlimit(Resource::Nofile);
@@ -335,7 +341,7 @@ fn caps(gatekeeper: &Gatekeeper) -> Caps {
             "the system's limit on open files allows fewer connections"
         );
     }
-    Caps { all: all.min(room), per_one: per_peer }
+    ConnectionLimits { all: all.min(room), per_one: per_peer }
 }
 
 #[cfg(test)]

@@ -9,42 +9,42 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::gatekeeper::Standing;
+use super::gatekeeper::LocalRights;
 
 /// Most connections in all, and for each client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caps {
+pub(super) struct ConnectionLimits {
     pub(super) all: usize,
     pub(super) per_one: usize,
 }
 
 /// Places at the unix socket for root and the daemon's own user, for operators, and for all further
 /// users.
-const OWN: Caps = Caps { all: 32, per_one: 32 };
-const OPERATORS: Caps = Caps { all: 64, per_one: 16 };
-const OTHERS: Caps = Caps { all: 64, per_one: 16 };
+const OWN: ConnectionLimits = ConnectionLimits { all: 32, per_one: 32 };
+const OPERATORS: ConnectionLimits = ConnectionLimits { all: 64, per_one: 16 };
+const OTHERS: ConnectionLimits = ConnectionLimits { all: 64, per_one: 16 };
 
 /// Places taken by clients, counted by `K`.
 #[derive(Debug)]
-pub(super) struct Places<K: Copy + Ord> {
-    caps: Caps,
+pub(super) struct ConnectionPlaces<K: Copy + Ord> {
+    caps: ConnectionLimits,
     taken: Mutex<(usize, BTreeMap<K, usize>)>,
 }
 
 /// A place, taken until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place<K: Copy + Ord> {
-    places: Arc<Places<K>>,
+pub(super) struct ConnectionPlace<K: Copy + Ord> {
+    places: Arc<ConnectionPlaces<K>>,
     key: K,
 }
 
-impl<K: Copy + Ord> Places<K> {
-    pub(super) fn new(caps: Caps) -> Arc<Places<K>> {
-        Arc::new(Places { caps, taken: Mutex::new((0, BTreeMap::new())) })
+impl<K: Copy + Ord> ConnectionPlaces<K> {
+    pub(super) fn new(caps: ConnectionLimits) -> Arc<ConnectionPlaces<K>> {
+        Arc::new(ConnectionPlaces { caps, taken: Mutex::new((0, BTreeMap::new())) })
     }
 
     /// Takes a further place for `key`. `None` if a limit is reached.
-    pub(super) fn take(self: &Arc<Places<K>>, key: K) -> Option<Place<K>> {
+    pub(super) fn take(self: &Arc<ConnectionPlaces<K>>, key: K) -> Option<ConnectionPlace<K>> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, by_key) = &mut *taken;
         let of_key = by_key.get(&key).copied().unwrap_or(0);
@@ -53,11 +53,11 @@ impl<K: Copy + Ord> Places<K> {
         }
         *all += 1;
         by_key.insert(key, of_key + 1);
-        Some(Place { places: Arc::clone(self), key })
+        Some(ConnectionPlace { places: Arc::clone(self), key })
     }
 }
 
-impl<K: Copy + Ord> Drop for Place<K> {
+impl<K: Copy + Ord> Drop for ConnectionPlace<K> {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, by_key) = &mut *taken;
@@ -74,14 +74,14 @@ impl<K: Copy + Ord> Drop for Place<K> {
 /// The places at the unix socket.
 #[derive(Debug)]
 pub(super) struct LocalPlaces {
-    own: Arc<Places<u32>>,
-    operators: Arc<Places<u32>>,
-    others: Arc<Places<u32>>,
+    own: Arc<ConnectionPlaces<u32>>,
+    operators: Arc<ConnectionPlaces<u32>>,
+    others: Arc<ConnectionPlaces<u32>>,
 }
 
 impl LocalPlaces {
     pub(super) fn new() -> LocalPlaces {
-        let [own, operators, others] = [OWN, OPERATORS, OTHERS].map(Places::new);
+        let [own, operators, others] = [OWN, OPERATORS, OTHERS].map(ConnectionPlaces::new);
         LocalPlaces { own, operators, others }
     }
 
@@ -91,11 +91,11 @@ impl LocalPlaces {
     }
 
     /// Takes a place for the user `uid`. `None` if a limit is reached.
-    pub(super) fn take(&self, standing: Standing, uid: u32) -> Option<Place<u32>> {
+    pub(super) fn take(&self, standing: LocalRights, uid: u32) -> Option<ConnectionPlace<u32>> {
         let places = match standing {
-            Standing::Own => &self.own,
-            Standing::Operator => &self.operators,
-            Standing::Other => &self.others,
+            LocalRights::Own => &self.own,
+            LocalRights::Operator => &self.operators,
+            LocalRights::Other => &self.others,
         };
         places.take(uid)
     }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn connections_are_counted_by_address_and_in_all() {
-        let places = Places::new(Caps { all: 3, per_one: 2 });
+        let places = ConnectionPlaces::new(ConnectionLimits { all: 3, per_one: 2 });
         let first = places.take("a");
         let _second = places.take("a");
         assert!(places.take("a").is_none(), "one peer");
@@ -150,19 +150,22 @@ mod tests {
 
     /// Root connects, even if operators and further users hold all their places.
     #[test]
-    fn nobody_else_takes_the_places_of_root() {
+    fn places_of_root_stay_free_for_root() {
         let places = LocalPlaces::new();
         let mut held = Vec::new();
         for uid in 1000..1100 {
-            for standing in [Standing::Other, Standing::Operator] {
+            for standing in [LocalRights::Other, LocalRights::Operator] {
                 held.extend((0..100).map_while(|_| places.take(standing, uid)));
             }
         }
-        assert!(places.take(Standing::Other, 2000).is_none());
-        assert!(places.take(Standing::Own, 0).is_some());
+        assert!(places.take(LocalRights::Other, 2000).is_none());
+        assert!(places.take(LocalRights::Own, 0).is_some());
         held.clear();
-        let one = (0..100).map_while(|_| places.take(Standing::Other, 1000));
+        let one = (0..100).map_while(|_| places.take(LocalRights::Other, 1000));
         held.extend(one);
-        assert!(places.take(Standing::Other, 1001).is_some(), "one user leaves places for others");
+        assert!(
+            places.take(LocalRights::Other, 1001).is_some(),
+            "one user leaves places for others"
+        );
     }
 }

@@ -47,7 +47,7 @@ impl fmt::Display for Role {
 
 /// Permission that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum Permission {
     /// Every client.
     Open,
     /// Every client, for an answer of a word or two; readers only, for requests with parameters.
@@ -57,24 +57,24 @@ pub enum Rule {
     /// Submitters, operators, and every user of this machine at the unix socket.
     Submit,
     /// Every authenticated caller, who only learns that there is no such route.
-    Anybody,
+    Authenticated,
 }
 
 /// Permission to read.
-pub const READ: Rule = Rule::Only(&[Role::Reader, Role::Orchestrator, Role::Operator]);
-const REPORT: Rule = Rule::Only(&[Role::Agent]);
-const PUBLISH: Rule = Rule::Only(&[Role::Orchestrator]);
-const OPERATE: Rule = Rule::Only(&[Role::Operator]);
+pub const READ: Permission = Permission::Only(&[Role::Reader, Role::Orchestrator, Role::Operator]);
+const REPORT: Permission = Permission::Only(&[Role::Agent]);
+const PUBLISH: Permission = Permission::Only(&[Role::Orchestrator]);
+const OPERATE: Permission = Permission::Only(&[Role::Operator]);
 
 /// Every route and page. A route that is not here is refused where it changes something, but to
 /// operators, and else is for readers; a test wants each documented route to be here all the same.
-const TABLE: &[(&str, &str, Rule)] = &[
-    ("GET", "/livez", Rule::Terse),
-    ("GET", "/readyz", Rule::Terse),
-    ("GET", "/healthz", Rule::Terse),
-    ("GET", "/login", Rule::Open),
-    ("POST", "/login", Rule::Open),
-    ("POST", "/logout", Rule::Open),
+const TABLE: &[(&str, &str, Permission)] = &[
+    ("GET", "/livez", Permission::Terse),
+    ("GET", "/readyz", Permission::Terse),
+    ("GET", "/healthz", Permission::Terse),
+    ("GET", "/login", Permission::Open),
+    ("POST", "/login", Permission::Open),
+    ("POST", "/logout", Permission::Open),
     ("GET", "/openapi.json", READ),
     ("GET", "/metrics", READ),
     ("POST", "/v1/heartbeats", REPORT),
@@ -106,7 +106,7 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("POST", "/v1/nodes/forget", OPERATE),
     ("POST", "/nodes/vary", OPERATE),
     // The orchestrator's.
-    ("POST", "/v1/campaigns", Rule::Submit),
+    ("POST", "/v1/campaigns", Permission::Submit),
     ("GET", "/v1/campaigns", READ),
     ("GET", "/v1/campaigns/{id}", READ),
     ("GET", "/v1/campaigns/events", READ),
@@ -114,15 +114,15 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/v1/campaigns/{id}/why", READ),
     ("GET", "/v1/grid", READ),
     ("GET", "/v1/grid/{node}", READ),
-    ("GET", "/v1/campaigns/{id}/spec", Rule::Submit),
-    ("PUT", "/v1/campaigns/{id}/state", Rule::Submit),
-    ("POST", "/v1/campaigns/{id}/resubmit", Rule::Submit),
-    ("POST", "/v1/campaigns/{id}/tasks", Rule::Submit),
+    ("GET", "/v1/campaigns/{id}/spec", Permission::Submit),
+    ("PUT", "/v1/campaigns/{id}/state", Permission::Submit),
+    ("POST", "/v1/campaigns/{id}/resubmit", Permission::Submit),
+    ("POST", "/v1/campaigns/{id}/tasks", Permission::Submit),
     ("GET", "/v1/campaigns/{id}/tasks", READ),
     ("GET", "/v1/campaigns/{id}/tasks/{task}", READ),
-    ("POST", "/v1/campaigns/{id}/tasks/{task}/cancel", Rule::Submit),
-    ("POST", "/v1/campaigns/{id}/tasks/{task}/signal", Rule::Submit),
-    ("GET", "/v1/campaigns/{id}/tasks/{task}/output", Rule::Submit),
+    ("POST", "/v1/campaigns/{id}/tasks/{task}/cancel", Permission::Submit),
+    ("POST", "/v1/campaigns/{id}/tasks/{task}/signal", Permission::Submit),
+    ("GET", "/v1/campaigns/{id}/tasks/{task}/output", Permission::Submit),
     ("POST", "/v1/nodes/{node}/exchange", REPORT),
     ("POST", "/v1/nodes/{node}/output/{request}", REPORT),
     ("GET", "/v1/nodes/{node}/stdin/{spec}", REPORT),
@@ -130,21 +130,21 @@ const TABLE: &[(&str, &str, Rule)] = &[
     ("GET", "/v1/adoption", READ),
     ("POST", "/v1/adoption", OPERATE),
     ("GET", "/orchestrator/openapi.json", READ),
-    ("POST", "/campaigns/{id}/state", Rule::Submit),
+    ("POST", "/campaigns/{id}/state", Permission::Submit),
     ("GET", "/orchestrator/metrics", READ),
 ];
 
 /// Returns the permission that `method` on the route `path` needs. `None` stands for a path that is
 /// no route.
-pub fn rule(method: &str, path: Option<&str>) -> Rule {
-    let Some(path) = path else { return Rule::Anybody };
+pub fn rule(method: &str, path: Option<&str>) -> Permission {
+    let Some(path) = path else { return Permission::Authenticated };
     // A caller that may `GET` a route may send `HEAD` to it.
     let method = if method == "HEAD" { "GET" } else { method };
     let mut routes = TABLE.iter().filter(|(_, route, _)| *route == path).peekable();
     let is_known = routes.peek().is_some();
     match routes.find(|(known, ..)| *known == method) {
         Some((.., rule)) => *rule,
-        None if is_known && method != "GET" => Rule::Anybody,
+        None if is_known && method != "GET" => Permission::Authenticated,
         None if method == "GET" => READ,
         None => OPERATE,
     }
@@ -164,10 +164,10 @@ mod tests {
         for (method, path, expected) in [
             ("GET", Some("/v1/jobs"), READ),
             ("HEAD", Some("/v1/jobs"), READ),
-            ("DELETE", Some("/v1/jobs"), Rule::Anybody),
+            ("DELETE", Some("/v1/jobs"), Permission::Authenticated),
             ("GET", Some("/pages/of/tomorrow"), READ),
             ("POST", Some("/pages/of/tomorrow"), OPERATE),
-            ("POST", None, Rule::Anybody),
+            ("POST", None, Permission::Authenticated),
             ("POST", Some("/v1/nodes/vary-off"), OPERATE),
         ] {
             assert_eq!(rule(method, path), expected, "{method} {path:?}");
@@ -178,8 +178,12 @@ mod tests {
     fn nothing_that_changes_anything_is_open_or_for_readers() {
         for (method, path, rule) in TABLE.iter().filter(|(method, ..)| *method != "GET") {
             let is_session = ["/login", "/logout"].contains(path);
-            let is_for_readers = matches!(rule, Rule::Only(roles) if roles.contains(&Role::Reader));
-            assert!(is_session || (*rule != Rule::Open && !is_for_readers), "{method} {path}");
+            let is_for_readers =
+                matches!(rule, Permission::Only(roles) if roles.contains(&Role::Reader));
+            assert!(
+                is_session || (*rule != Permission::Open && !is_for_readers),
+                "{method} {path}"
+            );
         }
     }
 }

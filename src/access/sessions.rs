@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::token::{Secret, Sum};
+use super::token::{Secret, TokenSum};
 
 /// Lifetime of a session.
 pub const LIFE: Duration = Duration::from_hours(12);
@@ -17,20 +17,20 @@ const SESSIONS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    open: Mutex<BTreeMap<u64, Session>>,
+    open: Mutex<BTreeMap<u64, LoginSession>>,
 }
 
 #[derive(Debug)]
-struct Session {
-    sum: Sum,
+struct LoginSession {
+    sum: TokenSum,
     /// The sum of the token that opened it.
-    token: Sum,
+    token: TokenSum,
     until: Instant,
 }
 
 impl Sessions {
     /// Opens a session for the holder of the token with this sum.
-    pub(super) fn open(&self, token: Sum, now: Instant) -> io::Result<Secret> {
+    pub(super) fn open(&self, token: TokenSum, now: Instant) -> io::Result<Secret> {
         let secret = Secret::new()?;
         let sum = secret.sum();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,13 +39,13 @@ impl Sessions {
             let first = open.iter().min_by_key(|(_, session)| session.until).map(|(key, _)| *key);
             first.and_then(|key| open.remove(&key));
         }
-        open.insert(sum.key(), Session { sum, token, until: now + LIFE });
+        open.insert(sum.key(), LoginSession { sum, token, until: now + LIFE });
         Ok(secret)
     }
 
     /// The sum of the token behind this session.
-    pub(super) fn token(&self, secret: &str, now: Instant) -> Option<Sum> {
-        let sum = Sum::of(secret);
+    pub(super) fn token(&self, secret: &str, now: Instant) -> Option<TokenSum> {
+        let sum = TokenSum::of(secret);
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let session = open.get(&sum.key())?;
         (session.sum == sum && now < session.until).then_some(session.token)
@@ -53,7 +53,7 @@ impl Sessions {
 
     /// Ends this session.
     pub(super) fn close(&self, secret: &str) {
-        let sum = Sum::of(secret);
+        let sum = TokenSum::of(secret);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.get(&sum.key()).is_some_and(|session| session.sum == sum) {
             open.remove(&sum.key());
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_session_ends_by_time_or_by_hand() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let token = Sum::of("a token");
+        let token = TokenSum::of("a token");
         let (one, other) = (sessions.open(token, now).unwrap(), sessions.open(token, now).unwrap());
         assert_eq!(sessions.token(one.reveal(), now), Some(token));
         assert_eq!(sessions.token("a token", now), None);

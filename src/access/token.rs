@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::identity::Nodes;
+use super::identity::NodeScope;
 use super::role::Role;
 use crate::model::{Name, expand_hostlist, is_hidden};
 
@@ -64,19 +64,19 @@ impl Secret {
     }
 
     /// SHA-256 sum of the secret.
-    pub fn sum(&self) -> Sum {
-        Sum::of(&self.0)
+    pub fn sum(&self) -> TokenSum {
+        TokenSum::of(&self.0)
     }
 }
 
 /// SHA-256 sum of a secret: the daemon keeps nothing else of it. Compared in constant time.
 #[derive(Clone, Copy)]
-pub struct Sum([u8; 32]);
+pub struct TokenSum([u8; 32]);
 
-impl Sum {
+impl TokenSum {
     /// Returns the sum of a text that a caller presents as a secret.
-    pub fn of(text: &str) -> Sum {
-        Sum(Sha256::digest(text).into())
+    pub fn of(text: &str) -> TokenSum {
+        TokenSum(Sha256::digest(text).into())
     }
 
     /// Key for lookups: the first 64 bits of the sum, which tell nothing of the secret.
@@ -84,7 +84,7 @@ impl Sum {
         self.0.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
     }
 
-    fn parse(text: &str) -> Option<Sum> {
+    fn parse(text: &str) -> Option<TokenSum> {
         let digits = text.strip_prefix(SUM)?.as_bytes();
         let mut sum = [0; 32];
         let (pairs, rest) = digits.as_chunks::<2>();
@@ -95,25 +95,25 @@ impl Sum {
             let digits = pair.iter().all(u8::is_ascii_hexdigit).then_some(pair)?;
             *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
         }
-        Some(Sum(sum))
+        Some(TokenSum(sum))
     }
 }
 
-impl PartialEq for Sum {
-    fn eq(&self, other: &Sum) -> bool {
+impl PartialEq for TokenSum {
+    fn eq(&self, other: &TokenSum) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-impl Eq for Sum {}
+impl Eq for TokenSum {}
 
-impl fmt::Display for Sum {
+impl fmt::Display for TokenSum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SUM}{}", hex(&self.0))
     }
 }
 
-impl fmt::Debug for Sum {
+impl fmt::Debug for TokenSum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sum(…)")
     }
@@ -135,11 +135,11 @@ pub struct TokenEntry {
     /// Role that the token grants.
     pub role: Role,
     /// Sum of the token.
-    pub sum: Sum,
+    pub sum: TokenSum,
     /// The user that a submitter submits as, `*` for any. `None`: it is no submitter.
     pub user: Option<Name>,
     /// Nodes that an agent may report; empty for every other role.
-    pub nodes: Nodes,
+    pub nodes: NodeScope,
     /// Time of expiry. `None`: the token never expires.
     pub until: Option<Timestamp>,
 }
@@ -231,7 +231,7 @@ impl TokenFile {
     }
 
     /// The token that has this sum.
-    pub fn find_sum(&self, sum: &Sum) -> Option<&TokenEntry> {
+    pub fn find_sum(&self, sum: &TokenSum) -> Option<&TokenEntry> {
         self.entries.get(&sum.key())?.iter().find(|entry| entry.sum == *sum)
     }
 }
@@ -252,7 +252,7 @@ fn entry(line: &str) -> Result<TokenEntry, String> {
         format!("`{}` is no role; roles are {roles}", shown(role))
     })?;
     let sum = next("the sum")?;
-    let sum = Sum::parse(sum).ok_or_else(|| {
+    let sum = TokenSum::parse(sum).ok_or_else(|| {
         // Not shown: it may be the token itself.
         "the third word is `sha256:` and 64 hexadecimal digits; `apportion token new` prints it"
             .to_owned()
@@ -260,9 +260,9 @@ fn entry(line: &str) -> Result<TokenEntry, String> {
     let (mut nodes, mut until, mut user) = (None, None, None);
     for word in words {
         match word.split_once('=') {
-            Some(("nodes", "*")) if nodes.is_none() => nodes = Some(Nodes::All),
+            Some(("nodes", "*")) if nodes.is_none() => nodes = Some(NodeScope::All),
             Some(("nodes", list)) if nodes.is_none() => {
-                nodes = Some(Nodes::Only(Arc::new(node_set(list)?)));
+                nodes = Some(NodeScope::Only(Arc::new(node_set(list)?)));
             }
             Some(("user", name)) if user.is_none() && role == Role::Submitter => {
                 if name != "*" {
@@ -283,7 +283,7 @@ fn entry(line: &str) -> Result<TokenEntry, String> {
         (Role::Agent, Some(nodes)) => nodes,
         (Role::Agent, None) => return Err("an agent speaks for nodes; add nodes=…".to_owned()),
         (_, Some(_)) => return Err(format!("only agents speak for nodes, and this is a {role}")),
-        (_, None) => Nodes::none(),
+        (_, None) => NodeScope::none(),
     };
     // A submitter submits as the user of its own name, unless its line names another user.
     let own = || (role == Role::Submitter).then(|| Name::from(name.as_str()));
@@ -368,15 +368,15 @@ mod tests {
         let line = new_line(&secret, "batch", Role::Agent, Some("node[01-03],x"), None).unwrap();
         assert!(!line.contains(&secret.reveal()[4..]), "{line}");
         let file = TokenFile::parse(&line).unwrap();
-        let found = file.find_sum(&Sum::of(secret.reveal())).unwrap();
+        let found = file.find_sum(&TokenSum::of(secret.reveal())).unwrap();
         assert_eq!((found.name.as_str(), found.role), ("batch", Role::Agent));
         for (node, is_its) in
             [("node02", true), ("x", true), ("node04", false), ("Node02", false), ("x.", false)]
         {
             assert_eq!(found.nodes.contain(node), is_its, "{node}");
         }
-        assert_eq!(file.find_sum(&Sum::of(other.reveal())), None);
-        assert_eq!(file.find_sum(&Sum::of(&line)), None);
+        assert_eq!(file.find_sum(&TokenSum::of(other.reveal())), None);
+        assert_eq!(file.find_sum(&TokenSum::of(&line)), None);
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 /// Threads for a daemon, which may have many agents.
 fn busy() -> Builder {
     let mut builder = Builder::new_multi_thread();
-    builder.on_thread_park(access::linger);
+    builder.on_thread_park(access::park_until_slice_end);
     builder
 }
 

@@ -45,7 +45,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{self, AccessError, Actor, Doors, Gatekeeper, LocalSocket};
+use crate::access::{self, AccessError, Actor, Gatekeeper, Listeners, LocalSocket};
 use crate::api::{self, ApiState, Board, ConfigAsk, Publisher, Request};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
 use crate::dashboard::Dashboard;
@@ -166,11 +166,12 @@ pub async fn serve_beside(
         OwnerThread::spawn(move || Owner::resumed(live, store, shown, hearing, inbox, until))?;
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
-    let doors = Doors { tcp: listener, local };
+    let listeners = Listeners { tcp: listener, local };
     let routes = api::router(state, dashboard.routes(beside.has_campaigns), beside.routes);
     // One that does not listen any more needs no way to the daemon.
     let _ = beside.whole.map(|tell| tell.send(routes.clone()));
-    let mut serving = tokio::spawn(access::serve(doors, routes, gatekeeper, delay, stop.clone()));
+    let mut serving =
+        tokio::spawn(access::serve(listeners, routes, gatekeeper, delay, stop.clone()));
     life.runs(&board);
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {

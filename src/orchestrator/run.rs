@@ -20,7 +20,7 @@ use super::retention::Sweeper;
 use super::rm::{Rm, RmError, RmOptions, publication};
 use super::serve::{Phase, ServeState, Sight};
 use super::store::{Store, StoreError};
-use crate::access::{AccessError, Delay, Doors, Gatekeeper, LocalSocket, SocketError, serve};
+use crate::access::{AccessError, Delay, Gatekeeper, Listeners, LocalSocket, SocketError, serve};
 use crate::config::{Access, CampaignRetention, Limits};
 
 /// Requests that wait for the owner at most.
@@ -215,8 +215,8 @@ pub async fn serve_alone(
     let prepared = Prepared::new(options.clone(), Some(Arc::clone(&gatekeeper)));
     let running = prepared.start(Rm::new(rm)?, stop.clone()).await?;
     let router = super::serve::gated(running.state.clone());
-    let doors = Doors { tcp: listener, local };
-    let serving = serve(doors, router, gatekeeper, Delay::default(), stop.clone());
+    let listeners = Listeners { tcp: listener, local };
+    let serving = serve(listeners, router, gatekeeper, Delay::default(), stop.clone());
     let serving = tokio::spawn(serving);
     tracing::info!(%address, "the orchestrator listens");
     // Those who started it need not wait for that.

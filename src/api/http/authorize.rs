@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::access::{Identity, Peer, READ, Refusal, Rule, rule};
+use crate::access::{AccessRefusal, Identity, Peer, Permission, READ, rule};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::origin::{credential, is_own_will, is_rebound};
 use crate::api::http::refuse::{NOT_KNOWN, record, refused, stranger};
@@ -29,7 +29,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 }
 
 pub(crate) const OTHER_HOST: &str = "without tokens the daemon answers to addresses and local names only: ask it as 127.0.0.1 or localhost";
-const FOREIGN_HOST: Refusal = Refusal::Unknown("asked for under another host's name", None);
+const FOREIGN_HOST: AccessRefusal =
+    AccessRefusal::Unknown("asked for under another host's name", None);
 
 /// Lets pass who may, and counts who asked.
 pub async fn gate(state: &ApiState, request: Request, next: Next) -> Response {
@@ -48,13 +49,13 @@ async fn let_in(
     mut request: Request,
     next: Next,
     peer: Peer,
-    identity: Result<Identity, Refusal>,
+    identity: Result<Identity, AccessRefusal>,
 ) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let rule = rule(request.method().as_str(), route);
-    let asks_for_more = rule == Rule::Terse && request.uri().query().is_some();
+    let asks_for_more = rule == Permission::Terse && request.uri().query().is_some();
     let rule = if asks_for_more { READ } else { rule };
-    if matches!(rule, Rule::Open | Rule::Terse) {
+    if matches!(rule, Permission::Open | Permission::Terse) {
         if let Ok(identity) = identity {
             request.extensions_mut().insert(identity);
         }
@@ -72,7 +73,7 @@ async fn let_in(
                     request.extensions_mut().insert(identity);
                     return next.run(request).await;
                 }
-                Ok(()) => (identity.actor(), Refusal::NotAllowed),
+                Ok(()) => (identity.actor(), AccessRefusal::NotAllowed),
                 Err(refusal) => (identity.actor(), refusal),
             }
         }

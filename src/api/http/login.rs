@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use crate::access::{Peer, Refusal, SESSION_LIFE};
+use crate::access::{AccessRefusal, Peer, SESSION_LIFE};
 use crate::api::http::origin::is_same_site;
 use crate::api::http::refuse::{record, see, stranger};
 use crate::api::http::session_cookie::{PATH, safe, session_of, set_cookie};
@@ -54,7 +54,7 @@ pub async fn post_login(
     let opened = if is_ours {
         state.gatekeeper.log_in(peer, token.trim())
     } else {
-        Err(Refusal::NotAllowed)
+        Err(AccessRefusal::NotAllowed)
     };
     match opened {
         Ok((identity, secret)) if state.gatekeeper.wants_tokens() => {

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
-use crate::access::{Rule, rule};
+use crate::access::{Permission, rule};
 
 const SCHEME: &str = "token";
 
@@ -40,15 +40,17 @@ fn operations(document: &mut Value) -> Vec<(String, String, &mut Value)> {
     operations.filter(|(.., operation)| operation["responses"].is_object()).collect()
 }
 
-fn complete(operation: &mut Value, rule: Rule) {
+fn complete(operation: &mut Value, rule: Permission) {
     let has_body = operation["requestBody"].is_object();
     let (roles, scopes) = match rule {
-        Rule::Only(roles) => {
+        Permission::Only(roles) => {
             let roles: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
             (roles.join(", "), json!([{ SCHEME: [] }]))
         }
-        Rule::Submit => ("submitter, operator".to_owned(), json!([{ SCHEME: [] }])),
-        Rule::Open | Rule::Terse | Rule::Anybody => ("everybody".to_owned(), json!([])),
+        Permission::Submit => ("submitter, operator".to_owned(), json!([{ SCHEME: [] }])),
+        Permission::Open | Permission::Terse | Permission::Authenticated => {
+            ("everybody".to_owned(), json!([]))
+        }
     };
     operation["security"] = scopes;
     let described = operation["description"].as_str().map(|text| format!("{text}\n\n"));
@@ -70,7 +72,7 @@ fn complete(operation: &mut Value, rule: Rule) {
         ],
     );
     // With parameters, what is open is for readers.
-    let is_secured = rule != Rule::Open;
+    let is_secured = rule != Permission::Open;
     let all = always
         .iter()
         .chain(is_secured.then_some(&secured).into_iter().flatten())

@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::access::{Actor, Peer, Refusal};
+use crate::access::{AccessRefusal, Actor, Peer};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::json::shortened;
 use crate::api::http::session_cookie::login_address;
@@ -21,12 +21,12 @@ pub(in crate::api) const STRANGER: &str = "-";
 pub(in crate::api) const NOT_ALLOWED: &str = "this is for others";
 
 /// How somebody who is not let in stands on record.
-pub(in crate::api) fn stranger(refusal: &Refusal, peer: Peer) -> Actor {
+pub(in crate::api) fn stranger(refusal: &AccessRefusal, peer: Peer) -> Actor {
     let who = match refusal {
-        Refusal::Unknown(_, Some(name)) => name.clone(),
-        Refusal::Unknown(_, None) | Refusal::NotAllowed | Refusal::TooOften(_) => {
-            STRANGER.to_owned()
-        }
+        AccessRefusal::Unknown(_, Some(name)) => name.clone(),
+        AccessRefusal::Unknown(_, None)
+        | AccessRefusal::NotAllowed
+        | AccessRefusal::TooOften(_) => STRANGER.to_owned(),
     };
     Actor { who, origin: peer.to_string() }
 }
@@ -36,21 +36,21 @@ pub(in crate::api) fn refused(
     state: &ApiState,
     request: &Request,
     by: Actor,
-    refusal: &Refusal,
+    refusal: &AccessRefusal,
 ) -> Response {
     record(state, request.method(), request.uri(), by, refusal);
     let is_page = *request.method() == Method::GET && wants_page(request.headers());
     match refusal {
-        Refusal::Unknown(..) if request.headers().contains_key("hx-request") => {
+        AccessRefusal::Unknown(..) if request.headers().contains_key("hx-request") => {
             // A page that is open wants its live part. Asked for as a whole, it leads to the form.
             let mut response = ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();
             response.headers_mut().insert("hx-refresh", HeaderValue::from_static("true"));
             response
         }
-        Refusal::Unknown(..) if is_page => see(&login_address(request.uri())),
-        Refusal::Unknown(..) => ApiError::new(Code::NotKnown, NOT_KNOWN).into_response(),
-        Refusal::NotAllowed => ApiError::new(Code::NotAllowed, NOT_ALLOWED).into_response(),
-        Refusal::TooOften(wait) => {
+        AccessRefusal::Unknown(..) if is_page => see(&login_address(request.uri())),
+        AccessRefusal::Unknown(..) => ApiError::new(Code::NotKnown, NOT_KNOWN).into_response(),
+        AccessRefusal::NotAllowed => ApiError::new(Code::NotAllowed, NOT_ALLOWED).into_response(),
+        AccessRefusal::TooOften(wait) => {
             let wait = wait.as_secs().saturating_add(1);
             let detail = "more requests than this role is allowed; the header `retry-after` says when to go on";
             let mut response = ApiError::new(Code::TooOften, detail).into_response();
@@ -66,12 +66,12 @@ pub(in crate::api) fn record(
     method: &Method,
     uri: &Uri,
     by: Actor,
-    refusal: &Refusal,
+    refusal: &AccessRefusal,
 ) {
     let why = match refusal {
-        Refusal::Unknown(why, _) => *why,
-        Refusal::NotAllowed => "not allowed",
-        Refusal::TooOften(_) => "too often",
+        AccessRefusal::Unknown(why, _) => *why,
+        AccessRefusal::NotAllowed => "not allowed",
+        AccessRefusal::TooOften(_) => "too often",
     };
     let what = format!("{method} {}", shortened(uri.path()));
     note_refusal(state, by, "request", &what, why);

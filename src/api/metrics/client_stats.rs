@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
 
-use crate::access::{Identity, Peer, Refusal, Role};
+use crate::access::{AccessRefusal, Identity, Peer, Role};
 use crate::api::wire::{ClientCounts, ClientInfo, ClientList};
 use crate::model::Name;
 
@@ -32,10 +32,10 @@ pub struct Client {
 
 impl Client {
     /// Whoever is at `peer`, as far as that is known.
-    pub fn of(identity: &Result<Identity, Refusal>, peer: Peer) -> Client {
+    pub fn of(identity: &Result<Identity, AccessRefusal>, peer: Peer) -> Client {
         let (name, role) = match identity {
             Ok(identity) => (identity.name.clone(), identity.role),
-            Err(Refusal::Unknown(_, Some(name))) => (name.as_str().into(), None),
+            Err(AccessRefusal::Unknown(_, Some(name))) => (name.as_str().into(), None),
             Err(_) => (Name::new_static("-"), None),
         };
         let address = match peer {

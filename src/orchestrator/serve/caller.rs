@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::access::{Actor, Identity, Peer, Refusal, Role, Rule, rule};
+use crate::access::{AccessRefusal, Actor, Identity, Peer, Permission, Role, rule};
 use crate::api::{OTHER_HOST, credential, is_own_will, is_rebound};
 use crate::orchestrator::drive::By;
 
@@ -76,7 +76,7 @@ pub(super) async fn gate(
             request.extensions_mut().insert(identity);
             next.run(request).await
         }
-        Err(Refusal::TooOften(_)) => Failed::too_often().into_response(),
+        Err(AccessRefusal::TooOften(_)) => Failed::too_often().into_response(),
         Err(refusal) => {
             tracing::warn!(%peer, who = %identity.name, ?refusal, "refused");
             Failed::not_allowed("this is for other roles").into_response()
@@ -121,7 +121,7 @@ impl Caller {
     }
 
     /// Whether the caller may have what `rule` is about, for handlers that answer differently.
-    pub fn may(&self, rule: Rule) -> bool {
+    pub fn may(&self, rule: Permission) -> bool {
         self.identity.may(rule)
     }
 
@@ -193,13 +193,13 @@ fn check_user(name: &str) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Nodes;
+    use crate::access::NodeScope;
 
     fn caller(role: Option<Role>, user: Option<&str>) -> Caller {
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Peer::Tcp { address, is_tls: false };
         let user = user.map(Into::into);
-        let identity = Identity { name: "t".into(), role, user, nodes: Nodes::none(), peer };
+        let identity = Identity { name: "t".into(), role, user, nodes: NodeScope::none(), peer };
         Caller { identity, speaks_for: None }
     }
 
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(open.owner(Some("bob")).unwrap().0, "bob");
         assert!(open.owner(Some("a\nb")).is_err() && open.may_touch("bob"));
         let operator = caller(Some(Role::Operator), None);
-        assert!(operator.may_touch("ann") && operator.may(Rule::Submit));
-        assert!(!reader.may(Rule::Submit) && ann.may(Rule::Submit));
+        assert!(operator.may_touch("ann") && operator.may(Permission::Submit));
+        assert!(!reader.may(Permission::Submit) && ann.may(Permission::Submit));
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep};
 
 /// Timeouts for a slow client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct PeerTimeouts {
     /// A head, from its first byte on.
     pub(super) head: Duration,
     /// The other side, until it takes something of what it is sent.
@@ -25,9 +25,9 @@ pub(super) struct Patience {
 
 /// Count of begun and ended requests: odd while a request is answered. Counted by the service.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Busy(Arc<AtomicU64>);
+pub(super) struct RequestInFlight(Arc<AtomicU64>);
 
-impl Busy {
+impl RequestInFlight {
     pub(super) fn begin_or_end(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -38,19 +38,19 @@ impl Busy {
 }
 
 #[derive(Debug)]
-pub(super) struct Watched<T> {
+pub(super) struct TimedStream<T> {
     stream: T,
-    busy: Busy,
-    patience: Patience,
+    busy: RequestInFlight,
+    patience: PeerTimeouts,
     /// After which count of requests a head has begun, and until when it has to be here.
     head: Option<(u64, Pin<Box<Sleep>>)>,
     /// Until when something has to be taken.
     write: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> Watched<T> {
-    pub(super) fn new(stream: T, busy: Busy, patience: Patience) -> Watched<T> {
-        Watched { stream, busy, patience, head: None, write: None }
+impl<T> TimedStream<T> {
+    pub(super) fn new(stream: T, busy: RequestInFlight, patience: PeerTimeouts) -> TimedStream<T> {
+        TimedStream { stream, busy, patience, head: None, write: None }
     }
 
     /// Returns the result of a write, or an error once the client has read nothing for too long.
@@ -70,7 +70,7 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for TimedStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -96,7 +96,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for TimedStream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -136,18 +136,18 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Patience =
-        Patience { head: Duration::from_millis(50), write: Duration::from_millis(50) };
+    const PATIENCE: PeerTimeouts =
+        PeerTimeouts { head: Duration::from_millis(50), write: Duration::from_millis(50) };
 
     #[tokio::test]
     async fn a_head_that_has_begun_has_to_end_and_idling_may_go_on() {
         let (mut client, server) = duplex(64);
-        let busy = Busy::default();
-        let mut server = Watched::new(server, busy.clone(), PATIENCE);
+        let busy = RequestInFlight::default();
+        let mut server = TimedStream::new(server, busy.clone(), PATIENCE);
         let mut byte = [0];
 
         let wait = tokio::time::timeout(4 * PATIENCE.head, server.read(&mut byte));
-        assert!(wait.await.is_err(), "nobody began anything");
+        assert!(wait.await.is_err(), "no head has begun");
 
         client.write_all(b"G").await.unwrap();
         server.read_exact(&mut byte).await.unwrap();
@@ -162,7 +162,7 @@ mod tests {
         busy.begin_or_end();
         busy.begin_or_end();
         let wait = tokio::time::timeout(4 * PATIENCE.head, server.read(&mut byte));
-        assert!(wait.await.is_err(), "it was answered before anybody looked again");
+        assert!(wait.await.is_err(), "the request was answered before the next read");
 
         client.write_all(b"G").await.unwrap();
         server.read_exact(&mut byte).await.unwrap();
@@ -171,9 +171,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_takes_nothing_of_an_answer_is_left() {
+    async fn a_client_that_reads_nothing_is_disconnected() {
         let (_client, server) = duplex(4);
-        let mut server = Watched::new(server, Busy::default(), PATIENCE);
+        let mut server = TimedStream::new(server, RequestInFlight::default(), PATIENCE);
         let refused = server.write_all(b"more than four bytes").await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
     }

@@ -25,12 +25,12 @@ const WINDOW: Duration = Duration::from_millis(80);
 const MANY: u32 = 16;
 /// Longest pause between two heartbeats of a connection that counts as hurried. More than a slice,
 /// as an agent delayed by a slice would otherwise not seem hurried.
-const HURRY: Duration = Duration::from_millis(50);
+const HURRIED_WITHIN: Duration = Duration::from_millis(50);
 /// Paused heartbeats for each hurried heartbeat below which threads are not held back.
 const HURRIED_ONE_IN: u64 = 8;
 /// Time without a delay after any other request or a new connection: more requests of that client
 /// follow.
-const SPARED: Duration = Duration::from_millis(250);
+const NO_DELAY_AFTER_OTHERS: Duration = Duration::from_millis(250);
 
 /// Requests of this process. Global, as the threads of the runtime are.
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| Traffic {
@@ -38,7 +38,7 @@ static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| Traffic {
     calm: AtomicU64::new(0),
     hurried: AtomicU64::new(0),
     others: AtomicU64::new(0),
-    judgement: Mutex::default(),
+    decision: Mutex::default(),
 });
 
 struct Traffic {
@@ -46,7 +46,7 @@ struct Traffic {
     calm: AtomicU64,
     hurried: AtomicU64,
     others: AtomicU64,
-    judgement: Mutex<Judgement>,
+    decision: Mutex<Decision>,
 }
 
 /// Heartbeats of a connection.
@@ -67,7 +67,7 @@ impl Reporting {
     pub(super) fn came(&self) {
         let now = Instant::now();
         let Some(last) = self.last.replace(Some(now)) else { return };
-        let is_hurried = now.saturating_duration_since(last) < HURRY;
+        let is_hurried = now.saturating_duration_since(last) < HURRIED_WITHIN;
         let count = if is_hurried { &TRAFFIC.hurried } else { &TRAFFIC.calm };
         count.fetch_add(1, Ordering::Relaxed);
     }
@@ -80,17 +80,17 @@ impl Reporting {
 
 /// Sleeps until the end of the slice if many agents report without hurry and no other request
 /// comes. Called by idle threads of the runtime; returns at once if there is little load.
-pub fn linger() {
+pub fn park_until_slice_end() {
     let traffic = &*TRAFFIC;
     // Another thread decides at the moment, so this thread need not.
-    let Ok(mut judgement) = traffic.judgement.try_lock() else { return };
+    let Ok(mut decision) = traffic.decision.try_lock() else { return };
     let counts = Counts {
         calm: traffic.calm.load(Ordering::Relaxed),
         hurried: traffic.hurried.load(Ordering::Relaxed),
         others: traffic.others.load(Ordering::Relaxed),
     };
-    let rest = judgement.rest(traffic.began.elapsed(), counts);
-    drop(judgement);
+    let rest = decision.rest(traffic.began.elapsed(), counts);
+    drop(decision);
     if let Some(rest) = rest {
         thread::sleep(rest);
     }
@@ -101,7 +101,7 @@ pub fn linger() {
 struct Counts {
     /// Heartbeats after a pause.
     calm: u64,
-    /// Heartbeats within [`HURRY`] of the previous heartbeat.
+    /// Heartbeats within [`HURRIED_WITHIN`] of the previous heartbeat.
     hurried: u64,
     /// Connections, and requests that are no heartbeats.
     others: u64,
@@ -109,7 +109,7 @@ struct Counts {
 
 /// Decision after the last window.
 #[derive(Debug, Default)]
-struct Judgement {
+struct Decision {
     /// Start of the current window.
     since: Duration,
     /// Counts at that time.
@@ -122,11 +122,12 @@ struct Judgement {
     spared_until: Duration,
 }
 
-impl Judgement {
+impl Decision {
     /// Returns the time that an idle thread sleeps at `now`, given the counts up to then.
     fn rest(&mut self, now: Duration, counts: Counts) -> Option<Duration> {
         if self.others < counts.others {
-            (self.others, self.spared_until) = (counts.others, now.saturating_add(SPARED));
+            (self.others, self.spared_until) =
+                (counts.others, now.saturating_add(NO_DELAY_AFTER_OTHERS));
         }
         let passed = now.saturating_sub(self.since);
         if WINDOW <= passed {
@@ -149,8 +150,8 @@ mod tests {
 
     /// Threads that look every millisecond for a while, while so many heartbeats come in a second;
     /// whether they stay away at the end.
-    fn is_moderated(judgement: &mut Judgement, from_ms: u64, calm: u64, hurried: u64) -> bool {
-        let before = judgement.counts;
+    fn is_moderated(decision: &mut Decision, from_ms: u64, calm: u64, hurried: u64) -> bool {
+        let before = decision.counts;
         let until = |per_s: u64, ms: u64| (per_s * ms).div_euclid(1000);
         let looks = (1..=200).map(|ms| {
             let counts = Counts {
@@ -158,13 +159,13 @@ mod tests {
                 hurried: before.hurried + until(hurried, ms),
                 others: before.others,
             };
-            judgement.rest(Duration::from_millis(from_ms + ms), counts).is_some()
+            decision.rest(Duration::from_millis(from_ms + ms), counts).is_some()
         });
         looks.last().unwrap()
     }
 
     #[test]
-    fn only_many_who_are_not_in_a_hurry_are_kept_waiting() {
+    fn only_many_unhurried_heartbeats_are_delayed() {
         for (calm, hurried, expected) in [
             (0, 0, false),
             (200, 0, false),
@@ -176,30 +177,30 @@ mod tests {
             (0, 20_000, false),
             (10_000, 0, true),
         ] {
-            let mut judgement = Judgement::default();
-            let judged = is_moderated(&mut judgement, 0, calm, hurried);
+            let mut decision = Decision::default();
+            let judged = is_moderated(&mut decision, 0, calm, hurried);
             assert_eq!(judged, expected, "{calm} and {hurried} in a second");
         }
     }
 
     #[test]
-    fn it_ends_with_the_crowd_and_by_whoever_is_in_a_hurry() {
-        let mut judgement = Judgement::default();
-        assert!(is_moderated(&mut judgement, 0, 1_000, 0));
-        assert!(!is_moderated(&mut judgement, 200, 1_000, 2_000));
-        assert!(is_moderated(&mut judgement, 400, 1_000, 0));
+    fn the_delay_ends_with_few_or_hurried_heartbeats() {
+        let mut decision = Decision::default();
+        assert!(is_moderated(&mut decision, 0, 1_000, 0));
+        assert!(!is_moderated(&mut decision, 200, 1_000, 2_000));
+        assert!(is_moderated(&mut decision, 400, 1_000, 0));
         // The next look is long after.
-        let counts = judgement.counts;
-        assert_eq!(judgement.rest(Duration::from_mins(1), counts), None);
+        let counts = decision.counts;
+        assert_eq!(decision.rest(Duration::from_mins(1), counts), None);
     }
 
     #[test]
-    fn whoever_comes_for_something_else_ends_it_for_a_while() {
-        let mut judgement = Judgement { is_moderated: true, ..Judgement::default() };
+    fn another_request_ends_the_delay_for_a_while() {
+        let mut decision = Decision { is_moderated: true, ..Decision::default() };
         let mut waits = |ms, others| {
-            judgement.since = Duration::from_millis(ms);
+            decision.since = Duration::from_millis(ms);
             let counts = Counts { others, ..Counts::default() };
-            judgement.rest(Duration::from_millis(ms), counts).is_some()
+            decision.rest(Duration::from_millis(ms), counts).is_some()
         };
         let told = [(0, 0), (10, 1), (100, 1), (259, 1), (260, 1), (300, 2), (549, 2), (550, 2)];
         let waited = told.map(|(ms, others)| waits(ms, others));
@@ -208,11 +209,11 @@ mod tests {
 
     #[test]
     fn all_threads_stay_away_to_the_end_of_the_same_slice() {
-        let mut judgement = Judgement { is_moderated: true, ..Judgement::default() };
+        let mut decision = Decision { is_moderated: true, ..Decision::default() };
         for (now_us, rest_us) in
             [(0, 40_000), (1, 39_999), (39_999, 1), (40_000, 40_000), (62_500, 17_500)]
         {
-            let rest = judgement.rest(Duration::from_micros(now_us), Counts::default());
+            let rest = decision.rest(Duration::from_micros(now_us), Counts::default());
             assert_eq!(rest, Some(Duration::from_micros(rest_us)), "{now_us}");
         }
     }
