@@ -9,7 +9,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 /// Format of the log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
+pub enum LogLineFormat {
     /// For people; coloured on a terminal.
     #[default]
     Human,
@@ -35,14 +35,14 @@ pub enum TelemetryError {
 /// # Errors
 ///
 /// If `levels` cannot be read, or logging was set up before.
-pub fn init(levels: &str, format: LogFormat) -> Result<(), TelemetryError> {
+pub fn init(levels: &str, format: LogLineFormat) -> Result<(), TelemetryError> {
     let filter: Targets = levels
         .parse()
         .map_err(|source| TelemetryError::Levels { levels: levels.to_owned(), source })?;
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let lines = match format {
-        LogFormat::Human => lines.with_ansi(io::stderr().is_terminal()).boxed(),
-        LogFormat::Json => lines.json().boxed(),
+        LogLineFormat::Human => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogLineFormat::Json => lines.json().boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()?;
     Ok(())

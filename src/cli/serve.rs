@@ -141,9 +141,9 @@ impl Signals {
 }
 
 /// The same, as what writes the log knows it.
-pub(super) fn log_format(format: LogFormat) -> telemetry::LogFormat {
+pub(super) fn log_format(format: LogFormat) -> telemetry::LogLineFormat {
     match format {
-        LogFormat::Human => telemetry::LogFormat::Human,
-        LogFormat::Json => telemetry::LogFormat::Json,
+        LogFormat::Human => telemetry::LogLineFormat::Human,
+        LogFormat::Json => telemetry::LogLineFormat::Json,
     }
 }

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::problem::{Code, Place, Problem};
+use super::problem::{Code, ConfigProblem, ValuePlace};
 use super::section::Section;
 use super::setting::Setting;
 use super::value::{flag, ids, optional_path};
@@ -66,9 +66,9 @@ pub(super) fn read_access(mut section: Section<'_>) -> Access {
         let place = if access.key.is_none() { certificate.place() } else { key.place() };
         let message = format!("daemon.access.{given}: has no effect without a {other}");
         let remedy = format!("add daemon.access.{other}, or remove this");
-        let place = place.cloned().unwrap_or(Place::File(0..0));
+        let place = place.cloned().unwrap_or(ValuePlace::File(0..0));
         let path = format!("daemon.access.{given}");
-        section.complain(Problem::new(Code::Secrets, &path, &place, message).remedy(remedy));
+        section.complain(ConfigProblem::new(Code::Secrets, &path, &place, message).remedy(remedy));
         (access.certificate, access.key) = (None, None);
     }
     section.finish();
@@ -98,6 +98,6 @@ pub(super) fn check_listen(
         missing.join(", ")
     );
     let remedy = "configure tokens and TLS, so that clients need a token and the connection is encrypted; or listen on 127.0.0.1 or [::1]";
-    let problem = Problem::new(Code::Listen, "daemon.listen", &address.place, message);
+    let problem = ConfigProblem::new(Code::Listen, "daemon.listen", &address.place, message);
     section.complain(problem.remedy(remedy));
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::descent::{index_by_name, line_of_descent, ring_text, rings};
 use super::file::{ClassEntry, Growth};
-use super::problem::{Code, Place, Problem, Problems, suggest};
+use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 use super::value::PolicyName;
 use crate::model::{CapRules, Nodepool, Policy, PoolIx, ResourceClass};
 
@@ -66,8 +66,13 @@ fn parents(entries: &[ClassEntry], problems: &mut Problems) -> Vec<Option<usize>
             );
             let remedy = suggest(&parent.value, by_name.keys().copied());
             problems.add(
-                Problem::new(Code::UnknownClass, &entry.key("inherit"), &parent.place, message)
-                    .remedy(remedy),
+                ConfigProblem::new(
+                    Code::UnknownClass,
+                    &entry.key("inherit"),
+                    &parent.place,
+                    message,
+                )
+                .remedy(remedy),
             );
         }
         parents.push(index);
@@ -77,7 +82,8 @@ fn parents(entries: &[ClassEntry], problems: &mut Problems) -> Vec<Option<usize>
         let text = ring_text(&ring, |class| &entries[class].name.value);
         let place = entry.inherit.place().unwrap_or(&entry.name.place);
         let message = format!("class `{}` inherits from itself: {text}", entry.name.value);
-        let problem = Problem::new(Code::InheritanceCycle, &entry.key("inherit"), place, message);
+        let problem =
+            ConfigProblem::new(Code::InheritanceCycle, &entry.key("inherit"), place, message);
         problems
             .add(problem.remedy("remove `inherit` from the class that the other classes build on"));
     }
@@ -89,8 +95,12 @@ fn defaults_are_concrete(entries: &[ClassEntry], problems: &mut Problems) {
         if let Some(default) = entry.default.given().filter(|default| default.value) {
             let message =
                 format!("class `{}` is abstract and cannot be a default", entry.name.value);
-            let problem =
-                Problem::new(Code::AbstractDefault, &entry.key("default"), &default.place, message);
+            let problem = ConfigProblem::new(
+                Code::AbstractDefault,
+                &entry.key("default"),
+                &default.place,
+                message,
+            );
             problems.add(problem.remedy("make a class that inherits from it the default"));
         }
     }
@@ -108,8 +118,13 @@ fn pools_exist(entries: &[ClassEntry], pools: &[Nodepool], problems: &mut Proble
             );
             let remedy = suggest(&named.value, pools.iter().map(|pool| pool.name.as_str()));
             problems.add(
-                Problem::new(Code::UnknownPool, &entry.key("nodepool"), &named.place, message)
-                    .remedy(remedy),
+                ConfigProblem::new(
+                    Code::UnknownPool,
+                    &entry.key("nodepool"),
+                    &named.place,
+                    message,
+                )
+                .remedy(remedy),
             );
         }
     }
@@ -119,7 +134,8 @@ fn has_what_it_must(class: &ClassEntry, problems: &mut Problems) {
     let absent = [("policy", class.policy.is_absent()), ("nodepool", class.nodepool.is_absent())];
     for (key, _) in absent.into_iter().filter(|(_, is_absent)| *is_absent) {
         let message = format!("class `{}` has no `{key}`", class.name.value);
-        let problem = Problem::new(Code::Missing, &class.key(key), &class.name.place, message);
+        let problem =
+            ConfigProblem::new(Code::Missing, &class.key(key), &class.name.place, message);
         problems.add(
             problem.remedy(format!("add a line `{key} = …`, or inherit it from another class")),
         );
@@ -131,7 +147,7 @@ fn pool_named(name: &str, pools: &[Nodepool]) -> Option<PoolIx> {
 }
 
 fn one_default_per_policy(classes: &[ClassEntry], problems: &mut Problems) {
-    let mut firsts: BTreeMap<&str, (&ClassEntry, &Place)> = BTreeMap::new();
+    let mut firsts: BTreeMap<&str, (&ClassEntry, &ValuePlace)> = BTreeMap::new();
     for class in classes {
         let default = class.default.given().filter(|default| default.value);
         let (Some(default), Some(policy)) = (default, class.policy.given()) else { continue };
@@ -143,8 +159,12 @@ fn one_default_per_policy(classes: &[ClassEntry], problems: &mut Problems) {
                 "`{}` and `{}` are both default classes for {policy} work",
                 names.0, names.1
             );
-            let problem =
-                Problem::new(Code::TwoDefaults, &class.key("default"), &default.place, message);
+            let problem = ConfigProblem::new(
+                Code::TwoDefaults,
+                &class.key("default"),
+                &default.place,
+                message,
+            );
             problems
                 .add(problem.remedy("make one of them the default").related(place, "the first"));
         }
@@ -169,8 +189,12 @@ fn one_policy_per_priority(classes: &[ClassEntry], problems: &mut Problems) {
                 first.name.value,
                 other.as_str(),
             );
-            let problem =
-                Problem::new(Code::MixedPriority, &class.key("priority"), &place(class), message);
+            let problem = ConfigProblem::new(
+                Code::MixedPriority,
+                &class.key("priority"),
+                &place(class),
+                message,
+            );
             let problem =
                 problem.related(&place(first), format!("priority {priority}, {}", other.as_str()));
             problems.add(
@@ -234,7 +258,7 @@ fn only_fair_share_grows(entry: &ClassEntry, policy: PolicyName, problems: &mut 
             entry.name.value,
             policy.as_str()
         );
-        let problem = Problem::new(Code::Misplaced, &entry.key(key), place, message);
+        let problem = ConfigProblem::new(Code::Misplaced, &entry.key(key), place, message);
         problems.add(problem.remedy("remove it; only fair-share classes have it"));
     }
 }
@@ -249,7 +273,7 @@ fn cap_rules(growth: &Growth, path: &str, problems: &mut Problems) -> CapRules {
         let remedy =
             "allowed are 1 to 1000000, or 0 (no cap) together with `expand_by_doubling = false`";
         let path = format!("{path}.initialization_cap");
-        problems.add(Problem::new(Code::Range, &path, place, message).remedy(remedy));
+        problems.add(ConfigProblem::new(Code::Range, &path, place, message).remedy(remedy));
     }
     rules
 }

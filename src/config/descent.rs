@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::problem::{Code, Problem, Problems};
+use super::problem::{Code, ConfigProblem, Problems};
 use super::setting::Located;
 
 /// Returns the first use of each name. Reports later uses.
@@ -17,7 +17,7 @@ pub(super) fn index_by_name<'a>(
         if first.place != name.place {
             let path = format!("{kind}.{}.name", name.value);
             let message = format!("a second {kind} is called `{}`", name.value);
-            let problem = Problem::new(Code::Duplicate, &path, &name.place, message);
+            let problem = ConfigProblem::new(Code::Duplicate, &path, &name.place, message);
             problems.add(
                 problem
                     .remedy("give it another name, or merge the two")

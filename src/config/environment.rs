@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::config::{Environment, Source};
 
-use super::problem::{Code, Place, Problem, Problems, suggest};
+use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 
 const PREFIX: &str = "APPORTION";
 const SEPARATOR: &str = "__";
@@ -30,7 +30,7 @@ pub struct Flag {
 /// overridden.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overrides {
-    values: BTreeMap<String, (Place, String)>,
+    values: BTreeMap<String, (ValuePlace, String)>,
     asked: BTreeSet<String>,
 }
 
@@ -51,7 +51,7 @@ impl Overrides {
     /// The same, with `flags` on top.
     pub(super) fn with(mut self, flags: &[Flag]) -> Overrides {
         for Flag { path, value, flag } in flags {
-            self.values.insert(path.clone(), (Place::Flag(flag.clone()), value.clone()));
+            self.values.insert(path.clone(), (ValuePlace::Flag(flag.clone()), value.clone()));
         }
         self
     }
@@ -60,7 +60,7 @@ impl Overrides {
         let environment = environment.clone().prefix(PREFIX).separator(SEPARATOR);
         let values = environment.collect()?.into_iter();
         let values = values.map(|(path, value)| {
-            let place = Place::Variable(variable(&path));
+            let place = ValuePlace::Variable(variable(&path));
             Ok((path, (place, value.into_string()?)))
         });
         Ok(Overrides {
@@ -71,7 +71,7 @@ impl Overrides {
 
     /// Takes the override of the setting at `path` and its place. `None`: the setting is not
     /// overridden.
-    pub(super) fn take(&mut self, path: &str) -> Option<(Place, String)> {
+    pub(super) fn take(&mut self, path: &str) -> Option<(ValuePlace, String)> {
         self.asked.insert(path.to_owned());
         self.values.remove(path)
     }
@@ -80,15 +80,15 @@ impl Overrides {
     pub(super) fn finish(self, problems: &mut Problems) {
         for (path, (place, _)) in self.values {
             let (name, known): (_, Vec<String>) = match &place {
-                Place::Flag(_) => (path.clone(), self.asked.iter().cloned().collect()),
-                Place::Variable(name) => {
+                ValuePlace::Flag(_) => (path.clone(), self.asked.iter().cloned().collect()),
+                ValuePlace::Variable(name) => {
                     (name.clone(), self.asked.iter().map(|path| variable(path)).collect())
                 }
-                Place::File(_) => continue,
+                ValuePlace::File(_) => continue,
             };
             let remedy = suggest(&name, known.iter().map(String::as_str));
             let message = format!("`{name}` overrides no setting");
-            problems.add(Problem::new(Code::Unknown, &path, &place, message).remedy(remedy));
+            problems.add(ConfigProblem::new(Code::Unknown, &path, &place, message).remedy(remedy));
         }
     }
 }

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 
 use super::access::{check_listen, read_access};
 use super::orchestrator::{OrchestratorSettings, read_orchestrator};
-use super::problem::{Code, Place, Problem};
+use super::problem::{Code, ConfigProblem, ValuePlace};
 use super::section::{Reading, Section};
 use super::setting::{Located, Setting};
 use super::value::{
@@ -155,7 +155,7 @@ impl Growth {
     }
 
     /// Each setting that was given: its key and where it is.
-    pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, &Place)> {
+    pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, &ValuePlace)> {
         let places = [
             ("initialization_cap", self.initialization_cap.place()),
             ("expand_by_doubling", self.expand_by_doubling.place()),
@@ -183,7 +183,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
         if is_empty {
             let message = format!("no {path} is configured, {why}");
             let remedy = format!("add a section [[{path}]]");
-            let problem = Problem::new(Code::Missing, path, &Place::File(0..0), message);
+            let problem = ConfigProblem::new(Code::Missing, path, &ValuePlace::File(0..0), message);
             reading.problems.add(problem.remedy(remedy));
         }
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::problem::Place;
+use super::problem::ValuePlace;
 use super::setting::{Located, Setting};
 
 /// Origin of a setting.
@@ -106,13 +106,13 @@ impl Listing {
         self.rows.push(row);
     }
 
-    fn origin(&self, place: &Place) -> Origin {
+    fn origin(&self, place: &ValuePlace) -> Origin {
         match place {
-            Place::File(span) => {
+            ValuePlace::File(span) => {
                 Origin::Line(self.lines.partition_point(|line| *line <= span.start))
             }
-            Place::Variable(name) => Origin::Variable(name.clone()),
-            Place::Flag(flag) => Origin::Flag(flag.clone()),
+            ValuePlace::Variable(name) => Origin::Variable(name.clone()),
+            ValuePlace::Flag(flag) => Origin::Flag(flag.clone()),
         }
     }
 }

@@ -49,7 +49,7 @@ use environment::Overrides;
 use file::LARGEST;
 pub use listing::{Change, Listing, Origin, Row};
 pub use orchestrator::{CampaignRetention, OrchestratorSettings};
-pub use problem::{Code, Problem, Problems};
+pub use problem::{Code, ConfigProblem, Problems};
 pub use schema::schema;
 use section::Reading;
 use value::Written;

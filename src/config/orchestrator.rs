@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::problem::{Code, Place, Problem};
+use super::problem::{Code, ConfigProblem, ValuePlace};
 use super::section::Section;
 use super::value::{duration, flag, number, path};
 
@@ -110,8 +110,8 @@ fn read_retention(section: &mut Section<'_>, defaults: CampaignRetention) -> Cam
     let retention = CampaignRetention { days, rows, campaign_days };
     if let Some(fault) = retention.fault() {
         let path = "orchestrator.campaign_retention_days";
-        let place = place.unwrap_or(Place::File(0..0));
-        let problem = Problem::new(Code::Range, path, &place, format!("{path}: {fault}"));
+        let place = place.unwrap_or(ValuePlace::File(0..0));
+        let problem = ConfigProblem::new(Code::Range, path, &place, format!("{path}: {fault}"));
         section.complain(problem.remedy("raise it, or lower orchestrator.retention_days"));
     }
     retention

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::descent::{index_by_name, line_of_descent, ring_text, rings};
 use super::file::PoolEntry;
-use super::problem::{Code, Place, Problem, Problems, suggest};
+use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 use crate::model::{Nodepool, PoolIx, Quantum, fold_hostlist};
 
 /// The pools in the order of the topology: by depth, then in the order of the file. So parents
@@ -56,8 +56,13 @@ fn parents(entries: &[PoolEntry], problems: &mut Problems) -> Vec<Option<usize>>
             );
             let remedy = suggest(&parent.value, by_name.keys().copied());
             problems.add(
-                Problem::new(Code::UnknownParent, &entry.key("parent"), &parent.place, message)
-                    .remedy(remedy),
+                ConfigProblem::new(
+                    Code::UnknownParent,
+                    &entry.key("parent"),
+                    &parent.place,
+                    message,
+                )
+                .remedy(remedy),
             );
         }
         parents.push(index);
@@ -67,7 +72,7 @@ fn parents(entries: &[PoolEntry], problems: &mut Problems) -> Vec<Option<usize>>
         let text = ring_text(&ring, |pool| &entries[pool].name.value);
         let place = entry.parent.place().unwrap_or(&entry.name.place);
         let message = format!("nodepool `{}` is part of itself: {text}", entry.name.value);
-        let problem = Problem::new(Code::PoolCycle, &entry.key("parent"), place, message);
+        let problem = ConfigProblem::new(Code::PoolCycle, &entry.key("parent"), place, message);
         problems.add(problem.remedy("remove `parent` from the nodepool that should be at the top"));
     }
     parents
@@ -80,7 +85,7 @@ fn first_is_top_level(entries: &[PoolEntry], problems: &mut Problems) {
         let remedy =
             "nodes that are in no list join the first nodepool: begin with a top-level one";
         problems.add(
-            Problem::new(Code::FirstPool, &first.key("parent"), &parent.place, message)
+            ConfigProblem::new(Code::FirstPool, &first.key("parent"), &parent.place, message)
                 .remedy(remedy),
         );
     }
@@ -94,7 +99,7 @@ fn quanta_are_at_the_top(entries: &[PoolEntry], problems: &mut Problems) {
                 entry.name.value, parent.value
             );
             let problem =
-                Problem::new(Code::Quantum, &entry.key("quantum"), &quantum.place, message);
+                ConfigProblem::new(Code::Quantum, &entry.key("quantum"), &quantum.place, message);
             let problem = problem.related(&parent.place, "this makes it a subpool");
             problems.add(problem.remedy("set the quantum in the top-level nodepool only"));
         }
@@ -103,7 +108,7 @@ fn quanta_are_at_the_top(entries: &[PoolEntry], problems: &mut Problems) {
 
 /// A node belongs to a single pool. Each list of nodes is reported once.
 fn nodes_are_listed_once(entries: &[PoolEntry], problems: &mut Problems) {
-    let mut firsts: BTreeMap<&str, (&PoolEntry, &Place)> = BTreeMap::new();
+    let mut firsts: BTreeMap<&str, (&PoolEntry, &ValuePlace)> = BTreeMap::new();
     for entry in entries {
         for list in entry.lists() {
             let mut again = Vec::new();
@@ -114,7 +119,8 @@ fn nodes_are_listed_once(entries: &[PoolEntry], problems: &mut Problems) {
             let Some((_, (pool, place))) = again.first() else { continue };
             let nodes = fold_hostlist(again.iter().map(|(node, _)| *node));
             let message = format!("`{nodes}` in nodepool `{}` is listed before", entry.name.value);
-            let problem = Problem::new(Code::Nodes, &entry.key("nodes"), &list.place, message);
+            let problem =
+                ConfigProblem::new(Code::Nodes, &entry.key("nodes"), &list.place, message);
             let problem = problem.remedy("a node is in one nodepool, once: remove one of the two");
             let label = format!("listed here, in nodepool `{}`", pool.name.value);
             problems.add(if *place == &list.place {
@@ -135,7 +141,8 @@ fn nodes_are_within(entries: &[PoolEntry], max_nodes: usize, problems: &mut Prob
             let message = format!("more than {max_nodes} nodes are listed");
             let remedy = "list fewer, or raise daemon.limits.max_nodes";
             problems.add(
-                Problem::new(Code::Nodes, &entry.key("nodes"), &list.place, message).remedy(remedy),
+                ConfigProblem::new(Code::Nodes, &entry.key("nodes"), &list.place, message)
+                    .remedy(remedy),
             );
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! [`Problems`] is both the basket that reading and checking throw into and what the caller gets:
 //! everything wrong at once, in the order of the file. As text it looks the way rustc's errors do;
-//! as data, every [`Problem`] has a code, a key, a place, a message and a remedy.
+//! as data, every [`ConfigProblem`] has a code, a key, a place, a message and a remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -85,7 +85,7 @@ const MAX_PROBLEMS: usize = 100;
 
 /// Place of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ValuePlace {
     /// These bytes of the file.
     File(Range<usize>),
     /// This environment variable.
@@ -96,7 +96,7 @@ pub(super) enum Place {
 
 /// A mistake in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Kind of the problem.
     pub code: Code,
     /// The key it is about, "class.normal.weight"; empty for the file as a whole.
@@ -115,19 +115,19 @@ pub struct Problem {
     related: Vec<(Range<usize>, String)>,
 }
 
-impl Problem {
+impl ConfigProblem {
     pub(super) fn new(
         code: Code,
         path: &str,
-        place: &Place,
+        place: &ValuePlace,
         message: impl Into<String>,
-    ) -> Problem {
+    ) -> ConfigProblem {
         let (span, outside) = match place {
-            Place::File(span) => (span.clone(), None),
-            Place::Variable(name) => (0..0, Some(format!("environment variable {name}"))),
-            Place::Flag(flag) => (0..0, Some(format!("flag {flag}"))),
+            ValuePlace::File(span) => (span.clone(), None),
+            ValuePlace::Variable(name) => (0..0, Some(format!("environment variable {name}"))),
+            ValuePlace::Flag(flag) => (0..0, Some(format!("flag {flag}"))),
         };
-        Problem {
+        ConfigProblem {
             code,
             path: path.to_owned(),
             line: None,
@@ -140,7 +140,7 @@ impl Problem {
         }
     }
 
-    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Problem {
+    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> ConfigProblem {
         self.remedy = remedy.into();
         self
     }
@@ -151,8 +151,8 @@ impl Problem {
     }
 
     /// Adds another place that has to do with it.
-    pub(super) fn related(mut self, place: &Place, label: impl Into<String>) -> Problem {
-        if let Place::File(span) = place {
+    pub(super) fn related(mut self, place: &ValuePlace, label: impl Into<String>) -> ConfigProblem {
+        if let ValuePlace::File(span) = place {
             self.related.push((span.clone(), label.into()));
         }
         self
@@ -164,7 +164,7 @@ impl Problem {
 pub struct Problems {
     name: String,
     text: String,
-    list: Vec<Problem>,
+    list: Vec<ConfigProblem>,
     more: usize,
 }
 
@@ -177,8 +177,8 @@ impl Problems {
     /// Adds a problem, unless the value already has a problem of this code: a value that many
     /// classes inherit is reported once. Missing settings are exempt, as many can be missing at the
     /// same place.
-    pub(super) fn add(&mut self, mut problem: Problem) {
-        let is_same = |known: &Problem| {
+    pub(super) fn add(&mut self, mut problem: ConfigProblem) {
+        let is_same = |known: &ConfigProblem| {
             (known.code, &known.span, &known.outside)
                 == (problem.code, &problem.span, &problem.outside)
         };
@@ -214,7 +214,7 @@ impl Problems {
     }
 
     /// The problems, the first hundred found. Never empty once it is returned as an error.
-    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigProblem> {
         self.list.iter()
     }
 
@@ -231,7 +231,7 @@ impl Problems {
         rendered.chain(more).collect::<Vec<_>>().join("\n\n")
     }
 
-    fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
+    fn group<'a>(&'a self, problem: &'a ConfigProblem) -> Group<'a> {
         let title = Level::ERROR.primary_title(&problem.message).id(problem.code.as_str());
         let group = match &problem.outside {
             Some(outside) => title.element(Origin::path(outside)),
@@ -245,7 +245,7 @@ impl Problems {
 
     fn snippet<'a>(
         &'a self,
-        problem: &'a Problem,
+        problem: &'a ConfigProblem,
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
         let related = problem
             .related

@@ -12,10 +12,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::environment::Overrides;
 use super::listing::Listing;
-use super::problem::{Code, Place, Problem, Problems};
+use super::problem::{Code, ConfigProblem, Problems, ValuePlace};
 use super::setting::{Located, Setting};
 use super::shape::Shape;
-use super::value::{Fault, Kind, Verdict, Written, name};
+use super::value::{Fault, ValueKind, ValueResult, Written, name};
 use crate::model::nearest;
 
 /// A setting that the loader reads, present in the file or not.
@@ -55,7 +55,7 @@ pub(super) struct Section<'r> {
     /// Name of the table in the catalogue of settings.
     kind: &'static str,
     path: String,
-    place: Place,
+    place: ValuePlace,
     table: Option<&'r DeTable<'r>>,
     /// Entries of lists have no names that a variable could spell, and so no overrides.
     is_entry: bool,
@@ -69,7 +69,7 @@ impl<'r> Section<'r> {
         Section {
             kind: "",
             path: String::new(),
-            place: Place::File(0..0),
+            place: ValuePlace::File(0..0),
             table: Some(table),
             is_entry: false,
             reading,
@@ -89,12 +89,14 @@ impl<'r> Section<'r> {
         let mut place = self.place.clone();
         let mut table = None;
         if let Some(value) = self.find(key) {
-            place = Place::File(value.span());
+            place = ValuePlace::File(value.span());
             table = value.get_ref().as_table();
             if table.is_none() {
                 let message = format!("`{path}` is a section, not a value");
                 let remedy = format!("write its settings under a line [{path}]");
-                self.complain(Problem::new(Code::Kind, &path, &place, message).remedy(remedy));
+                self.complain(
+                    ConfigProblem::new(Code::Kind, &path, &place, message).remedy(remedy),
+                );
             }
         }
         let (is_entry, known) = (self.is_entry, Vec::new());
@@ -118,7 +120,8 @@ impl<'r> Section<'r> {
             let message = format!("`{key}` is a list of sections");
             let remedy = format!("write each under a line [[{key}]]");
             self.complain(
-                Problem::new(Code::Kind, key, &Place::File(value.span()), message).remedy(remedy),
+                ConfigProblem::new(Code::Kind, key, &ValuePlace::File(value.span()), message)
+                    .remedy(remedy),
             );
             return None;
         };
@@ -127,7 +130,7 @@ impl<'r> Section<'r> {
             let mut section = Section {
                 kind: key,
                 path: format!("{key}[{index}]"),
-                place: Place::File(span),
+                place: ValuePlace::File(span),
                 table: Some(table),
                 is_entry: true,
                 reading: self.reading,
@@ -155,12 +158,12 @@ impl<'r> Section<'r> {
     }
 
     /// The setting under `key`.
-    pub(super) fn setting<T>(&mut self, key: &'static str, kind: &Kind<T>) -> Setting<T> {
+    pub(super) fn setting<T>(&mut self, key: &'static str, kind: &ValueKind<T>) -> Setting<T> {
         self.ask(key, kind, None, false)
     }
 
     /// The setting under `key`, which is `default` where it is not written.
-    pub(super) fn or<T>(&mut self, key: &'static str, kind: &Kind<T>, default: T) -> T {
+    pub(super) fn or<T>(&mut self, key: &'static str, kind: &ValueKind<T>, default: T) -> T {
         self.ask(key, kind, Some(kind.show(&default)), false).or(default)
     }
 
@@ -169,20 +172,22 @@ impl<'r> Section<'r> {
     pub(super) fn usually<T>(
         &mut self,
         key: &'static str,
-        kind: &Kind<T>,
+        kind: &ValueKind<T>,
         default: &T,
     ) -> Setting<T> {
         self.ask(key, kind, Some(kind.show(default)), false)
     }
 
     /// The setting under `key`, which has to be there.
-    pub(super) fn required<T>(&mut self, key: &'static str, kind: &Kind<T>) -> Setting<T> {
+    pub(super) fn required<T>(&mut self, key: &'static str, kind: &ValueKind<T>) -> Setting<T> {
         let setting = self.ask(key, kind, None, true);
         if setting.is_absent() {
             let message = format!("`{}` has no `{key}`", self.path);
             let remedy = format!("add a line `{key} = …`");
             let path = self.path_of(key);
-            self.complain(Problem::new(Code::Missing, &path, &self.place, message).remedy(remedy));
+            self.complain(
+                ConfigProblem::new(Code::Missing, &path, &self.place, message).remedy(remedy),
+            );
         }
         setting
     }
@@ -190,7 +195,7 @@ impl<'r> Section<'r> {
     fn ask<T>(
         &mut self,
         key: &'static str,
-        kind: &Kind<T>,
+        kind: &ValueKind<T>,
         default: Option<String>,
         is_required: bool,
     ) -> Setting<T> {
@@ -201,7 +206,7 @@ impl<'r> Section<'r> {
             (Some((place, text)), _) => self.judge(&path, place, kind.read(Written::Text(&text))),
             (None, Some(value)) => {
                 let written = Written::Toml(value.get_ref());
-                self.judge(&path, Place::File(value.span()), kind.read(written))
+                self.judge(&path, ValuePlace::File(value.span()), kind.read(written))
             }
             (None, None) => Setting::Absent,
         };
@@ -215,20 +220,20 @@ impl<'r> Section<'r> {
     pub(super) fn list<T>(
         &mut self,
         key: &'static str,
-        kind: &Kind<T>,
+        kind: &ValueKind<T>,
     ) -> Setting<Vec<Located<T>>> {
         self.note(key, Shape::List(Box::new(kind.shape.clone())), None, false);
         let Some(value) = self.find(key) else { return Setting::Absent };
-        let (path, place) = (self.path_of(key), Place::File(value.span()));
+        let (path, place) = (self.path_of(key), ValuePlace::File(value.span()));
         let Some(list) = value.get_ref().as_array() else {
             let message = format!("`{path}` is a list");
             let remedy = format!("write `{key} = [\"…\", \"…\"]`");
-            self.complain(Problem::new(Code::Kind, &path, &place, message).remedy(remedy));
+            self.complain(ConfigProblem::new(Code::Kind, &path, &place, message).remedy(remedy));
             return Setting::Refused;
         };
         let judge = |item: &Spanned<DeValue<'_>>| {
             let verdict = kind.read(Written::Toml(item.get_ref()));
-            self.judge(&path, Place::File(item.span()), verdict)
+            self.judge(&path, ValuePlace::File(item.span()), verdict)
         };
         let items = list.iter().map(judge).filter_map(Setting::into_located).collect();
         Setting::Given(Located { value: items, place })
@@ -246,13 +251,13 @@ impl<'r> Section<'r> {
             let remedy = format!("{guess}settings here are {}", self.known.join(", "));
             let path = self.path_of(word);
             let message = format!("unknown setting `{path}`");
-            let place = Place::File(key.span());
-            let problem = Problem::new(Code::Unknown, &path, &place, message).remedy(remedy);
+            let place = ValuePlace::File(key.span());
+            let problem = ConfigProblem::new(Code::Unknown, &path, &place, message).remedy(remedy);
             self.reading.problems.add(problem);
         }
     }
 
-    pub(super) fn complain(&mut self, problem: Problem) {
+    pub(super) fn complain(&mut self, problem: ConfigProblem) {
         self.reading.problems.add(problem);
     }
 
@@ -276,12 +281,13 @@ impl<'r> Section<'r> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    fn judge<T>(&mut self, path: &str, place: Place, verdict: Verdict<T>) -> Setting<T> {
+    fn judge<T>(&mut self, path: &str, place: ValuePlace, verdict: ValueResult<T>) -> Setting<T> {
         match verdict {
             Ok(value) => Setting::Given(Located { value, place }),
             Err(Fault { code, message, remedy }) => {
                 self.complain(
-                    Problem::new(code, path, &place, format!("{path}: {message}")).remedy(remedy),
+                    ConfigProblem::new(code, path, &place, format!("{path}: {message}"))
+                        .remedy(remedy),
                 );
                 Setting::Refused
             }

@@ -1,12 +1,12 @@
 //! A setting of the file: its value, and where it was written.
 
-use super::problem::Place;
+use super::problem::ValuePlace;
 
 /// A value, and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Located<T> {
     pub value: T,
-    pub place: Place,
+    pub place: ValuePlace,
 }
 
 /// Result of reading a setting.
@@ -47,7 +47,7 @@ impl<T> Setting<T> {
         self.into_value().unwrap_or(default)
     }
 
-    pub(super) fn place(&self) -> Option<&Place> {
+    pub(super) fn place(&self) -> Option<&ValuePlace> {
         self.given().map(|located| &located.place)
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue, Error};
 
-use super::problem::{Code, Place, Problem, Problems};
+use super::problem::{Code, ConfigProblem, Problems, ValuePlace};
 
 /// Message of the TOML parser about a key that is set twice.
 const DUPLICATE_KEY: &str = "duplicate key";
@@ -30,8 +30,12 @@ pub(super) fn problems(
         problems.add(if error.message() == DUPLICATE_KEY {
             duplicate(span, document, &text)
         } else {
-            let problem =
-                Problem::new(Code::Syntax, "", &Place::File(span.clone()), error.message());
+            let problem = ConfigProblem::new(
+                Code::Syntax,
+                "",
+                &ValuePlace::File(span.clone()),
+                error.message(),
+            );
             problem.remedy(remedy(error.message(), &text, span))
         });
     }
@@ -39,8 +43,8 @@ pub(super) fn problems(
         let bracket = &text[opener.clone()];
         let message = format!("this `{bracket}` is never closed");
         let close = if bracket == "[" { "]" } else { "}" };
-        let problem = Problem::new(Code::Syntax, "", &Place::File(opener), message);
-        let problem = problem.related(&Place::File(next), "the file goes on here");
+        let problem = ConfigProblem::new(Code::Syntax, "", &ValuePlace::File(opener), message);
+        let problem = problem.related(&ValuePlace::File(next), "the file goes on here");
         problems.add(problem.remedy(format!("put a `{close}` at the end of the list")));
     }
     problems.sorted()
@@ -60,13 +64,13 @@ fn remedy(message: &str, text: &str, span: Range<usize>) -> String {
     "the file is TOML 1.1; strings are in quotes, each setting is on its own line".to_owned()
 }
 
-fn duplicate(span: Range<usize>, document: &DeTable<'_>, text: &str) -> Problem {
+fn duplicate(span: Range<usize>, document: &DeTable<'_>, text: &str) -> ConfigProblem {
     let key = text.get(span.clone()).unwrap_or_default();
-    let place = Place::File(span.clone());
-    let problem = Problem::new(Code::Duplicate, key, &place, format!("`{key}` is set twice"));
+    let place = ValuePlace::File(span.clone());
+    let problem = ConfigProblem::new(Code::Duplicate, key, &place, format!("`{key}` is set twice"));
     let problem = problem.remedy("remove one of the two");
     match last_key_before(span.start, key, document) {
-        Some(first) => problem.related(&Place::File(first), "the first"),
+        Some(first) => problem.related(&ValuePlace::File(first), "the first"),
         None => problem,
     }
 }

@@ -20,7 +20,7 @@ fn places(text: &str) -> Vec<String> {
     problems.iter().map(place).collect()
 }
 
-fn place(problem: &Problem) -> String {
+fn place(problem: &ConfigProblem) -> String {
     let at = match (problem.line, problem.column) {
         (Some(line), Some(column)) => format!("{line}:{column}"),
         _ => problem.outside.clone().unwrap_or_default(),

@@ -40,7 +40,7 @@ pub(super) struct Fault {
 }
 
 /// Result of reading a value.
-pub(super) type Verdict<T> = Result<T, Fault>;
+pub(super) type ValueResult<T> = Result<T, Fault>;
 
 /// Policy of a class, as the file names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,29 +94,29 @@ impl<'a> Written<'a> {
 type Show<T> = fn(&T) -> String;
 
 /// A kind of value.
-pub(super) struct Kind<T> {
+pub(super) struct ValueKind<T> {
     /// Shape of accepted values, as far as a JSON schema can express it.
     pub shape: Shape,
     code: Option<Code>,
-    read: Box<dyn Fn(Written<'_>) -> Verdict<T>>,
+    read: Box<dyn Fn(Written<'_>) -> ValueResult<T>>,
     show: Show<T>,
 }
 
-impl<T> Kind<T> {
+impl<T> ValueKind<T> {
     fn new(
         shape: Shape,
-        read: impl Fn(Written<'_>) -> Verdict<T> + 'static,
+        read: impl Fn(Written<'_>) -> ValueResult<T> + 'static,
         show: Show<T>,
-    ) -> Kind<T> {
-        Kind { shape, code: None, read: Box::new(read), show }
+    ) -> ValueKind<T> {
+        ValueKind { shape, code: None, read: Box::new(read), show }
     }
 
     /// Returns this kind with its own code for every fault.
-    pub(super) fn coded(self, code: Code) -> Kind<T> {
-        Kind { code: Some(code), ..self }
+    pub(super) fn coded(self, code: Code) -> ValueKind<T> {
+        ValueKind { code: Some(code), ..self }
     }
 
-    pub(super) fn read(&self, written: Written<'_>) -> Verdict<T> {
+    pub(super) fn read(&self, written: Written<'_>) -> ValueResult<T> {
         let with_code = |fault: Fault| Fault { code: self.code.unwrap_or(fault.code), ..fault };
         (self.read)(written).map_err(with_code)
     }
@@ -127,18 +127,18 @@ impl<T> Kind<T> {
     }
 }
 
-impl<T> fmt::Debug for Kind<T> {
+impl<T> fmt::Debug for ValueKind<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kind").field("shape", &self.shape).finish_non_exhaustive()
+        f.debug_struct("ValueKind").field("shape", &self.shape).finish_non_exhaustive()
     }
 }
 
 /// True or false.
-pub(super) fn flag() -> Kind<bool> {
-    Kind::new(Shape::Flag, read_flag, bool::to_string)
+pub(super) fn flag() -> ValueKind<bool> {
+    ValueKind::new(Shape::Flag, read_flag, bool::to_string)
 }
 
-fn read_flag(written: Written<'_>) -> Verdict<bool> {
+fn read_flag(written: Written<'_>) -> ValueResult<bool> {
     let flag = match written {
         Written::Toml(value) => value.as_bool(),
         Written::Text(text) => text.parse().ok(),
@@ -153,7 +153,7 @@ fn read_flag(written: Written<'_>) -> Verdict<bool> {
 }
 
 /// A whole number in `range`.
-pub(super) fn number<T>(range: RangeInclusive<i64>) -> Kind<T>
+pub(super) fn number<T>(range: RangeInclusive<i64>) -> ValueKind<T>
 where
     T: TryFrom<i64> + fmt::Display,
 {
@@ -178,14 +178,14 @@ where
         let number = range.contains(&number).then(|| T::try_from(number).ok());
         number.flatten().ok_or_else(outside)
     };
-    Kind::new(shape, read, T::to_string)
+    ValueKind::new(shape, read, T::to_string)
 }
 
 /// An amount of memory in `range`, written with its unit.
 ///
 /// A gigabyte is 1024³ bytes, written GB or GiB, as in UIMA-DUCC. Nodes report binary sizes, and a
 /// quantum that differs from them by 7 % would waste a fifteenth of the memory.
-pub(super) fn size(range: RangeInclusive<Mebibytes>) -> Kind<Mebibytes> {
+pub(super) fn size(range: RangeInclusive<Mebibytes>) -> ValueKind<Mebibytes> {
     let read = move |written: Written<'_>| {
         let example =
             "write whole megabytes or larger with their unit, such as \"15GB\" or \"1536MB\"";
@@ -204,7 +204,7 @@ pub(super) fn size(range: RangeInclusive<Mebibytes>) -> Kind<Mebibytes> {
         let amount = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(mebibytes));
         amount.map(Mebibytes).filter(|amount| range.contains(amount)).ok_or_else(outside)
     };
-    Kind::new(Shape::Size, read, |size| toml_size(*size))
+    ValueKind::new(Shape::Size, read, |size| toml_size(*size))
 }
 
 /// "15GB", and megabytes where they are not whole gigabytes.
@@ -225,7 +225,7 @@ fn mebibytes_per(unit: &str) -> Option<u64> {
 }
 
 /// A span of time in `range`, written with its unit.
-pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
+pub(super) fn duration(range: RangeInclusive<Duration>) -> ValueKind<Duration> {
     let read = move |written: Written<'_>| {
         let example = "write a time with its unit, such as \"30s\" or \"2m\"";
         let not_a_time = || written.fault(Code::Kind, "is not a span of time", example);
@@ -238,7 +238,7 @@ pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
         })
     };
     let shown = |duration: &Duration| toml_span(millis(*duration));
-    Kind::new(Shape::Span, read, shown)
+    ValueKind::new(Shape::Span, read, shown)
 }
 
 /// In milliseconds.
@@ -270,11 +270,11 @@ pub(super) fn toml_list(items: impl IntoIterator<Item = String>) -> String {
 }
 
 /// The name of a pool, class or user.
-pub(super) fn name() -> Kind<String> {
-    Kind::new(Shape::Name, read_name, |name| toml_text(name))
+pub(super) fn name() -> ValueKind<String> {
+    ValueKind::new(Shape::Name, read_name, |name| toml_text(name))
 }
 
-fn read_name(written: Written<'_>) -> Verdict<String> {
+fn read_name(written: Written<'_>) -> ValueResult<String> {
     let remedy = format!("names have 1 to {MAX_NAME} bytes, without blanks and hidden characters");
     let text = written
         .text()
@@ -288,11 +288,11 @@ fn read_name(written: Written<'_>) -> Verdict<String> {
 }
 
 /// A path in the file system.
-pub(super) fn path() -> Kind<PathBuf> {
-    Kind::new(Shape::Path, read_path, |path| toml_text(&path.to_string_lossy()))
+pub(super) fn path() -> ValueKind<PathBuf> {
+    ValueKind::new(Shape::Path, read_path, |path| toml_text(&path.to_string_lossy()))
 }
 
-fn read_path(written: Written<'_>) -> Verdict<PathBuf> {
+fn read_path(written: Written<'_>) -> ValueResult<PathBuf> {
     match written.text() {
         Some(text) if !text.is_empty() && !text.contains('\0') => Ok(text.into()),
         _ => Err(written.fault(Code::Kind, "is not a path", "write the path of a file in quotes")),
@@ -300,7 +300,7 @@ fn read_path(written: Written<'_>) -> Verdict<PathBuf> {
 }
 
 /// The same, or nothing: "".
-pub(super) fn optional_path() -> Kind<Option<PathBuf>> {
+pub(super) fn optional_path() -> ValueKind<Option<PathBuf>> {
     let read = |written: Written<'_>| match written.text() {
         Some("") => Ok(None),
         _ => read_path(written).map(Some),
@@ -308,11 +308,11 @@ pub(super) fn optional_path() -> Kind<Option<PathBuf>> {
     let show = |path: &Option<PathBuf>| {
         toml_text(&path.as_ref().map(|path| path.to_string_lossy()).unwrap_or_default())
     };
-    Kind::new(Shape::OptionalPath, read, show)
+    ValueKind::new(Shape::OptionalPath, read, show)
 }
 
 /// Users or groups by their numbers, separated by commas: "1000, 1001".
-pub(super) fn ids() -> Kind<Vec<u32>> {
+pub(super) fn ids() -> ValueKind<Vec<u32>> {
     let read = |written: Written<'_>| {
         let text = written.text().map(str::trim);
         let parts = text.map(|text| text.split(',').filter(|_| !text.is_empty()));
@@ -324,15 +324,15 @@ pub(super) fn ids() -> Kind<Vec<u32>> {
     };
     let show =
         |ids: &Vec<u32>| toml_text(&ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "));
-    Kind::new(Shape::Ids, read, show)
+    ValueKind::new(Shape::Ids, read, show)
 }
 
 /// An address and a port.
-pub(super) fn address() -> Kind<SocketAddr> {
-    Kind::new(Shape::Address, read_address, |address| format!("\"{address}\""))
+pub(super) fn address() -> ValueKind<SocketAddr> {
+    ValueKind::new(Shape::Address, read_address, |address| format!("\"{address}\""))
 }
 
-fn read_address(written: Written<'_>) -> Verdict<SocketAddr> {
+fn read_address(written: Written<'_>) -> ValueResult<SocketAddr> {
     let address = written.text().and_then(|text| text.parse::<SocketAddr>().ok());
     let not_an_address = "is not an address and a port";
     address
@@ -340,12 +340,12 @@ fn read_address(written: Written<'_>) -> Verdict<SocketAddr> {
 }
 
 /// A policy by name.
-pub(super) fn policy() -> Kind<PolicyName> {
+pub(super) fn policy() -> ValueKind<PolicyName> {
     let words = PolicyName::ALL.map(PolicyName::as_str).to_vec();
-    Kind::new(Shape::Word(words), read_policy, |policy| toml_text(policy.as_str()))
+    ValueKind::new(Shape::Word(words), read_policy, |policy| toml_text(policy.as_str()))
 }
 
-fn read_policy(written: Written<'_>) -> Verdict<PolicyName> {
+fn read_policy(written: Written<'_>) -> ValueResult<PolicyName> {
     let text = written.text().unwrap_or_default();
     let named = PolicyName::ALL.into_iter().find(|policy| policy.as_str() == text);
     named.ok_or_else(|| {
@@ -357,12 +357,12 @@ fn read_policy(written: Written<'_>) -> Verdict<PolicyName> {
 }
 
 /// A host list.
-pub(super) fn hosts() -> Kind<Vec<String>> {
+pub(super) fn hosts() -> ValueKind<Vec<String>> {
     let shown = |hosts: &Vec<String>| toml_text(&fold_hostlist(hosts.iter().map(String::as_str)));
-    Kind::new(Shape::Hosts, read_hosts, shown)
+    ValueKind::new(Shape::Hosts, read_hosts, shown)
 }
 
-fn read_hosts(written: Written<'_>) -> Verdict<Vec<String>> {
+fn read_hosts(written: Written<'_>) -> ValueResult<Vec<String>> {
     let example = "write it as \"node[01-20]\" or \"a[1-3,7]\"";
     let text =
         written.text().ok_or_else(|| written.fault(Code::Kind, "is not a host list", example))?;

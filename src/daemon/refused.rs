@@ -5,7 +5,7 @@ use std::error::Error;
 
 use crate::api::ConfigRefusal;
 use crate::api::wire::ItemProblem;
-use crate::config::{ConfigError, Problem, Problems};
+use crate::config::{ConfigError, ConfigProblem, Problems};
 use crate::store::StoreError;
 
 /// Why a configuration was not taken. The one before stays in effect.
@@ -77,7 +77,7 @@ fn with_cause(error: &ConfigError) -> String {
     }
 }
 
-fn item(problem: &Problem, name: &str) -> ItemProblem {
+fn item(problem: &ConfigProblem, name: &str) -> ItemProblem {
     let place = match (problem.line, problem.column, &problem.outside) {
         (Some(line), Some(column), _) => format!("{name}:{line}:{column}"),
         (.., Some(outside)) => outside.clone(),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::problem::{Place, Problem, Problems};
+use super::super::problem::{ConfigProblem, Problems, ValuePlace};
 
 /// A file, with its problems.
 pub(super) type Book = Problems;
@@ -13,25 +13,25 @@ pub(super) const DEFAULT_NODES: &str = "ducc.nodes";
 /// Origin of a line of the translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    pub(super) file: Part,
+    pub(super) file: SourceFile,
     pub(super) span: Range<usize>,
 }
 
 /// The files that lines come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum SourceFile {
     Classes,
     Users,
     Properties,
 }
 
-pub(super) struct Books {
+pub(super) struct SourceBooks {
     pub(super) classes: Book,
     pub(super) users: Option<Book>,
     pub(super) properties: Option<Book>,
 }
 
-impl Books {
+impl SourceBooks {
     pub(super) fn are_clean(&self) -> bool {
         let rest = [&self.users, &self.properties];
         self.classes.is_empty() && rest.into_iter().flatten().all(Problems::is_empty)
@@ -41,11 +41,11 @@ impl Books {
         [Some(self.classes), self.users, self.properties].into_iter().flatten().collect()
     }
 
-    pub(super) fn of(&mut self, file: Part) -> &mut Book {
+    pub(super) fn of(&mut self, file: SourceFile) -> &mut Book {
         let other = match file {
-            Part::Classes => None,
-            Part::Users => self.users.as_mut(),
-            Part::Properties => self.properties.as_mut(),
+            SourceFile::Classes => None,
+            SourceFile::Users => self.users.as_mut(),
+            SourceFile::Properties => self.properties.as_mut(),
         };
         other.unwrap_or(&mut self.classes)
     }
@@ -56,14 +56,18 @@ impl Books {
         for problem in found.iter() {
             let source = problem.line.and_then(source_of);
             let Source { file, span } =
-                source.unwrap_or(Source { file: Part::Classes, span: 0..0 });
-            let mut led =
-                Problem::new(problem.code, &problem.path, &Place::File(span), &problem.message)
-                    .remedy(&problem.remedy);
+                source.unwrap_or(Source { file: SourceFile::Classes, span: 0..0 });
+            let mut led = ConfigProblem::new(
+                problem.code,
+                &problem.path,
+                &ValuePlace::File(span),
+                &problem.message,
+            )
+            .remedy(&problem.remedy);
             for (span, label) in problem.related_places() {
                 let line = text.get(..span.start).unwrap_or(text).matches('\n').count() + 1;
                 if let Some(source) = source_of(line).filter(|source| source.file == file) {
-                    led = led.related(&Place::File(source.span), label);
+                    led = led.related(&ValuePlace::File(source.span), label);
                 }
             }
             self.of(file).add(led);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::problem::Problems;
 use super::{ConfigError, parse, read};
-use book::{Book, Books, Part};
+use book::{Book, SourceBooks, SourceFile};
 use nodes::Hosts;
 use translate::Translation;
 
@@ -57,7 +57,7 @@ pub enum TranslationError {
 ///
 /// If a file cannot be read, or with everything that is wrong with them.
 pub fn translate(files: &DuccFiles) -> Result<Translated, TranslationError> {
-    let mut books = Books {
+    let mut books = SourceBooks {
         classes: open(&files.classes)?,
         users: files.users.as_deref().map(open).transpose()?,
         properties: files.properties.as_deref().map(open).transpose()?,
@@ -76,9 +76,9 @@ pub fn translate(files: &DuccFiles) -> Result<Translated, TranslationError> {
     translation.pools(&pools, &mut hosts, &mut books.classes)?;
     translation.classes(&stanzas, &mut books.classes);
     // Users may be in either file.
-    translation.users(&stanzas, &stanzas, Part::Classes, &mut books.classes);
+    translation.users(&stanzas, &stanzas, SourceFile::Classes, &mut books.classes);
     if let Some(book) = &mut books.users {
-        translation.users(&users, &stanzas, Part::Users, book);
+        translation.users(&users, &stanzas, SourceFile::Users, book);
     }
     let Translation { text, sources, notes } = translation;
     let mut problems: Vec<Problems> = hosts.books;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::super::problem::{Code, Place, Problem};
+use super::super::problem::{Code, ConfigProblem, ValuePlace};
 use super::super::{ConfigError, read};
 use super::book::Book;
 
@@ -58,20 +58,20 @@ impl<'a> Hosts<'a> {
         for (number, line) in text.split_inclusive('\n').enumerate() {
             let content = line.split('#').next().unwrap_or_default();
             let begin = start + content.len() - content.trim_start().len();
-            let place = Place::File(begin..begin + content.trim().len());
+            let place = ValuePlace::File(begin..begin + content.trim().len());
             start += line.len();
             let words: Vec<&str> = content.split_whitespace().collect();
             match words.as_slice() {
                 [] | ["domain", _] => {}
                 ["import"] => {
-                    let problem = Problem::new(Code::Syntax, "", &place, "imports no file");
+                    let problem = ConfigProblem::new(Code::Syntax, "", &place, "imports no file");
                     book.add(problem.remedy("name a file, or remove the line"));
                 }
                 ["import", other] if self.named.iter().any(|named| named == other) => {}
                 ["import", other] if trail.iter().any(|file| file == other) => {
                     let message =
                         format!("`{other}` imports itself: {} -> {other}", trail.join(" -> "));
-                    let problem = Problem::new(Code::Nodes, "", &place, message);
+                    let problem = ConfigProblem::new(Code::Nodes, "", &place, message);
                     book.add(problem.remedy("remove one of the imports"));
                 }
                 ["import", other] => {
@@ -83,12 +83,12 @@ impl<'a> Hosts<'a> {
                     Ok(()) => hosts.push((*host).to_owned()),
                     Err(first) => {
                         let message = format!("`{host}` is listed before, in {first}");
-                        let problem = Problem::new(Code::Nodes, "", &place, message);
+                        let problem = ConfigProblem::new(Code::Nodes, "", &place, message);
                         book.add(problem.remedy("a node is in one nodepool, once: remove one"));
                     }
                 },
                 _ => {
-                    let problem = Problem::new(Code::Nodes, "", &place, "more than one word");
+                    let problem = ConfigProblem::new(Code::Nodes, "", &place, "more than one word");
                     book.add(problem.remedy("each node is on its own line"));
                 }
             }

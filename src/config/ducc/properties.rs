@@ -1,13 +1,13 @@
 //! The original's properties, as far as they say how to schedule: `ducc.rm.share.quantum = 15`.
 
-use super::super::problem::{Code, Place, Problem};
-use super::book::{Book, Part};
+use super::super::problem::{Code, ConfigProblem, ValuePlace};
+use super::book::{Book, SourceFile};
 use super::stanzas::{Attribute, Word};
 use super::translate::{Translation, cap, flag, gigabytes, milliseconds};
 
 /// Notation of a value.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum PropertyKind {
     Number,
     Flag,
     Gigabytes,
@@ -16,21 +16,36 @@ enum Kind {
 }
 
 /// A property, the section it goes to, what it is called there, and how it is written here.
-const PROPERTIES: [(&str, &str, &str, Kind); 14] = [
-    ("ducc.agent.node.metrics.publish.rate", "daemon", "heartbeat_interval", Kind::Milliseconds),
-    ("ducc.rm.init.stability", "daemon", "init_stability", Kind::Number),
-    ("ducc.rm.share.quantum", "scheduler", "quantum", Kind::Gigabytes),
-    ("ducc.rm.fragmentation.threshold", "scheduler", "fragmentation_threshold", Kind::Number),
-    ("ducc.rm.defragmentation", "scheduler", "defragmentation", Kind::Flag),
-    ("ducc.rm.global_allotment", "scheduler", "allotment", Kind::Gigabytes),
-    ("ducc.rm.reserve_overage", "scheduler", "reserve_overage", Kind::Gigabytes),
-    ("ducc.rm.reserved.dram", "scheduler", "reserved_memory", Kind::Gigabytes),
-    ("ducc.orchestrator.state.publish.rate", "scheduler", "publication_period", Kind::Milliseconds),
-    ("ducc.rm.node.stability", "scheduler", "node_stability", Kind::Number),
-    ("ducc.rm.initialization.cap", "scheduler", "initialization_cap", Kind::Cap),
-    ("ducc.rm.expand.by.doubling", "scheduler", "expand_by_doubling", Kind::Flag),
-    ("ducc.rm.prediction", "scheduler", "prediction", Kind::Flag),
-    ("ducc.rm.prediction.fudge", "scheduler", "prediction_fudge", Kind::Milliseconds),
+const PROPERTIES: [(&str, &str, &str, PropertyKind); 14] = [
+    (
+        "ducc.agent.node.metrics.publish.rate",
+        "daemon",
+        "heartbeat_interval",
+        PropertyKind::Milliseconds,
+    ),
+    ("ducc.rm.init.stability", "daemon", "init_stability", PropertyKind::Number),
+    ("ducc.rm.share.quantum", "scheduler", "quantum", PropertyKind::Gigabytes),
+    (
+        "ducc.rm.fragmentation.threshold",
+        "scheduler",
+        "fragmentation_threshold",
+        PropertyKind::Number,
+    ),
+    ("ducc.rm.defragmentation", "scheduler", "defragmentation", PropertyKind::Flag),
+    ("ducc.rm.global_allotment", "scheduler", "allotment", PropertyKind::Gigabytes),
+    ("ducc.rm.reserve_overage", "scheduler", "reserve_overage", PropertyKind::Gigabytes),
+    ("ducc.rm.reserved.dram", "scheduler", "reserved_memory", PropertyKind::Gigabytes),
+    (
+        "ducc.orchestrator.state.publish.rate",
+        "scheduler",
+        "publication_period",
+        PropertyKind::Milliseconds,
+    ),
+    ("ducc.rm.node.stability", "scheduler", "node_stability", PropertyKind::Number),
+    ("ducc.rm.initialization.cap", "scheduler", "initialization_cap", PropertyKind::Cap),
+    ("ducc.rm.expand.by.doubling", "scheduler", "expand_by_doubling", PropertyKind::Flag),
+    ("ducc.rm.prediction", "scheduler", "prediction", PropertyKind::Flag),
+    ("ducc.rm.prediction.fudge", "scheduler", "prediction_fudge", PropertyKind::Milliseconds),
 ];
 
 /// Scheduling properties of UIMA-DUCC without a counterpart here.
@@ -51,25 +66,25 @@ pub(super) fn translate(book: &mut Book, translation: &mut Translation) {
         let Some(attribute) = found else { continue };
         let text = attribute.text();
         let value = match kind {
-            Kind::Number => text.clone(),
-            Kind::Flag => flag(&text),
-            Kind::Gigabytes => gigabytes(attribute),
-            Kind::Milliseconds => milliseconds(&text),
-            Kind::Cap => cap(&text),
+            PropertyKind::Number => text.clone(),
+            PropertyKind::Flag => flag(&text),
+            PropertyKind::Gigabytes => gigabytes(attribute),
+            PropertyKind::Milliseconds => milliseconds(&text),
+            PropertyKind::Cap => cap(&text),
         };
-        if matches!(kind, Kind::Number) && text.parse::<i64>().is_err() {
+        if matches!(kind, PropertyKind::Number) && text.parse::<i64>().is_err() {
             let message = format!("`{property}` is {text}, which is no whole number");
-            let place = Place::File(attribute.span());
-            let problem = Problem::new(Code::Kind, property, &place, message);
+            let place = ValuePlace::File(attribute.span());
+            let problem = ConfigProblem::new(Code::Kind, property, &place, message);
             book.add(problem.remedy("write a number, without a unit"));
             continue;
         }
         if section != place {
             translation.blank();
-            translation.line(&format!("[{place}]"), Part::Properties, &attribute.key);
+            translation.line(&format!("[{place}]"), SourceFile::Properties, &attribute.key);
             section = place;
         }
-        translation.setting(key, &value, Part::Properties, attribute);
+        translation.setting(key, &value, SourceFile::Properties, attribute);
     }
     for attribute in given.iter().filter(|given| LEFT_OUT.contains(&given.key.text.as_str())) {
         translation.note(format!("`{}` is left out: it has no counterpart", attribute.key.text));

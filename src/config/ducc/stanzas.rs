@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::super::problem::{Code, Place, Problem, suggest};
+use super::super::problem::{Code, ConfigProblem, ValuePlace, suggest};
 use super::book::Book;
 
 /// The stanzas there are.
@@ -204,15 +204,21 @@ impl Reader<'_> {
         }
         if let Some(first) = attributes.iter().find(|attribute| attribute.key.text == key.text) {
             let message = format!("`{}` is set twice", key.text);
-            let problem =
-                Problem::new(Code::Duplicate, &key.text, &Place::File(key.span.clone()), message);
-            let first = Place::File(first.key.span.clone());
+            let problem = ConfigProblem::new(
+                Code::Duplicate,
+                &key.text,
+                &ValuePlace::File(key.span.clone()),
+                message,
+            );
+            let first = ValuePlace::File(first.key.span.clone());
             self.book.add(problem.related(&first, "the first").remedy("remove one of the two"));
         }
         attributes.push(Attribute { key, values });
     }
 
     fn complain(&mut self, code: Code, span: &Range<usize>, message: String, remedy: String) {
-        self.book.add(Problem::new(code, "", &Place::File(span.clone()), message).remedy(remedy));
+        self.book.add(
+            ConfigProblem::new(code, "", &ValuePlace::File(span.clone()), message).remedy(remedy),
+        );
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::ConfigError;
-use super::super::problem::{Code, Place, Problem, suggest};
+use super::super::problem::{Code, ConfigProblem, ValuePlace, suggest};
 use super::super::value::{toml_list, toml_text};
-use super::book::{Book, DEFAULT_NODES, Part, Source};
+use super::book::{Book, DEFAULT_NODES, Source, SourceFile};
 use super::nodes::Hosts;
 use super::stanzas::{Attribute, Stanza, Word};
 use crate::model::fold_hostlist;
@@ -72,9 +72,9 @@ pub(super) fn node_files(pools: &[&Stanza], book: &mut Book) -> Vec<String> {
                     "nodepool `{other}` has no node file, so it has `{file}`, as has `{one}`"
                 ),
             };
-            let place = Place::File(named.map_or(pool.name.span.clone(), Attribute::span));
-            let problem = Problem::new(Code::Duplicate, &pool.name.text, &place, message);
-            let place = Place::File(first.name.span.clone());
+            let place = ValuePlace::File(named.map_or(pool.name.span.clone(), Attribute::span));
+            let problem = ConfigProblem::new(Code::Duplicate, &pool.name.text, &place, message);
+            let place = ValuePlace::File(first.name.span.clone());
             let problem = problem.related(&place, "the first");
             book.add(problem.remedy("give each nodepool a `nodefile` of its own"));
         }
@@ -86,7 +86,7 @@ pub(super) fn node_files(pools: &[&Stanza], book: &mut Book) -> Vec<String> {
 
 impl Translation {
     /// Adds a line made from a piece of a file.
-    pub(super) fn line(&mut self, text: &str, file: Part, word: &Word) {
+    pub(super) fn line(&mut self, text: &str, file: SourceFile, word: &Word) {
         self.text.push_str(text);
         self.text.push('\n');
         self.sources.push(Some(Source { file, span: word.span.clone() }));
@@ -99,7 +99,7 @@ impl Translation {
     }
 
     /// `key = value`, made from an attribute.
-    pub(super) fn setting(&mut self, key: &str, value: &str, file: Part, from: &Attribute) {
+    pub(super) fn setting(&mut self, key: &str, value: &str, file: SourceFile, from: &Attribute) {
         let word = Word { text: String::new(), span: from.span() };
         self.line(&format!("{key} = {value}"), file, &word);
     }
@@ -125,30 +125,31 @@ impl Translation {
             only_known(pool, &POOL_KEYS, book);
             if let Some(parent) = &pool.parent {
                 let message = format!("nodepool `{}` cannot inherit", pool.name.text);
-                let place = Place::File(parent.span.clone());
+                let place = ValuePlace::File(parent.span.clone());
                 let remedy = format!("to make it a part of `{0}`, write `parent {0}`", parent.text);
-                book.add(Problem::new(Code::Misplaced, "", &place, message).remedy(remedy));
+                book.add(ConfigProblem::new(Code::Misplaced, "", &place, message).remedy(remedy));
             }
             if let Some(domain) = pool.attribute("domain") {
                 if 0 < index {
-                    let place = Place::File(domain.key.span.clone());
-                    let problem = Problem::new(Code::Misplaced, "", &place, "a second `domain`");
+                    let place = ValuePlace::File(domain.key.span.clone());
+                    let problem =
+                        ConfigProblem::new(Code::Misplaced, "", &place, "a second `domain`");
                     book.add(problem.remedy("only the first nodepool has it"));
                 }
                 self.note("nodes are called as the node files call them: agents must report the same names".to_owned());
             }
             self.blank();
-            self.line("[[nodepool]]", Part::Classes, &pool.name);
+            self.line("[[nodepool]]", SourceFile::Classes, &pool.name);
             let name = format!("name = {}", toml_text(&pool.name.text));
-            self.line(&name, Part::Classes, &pool.name);
+            self.line(&name, SourceFile::Classes, &pool.name);
             if let Some(parent) = pool.attribute("parent") {
-                self.setting("parent", &toml_text(&parent.text()), Part::Classes, parent);
+                self.setting("parent", &toml_text(&parent.text()), SourceFile::Classes, parent);
             }
             if let Some(order) = pool.attribute("search-order") {
-                self.setting("search_order", &number(order), Part::Classes, order);
+                self.setting("search_order", &number(order), SourceFile::Classes, order);
             }
             if let Some(quantum) = pool.attribute("share-quantum") {
-                self.setting("quantum", &gigabytes(quantum), Part::Classes, quantum);
+                self.setting("quantum", &gigabytes(quantum), SourceFile::Classes, quantum);
             }
             self.nodes(pool, hosts, book)?;
         }
@@ -167,7 +168,8 @@ impl Translation {
             named.filter(|_| file.rsplit_once('.').is_some_and(|(_, ending)| ending == "regex"))
         {
             let message = format!("nodepool `{}` has its nodes from a pattern", pool.name.text);
-            let problem = Problem::new(Code::Nodes, "", &Place::File(named.span()), message);
+            let problem =
+                ConfigProblem::new(Code::Nodes, "", &ValuePlace::File(named.span()), message);
             book.add(problem.remedy("name a file that lists them: host lists have no patterns"));
             return Ok(());
         }
@@ -177,8 +179,8 @@ impl Translation {
         let nodes = match hosts.of(&file) {
             Err(ConfigError::NotFound { path }) => {
                 let message = format!("there is no node file {}", path.display());
-                let place = Place::File(named.map_or(pool.name.span.clone(), Attribute::span));
-                let problem = Problem::new(Code::Nodes, "", &place, message);
+                let place = ValuePlace::File(named.map_or(pool.name.span.clone(), Attribute::span));
+                let problem = ConfigProblem::new(Code::Nodes, "", &place, message);
                 book.add(problem.remedy("name the folder of the node files with --nodes"));
                 return Ok(());
             }
@@ -187,7 +189,7 @@ impl Translation {
         if !nodes.is_empty() {
             let folded = fold_hostlist(nodes.iter().map(String::as_str));
             let line = format!("nodes = {}", toml_list([toml_text(&folded)]));
-            self.line(&line, Part::Classes, &pool.name);
+            self.line(&line, SourceFile::Classes, &pool.name);
         }
         Ok(())
     }
@@ -200,12 +202,12 @@ impl Translation {
         for class in classes {
             only_known(class, &CLASS_KEYS.map(|(key, _)| key), book);
             self.blank();
-            self.line("[[class]]", Part::Classes, &class.name);
+            self.line("[[class]]", SourceFile::Classes, &class.name);
             let name = format!("name = {}", toml_text(&class.name.text));
-            self.line(&name, Part::Classes, &class.name);
+            self.line(&name, SourceFile::Classes, &class.name);
             if let Some(parent) = &class.parent {
                 let line = format!("inherit = {}", toml_text(&parent.text));
-                self.line(&line, Part::Classes, parent);
+                self.line(&line, SourceFile::Classes, parent);
             }
             for attribute in &class.attributes {
                 self.class_attribute(class, attribute);
@@ -249,7 +251,7 @@ impl Translation {
             "initialization-cap" => cap(&text),
             _ => number(attribute),
         };
-        self.setting(ours, &value, Part::Classes, attribute);
+        self.setting(ours, &value, SourceFile::Classes, attribute);
     }
 
     /// The users among `stanzas`, which are of `file`; `all` has the classes.
@@ -257,7 +259,7 @@ impl Translation {
         &mut self,
         stanzas: &[Stanza],
         all: &[Stanza],
-        file: Part,
+        file: SourceFile,
         book: &mut Book,
     ) {
         let classes = all.iter().filter(|stanza| stanza.keyword.text == "Class");
@@ -311,9 +313,9 @@ fn only_known(stanza: &Stanza, known: &[&str], book: &mut Book) {
         let key = attribute.key.text.as_str();
         if !known.contains(&key) {
             let message = format!("`{}` has an unknown `{key}`", stanza.name.text);
-            let place = Place::File(attribute.key.span.clone());
+            let place = ValuePlace::File(attribute.key.span.clone());
             let remedy = suggest(key, known.iter().copied());
-            book.add(Problem::new(Code::Unknown, key, &place, message).remedy(remedy));
+            book.add(ConfigProblem::new(Code::Unknown, key, &place, message).remedy(remedy));
         }
     }
 }
@@ -322,19 +324,19 @@ fn only_known(stanza: &Stanza, known: &[&str], book: &mut Book) {
 /// key, and a limit for an unknown class.
 fn is_class_limit(attribute: &Attribute, classes: &[&str], book: &mut Book) -> bool {
     let key = attribute.key.text.as_str();
-    let place = Place::File(attribute.key.span.clone());
+    let place = ValuePlace::File(attribute.key.span.clone());
     let class =
         ["max_allotment.", "max-allotment."].iter().find_map(|start| key.strip_prefix(start));
     let Some(class) = class else {
         let message = format!("`{key}` is no limit of a user");
-        let problem = Problem::new(Code::Allotment, key, &place, message);
+        let problem = ConfigProblem::new(Code::Allotment, key, &place, message);
         book.add(problem.remedy("write `max-allotment = GB`"));
         return false;
     };
     if !classes.contains(&class) {
         let message = format!("`{key}` is a limit for `{class}`, which is no class");
         let remedy = suggest(class, classes.iter().copied());
-        book.add(Problem::new(Code::Allotment, key, &place, message).remedy(remedy));
+        book.add(ConfigProblem::new(Code::Allotment, key, &place, message).remedy(remedy));
     }
     whole(attribute, book);
     true
@@ -344,8 +346,8 @@ fn whole(attribute: &Attribute, book: &mut Book) {
     let text = attribute.text();
     if text.parse::<u64>().is_err() {
         let message = format!("`{}` is {text}, which is no whole number of GB", attribute.key.text);
-        let place = Place::File(attribute.span());
-        let problem = Problem::new(Code::Allotment, &attribute.key.text, &place, message);
+        let place = ValuePlace::File(attribute.span());
+        let problem = ConfigProblem::new(Code::Allotment, &attribute.key.text, &place, message);
         book.add(problem.remedy("write a number, without a unit"));
     }
 }
