@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
-use super::books::{SlotRecord, SlotRecords};
 use super::ladder::Ladder;
+use super::records::{SlotRecord, SlotRecords};
 use crate::agent::facts;
 
 /// Pause between two checks of a slot that ends.
@@ -17,40 +17,40 @@ const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(10 * 60 + 15);
 
 /// Ends the slots in the folder `spool`: tasks are asked, have their grace, and are killed. Says how many
-/// slots there were. Their books stay: the next agent tells the orchestrator, which gives their tasks
+/// slots there were. Their records stay: the next agent tells the orchestrator, which gives their tasks
 /// to other slots.
 ///
 /// # Errors
 ///
 /// If an agent still uses the spool, or a slot does not end.
 pub async fn end_slots(spool: &Path) -> Result<usize, String> {
-    let books = SlotRecords::open(spool)?;
+    let records = SlotRecords::open(spool)?;
     let unreadable = |error| format!("cannot read the spool {}: {error}", spool.display());
-    let mut started = books.all().map_err(unreadable)?;
-    started.retain(|book| book.process.is_some());
+    let mut started = records.all().map_err(unreadable)?;
+    started.retain(|record| record.process.is_some());
     let boot = facts::boot().map_err(|error| error.to_string())?;
     let ladder = Ladder::probe(None, rustix::process::getuid().is_root());
     ask(&started, &boot);
     let since = Instant::now();
-    while started.iter().any(|book| is_alive(book, &boot)) && since.elapsed() < PATIENCE {
+    while started.iter().any(|record| is_alive(record, &boot)) && since.elapsed() < PATIENCE {
         sleep(LOOK).await;
     }
-    for book in &started {
-        if !ladder.end_all(book).await {
-            return Err(format!("slot {} does not end", book.slot));
+    for record in &started {
+        if !ladder.end_all(record).await {
+            return Err(format!("slot {} does not end", record.slot));
         }
     }
     Ok(started.len())
 }
 
-fn is_alive(book: &SlotRecord, boot: &str) -> bool {
-    book.process.as_ref().is_some_and(|process| process.is_alive(boot))
+fn is_alive(record: &SlotRecord, boot: &str) -> bool {
+    record.process.as_ref().is_some_and(|process| process.is_alive(boot))
 }
 
 /// Asks the slots to end.
-fn ask(books: &[SlotRecord], boot: &str) {
-    let alive = books.iter().filter(|book| is_alive(book, boot));
-    let processes = alive.filter_map(|book| book.process.as_ref());
+fn ask(records: &[SlotRecord], boot: &str) {
+    let alive = records.iter().filter(|record| is_alive(record, boot));
+    let processes = alive.filter_map(|record| record.process.as_ref());
     for pid in processes.filter_map(|process| Pid::from_raw(process.pid)) {
         // A slot that ended meanwhile needs no signal.
         let _ = kill_process(pid, Signal::TERM);

@@ -11,10 +11,10 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::books::{ProcessIdentity, SlotRecord};
 use super::bounds::bound;
 use super::ladder::{SlotNotStarted, StartPlan};
 use super::node::LocalNode;
+use super::records::{ProcessIdentity, SlotRecord};
 use crate::orchestrator::wire::{Rung, SlotEnd, SlotReport, SlotStage, TaskSpec};
 use crate::slot::UserIdentity;
 use crate::slot::wire::{
@@ -78,7 +78,7 @@ pub struct Birth {
 #[derive(Debug)]
 pub struct Keeper {
     pub node: Arc<LocalNode>,
-    pub book: SlotRecord,
+    pub record: SlotRecord,
     pub inbox: mpsc::Receiver<ToKeeper>,
     /// Time at which a slot that was ordered to stop is killed.
     pub kill_at: Option<Instant>,
@@ -91,25 +91,25 @@ impl Keeper {
         if let Some(birth) = birth
             && let Err((end, text)) = self.start(birth).await
         {
-            tracing::warn!(slot = self.book.slot, text, "slot not started");
-            self.book.failure = Some((end, text));
-            if let Err(error) = self.node.books.save(&self.book) {
-                tracing::warn!(slot = self.book.slot, %error, "cannot write the record of a slot");
+            tracing::warn!(slot = self.record.slot, text, "slot not started");
+            self.record.failure = Some((end, text));
+            if let Err(error) = self.node.records.save(&self.record) {
+                tracing::warn!(slot = self.record.slot, %error, "cannot write the record of a slot");
             }
         }
         let is_alive = |process: &ProcessIdentity| process.is_alive(&self.node.boot);
         let mut last = None;
-        let process = self.book.process.clone().filter(|_| self.book.failure.is_none());
+        let process = self.record.process.clone().filter(|_| self.record.failure.is_none());
         if let Some(process) = process.filter(is_alive) {
             last = self.accompany(&process).await;
         }
         let is_of_this_boot =
-            self.book.process.as_ref().is_none_or(|process| process.boot == self.node.boot);
-        while is_of_this_boot && !self.node.ladder.end_all(&self.book).await {
-            tracing::warn!(slot = self.book.slot, "processes of a slot resist SIGKILL");
+            self.record.process.as_ref().is_none_or(|process| process.boot == self.node.boot);
+        while is_of_this_boot && !self.node.ladder.end_all(&self.record).await {
+            tracing::warn!(slot = self.record.slot, "processes of a slot resist SIGKILL");
         }
         let report = self.last_report(last).await;
-        tracing::info!(slot = self.book.slot, end = ?report.end, "slot ended");
+        tracing::info!(slot = self.record.slot, end = ?report.end, "slot ended");
         if self.news.send(News::Gone(report)).await.is_err() {
             return;
         }
@@ -118,7 +118,7 @@ impl Keeper {
 
     async fn start(&mut self, birth: Birth) -> Result<(), SlotNotStarted> {
         let node = Arc::clone(&self.node);
-        let start = &self.book.start;
+        let start = &self.record.start;
         let account = node.users.account_for(&start.user, start.uid);
         let account = account.map_err(|why| (SlotEnd::NoUser, why))?;
         if start.needs_kernel_limit && node.ladder.rung == Rung::Watched {
@@ -129,8 +129,8 @@ impl Keeper {
         let spec = birth.spec.ok_or_else(|| failed("its specification is missing".to_owned()))?;
         let grace_ms = spec.grace_ms;
         let settings = SlotSettings {
-            slot: self.book.slot.clone(),
-            share: self.book.share,
+            slot: self.record.slot.clone(),
+            share: self.record.share,
             node: node.name.clone(),
             start: start.clone(),
             spec,
@@ -138,40 +138,40 @@ impl Keeper {
             shell: account.shell,
             ordered_ms: birth.ordered_ms,
             lease_until_ms: birth.lease_until_ms,
-            limit: node.ladder.limit(&self.book.slot),
+            limit: node.ladder.limit(&self.record.slot),
         };
         let identity = account.identity;
         let owner = (identity.uid, identity.gid);
-        self.book.identity = Some(identity.to_string());
+        self.record.identity = Some(identity.to_string());
         self.save()?;
-        let made = node.spool.make(&self.book.slot, &settings, owner);
+        let made = node.spool.make(&self.record.slot, &settings, owner);
         made.map_err(|error| failed(format!("cannot make its folder: {error}")))?;
         let plan = StartPlan {
             program: node.program.clone(),
-            slot: self.book.slot.clone(),
-            folder: node.spool.of(&self.book.slot),
+            slot: self.record.slot.clone(),
+            folder: node.spool.of(&self.record.slot),
             identity: Some(identity).filter(|identity| identity.uid != node.users.own_uid()),
             owner,
-            memory_mb: self.book.start.memory_mb,
+            memory_mb: self.record.start.memory_mb,
             grace_ms,
             allow_setuid: node.allow_setuid,
             max_processes: node.max_processes,
         };
         let process = node.ladder.start(&plan, &node.boot).await?;
         tracing::info!(slot = plan.slot, pid = process.pid, "slot started");
-        self.book.process = Some(process);
+        self.record.process = Some(process);
         self.save()
     }
 
-    /// Writes the book. A slot that the next agent would not find by it must not run.
+    /// Writes the record. A slot that the next agent would not find by it must not run.
     fn save(&self) -> Result<(), SlotNotStarted> {
         let failed =
             |error| (SlotEnd::NotStarted, format!("cannot write the record of the slot: {error}"));
-        self.node.books.save(&self.book).map_err(failed)
+        self.node.records.save(&self.record).map_err(failed)
     }
 
     fn uid(&self) -> u32 {
-        let identity = self.book.identity.as_deref().and_then(|text| text.parse().ok());
+        let identity = self.record.identity.as_deref().and_then(|text| text.parse().ok());
         identity.map_or(0, |UserIdentity { uid, .. }| uid)
     }
 
@@ -192,11 +192,11 @@ impl Keeper {
                 continue;
             }
             if self.is_to_be_killed(owes_since) {
-                tracing::warn!(slot = self.book.slot, "slot is stuck or does not stop: killed");
+                tracing::warn!(slot = self.record.slot, "slot is stuck or does not stop: killed");
                 super::sweep::kill(&[process.pid]);
                 (owes_since, self.kill_at) = (Some(Instant::now()), None);
             }
-            match self.node.spool.connect(&self.book.slot, self.uid(), process.pid).await {
+            match self.node.spool.connect(&self.record.slot, self.uid(), process.pid).await {
                 Ok(stream) => {
                     let said = self.talk(stream, &mut unsent, &mut waiting, &mut owes_since).await;
                     last = said.or(last);
@@ -279,8 +279,8 @@ impl Keeper {
     /// end.
     async fn pass_on(&self, report: wire::AgentReport) -> Option<SlotReport> {
         let mut said = report.report;
-        said.share = self.book.share;
-        bound(&mut said, self.book.start.lanes);
+        said.share = self.record.share;
+        bound(&mut said, self.record.start.lanes);
         if said.state == SlotStage::Gone {
             return Some(said);
         }
@@ -292,32 +292,32 @@ impl Keeper {
 
     /// The last report: as the slot told it, or out of its journal.
     async fn last_report(&self, told: Option<SlotReport>) -> SlotReport {
-        if let Some((end, text)) = &self.book.failure {
-            return gone(self.book.share, *end, Some(text.clone()));
+        if let Some((end, text)) = &self.record.failure {
+            return gone(self.record.share, *end, Some(text.clone()));
         }
-        if self.book.process.is_none() {
+        if self.record.process.is_none() {
             // The agent ended, which is no fault of the campaign.
             let text = "the agent ended while the slot started";
-            return gone(self.book.share, SlotEnd::Died, Some(text.to_owned()));
+            return gone(self.record.share, SlotEnd::Died, Some(text.to_owned()));
         }
         if let Some(told) = told {
             return told;
         }
-        match self.node.report_dead(&self.book).await {
+        match self.node.report_dead(&self.record).await {
             Ok(mut report) => {
-                report.share = self.book.share;
+                report.share = self.record.share;
                 report.state = SlotStage::Gone;
-                bound(&mut report, self.book.start.lanes);
+                bound(&mut report, self.record.start.lanes);
                 report
             }
             Err(why) => {
                 tracing::warn!(
-                    slot = self.book.slot,
+                    slot = self.record.slot,
                     why,
                     "cannot read the journal of a dead slot"
                 );
                 let text = format!("its process died, and its journal is unreadable: {why}");
-                gone(self.book.share, SlotEnd::Died, Some(text))
+                gone(self.record.share, SlotEnd::Died, Some(text))
             }
         }
     }
@@ -327,12 +327,12 @@ impl Keeper {
         while let Some(message) = self.inbox.recv().await {
             match message {
                 ToKeeper::Read(request, reader) => {
-                    if let Ok(answer) = self.node.read_dead(&self.book.slot, &request).await {
+                    if let Ok(answer) = self.node.read_dead(&self.record.slot, &request).await {
                         let _ = reader.send(answer);
                     }
                 }
                 ToKeeper::Forget => {
-                    self.node.books.remove(&self.book.slot);
+                    self.node.records.remove(&self.record.slot);
                     return;
                 }
                 ToKeeper::Order(_) | ToKeeper::Stdin(..) => {}

@@ -2,15 +2,14 @@
 //!
 //! ```text
 //!  orchestrator ◄── head ── runner ──► keeper (one a slot) ──► slot ──► tasks
-//!                            │            └► ladder, spool, books
+//!                            │            └► ladder, spool, records
 //!                            └► relay (one a reader of output)
 //! ```
 //!
 //! The answer of an exchange says what every slot should be; the runner makes it so. Nothing of it
 //! handles a path or a file of a user: that is left to processes of that user. A slot survives the
-//! agent, which finds it again by its book, its process and its socket.
+//! agent, which finds it again by its record, its process and its socket.
 
-mod books;
 mod bounds;
 mod ending;
 mod head;
@@ -19,6 +18,7 @@ mod keeper;
 mod ladder;
 mod levels;
 mod node;
+mod records;
 mod relay;
 mod retention;
 mod runner;
@@ -30,9 +30,9 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 
-pub use self::books::ProcessIdentity;
 pub use self::ending::end_slots;
 pub use self::ladder::{Ladder, UnusedRung};
+pub use self::records::ProcessIdentity;
 pub use self::runner::Runner;
 pub use self::users::{LocalAccount, LocalUsers, UserRules};
 
@@ -70,7 +70,7 @@ pub enum RunError {
     #[error("cannot make the spool {}; name another with --spool", path.display())]
     Spool { path: PathBuf, source: std::io::Error },
     #[error("{0}")]
-    Books(String),
+    Records(String),
     #[error("cannot find the program of this process")]
     Program(#[source] std::io::Error),
     #[error(transparent)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-use super::books::{SlotRecord, SlotRecords};
 use super::ladder::Ladder;
+use super::records::{SlotRecord, SlotRecords};
 use super::spool::NodeSpool;
 use super::users::LocalUsers;
 use crate::orchestrator::wire::{Channel, SlotReport};
@@ -33,7 +33,7 @@ pub struct LocalNode {
     pub max_processes: u32,
     pub users: LocalUsers,
     pub ladder: Ladder,
-    pub books: SlotRecords,
+    pub records: SlotRecords,
     pub spool: NodeSpool,
 }
 
@@ -43,9 +43,9 @@ impl LocalNode {
     /// # Errors
     ///
     /// If it cannot be read.
-    pub async fn report_dead(&self, book: &SlotRecord) -> Result<SlotReport, String> {
+    pub async fn report_dead(&self, record: &SlotRecord) -> Result<SlotReport, String> {
         let flags = ["--report".to_owned()];
-        match self.ask(&book.slot, book.identity.as_deref(), &flags).await? {
+        match self.ask(&record.slot, record.identity.as_deref(), &flags).await? {
             (FromSlot::Report(report), _) => Ok(report.report),
             (FromSlot::Chunk(_), _) => Err("it answered with output".to_owned()),
         }

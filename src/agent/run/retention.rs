@@ -12,9 +12,9 @@ const RETENTION: Duration = Duration::from_hours(7 * 24);
 
 /// Removes the folders of slots that are forgotten and old. Processes of their users do it.
 pub(super) fn remove_old(node: &Arc<LocalNode>) {
-    // Without the books nothing can be told apart.
-    let Ok(books) = node.books.all() else { return };
-    let kept: BTreeSet<&str> = books.iter().map(|book| book.slot.as_str()).collect();
+    // Without the records nothing can be told apart.
+    let Ok(records) = node.records.all() else { return };
+    let kept: BTreeSet<&str> = records.iter().map(|record| record.slot.as_str()).collect();
     let is_old = |metadata: &Metadata| {
         let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
         age.is_some_and(|age| age > RETENTION)

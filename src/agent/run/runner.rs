@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::books::{Seen, SlotRecord, SlotRecords, is_good_identity};
 use super::bounds::portions;
 use super::head::{Head, LONGEST_WAIT};
 use super::inputs::fetch_input;
@@ -19,6 +18,7 @@ use super::keeper::{Birth, Keeper, News, ToKeeper, gone};
 use super::ladder::Ladder;
 use super::levels::{nothing, specs_of, without_times};
 use super::node::LocalNode;
+use super::records::{Seen, SlotRecord, SlotRecords, is_good_identity};
 use super::relay::{OutputSource, relay};
 use super::retention::remove_old;
 use super::spool::{NodeSpool, try_out};
@@ -119,7 +119,7 @@ impl Runner {
                 "other users cannot pass through {path}, so their tasks do not start: chmod o+x {path}"
             );
         }
-        let books = SlotRecords::open(&options.spool).map_err(RunError::Books)?;
+        let records = SlotRecords::open(&options.spool).map_err(RunError::Records)?;
         let ladder = Ladder::probe(options.limits, users.is_root());
         let life = facts::life()?;
         let boot = facts::boot()?;
@@ -131,7 +131,7 @@ impl Runner {
             options.node.clone(),
         )?;
         let (tell, news) = mpsc::channel(MAX_NEWS);
-        let seen = books.seen();
+        let seen = records.seen();
         let (allow_setuid, max_processes) = (options.allow_setuid, options.max_processes);
         let name = options.node;
         let node = LocalNode {
@@ -142,7 +142,7 @@ impl Runner {
             max_processes,
             users,
             ladder,
-            books,
+            records,
             spool,
         };
         Ok(Runner {
@@ -231,15 +231,15 @@ impl Runner {
 
     /// Takes up the slots that an earlier agent started.
     fn adopt(&mut self) {
-        let books = self.node.books.all().unwrap_or_else(|error| {
+        let records = self.node.records.all().unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot read the records of slots");
             Vec::new()
         });
-        for book in books {
-            let is_ours = book.orchestrator == self.seen.orchestrator;
-            let (share, spec) = (book.share, book.start.spec);
-            tracing::info!(slot = book.slot, "adopting a slot");
-            let keeper = self.keep(book, None);
+        for record in records {
+            let is_ours = record.orchestrator == self.seen.orchestrator;
+            let (share, spec) = (record.share, record.start.spec);
+            tracing::info!(slot = record.slot, "adopting a slot");
+            let keeper = self.keep(record, None);
             if is_ours {
                 self.know(share, spec, keeper);
             }
@@ -259,13 +259,13 @@ impl Runner {
     }
 
     /// Starts the keeper of a slot.
-    fn keep(&self, book: SlotRecord, birth: Option<Birth>) -> mpsc::Sender<ToKeeper> {
+    fn keep(&self, record: SlotRecord, birth: Option<Birth>) -> mpsc::Sender<ToKeeper> {
         let (keeper, inbox) = mpsc::channel(256);
         let (news, mut from_keeper) = mpsc::channel(1);
-        let (share, tell) = (book.share, self.tell.clone());
-        let is_ours = book.orchestrator == self.seen.orchestrator;
+        let (share, tell) = (record.share, self.tell.clone());
+        let is_ours = record.orchestrator == self.seen.orchestrator;
         let node = Arc::clone(&self.node);
-        tokio::spawn(Keeper { node, book, inbox, kill_at: None, news }.keep(birth));
+        tokio::spawn(Keeper { node, record, inbox, kill_at: None, news }.keep(birth));
         tokio::spawn(async move {
             while let Some(news) = from_keeper.recv().await {
                 // A slot of another orchestrator ends with its lease, and its reports are dropped.
@@ -367,7 +367,7 @@ impl Runner {
             return Ok(());
         }
         let seen = Seen { orchestrator: identity.clone(), epoch: answer.epoch };
-        let saved = self.node.books.save_seen(&seen);
+        let saved = self.node.records.save_seen(&seen);
         saved.map_err(|error| format!("cannot write into the spool: {error}"))?;
         if !is_known {
             // The new orchestrator's slots are listed from the next exchange on.
@@ -423,7 +423,7 @@ impl Runner {
         let has_start = order.start.is_some() && order.stop.is_none();
         let start = order.start.unwrap_or_else(nothing);
         let spec = specs.get(&start.spec).cloned();
-        let mut book = SlotRecord {
+        let mut record = SlotRecord {
             slot,
             orchestrator,
             share,
@@ -437,19 +437,19 @@ impl Runner {
             // The record is lost, or the slot is stopped before its start. The keeper then ends any
             // leftover process.
             let text = "this node has no record of the slot".to_owned();
-            book.failure = Some((SlotEnd::Died, text));
+            record.failure = Some((SlotEnd::Died, text));
         }
         let birth = has_start.then(|| Birth { spec, ordered_ms: since_boot_ms(), lease_until_ms });
-        match self.node.books.begin(&book) {
+        match self.node.records.begin(&record) {
             Ok(true) => {
-                let spec = book.start.spec;
-                let keeper = self.keep(book, birth);
+                let spec = record.start.spec;
+                let keeper = self.keep(record, birth);
                 self.know(share, spec, keeper);
                 self.has_news = true;
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(slot = book.slot, %error, "cannot write the record of a slot");
+                tracing::warn!(slot = record.slot, %error, "cannot write the record of a slot");
             }
         }
     }

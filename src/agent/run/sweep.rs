@@ -4,21 +4,21 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::books::SlotRecord;
+use super::records::SlotRecord;
 use crate::slot;
 
-/// Returns the processes of the slot of `book`: its own process, all processes of its session, and
+/// Returns the processes of the slot of `record`: its own process, all processes of its session, and
 /// later processes with its mark. The recorded process has to be of this boot.
-pub fn left_of(book: &SlotRecord) -> Vec<i32> {
+pub fn left_of(record: &SlotRecord) -> Vec<i32> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| *pid > 1 && *pid != own && belongs(book, *pid)).collect()
+    pids.filter(|pid| *pid > 1 && *pid != own && belongs(record, *pid)).collect()
 }
 
-fn belongs(book: &SlotRecord, pid: i32) -> bool {
-    let has_mark = slot::mark(pid).slot.as_deref() == Some(book.slot.as_str());
-    let (first, leader) = match &book.process {
+fn belongs(record: &SlotRecord, pid: i32) -> bool {
+    let has_mark = slot::mark(pid).slot.as_deref() == Some(record.slot.as_str());
+    let (first, leader) = match &record.process {
         Some(process) => (process.start, process.pid),
         None => (0, 0),
     };

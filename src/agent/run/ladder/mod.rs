@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::books::{ProcessIdentity, SlotRecord};
+use super::records::{ProcessIdentity, SlotRecord};
 use super::sweep;
 use crate::orchestrator::wire::{Rung, SlotEnd};
 use crate::slot::UserIdentity;
@@ -149,27 +149,27 @@ impl Ladder {
     }
 
     /// Kills all that is left of a slot, and waits until there is nothing. Returns whether that came.
-    pub async fn end_all(&self, book: &SlotRecord) -> bool {
-        let cgroup = self.root.as_ref().map(|root| root.join(&book.slot));
+    pub async fn end_all(&self, record: &SlotRecord) -> bool {
+        let cgroup = self.root.as_ref().map(|root| root.join(&record.slot));
         // A process in the middle of `exec` has no environment for a moment. A process that ends
         // may have started a child that the sweep missed. So a single sweep that finds nothing is
         // not enough.
         let mut empty = 0;
         for round in 0..600_u32 {
-            let mut left = sweep::left_of(book);
+            let mut left = sweep::left_of(record);
             let mut is_gone = true;
-            match (book.rung, &cgroup) {
+            match (record.rung, &cgroup) {
                 (rung @ (Rung::Systemd | Rung::SystemdUser), _) => {
                     let of_user = rung == Rung::SystemdUser;
-                    systemd::kill(&book.slot, of_user).await;
-                    is_gone = systemd::is_gone(&book.slot, of_user).await;
+                    systemd::kill(&record.slot, of_user).await;
+                    is_gone = systemd::is_gone(&record.slot, of_user).await;
                 }
                 (Rung::Cgroup2 | Rung::Cgroup1, Some(cgroup)) => left.extend(inside(cgroup)),
                 (Rung::Cgroup2 | Rung::Cgroup1 | Rung::Watched, _) => {}
             }
             empty = if left.is_empty() && is_gone { empty + 1 } else { 0 };
             if empty == EMPTY_LOOKS {
-                let pids = self.pids.as_ref().map(|pids| pids.join(&book.slot));
+                let pids = self.pids.as_ref().map(|pids| pids.join(&record.slot));
                 cgroup.iter().chain(&pids).for_each(|cgroup| remove(cgroup));
                 return true;
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::{SlotNotStarted, StartPlan, arguments};
-use crate::agent::run::books::ProcessIdentity;
+use crate::agent::run::records::ProcessIdentity;
 use crate::orchestrator::wire::SlotEnd;
 
 /// Longest time for an answer of systemd.

@@ -81,7 +81,7 @@ pub struct SlotRecords {
 const SEEN: &str = "orchestrator.json";
 
 impl SlotRecords {
-    /// The books below the folder `spool`.
+    /// The records below the folder `spool`.
     ///
     /// # Errors
     ///
@@ -100,15 +100,15 @@ impl SlotRecords {
         Ok(SlotRecords { folder, _lock: lock })
     }
 
-    /// Begins the book of a slot. Returns whether it is new.
+    /// Begins the record of a slot. Returns whether it is new.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn begin(&self, book: &SlotRecord) -> io::Result<bool> {
-        let path = self.path(&book.slot);
+    pub fn begin(&self, record: &SlotRecord) -> io::Result<bool> {
+        let path = self.path(&record.slot);
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(_) => match self.save(book) {
+            Ok(_) => match self.save(record) {
                 Ok(()) => Ok(true),
                 Err(error) => {
                     // The start is ordered again, and needs the name.
@@ -121,16 +121,16 @@ impl SlotRecords {
         }
     }
 
-    /// Writes the book of a slot anew.
+    /// Writes the record of a slot anew.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn save(&self, book: &SlotRecord) -> io::Result<()> {
-        self.replace(&self.path(&book.slot), book)
+    pub fn save(&self, record: &SlotRecord) -> io::Result<()> {
+        self.replace(&self.path(&record.slot), record)
     }
 
-    /// Removes the book of a slot.
+    /// Removes the record of a slot.
     pub fn remove(&self, slot: &str) {
         if let Err(error) = fs::remove_file(self.path(slot)) {
             tracing::warn!(slot, %error, "cannot remove the record of a slot");
@@ -143,15 +143,15 @@ impl SlotRecords {
     ///
     /// If the folder cannot be read.
     pub fn all(&self) -> io::Result<Vec<SlotRecord>> {
-        let mut books = Vec::new();
+        let mut records = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            let is_book = path.extension().is_some_and(|extension| extension == "slot");
-            if !is_book {
+            let is_record = path.extension().is_some_and(|extension| extension == "slot");
+            if !is_record {
                 continue;
             }
             match read(&path) {
-                Ok(book) => books.push(book),
+                Ok(record) => records.push(record),
                 // The record was begun, and its slot did not start.
                 Err(_) if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == 0) => {
                     fs::remove_file(&path)?;
@@ -161,8 +161,8 @@ impl SlotRecords {
                 }
             }
         }
-        books.sort_by(|a: &SlotRecord, b| a.slot.cmp(&b.slot));
-        Ok(books)
+        records.sort_by(|a: &SlotRecord, b| a.slot.cmp(&b.slot));
+        Ok(records)
     }
 
     /// Returns the record of the orchestrator.
@@ -208,7 +208,7 @@ pub fn is_good_identity(identity: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn book() -> SlotRecord {
+    fn record() -> SlotRecord {
         let start = SlotStart {
             campaign: 9,
             user: "ann".to_owned(),
@@ -232,41 +232,41 @@ mod tests {
     }
 
     #[test]
-    fn a_share_has_one_book() {
+    fn a_share_has_one_record() {
         let spool = tempfile::tempdir().unwrap();
-        let books = SlotRecords::open(spool.path()).unwrap();
+        let records = SlotRecords::open(spool.path()).unwrap();
         assert!(SlotRecords::open(spool.path()).unwrap_err().contains("another agent"));
-        let mut book = book();
-        assert!(books.begin(&book).unwrap());
-        assert!(!books.begin(&book).unwrap());
+        let mut record = record();
+        assert!(records.begin(&record).unwrap());
+        assert!(!records.begin(&record).unwrap());
         let own = i32::try_from(std::process::id()).unwrap();
-        book.process = ProcessIdentity::of(own, "boot");
-        books.save(&book).unwrap();
+        record.process = ProcessIdentity::of(own, "boot");
+        records.save(&record).unwrap();
         fs::write(spool.path().join("books/torn.slot"), "{").unwrap();
         fs::write(spool.path().join("books/empty.slot"), "").unwrap();
-        let all = books.all().unwrap();
-        assert_eq!(all, [book]);
+        let all = records.all().unwrap();
+        assert_eq!(all, [record]);
         let process = all[0].process.clone().unwrap();
         assert!(process.is_alive("boot") && !process.is_alive("another boot"));
         assert!(!ProcessIdentity { start: process.start + 1, ..process }.is_alive("boot"));
         assert!(!spool.path().join("books/empty.slot").exists());
-        books.remove("o1-7");
-        assert_eq!(books.seen(), Seen::default());
+        records.remove("o1-7");
+        assert_eq!(records.seen(), Seen::default());
         let seen = Seen { orchestrator: "o1".to_owned(), epoch: 3 };
-        books.save_seen(&seen).unwrap();
-        assert_eq!(books.seen(), seen);
+        records.save_seen(&seen).unwrap();
+        assert_eq!(records.seen(), seen);
     }
 
     #[test]
-    fn a_book_that_cannot_be_written_can_be_begun_again() {
+    fn a_record_that_cannot_be_written_can_be_begun_again() {
         let spool = tempfile::tempdir().unwrap();
-        let books = SlotRecords::open(spool.path()).unwrap();
+        let records = SlotRecords::open(spool.path()).unwrap();
         let obstacle = spool.path().join("books/new");
         fs::create_dir(&obstacle).unwrap();
-        assert!(books.begin(&book()).is_err());
+        assert!(records.begin(&record()).is_err());
         fs::remove_dir(&obstacle).unwrap();
-        assert!(books.begin(&book()).unwrap());
-        assert_eq!(books.all().unwrap(), [book()]);
+        assert!(records.begin(&record()).unwrap());
+        assert_eq!(records.all().unwrap(), [record()]);
     }
 
     #[test]
