@@ -16,7 +16,7 @@
 //!  orchestrator ─► api::wire, access        (campaigns of tasks; a client of the public API)
 //! ```
 //!
-//! # Invariants, most of them absences
+//! # Invariants
 //!
 //! 1. The engine cannot fail. It returns a schedule and a report; "could not" is a line in the
 //!    report.
@@ -27,11 +27,11 @@
 //! 5. `async` appears only in `access`, `agent`, `api`, `store`, `daemon`, `dashboard`, `demo`, `bench`,
 //!    `orchestrator` (not in its `spec` and `book`) and `cli`.
 //! 6. Types that cross a wire live in `api::wire` and `orchestrator::wire`, rows in `store`, files in `config`, events and
-//!    books as text in `journal`. `model` types are not serializable, so that renaming one breaks
-//!    no one.
-//! 7. What is not stored is not published.
-//! 8. A preempted share stays on its machine until the orchestrator confirms that it has gone.
-//! 9. Machines are never forgotten, only silent.
+//!    books as text in `journal`. `model` types are not serializable, so that a rename breaks
+//!    no client and no file.
+//! 7. A schedule is stored before it is published.
+//! 8. A preempted share stays on its node until the orchestrator confirms that it has exited.
+//! 9. Nodes are never forgotten; they only miss heartbeats.
 //! 10. Nothing is unbounded.
 
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]

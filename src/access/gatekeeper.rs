@@ -20,8 +20,8 @@ use super::tls::{Tls, TlsError};
 use super::token::{Secret, TokenFile, TokenFileError, TokenSum};
 use crate::config::{Access, Limits};
 
-/// Refusals of a name that the audit log takes at once, and the interval after which one more is
-/// taken.
+/// Refusals of a name that the audit log takes at once, and the interval after which a further
+/// refusal is taken.
 const REFUSALS_AT_ONCE: u32 = 20;
 const REFUSAL_EVERY: Duration = Duration::from_mins(1);
 

@@ -44,7 +44,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// The nodes that an agent speaks for.
+/// Nodes that an agent may report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeScope {
     /// Any node: no tokens are configured.

@@ -1,7 +1,7 @@
-//! The listeners: connections are let in, counted, encrypted and served, and end in time.
+//! Listeners: connections are accepted, counted, encrypted and served, and end in time.
 //!
-//! A connection too many is not answered at all: answering costs more than it is worth. The unix socket
-//! has places of its own, so that a flood on TCP keeps no administrator out.
+//! A connection beyond the limits is closed without an answer, as an answer costs more than it is
+//! worth. The unix socket has places of its own, so that a flood on TCP keeps no administrator out.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -56,9 +56,9 @@ const FILES_KEPT: usize = 64 + LocalPlaces::count();
 /// The daemon's listeners.
 #[derive(Debug)]
 pub struct Listeners {
-    /// For the network, or for this machine only.
+    /// Listener for the network, or for this computer only.
     pub tcp: TcpListener,
-    /// For this machine.
+    /// Listener on the unix socket.
     pub local: Option<LocalSocket>,
 }
 
@@ -84,13 +84,13 @@ pub enum SocketError {
 }
 
 impl LocalSocket {
-    /// Listens at `path`. What a daemon that is gone has left there is removed.
+    /// Listens at `path`. A socket left by an earlier daemon is removed.
     ///
     /// All local users may connect: the kernel reports the user, and the user's rights decide.
     ///
     /// # Errors
     ///
-    /// If something else is there, or the folder is not.
+    /// If another file or daemon is at `path`, or its folder is missing.
     pub fn bind(path: &Path) -> Result<LocalSocket, SocketError> {
         let here = || path.to_owned();
         let failed = |source| SocketError::Failed { path: here(), source };
@@ -119,15 +119,15 @@ fn file_at(path: &Path) -> Option<(u64, u64)> {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // Another daemon may have taken its place; then there is nothing of ours to remove.
+        // Another daemon may have taken the path; then its file stays.
         if file_at(&self.path) == self.file {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Serves connections by `router`, until `stop`; then ends when all are done. How long requests wait for
-/// their turn is noted as `delay`.
+/// Serves connections by `router` until `stop`, and returns when all connections have ended. The
+/// wait of requests for their turn is recorded in `delay`.
 pub async fn serve(
     listeners: Listeners,
     router: Router,
@@ -290,7 +290,7 @@ impl ConnectionServer {
 struct TurnedAway(u64);
 
 impl TurnedAway {
-    /// Says it at powers of two: soon, and not for ever.
+    /// Logs at powers of two: soon, and not for ever.
     fn note(&mut self, who: impl std::fmt::Display) {
         self.0 += 1;
         if self.0.is_power_of_two() {
@@ -299,8 +299,8 @@ impl TurnedAway {
     }
 }
 
-/// Has the kernel end a connection when the other side takes nothing: otherwise it keeps the rest of an
-/// answer long after the connection was closed here.
+/// Makes the kernel end a connection whose client reads nothing. Otherwise the kernel keeps the
+/// rest of an answer long after the connection was closed here.
 fn forget_untaken(stream: &TcpStream) {
     let time = u32::try_from(UNTAKEN_TIME.as_millis()).unwrap_or(u32::MAX);
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, time) {
@@ -322,7 +322,8 @@ async fn pause_after(error: &io::Error) {
     }
 }
 
-/// The configured caps, as far as the system has files for them; it is asked for all it gives.
+/// Returns the configured limits, lowered to the number of files that the system permits. The soft
+/// limit of open files is raised to the hard limit first.
 fn caps(gatekeeper: &Gatekeeper) -> ConnectionLimits {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let (all, per_peer) = gatekeeper.connections();

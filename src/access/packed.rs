@@ -1,4 +1,4 @@
-//! Long bodies, packed: what a client sends and reads.
+//! Compression of long bodies, as a client sends and reads them.
 
 use std::io::{self, Read, Write};
 
@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 /// Bodies longer than this are packed, in bytes.
 pub const LONG_BODY: usize = 4096;
 
-/// `plain` with gzip.
+/// Compresses `plain` with gzip.
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub fn pack(plain: &[u8]) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// If it was not packed so, or is longer.
+/// If `packed` is not gzip, or its content is longer.
 pub fn unpack(packed: &[u8], most: usize) -> io::Result<Vec<u8>> {
     let mut plain = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);

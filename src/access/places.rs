@@ -2,8 +2,8 @@
 //!
 //! On TCP, addresses are counted by network: a host chooses freely within 127.0.0.0/8, or within
 //! the 64 bits that IPv6 leaves to it. At the unix socket, the kernel reports the user. Root and
-//! the daemon's own user, operators, and all further users have separate places, so that no group
-//! can keep a more privileged group out.
+//! the daemon's own user, operators, and all further users have separate places. So no group can
+//! keep a more privileged group out.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -66,8 +66,8 @@ const REPORT: Permission = Permission::Only(&[Role::Agent]);
 const PUBLISH: Permission = Permission::Only(&[Role::Orchestrator]);
 const OPERATE: Permission = Permission::Only(&[Role::Operator]);
 
-/// Every route and page. A route that is not here is refused where it changes something, but to
-/// operators, and else is for readers; a test wants each documented route to be here all the same.
+/// Permissions of all routes and pages. An unlisted route that changes state is for operators only;
+/// any other unlisted route is for readers. A test requires each documented route to be listed.
 const TABLE: &[(&str, &str, Permission)] = &[
     ("GET", "/livez", Permission::Terse),
     ("GET", "/readyz", Permission::Terse),

@@ -1,5 +1,5 @@
-//! A connection that ends when the other side takes too long: to finish the head of a request it has
-//! begun, or to take what it is sent.
+//! A connection that ends if the client takes too long to finish a request head, or to read an
+//! answer.
 //!
 //! hyper has a single timeout for idling and for heads. Agents idle for half a minute between
 //! heartbeats, and no client needs that long for a head.
@@ -17,9 +17,9 @@ use tokio::time::{Sleep, sleep};
 /// Timeouts for a slow client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerTimeouts {
-    /// A head, from its first byte on.
+    /// Time for a request head, from its first byte on.
     pub(super) head: Duration,
-    /// The other side, until it takes something of what it is sent.
+    /// Wait until the client reads a part of an answer.
     pub(super) write: Duration,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct TimedStream<T> {
     stream: T,
     busy: RequestInFlight,
     patience: PeerTimeouts,
-    /// After which count of requests a head has begun, and until when it has to be here.
+    /// Count of requests at which a head began, and the deadline of the head.
     head: Option<(u64, Pin<Box<Sleep>>)>,
-    /// Until when something has to be taken.
+    /// Deadline of the current write.
     write: Option<Pin<Box<Sleep>>>,
 }
 

@@ -61,7 +61,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// As [`Tls::open`]; the earlier certificate stays in use.
+    /// See [`Tls::open`]; the earlier certificate stays in use.
     pub fn reread(&self) -> Result<(), TlsError> {
         self.current.store(Arc::new(config(&self.certificate, &self.key)?));
         Ok(())
@@ -87,7 +87,7 @@ fn config(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
     Ok(config)
 }
 
-/// Reads the certificates of a file, of which there is at least one.
+/// Reads the certificates of a file, which holds at least a single certificate.
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |source| TlsError::Certificates { path: path.to_owned(), source };
     let read = CertificateDer::pem_file_iter(path).map_err(failed)?;

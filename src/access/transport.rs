@@ -86,12 +86,12 @@ impl From<reqwest::Error> for NoAnswer {
 }
 
 impl Transport {
-    /// The way to the daemon at `url`; by `https` only if the certificate in `authority` vouches for
-    /// it. An answer is waited for as long as `patience` lasts.
+    /// Sets up the transport to the daemon at `url`. `https` needs a certificate in `authority`
+    /// that vouches for the daemon. `patience` is the longest wait for an answer.
     ///
     /// # Errors
     ///
-    /// If this process cannot be a client at all, or not in this way.
+    /// If HTTP or TLS cannot be set up, or `https` has no authority.
     ///
     /// # Panics
     ///

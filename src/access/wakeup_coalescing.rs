@@ -1,9 +1,9 @@
 //! Coalescing of wakeups: while many agents report, the heartbeats of a few hundredths of a second
 //! are handled together.
 //!
-//! To be woken for a heartbeat costs more than the heartbeat. So a thread that has nothing left to do
-//! stays away to the end of a slice of time before it waits for the network, and then finds all that
-//! came meanwhile. Network cards do the same with packets.
+//! Waking a thread costs more than handling a heartbeat. So an idle thread sleeps until the end of
+//! a slice of time before it waits for the network. It then handles all heartbeats that came
+//! meanwhile. Network cards do the same with packets.
 //!
 //! Threads are held back only if many heartbeats come, each after a pause on its connection. An
 //! agent that sends its next heartbeat as soon as it has an answer would be slowed down, so its
@@ -148,8 +148,8 @@ impl Decision {
 mod tests {
     use super::*;
 
-    /// Threads that look every millisecond for a while, while so many heartbeats come in a second;
-    /// whether they stay away at the end.
+    /// Simulates threads that call `rest` every millisecond for 200 ms, with these heartbeats a
+    /// second. Returns the last decision.
     fn is_moderated(decision: &mut Decision, from_ms: u64, calm: u64, hurried: u64) -> bool {
         let before = decision.counts;
         let until = |per_s: u64, ms: u64| (per_s * ms).div_euclid(1000);

@@ -1,4 +1,5 @@
-//! The agent: tells the daemon, every few seconds, that this node lives and how much memory it has.
+//! The agent: reports to the daemon every few seconds that this node lives, and how much memory it
+//! has.
 //!
 //! The agent decides nothing. Every heartbeat reads the facts and the token anew, so that changed
 //! memory, and a replaced token, need no restart. If the daemon does not answer, the agent tries
@@ -38,9 +39,9 @@ pub struct Options {
     pub memory: Option<Mebibytes>,
     /// Memory kept for the system, out of the offered memory.
     pub reserved: Mebibytes,
-    /// While there is a file of this name, the node wants no new work.
+    /// Path of a file: while it exists, the node takes no new processes.
     pub quiesce_file: Option<PathBuf>,
-    /// The file with the token that says who we are.
+    /// File with the token of the node.
     pub token_file: Option<PathBuf>,
     /// The certificate of the authority that vouches for the daemon, for `https`.
     pub authority: Option<PathBuf>,

@@ -22,9 +22,9 @@ pub struct Access {
     pub key: Option<PathBuf>,
     /// The unix socket. `None`: there is none.
     pub socket: Option<PathBuf>,
-    /// Users of this machine who are operators at the socket, besides root and the daemon's own.
+    /// Local users that are operators at the socket, besides root and the daemon's user.
     pub operators: Vec<u32>,
-    /// Primary groups whose members are.
+    /// Primary groups whose members are operators at the socket.
     pub operator_groups: Vec<u32>,
     /// True if local users that are not operators may read at the socket.
     pub local_readers: bool,

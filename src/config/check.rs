@@ -1,7 +1,7 @@
 //! Consistency of the file: it becomes a [`Topology`].
 //!
-//! Pools and classes have files of their own; here is what they share, and the users. Checking
-//! goes on after a problem, so a result is worth something only if no problem was added.
+//! Pools and classes have files of their own; this file calls them and checks the users. Checking
+//! goes on after a problem, so a result is valid only if no problem was added.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 use super::value::PolicyName;
 use crate::model::{CapRules, Nodepool, Policy, PoolIx, ResourceClass};
 
-/// A class that is not abstract, and what it was written as, inheritance included.
+/// A class that is not abstract, with its inherited settings.
 #[derive(Debug)]
 pub(super) struct Resolved {
     pub entry: ClassEntry,
@@ -51,8 +51,8 @@ pub(super) fn check(
     resolved.into_iter().filter_map(finished).collect()
 }
 
-/// The class each class inherits from. Complains about classes that are twice or missing, or that
-/// inherit from themselves.
+/// Returns the parent of each class. Reports classes that are duplicate or missing, or that inherit
+/// from themselves.
 fn parents(entries: &[ClassEntry], problems: &mut Problems) -> Vec<Option<usize>> {
     let by_name = index_by_name("class", entries.iter().map(|entry| &entry.name), problems);
     let mut parents = Vec::new();

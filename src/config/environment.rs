@@ -48,7 +48,7 @@ impl Overrides {
         Overrides::collect(&Environment::default().source(Some(variables.collect()))).unwrap()
     }
 
-    /// The same, with `flags` on top.
+    /// Returns these overrides, with `flags` on top.
     pub(super) fn with(mut self, flags: &[Flag]) -> Overrides {
         for Flag { path, value, flag } in flags {
             self.values.insert(path.clone(), (ValuePlace::Flag(flag.clone()), value.clone()));

@@ -21,7 +21,7 @@ use crate::model::{CapRules, Mebibytes, Quantum, Settings};
 const HOUR: Duration = Duration::from_hours(1);
 /// The shortest interval between anything: demonstrations run fast, nothing runs busy.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// Largest size, one PB: more than any cluster has.
+/// Largest size, a petabyte: more than any cluster has.
 pub(super) const LARGEST: Mebibytes = Mebibytes(1 << 30);
 /// Upper bound of counts that have no natural bound.
 const MILLION: i64 = 1_000_000;

@@ -63,9 +63,9 @@ pub struct Config {
     pub orchestrator: OrchestratorSettings,
     /// Nodepools, classes, allotments and the scheduler's settings.
     pub topology: Topology,
-    /// Every setting in effect, and who set it.
+    /// Every setting in effect, with its origin.
     pub listing: Listing,
-    /// The file it was made from: what messages call it, and what it says.
+    /// The file that it was made from.
     pub file: WrittenFile,
 }
 
@@ -90,7 +90,7 @@ pub struct Sources {
 pub struct DaemonSettings {
     /// The address of the API. A loopback address, unless there are tokens and TLS.
     pub listen: SocketAddr,
-    /// The `SQLite` file that holds what must survive; relative to the working directory.
+    /// The daemon's `SQLite` file; relative to the working directory.
     pub state: PathBuf,
     /// The least time between the starts of two cycles.
     pub cycle_period: Duration,
@@ -100,7 +100,7 @@ pub struct DaemonSettings {
     /// restart, since the store knows the nodes. A higher value lets the nodes of a new cluster
     /// report before the scheduler places jobs on the first of them.
     pub init_stability: u32,
-    /// Cycles from one audited schedule to the next. At least 1.
+    /// Cycles from an audited schedule to the next. At least 1.
     pub audit_every: u64,
     /// Retention of the journal.
     pub journal: Journal,
@@ -129,11 +129,11 @@ impl Default for DaemonSettings {
 /// Retention of past cycles, `[daemon.journal]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// Cycles that can be computed again, and whose events can be followed. At least 1.
+    /// Cycles that can be replayed, and whose events can be followed. At least 1.
     pub cycles: u64,
     /// Cycles whose schedules are kept as they were published. At least 1.
     pub schedules: u64,
-    /// After so many planned cycles the books are put on record in whole. At least 1.
+    /// Planned cycles from a checkpoint to the next. At least 1.
     pub books_every: u64,
 }
 
@@ -156,7 +156,8 @@ pub struct Limits {
     pub max_processes_per_job: usize,
     /// Bytes of a name or any other string.
     pub max_string: usize,
-    /// From so many publications absent processes keep their room, and for `absent_time`.
+    /// Publications without a process after which its space is freed, at the earliest after
+    /// `absent_time`.
     pub absent_publications: u32,
     /// Shortest time that absent processes keep their space.
     pub absent_time: Duration,
@@ -166,9 +167,9 @@ pub struct Limits {
     pub connections_per_peer: usize,
     /// Requests a second with a reader's token from a single address; 0: no limit.
     pub reader_rate: u32,
-    /// The same, of an agent.
+    /// Requests a second of an agent; 0: no limit.
     pub agent_rate: u32,
-    /// The same, of an orchestrator.
+    /// Requests a second of an orchestrator; 0: no limit.
     pub orchestrator_rate: u32,
 }
 
@@ -231,7 +232,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or with everything that is wrong.
+    /// If the file cannot be read, or with all its problems.
     pub fn load(&self) -> Result<Config, ConfigError> {
         let Some(path) = &self.file else { return Err(ConfigError::NoFile) };
         let text = read(path)?;
@@ -242,7 +243,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// With everything that is wrong with it, at once.
+    /// With all problems of the text.
     pub fn parse(&self, name: &str, text: &str) -> Result<Config, Problems> {
         parse_over(name, text, self.overrides.clone())
     }
@@ -253,7 +254,7 @@ impl Sources {
 ///
 /// # Errors
 ///
-/// If the file or a variable cannot be read, or with everything that is wrong with them.
+/// If the file or a variable cannot be read, or with all problems.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
     Sources::new(path, &[])?.load()
 }
@@ -262,7 +263,7 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
 ///
 /// # Errors
 ///
-/// With everything that is wrong with it, at once.
+/// With all problems of the text.
 pub fn parse(name: &str, text: &str) -> Result<Config, Problems> {
     parse_over(name, text, Overrides::default())
 }

@@ -42,7 +42,8 @@ pub(super) fn check(
     order.iter().map(pool).collect()
 }
 
-/// Each pool's parent. Complains about pools that are twice, missing, or in themselves.
+/// Returns the parent of each pool. Reports pools that are duplicate or missing, or that contain
+/// themselves.
 fn parents(entries: &[PoolEntry], problems: &mut Problems) -> Vec<Option<usize>> {
     let by_name = index_by_name("nodepool", entries.iter().map(|entry| &entry.name), problems);
     let mut parents = Vec::new();

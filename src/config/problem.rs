@@ -1,8 +1,9 @@
 //! Problems of a configuration, each with the place and the remedy.
 //!
-//! [`Problems`] is both the basket that reading and checking throw into and what the caller gets:
-//! everything wrong at once, in the order of the file. As text it looks the way rustc's errors do;
-//! as data, every [`ConfigProblem`] has a code, a key, a place, a message and a remedy.
+//! [`Problems`] collects the problems of reading and checking, and is the error that the caller
+//! gets. All mistakes are reported at once, in the order of the file. As text it looks like an
+//! error of rustc. As data, every [`ConfigProblem`] has a code, a key, a place, a message and a
+//! remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -99,7 +100,7 @@ pub(super) enum ValuePlace {
 pub struct ConfigProblem {
     /// Kind of the problem.
     pub code: Code,
-    /// The key it is about, "class.normal.weight"; empty for the file as a whole.
+    /// Key of the setting, "class.normal.weight"; empty for the file as a whole.
     pub path: String,
     /// The line in the file, from 1. `None` if the value is not in the file.
     pub line: Option<usize>,
@@ -145,12 +146,12 @@ impl ConfigProblem {
         self
     }
 
-    /// The other places that have to do with it, and what they are.
+    /// Related places, each with its label.
     pub(super) fn related_places(&self) -> impl Iterator<Item = (&Range<usize>, &str)> {
         self.related.iter().map(|(span, label)| (span, label.as_str()))
     }
 
-    /// Adds another place that has to do with it.
+    /// Adds a related place.
     pub(super) fn related(mut self, place: &ValuePlace, label: impl Into<String>) -> ConfigProblem {
         if let ValuePlace::File(span) = place {
             self.related.push((span.clone(), label.into()));
@@ -207,7 +208,7 @@ impl Problems {
         &self.text
     }
 
-    /// In the order of the file; what came from outside the file first.
+    /// Sorts the problems by their place in the file; problems outside the file come first.
     pub(super) fn sorted(mut self) -> Problems {
         self.list.sort_by(|a, b| (a.span.start, &a.outside).cmp(&(b.span.start, &b.outside)));
         self

@@ -46,7 +46,7 @@ pub fn schema() -> Value {
         required.extend(is_required.then_some(key));
     }
     let mut root = Map::new();
-    // Backwards, so that sections in sections are made before what they are in.
+    // Backwards, so that an inner section is made before its outer section.
     while let Some((section, (properties, required))) = sections.pop_last() {
         let table = json!({
             "type": "object",

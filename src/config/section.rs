@@ -4,8 +4,8 @@
 //! every key that the table may have. When the section is finished, keys that were not asked for
 //! are reported as unknown.
 //!
-//! The loader does not use serde: a deserializer stops at the first mistake, and an administrator
-//! who learns of a single mistake per attempt needs many attempts.
+//! The loader does not use serde: a deserializer stops at the first mistake. An administrator who
+//! learns of a single mistake per attempt needs many attempts.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -167,8 +167,8 @@ impl<'r> Section<'r> {
         self.ask(key, kind, Some(kind.show(&default)), false).or(default)
     }
 
-    /// The setting under `key`; where it is not written, `default` holds, and who reads on sees
-    /// that it was not.
+    /// The setting under `key`. If it is absent, `default` holds, and the result still says that it
+    /// is absent.
     pub(super) fn usually<T>(
         &mut self,
         key: &'static str,
@@ -239,7 +239,7 @@ impl<'r> Section<'r> {
         Setting::Given(Located { value: items, place })
     }
 
-    /// Complains about every key that was not asked for.
+    /// Reports every key that was not asked for.
     pub(super) fn finish(self) {
         for (key, _) in self.table.into_iter().flatten() {
             let word: &str = key.get_ref();

@@ -25,7 +25,7 @@ pub(super) enum Shape {
     Name,
     /// A path in the file system.
     Path,
-    /// The same, or nothing.
+    /// A path, or an empty text.
     OptionalPath,
     /// Numbers of users or groups, in a single text.
     Ids,

@@ -92,8 +92,8 @@ fn last_key_before(offset: usize, key: &str, table: &DeTable<'_>) -> Option<Rang
     here.into_iter().chain(below).filter(|span| span.start < offset).max_by_key(|span| span.start)
 }
 
-/// The bracket of a value that is still open where a line begins the next section or setting, or
-/// where the file ends; and that place.
+/// Returns the bracket of a value that is still open when a line begins the next section or
+/// setting, or when the file ends. The second range is that place.
 fn unclosed(text: &str) -> Option<(Range<usize>, Range<usize>)> {
     let mut open: Vec<Range<usize>> = Vec::new();
     let mut start = 0;

@@ -46,8 +46,8 @@ fn the_sample_loads() {
     assert_eq!(topology.allotment_of("bob"), Some(Mebibytes::from_gib(360)));
 }
 
-/// The sample claims to state the defaults; where it does not set something else on purpose, a
-/// file without the settings must mean the same.
+/// The sample claims to state the defaults. A file without those settings must load the same,
+/// except for settings that the sample changes on purpose.
 #[test]
 fn the_sample_states_the_defaults() {
     let sample = parse("apportion.toml", SAMPLE).unwrap();
@@ -64,7 +64,7 @@ fn the_sample_states_the_defaults() {
     assert_eq!(rules(&small), rules(&sample));
 }
 
-/// Every key that the loader asks for is in the sample, in its own section, with what it means.
+/// Every key that the loader reads is in the sample, in its own section, with an explanation.
 #[test]
 fn the_sample_has_every_setting_and_says_what_it_means() {
     let asked = schema::every_setting();
@@ -93,7 +93,7 @@ fn the_sample_has_every_setting_and_says_what_it_means() {
     }
 }
 
-/// A sample that sets what no loader asks for is refused; so what follows is all there is.
+/// A sample with an unknown setting is refused, so the sample has exactly the known settings.
 #[test]
 fn the_schema_takes_the_sample_and_refuses_what_the_loader_refuses() {
     let schema = schema();
@@ -557,7 +557,7 @@ fn mistakes_of_the_whole_file() {
     }
 }
 
-/// A mistake and a guess at what was meant.
+/// A mistake, and the suggestion for it.
 #[test]
 fn slips_of_the_keyboard_are_recognized() {
     let cases = [
@@ -666,8 +666,8 @@ fn a_file_of_nothing_but_mistakes_is_answered_in_bounds() {
     assert!(problems.to_string().ends_with("and 900 more problems"));
 }
 
-/// A file that was cut off while it was written is taken whole or refused whole, and the refusal
-/// can be shown: at every byte.
+/// A file cut off at any byte is accepted as a whole or refused as a whole, and the refusal can be
+/// rendered.
 #[test]
 fn every_prefix_loads_or_is_refused() {
     assert!(SAMPLE.is_ascii(), "then every byte is a place to cut");

@@ -1,8 +1,7 @@
 //! The kinds of value that a setting can have, each with the words to use when it has not.
 //!
-//! A kind reads what was written, shows what it means the way the file would have it, and has a
-//! [`Shape`] that editors are told. Nothing here knows which setting it reads; limits come as
-//! arguments.
+//! A kind reads a written value, writes it in the notation of the file, and has a [`Shape`] for
+//! editors. No kind depends on the setting that it reads; limits come as arguments.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -299,7 +298,7 @@ fn read_path(written: Written<'_>) -> ValueResult<PathBuf> {
     }
 }
 
-/// The same, or nothing: "".
+/// A path, or an empty text: "".
 pub(super) fn optional_path() -> ValueKind<Option<PathBuf>> {
     let read = |written: Written<'_>| match written.text() {
         Some("") => Ok(None),

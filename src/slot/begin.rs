@@ -274,7 +274,7 @@ impl RunningSlot {
         self.keep_streams(lane, [out, err], attempt);
     }
 
-    /// Files the output of an attempt away; its lane gets back what it can use again.
+    /// Stores the output of an attempt; its lane gets back the files that it can use again.
     pub(super) fn keep_streams(
         &mut self,
         lane: usize,
@@ -311,7 +311,7 @@ impl LanePaths {
         }
     }
 
-    /// Removes what an earlier task left.
+    /// Removes the files of an earlier task.
     fn make_ready(&self) -> io::Result<()> {
         let _ = fs::remove_file(&self.error);
         let is_empty = fs::read_dir(&self.temporary).is_ok_and(|mut list| list.next().is_none());

@@ -1,7 +1,7 @@
 //! The cgroup of a slot, as the slot itself may use it: a child for each running task.
 //!
 //! The limit belongs to the agent, and a slot cannot change it. A child cgroup separates the
-//! memory, the kills and the processes of a task from those of other tasks.
+//! memory, the kills and the processes of each task.
 
 use std::fs;
 use std::io;
@@ -126,7 +126,8 @@ impl TaskCgroup {
         anonymous.saturating_add(self.shared_bytes())
     }
 
-    /// Memory of files in shared memory, in bytes. It stays charged when the task is gone.
+    /// Memory of files in shared memory, in bytes. The kernel still charges it after the task has
+    /// ended.
     pub fn shared_bytes(&self) -> u64 {
         let shared = match self.version {
             Version::One => "total_shmem",

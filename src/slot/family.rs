@@ -149,8 +149,8 @@ pub fn send_group(group: Pid, signal: Signal) {
     }
 }
 
-/// Kills what `find` finds. It is stopped first, until nothing new appears: a process that forks faster
-/// than this reads would escape otherwise.
+/// Kills the processes that `find` returns. They are stopped first, until no new process appears: a
+/// process that forks faster than this reads would escape otherwise.
 pub fn kill_all(find: impl Fn() -> Vec<i32>) {
     let mut known: Vec<i32> = Vec::new();
     for _ in 0..ROUNDS {

@@ -39,7 +39,8 @@ impl RunningSlot {
         run.spec.allows_leftovers && run.group.is_some() && self.phase == Phase::Ready
     }
 
-    /// Kills what a run left behind. Returns whether there was something: it ends a moment later.
+    /// Kills the leftover processes of a run. Returns true if there were any: they end a moment
+    /// later.
     fn end_leftovers(&self, lane: usize, run: &Run) -> bool {
         if let Some(group) = &run.group {
             let is_left = !group.processes().is_empty();
@@ -86,7 +87,7 @@ impl RunningSlot {
             RunRole::Task(task) => self.finish_task(lane, run, exit, &task),
             RunRole::Prologue => {
                 let is_done = exit.status.exit_status() == Some(0);
-                // A slot that was told to stop meanwhile ends for that.
+                // A slot that was ordered to stop meanwhile ends for that reason.
                 match self.phase {
                     Phase::Preparing if is_done => self.become_ready(now),
                     Phase::Preparing => {
@@ -241,7 +242,7 @@ impl RunningSlot {
     }
 }
 
-/// A task that is done needs its mark no more. Its checkpoints are its own.
+/// Removes the checkpoint mark of a finished task. The checkpoints belong to the task.
 fn remove_mark(run: &Run) {
     let Some((mark, _)) = &run.mark else { return };
     let Some(folder) = mark.parent() else { return };

@@ -1,9 +1,10 @@
 //! The journal of a slot: which attempts it was given, began and ended.
 //!
-//! A file of records, appended and never changed: length of the payload (4 bytes, little endian), sum
-//! (crc32 of kind and payload, 4 bytes), kind (1 byte), payload (JSON). A record that is not whole is
-//! the torn end of a write; it and all behind it are cut off. There is no `fsync`: the journal has to
-//! survive its slot, and the end of the node is known by another boot id.
+//! A file of records, appended and never changed. A record is the length of the payload (4 bytes,
+//! little endian), a sum (crc32 of kind and payload, 4 bytes), the kind (1 byte), and the payload
+//! (JSON). An incomplete record is the torn end of a write; it and all bytes behind it are dropped.
+//! There is no `fsync`: the journal has to survive its slot, and the end of the node is known by
+//! another boot id.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -37,7 +38,7 @@ pub enum Record {
     Begin(AttemptId),
     /// An attempt ended.
     End(TaskResult),
-    /// Results up to this number are on record at the orchestrator.
+    /// Results up to this number are acknowledged by the orchestrator.
     Acked(u64),
     /// The slot ended, with no process left.
     Closed {
@@ -159,9 +160,9 @@ fn next(from: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Option<Record>> 
 pub struct JournalState {
     /// Name of the slot; `None` if the journal does not even have its start.
     pub slot: Option<String>,
-    /// All results that are not on record at the orchestrator, by number.
+    /// All results that are not acknowledged, by number.
     pub results: BTreeMap<u64, TaskResult>,
-    /// The number up to which results are on record at the orchestrator.
+    /// Number up to which results are acknowledged.
     pub acked: u64,
     /// End of the slot; `None` if it was killed.
     pub closed: Option<(SlotEnd, Option<String>)>,

@@ -1,4 +1,5 @@
-//! Every attempt that a slot was given. It is kept for the life of the slot, so that none begins twice.
+//! Attempts that a slot was given. They are kept for the life of the slot, so that no attempt
+//! begins twice.
 //!
 //! Tasks come in groups of neighbours, and a group takes as much memory as a single task. So a slot
 //! that works through millions of tasks stays small.

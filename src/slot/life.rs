@@ -43,7 +43,7 @@ pub(super) enum SlotEvent {
     Socket(SocketEvent),
 }
 
-/// A lane: what runs in it, and what the next task in it can use.
+/// A lane: its program, and the files that its next task can use.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub run: Option<Run>,
@@ -78,7 +78,7 @@ pub(super) struct RunningSlot {
     pub text: Option<String>,
     pub queue: VecDeque<NewTask>,
     pub specs: BTreeMap<u64, Arc<TaskSpec>>,
-    /// Specifications whose kept input is here.
+    /// Specifications whose kept input has arrived.
     pub inputs: BTreeSet<u64>,
     /// Every attempt that the slot was given.
     pub known: KnownAttempts,
@@ -308,14 +308,14 @@ impl RunningSlot {
         }
     }
 
-    /// Gives back what did not begin.
+    /// Returns the queued tasks that did not begin.
     pub fn return_queue(&mut self) {
         for task in std::mem::take(&mut self.queue) {
             self.add_result(plain_result(0, task.task, Reason::Returned));
         }
     }
 
-    /// Puts a result on record, with the next number.
+    /// Records a result, with the next number.
     pub fn add_result(&mut self, mut result: TaskResult) {
         result.number = self.next_number;
         self.next_number += 1;

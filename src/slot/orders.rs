@@ -102,7 +102,7 @@ impl RunningSlot {
         }
     }
 
-    /// Takes an attempt out of the queue, for `why`. Returns whether it was there.
+    /// Removes an attempt from the queue, for `why`. Returns true if it was queued.
     fn give_back(&mut self, attempt: AttemptId, why: Reason) -> bool {
         let before = self.queue.len();
         self.queue.retain(|task| task.task != attempt);
@@ -126,8 +126,8 @@ impl RunningSlot {
         }
     }
 
-    /// Stops for a SIGTERM from outside, as when systemd stops the unit of the slot or the machine goes
-    /// down: nothing more begins, and tasks have their grace.
+    /// Stops for a SIGTERM from outside, as when systemd stops the unit of the slot or the node
+    /// shuts down. No task begins any more, and running tasks have their grace.
     pub(super) fn obey_signal(&mut self, now: u64) {
         self.text.get_or_insert("SIGTERM from outside asked it to end".to_owned());
         let by_ms = Some(self.settings.spec.grace_ms);

@@ -140,7 +140,7 @@ impl Stream {
         if from > 0 { text.trim_start_matches('\u{fffd}').to_owned() } else { text }
     }
 
-    /// Files it away as output of `task`, and says whether the lane can use its file again.
+    /// Stores the stream as output of `task`. Returns true if the lane can use its file again.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ fn read_part(file: &File, from: u64, most: usize) -> io::Result<Vec<u8>> {
 /// The first 2 KiB of the error file of a task, as text; empty if there is none.
 pub fn error_head(path: &Path) -> String {
     let mut options = OpenOptions::new();
-    // A task could leave a pipe there, whose opening waits.
+    // A task could leave a pipe there, and opening a pipe blocks.
     let flags = no_follow() | i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let Ok(file) = options.read(true).custom_flags(flags).open(path) else { return String::new() };
     let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
@@ -237,7 +237,7 @@ impl Spool {
         Ok(Spool { folder: folder.to_owned(), pack })
     }
 
-    /// Files `stream` away as output of `task`. Returns the stream if its lane can use it again.
+    /// Stores `stream` as output of `task`. Returns the stream if its lane can use it again.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Notices that a child ended.
 //!
-//! The reaper only notices; the loop of the slot waits for the child. So the number of a child stays
-//! its own until the loop has dealt with its end, and a signal never reaches another process that got
-//! the number. Nothing else in the process waits for children.
+//! The reaper only notices; the main loop of the slot waits for the child. So the number of a child
+//! stays its own until the loop has handled its end. A signal never reaches another process that
+//! got the number. No other thread waits for children.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +11,7 @@ use std::thread;
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-/// Starts the reaper. It calls `notice` when there is a child to wait for, and goes on when the
+/// Starts the reaper. It calls `notice` when there is a child to wait for. It goes on when the
 /// returned sender is used: after waiting, and after each start of a child.
 ///
 /// # Errors
@@ -28,7 +28,7 @@ fn watch(notice: &impl Fn(), may_go_on: &Receiver<()>) {
         match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Ok(_) => notice(),
             Err(Errno::INTR) => continue,
-            // There is no child until the slot starts a program.
+            // Without a child, the reaper pauses until the slot starts a program.
             Err(_) => {}
         }
         if may_go_on.recv().is_err() {

@@ -31,7 +31,7 @@ pub(super) struct Run {
     pub begun_ms: u64,
     /// Time of the last confirmed checkpoint.
     pub saved_ms: Option<u64>,
-    /// The file whose change confirms a checkpoint, and its time at the last look.
+    /// File whose change confirms a checkpoint, and its time at the last check.
     pub mark: Option<(PathBuf, Option<SystemTime>)>,
     /// Time of the next checkpoint signal.
     pub next_save_ms: Option<u64>,
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// Ends it at once for memory.
+    /// Ends the run at once, for memory.
     pub fn end_for_memory(&mut self) {
         self.end(Reason::Memory, 0, 0);
         if let Some(ending) = &mut self.ending {
@@ -109,7 +109,7 @@ impl Run {
         self.kill();
     }
 
-    /// Sends a signal to its process group, while its program lives.
+    /// Sends a signal to the process group of the program, while the program lives.
     pub fn send(&self, signal: u8) {
         let signal = Signal::from_named_raw(i32::from(signal));
         if let Some(signal) = signal.filter(|_| self.exit.is_none()) {
@@ -117,7 +117,7 @@ impl Run {
         }
     }
 
-    /// Asks it to save, before it is asked to end.
+    /// Asks the program to save a checkpoint before the stop signal.
     pub fn ask_to_save_before_end(&mut self) {
         let Some(checkpoint) = self.spec.checkpoint else { return };
         self.send(checkpoint.signal);
@@ -126,7 +126,7 @@ impl Run {
         }
     }
 
-    /// Kills its program and all below it.
+    /// Kills the program and all processes below it.
     pub fn kill(&mut self) {
         if let Some(ending) = &mut self.ending {
             ending.is_told = true;
@@ -188,8 +188,8 @@ impl Run {
         Some(next)
     }
 
-    /// Looks whether the task confirmed a checkpoint. If it did so because it is to end, it is asked
-    /// to end now.
+    /// Checks for a confirmed checkpoint. If the run is to end, the stop signal is due at once
+    /// then.
     pub fn look_for_checkpoint(&mut self, now: u64) {
         let Some((path, before)) = &mut self.mark else { return };
         let time = fs::metadata(path.as_path()).and_then(|metadata| metadata.modified()).ok();

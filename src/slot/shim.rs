@@ -90,7 +90,7 @@ pub fn change(change: &ProcessChange) -> Result<(), ShimError> {
     let process = |what| move |source| ShimError::Process { what, source };
     close_inherited()?;
     match setsid() {
-        // A process that leads its group already is told so.
+        // A process that leads its group already gets this error.
         Ok(_) | Err(Errno::PERM) => {}
         Err(error) => return Err(process("setsid")(error)),
     }

@@ -1,4 +1,4 @@
-//! The start of a program: found as a shell would find it, and told apart when it is not.
+//! Start of a program: lookup as in a shell, and the reason of a failure.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

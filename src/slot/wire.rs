@@ -145,7 +145,7 @@ pub enum FromSlot {
 pub struct AgentReport {
     /// Report for the orchestrator.
     pub report: SlotReport,
-    /// Specifications whose kept standard input it needs and does not have.
+    /// Specifications whose kept standard input the slot needs and does not have.
     #[serde(default)]
     pub needs_stdin: Vec<u64>,
 }

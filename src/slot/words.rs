@@ -30,7 +30,8 @@ impl Words<'_> {
         self.fill_with(text, |entry| entry)
     }
 
-    /// The same for a path: the parameter may not lead into another folder.
+    /// `text` with its placeholders replaced, for a path: the parameter may not lead into another
+    /// folder.
     pub fn fill_path(&self, text: &str) -> String {
         self.fill_with(text, |entry| entry.replace('/', "_"))
     }

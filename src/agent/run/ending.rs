@@ -13,12 +13,13 @@ use crate::agent::facts;
 /// Pause between two checks of a slot that ends.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The longest grace of tasks, and what a slot needs beside it. A slot keeps to the grace by itself.
+/// Longest grace of tasks, and the time that a slot needs beyond it. The slot itself keeps to the
+/// grace.
 const PATIENCE: Duration = Duration::from_secs(10 * 60 + 15);
 
-/// Ends the slots in the folder `spool`: tasks are asked, have their grace, and are killed. Says how many
-/// slots there were. Their records stay: the next agent tells the orchestrator, which gives their tasks
-/// to other slots.
+/// Ends the slots in the folder `spool`: tasks are asked to end, have their grace, and are killed.
+/// Returns the count of slots. Their records stay: the next agent reports the slots, and the
+/// orchestrator gives their tasks to other slots.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The way to the orchestrator: the agent dials, and nothing listens on the node.
+//! Client of the orchestrator: the agent connects, and nothing listens on the node.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,8 +44,8 @@ impl Head {
         Ok(Head { transport, url, token_file, node })
     }
 
-    /// Tells what there is, and returns what should be: at once, or after a wait for news if there is
-    /// a `wait`.
+    /// Sends the state of the slots, and returns their target state. The orchestrator answers at
+    /// once, or waits up to `wait` for news.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Head {
             .map_err(|error| format!("{} answers, but not as an orchestrator: {error}", self.url))
     }
 
-    /// Sends a part of an output. Returns whether more of it is wanted.
+    /// Sends a part of an output. Returns true if more of it is wanted.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ const SEND_PATIENCE: Duration = Duration::from_secs(5);
 /// Message to a keeper.
 #[derive(Debug)]
 pub enum ToKeeper {
-    /// For the slot.
+    /// Order for the slot.
     Order(Box<LeasedOrder>),
     /// The kept standard input of a specification.
     Stdin(u64, Vec<u8>),
@@ -57,7 +57,7 @@ pub enum ToKeeper {
 /// Message of a keeper.
 #[derive(Debug)]
 pub enum News {
-    /// The report of a slot, and the specifications whose input it needs.
+    /// Report of a slot, and the specifications whose input the slot needs.
     Report(SlotReport, Vec<u64>),
     /// The last report of a slot: nothing of it can run any more.
     Gone(SlotReport),
@@ -163,7 +163,8 @@ impl Keeper {
         self.save()
     }
 
-    /// Writes the record. A slot that the next agent would not find by it must not run.
+    /// Writes the record. Without a record the next agent would not find the slot, so the slot must
+    /// not run.
     fn save(&self) -> Result<(), SlotNotStarted> {
         let failed =
             |error| (SlotEnd::NotStarted, format!("cannot write the record of the slot: {error}"));
@@ -219,7 +220,7 @@ impl Keeper {
             || self.kill_at.is_some_and(|at| at < Instant::now())
     }
 
-    /// Enters what an order says of the end of the slot. A later order can only shorten it.
+    /// Notes the deadline of an order to stop. A later order can only shorten it.
     fn note_stop(&mut self, order: &LeasedOrder) {
         let stop = order.order.as_ref().and_then(|order| order.stop);
         let Some(by_ms) = stop.and_then(|stop| stop.by_ms) else { return };
@@ -290,7 +291,7 @@ impl Keeper {
         None
     }
 
-    /// The last report: as the slot told it, or out of its journal.
+    /// Returns the last report: sent by the slot, or read from its journal.
     async fn last_report(&self, told: Option<SlotReport>) -> SlotReport {
         if let Some((end, text)) = &self.record.failure {
             return gone(self.record.share, *end, Some(text.clone()));

@@ -31,7 +31,8 @@ pub(super) fn nothing() -> SlotStart {
 /// Below this, memory of a task is no news, in MiB: most programs come to that, and short ones are many.
 const LITTLE_MB: u64 = 64;
 
-/// The report without what only time changes. Of memory that grows, a doubling is left.
+/// Returns the report without values that change with time alone. Growing memory counts by
+/// doublings.
 pub(super) fn without_times(report: &SlotReport) -> SlotReport {
     let mut report = report.clone();
     for task in &mut report.running {

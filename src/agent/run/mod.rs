@@ -6,9 +6,9 @@
 //!                            └► relay (one a reader of output)
 //! ```
 //!
-//! The answer of an exchange says what every slot should be; the runner makes it so. Nothing of it
-//! handles a path or a file of a user: that is left to processes of that user. A slot survives the
-//! agent, which finds it again by its record, its process and its socket.
+//! The answer of an exchange is the target state of every slot; the runner establishes it. The
+//! agent itself handles no path or file of a user; processes of that user do. A slot survives the
+//! agent, and the next agent finds it by its record, its process and its socket.
 
 mod bounds;
 mod ending;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::orchestrator::wire::{Rung, SlotEnd, SlotStart};
 use crate::slot;
 
-/// A process, told apart from later ones with the same number.
+/// A process, distinct from later processes with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
     /// Number of the process.
@@ -100,7 +100,7 @@ impl SlotRecords {
         Ok(SlotRecords { folder, _lock: lock })
     }
 
-    /// Begins the record of a slot. Returns whether it is new.
+    /// Begins the record of a slot. Returns true if it is new.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl SlotRecords {
         read(&self.folder.join(SEEN)).unwrap_or_default()
     }
 
-    /// Writes down what was seen of the orchestrator.
+    /// Writes the record of the orchestrator.
     ///
     /// # Errors
     ///

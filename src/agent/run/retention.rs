@@ -12,7 +12,7 @@ const RETENTION: Duration = Duration::from_hours(7 * 24);
 
 /// Removes the folders of slots that are forgotten and old. Processes of their users do it.
 pub(super) fn remove_old(node: &Arc<LocalNode>) {
-    // Without the records nothing can be told apart.
+    // Without the records, old slots cannot be told from running slots.
     let Ok(records) = node.records.all() else { return };
     let kept: BTreeSet<&str> = records.iter().map(|record| record.slot.as_str()).collect();
     let is_old = |metadata: &Metadata| {

@@ -1,4 +1,5 @@
-//! The runner: exchanges with the orchestrator, and makes the slots what the answers say.
+//! The runner: exchanges with the orchestrator, and brings the slots to the state that the answers
+//! order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -60,13 +61,13 @@ const ORPHAN_AFTER: u32 = 2;
 struct KnownSlot {
     keeper: mpsc::Sender<ToKeeper>,
     report: SlotReport,
-    /// The number of the last result that is on record.
+    /// Number of the last result that the orchestrator acknowledged.
     acked: u64,
     /// Answers in a row that did not name it.
     unnamed: u32,
     /// Specifications of its orders: it has a right to their input.
     specs: BTreeSet<u64>,
-    /// Specifications whose input is being fetched or was.
+    /// Specifications whose input was requested.
     inputs: BTreeSet<u64>,
 }
 

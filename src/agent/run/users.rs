@@ -59,7 +59,7 @@ impl LocalUsers {
         self.own.identity.uid == 0
     }
 
-    /// The only user whose work can run; `None`: several can.
+    /// The only user whose work can run; `None`: work of several users can run.
     pub fn only_user(&self) -> Option<String> {
         (!self.is_root()).then(|| self.own.name.clone())
     }

@@ -34,7 +34,7 @@ pub struct DuccFiles {
 /// A translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translated {
-    /// The configuration file. It loads.
+    /// Text of the configuration file, which loads without problems.
     pub text: String,
     /// Settings that were left out for lack of a counterpart, and other notes.
     pub notes: Vec<String>,

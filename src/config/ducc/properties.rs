@@ -15,7 +15,7 @@ enum PropertyKind {
     Cap,
 }
 
-/// A property, the section it goes to, what it is called there, and how it is written here.
+/// A property, its section and key here, and its notation.
 const PROPERTIES: [(&str, &str, &str, PropertyKind); 14] = [
     (
         "ducc.agent.node.metrics.publish.rate",
@@ -91,8 +91,8 @@ pub(super) fn translate(book: &mut Book, translation: &mut Translation) {
     }
 }
 
-/// `key = value` or `key: value` on each line; lines that begin with `#` or `!` are comments, and
-/// the original also takes off what follows a `#`.
+/// Reads `key = value` or `key: value` on each line. Lines that begin with `#` or `!` are comments.
+/// UIMA-DUCC also drops text after a `#`.
 fn read(book: &Book) -> Vec<Attribute> {
     let text = book.text();
     let mut start = 0;

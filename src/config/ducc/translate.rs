@@ -41,7 +41,7 @@ const ALLOTMENT: &str = "max-allotment";
 #[derive(Debug, Default)]
 pub(super) struct Translation {
     pub text: String,
-    /// For every line of the text, what it was made from.
+    /// Origin of each line of the text.
     pub sources: Vec<Option<Source>>,
     pub notes: Vec<String>,
 }
@@ -289,7 +289,7 @@ impl Translation {
     }
 }
 
-/// The policy of a class or of what it inherits from, as the original calls it.
+/// The policy of a class, inherited if necessary, as UIMA-DUCC calls it.
 fn policy_of(class: &Stanza, stanzas: &[Stanza]) -> String {
     let mut next = Some(class);
     // At most as many steps as there are stanzas: a class that inherits from itself, which the

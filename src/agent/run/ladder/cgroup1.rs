@@ -38,7 +38,7 @@ pub fn make(cgroup: &Path, plan: &StartPlan) -> Result<(), SlotNotStarted> {
     fs::create_dir(cgroup).map_err(failed)?;
     let bytes = plan.memory_mb << 20;
     set_limit(cgroup, LIMIT, bytes)?;
-    // Without accounting of swap there is nothing to set; what swaps is not limited then.
+    // Without accounting of swap this file is missing, and swap is not limited.
     let _ = fs::write(cgroup.join("memory.memsw.limit_in_bytes"), bytes.to_string());
     let (uid, gid) = plan.owner;
     for path in [cgroup.to_owned(), cgroup.join("cgroup.procs"), cgroup.join("tasks")] {

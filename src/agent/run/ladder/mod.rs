@@ -148,7 +148,8 @@ impl Ladder {
         }
     }
 
-    /// Kills all that is left of a slot, and waits until there is nothing. Returns whether that came.
+    /// Kills all processes of a slot, and waits until none is left. Returns false if processes
+    /// remain.
     pub async fn end_all(&self, record: &SlotRecord) -> bool {
         let cgroup = self.root.as_ref().map(|root| root.join(&record.slot));
         // A process in the middle of `exec` has no environment for a moment. A process that ends
@@ -284,7 +285,7 @@ fn remove(cgroup: &Path) {
     for child in below(cgroup) {
         remove(&child);
     }
-    // The next sweep finds what could not be removed.
+    // The next sweep retries a cgroup that could not be removed.
     let _ = fs::remove_dir(cgroup);
 }
 

@@ -157,7 +157,7 @@ async fn shown(property: &str, unit: &str, of_user: bool) -> Result<String, Stri
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Compares the limit that the kernel has for the unit with what was asked for.
+/// Compares the kernel's limit of the unit with the requested limit.
 fn read_back(process: &ProcessIdentity, unit: &str, bytes: u64) -> Result<(), String> {
     let text = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).unwrap_or_default();
     let path = text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
