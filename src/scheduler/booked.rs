@@ -12,7 +12,7 @@ use super::view::{JobView, Removal, ShareViews};
 use crate::engine::{Job, JobReport};
 use crate::model::{ClassIx, JobId, Millis, ShareState};
 
-/// What all work is in order by, the oldest first: when it was submitted, and its number.
+/// Sort key of the jobs, oldest first: submission time, then job number.
 pub(super) type Age = (Millis, JobId);
 
 /// All work: found by number, gone through by age.
@@ -20,12 +20,13 @@ pub(super) type Age = (Millis, JobId);
 pub(super) struct Jobs {
     by_age: BTreeMap<Age, Booked>,
     submitted: BTreeMap<JobId, Millis>,
-    /// How many were submitted to each class.
+    /// Number of jobs submitted to each class, by class index.
     of_classes: Vec<u64>,
 }
 
-/// A request in the books, as the engine saw it and as readers see it. Whoever may change the
-/// request discards both; so what nobody touched is neither frozen nor drawn again.
+/// A job with its cached snapshot for the engine and its cached view for readers. Mutable access
+/// drops both caches. A job without changes therefore costs a cycle no new snapshot and no new
+/// view.
 #[derive(Clone, Debug)]
 pub(super) struct Booked {
     /// Apart: the tree that keeps it is as it grows little more than half full, which with so large
@@ -37,11 +38,11 @@ pub(super) struct Booked {
     /// The shares in the picture: of most work only the rest of it changes.
     shares: OnceCell<ShareViews>,
     frozen: OnceCell<Arc<Job>>,
-    /// Whether it has shares where it may not have any.
+    /// True if the job has shares on nodes where the configuration does not allow them.
     has_strays: OnceCell<bool>,
-    /// Whether a cycle has said anything about it.
+    /// True if the report of a cycle covers the job.
     is_reported: bool,
-    /// Whether anything was done to it since the last cycle began.
+    /// True if the job changed since the last cycle began.
     is_touched: bool,
 }
 
@@ -62,12 +63,12 @@ impl Jobs {
         self.by_age.get_mut(&(*self.submitted.get(&job)?, job))
     }
 
-    /// How many were submitted to `class`, refused ones included.
+    /// Number of jobs submitted to `class`, refused jobs included.
     pub(super) fn of_class(&self, class: ClassIx) -> u64 {
         self.of_classes.get(class.0).copied().unwrap_or(0)
     }
 
-    /// Counts those of each class anew, after the classes were replaced.
+    /// Counts the jobs of each class again, after the classes were replaced.
     pub(super) fn count_anew(&mut self) {
         self.of_classes.clear();
         let classes: Vec<Option<ClassIx>> = self.values().map(|job| job.class).collect();
@@ -157,32 +158,36 @@ impl Booked {
         }
     }
 
-    /// What readers see of it, drawn by `draw` if it changed since it was last drawn.
+    /// Returns the view of the job; `draw` builds it if the job changed since the last call.
     pub(super) fn picture(&self, draw: impl FnOnce(&Booked) -> JobView) -> Arc<JobView> {
         Arc::clone(self.picture.get_or_init(|| Arc::new(draw(self))))
     }
 
-    /// What readers see of its shares, drawn by `draw` if it changed since they were last drawn.
+    /// Returns the views of the job's shares; `draw` builds them if the job changed since the last
+    /// call.
     pub(super) fn share_views(&self, draw: impl FnOnce(&Shares) -> ShareViews) -> ShareViews {
         self.shares.get_or_init(|| draw(&self.book.shares)).clone()
     }
 
-    /// What the engine sees of it, made by `freeze` if it changed since that was last made.
+    /// Returns the engine's snapshot of the job; `freeze` builds it if the job changed since the
+    /// last call.
     pub(super) fn frozen(&self, freeze: impl FnOnce(&Booked) -> Job) -> Arc<Job> {
         Arc::clone(self.frozen.get_or_init(|| Arc::new(freeze(self))))
     }
 
-    /// Whether it is as the engine last saw it. Refused work never is: the engine does not see it.
+    /// True if the job is unchanged since its last snapshot. Always false for a refused job: the
+    /// engine never gets it.
     pub(super) fn is_as_frozen(&self) -> bool {
         self.frozen.get().is_some()
     }
 
-    /// What it refers to by place has another one: it has to be frozen again.
+    /// Drops the snapshot, as rows of nodes or users that it refers to have moved.
     pub(super) fn thaw(&mut self) {
         self.frozen.take();
     }
 
-    /// Whether it has shares where it may not have any, found out by `look` if it changed since.
+    /// True if the job has shares where the configuration does not allow them; `look` finds out if
+    /// the job changed.
     pub(super) fn has_strays(&self, look: impl FnOnce(&JobBook) -> bool) -> bool {
         *self.has_strays.get_or_init(|| look(self))
     }
@@ -201,7 +206,7 @@ impl Booked {
         self.behind_since
     }
 
-    /// Whether a cycle has said anything about it.
+    /// True if the report of a cycle covers the job.
     pub(super) fn is_reported(&self) -> bool {
         self.is_reported
     }
@@ -219,7 +224,8 @@ impl Booked {
         }
     }
 
-    /// Marks the held shares that `must_go` as leaving. Work that is one process is over with it.
+    /// Marks the held shares for which `must_go` is true as leaving. A job of one process ends with
+    /// its share.
     pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
         let goes = |share: &ShareBook| share.state == ShareState::Held && must_go(share);
         if self.book.shares.iter().any(&goes) {
@@ -227,8 +233,8 @@ impl Booked {
         }
     }
 
-    /// Enters what `cycle` says about it, and the one before said. Says whether it began to wait, or
-    /// no longer does.
+    /// Records this cycle's `report` and compares it with `before`, the last cycle's. Returns true
+    /// if the job began or ceased to wait.
     pub(super) fn note_report(
         &mut self,
         cycle: u64,

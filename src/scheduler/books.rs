@@ -1,13 +1,13 @@
-//! The books as plain values: what has to be kept of them so that another scheduler plans on as
-//! this one would.
+//! The scheduler's full state as plain values: a scheduler restored from them plans the same
+//! cycles.
 //!
-//! Left out is what follows from the rest (where a machine belongs, whether work is admitted), and
-//! what the last cycle had to say: the next one says it anew. Places are names here, so that nothing
-//! hangs on the order in which nodes and users were first heard of.
+//! Derived state is left out (a node's pool, a job's admission), and so is the last cycle's report.
+//! The next cycle computes both again. Nodes and users appear by name, so the order of their first
+//! appearance does not matter.
 //!
-//! Heartbeats that say nothing leave one trace, namely who was heard when an interval ends. That is
-//! told by [`Scheduler::hearing`] and entered by [`Scheduler::enter_hearing`]: whoever keeps a
-//! journal keeps that and no heartbeats.
+//! Heartbeats without news leave one trace: the set of nodes heard when an interval ends.
+//! [`Scheduler::hearing`] returns that set and [`Scheduler::enter_hearing`] restores it. The
+//! journal keeps it instead of the heartbeats.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use crate::model::{
 /// All that the next cycles follow from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Books {
-    /// What is configured.
+    /// Configuration.
     pub topology: Arc<Topology>,
     /// The last cycle that was planned.
     pub cycle: u64,
     /// The first share number never issued.
     pub next_share: ShareId,
-    /// Heartbeat intervals that ended, but for those in which all were heard.
+    /// Heartbeat intervals that ended, except intervals in which all nodes reported.
     pub interval: u64,
     /// Every node that is not forgotten, in the order in which that was.
     pub nodes: Vec<Node>,
@@ -58,105 +58,105 @@ pub struct Books {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
 pub struct Node {
-    /// What its agent said last.
+    /// Last report of the node's agent.
     pub report: NodeReport,
     /// Heartbeats missed in a row.
     pub missed: u32,
-    /// Whether it reported since the last interval ended.
+    /// True if the node reported since the last interval ended.
     pub is_heard: bool,
-    /// Whether others speak of it and it has never reported.
+    /// True if a share or a command names the node, but it has never reported.
     pub is_awaited: bool,
-    /// Whether its heartbeats stopped.
+    /// True if the node is dead: its heartbeats stopped.
     pub is_dead: bool,
-    /// Whether its death is yet to take effect, or held back.
+    /// True if the node's death is due in the next cycle, or held back.
     pub is_dying: bool,
     /// In which interval its heartbeats had stopped for too long.
     pub died_at: Option<u64>,
-    /// Whether an operator said that it is dead.
+    /// True if an operator declared the node dead.
     pub is_given_up: bool,
-    /// Whether a process was ever shown there.
+    /// True if the orchestrator ever published a process on the node.
     pub has_had_work: bool,
     /// Heartbeat intervals in which it was heard, up to two.
     pub heard_intervals: u32,
-    /// Why it is varied off, if it is.
+    /// Reason for which the node is varied off; `None` if it is not.
     pub vary_off_reason: Option<String>,
 }
 
 /// A request for work, and what it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// What was asked for, with the facts as they are now.
+    /// Request as submitted, with the job's current facts.
     pub spec: JobSpec,
-    /// Its shares, by number.
+    /// Shares of the job, by number.
     pub shares: Vec<Share>,
     /// Shares that died with their node and whose end is not confirmed.
     pub purged: Vec<Share>,
     /// Since which cycle it has been below its count and has got nothing.
     pub behind_since: Option<u64>,
-    /// Whether its one process came and went.
+    /// True if the job's single process has ended.
     pub is_spent: bool,
 }
 
 /// A share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its number.
+    /// Number of the share.
     pub id: ShareId,
-    /// Where it is.
+    /// Node of the share.
     pub node: Name,
-    /// Its size.
+    /// Size of the share.
     pub order: Order,
-    /// Whether it is on its way out.
+    /// State of the share: held or leaving.
     pub state: ShareState,
-    /// Why it is on its way out.
+    /// Reason for which the share leaves; `None` while it is held.
     pub removal: Option<Removal>,
-    /// Whether the orchestrator has shown it to us.
+    /// True once the orchestrator has published the share.
     pub is_seen: bool,
-    /// What is known of its process.
+    /// Known facts of the share's process.
     pub facts: ShareFacts,
 }
 
 /// A share of work that could not be understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limbo {
-    /// Its number.
+    /// Number of the share.
     pub id: ShareId,
-    /// Where it is.
+    /// Node of the share.
     pub node: Name,
-    /// Its memory, if that is known.
+    /// Memory of the share, if known.
     pub memory: Option<Mebibytes>,
 }
 
 /// Room that was made for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// Whose it will be.
+    /// Beneficiary.
     pub job: JobId,
-    /// Where.
+    /// Node with the promised space.
     pub node: Name,
-    /// How much.
+    /// Size of the promised share.
     pub order: Order,
 }
 
 /// For how long nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calm {
-    /// Whether claims have changed since the last cycle.
+    /// True if demand or supply changed since the last cycle.
     pub have_claims_changed: bool,
-    /// Whether there was any news of work since the last cycle.
+    /// True if any fact of any job changed since the last cycle.
     pub has_news: bool,
     /// Cycles since claims changed.
     pub quiet_cycles: u64,
     /// Cycles since there was news.
     pub rest_cycles: u64,
-    /// Who took from whom since then: the job that had it, and the one that took it.
+    /// Preemptions for fairness since claims changed: the donor, then the beneficiary.
     pub takings: Vec<(JobId, JobId)>,
-    /// Whether the last cycle left work without its turn.
+    /// True if the last cycle ended before all jobs had their turn.
     pub is_unfinished: bool,
 }
 
-/// Who was heard since the last interval ended, said by its exceptions: a node that missed nothing
-/// so far was heard, one that did was not.
+/// Nodes heard since the last interval ended, encoded by exceptions: a node that missed nothing so
+/// far was heard, a node with missed heartbeats was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hearing {
     /// Nodes that had missed nothing, and were not heard; by name.
@@ -166,7 +166,7 @@ pub struct Hearing {
 }
 
 impl Scheduler {
-    /// What has to be kept of the books.
+    /// Returns the full state as plain values.
     pub fn books(&self) -> Books {
         let name = |node: NodeIx| self.machines[node].report.name.clone();
         Books {
@@ -241,7 +241,7 @@ impl Scheduler {
         scheduler
     }
 
-    /// Who was heard since the last interval ended.
+    /// Returns the nodes heard since the last interval ended, by exceptions.
     pub fn hearing(&self) -> Hearing {
         let mut hearing = Hearing::default();
         for (_, machine) in self.machines.by_name() {

@@ -1,8 +1,8 @@
 //! For how long nothing has changed, and who took from whom meanwhile.
 //!
-//! Two kinds of change are told apart: what changes *claims* (demand and supply), and any news of
-//! work at all, down to an item that was finished. A cluster whose claims stand is quiet; one
-//! without any news is at rest.
+//! Two kinds of change are told apart: a change of *claims* (demand and supply), and any news of a
+//! job, down to a finished item. A cluster without a change of claims is quiet; a cluster without
+//! any news is idle.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use super::{Event, Scheduler};
 use crate::engine::{Calm, MEMORY_AFTER, Schedule, Taking};
 use crate::model::{JobFacts, JobId, ShareState};
 
-/// What is known of it. A new book is not calm.
+/// Cycles without a change, and preemptions since. A new tracker begins with a change of both
+/// kinds.
 #[derive(Clone, Debug)]
 pub(super) struct CalmBook {
     pub have_claims_changed: bool,
@@ -18,7 +19,7 @@ pub(super) struct CalmBook {
     pub quiet_cycles: u64,
     pub rest_cycles: u64,
     pub takings: BTreeSet<Taking>,
-    /// Whether the last cycle left work without its turn, as it had searched enough for others.
+    /// True if the last cycle reached its search limit before all jobs had their turn.
     pub is_unfinished: bool,
 }
 
@@ -36,14 +37,15 @@ impl Default for CalmBook {
 }
 
 impl CalmBook {
-    /// Something changed that claims follow from.
+    /// Records a change of claims.
     pub(super) fn stir(&mut self) {
         self.have_claims_changed = true;
         self.has_news = true;
     }
 
-    /// A cycle begins. One that goes on with the search of the last counts with it as one: nothing has
-    /// changed for so long that all had their turn so often.
+    /// Counts the cycle that begins. A cycle that continues the search of the last cycle counts
+    /// with it as a single cycle. The count thus says how often all jobs had their turn since the
+    /// last change.
     pub(super) fn begin_cycle(&mut self) {
         let more = u64::from(!self.is_unfinished);
         let next = |has_changed: &mut bool, cycles: u64| {
@@ -71,7 +73,7 @@ impl CalmBook {
         }
     }
 
-    /// As the engine sees it.
+    /// Returns the counts and preemptions for the engine's snapshot.
     pub(super) fn freeze(&self) -> Calm {
         Calm {
             quiet_cycles: self.quiet_cycles,
@@ -93,8 +95,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether `event` changes demand or supply. Shares that leave because we said so, and new ones
-    /// that appear, are our own doing.
+    /// True if `event` changes demand or supply. Shares that leave by our order and new shares that
+    /// appear are our own doing.
     fn changes_claims(&self, event: &Event) -> bool {
         match event {
             Event::NodeReported(report) => {
@@ -104,7 +106,7 @@ impl Scheduler {
                     known.report != *report || known.is_dead || known.is_awaited
                 })
             }
-            // Whether anybody dies of it is seen when the next cycle begins.
+            // The next cycle finds out if a node dies of it.
             Event::HeartbeatIntervalPassed | Event::NodeMissedHeartbeats { .. } => false,
             Event::NodeDied { .. }
             | Event::JobArrived(_)
@@ -126,7 +128,7 @@ impl Scheduler {
     }
 }
 
-/// Whether claims differ by what changed about a job of so many `threads`.
+/// True if the claims of a job with this many `threads` differ between two states of its facts.
 ///
 /// Work done and a pace that drifts are progress: they count once they change how many processes
 /// the work left can keep busy. Work that was added counts at once. And so does a pace that becomes
@@ -146,7 +148,7 @@ mod tests {
     use crate::engine::{Considered, Preemption, PreemptionRule};
     use crate::model::{MachineIx, ProcessLimit, ShareId};
 
-    /// What is moved was not taken: its job has as much elsewhere.
+    /// A move is no preemption for fairness: the job keeps as much elsewhere.
     #[test]
     fn takings_are_remembered_and_moves_are_not() {
         let receipt = |job, rule| Preemption {

@@ -1,4 +1,4 @@
-//! Everything an administrator can ask for.
+//! Commands of administrators.
 
 use crate::model::Topology;
 
@@ -7,28 +7,28 @@ use crate::model::Topology;
 pub enum Command {
     /// Take nodes out of scheduling; their fair-share work is evicted, other work stays.
     VaryOff {
-        /// Which nodes; all of them must be known.
+        /// Names of the nodes; all of them must be known.
         nodes: Vec<String>,
-        /// Why, for whoever looks at the node next.
+        /// Reason, shown with the node.
         reason: String,
     },
     /// Put nodes back into scheduling.
     VaryOn {
-        /// Which nodes; all of them must be known.
+        /// Names of the nodes; all of them must be known.
         nodes: Vec<String>,
     },
     /// These nodes are dead: their work is given up, but for reservations.
     NodesLost {
-        /// Which nodes; all of them must be known and silent.
+        /// Names of the nodes; all of them must be known and silent.
         nodes: Vec<String>,
-        /// How that is known.
+        /// Evidence of the loss, for the audit log.
         reason: String,
     },
     /// These nodes are gone for good: nothing is said of them any more.
     ForgetNodes {
-        /// Which nodes; all of them must be known and silent, with nothing booked there.
+        /// Names of the nodes; all of them must be known and silent, without shares or promises.
         nodes: Vec<String>,
-        /// Why.
+        /// Reason, for the audit log.
         reason: String,
     },
     /// Replace the configuration. Work whose class or pool it no longer has is blacklisted where
@@ -36,14 +36,14 @@ pub enum Command {
     Reconfigure(Box<Topology>),
 }
 
-/// What came of a command.
+/// Effect of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandOutcome {
-    /// The nodes whose state it changed; the others were already so.
+    /// Nodes whose state the command changed; other named nodes were already in that state.
     pub changed: Vec<String>,
 }
 
-/// Why a command was refused. Nothing of it was done.
+/// Reason for refusing a command. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// Some nodes never reported; with, for each, the nearest name that did.
@@ -55,7 +55,7 @@ pub enum CommandError {
     /// Some nodes report.
     #[error("{} still reports; stop its agent first, or vary it off", .0.join(", "))]
     StillReporting(Vec<String>),
-    /// Something is booked on some nodes.
+    /// Shares, promises or unconfirmed losses remain on some nodes.
     #[error(
         "something is still booked on {}; `apportion node show` says what. If the node is dead, `apportion node lost` gives its work up; what was given up stays until the orchestrator confirms it",
         .0.join(", ")
@@ -66,7 +66,7 @@ pub enum CommandError {
 /// A name that no node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownNode {
-    /// As asked for.
+    /// Name as requested.
     pub name: String,
     /// The node with the most similar name, if any is similar.
     pub nearest: Option<String>,

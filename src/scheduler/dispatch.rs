@@ -83,8 +83,8 @@ impl Scheduler {
         has_changed
     }
 
-    /// Has the next cycle freeze and draw everything anew, for those who doubt that what is taken over
-    /// from the last one is right.
+    /// Drops every cached snapshot and view, so that the next cycle builds all of them anew. Needed
+    /// when a node's row becomes free, and for tests of the caches.
     pub fn forget_pictures(&mut self) {
         self.jobs.values_mut().for_each(Booked::forget);
         self.machines.forget();
@@ -120,7 +120,7 @@ impl Scheduler {
         nodes.filter_map(|machine| Some((machine.report.name.clone(), reason(machine)?))).collect()
     }
 
-    /// What readers see of `job`, of which the last cycle said `report`.
+    /// Builds the view of `job` from its state and the last cycle's `report`.
     fn job_view(&self, job: &Booked, report: Option<&JobReport>) -> JobView {
         let spec = &job.spec;
         let admission = job.admission.as_ref().ok();
@@ -204,7 +204,7 @@ fn share_view(share: &ShareBook, node: Name, quantum: Quantum) -> ShareView {
 
 /// Things found by whose they are.
 struct ByJob<T> {
-    /// Those of one job in order.
+    /// Entries by job; the entries of one job in their own order.
     sorted: Vec<(JobId, T)>,
     /// Before which of them the last job asked for was.
     next: usize,
@@ -217,7 +217,7 @@ impl<T: Ord> ByJob<T> {
         ByJob { sorted, next: 0 }
     }
 
-    /// What is of `job`. Quick for whoever asks in the order of numbers.
+    /// Returns the entries of `job`. Fast if jobs are requested in ascending order of numbers.
     fn of(&mut self, job: JobId) -> &[(JobId, T)] {
         let is_below = |place: usize| self.sorted.get(place).is_some_and(|(of, _)| *of < job);
         let is_expected = !is_below(self.next) && (self.next == 0 || is_below(self.next - 1));
@@ -231,7 +231,7 @@ impl<T: Ord> ByJob<T> {
     }
 }
 
-/// What a cycle said of all work, for whoever goes through that by age.
+/// Reports of a cycle on all jobs, read in the order of age.
 struct Reports<'a> {
     jobs: &'a [Arc<Job>],
     said: &'a [JobReport],
@@ -247,7 +247,7 @@ impl<'a> Reports<'a> {
         })
     }
 
-    /// What it said of the job of this age, which is higher than the one asked for before.
+    /// Returns the report on the job of this age, which must be higher than that of the last call.
     fn of_age(&mut self, age: Age) -> Option<&'a JobReport> {
         loop {
             let report = self.said.get(self.next)?;

@@ -1,33 +1,33 @@
-//! Everything that can happen to us.
+//! Events that the scheduler records.
 
 use crate::model::{JobFacts, JobId, JobSpec, Mebibytes, Name, NodeReport, ShareFacts, ShareId};
 
-/// Something the scheduler must know. Closed on purpose: every cause of scheduling is listed here.
+/// An input of the scheduler. The list is closed on purpose: it names every cause of scheduling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A node's agent reported: a new node, a heartbeat, or a change of size.
     NodeReported(NodeReport),
-    /// One heartbeat interval went by. Every node that did not report during it has missed one
-    /// heartbeat more; a node that missed as many as the configured stability is dead.
+    /// A heartbeat interval ended. Each node without a report in it has missed one heartbeat more.
+    /// A node that missed as many as the configured stability is dead.
     HeartbeatIntervalPassed,
-    /// A node missed so many heartbeats in a row, as somebody else counted them: none, where nobody
-    /// could have heard it.
+    /// A node missed this many heartbeats in a row, as counted outside the scheduler. The count is
+    /// zero if the daemon itself could not listen.
     NodeMissedHeartbeats {
-        /// Which node.
+        /// Name of the node.
         node: Name,
-        /// How many.
+        /// Heartbeats missed in a row.
         missed: u32,
     },
     /// A node is known to be dead.
     NodeDied {
-        /// Which node.
+        /// Name of the node.
         node: Name,
     },
     /// Work never seen before.
     JobArrived(JobSpec),
-    /// Something changed about known work.
+    /// Facts of a known job changed.
     JobChanged {
-        /// Which work.
+        /// Number of the job.
         job: JobId,
         /// All that can change about it.
         facts: JobFacts,
@@ -40,34 +40,34 @@ pub enum Event {
     /// The orchestrator shows a share's process, for the first time or changed. A share we do not
     /// know is entered in the books where it is: it was issued before a restart.
     ShareSeen {
-        /// Whose share.
+        /// Job of the share.
         job: JobId,
-        /// Which share.
+        /// Number of the share.
         share: ShareId,
         /// The node the process is on.
         node: Name,
-        /// What is known of the process.
+        /// Known facts of the process.
         facts: ShareFacts,
     },
     /// A process runs in a share, of work that could not be understood. Its space is taken.
     LimboShareSeen {
-        /// Which share.
+        /// Number of the share.
         share: ShareId,
         /// The node the process is on.
         node: Name,
-        /// Its memory; where that is unknown, it may be all of the node.
+        /// Memory of the process; if unknown, the process counts as filling its node.
         memory: Option<Mebibytes>,
     },
-    /// Such a process is gone; its space is free.
+    /// A process of a job that could not be parsed has ended; its space is free.
     LimboShareGone {
-        /// Which share.
+        /// Number of the share.
         share: ShareId,
     },
     /// A share's process is gone; its space is free.
     ShareExited {
-        /// Whose share.
+        /// Job of the share.
         job: JobId,
-        /// Which share.
+        /// Number of the share.
         share: ShareId,
     },
 }

@@ -1,6 +1,6 @@
-//! What may not stay where it is: eviction, as opposed to preemption.
+//! Eviction of shares that may not stay on their node, as opposed to preemption.
 //!
-//! One table says which event takes which kind of work (decision D7, I06):
+//! This table says which event evicts which kind of job (decision D7, I06):
 //!
 //! | event | fair-share work | other jobs | services | arbitrary processes | reservations |
 //! |---|---|---|---|---|---|
@@ -50,7 +50,8 @@ impl Scheduler {
         }
     }
 
-    /// Forgets names that are no nodes: long dead, heard in one interval at most, and with nothing there.
+    /// Forgets names that most likely are no nodes: long dead, heard in at most a single interval,
+    /// and unused.
     pub(super) fn forget_passing_names(&mut self) {
         let passing = self.machines.passing_names(self.topology.settings.node_stability);
         if passing.is_empty() {
@@ -66,7 +67,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// If one was never heard of, reports, or has anything booked; then nothing is done.
+    /// If a node is unknown, reports, or has anything booked; then no node is forgotten.
     pub(super) fn forget_nodes(
         &mut self,
         nodes: &[String],
@@ -92,7 +93,7 @@ impl Scheduler {
         let name = self.machines.forget_node(node);
         self.crowded.remove(&node);
         self.forgotten.push(name);
-        // What was drawn and frozen knows it by its place.
+        // Cached views and snapshots refer to the node by its row.
         self.forget_pictures();
     }
 
@@ -110,9 +111,10 @@ impl Scheduler {
         shares.map(|share| share.node).chain(promised).chain(limbo).collect()
     }
 
-    /// Withdraws shares that no process was shown in, the newest first, on nodes with more booked than they
-    /// have: an unexpected process was shown there. The orchestrator may have started one all the same, so
-    /// the room of a share is free once its end is confirmed.
+    /// Withdraws shares without a published process on nodes with more booked than they have, the
+    /// newest first. An unexpected process was published on such a node. The orchestrator may have
+    /// started the withdrawn share all the same. Its space is therefore free once its end is
+    /// confirmed.
     pub(super) fn withdraw_what_does_not_fit(&mut self) {
         if self.crowded.is_empty() {
             return;
@@ -173,7 +175,7 @@ impl Scheduler {
         if machines.varied_off().is_empty() && blacklisted.is_empty() {
             return;
         }
-        // What the last cycle saw and nobody touched since was evicted then, or may stay.
+        // Shares of a job unchanged since the last cycle were evicted then, or may stay.
         let is_all_new = machines.have_changed() || !blacklisted.is_empty();
         for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_as_frozen()) {
             if job.policy(topology).is_some_and(Policy::is_preemptable) {
@@ -187,8 +189,8 @@ impl Scheduler {
         }
     }
 
-    /// Machines with shares on them that configuration does not allow: until those have left, the
-    /// machine gets no work.
+    /// Nodes with shares that the configuration does not allow there. Such a node gets no new share
+    /// until those shares have left.
     pub(super) fn blacklisted_nodes(&self) -> BTreeSet<NodeIx> {
         self.misplaced().map(|(_, share)| share.node).collect()
     }
@@ -236,7 +238,7 @@ impl Scheduler {
     }
 }
 
-/// Whether work of `class` may be on any node.
+/// True if jobs of `class` may run on any node.
 fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
     let mut pools = (0..topology.pools.len()).map(PoolIx);
     match class.policy {
@@ -245,8 +247,8 @@ fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
     }
 }
 
-/// Whether `job` may be on `node` at all: fair-share work in its class's pool or a pool in it,
-/// other work in its class's pool only.
+/// True if `job` may run on `node`: a fair-share job in its class's pool or a pool inside it, other
+/// jobs in their class's pool only.
 fn may_be_at(topology: &Topology, machines: &Machines, job: &JobBook, node: NodeIx) -> bool {
     let Ok(admission) = &job.admission else { return false };
     let machine = &machines[node];
@@ -258,7 +260,7 @@ fn may_be_at(topology: &Topology, machines: &Machines, job: &JobBook, node: Node
 }
 
 impl JobBook {
-    /// Marks one share as leaving.
+    /// Marks a share as leaving.
     pub(super) fn evict_share(&mut self, id: ShareId, removal: Removal) {
         let share = self.shares.get_mut(id).expect("a share that is told to leave exists");
         share.state = ShareState::Leaving;

@@ -1,6 +1,6 @@
-//! The books, as the engine sees them: one snapshot a cycle.
+//! The engine's snapshot of the scheduler's state, built once a cycle.
 //!
-//! What nobody touched since the last cycle is that cycle's.
+//! Parts without changes are taken over from the last cycle's snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether everybody has the place that it had in the last snapshot. Machines are never
-    /// forgotten, so that as many are the same.
+    /// True if all nodes and users have the row that they had in the last snapshot. The number of
+    /// nodes suffices as a test: a forgotten node drops all caches.
     fn are_places_as_before(&self) -> bool {
         self.planned.as_deref().is_some_and(|last| {
             last.snapshot.machines.len() == self.machines.len()
@@ -109,7 +109,8 @@ impl Scheduler {
 }
 
 impl FrozenMachines {
-    /// Whether something other than its own books was said of the machine.
+    /// True if limbo shares or a blacklisting, which the node's own record does not contain,
+    /// affected the node.
     pub(super) fn is_burdened(&self, node: NodeIx) -> bool {
         self.limbo.contains_key(&node) || self.blacklisted.contains(&node)
     }

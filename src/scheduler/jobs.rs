@@ -21,12 +21,12 @@ pub(super) struct JobBook {
     pub shares: Shares,
     /// Shares that died with their node and whose end is not confirmed; they hold no space.
     pub purged: Shares,
-    /// Whether its one process came and went; such work gets no second one.
+    /// True if the job's single process has ended; the job gets no second process.
     pub is_spent: bool,
     pub last: LastCycle,
 }
 
-/// What the last cycle did with a job.
+/// Changes that the last cycle made to a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastCycle {
     pub preemptions: Vec<Preemption>,
@@ -34,18 +34,18 @@ pub(super) struct LastCycle {
     pub has_shrunk: bool,
 }
 
-/// Where admitted work belongs.
+/// Class and size of an admitted job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Its class.
+    /// Class of the job.
     pub class: ClassIx,
-    /// The order of one process.
+    /// Order of a single process.
     pub order: Order,
     /// The quantum that order counts in.
     pub quantum: Quantum,
 }
 
-/// Whether work may be scheduled under `topology`, and where it belongs.
+/// Admits a job under `topology`: finds its class, order and quantum.
 ///
 /// # Errors
 ///
@@ -109,7 +109,7 @@ impl JobBook {
         };
     }
 
-    /// What all work is in order by.
+    /// Sort key of the job, by age.
     pub(super) fn age(&self) -> Age {
         (self.spec.submitted, self.spec.id)
     }
@@ -119,7 +119,7 @@ impl JobBook {
         self.admission.as_ref().ok().map(|admission| &topology.classes[admission.class.0].policy)
     }
 
-    /// Takes a share off the books: its process is gone. Work that is one process is over with it.
+    /// Removes a share whose process has ended. A job of one process ends with it.
     pub(super) fn end_share(&mut self, share: ShareId) {
         self.purged.remove(share);
         if self.shares.remove(share).is_some() && self.spec.kind != WorkKind::Job {
@@ -136,7 +136,7 @@ impl JobBook {
         }
     }
 
-    /// How the last cycle left it.
+    /// Summarizes what the last cycle did with the job.
     pub(super) fn disposition(&self) -> Disposition {
         let holds = self.shares.iter().any(|share| share.state == ShareState::Held);
         match (&self.admission, self.spec.kind) {

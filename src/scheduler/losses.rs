@@ -1,10 +1,10 @@
 //! Nodes that are lost: whose death counts, which deaths are held back, and which nodes are forgotten.
 //!
-//! A node that falls silent is dead after `node_stability` intervals, and its work is given up. Where
-//! more than `mass_loss_percent` of the nodes die within one window, the fault is more likely in the
-//! network: their deaths are held back (decision D15). A window is as long as `node_stability`, so
-//! nodes that left earlier make no later death a mass loss. Only nodes that count are judged: those
-//! that had work, and those that the configuration lists. An invented name counts on neither side.
+//! A silent node is dead after `node_stability` intervals, and its shares are lost. If more than
+//! `mass_loss_percent` of the nodes die within one window, the fault is more likely in the network.
+//! Their deaths are then held back (decision D15). A window is as long as `node_stability`, so
+//! earlier losses make no later death a mass loss. Only nodes that had a process or that the
+//! configuration lists are counted. An invented name counts on neither side.
 //!
 //! A death is held back until the node reports, is varied off, or an operator says that it is lost; or
 //! until so many of its window are back that it is a loss like any other.
@@ -25,12 +25,12 @@ struct Losses {
     /// Nodes that are not lost.
     alive: usize,
     percent: u32,
-    /// Losses that are fewer intervals apart are of one window.
+    /// Width of a window in intervals: losses closer together belong to the same window.
     window: u64,
 }
 
 impl Losses {
-    /// Whether too many were lost in the window of a loss in interval `at`.
+    /// True if too many nodes were lost in the window of a loss in interval `at`.
     fn is_mass_loss(&self, at: Option<u64>) -> bool {
         let Some(at) = at else { return false };
         let first = self.at.partition_point(|other| other + self.window <= at);
@@ -50,8 +50,8 @@ impl Machines {
         self.dying.insert(node);
     }
 
-    /// Carries out the deaths that are due: the nodes get no work any more. Returns those whose work is
-    /// lost with them; the others are judged again in the next cycle.
+    /// Carries out the deaths that are due: the nodes get no new shares. Returns the nodes whose
+    /// shares are lost; deaths held back are judged again in the next cycle.
     pub(super) fn bury(&mut self, mass_loss_percent: Option<u32>, window: u32) -> BTreeSet<NodeIx> {
         let dying = self.dying.clone();
         for &node in &dying {
@@ -78,18 +78,20 @@ impl Machines {
         names
     }
 
-    /// Whether its death may be held back: it counts, and no operator has said that it is out.
+    /// True if the node's death may be held back: the node counts, and no operator took it out or
+    /// declared it dead.
     fn is_guarded(&self, node: NodeIx) -> bool {
         let machine = &self[node];
         self.counts(machine) && machine.vary_off_reason.is_none() && !machine.is_given_up
     }
 
-    /// Whether a node is more than a name that an agent gave.
+    /// True if the node is more than a name that an agent sent.
     fn counts(&self, machine: &MachineBook) -> bool {
         machine.has_had_work || self.is_listed(&machine.report.name)
     }
 
-    /// When the nodes that count were lost, and how many are not.
+    /// Collects the intervals in which counted nodes were lost, and the number of counted nodes
+    /// alive.
     fn losses(&self, percent: u32, window: u32) -> Losses {
         let mut losses = Losses { at: Vec::new(), alive: 0, percent, window: window.into() };
         for (node, machine) in self.by_name() {
@@ -110,7 +112,7 @@ impl Machines {
     ///
     /// # Errors
     ///
-    /// If one was never heard of, or reports; then nothing is done.
+    /// If a node is unknown or reports; then no node is marked.
     pub(super) fn lose(&mut self, nodes: &[String]) -> Result<CommandOutcome, CommandError> {
         self.check_known(nodes)?;
         self.check_silent(nodes)?;
@@ -127,7 +129,7 @@ impl Machines {
         Ok(CommandOutcome { changed })
     }
 
-    /// Whether none of `nodes` reports.
+    /// Checks that none of `nodes` reports.
     ///
     /// # Errors
     ///
@@ -141,8 +143,8 @@ impl Machines {
         if reporting.is_empty() { Ok(()) } else { Err(CommandError::StillReporting(reporting)) }
     }
 
-    /// Names that were heard in one interval at most and are silent for long, that the configuration does
-    /// not list and that never had work: most likely no nodes.
+    /// Names that most likely are no nodes: heard in at most a single interval, silent for long,
+    /// not listed in the configuration, and without a process ever.
     pub(super) fn passing_names(&self, node_stability: u32) -> Vec<NodeIx> {
         let patience = node_stability.saturating_mul(PASSING_AFTER);
         let is_passing = |machine: &MachineBook| {

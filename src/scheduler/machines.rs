@@ -21,28 +21,29 @@ pub(super) struct NodeIx(pub usize);
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
 pub(super) struct MachineBook {
     pub report: NodeReport,
-    /// Its place in the order in which machines were first heard of.
+    /// Position of the node in the order of first appearance.
     pub entered: u64,
     pub pool: PoolIx,
     pub order: QShares,
     /// Heartbeats missed in a row.
     pub missed: u32,
-    /// Whether it reported since the last interval ended.
+    /// True if the node reported since the last interval ended.
     pub is_heard: bool,
-    /// Whether others speak of it and it has never reported.
+    /// True if a share or a command names the node, but it has never reported.
     pub is_awaited: bool,
     pub is_dead: bool,
-    /// Whether the orchestrator ever showed a process there. A name that only an agent gives counts for
-    /// nothing when losses are judged.
+    /// True if the orchestrator ever published a process on the node. A name that only an agent
+    /// sent counts for nothing when losses are judged.
     pub has_had_work: bool,
-    /// Heartbeat intervals in which it was heard, up to two: a name that was heard in one only is
-    /// forgotten when it dies.
+    /// Heartbeat intervals in which the node was heard, up to two. A name heard in a single
+    /// interval is forgotten when it dies.
     pub heard_intervals: u32,
     /// In which interval its heartbeats had stopped for too long, while they have.
     pub died_at: Option<u64>,
-    /// Whether an operator said that it is dead, since it last reported.
+    /// True if an operator declared the node dead since its last report.
     pub is_given_up: bool,
-    /// Why it is varied off, if it is; it may not have reported since a restart.
+    /// Reason for which the node is varied off; `None` if it is not. The node may not have reported
+    /// since a restart.
     pub vary_off_reason: Option<String>,
 }
 
@@ -51,28 +52,28 @@ pub(super) struct MachineBook {
 pub(super) struct Machines {
     books: Vec<MachineBook>,
     by_name: BTreeMap<Name, NodeIx>,
-    /// Places of machines that were forgotten, for those that come.
+    /// Slots of forgotten nodes, for reuse by new nodes.
     vacant: Vec<NodeIx>,
-    /// Heartbeat intervals that ended, but for those in which all were heard.
+    /// Heartbeat intervals that ended, except intervals in which all nodes reported.
     pub interval: u64,
-    /// How many machines were entered, those that were forgotten included.
+    /// Number of nodes ever entered, forgotten nodes included.
     entered: u64,
-    /// The pools of the nodes that the configuration lists; the others are in the first.
+    /// Pool of each node that the configuration lists; an unlisted node is in the first pool.
     pools: BTreeMap<Name, PoolIx>,
     /// Machines that missed too many heartbeats and whose death takes effect in the next cycle,
     /// unless they report before.
     pub dying: BTreeSet<NodeIx>,
-    /// Where they are by name, until one comes that was never heard of.
+    /// Rows by name; dropped when a node is added or forgotten.
     places: OnceCell<Places>,
-    /// Those that are varied off, by name, until anything changes.
+    /// Varied-off nodes, by name; dropped at any change.
     varied_off: OnceCell<Vec<NodeIx>>,
     /// For each machine, whether readers have not seen it yet as it is now.
     is_unseen: Vec<bool>,
-    /// Whether there is anything the engine has not seen yet.
+    /// True if a node changed in a way that matters to the engine since the last cycle.
     has_changed: bool,
 }
 
-/// Where machines are in a snapshot: by name.
+/// Rows of nodes in a snapshot, which is sorted by name.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     by_place: Vec<NodeIx>,
@@ -105,7 +106,7 @@ impl Machines {
         }
     }
 
-    /// How many.
+    /// Number of nodes.
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -124,17 +125,17 @@ impl Machines {
         &mut self.books[node.0]
     }
 
-    /// Whether anything changed about any machine, but for heartbeats, since the last cycle.
+    /// True if any node changed since the last cycle, heartbeats excepted.
     pub(super) fn have_changed(&self) -> bool {
         self.has_changed
     }
 
-    /// Whether readers have not seen the machine yet as it is now.
+    /// True if the node changed since the last published view.
     pub(super) fn is_unseen(&self, node: NodeIx) -> bool {
         self.is_unseen[node.0]
     }
 
-    /// Something that its own books do not say changed about the machine.
+    /// Marks the node as changed by state outside its own record.
     pub(super) fn note_unseen(&mut self, node: NodeIx) {
         self.is_unseen[node.0] = true;
     }
@@ -152,7 +153,7 @@ impl Machines {
         self.is_unseen.fill(true);
     }
 
-    /// Where the machine is that is called `name`; `None` if nobody ever spoke of it.
+    /// Returns the node called `name`; `None` if the name never occurred.
     pub(super) fn find(&self, name: &str) -> Option<NodeIx> {
         self.by_name.get(name).copied()
     }
@@ -162,7 +163,7 @@ impl Machines {
         self.places().by_place.iter().map(|&node| (node, &self[node]))
     }
 
-    /// Where they are by name.
+    /// Rows of the nodes, by name.
     pub(super) fn places(&self) -> &Places {
         self.places.get_or_init(|| {
             let by_place: Vec<NodeIx> = self.by_name.values().copied().collect();
@@ -192,7 +193,7 @@ impl Machines {
         std::mem::take(&mut machine.is_dead).then_some(node)
     }
 
-    /// Whether `report` says of a node that is up and not missed what is known already.
+    /// True if `report` repeats what is known of a node that is alive and has missed no heartbeat.
     pub(super) fn is_well_and(&self, report: &NodeReport) -> bool {
         self.find(&report.name).is_some_and(|node| self.is_known(node, report))
     }
@@ -215,12 +216,12 @@ impl Machines {
             && !self.dying.contains(&node)
     }
 
-    /// Whether every node has reported since the last interval ended, and none is new.
+    /// True if every node has reported since the last interval ended, and none is new.
     pub(super) fn were_all_heard(&self) -> bool {
         self.by_name.values().all(|&node| self[node].is_heard && self[node].heard_intervals == 2)
     }
 
-    /// Whether some node is about to be given up, or its death held back.
+    /// True if a node's death is due or held back.
     pub(super) fn has_silent(&self) -> bool {
         !self.dying.is_empty()
     }
@@ -230,8 +231,8 @@ impl Machines {
         self.books[node.0].has_had_work = true;
     }
 
-    /// Where the node is that others speak of. If it has not reported it has no room, and dies like
-    /// any silent node if it stays silent.
+    /// Returns the node called `name`, or enters it. A node that has not reported has no free
+    /// space. It dies like any silent node if it stays silent.
     pub(super) fn expect(&mut self, topology: &Topology, name: &str) -> NodeIx {
         self.find(name).unwrap_or_else(|| {
             let report = NodeReport { name: name.into(), memory: Mebibytes(0), is_quiesced: false };
@@ -262,7 +263,7 @@ impl Machines {
         node
     }
 
-    /// One heartbeat interval is over.
+    /// Ends a heartbeat interval.
     pub(super) fn end_interval(&mut self, node_stability: u32) {
         // An interval in which all were heard is not on record. While a node is lost there is none.
         self.interval += u64::from(!self.were_all_heard());
@@ -287,8 +288,8 @@ impl Machines {
         all
     }
 
-    /// A node missed so many heartbeats in a row, as somebody else counted them. None withdraws the
-    /// verdict, as long as it has not taken effect.
+    /// Sets a count of missed heartbeats that was made outside the scheduler. Zero withdraws a
+    /// death that has not taken effect.
     pub(super) fn miss(&mut self, name: &str, missed: u32, node_stability: u32) {
         if let Some(node) = self.find(name) {
             let machine = self.edit_heartbeats(node);
@@ -315,7 +316,7 @@ impl Machines {
     ///
     /// # Errors
     ///
-    /// If one of them was never heard of; then none is taken out.
+    /// If a node is unknown; then none is taken out.
     pub(super) fn vary_off(
         &mut self,
         nodes: &[String],
@@ -328,7 +329,7 @@ impl Machines {
     ///
     /// # Errors
     ///
-    /// If one of them was never heard of; then none is put back.
+    /// If a node is unknown; then none is put back.
     pub(super) fn vary_on(&mut self, nodes: &[String]) -> Result<CommandOutcome, CommandError> {
         self.vary(nodes, None)
     }
@@ -352,7 +353,7 @@ impl Machines {
         Ok(CommandOutcome { changed })
     }
 
-    /// What the store remembers of an earlier run.
+    /// Restores the varied-off nodes that the store kept from an earlier run.
     pub(super) fn restore_varied_off(
         &mut self,
         topology: &Topology,
@@ -384,7 +385,7 @@ impl Machines {
         }
     }
 
-    /// Whether the configuration lists it.
+    /// True if the configuration lists the node.
     pub(super) fn is_listed(&self, name: &Name) -> bool {
         self.pools.contains_key(name)
     }
@@ -471,7 +472,7 @@ impl MachineBook {
         }
     }
 
-    /// Whether it gets work, and if not, why.
+    /// Conditions that decide if the node gets new shares.
     pub(super) fn state(&self, is_blacklisted: bool) -> MachineState {
         MachineState {
             is_awaited: self.is_awaited,

@@ -52,7 +52,7 @@ use machines::{Machines, NodeIx};
 use shares::ShareBook;
 use users::Users;
 
-/// So many shares are never issued: at a million a second it would take a century.
+/// Share numbers above this one are never issued: at a million a second it would take a century.
 const NEVER_REACHED: u64 = 1 << 52;
 
 /// A share of work that could not be understood, or a process elsewhere than its share.
@@ -80,21 +80,22 @@ pub struct Scheduler {
     put_off: Vec<JobId>,
     calm: CalmBook,
     planned: Option<Arc<Planned>>,
-    /// Whether anything was recorded since the last cycle, or in it, that the next one could
-    /// notice.
+    /// True if an input since the last cycle, or that cycle itself, may change the next cycle's
+    /// outcome.
     is_changed: bool,
     /// The machines as the last cycle saw them.
     frozen_machines: Option<FrozenMachines>,
-    /// What the last cycle left to be seen.
+    /// View published after the last cycle.
     last_view: Option<View>,
-    /// Names of nodes that were forgotten and that others may remember.
+    /// Names of forgotten nodes that other parts of the daemon may still keep.
     forgotten: Vec<Name>,
     /// Nodes on which a process was shown that was not booked there: they may have more than fits.
     crowded: BTreeSet<NodeIx>,
 }
 
 impl Scheduler {
-    /// Empty books. The first share issued will be `next_share`: one never used before.
+    /// A scheduler without nodes and jobs. The first share issued will be `next_share`, a number
+    /// never used before.
     pub fn new(topology: Topology, next_share: ShareId) -> Scheduler {
         Scheduler {
             machines: Machines::new(&topology),
@@ -128,13 +129,14 @@ impl Scheduler {
         self.machines.restore_varied_off(&self.topology, nodes);
     }
 
-    /// Enters that these shares were told to leave, before the orchestrator has shown them again: a
-    /// published preemption is final, whoever forgot it meanwhile.
+    /// Restores the shares that an earlier run told to leave, before the orchestrator has published
+    /// them again. A published preemption is final, even if the orchestrator forgot it.
     pub fn restore_leaving(&mut self, shares: impl IntoIterator<Item = ShareId>) {
         self.told_to_leave.extend(shares);
     }
 
-    /// Records one event. Never plans: planning happens at our pace, not the network's.
+    /// Records an event. Never plans: cycles have a pace of their own, independent of the
+    /// network's.
     pub fn record(&mut self, event: Event) {
         self.is_changed |= !self.says_nothing(&event);
         self.notice(&event);
@@ -174,7 +176,7 @@ impl Scheduler {
             }
             Event::LimboShareSeen { share, node, memory } => {
                 let node = self.machines.expect(&self.topology, &node);
-                // One that runs elsewhere than its share is takes space in both places.
+                // A process on another node than its share takes space on both nodes.
                 let is_there = |share: &ShareBook| share.node == node;
                 let is_known = |job: &Booked| job.shares.get(share).is_some_and(is_there);
                 self.crowded.insert(node);
@@ -225,8 +227,8 @@ impl Scheduler {
 
     /// Plans over everything recorded so far and enters the outcome in the books.
     ///
-    /// Where nothing was recorded and time alone changes nothing any more, the outcome is that of
-    /// the last cycle, and nothing is planned again.
+    /// If nothing was recorded and time alone changes nothing, the outcome is that of the last
+    /// cycle, without planning.
     pub fn schedule(&mut self) -> View {
         self.schedule_with(&Effort::default())
     }
@@ -260,7 +262,7 @@ impl Scheduler {
         view
     }
 
-    /// The outcome of this cycle, if it must be that of the last one.
+    /// Returns the last cycle's outcome for this cycle too, if nothing can have changed it.
     fn as_before(&mut self) -> Option<View> {
         let (view, planned) = (self.last_view.as_ref()?, self.planned.as_deref()?);
         let Planned { snapshot, schedule } = planned;
@@ -281,8 +283,8 @@ impl Scheduler {
         Some(view)
     }
 
-    /// Whether `event` leaves the books as they are, but for who was heard: the heartbeat of a node
-    /// that is well, and the end of an interval in which all were heard.
+    /// True if `event` changes nothing but the set of nodes heard: the routine heartbeat of a live
+    /// node, and the end of an interval in which all nodes reported.
     pub fn says_nothing(&self, event: &Event) -> bool {
         match event {
             Event::NodeReported(report) => self.machines.is_well_and(report),
@@ -304,14 +306,14 @@ impl Scheduler {
         self.cycle
     }
 
-    /// What is configured.
+    /// Configuration in effect.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
     }
 
-    /// Enters what the orchestrator shows of a share. One we do not know was issued before a
-    /// restart: it is where the orchestrator says it is, and its number is used up. One that we know
-    /// stays where it was issued.
+    /// Records a share as the orchestrator publishes it. An unknown share was issued before a
+    /// restart: it is entered on the published node, and its number is used up. A known share stays
+    /// on the node for which it was issued.
     fn see_share(&mut self, id: JobId, share: ShareId, node: &str, facts: ShareFacts) {
         if !self.is_elsewhere(id, share, node) {
             self.limbo.remove(&share);
@@ -343,7 +345,7 @@ impl Scheduler {
         job.is_spent |= was_told_to_leave && job.spec.kind != WorkKind::Job;
         job.shares.insert(known);
         self.machines.note_work(node);
-        // What was given up with its node is given up again, whoever shows it.
+        // A share lost with its node is lost again when the orchestrator publishes it again.
         if self.machines[node].is_dead {
             self.machines.note_dying(node);
         }
@@ -351,14 +353,14 @@ impl Scheduler {
         self.use_up(share);
     }
 
-    /// Whether the share is in the books, on another node than `node`.
+    /// True if the share is known on another node than `node`.
     fn is_elsewhere(&self, job: JobId, share: ShareId, node: &str) -> bool {
         let job = self.jobs.get(job);
         let known = job.and_then(|job| job.shares.get(share).or_else(|| job.purged.get(share)));
         known.is_some_and(|known| self.machines[known.node].report.name != node)
     }
 
-    /// A reservation has the whole of its machine, also of one that grew or shrank since.
+    /// Sizes each reservation to the whole of its node, which may have grown or shrunk.
     fn measure_reservations(&mut self) {
         if !self.topology.classes.iter().any(|class| class.policy == Policy::Reserve) {
             return;
@@ -380,8 +382,8 @@ impl Scheduler {
         }
     }
 
-    /// No share issued from now on will have this number. Numbers that are never reached need not be
-    /// passed: one slip must not use up all that there are.
+    /// Makes sure that no new share gets this number. Numbers that are never issued are ignored: a
+    /// single wrong number must not use up all.
     fn use_up(&mut self, share: ShareId) {
         if share.0 < NEVER_REACHED {
             self.next_share = self.next_share.max(share.0.saturating_add(1));
@@ -397,7 +399,7 @@ impl Scheduler {
         taken
     }
 
-    /// What a share in limbo takes: if its memory is unknown, all of its node.
+    /// Size of a share in limbo: all of its node if its memory is unknown.
     fn size_of(&self, share: &LimboShare) -> QShares {
         let machine = &self.machines[share.node];
         let quantum = self.topology.pools[machine.pool.0].quantum;

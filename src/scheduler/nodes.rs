@@ -1,8 +1,7 @@
-//! Nodes, as readers see them. Drawn again are those to which something was done; of the others the
-//! pictures are those of the last cycle.
+//! Views of nodes for readers. Nodes without a change share the view of the last cycle.
 //!
-//! Who came to a node and who went follows from the pictures of jobs, of the last cycle and of now:
-//! what is in the same picture has not moved.
+//! Shares that came to or left a node follow from comparing the last cycle's job views with the
+//! current ones. Shares in a job view that both cycles share have not moved.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ struct Moved {
     there: Option<(Order, ShareState)>,
 }
 
-/// Which shares are not on their nodes as they were.
+/// Shares that came to, changed on or left their nodes.
 struct Moves<'a> {
     machines: &'a Machines,
     all: Vec<Moved>,
@@ -85,7 +84,7 @@ impl Scheduler {
         }
     }
 
-    /// What became of shares since the last cycle, node by node.
+    /// Shares that came, changed or left since the last cycle, by node.
     fn moved(&self, jobs: &Pictures<JobView>) -> Vec<Moved> {
         let mut moves = Moves { machines: &self.machines, all: Vec::new() };
         let last = self.last_view.iter().flat_map(|view| view.jobs.shared());
@@ -143,7 +142,8 @@ impl Moves<'_> {
     }
 }
 
-/// What `moved`, by node, job and number. Nodes are many and each has few shares.
+/// Sorts by node, job and number. A counting sort by node is cheap: nodes are many and each has few
+/// shares.
 fn by_node(moved: &[Moved], nodes: usize) -> Vec<Moved> {
     let Some(&any) = moved.first() else { return Vec::new() };
     let mut ends = vec![0; nodes + 1];

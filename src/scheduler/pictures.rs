@@ -1,5 +1,5 @@
-//! Lists of what readers see, made of parts that one view shares with the next: what stayed the same
-//! is neither drawn nor kept twice.
+//! Lists of immutable views whose elements the next list shares. An unchanged element is neither
+//! built nor kept twice.
 
 use std::cmp::Ordering;
 use std::ops::Index;
@@ -21,17 +21,17 @@ impl<T> Pictures<T> {
         Iter(self.0.iter())
     }
 
-    /// How many.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if the list has no element.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The place of the one that is equal by `order`, which the list is sorted by.
+    /// Finds the element that `order` calls equal; the list must be sorted by `order`.
     ///
     /// # Errors
     ///
@@ -40,16 +40,16 @@ impl<T> Pictures<T> {
         self.0.binary_search_by(|picture| order(picture))
     }
 
-    /// Whether the two lists, place by place, are alike by `is_same`; of pictures that they share it
-    /// is not asked.
+    /// True if both lists are equal element by element, by `is_same`. Shared elements are equal
+    /// without a call.
     pub fn are_alike(&self, other: &Pictures<T>, is_same: impl Fn(&T, &T) -> bool) -> bool {
         let mut pairs = self.0.iter().zip(&other.0);
         self.len() == other.len()
             && pairs.all(|(one, other)| Arc::ptr_eq(one, other) || is_same(one, other))
     }
 
-    /// Those that were drawn since `before`, each with what was seen before in its place, if
-    /// anything was. Both lists are sorted by `key`.
+    /// Returns the elements that are not shared with `before`, each with its predecessor of the
+    /// same key, if any. Both lists must be sorted by `key`.
     pub fn drawn_since<'a, Key: Ord>(
         &'a self,
         before: &'a Pictures<T>,

@@ -1,4 +1,4 @@
-//! The shares of one job, as the books have them.
+//! Shares of one job, sorted by number.
 
 use super::machines::NodeIx;
 use super::view::Removal;
@@ -12,7 +12,7 @@ pub(super) struct ShareBook {
     pub order: Order,
     pub state: ShareState,
     pub removal: Option<Removal>,
-    /// Whether the orchestrator has shown it to us.
+    /// True once the orchestrator has published the share.
     pub is_seen: bool,
     pub facts: ShareFacts,
 }
@@ -43,7 +43,7 @@ impl Shares {
         self.place_of(id).ok().map(|place| &mut self.0[place])
     }
 
-    /// Enters a share, in place of one with the same number.
+    /// Inserts a share; replaces a share with the same number.
     pub(super) fn insert(&mut self, share: ShareBook) {
         match self.place_of(share.id) {
             Ok(place) => self.0[place] = share,
@@ -57,7 +57,7 @@ impl Shares {
         }
     }
 
-    /// So many are about to be entered.
+    /// Reserves memory for this many more shares.
     pub(super) fn make_room(&mut self, shares: usize) {
         self.0.reserve_exact(shares);
     }
@@ -66,7 +66,7 @@ impl Shares {
         self.place_of(id).ok().map(|place| self.0.remove(place))
     }
 
-    /// Takes out those that are meant.
+    /// Removes and returns the shares for which `is_meant` is true.
     pub(super) fn take(&mut self, is_meant: impl Fn(&ShareBook) -> bool) -> Vec<ShareBook> {
         self.0.extract_if(.., |share| is_meant(share)).collect()
     }

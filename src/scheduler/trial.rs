@@ -1,4 +1,4 @@
-//! What another configuration would come to, tried on a copy of the books.
+//! Effects of another configuration, computed on a copy of the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::view::{JobView, Removal, View, Waiting};
 use super::{Command, Scheduler};
 use crate::model::{JobId, Name, ShareId, ShareState, Topology};
 
-/// What a configuration means for the live load, or would.
+/// Effects that a configuration has, or would have, on the current load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impact {
     /// The cycle that it is seen in.
@@ -25,8 +25,8 @@ pub struct Impact {
 }
 
 impl Scheduler {
-    /// What `topology` would come to in the next cycle, compared with what comes of it without.
-    /// The books stay as they are.
+    /// Computes the effects of `topology` in the next cycle, compared with that cycle under the
+    /// current configuration. The scheduler itself stays unchanged.
     pub fn try_out(&self, topology: Topology) -> Impact {
         let mut unchanged = self.clone();
         let expected = unchanged.schedule();
@@ -37,8 +37,8 @@ impl Scheduler {
         changed.impact_since(&self.view(), &leaving(&expected))
     }
 
-    /// What came of a configuration since the books were `before`; but for the shares in
-    /// `expected`, which go anyway.
+    /// Effects of a new configuration since the view `before`, without the shares in `expected`,
+    /// which leave anyway.
     pub fn impact_since(&self, before: &View, expected: &BTreeSet<ShareId>) -> Impact {
         let after = self.view();
         let known: BTreeSet<ShareId> = expected.union(&leaving(before)).copied().collect();

@@ -1,4 +1,4 @@
-//! Who has work. Users are known by number in the books, so that a cycle compares no names.
+//! Users with jobs. Each user has a number, so that a cycle compares no names.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::model::{Name, UserIx};
 
-/// Everybody with work, refused work included.
+/// All users with jobs, refused jobs included.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Users {
     by_name: BTreeMap<Name, UserBook>,
-    /// Numbers below the next one that nobody has any more.
+    /// Free numbers below the next new number.
     free: Vec<UserNumber>,
-    /// Where they are, until somebody comes or goes.
+    /// Rows of the users, until a user comes or goes.
     places: OnceCell<UserPlaces>,
 }
 
@@ -23,11 +23,11 @@ pub(super) struct UserNumber(usize);
 #[derive(Clone, Debug)]
 struct UserBook {
     number: UserNumber,
-    /// How many requests for work the user has.
+    /// Number of the user's jobs.
     jobs: u64,
 }
 
-/// Where users are in a snapshot.
+/// Rows of the users in a snapshot.
 #[derive(Clone, Debug)]
 pub(super) struct UserPlaces {
     /// Their names, in order.
@@ -36,7 +36,7 @@ pub(super) struct UserPlaces {
 }
 
 impl Users {
-    /// One more request of `user`. Returns the user's number.
+    /// Counts a new job of `user`. Returns the user's number.
     pub(super) fn enter(&mut self, user: &Name) -> UserNumber {
         let next = UserNumber(self.by_name.len());
         if let Some(known) = self.by_name.get_mut(user) {
@@ -49,7 +49,7 @@ impl Users {
         number
     }
 
-    /// One request of `user` less.
+    /// Counts the end of a job of `user`.
     pub(super) fn leave(&mut self, user: &str) {
         let known = self.by_name.get_mut(user).expect("whose work ends had work");
         known.jobs -= 1;
@@ -73,7 +73,7 @@ impl Users {
 }
 
 impl UserPlaces {
-    /// Where a user is who has work.
+    /// Row of a user, who must have a job.
     pub(super) fn of(&self, user: UserNumber) -> UserIx {
         self.by_number[user.0]
     }

@@ -1,4 +1,4 @@
-//! The books as readers see them: one immutable picture, taken after a cycle.
+//! The scheduler's state for readers: one immutable view, made after a cycle.
 //!
 //! Queries, the update for the orchestrator and what is stored are all made from the same
 //! [`View`], so they cannot disagree.
@@ -16,9 +16,9 @@ use crate::model::{
 /// The cluster after a cycle.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// How many cycles have run. 0 before the first.
+    /// Number of the cycle; 0 before the first.
     pub cycle: u64,
-    /// What was configured.
+    /// Configuration of the cycle.
     pub topology: Arc<Topology>,
     /// Every node ever seen, by name.
     pub nodes: Arc<Pictures<NodeView>>,
@@ -30,21 +30,21 @@ pub struct View {
     pub varied_off: Vec<(Name, String)>,
     /// Nodes that went silent together in such numbers that their work is not given up yet.
     pub lost_held_back: Vec<Name>,
-    /// What the engine saw in this cycle, and what it decided; for the audit and for explanations.
-    /// `None` before the first cycle.
+    /// The engine's input and decisions in this cycle, for the audit and for explanations. `None`
+    /// before the first cycle.
     pub planned: Option<Arc<Planned>>,
     /// The next share number, never used before.
     pub next_share: ShareId,
 }
 
 impl View {
-    /// How many jobs the safety net held back in this cycle.
+    /// Number of jobs that the preemption stop held back in this cycle.
     pub fn net_strikes(&self) -> u64 {
         self.planned.as_ref().map_or(0, |planned| planned.schedule.report.net_strikes)
     }
 }
 
-/// One cycle's question and answer.
+/// Input and output of the engine in one cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// The question.
@@ -56,7 +56,7 @@ pub struct Planned {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its name.
+    /// Name of the node.
     pub name: Name,
     /// The name of its pool.
     pub pool: Name,
@@ -66,13 +66,13 @@ pub struct NodeView {
     pub memory: Mebibytes,
     /// The size it is scheduled by.
     pub order: QShares,
-    /// What is taken, by shares that are leaving too.
+    /// Space taken by shares, leaving shares included.
     pub used: QShares,
-    /// Whether it gets work, and if not, why.
+    /// Conditions that decide if the node gets new shares.
     pub state: MachineState,
     /// Heartbeats missed in a row.
     pub missed: u32,
-    /// Why it was varied off.
+    /// Reason for which the node is varied off.
     pub vary_off_reason: Option<String>,
     /// The shares on it, by job and then by number.
     pub shares: Vec<ShareOnNode>,
@@ -84,51 +84,51 @@ pub type ShareOnNode = (JobId, ShareId, Order, ShareState);
 /// A request for work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobView {
-    /// Its number.
+    /// Number of the job.
     pub id: JobId,
-    /// Who submitted it.
+    /// User who submitted the job.
     pub user: Name,
     /// The class it was submitted to.
     pub class: Name,
-    /// What kind of work it is.
+    /// Kind of the job.
     pub kind: WorkKind,
     /// Memory of each process, as declared.
     pub memory: Mebibytes,
-    /// The size of one process; `None` while the work is refused.
+    /// Size of one process; `None` while the job is refused.
     pub order: Option<Order>,
     /// The quantum it is measured in; `None` while the work is refused.
     pub quantum: Option<Quantum>,
     /// Work items per process at a time.
     pub threads: u64,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted: Millis,
-    /// What changes about it.
+    /// Facts of the job that change while it runs.
     pub facts: JobFacts,
-    /// What it could use without pacing.
+    /// Processes that the job could use without pacing.
     pub wanted: NShares,
     /// The most it could use now; `None` before its first cycle.
     pub cap: Option<Cap>,
-    /// What it deserves before bonus shares.
+    /// Fair share before bonus shares.
     pub pure_fair_share: QShares,
-    /// What How Much counted for it.
+    /// Target of the job, as counted by How Much.
     pub given: NShares,
     /// Room promised to it.
     pub promised: NShares,
     /// Since which cycle it has been below its count and has got nothing; `None` if it is not, or
     /// has.
     pub behind_since: Option<u64>,
-    /// Why it took no room from others that it had a right to.
+    /// Reason for which the job preempted nothing, though a rule allowed it.
     pub held_back: Option<HeldBack>,
-    /// How the last cycle left it.
+    /// Effect of the last cycle on the job.
     pub disposition: Disposition,
-    /// Why it has less than it wants.
+    /// Reason for which the job has less than it wants.
     pub reason: Option<Waiting>,
-    /// Its shares, oldest first, those that are leaving included.
+    /// Shares of the job, oldest first, leaving shares included.
     pub shares: ShareViews,
     /// Shares that died with their node and whose end the orchestrator has not confirmed: they
     /// hold no space, and their removal is repeated.
     pub purged: ShareViews,
-    /// What the last cycle took from it.
+    /// Preemptions from the job in the last cycle.
     pub preemptions: Vec<Preemption>,
 }
 
@@ -138,36 +138,36 @@ impl JobView {
         self.behind_since.map_or(0, |since| (cycle + 1).saturating_sub(since))
     }
 
-    /// How many shares are not leaving.
+    /// Number of shares that are not leaving.
     pub fn held(&self) -> NShares {
         NShares(self.shares.iter().filter(|share| share.state == ShareState::Held).map(|_| 1).sum())
     }
 }
 
-/// Why work has less than it wants.
+/// Reason for which a job has less than it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// It was never considered.
+    /// The job is refused: the engine never considers it.
     Refused(Refusal),
     /// The engine said why.
     Engine(Reason),
 }
 
-/// Why work is not considered at all.
+/// Reason for which the engine never considers a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No class of that name is configured.
     #[error("class `{class}` is not defined{}", nearest.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
     UnknownClass {
-        /// As asked for.
+        /// Class as requested.
         class: Name,
         /// The class with the most similar name.
         nearest: Option<Name>,
     },
-    /// The class is restricted to others.
+    /// The class does not admit the user.
     #[error("user `{user}` may not use class `{class}`")]
     UserNotAllowed {
-        /// Who asked.
+        /// User who submitted the job.
         user: Name,
         /// For which class.
         class: Name,
@@ -177,15 +177,15 @@ pub enum Refusal {
         "class `{class}` is fair-share, which may preempt; a {kind} needs a fixed-share or reserve class"
     )]
     PreemptableClass {
-        /// What kind of work.
+        /// Kind of the job.
         kind: &'static str,
         /// In which class.
         class: Name,
     },
-    /// Its memory has no order in this pool: none at all, or more than can be counted.
+    /// The memory has no order in this pool: it is zero, or more than can be counted.
     #[error("{memory} per process cannot be scheduled in quanta of {quantum}")]
     MemoryOutOfRange {
-        /// As asked for.
+        /// Memory as requested.
         memory: Mebibytes,
         /// The quantum of the class's pool.
         quantum: Mebibytes,
@@ -197,7 +197,7 @@ pub enum Refusal {
 pub struct ShareViews(Arc<[ShareView]>);
 
 impl ShareViews {
-    /// Whether both are one list, so that there is nothing to compare.
+    /// True if both are the same list in memory, so that no comparison is needed.
     pub(super) fn are_shared_with(&self, other: &ShareViews) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -229,67 +229,67 @@ impl<'a> IntoIterator for &'a ShareViews {
 /// A share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareView {
-    /// Its number.
+    /// Number of the share.
     pub id: ShareId,
     /// The node it is on.
     pub node: Name,
-    /// Its size.
+    /// Size of the share.
     pub order: Order,
-    /// Its size in memory.
+    /// Memory of the share.
     pub memory: Mebibytes,
-    /// Whether it is on its way out.
+    /// State of the share: held or leaving.
     pub state: ShareState,
-    /// Why it is on its way out.
+    /// Reason for which the share leaves; `None` while it is held.
     pub removal: Option<Removal>,
-    /// Whether the orchestrator has shown it to us; until then its assignment is repeated.
+    /// True once the orchestrator has published the share; until then its assignment is repeated.
     pub is_seen: bool,
-    /// What is known of its process.
+    /// Known facts of the share's process.
     pub facts: ShareFacts,
 }
 
-/// Why a share has to go.
+/// Reason for which a share has to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Removal {
     /// Taken back for fairness.
     Preempted,
-    /// Its node was varied off.
+    /// The node was varied off.
     VariedOff,
     /// Configuration no longer allows it.
     Blacklisted,
-    /// Its node died. The process is gone already; whatever is left of it is to be purged.
+    /// The node died. The process is gone already; any remains of it are to be purged.
     NodeDied,
-    /// Its node has less than is booked there, and no process was shown in it yet.
+    /// The node has less than is booked there, and no process of the share was published yet.
     Withdrawn,
 }
 
-/// How a cycle left a job.
+/// Effect of a cycle on a job.
 ///
-/// Design: "Dispatch". A job can both grow and shrink in one cycle; then it is `Shrunken`.
+/// A job can both grow and shrink in one cycle; then it is `Shrunken`. Design: "Dispatch".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Disposition {
-    /// It got shares.
+    /// The job got shares.
     Expanded,
-    /// It lost shares.
+    /// The job lost shares.
     Shrunken,
-    /// It kept what it had.
+    /// The job kept its shares.
     Stable,
-    /// It has nothing.
+    /// The job has no share.
     Dormant,
-    /// It is a reservation that has its machine.
+    /// The job is a reservation that has its node.
     Reserved,
-    /// It was refused.
+    /// The job was refused.
     Refused,
 }
 
 /// A class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassView {
-    /// Its name.
+    /// Name of the class.
     pub name: Name,
-    /// How many jobs it has.
+    /// Number of jobs in the class.
     pub jobs: u64,
-    /// Its account in the last cycle.
+    /// Account of the class in the last cycle.
     pub account: Account,
-    /// Its users' accounts, by name; fair-share classes only.
+    /// Accounts of the class's users, by name; fair-share classes only.
     pub users: Vec<(Name, Account)>,
 }
