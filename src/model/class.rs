@@ -2,7 +2,7 @@
 
 use super::{Millis, Name, PoolIx};
 
-/// How a class's work is scheduled, with the settings that mean something under that policy.
+/// Scheduling policy of a class, with the settings that apply under it.
 ///
 /// Design: "Scheduling Policies".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,19 +12,19 @@ pub enum Policy {
         /// Proportion relative to other classes of the same priority. At least 1.
         weight: u32,
     },
-    /// Not preemptable; one nshare a request (a job may have more).
+    /// Not preemptable; a single nshare per request (a job may have more).
     FixedShare,
-    /// Not preemptable; one whole machine a request.
+    /// Not preemptable; a single whole node per request.
     Reserve,
 }
 
 impl Policy {
-    /// Whether fairness may take this work's shares back.
+    /// True if shares under this policy may be preempted for fairness.
     pub fn is_preemptable(&self) -> bool {
         matches!(self, Policy::FairShare { .. })
     }
 
-    /// The weight of a fair-share class; 1 for the others, where it means nothing.
+    /// Weight of a fair-share class; 1 under other policies, which ignore it.
     pub fn weight(&self) -> u32 {
         match self {
             Policy::FairShare { weight } => *weight,
@@ -33,50 +33,50 @@ impl Policy {
     }
 }
 
-/// How fast a job may grow.
+/// Limits on the growth of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapRules {
-    /// The most processes a job may have before one has initialized. Zero means no such limit.
+    /// Maximum number of processes before the job's first process has initialized. Zero means no
+    /// limit.
     pub initialization_cap: u64,
-    /// Whether a job may at most double what it holds in one cycle.
+    /// True if a job may at most double its processes in a cycle.
     pub expand_by_doubling: bool,
-    /// Whether expansion stops where new processes would come too late to help.
+    /// True if expansion stops when new processes would come too late to help.
     pub prediction: bool,
     /// Time past initialization that prediction looks ahead.
     pub prediction_fudge: Millis,
-    /// The most work, in thread time, that one more process may destroy when a job that has some
-    /// already takes its room from others and nothing in the cluster is about to change. Until
-    /// then waiting has to pay for it.
+    /// Maximum loss of work, in thread time, for a further process of a job that has some already.
+    /// The limit applies to preemption while nothing in the cluster is about to change. Before
+    /// that, the job's waiting time limits the loss.
     pub loss_limit: Millis,
 }
 
 impl CapRules {
-    /// What growth may cost others where nothing is configured: 2,000 s of thread time, half an
-    /// hour of one process with one thread.
+    /// Default loss limit: 2,000 s of thread time, half an hour of a process with one thread.
     pub const LOSS_LIMIT: Millis = 2_000_000;
 }
 
 /// A resource class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceClass {
-    /// Its name; unique.
+    /// Name of the class; unique.
     pub name: Name,
-    /// How its work is scheduled.
+    /// Scheduling policy.
     pub policy: Policy,
-    /// When its work is considered: the lowest number first.
+    /// Priority of the class; a lower number is a higher priority.
     pub priority: u32,
-    /// Where its work goes. Fair-share work may spill into subpools, other work may not.
+    /// Nodepool of the class. Fair-share jobs may spill into subpools, other jobs may not.
     pub pool: PoolIx,
-    /// How fast its jobs grow.
+    /// Growth limits of the class's jobs.
     pub cap_rules: CapRules,
-    /// Who may use it. `None` means everyone.
+    /// Users who may use the class; `None` admits all users.
     pub users: Option<Vec<String>>,
-    /// Whether work that names no class, and fits this policy, goes here.
+    /// True if jobs that name no class, and fit this policy, go here.
     pub is_default: bool,
 }
 
 impl ResourceClass {
-    /// Whether `user` may submit work to this class.
+    /// True if `user` may submit jobs to this class.
     pub fn admits(&self, user: &str) -> bool {
         self.users.as_ref().is_none_or(|users| users.iter().any(|allowed| allowed == user))
     }

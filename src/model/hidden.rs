@@ -1,9 +1,10 @@
-//! Characters that a reader does not see, or that change how others are read.
+//! Characters that are invisible, or that change the reading of their neighbours.
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// Whether `c` could make a text read as something it is not: control characters, line separators,
-/// and what reverses or joins its neighbours, such as U+202E. Characters of no public meaning as well.
+/// True if `c` can make a text read differently from its content. These are control characters,
+/// line separators, characters that reverse or join their neighbours, such as U+202E, and
+/// characters without public meaning.
 pub fn is_hidden(c: char) -> bool {
     use GeneralCategory::{
         Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned,

@@ -1,18 +1,19 @@
 //! Host lists: many node names in few characters, `node[01-20],gpu[1-3,7]`.
 //!
-//! The notation of Slurm and `ClusterShell`. A list is names separated by commas; brackets hold
-//! numbers and ranges; several brackets in one name multiply. A range counts up and pads to the
-//! width of its first number, so `[08-10]` is 08, 09, 10. Nothing here knows which nodes exist.
+//! The notation is that of Slurm and `ClusterShell`. A list is names separated by commas; brackets
+//! hold numbers and ranges; several brackets in a name multiply. A range counts up and pads to the
+//! width of its first number, so `[08-10]` is 08, 09, 10. This module does not know which nodes
+//! exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most names one list may stand for: more is a slip of the keyboard, `[1-1000000000]`.
+/// Maximum number of names in a list; a longer list is a slip of the keyboard, `[1-1000000000]`.
 pub const MAX_HOSTS: usize = 100_000;
 
 /// The longest number that is counted with; every such number fits in 64 bits.
 const MAX_DIGITS: usize = 18;
 
-/// Why a host list means nothing.
+/// Error in a host list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum HostListError {
@@ -72,7 +73,8 @@ fn split_names(list: &str) -> Result<Vec<&str>, HostListError> {
     Ok(names)
 }
 
-/// Expands one name, at most to `room` hosts. Its brackets are known to be paired.
+/// Expands a single name to at most `room` hosts. The caller has checked that its brackets are
+/// paired.
 fn expand_name(name: &str, room: usize) -> Result<Vec<String>, HostListError> {
     if name.is_empty() {
         return Err(HostListError::EmptyName);
@@ -162,8 +164,8 @@ pub fn fold_hostlist<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     plain.iter().map(|name| (*name).to_owned()).chain(folded).collect::<Vec<_>>().join(",")
 }
 
-/// What surrounds the number that a node is told apart by, and that number: the last one before
-/// the domain, since `node7.cluster2` differs from its siblings in the 7.
+/// Splits a name at its last number before the domain, and returns the text around it and the
+/// number. `node7.cluster2` differs from its siblings in the 7.
 fn numbered(name: &str) -> Option<((&str, &str), &str, u64)> {
     if name.contains(['[', ']', ',']) {
         return None;
@@ -175,8 +177,8 @@ fn numbered(name: &str) -> Option<((&str, &str), &str, u64)> {
     Some(((&name[..start], &name[end..]), digits, number_of(digits)?))
 }
 
-/// `01-03,07` for 01, 02, 03, 07. A run goes on while counting from its first number would write
-/// the next one exactly as it is written.
+/// Folds 01, 02, 03, 07 into `01-03,07`. A number joins a run if counting from the run's first
+/// number writes it the same way.
 fn fold_ranges(numbers: &BTreeSet<(u64, &str)>) -> String {
     let mut runs: Vec<(&str, u64, &str)> = Vec::new();
     for &(number, digits) in numbers {

@@ -1,8 +1,8 @@
-//! What things are called: one type per kind of thing, so that no two can be confused.
+//! Identifiers: a separate type for each kind of entity, so that the compiler tells them apart.
 //!
-//! Jobs and shares have numbers that last. Machines, pools, classes and users have names that
-//! last; inside one cycle they are positions in a [`Snapshot`](crate::engine::Snapshot), which is
-//! sorted by name so that the order in which things were first heard of decides nothing.
+//! Jobs and shares have permanent numbers. Nodes, pools, classes and users have permanent names.
+//! Inside a cycle they are positions in a [`Snapshot`](crate::engine::Snapshot). The snapshot is
+//! sorted by name, so that the order of first appearance decides nothing.
 
 use std::fmt;
 
@@ -31,8 +31,8 @@ macro_rules! positions {
 numbers! {
     /// A request for work, as the orchestrator numbers it.
     JobId,
-    /// One share. Issued by us in ascending order and never again, also across restarts; a larger
-    /// number is a newer share.
+    /// Number of a share. Numbers are issued in ascending order and never twice, also across
+    /// restarts. A larger number is a newer share.
     ShareId,
 }
 

@@ -4,74 +4,74 @@ use std::num::NonZeroU64;
 
 use super::{JobId, Mebibytes, Millis, Name, ceil_div};
 
-/// What kind of work a request is. The policy of its class says how it is scheduled; the kind says
-/// what happens to it when a process exits or a node dies.
+/// Kind of a job. The policy of its class decides its scheduling. The kind decides the consequences
+/// of a process exit or a node's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkKind {
     /// Many interchangeable processes that work through items.
     Job,
-    /// One process that serves others. Restarted by its owner, never by us.
+    /// A single process that serves other jobs. The orchestrator restarts it, never the scheduler.
     Service,
-    /// One process of any kind, started by us ("managed reservation").
+    /// A single process of any kind ("managed reservation").
     ArbitraryProcess,
     /// Room for a user, with nothing started in it ("unmanaged"). Never evicted.
     Reservation,
 }
 
-/// What never changes about a request.
+/// Properties of a job that never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSpec {
-    /// Its number.
+    /// Number of the job.
     pub id: JobId,
-    /// Whose fair share or allotment it draws on.
+    /// User whose fair share or allotment the job uses.
     pub user: Name,
     /// The class it was submitted to.
     pub class: Name,
-    /// What kind of work it is.
+    /// Kind of the job.
     pub kind: WorkKind,
     /// Memory of each process.
     pub memory: Mebibytes,
-    /// Work items that one process works on at a time. At least 1.
+    /// Work items that a process works on at a time. At least 1.
     pub threads: u64,
-    /// When it was submitted, in milliseconds since the epoch: its age among its peers.
+    /// Time of submission, in milliseconds since the epoch; decides the job's age among its peers.
     pub submitted: Millis,
     /// Names of the only nodes it may use. Empty means any.
     pub machines: Vec<String>,
-    /// What service it is an instance of: instances of one service go to different nodes while
-    /// there are any. 0 for work that is none.
+    /// Number of the service of which the job is an instance; 0 for no service. Instances of a
+    /// service go to different nodes while there are any.
     pub service: u64,
-    /// What changes, as first reported.
+    /// Facts that change, as first reported.
     pub facts: JobFacts,
 }
 
 /// The most processes a request may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessLimit {
-    /// As many as it can use.
+    /// No limit beyond the job's demand.
     Unlimited,
-    /// So many.
+    /// At most this many processes.
     AtMost(u64),
     /// No more than it holds: its owner saw too many failures and stopped its growth.
     Frozen,
 }
 
-/// What changes about a request while it lives.
+/// Facts of a job that change while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobFacts {
-    /// Work items not finished, those in progress included.
+    /// Number of unfinished work items, items in progress included.
     pub remaining: u64,
     /// The most processes it may have.
     pub limit: ProcessLimit,
-    /// Whether a process of it has ever initialized.
+    /// True if a process of the job has ever initialized.
     pub is_running: bool,
-    /// Mean time of one work item. `None` or 0 while nothing is known.
+    /// Mean time of a work item. `None` or 0 if unknown.
     pub time_per_item: Option<Millis>,
-    /// Whether it is ending: it keeps what it has until its processes exit, and gets nothing more.
+    /// True if the job is ending: it keeps its shares until their processes exit, and gets no more.
     pub is_completing: bool,
 }
 
 impl JobFacts {
-    /// Mean time of one work item, where anything is known.
+    /// Mean time of a work item, if known.
     pub fn known_time_per_item(&self) -> Option<NonZeroU64> {
         self.time_per_item.and_then(NonZeroU64::new)
     }

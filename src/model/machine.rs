@@ -2,38 +2,39 @@
 
 use super::{Mebibytes, Name};
 
-/// What an agent says about its node.
+/// Report of an agent on its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// The node's name; lasts as long as the machine.
     pub name: Name,
     /// Memory it offers.
     pub memory: Mebibytes,
-    /// Whether the agent wants no new work; what is there stays.
+    /// True if the agent wants no new shares; existing shares stay.
     pub is_quiesced: bool,
 }
 
-/// Why a machine may or may not get work. Each is a fact on its own; several can hold at once.
+/// Conditions that keep a node from getting new shares. Each is independent; several can hold at
+/// once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "five facts that hold independently of each other"
 )]
 pub struct MachineState {
-    /// Others speak of it, but it has not reported since we started.
+    /// A share or a command names the node, but the node has never reported.
     pub is_awaited: bool,
-    /// Its heartbeats stopped.
+    /// The node is dead: its heartbeats stopped.
     pub is_dead: bool,
     /// An administrator took it out of scheduling.
     pub is_varied_off: bool,
-    /// Its agent wants no new work.
+    /// The node's agent wants no new shares.
     pub is_quiesced: bool,
-    /// It holds shares that configuration no longer allows.
+    /// The node has shares that the configuration no longer allows there.
     pub is_blacklisted: bool,
 }
 
 impl MachineState {
-    /// Whether new shares may be placed on it.
+    /// True if new shares may be placed on the node.
     pub fn is_schedulable(self) -> bool {
         !(self.is_awaited
             || self.is_dead

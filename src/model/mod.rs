@@ -1,6 +1,6 @@
 //! The vocabulary: plain values that every layer shares. Knows nothing else in this crate.
 //!
-//! The words are the design's, one word per idea:
+//! The words are the design's, a single word per idea:
 //!
 //! | word | means |
 //! |---|---|

@@ -1,11 +1,11 @@
-//! What things are called by people, and "did you mean": the most similar of the names there are.
+//! Names, and "did you mean": the most similar of the known names.
 
-/// The name of a node, a user, a class or a pool. Cheap to clone: there is one in every share of
-/// every view.
+/// Name of a node, a user, a class or a pool. Cheap to clone: each share of each view contains a
+/// name.
 pub type Name = smol_str::SmolStr;
 
-/// The candidate that `name` was probably meant to be, if any: one letter may be wrong, or one in
-/// three of a longer name. Beyond that a guess only confuses.
+/// Returns the candidate that `name` was probably meant to be, if any. A single letter may be
+/// wrong, or a third of the letters of a longer name. Beyond that a guess only confuses.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distances = candidates
         .into_iter()

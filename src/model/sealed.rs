@@ -1,12 +1,11 @@
 //! Bytes that must come back as they went.
 
-/// How something is kept that was written at one time and is read at another, perhaps by another
-/// version.
+/// Stored text that a later run, or another version, must be able to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// Which form the body has.
+    /// Version of the body's format.
     pub version: u32,
-    /// What is kept.
+    /// Stored bytes.
     pub body: Vec<u8>,
     /// A sum over version and body: a body that was changed does not agree with it.
     pub sum: Vec<u8>,

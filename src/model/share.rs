@@ -1,8 +1,8 @@
-//! One nshare on one machine.
+//! A share: an nshare on a node.
 
 use super::Millis;
 
-/// Where a share is in its life.
+/// State of a share.
 ///
 /// Design: "Interlude: Preemption": a share that was told to leave occupies its space until its
 /// exit is confirmed, and never comes back.
@@ -14,10 +14,10 @@ pub enum ShareState {
     Leaving,
 }
 
-/// What the orchestrator reports about a share's process.
+/// Facts that the orchestrator reports about a share's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShareFacts {
-    /// Whether it has completed initialization.
+    /// True if the process has completed initialization.
     pub is_initialized: bool,
     /// Time spent initializing, so far or in all.
     pub initialization: Millis,

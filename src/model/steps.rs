@@ -1,4 +1,4 @@
-//! How far a long piece of work has come, for a watcher on another thread.
+//! Progress of a long computation, for a reader on another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Steps(Arc<AtomicU64>);
 
 impl Steps {
-    /// One step is done.
+    /// Counts a step as done.
     pub fn take(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were done so far.
+    /// Number of steps done.
     pub fn taken(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What an administrator configured, checked: nodepools, classes, users' allotments, settings.
+//! Configuration after its check: nodepools, classes, users' allotments, settings.
 //!
 //! To hold a [`Topology`] is proof that every name in it resolves and that the pools form trees.
 
@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use super::{ClassIx, Mebibytes, Millis, Name, PoolIx, Quantum, ResourceClass};
 
-/// One nodepool.
+/// A nodepool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodepool {
-    /// Its name; unique.
+    /// Name of the nodepool; unique.
     pub name: Name,
     /// The pool it is part of; `None` for a top-level pool. Always earlier in the topology.
     pub parent: Option<PoolIx>,
     /// Siblings are searched in ascending order of this, then in order of configuration.
     pub search_order: u32,
-    /// The smallest allocation here. The same throughout one top-level tree.
+    /// Smallest allocation in the pool. All pools of a top-level tree have the same quantum.
     pub quantum: Quantum,
     /// The nodes configured to be in it. A node in no list joins the first pool.
     pub nodes: Vec<String>,
@@ -26,12 +26,12 @@ pub struct Nodepool {
 pub struct Settings {
     /// Below this many processes, and below its pure fair share, a job is needy.
     pub fragmentation_threshold: u64,
-    /// Whether needy jobs may take from the rich.
+    /// True if needy jobs may preempt shares of wealthy users.
     pub defragmentation: bool,
-    /// What a user may hold of non-preemptable memory, unless the user has an own allotment.
-    /// `None` means no limit.
+    /// Maximum non-preemptable memory of a user without an allotment of their own. `None` means no
+    /// limit.
     pub allotment: Option<Mebibytes>,
-    /// How much larger than asked an unmanaged reservation's machine may be.
+    /// Maximum excess of an unmanaged reservation's node over the requested memory.
     pub reserve_overage: Mebibytes,
     /// Memory of each node that is kept from scheduling.
     pub reserved_memory: Mebibytes,
@@ -39,16 +39,16 @@ pub struct Settings {
     pub publication_period: Millis,
     /// A node is dead after so many missed heartbeats.
     pub node_stability: u32,
-    /// When more than this share of the nodes, in percent, goes silent at once, nothing is
-    /// evicted for it: the fault is more likely ours. `None` turns the hold off.
+    /// Percentage of nodes lost at once above which no share is evicted for it: the fault is more
+    /// likely in the network. `None` turns the guard off.
     pub mass_loss_percent: Option<u32>,
-    /// After so many cycles in which nothing changed, only work that has nothing takes from
-    /// others: a safety net, which says so when it strikes. `None` does without.
+    /// Number of quiet cycles after which only jobs without a share preempt for fairness. This
+    /// safety net reports when it acts. `None` turns it off.
     pub quiet_stop: Option<u64>,
 }
 
 impl Default for Settings {
-    /// What holds where nothing is configured.
+    /// Returns the defaults.
     fn default() -> Settings {
         Settings {
             fragmentation_threshold: 8,
@@ -64,7 +64,7 @@ impl Default for Settings {
     }
 }
 
-/// Everything configured.
+/// Whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// Settings that hold for the whole cluster.
@@ -83,7 +83,7 @@ impl Topology {
         self.classes.iter().position(|class| class.name == name).map(ClassIx)
     }
 
-    /// The pool of every node that one lists. A node that none lists is in the first.
+    /// Pool of each listed node. An unlisted node is in the first pool.
     pub fn pools_by_node(&self) -> BTreeMap<Name, PoolIx> {
         let pools = self.pools.iter().enumerate();
         let listed = pools.flat_map(|(ix, pool)| {
@@ -97,18 +97,18 @@ impl Topology {
         self.pools[pool.0].parent.map_or(pool, |parent| self.top_of(parent))
     }
 
-    /// How many pools are above `pool`.
+    /// Number of pools above `pool`.
     pub fn depth_of(&self, pool: PoolIx) -> u32 {
         self.pools[pool.0].parent.map_or(0, |parent| 1 + self.depth_of(parent))
     }
 
-    /// Whether `inner` is `outer` or lies in it.
+    /// True if `inner` is `outer` or lies inside it.
     pub fn is_within(&self, inner: PoolIx, outer: PoolIx) -> bool {
         inner == outer
             || self.pools[inner.0].parent.is_some_and(|parent| self.is_within(parent, outer))
     }
 
-    /// What `user` may hold of non-preemptable memory. `None` means no limit.
+    /// Maximum non-preemptable memory of `user`. `None` means no limit.
     pub fn allotment_of(&self, user: &str) -> Option<Mebibytes> {
         self.allotments.get(user).copied().or(self.settings.allotment)
     }

@@ -14,7 +14,7 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 pub struct Mebibytes(pub u64);
 
 impl Mebibytes {
-    /// So many gibibytes; the design and its configuration call them "GB".
+    /// Converts gibibytes; the design and its configuration call them "GB".
     pub fn from_gib(gib: u64) -> Mebibytes {
         Mebibytes(gib.saturating_mul(1024))
     }
@@ -34,7 +34,7 @@ impl fmt::Display for Mebibytes {
 /// A span of time in milliseconds, as the orchestrator reports it.
 pub type Millis = u64;
 
-/// The smallest allocation of one top-level nodepool, in MiB. Never zero.
+/// Smallest allocation of a top-level nodepool, in MiB. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(NonZeroU64);
 
@@ -44,7 +44,7 @@ impl Quantum {
         NonZeroU64::new(memory.0).map(Quantum)
     }
 
-    /// Its size in memory.
+    /// Size of the quantum in memory.
     pub fn memory(self) -> Mebibytes {
         Mebibytes(self.0.get())
     }
@@ -57,8 +57,8 @@ impl Quantum {
         u32::try_from(memory.0.div_ceil(self.0.get())).ok().and_then(Order::new)
     }
 
-    /// The order of a machine that reports `memory`. Rounds down: a machine never promises memory
-    /// it lacks. Zero when the machine is smaller than one quantum.
+    /// Order of a node that reports `memory`. Rounds down: a node never promises memory that it
+    /// lacks. Zero if the node is smaller than a quantum.
     pub fn order_of_machine(self, memory: Mebibytes) -> QShares {
         QShares(floor_div(memory.0, self.0))
     }
@@ -69,7 +69,7 @@ impl Quantum {
     }
 }
 
-/// How many qshares an entity is made of: its size relative to other entities. Starts at 1.
+/// Number of qshares in a share: its size relative to other shares. Starts at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order(NonZeroU32);
 
@@ -79,12 +79,12 @@ impl Order {
         NonZeroU32::new(order).map(Order)
     }
 
-    /// As a number.
+    /// The order as a number.
     pub fn get(self) -> u32 {
         self.0.get()
     }
 
-    /// One nshare of this order, as an amount.
+    /// Amount of a single nshare of this order.
     pub fn qshares(self) -> QShares {
         QShares(u64::from(self.get()))
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// A number of nshares. Says how many allocations, not how large each one is.
+/// Number of nshares. The count says nothing about the size of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NShares(pub u64);
 
@@ -118,7 +118,7 @@ impl NShares {
 pub struct QShares(pub u64);
 
 impl QShares {
-    /// How many nshares of `order` this amount makes; the rest is lost.
+    /// Number of whole nshares of `order` in this amount; the remainder is lost.
     pub fn nshares(self, order: Order) -> NShares {
         NShares(floor_div(self.0, NonZeroU64::from(order.0)))
     }
@@ -179,7 +179,7 @@ pub fn ceil_div(dividend: u64, divisor: NonZeroU64) -> u64 {
     dividend.div_ceil(divisor.get())
 }
 
-/// What so many of `thing` are called: "qshare", "qshares", "processes".
+/// Name of `thing` in the right number for `count`: "qshare", "qshares", "processes".
 pub fn plural(count: u64, thing: &str) -> String {
     let ending = match (count, thing) {
         (1, _) => "",
@@ -189,12 +189,12 @@ pub fn plural(count: u64, thing: &str) -> String {
     format!("{thing}{ending}")
 }
 
-/// So many of `thing`: "1 qshare", "2 qshares".
+/// Count with its noun: "1 qshare", "2 qshares".
 pub fn counted(count: u64, thing: &str) -> String {
     format!("{count} {}", plural(count, thing))
 }
 
-/// How many things there are, as a number to reckon with.
+/// Number of `things`, as `u64`.
 pub fn count<T>(things: impl IntoIterator<Item = T>) -> u64 {
     things.into_iter().map(|_| 1).sum()
 }
