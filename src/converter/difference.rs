@@ -12,8 +12,8 @@ use crate::scheduler::Event;
 /// The events that lead from `previous` to `current`: first what makes room, then what needs it,
 /// each in job order.
 ///
-/// Work is taken in while it is schedulable or ending, and for as long as a process of it runs,
-/// whatever is said of the work itself: space is occupied by processes, not by intentions.
+/// A job is taken in while it is schedulable or ending. It also stays in while a process of it
+/// runs, in any state: processes occupy space.
 ///
 /// Design: "Incoming Work".
 pub fn events_between(previous: Option<&Publication>, current: &Publication) -> Vec<Event> {
@@ -36,8 +36,8 @@ pub fn events_between(previous: Option<&Publication>, current: &Publication) -> 
     events
 }
 
-/// What became of processes nobody can place. Those that could be placed after all have been seen
-/// by now, and are in limbo no more.
+/// Events of processes whose job cannot be parsed. A process whose job could be parsed again has
+/// left limbo before.
 fn limbo_between(
     before: Option<&BTreeMap<ShareId, LimboProcess>>,
     current: &BTreeMap<ShareId, LimboProcess>,
@@ -55,13 +55,13 @@ fn limbo_between(
     gone.chain(seen).collect()
 }
 
-/// Whether `new` is what has become of `old`. If what never changes did change, it is other work
-/// under the same number: the old is over, the new arrives.
+/// True if `new` is the same job as `old`. If a permanent property differs, `new` is another job
+/// under the same number: the old job ends and the new job arrives.
 fn is_continued(old: &Work, new: &Work) -> bool {
     is_ours(new) && new.changed_field(old).is_none()
 }
 
-/// Whether work concerns the scheduler.
+/// True if the job concerns the scheduler.
 fn is_ours(work: &Work) -> bool {
     match work.state {
         WorkState::Schedulable | WorkState::Completing => true,
@@ -89,7 +89,7 @@ fn exits(job: JobId, old: &Work, new: &Work) -> Vec<Event> {
     shares.into_iter().map(|share| Event::ShareExited { job, share }).collect()
 }
 
-/// That the work is new, or what changed about it.
+/// Event for a new job, or for changed facts of a known job.
 fn news_of(old: Option<&Work>, new: &Work) -> Option<Event> {
     let facts = facts_after(old, new);
     match old {
@@ -105,7 +105,8 @@ fn news_of(old: Option<&Work>, new: &Work) -> Option<Event> {
     }
 }
 
-/// What to believe of `new`: only schedulable work gets more, and what has run once has run.
+/// Facts of `new` as the scheduler should take them. Only a schedulable job may grow. A job that
+/// has run stays a job that has run.
 fn facts_after(old: Option<&Work>, new: &Work) -> JobFacts {
     JobFacts {
         is_running: new.spec.facts.is_running || old.is_some_and(|old| old.spec.facts.is_running),
@@ -139,9 +140,9 @@ mod tests {
     };
     use crate::scheduler::Scheduler;
 
-    /// Reads `7?` as work 7 that is not ready, `7` as schedulable, `7~` as completing, `7!` as
-    /// completed; `7r` has run; `7c` is of another class; `7:12,13x` has a process in share 12 and one gone from 13; `12i`
-    /// has initialized.
+    /// Reads `7?` as job 7 in state not ready, `7` as schedulable, `7~` as completing, `7!` as
+    /// completed. `7r` has run; `7c` is of another class. `7:12,13x` has a process in share 12 and
+    /// an ended process in share 13. `12i` has initialized.
     fn publication(text: &str) -> Publication {
         let work = text.split_whitespace().map(work).map(|work| (work.spec.id, work)).collect();
         Publication { sequence: 1, work, limbo: BTreeMap::new() }
@@ -307,7 +308,7 @@ mod tests {
         assert_eq!(events.iter().map(render).collect::<Vec<_>>(), ["+1", "see10", "see11", "+2"]);
     }
 
-    /// What books that were told of `text` know of it.
+    /// Publication restored from the state of a scheduler that got `text`.
     fn as_booked(text: &str) -> Publication {
         let topology = Topology {
             settings: Settings::default(),

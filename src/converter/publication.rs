@@ -1,27 +1,26 @@
-//! A publication of the orchestrator, checked: all the work it knows, at one moment.
+//! A checked publication of the orchestrator: all the jobs it knows, at one moment.
 
 use std::collections::BTreeMap;
 
 use crate::model::{JobId, JobSpec, Mebibytes, Name, ShareFacts, ShareId};
 use crate::scheduler::books::{self, Books};
 
-/// Everything the orchestrator knows, in full: what is absent is over.
+/// All that the orchestrator knows, in full: an absent job has ended.
 ///
 /// Design: "Incoming Work".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Publication {
-    /// Grows with every publication of one orchestrator.
+    /// Sequence number; grows with each publication of an orchestrator.
     pub sequence: u64,
     /// All work, by number.
     pub work: BTreeMap<JobId, Work>,
-    /// Live processes of work that could not be understood: whoever they belong to, they take
-    /// space.
+    /// Live processes whose job cannot be parsed; each takes space all the same.
     pub limbo: BTreeMap<ShareId, LimboProcess>,
 }
 
 impl Publication {
-    /// What the orchestrator has shown of the work in `books`, as far as they tell. Work that never
-    /// was theirs is missing, and so are processes that are gone: neither makes a difference.
+    /// Rebuilds the publication that led to `books`, for comparison with the next. Jobs that the
+    /// scheduler never took in are missing, and so are ended processes. Neither leads to an event.
     pub fn of_books(books: &Books) -> Publication {
         let work = books.jobs.iter().map(|job| (job.spec.id, Work::of_book(job)));
         let limbo = books.limbo.iter().map(|share| {
@@ -32,23 +31,23 @@ impl Publication {
     }
 }
 
-/// A process nobody can say more of than that it runs.
+/// A running process whose job could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimboProcess {
     /// The node it runs on.
     pub node: Name,
-    /// Its memory, if that could be made out.
+    /// Memory of the process, if it could be parsed.
     pub memory: Option<Mebibytes>,
 }
 
-/// One request for work, as published.
+/// A job, as published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// What was asked for, and how far it has come.
+    /// Request of the job and its current facts.
     pub spec: JobSpec,
-    /// Whether it wants anything of us.
+    /// State of the job.
     pub state: WorkState,
-    /// Its processes, by the number of the share each runs in.
+    /// Processes of the job, by share number.
     pub processes: BTreeMap<ShareId, Process>,
 }
 
@@ -67,8 +66,8 @@ impl Work {
         }
     }
 
-    /// What differs from `before` that never changes about a request, as the orchestrator calls
-    /// it. `None` if it is the same request, whatever has become of it.
+    /// Returns the wire name of the first permanent field that differs from `before`. `None` if
+    /// both are the same job, in any state.
     pub fn changed_field(&self, before: &Work) -> Option<&'static str> {
         let (old, new) = (&before.spec, &self.spec);
         let is_same = [
@@ -85,7 +84,7 @@ impl Work {
     }
 }
 
-/// Where a request is in its life, as far as it concerns us.
+/// State of a job, in the terms of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkState {
     /// Not ready to be scheduled yet.
@@ -103,8 +102,8 @@ pub enum WorkState {
 pub struct Process {
     /// The node it runs on.
     pub node: Name,
-    /// Whether it has ended.
+    /// True if the process has ended.
     pub is_gone: bool,
-    /// What is known of it.
+    /// Known facts of the process.
     pub facts: ShareFacts,
 }

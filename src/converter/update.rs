@@ -1,7 +1,8 @@
 //! The books in, the update for the orchestrator out.
 //!
-//! An update is the full state, not a change: whoever misses one loses nothing. What is new is
-//! repeated until the orchestrator has shown it, what has to go until it has confirmed that.
+//! An update is the full state, not a change: a client that misses an update loses nothing. A new
+//! share is repeated until the orchestrator publishes it. A removed share is repeated until the
+//! orchestrator confirms its end.
 
 use crate::engine::Reason;
 use crate::model::{
@@ -11,7 +12,7 @@ use crate::scheduler::{
     Disposition, HeldBack, JobView, Refusal, Removal, ShareView, View, Waiting,
 };
 
-/// Everything the orchestrator needs to know, after one cycle.
+/// State for the orchestrator after a cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     /// The cycle it is from.
@@ -20,48 +21,48 @@ pub struct Update {
     pub jobs: Vec<JobUpdate>,
 }
 
-/// What one request for work has, gets and has to give up.
+/// Shares that a job has, gets and has to give up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobUpdate {
-    /// Which work.
+    /// Number of the job.
     pub job: JobId,
-    /// What kind of work it is.
+    /// Kind of the job.
     pub kind: WorkKind,
-    /// Whether it is not considered at all.
+    /// True if the job is refused.
     pub is_refused: bool,
     /// Memory of each share: whole quanta. None at all while it is refused.
     pub memory: Mebibytes,
-    /// All its shares, those that are leaving included.
+    /// Shares of the job, leaving shares included.
     pub shares: Vec<Assigned>,
     /// The shares it holds that the orchestrator has not shown yet.
     pub added: Vec<Assigned>,
     /// The shares it has to give up, until that is confirmed.
     pub removed: Vec<Removed>,
-    /// Why it has less than it wants.
+    /// Reason for which the job has less than it wants.
     pub reason: Option<Explanation>,
 }
 
 /// A share and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assigned {
-    /// Which share.
+    /// Number of the share.
     pub share: ShareId,
     /// The node it is on.
     pub node: Name,
-    /// Its memory.
+    /// Memory of the share.
     pub memory: Mebibytes,
 }
 
 /// A share that has to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Which share.
+    /// Number of the share.
     pub share: ShareId,
     /// The node it is on.
     pub node: Name,
-    /// Whether its node died: there is nothing left to stop.
+    /// True if the node died: the orchestrator has nothing left to stop.
     pub is_purge: bool,
-    /// Why it has to go.
+    /// Reason for the removal.
     pub why: Removal,
 }
 
@@ -70,18 +71,18 @@ pub struct Removed {
 pub struct Explanation {
     /// A stable name.
     pub code: &'static str,
-    /// One sentence, with the numbers.
+    /// A sentence with the numbers.
     pub sentence: String,
 }
 
-/// What to tell the orchestrator.
+/// Builds the update for the orchestrator.
 ///
 /// Design: "Outgoing Events".
 pub fn update_from(view: &View) -> Update {
     Update { cycle: view.cycle, jobs: view.jobs.iter().map(update_of).collect() }
 }
 
-/// What to tell the orchestrator of one request for work.
+/// Builds the update of a single job.
 pub fn update_of(job: &JobView) -> JobUpdate {
     let is_new = |share: &&ShareView| share.state == ShareState::Held && !share.is_seen;
     JobUpdate {
@@ -96,8 +97,7 @@ pub fn update_of(job: &JobView) -> JobUpdate {
     }
 }
 
-/// What each share of `job` gets: more than was asked for, where that was no whole number of
-/// quanta.
+/// Memory of each share of `job`: the requested memory, rounded up to whole quanta.
 fn memory_per_share(job: &JobView) -> Mebibytes {
     let amount = job.order.map_or(QShares(0), Order::qshares);
     job.quantum.map_or(Mebibytes(0), |quantum| quantum.memory_of(amount))
@@ -116,7 +116,7 @@ fn removed(share: &ShareView) -> Option<Removed> {
     })
 }
 
-/// Why work has less than it wants, in a name and a sentence.
+/// Explains why a job has less than it wants.
 pub fn explain(waiting: &Waiting) -> Explanation {
     match waiting {
         Waiting::Refused(refusal) => {
@@ -129,7 +129,7 @@ pub fn explain(waiting: &Waiting) -> Explanation {
     }
 }
 
-/// Why work leaves others what it might take, in a name and a sentence.
+/// Explains why a job preempts nothing, though a rule allows it.
 pub fn explain_held_back(held_back: HeldBack) -> Explanation {
     let sentence = match held_back {
         HeldBack::TooDear { loss, limit } => format!(
@@ -177,8 +177,8 @@ mod tests {
     use super::*;
     use crate::model::{JobFacts, NShares, ProcessLimit, Quantum, ShareFacts};
 
-    /// Reads `10` as a share that was shown, `10+` as one that was not, `10-` as preempted, `10x`
-    /// as dead with its node.
+    /// Reads `10` as a published share, `10+` as an unpublished share, `10-` as preempted, `10x` as
+    /// lost with its node.
     fn share(text: &str) -> ShareView {
         let removal = match text.chars().last() {
             Some('-') => Some(Removal::Preempted),
