@@ -1,10 +1,10 @@
-//! Whoever tells the scheduler what happened, and enters it in the journal on the way.
+//! Records inputs: applies them to the scheduler and appends them to the journal.
 
 use super::entry::Entry;
 use super::seal::Batch;
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler};
 
-/// What was entered since the last cycle.
+/// Inputs recorded since the last cycle.
 #[derive(Debug, Default)]
 pub struct Clerk {
     batch: Batch,

@@ -1,9 +1,9 @@
-//! What a cycle saw and decided, in 32 bytes: equal decisions have equal digests, whatever version
-//! computed them.
+//! Digest of a cycle's input and decisions, in 32 bytes. Equal decisions have equal digests in all
+//! versions.
 //!
-//! The digest is over a text of its own, with names, numbers and stable codes. It has no cycle
-//! number in it: a cycle in which nothing happened has the digest of the one before. Changing the
-//! text makes every journal written before disagree, so that it has a number of its own.
+//! The digest is over a text of its own, with names, numbers and stable codes. The text has no
+//! cycle number: a cycle without any change has the digest of the cycle before. A change of the
+//! text makes all earlier journals disagree, so the text has a version number.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// The digests of cycles, one after the other. A cycle that was taken over from the last has the
-/// last one's, and nothing is gone through for it.
+/// Digests of successive cycles. A cycle that reuses the last outcome has the last digest, at no
+/// cost.
 #[derive(Clone, Debug, Default)]
 pub struct Digests {
     last: Option<(Arc<Planned>, Digest)>,

@@ -1,4 +1,4 @@
-//! One thing that happened to the scheduler.
+//! An entry of the journal: a single input of the scheduler.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::model::Name;
 use crate::scheduler::books::Hearing;
 use crate::scheduler::{Command, CommandError, Event, Scheduler};
 
-/// Something that happened, as it is entered in the journal and done again in a replay.
+/// An input as the journal records it and a replay applies it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The scheduler was told this.
@@ -21,8 +21,8 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// What is to be entered of `event`, which `scheduler` is about to be told. `None` if it says
-    /// nothing.
+    /// Returns the entry for `event`, which the caller is about to record in `scheduler`. `None` if
+    /// the event changes nothing.
     pub fn of(scheduler: &Scheduler, event: &Event) -> Option<Entry> {
         if scheduler.says_nothing(event) {
             return None;
@@ -38,7 +38,8 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// If it is a command that is refused, which was not then: the books are others.
+    /// If the command is refused now. The journal has accepted commands only, so the state differs
+    /// from the recorded state.
     pub fn redo(self, scheduler: &mut Scheduler) -> Result<(), CommandError> {
         match self {
             Entry::Event(event) => scheduler.record(event),
@@ -56,7 +57,7 @@ impl Entry {
 }
 
 impl fmt::Display for Entry {
-    /// What happened, in a few words, for whoever looks for one entry among many.
+    /// Writes a short text that finds an entry among many.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Entry::Event(event) => event_words(event, f),
@@ -106,7 +107,7 @@ fn event_words(event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// So many nodes are named.
+/// Maximum number of nodes listed by name; of more, only the count is printed.
 const NAMED: usize = 4;
 
 /// Names, or how many there are.

@@ -1,4 +1,4 @@
-//! Some cycles of a journal as one document, for whoever plays them elsewhere.
+//! Some cycles of a journal as a document, for a replay elsewhere.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,12 @@ use crate::scheduler::books::Books;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Excerpt {
-    /// What it is called.
+    /// Name of the document.
     pub name: String,
     journal: Part,
 }
 
-/// What makes a document an excerpt, for whoever looks for the name of the field.
+/// Content of the field `journal`, by whose name an excerpt is recognized.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Part {
@@ -45,7 +45,7 @@ impl Excerpt {
         self.journal.cycles.push(Cycle { cycle, entries });
     }
 
-    /// The form it is in, if that is not the one that is known.
+    /// Version of the document's format, if this program does not know it.
     pub fn other_form(&self) -> Option<u32> {
         (self.journal.form != VERSION).then_some(self.journal.form)
     }

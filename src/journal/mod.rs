@@ -1,7 +1,7 @@
 //! The journal: everything that happened to the scheduler, so that any past cycle can be computed
 //! again, and a restart goes on where the last life ended.
 //!
-//! What is kept:
+//! The journal consists of:
 //!
 //! - **Batches**: what was recorded between two cycles, in the order in which the scheduler took
 //!   it, a line each. Heartbeats that say nothing leave no line; who was heard when an interval
@@ -9,11 +9,11 @@
 //! - **Digests**: what each cycle saw and decided, in 32 bytes ([`digest()`]).
 //! - **Books**: all that the scheduler knows, every so many cycles. From there the batches lead on.
 //!
-//! What is written says in which version of the text it is, and has a sum beside it
-//! ([`Sealed`](crate::model::Sealed)). The text is made of types of its own, so that no rename in
-//! the scheduler changes what is on record.
+//! Each written text carries the version of its format and a checksum
+//! ([`Sealed`](crate::model::Sealed)). The text has types of its own, so that a rename in the
+//! scheduler does not change the stored names.
 //!
-//! Pure: where batches and books are kept is the business of whoever calls.
+//! The module is pure: its caller stores the batches and the checkpoints.
 
 mod clerk;
 mod digest;

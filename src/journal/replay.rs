@@ -15,7 +15,7 @@ pub struct Replay {
     steps: Steps,
 }
 
-/// Why a cycle cannot be had again, or is another.
+/// Reason for which a cycle cannot be computed again, or differs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Trouble {
@@ -52,7 +52,7 @@ impl Replay {
         Replay { steps: steps.clone(), ..self }
     }
 
-    /// What happened before `cycle`, out of its batches.
+    /// Returns the inputs before `cycle`, from its batches.
     ///
     /// # Errors
     ///
@@ -79,12 +79,11 @@ impl Replay {
         Ok(())
     }
 
-    /// Computes `cycle`, the next one, again, after `batches` happened; `recorded` is its digest.
+    /// Computes the next cycle, `cycle`, again, after applying `batches`; `recorded` is its digest.
     ///
     /// # Errors
     ///
-    /// If it is not the next one, what happened cannot be read or done, or another decision comes
-    /// out.
+    /// If `cycle` is not the next, the inputs cannot be read or applied, or the decision differs.
     pub fn cycle(
         &mut self,
         cycle: u64,

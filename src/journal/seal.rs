@@ -1,8 +1,8 @@
 //! Batches and books as bytes that say whether they are still what was written.
 //!
-//! A batch is text, a line an entry: the first bytes of the line's sum in hexadecimal, a blank, and
-//! JSON. Where one byte of it changes, it can be said which entry it was. Text of some length is
-//! packed.
+//! A batch is text with a line for each entry: the first bytes of the line's checksum in
+//! hexadecimal, a blank, and JSON. If a byte of it changes, the error can name the entry. Longer
+//! text is compressed.
 
 use sha2::{Digest as _, Sha256};
 
@@ -27,13 +27,13 @@ const PACKED: u8 = b'~';
 /// Digits of the first four bytes of a line's sum.
 const CHECK: usize = 8;
 
-/// What was recorded between two cycles.
+/// Inputs recorded between two cycles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     text: String,
 }
 
-/// Why something on record cannot be read.
+/// Reason for which a stored text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Unreadable {
@@ -52,7 +52,7 @@ pub enum Unreadable {
 }
 
 impl Batch {
-    /// Enters one thing more.
+    /// Appends an entry.
     ///
     /// # Panics
     ///
@@ -65,17 +65,17 @@ impl Batch {
         self.text.push('\n');
     }
 
-    /// Whether nothing was entered.
+    /// True if the batch has no entry.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// As it is kept.
+    /// Encodes the batch for the store.
     pub fn seal(&self) -> Sealed {
         seal(self.text.as_bytes())
     }
 
-    /// What a batch says.
+    /// Decodes a batch.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Batch {
     }
 }
 
-/// So much of an entry that was changed is shown.
+/// Characters shown of a changed entry.
 const LINE_SHOWN: usize = 200;
 
 /// Books as they are kept.

@@ -1,4 +1,4 @@
-//! What is on record under which name: what later versions have to be able to read.
+//! Snapshots of the stored names, which later versions must be able to read.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -124,7 +124,7 @@ struct Calm {
     unfinished: bool,
 }
 
-/// Whether a value would be read from an absent field, too.
+/// Default of an absent field.
 fn two() -> u32 {
     2
 }

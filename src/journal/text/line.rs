@@ -1,4 +1,4 @@
-//! One entry, as it is written.
+//! A journal entry, as written.
 
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,8 @@ impl From<&Event> for Line {
     fn from(event: &Event) -> Line {
         match event {
             Event::NodeReported(report) => Line::Node(report.into()),
-            // An entry tells more of it; this one is of a scheduler that heard everybody.
+            // `Entry::IntervalPassed` has the details; this event alone means that all nodes were
+            // heard.
             Event::HeartbeatIntervalPassed => {
                 Line::Interval { silent: Vec::new(), back: Vec::new() }
             }

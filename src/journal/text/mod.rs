@@ -1,9 +1,9 @@
-//! Entries and books as they are written: types of their own, which say in one place what is on
-//! record under which name.
+//! Entries and checkpoints as written: types of their own, which define all stored names in a
+//! single place.
 //!
-//! What is written is read by later versions. So a field is added only with a default, none is
-//! renamed or taken away, and a form that cannot be read as before gets another number
-//! (`VERSION` in `seal.rs`). The snapshots beside this file show all of it.
+//! Later versions read the written text. A new field therefore needs a default, and no field is
+//! renamed or removed. An incompatible form gets another number (`VERSION` in `seal.rs`). The
+//! snapshots beside this file show all of it.
 
 mod books;
 mod line;

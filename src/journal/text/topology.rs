@@ -1,4 +1,4 @@
-//! What is configured, as it is written.
+//! The configuration, as written.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{self, Mebibytes, Millis, Name, PoolIx, Quantum};
 
-/// Everything configured.
+/// Whole configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Topology {
     settings: Settings,

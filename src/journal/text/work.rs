@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{self, JobId, Mebibytes, Millis, Name};
 
-/// What kind of work a request is.
+/// Kind of a job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -23,7 +23,7 @@ pub enum Limit {
     Frozen,
 }
 
-/// What changes about a request.
+/// Facts of a job that change while it runs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Facts {
     remaining: u64,
@@ -50,11 +50,11 @@ pub struct Spec {
     facts: Facts,
 }
 
-/// What is known of a process: whether it has initialized, its initialization, its investment.
+/// Facts of a process: true if it has initialized, its initialization time, its investment.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Process(bool, Millis, Millis);
 
-/// What an agent said: the node's name, its memory in MiB, and whether it wants no new work.
+/// Report of an agent: the node's name, its memory in MiB, and true if it wants no new shares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report(Name, u64, bool);
 
