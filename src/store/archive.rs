@@ -16,7 +16,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens the record at `path`. Writes nothing, and waits for nobody.
+    /// Opens the store at `path` for reading. Writes nothing, and waits for no lock.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Archive {
         Ok(bound(0).zip(bound(1)))
     }
 
-    /// The newest books of those after a cycle before `cycle`.
+    /// Returns the newest checkpoint taken after a cycle before `cycle`.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
-//! The audit log: what administrators did and who was refused, each row bound to the one before.
+//! The audit log: acts of administrators and refusals, each row bound to the row before.
 //!
-//! The sum of a row is SHA-256 over the sum before it (nothing, for the first), its number and its
-//! time as 8 bytes each, most significant first, and its texts, each with its length in 8 bytes
-//! before it. Whoever changes, adds or takes out a row has to compute all that follow again, and then
-//! differs from what others have noted down: `apportion audit verify` prints what to note.
+//! The sum of a row is SHA-256 over the sum of the row before (nothing, for the first row), its
+//! number, its time and its texts. Number and time have 8 bytes each, most significant first; each
+//! text follows its length in 8 bytes. A changed, added or removed row forces new sums in all later
+//! rows. Those sums differ from a sum noted elsewhere: `apportion audit verify` prints the sum to
+//! note.
 
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, query};
@@ -12,31 +13,31 @@ use super::owner::check_owner;
 use super::sum::Sum;
 use super::{Archive, Store, StoreError, from_sql, to_sql};
 
-/// What somebody did, or tried to.
+/// An act or an attempt, for the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditRow {
-    /// When, in milliseconds since the epoch.
+    /// Time of the act, in milliseconds since the epoch.
     pub at_ms: i64,
     /// The name of a token, or of a user of this machine.
     pub who: String,
     /// From where.
     pub origin: String,
-    /// What, in a few words.
+    /// Act, in a few words.
     pub act: String,
     /// To what, and why.
     pub detail: String,
-    /// What came of it.
+    /// Outcome.
     pub outcome: String,
 }
 
 /// A row on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Its number: 1, 2, …
+    /// Number of the row: 1, 2, …
     pub id: u64,
-    /// What it says.
+    /// Content of the row.
     pub row: AuditRow,
-    /// Its sum, as it is on record.
+    /// Stored sum of the row.
     pub sum: Vec<u8>,
 }
 
@@ -45,14 +46,14 @@ pub struct AuditEntry {
 pub struct AuditHead {
     /// The number of the last row; 0 if there is none.
     pub id: u64,
-    /// Its sum.
+    /// Sum of the last row.
     pub sum: Vec<u8>,
 }
 
-/// What is wrong with the log.
+/// Fault in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditFault {
-    /// Rows are missing before this one.
+    /// Rows before this row are missing.
     Missing {
         /// The first that is missing.
         first: u64,
@@ -61,17 +62,17 @@ pub enum AuditFault {
     },
     /// This row is not what was put on record, or what came before it is not.
     Changed {
-        /// Its number.
+        /// Number of the row.
         id: u64,
     },
-    /// There are rows that were not put on record.
+    /// Rows were added after the last row that the daemon wrote.
     Added {
         /// The first of them.
         first: u64,
     },
-    /// The row that somebody noted down has another sum.
+    /// The noted row has another sum in the log.
     NotAsNoted {
-        /// Its number.
+        /// Number of the row.
         id: u64,
     },
 }
@@ -93,7 +94,8 @@ impl Store {
         let added = added.await;
         self.session = match &added {
             Ok(()) => Some(session),
-            // It changed neither nodes nor shares, so the file need not be read again for them.
+            // The failed write touched neither nodes nor shares, so their tables need not be read
+            // again.
             Err(_) => self.renewed(session).await,
         };
         added.map_err(|source| self.unwritten("write the audit log", source))
@@ -151,7 +153,7 @@ impl AuditCheck {
         if !is_next {
             self.faults.push(AuditFault::Missing { first: expected, last: entry.id - 1 });
         }
-        // Without the row before it, nobody can say what the sum should be.
+        // Without the row before, the expected sum is unknown.
         if is_next && entry.sum != sum(&self.last.sum, entry.id, &entry.row) {
             self.faults.push(AuditFault::Changed { id: entry.id });
         }
@@ -164,7 +166,7 @@ impl AuditCheck {
         self.last = AuditHead { id: entry.id, sum: entry.sum.clone() };
     }
 
-    /// What is wrong, now that all rows were looked at, where the end should be `head`.
+    /// Returns the faults after the last row; `head` is the end that the log should have.
     pub fn finish(mut self, head: &AuditHead) -> Vec<AuditFault> {
         let noted = self.noted.as_ref().map_or(0, |noted| noted.id);
         let end = head.id.max(noted);
@@ -259,7 +261,7 @@ mod tests {
         }
     }
 
-    /// What is wrong with a log of six rows after `tampering` with it, given what was noted.
+    /// Faults of a log of six rows after `tampering`, with the sum of row `noted` noted before.
     async fn faults(tampering: &'static str, noted: Option<u64>) -> Vec<AuditFault> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
@@ -305,7 +307,7 @@ mod tests {
         ] {
             assert_eq!(faults(tampering, None).await, expected, "{tampering}");
         }
-        // Whoever shortens the end with all that belongs to it is found by what was noted down.
+        // A noted row reveals a log whose end was removed together with its head.
         let cut = "delete from audit where id = 6;
                    update audit_head set id = 5, sum = (select sum from audit where id = 5)";
         assert_eq!(faults(cut, None).await, []);

@@ -6,7 +6,7 @@ use sqlx::{Row, query};
 use super::sum::{Sum, check};
 use super::{ConfigurationRow, Store, StoreError, from_sql, to_sql};
 
-/// How many configurations stay on record.
+/// Maximum number of stored configurations.
 pub const CONFIGURATIONS_KEPT: u32 = 1000;
 
 impl Store {
@@ -58,7 +58,7 @@ impl Store {
         self.read(session, row)
     }
 
-    /// Puts a configuration on record outside of a cycle: the one that the daemon starts with.
+    /// Stores a configuration outside of a cycle: the daemon's configuration at its start.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ mod tests {
                 .unwrap();
             put_configuration(connection, &row(2)).await.unwrap();
         }
-        // As an older version wrote it.
+        // The state that an older version left.
         let sql = "update configurations set sum = null, text = '' where generation = 2";
         let session = store.session.as_mut().unwrap();
         query(sql).execute(&mut session.connection).await.unwrap();

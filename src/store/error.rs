@@ -1,4 +1,4 @@
-//! Why the store could not, and what to do about it.
+//! Failures of the store, each with its remedy.
 //!
 //! Every message names the file and the remedy. `SQLite`'s own words are in the source, and only
 //! where they add something.
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sqlx::migrate::MigrateError;
 
-/// Why the store could not.
+/// Failure of the store.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 #[non_exhaustive]
@@ -96,8 +96,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What `source` means for whoever runs us. `SQLite`'s extended result codes keep the kind in
-    /// the low byte.
+    /// Translates `source` into an error with a remedy for the operator. `SQLite`'s extended result
+    /// codes keep the kind in the low byte.
     pub(super) fn of(action: &'static str, path: &Path, source: sqlx::Error) -> StoreError {
         let path = path.to_owned();
         let code = source.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());

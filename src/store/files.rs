@@ -1,7 +1,7 @@
 //! The files of the record, while it is in use: none may be deleted or replaced under the daemon.
 //!
 //! A daemon whose database was deleted would go on writing to a file without a name, and a restart
-//! would find nothing. One look a cycle at the number and the links of each file notices that.
+//! would find nothing. A check of each file's number and links in each cycle detects that.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -13,11 +13,11 @@ use super::StoreError;
 /// The files beside the database, by what follows on its name.
 const BESIDE: [&str; 3] = ["-wal", ".mark", ".lock"];
 
-/// Which files there were when each was first seen.
+/// Files of the store, each with its identity when first seen.
 #[derive(Debug)]
 pub(super) struct Files {
     seen: Vec<(PathBuf, Option<FileId>)>,
-    /// How many names the database had at the last look.
+    /// Number of hard links of the database at the last check.
     names: u64,
 }
 
@@ -47,18 +47,18 @@ impl Files {
         Ok(Files { seen: all.map(|path| (path, None)).collect(), names })
     }
 
-    /// Looks at all files; one that is seen for the first time is to stay.
+    /// Checks all files, and remembers the identity of each new file.
     ///
     /// # Errors
     ///
-    /// If one is gone, or another one has its name.
+    /// If a file is gone or was replaced.
     pub(super) fn check(&mut self) -> Result<(), StoreError> {
         self.count_names();
         for (path, seen) in &mut self.seen {
             let now = match path.metadata() {
                 Ok(facts) => Some(FileId { device: facts.dev(), number: facts.ino() }),
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
-                // What cannot be looked at now is looked at in the next cycle.
+                // A file that cannot be checked now is checked in the next cycle.
                 Err(_) => continue,
             };
             let what = match (*seen, now) {

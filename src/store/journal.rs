@@ -1,7 +1,7 @@
 //! The journal's tables: what happened before each cycle, the books now and then, and the feed.
 //!
-//! What leads to the oldest cycle kept is kept with it: everything up to some books goes, those
-//! books stay.
+//! Retention removes entries up to a checkpoint and keeps that checkpoint. The oldest kept cycle
+//! can therefore be replayed.
 
 use sqlx::query;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -16,11 +16,11 @@ use crate::model::Sealed;
 /// times its size to take it in.
 const LARGE_BODY: usize = 1 << 16;
 
-/// How much of the past is kept.
+/// Amount of history to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// So many cycles, at least, with what happened before them, and the feed. Somewhat more: until
-    /// there are books at their old end.
+    /// Minimum number of cycles kept, with their inputs and the feed. The store keeps a few more,
+    /// up to a checkpoint at their old end.
     pub cycles: u64,
     /// The schedules, as they were published, of so many cycles.
     pub schedules: u64,
@@ -37,9 +37,9 @@ impl Default for Retention {
 pub struct BooksRow {
     /// The cycle after which they are as they are.
     pub cycle: u64,
-    /// Whether nothing that is on record leads to them.
+    /// True if no stored input leads to this checkpoint.
     pub is_beginning: bool,
-    /// Whether they stay when newer ones come.
+    /// True if the checkpoint stays when a newer checkpoint arrives.
     pub is_lasting: bool,
     /// The books.
     pub sealed: Sealed,
@@ -50,37 +50,37 @@ pub struct BooksRow {
 pub struct BatchRow {
     /// The cycle before which it happened.
     pub cycle: u64,
-    /// What happened.
+    /// Inputs, encoded.
     pub sealed: Sealed,
 }
 
-/// Something for those who follow.
+/// An event for clients that follow the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedRow {
-    /// Its number: one more than that of the one before.
+    /// Number of the event: one more than that of the event before.
     pub seq: u64,
     /// The cycle in which it came about.
     pub cycle: u64,
-    /// When that was, in milliseconds since the epoch.
+    /// Time of the event, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// What kind of event it is.
+    /// Kind of the event.
     pub kind: String,
-    /// What happened, in JSON.
+    /// Event as JSON.
     pub body: String,
 }
 
 /// A past cycle, to be computed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastCycle {
-    /// Its number.
+    /// Number of the cycle.
     pub cycle: u64,
-    /// When it ran, in milliseconds since the epoch.
+    /// Time of the cycle, in milliseconds since the epoch.
     pub at_ms: i64,
     /// The books before it, where it is a beginning.
     pub beginning: Option<Sealed>,
-    /// What happened before it.
+    /// Inputs before the cycle.
     pub batches: Vec<Sealed>,
-    /// What it saw and decided, in 32 bytes; `None` if it is not known.
+    /// Digest of the cycle's input and decisions, in 32 bytes; `None` if unknown.
     pub digest: Option<Vec<u8>>,
 }
 
@@ -154,7 +154,7 @@ fn sum_of(event: &FeedRow) -> Vec<u8> {
 async fn put_books(connection: &mut SqliteConnection, books: BooksRow) -> Result<(), sqlx::Error> {
     let cycle = to_sql(books.cycle);
     if books.is_beginning {
-        // It was to lead on from other books.
+        // Later inputs continue another checkpoint.
         query("delete from batches where cycle > ?1").bind(cycle).execute(&mut *connection).await?;
     }
     let sql = "replace into books (cycle, is_beginning, is_lasting, form, body, sum)
@@ -202,7 +202,7 @@ pub(super) async fn trim(
     Ok(from_sql(now))
 }
 
-/// The newest books, of those after a cycle before `before`; `None` if there are none.
+/// Returns the newest checkpoint taken after a cycle before `before`; `None` if there is none.
 pub(super) async fn books_before(
     connection: &mut SqliteConnection,
     before: u64,
@@ -216,7 +216,7 @@ pub(super) async fn books_before(
     row.map(books).transpose()
 }
 
-/// At most `limit` cycles after `after`, oldest first; those that were planned.
+/// Returns at most `limit` planned cycles after `after`, oldest first.
 pub(super) async fn cycles_after(
     connection: &mut SqliteConnection,
     after: u64,
@@ -241,7 +241,7 @@ pub(super) async fn cycles_after(
     Ok(cycles)
 }
 
-/// What happened before `cycle`, in order.
+/// Returns the inputs before `cycle`, in order.
 pub(super) async fn batches_before(
     connection: &mut SqliteConnection,
     cycle: u64,
@@ -261,8 +261,8 @@ pub(super) async fn schedule_of(
     row.as_ref().map(sealed_from).transpose()
 }
 
-/// At most `limit` events after number `since`, in order; up to where one was lost, and up to the first
-/// that was changed, which is an error where it comes first.
+/// Returns at most `limit` events after number `since`, in order. The list ends before a lost or a
+/// changed event; a changed event at its start is an error.
 pub(super) async fn feed_since(
     connection: &mut SqliteConnection,
     since: u64,

@@ -1,12 +1,12 @@
-//! One daemon per file.
+//! The lock that keeps a second daemon from the file.
 //!
 //! The lock is on a file beside the database, held by the kernel for as long as the process lives:
 //! a killed daemon leaves none behind. The file itself stays; removing it would let two daemons
 //! lock two files of the same name.
 //!
-//! Why not `SQLite`'s exclusive locking mode: it would shut out backups and administrators with a
-//! SQL client too, who may read at any time. Why not lock the database itself: closing any second
-//! handle on it would drop `SQLite`'s own locks.
+//! `SQLite`'s exclusive locking mode would also shut out backups and administrators with a SQL
+//! client. A lock on the database itself would be lost: closing any second handle on the database
+//! drops `SQLite`'s own locks.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -57,7 +57,7 @@ fn sign(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// Who holds the lock, if it had the time to say so.
+/// Returns the process id of the lock's holder, if the holder has written it yet.
 fn holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(16).read_to_string(&mut text).ok()?;

@@ -1,12 +1,12 @@
-//! How far the record has come, in a small file beside it.
+//! The high-water mark of the store, in a small file beside the database.
 //!
 //! A database may be whole and yet not the newest: an older copy was put in its place, or its
 //! write-ahead log was deleted, cut short or damaged, and what is behind the damage does not count.
 //! All of them open without a complaint, and numbers would be given out a second time. So the
 //! numbers go into this file too, after every commit.
 //!
-//! It is written after what it tells of is on the disk, and not synced itself: it never says more
-//! than was on record, and less only after a loss of power.
+//! The mark is written after the commit that it describes, and not synced itself. It never says
+//! more than was committed, and says less only after a loss of power.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -23,12 +23,12 @@ use super::{Last, StoreError};
 pub(super) struct Mark {
     path: PathBuf,
     file: File,
-    /// What was on record once. Nothing, where there is no saying.
+    /// Numbers of the last commit, as found at the start; zeros if the mark is missing or damaged.
     pub(super) found: Last,
 }
 
 impl Mark {
-    /// That of the database at `path`.
+    /// Opens or creates the mark of the database at `path`.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ const DIGITS: usize = 20;
 const LENGTH: usize = 5 * (DIGITS + 1);
 
 fn written(last: &Last) -> String {
-    // Publications that there never were have no number; the others have theirs and one more.
+    // Zero stands for no publication yet; a sequence number is stored plus one.
     let sequence = last.sequence.map_or(0, |sequence| sequence.saturating_add(1));
     let Last { cycle, next_share, event, .. } = last;
     let text =

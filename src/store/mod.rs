@@ -1,21 +1,21 @@
-//! What is on record: administrative state, share numbers, what each cycle decided, and what led to
-//! it.
+//! The store: administrative state, share numbers, the decisions of each cycle, and the inputs that
+//! led to them.
 //!
 //! Not on record as a truth: work and nodes, whose truths are the orchestrator and the agents. The
 //! tables of nodes and shares are for readers, and say what the last cycle left; the journal says
 //! what the scheduler was told of them, so that it can go on with what it knew. What is in a batch
 //! or in books is `journal`'s business: here they are bytes.
 //!
-//! One file, one daemon, one connection; beside it a lock, and a mark of how far it has come. A cycle
-//! is one transaction; nothing of it is published before it is committed, and nothing of a failed
-//! one is visible.
+//! The store is one file for one daemon over one connection; a lock file and a high-water mark lie
+//! beside it. A cycle is one transaction. The daemon publishes nothing before its commit, and
+//! readers see nothing of a failed transaction.
 //!
 //! A schedule is to be served at once after a start, so opening reads no more than is needed for that;
 //! what it reads has a sum, or is compared with the mark. Whether the whole file is sound is looked
 //! into afterwards, and before anything is written: see [`Store::recover`].
 //!
-//! Why no connection pool: who looks into the past while the daemon runs has an [`Archive`], and
-//! `SQLite` has one writer anyway.
+//! The store has no connection pool. Readers of the past use an [`Archive`] while the daemon runs,
+//! and `SQLite` has a single writer anyway.
 
 mod archive;
 mod audit;
@@ -63,7 +63,7 @@ pub struct Store {
     session: Option<Session>,
     retention: Retention,
     mark: Mark,
-    /// Who this daemon is to the record, once it took that over.
+    /// Id of this daemon in the table of owners; `None` until it took the store over.
     instance: Option<String>,
     files: Files,
     steps: Steps,
@@ -75,13 +75,12 @@ pub struct Store {
 struct Session {
     connection: SqliteConnection,
     known: Known,
-    /// Whether the whole file was found to be sound, and all that is known read. Until then nothing
-    /// is written.
+    /// True once the whole file was checked and read. Until then nothing is written.
     is_sound: bool,
 }
 
-/// What the file holds, so that a cycle writes only what changed. Lists and no trees: they take half
-/// as much, and a cycle replaces them whole.
+/// Content of the file's tables, so that a cycle writes only the differences. Lists instead of
+/// trees: lists take half the memory, and a cycle replaces them whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Known {
     last: Last,
@@ -93,7 +92,7 @@ struct Known {
     cut: u64,
 }
 
-/// Where the last cycle on record left off.
+/// Numbers after the last committed cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
     cycle: u64,
@@ -113,7 +112,7 @@ impl Default for Last {
 }
 
 impl Last {
-    /// What follows on it with `record`.
+    /// Returns the numbers after committing `record`.
     fn after(&self, record: &CycleRecord) -> Last {
         Last {
             cycle: record.cycle,
@@ -124,12 +123,12 @@ impl Last {
         }
     }
 
-    /// Whether the record had come further once, as its mark says.
+    /// True if an earlier commit got further, as the mark says.
     fn is_behind(&self, mark: &Last) -> bool {
         self.cycle < mark.cycle || self.next_share < mark.next_share || self.event < mark.event
     }
 
-    /// So that no number is given out again.
+    /// Raises the numbers to the mark, so that no number is issued twice.
     fn raise(&mut self, mark: &Last) {
         if self.is_behind(mark) {
             self.cycle = self.cycle.max(mark.cycle);
@@ -142,7 +141,7 @@ impl Last {
 }
 
 impl Store {
-    /// Opens the record at `path`, or begins one there; brings an older schema up to date.
+    /// Opens the store at `path` or creates it; migrates an older schema.
     ///
     /// # Errors
     ///
@@ -156,7 +155,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::open`].
+    /// Same as for [`Store::open`].
     pub async fn open_telling(path: &Path, steps: Steps) -> Result<Store, StoreError> {
         let path = open::resolve(path)?;
         let files = Files::of(&path)?;
@@ -188,12 +187,12 @@ impl Store {
         self
     }
 
-    /// Where it is.
+    /// Path of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What there is to show before the daemon has resumed, read in no time.
+    /// Reads the little that the daemon serves before it has resumed; takes no noticeable time.
     ///
     /// # Errors
     ///
@@ -210,7 +209,7 @@ impl Store {
         Ok(Glance { cycle, next_share, sequence, last_event: event, schedule, lost_after })
     }
 
-    /// What the daemon resumes from; after a look at the whole file, which takes its time.
+    /// Checks the whole file, which takes time, and reads the state from which the daemon resumes.
     ///
     /// # Errors
     ///
@@ -243,9 +242,9 @@ impl Store {
         })
     }
 
-    /// Puts one cycle on record, durably, all of it or nothing. The last cycle may be recorded
-    /// again, to add what happened since: an administrator may act before the next one is planned.
-    /// What is in `record` is handed on and not copied: a large cycle has megabytes of it.
+    /// Commits a cycle in a single durable transaction. The last cycle may be committed again with
+    /// later additions: an administrator may act before the next cycle is planned. The content of
+    /// `record` is moved and not copied: a large cycle has megabytes of it.
     ///
     /// # Errors
     ///
@@ -283,8 +282,7 @@ impl Store {
         Ok(())
     }
 
-    /// Closes the file tidily: nothing is left in the write-ahead log, also where somebody still
-    /// reads.
+    /// Closes the file and empties the write-ahead log, even while another program reads.
     ///
     /// # Errors
     ///
@@ -407,8 +405,8 @@ impl Known {
     }
 }
 
-/// `SQLite`'s integers are signed: a number past 2^63 is stored as a negative one, and comes back
-/// as it was.
+/// Casts to `SQLite`'s signed integers: a number past 2^63 is stored as a negative number, and read
+/// back unchanged.
 fn to_sql(number: u64) -> i64 {
     number.cast_signed()
 }

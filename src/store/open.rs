@@ -1,6 +1,6 @@
 //! From a path to a file that is surely ours.
 //!
-//! Nothing is written to a file before it is known to be ours or empty; a slip in `--state` must
+//! Nothing is written to a file before it is known to be a store or empty; a slip in `--state` must
 //! not cost another program its database.
 
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 use super::{CycleRecord, Last, NodeRow, ShareRow, StoreError, from_sql};
 use crate::model::{Name, ShareState, Steps};
 
-/// So many instructions of `SQLite`'s machine are a step: less than a millisecond.
+/// Instructions of `SQLite`'s virtual machine per progress step: less than a millisecond.
 const INSTRUCTIONS_A_STEP: i32 = 10_000;
 
 /// Marks a file as ours, in its header: "appo".
@@ -24,11 +24,11 @@ const APPLICATION_ID: i64 = 0x6170_706f;
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 const SQLITE_MIN_TEXT: &str = "3.51.3";
 
-/// How long another program's write transaction is waited for.
+/// Time to wait for another program's write transaction.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// So much of the file is kept in memory, in KiB and with a sign before it, as `SQLite` wants it: half
-/// of what it takes unasked. What a cycle writes it does not read again.
+/// Page cache in KiB, negative as `SQLite` wants it: half of `SQLite`'s default. A cycle does not
+/// read its own writes again.
 pub(super) const CACHE_SIZE: &str = "-1024";
 
 /// Every schema there was, oldest first.
@@ -49,7 +49,7 @@ pub fn migrations() -> Migrator {
     Migrator::with_migrations(SCHEMAS.iter().map(step).collect())
 }
 
-/// The one path by which every daemon knows this file, so that their locks meet.
+/// Returns the canonical path, so that the locks of all daemons on this file meet.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
     if path.is_dir() {
         return Err(StoreError::IsFolder { path: path.to_owned() });
@@ -88,7 +88,7 @@ pub(super) async fn connect(path: &Path, steps: &Steps) -> Result<SqliteConnecti
     mark_if_empty(&mut connection).await.map_err(failed("identify the file"))?;
     check_is_ours(&mut connection, path).await?;
     if !is_present(&mut connection).await.map_err(failed("read the schema"))? {
-        // It is about to be changed.
+        // The migration is about to change the file.
         check(&mut connection, path).await?;
     }
     query("pragma journal_mode = wal")
@@ -104,7 +104,8 @@ pub(super) async fn connect(path: &Path, steps: &Steps) -> Result<SqliteConnecti
     Ok(connection)
 }
 
-/// Has `steps` taken while a statement gets on: one that waits for a lock or a disk takes none.
+/// Counts `steps` while a statement makes progress; a statement that waits for a lock or a disk
+/// counts none.
 async fn tell_steps(connection: &mut SqliteConnection, steps: Steps) -> Result<(), sqlx::Error> {
     connection.lock_handle().await?.set_progress_handler(INSTRUCTIONS_A_STEP, move || {
         steps.take();
@@ -113,7 +114,7 @@ async fn tell_steps(connection: &mut SqliteConnection, steps: Steps) -> Result<(
     Ok(())
 }
 
-/// Whether the file is as this version leaves it: nothing has to be written before it can be used.
+/// True if the file needs no migration and no change of mode before its use.
 async fn is_present(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     let mode: String = query_scalar("pragma journal_mode").fetch_one(&mut *connection).await?;
     let sql = "select count(*) from sqlite_schema where name = '_sqlx_migrations'";
@@ -135,7 +136,7 @@ async fn check_tables(connection: &mut SqliteConnection, path: &Path) -> Result<
     migrated.map_err(|source| StoreError::of_migration(path, newest_schema(), source))?;
     let expected = descriptions(&mut ours).await.map_err(failed)?;
     let found = descriptions(connection).await.map_err(failed)?;
-    // Who looks around in it may have added an index or a view.
+    // An administrator may have added an index or a view.
     if expected.iter().all(|table| found.binary_search(table).is_ok()) {
         return Ok(());
     }
@@ -143,7 +144,8 @@ async fn check_tables(connection: &mut SqliteConnection, path: &Path) -> Result<
     Err(StoreError::Damaged { path: path.to_owned(), finding })
 }
 
-/// How each table, index and trigger is described: bytes, for it need not be text any more.
+/// Returns the definition of each table, index and trigger, as bytes: a damaged definition may be
+/// no valid text.
 async fn descriptions(connection: &mut SqliteConnection) -> Result<Vec<Vec<u8>>, sqlx::Error> {
     let sql = "select cast(type || ' ' || name || ' ' || tbl_name || ' ' || sql as blob) from sqlite_schema \
                where sql is not null order by 1";
@@ -162,7 +164,7 @@ pub(super) async fn check(
     if finding == "ok" {
         return Ok(());
     }
-    // SQLite says it on several lines, and a message is one.
+    // `SQLite` reports the finding on several lines; an error message has only a single line.
     let finding = finding.split_whitespace().collect::<Vec<_>>().join(" ");
     Err(StoreError::Damaged { path: path.to_owned(), finding })
 }
@@ -205,7 +207,7 @@ pub(super) async fn check_is_ours(
     }
 }
 
-/// Refuses a file whose schema is not the present one, for whoever may not change it.
+/// Refuses a file with another schema, for readers that must not migrate it.
 pub(super) fn check_schema(found: i64, path: &Path) -> Result<(), StoreError> {
     let (path, known) = (path.to_owned(), newest_schema());
     match found.cmp(&known) {
@@ -224,7 +226,7 @@ async fn try_writing(connection: &mut SqliteConnection) -> Result<(), sqlx::Erro
     connection.begin_with("begin immediate").await?.rollback().await
 }
 
-/// Where the last cycle left off.
+/// Reads the numbers after the last committed cycle.
 pub(super) async fn read_last(connection: &mut SqliteConnection) -> Result<Last, sqlx::Error> {
     let sql = "select cycle, next_share, publication_sequence, schedule_cycle, last_event
                from cycles order by cycle desc limit 1";
@@ -235,12 +237,12 @@ pub(super) async fn read_last(connection: &mut SqliteConnection) -> Result<Last,
 /// All nodes by name, and all shares by number.
 type Rows = (Vec<NodeRow>, Vec<ShareRow>);
 
-/// What the last cycle left in the tables for readers.
+/// Reads the tables of nodes and shares as the last cycle left them.
 pub(super) async fn read_rows(connection: &mut SqliteConnection) -> Result<Rows, sqlx::Error> {
     let sql =
         "select name, pool, memory_mb, order_qshares, used_qshares, states, missed, varied_off
                from nodes";
-    // What is read is not kept beside what is made of it.
+    // Consuming the raw rows frees each before the next is converted.
     let rows = query(sql).fetch_all(&mut *connection).await?.into_iter();
     let nodes = rows.map(|row| node_from(&row)).collect::<Result<_, _>>()?;
     let sql = "select id, job, node, qshares, state from shares";

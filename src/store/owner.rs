@@ -1,4 +1,4 @@
-//! Which daemon owns the record.
+//! The daemon that owns the store.
 //!
 //! The lock file keeps a second daemon away, unless it was deleted or the database has a second name.
 //! So every transaction also checks a row that says whose the record is. A daemon from which the
@@ -15,9 +15,9 @@ use super::{AuditRow, Store, StoreError, audit, to_sql};
 /// The orchestrator whose publications count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublisherRow {
-    /// As it calls itself.
+    /// Name that the orchestrator sends.
     pub name: String,
-    /// Its incarnation; never falls.
+    /// Incarnation of the orchestrator; never falls.
     pub epoch: u64,
 }
 
@@ -48,7 +48,7 @@ impl Store {
         Ok(())
     }
 
-    /// The orchestrator whose publications count, if one said its name.
+    /// Returns the orchestrator whose publications count, if it sent its name.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl Store {
         Ok(publisher)
     }
 
-    /// Remembers whose publications count, or that anyone's do; with what the audit log says of it.
+    /// Stores the orchestrator whose publications count, or that all publications count, together
+    /// with its audit rows.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl Store {
         Ok(())
     }
 
-    /// Why something could not be written.
+    /// Error of a failed write.
     pub(super) fn unwritten(&self, action: &'static str, source: sqlx::Error) -> StoreError {
         if matches!(source, sqlx::Error::RowNotFound) {
             return StoreError::TakenOver { path: self.path.clone() };

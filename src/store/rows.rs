@@ -1,7 +1,7 @@
-//! What a cycle leaves on record, and what a restart gets back.
+//! Rows that a cycle writes to the store, and rows that a restart reads.
 //!
-//! Plain values: nothing here can be wrong, only unwritable. Names and reasons are stored as they
-//! are given; limits on their length are the business of whoever takes them in.
+//! Plain values without checks: the store can fail to write them, but rejects none. Names and
+//! reasons are stored as given; the API limits their length.
 
 use std::mem::take;
 
@@ -9,50 +9,51 @@ use super::audit::AuditRow;
 use super::journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle};
 use crate::model::{Name, Sealed, ShareState};
 
-/// All that one cycle puts on record, in one transaction.
+/// Rows of a cycle, written in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CycleRecord {
     /// The cycle's number; no smaller than that of the cycle before.
     pub cycle: u64,
-    /// The publication it answers. `None` leaves the one on record: none came since the restart.
+    /// Publication that the cycle answers. `None` leaves the stored number: no publication came
+    /// since the restart.
     pub publication_sequence: Option<u64>,
     /// The first share number never issued. Never falls.
     pub next_share: u64,
-    /// When it ran, in milliseconds since the epoch.
+    /// Time of the cycle, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// Every node the books know. Nodes on record that are missing here stay as they are, but for those
-    /// that are forgotten.
+    /// All nodes that the scheduler knows. A stored node that is missing here stays, unless it is
+    /// forgotten.
     pub nodes: Vec<NodeRow>,
     /// Nodes of which nothing is known any more.
     pub forgotten: Vec<Name>,
     /// Every share there is. Shares on record that are missing here are gone.
     pub shares: Vec<ShareRow>,
-    /// What this cycle took back.
+    /// Preemptions of this cycle.
     pub preemptions: Vec<PreemptionRow>,
-    /// What administrators did since the cycle before.
+    /// Acts of administrators since the cycle before.
     pub admin: Vec<AdminRow>,
     /// The cycle in which the schedule came about that holds now; `None` while there is none.
     pub schedule_cycle: Option<u64>,
-    /// That schedule as published, if it is not on record yet.
+    /// Published text of that schedule, if it is not stored yet.
     pub schedule: Option<Sealed>,
-    /// What the cycle saw and decided, in 32 bytes; `None` if it was not planned.
+    /// Digest of the cycle's input and decisions, in 32 bytes; `None` if the cycle was not planned.
     pub digest: Option<Vec<u8>>,
-    /// What happened since the cycle before. `None`: nothing that is worth a byte.
+    /// Inputs since the cycle before; `None` if there were none.
     pub batch: Option<BatchRow>,
     /// Books to go on from, now and then.
     pub books: Option<BooksRow>,
-    /// What those who follow are to learn.
+    /// Events for clients that follow the feed.
     pub feed: Vec<FeedRow>,
-    /// The number of the last event of the feed, of this cycle or an earlier one.
+    /// Number of the feed's last event, from this cycle or an earlier cycle.
     pub last_event: u64,
     /// The configuration, where this is the first cycle under it.
     pub configuration: Option<ConfigurationRow>,
-    /// What is to stand in the audit log with it.
+    /// Audit rows to write with the cycle.
     pub audit: Vec<AuditRow>,
 }
 
 impl CycleRecord {
-    /// Its nodes by name, and its shares by number; it has none afterwards.
+    /// Takes out the nodes, sorted by name, and the shares, sorted by number.
     pub(super) fn take_rows(&mut self) -> (Vec<NodeRow>, Vec<ShareRow>) {
         let (mut nodes, mut shares) = (take(&mut self.nodes), take(&mut self.shares));
         nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -61,7 +62,7 @@ impl CycleRecord {
     }
 }
 
-/// Where the node called `name` is in a list by name.
+/// Position of the node called `name` in a list sorted by name.
 pub(super) fn place_of(nodes: &[NodeRow], name: &str) -> Option<usize> {
     nodes.binary_search_by(|node| node.name.as_str().cmp(name)).ok()
 }
@@ -69,26 +70,26 @@ pub(super) fn place_of(nodes: &[NodeRow], name: &str) -> Option<usize> {
 /// A configuration that was put into effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigurationRow {
-    /// Its number: 1, 2, …
+    /// Number of the configuration: 1, 2, …
     pub generation: u64,
-    /// When it was put into effect, in milliseconds since the epoch.
+    /// Time when the configuration took effect, in milliseconds since the epoch.
     pub at_ms: i64,
     /// The last cycle before it.
     pub cycle: u64,
-    /// How it came, in a word: `start`, `apply`, `reread` or `return`.
+    /// Origin in a word: `start`, `apply`, `reread` or `return`.
     pub source: String,
-    /// What its file was called.
+    /// Name of the configuration file.
     pub name: String,
-    /// What its file said.
+    /// Text of the configuration file.
     pub text: String,
-    /// Why, if that was said.
+    /// Reason, if the administrator gave any.
     pub reason: Option<String>,
 }
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRow {
-    /// Its name.
+    /// Name of the node.
     pub name: Name,
     /// The name of its pool.
     pub pool: Name,
@@ -98,26 +99,27 @@ pub struct NodeRow {
     pub order: u64,
     /// Qshares taken, by shares that are leaving too.
     pub used: u64,
-    /// What keeps it from getting work, in words separated by blanks. Empty: nothing does.
+    /// Conditions that keep the node from getting new shares, as words separated by blanks; empty
+    /// if there is none.
     pub states: String,
     /// Heartbeats missed in a row.
     pub missed: u32,
-    /// Why it was varied off. `None`: it is not.
+    /// Reason for which the node is varied off; `None` if it is not.
     pub varied_off: Option<String>,
 }
 
 /// A share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareRow {
-    /// Its number.
+    /// Number of the share.
     pub id: u64,
-    /// Whose it is.
+    /// Job of the share.
     pub job: u64,
-    /// Where it is.
+    /// Node of the share.
     pub node: Name,
-    /// Its size.
+    /// Size of the share.
     pub qshares: u64,
-    /// Where it is in its life.
+    /// State of the share.
     pub state: ShareState,
 }
 
@@ -126,9 +128,9 @@ pub struct ShareRow {
 pub struct PreemptionRow {
     /// The share.
     pub share: u64,
-    /// Whose it was.
+    /// Job that lost the share.
     pub job: u64,
-    /// Where it is until its exit is confirmed.
+    /// Node of the share until its exit is confirmed.
     pub node: Name,
     /// For whom. `None`: its job may not hold it any more.
     pub beneficiary: Option<u64>,
@@ -141,34 +143,34 @@ pub struct PreemptionRow {
 /// An administrative act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminRow {
-    /// When it was done, in milliseconds since the epoch.
+    /// Time of the act, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// What was done, in a word: `vary-off`.
+    /// Act in a word: `vary-off`.
     pub action: String,
     /// To which nodes; empty where it is not about nodes.
     pub nodes: Vec<String>,
-    /// Why, where a reason is asked for.
+    /// Reason, for acts that take a reason.
     pub reason: Option<String>,
 }
 
-/// What there is to show before the daemon has resumed.
+/// State that the daemon serves before it has resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// The last committed cycle. 0 on a new file.
     pub cycle: u64,
     /// The first share number never issued. 1 on a new file.
     pub next_share: u64,
-    /// The last publication taken in. `None` if there never was one.
+    /// Sequence number of the last accepted publication. `None` if there never was any.
     pub sequence: Option<u64>,
-    /// The number of the last event of the feed. 0 if there never was one.
+    /// Number of the feed's last event. 0 if there never was any.
     pub last_event: u64,
     /// The schedule that held, and the cycle in which it came about.
     pub schedule: Option<(u64, Sealed)>,
-    /// As in [`Recovered`].
+    /// Same as in [`Recovered`].
     pub lost_after: Option<u64>,
 }
 
-/// What the daemon resumes from.
+/// State from which the daemon resumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The nodes that are varied off, each with the reason, by name.
@@ -181,15 +183,16 @@ pub struct Recovered {
     /// part of it was lost. Then nothing leads to the books, and the numbers go on from where they
     /// were.
     pub lost_after: Option<u64>,
-    /// The last publication taken in. `None` if there never was one.
+    /// Sequence number of the last accepted publication. `None` if there never was any.
     pub sequence: Option<u64>,
     /// The shares that the last cycle left, by number.
     pub shares: Vec<ShareRow>,
     /// The schedule that held then, and the cycle in which it came about.
     pub schedule: Option<(u64, Sealed)>,
-    /// The number of the last event of the feed. 0 if there never was one.
+    /// Number of the feed's last event. 0 if there never was any.
     pub last_event: u64,
-    /// What leads to the books as they were. `None` if nothing does.
+    /// Checkpoint and inputs from which the last state can be computed. `None` if there is no
+    /// unbroken sequence.
     pub journal: Option<Past>,
 }
 
@@ -200,6 +203,6 @@ pub struct Past {
     pub books: PastBooks,
     /// Every cycle since.
     pub cycles: Vec<PastCycle>,
-    /// What happened after the last of them.
+    /// Inputs after the last of these cycles.
     pub rest: Vec<Sealed>,
 }

@@ -1,4 +1,4 @@
-//! Sums over rows, so that one that was changed on the disk is noticed where it is read.
+//! Checksums of rows, so that a row changed on the disk is noticed when it is read.
 //!
 //! SHA-256 over numbers as 8 bytes each, most significant first, and texts, each with its length in
 //! 8 bytes before it: no two rows have the same bytes.
@@ -44,8 +44,8 @@ impl Sum {
     }
 }
 
-/// Whether `row` is what was written: `sum` is what its column of that name should be. What an older
-/// version wrote has none, and is believed.
+/// Checks that `row` is unchanged: its column `sum` must equal `sum`. A row of an older version has
+/// no sum and passes.
 ///
 /// # Errors
 ///

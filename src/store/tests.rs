@@ -27,13 +27,13 @@ impl Place {
         Store::open(&self.path()).await.unwrap()
     }
 
-    /// Why opening fails, with the test's folder left out.
+    /// Error of opening the store, without the path of the test's folder.
     async fn refusal(&self) -> String {
         let message = Store::open(&self.path()).await.unwrap_err().to_string();
         message.replace(self.path().to_str().unwrap(), "state.db")
     }
 
-    /// What somebody with a SQL client may do at any time.
+    /// Connection of an administrator's SQL client, which may read or write at any time.
     async fn client(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.path()).create_if_missing(true);
         options.connect().await.unwrap()
@@ -45,7 +45,7 @@ impl Place {
         client.close().await.unwrap();
     }
 
-    /// The one text column of `sql`, a line a row.
+    /// Text column of `sql`, a line for each row.
     async fn read(&self, sql: &'static str) -> String {
         let rows = query(sql).fetch_all(&mut self.client().await).await.unwrap();
         rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
@@ -139,7 +139,7 @@ async fn a_new_file_starts_at_the_beginning() {
     assert_eq!(recovered, beginning);
 }
 
-/// One check per table and statement; read by another connection while the daemon runs.
+/// Each table and statement has a check, through another connection while the daemon runs.
 #[tokio::test]
 async fn a_cycle_is_on_record_in_full() {
     let place = Place::new();
@@ -221,7 +221,7 @@ async fn a_restart_resumes_where_the_last_cycle_ended() {
         }),
     };
     assert_eq!(recovered, expected);
-    // Nothing has reported or been published since: what is on record stays.
+    // No node has reported and no publication has come since: the stored rows stay.
     store.commit(CycleRecord { next_share: 5, ..quiet(2) }).await.unwrap();
     store.close().await.unwrap();
     let recovered = place.open().await.recover().await.unwrap();
@@ -241,7 +241,7 @@ async fn a_node_varied_on_is_not_varied_off_after_a_restart() {
     assert_eq!(place.open().await.recover().await.unwrap().varied_off, []);
 }
 
-/// Whoever copies the file after a stop has all of it.
+/// A copy of the file after a stop is complete.
 #[tokio::test]
 async fn nothing_is_left_beside_a_closed_file_though_somebody_still_reads() {
     let place = Place::new();
@@ -255,7 +255,7 @@ async fn nothing_is_left_beside_a_closed_file_though_somebody_still_reads() {
     assert_eq!(archive.feed_since(0, 10).await.unwrap().len(), 2);
 }
 
-/// The row of the cycle itself is the only one that a quiet cycle adds.
+/// A quiet cycle adds the row of the cycle itself and no other row.
 #[tokio::test]
 async fn only_what_changed_is_written() {
     let place = Place::new();
@@ -276,7 +276,7 @@ async fn only_what_changed_is_written() {
 }
 
 async fn rows_written(store: &mut Store, record: &CycleRecord) -> i64 {
-    // `replace` counts the row it replaces only where triggers see it, so one row counts once.
+    // `replace` counts the replaced row only if triggers see it, so each row counts once.
     let before = total_changes(store).await;
     store.commit(record.clone()).await.unwrap();
     total_changes(store).await - before
@@ -315,14 +315,14 @@ async fn nothing_of_a_failed_cycle_is_visible() {
     assert_eq!(place.read(rows).await, "7");
 }
 
-/// What is kept leads to every cycle that is kept, however the numbers fall.
+/// All kept cycles can be replayed from kept checkpoints, for any alignment of the numbers.
 #[tokio::test]
 async fn what_leads_to_the_oldest_cycle_stays_with_it() {
     let place = Place::new();
     let retention = Retention { cycles: 10, schedules: 3 };
     let mut store = place.open().await.keeping(retention);
     for cycle in 1..=40 {
-        // Books after every fourth cycle stay, and those between go when the next come.
+        // Checkpoints after each fourth cycle stay; those between go when the next comes.
         let books = (cycle > 1 && cycle % 2 == 1).then(|| books(cycle - 1, cycle % 4 == 1));
         let record = CycleRecord {
             schedule_cycle: Some(cycle - cycle % 3),
@@ -365,7 +365,8 @@ async fn an_archive_is_only_read() {
     assert!(error.contains("its schema is 5, this one's is 6"), "{error}");
 }
 
-/// What was told is what was written, or it is said that it is not; what is before it is told.
+/// An event is returned unchanged or reported as changed; events before a changed event are
+/// returned.
 #[tokio::test]
 async fn a_changed_event_is_named_and_hides_none_before_it() {
     let place = Place::new();
@@ -388,12 +389,12 @@ async fn a_changed_event_is_named_and_hides_none_before_it() {
             .await;
     }
     assert_eq!(archive.feed_since(0, 10).await.unwrap(), whole);
-    // Where some were lost, the numbers go on behind those: whoever follows is to see that.
+    // After lost events the numbers go on behind them, so that a follower sees the gap.
     place.execute("update feed set seq = 9, sum = null where seq = 2").await;
     assert_eq!(archive.feed_since(0, 10).await.unwrap(), whole[..1]);
     assert_eq!(archive.feed_since(1, 10).await.unwrap()[0].seq, 9);
     place.execute("update feed set seq = 2 where seq = 9").await;
-    // As an older version wrote it.
+    // The state that an older version left.
     place.execute("update feed set sum = null, body = '[0]'").await;
     assert_eq!(archive.feed_since(0, 10).await.unwrap()[1].body, "[0]");
 }
@@ -437,7 +438,7 @@ async fn a_client_that_keeps_the_file_locked_is_named_as_such() {
     store.commit(quiet(1)).await.unwrap();
 }
 
-/// As when an administrator acts after a restart and before the first publication.
+/// This happens when an administrator acts after a restart and before the first publication.
 #[tokio::test]
 async fn a_cycle_recorded_again_gains_and_loses_nothing() {
     let place = Place::new();
@@ -458,7 +459,7 @@ async fn a_cycle_recorded_again_gains_and_loses_nothing() {
     assert_eq!(store.recover().await.unwrap().varied_off.len(), 2);
 }
 
-/// F242: not by a cycle that failed, not by one that is recorded again, and not by a restart.
+/// F242: neither a failed cycle, nor a cycle committed again, nor a restart brings the share back.
 #[tokio::test]
 async fn a_share_that_is_gone_is_not_on_record_again() {
     let place = Place::new();

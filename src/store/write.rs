@@ -1,4 +1,4 @@
-//! One cycle, one transaction.
+//! The transaction of a cycle.
 //!
 //! Rows travel as JSON arrays, so that few statements are sent however many rows change: after a
 //! restart all 10,000 nodes may.
@@ -16,14 +16,14 @@ use super::{CycleRecord, Known, Last, NodeRow, ShareRow};
 use super::{state_word, to_sql};
 use crate::model::Name;
 
-/// How many preemptions stay on record.
+/// Maximum number of stored preemptions.
 pub const PREEMPTIONS_KEPT: u32 = 100_000;
-/// How many administrative acts stay on record.
+/// Maximum number of stored administrative acts.
 pub const ADMIN_ACTS_KEPT: u32 = 10_000;
-/// So many rows travel at a time: `SQLite` needs several times their size as JSON to take them in.
+/// Rows per statement: as JSON, `SQLite` needs several times their size in memory.
 const ROWS_AT_A_TIME: usize = 500;
 
-/// How the tables for readers differ from what a cycle left.
+/// Differences between the stored tables of nodes and shares and a cycle's outcome.
 #[derive(Debug)]
 pub(super) struct Changes<'a> {
     /// New or different.
