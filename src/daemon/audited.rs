@@ -1,4 +1,4 @@
-//! What the audit log says of what was done.
+//! Rows of the audit log about acts of administrators and of the daemon.
 
 use super::clock::now_ms;
 use super::live::Live;
@@ -9,10 +9,10 @@ use crate::model::fold_hostlist;
 use crate::scheduler::Command;
 use crate::store::{AdminRow, AuditRow};
 
-/// So much of a list of nodes is kept; the events have all of it.
+/// Maximum length of a list of nodes in bytes; the feed of events has the whole list.
 const NODES_MAX: usize = 2000;
 
-/// Something that `by` asked for, and what came of it.
+/// Row about an act that `by` requested, with its outcome.
 pub fn of(by: &Actor, act: &str, detail: String, outcome: &str) -> AuditRow {
     AuditRow {
         at_ms: now_ms(),
@@ -24,7 +24,7 @@ pub fn of(by: &Actor, act: &str, detail: String, outcome: &str) -> AuditRow {
     }
 }
 
-/// That the daemon was started, and on which configuration.
+/// Row about the start of the daemon and its configuration.
 pub fn start(live: &Live) -> AuditRow {
     let (name, generation) = (&live.config.file.name, live.generation);
     let detail = format!("version {}, {name}, generation {generation}", env!("CARGO_PKG_VERSION"));
@@ -37,12 +37,12 @@ pub fn done(by: &Actor, act: &AdminRow) -> AuditRow {
     AuditRow { at_ms: act.at_ms, ..of(by, &act.action, detail(&act.nodes, reason), "done") }
 }
 
-/// What others put on record.
+/// Row from a note of another part of the daemon.
 pub fn note(note: AuditNote) -> AuditRow {
     of(&note.by, &note.act, note.detail, &note.outcome)
 }
 
-/// What a command is about.
+/// Nodes and reason of a command.
 pub fn asked(command: &Command) -> String {
     match command {
         Command::VaryOff { nodes, reason } => detail(nodes, Some(reason)),
@@ -54,7 +54,7 @@ pub fn asked(command: &Command) -> String {
     }
 }
 
-/// Which configuration is meant.
+/// Description of the requested configuration.
 pub fn configuration(request: &ConfigRequest) -> String {
     let which = match (&request.generation, &request.name, &request.text) {
         (Some(generation), ..) => format!("generation {generation}"),

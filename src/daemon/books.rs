@@ -1,7 +1,7 @@
-//! When the books are put on record in whole, and what a cycle's digest is.
+//! Policy for writing checkpoints, and the digests of cycles.
 //!
-//! Books go on record with the cycle after the one they are of: so the last cycle on record is
-//! always computed again, and with it all that it had to say.
+//! A checkpoint is committed with the cycle after its own. A restart thus always computes the last
+//! committed cycle again, and gets its report with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ const WORK_MAX: Duration = Duration::from_secs(1);
 /// them may lie between two books.
 const QUIET_FACTOR: u64 = 10;
 
-/// What has happened since there were books on record.
+/// Costs of a replay since the last checkpoints.
 #[derive(Debug)]
 pub struct BooksKeeper {
     every: u64,
-    /// Cycles since those that stay on record.
+    /// Cycles since the last lasting checkpoint.
     cycles: u64,
-    /// Those of them that were planned.
+    /// Planned cycles among them.
     planned: u64,
     /// Time planning took since the last ones, lasting or not.
     work: Duration,

@@ -1,5 +1,5 @@
-//! The owner's answers about the configuration: what is, what was, what another would come to, and
-//! another one in its place.
+//! The scheduler task's answers about the configuration: the current settings, the history, the
+//! effects of another configuration, and its activation.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl Owner {
     ///
     /// If the store fails.
     pub(super) async fn configure(&mut self, asked: ConfigAsk) -> Result<(), DaemonError> {
-        // Whoever asked may have left; what was asked for is done all the same.
+        // The client may have disconnected; the request is carried out all the same.
         match asked {
             ConfigAsk::Show(reply) => drop(reply.send(self.live.info())),
             ConfigAsk::History(reply) => {
@@ -97,8 +97,8 @@ impl Owner {
         self.apply(ConfigRequest::default(), &Actor::daemon("SIGHUP")).await
     }
 
-    /// Puts another configuration into effect, in one cycle, or refuses it whole. What came of it
-    /// stands in the audit log, in the transaction of that cycle where there is one.
+    /// Activates another configuration in a single cycle, or refuses it as a whole. The outcome
+    /// goes to the audit log, within the transaction of that cycle if there is any.
     async fn apply(
         &mut self,
         request: ConfigRequest,
@@ -152,7 +152,7 @@ impl Owner {
         Ok(Ok(ConfigPlan { generation: self.live.generation, applied: true, ..plan }))
     }
 
-    /// What it means for work if nothing of the cluster changes.
+    /// Impact of a configuration that changes nothing of the cluster.
     fn no_impact(&self) -> Impact {
         Impact { cycle: self.board.latest().view.cycle, ..Impact::default() }
     }
@@ -177,8 +177,8 @@ impl Owner {
         })
     }
 
-    /// The configuration with this number. That one is damaged which nothing depends on now is no
-    /// reason to stop.
+    /// Returns the configuration with this number. A damaged row is a refusal and does not end the
+    /// daemon: nothing depends on that row now.
     async fn row(
         &mut self,
         generation: u64,

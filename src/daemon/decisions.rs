@@ -1,8 +1,8 @@
 //! A line in the log for every decision: cycle, job, class and reason, as fields.
 //!
-//! What is taken back is told in sum, always. Each decision on its own is told at `debug`
-//! (`--log info,apportion::daemon::decisions=debug`): a large cluster makes thousands in a cycle, and
-//! the feed of events and the record have them anyway.
+//! Preemptions are always logged as a sum. Each single decision is logged at `debug` (`--log
+//! info,apportion::daemon::decisions=debug`). A large cluster makes thousands in a cycle, and the
+//! feed of events and the store have them anyway.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::converter::explain;
 use crate::model::JobId;
 use crate::scheduler::{JobView, Planned, View};
 
-/// Tells what the cycle after `before` decided, if one was planned.
+/// Logs the decisions of the cycle after `before`, if a cycle was planned.
 pub fn log(before: &View, now: &View) {
     let planned = now.planned.as_ref().filter(|_| before.cycle < now.cycle);
     let Some(planned) = planned else { return };

@@ -1,4 +1,4 @@
-//! Why the daemon ended.
+//! Reason for which the daemon ended.
 
 use std::any::Any;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use crate::access::{AccessError, SocketError};
 use crate::store::StoreError;
 
-/// Why the daemon ended.
+/// Reason for which the daemon ended.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DaemonError {
@@ -29,7 +29,7 @@ pub enum DaemonError {
     Http(#[source] io::Error),
 }
 
-/// What a thread said when it panicked.
+/// Message of a thread's panic.
 pub(super) fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()

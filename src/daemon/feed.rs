@@ -1,4 +1,4 @@
-//! What those who follow are told, on its way to the record and back.
+//! Events for clients that follow the feed, on their way to the store and back.
 
 use std::path::PathBuf;
 

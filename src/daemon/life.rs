@@ -1,8 +1,8 @@
 //! Shows that the scheduler gets on: to systemd, and to the checks of readiness.
 //!
-//! A thread of its own looks whether the scheduler has taken steps since the last look: within a plan,
-//! within a statement of the record, and when nothing is due. A plan of some seconds is no silence, and
-//! one that hangs is, whatever else the daemon does meanwhile.
+//! A separate thread checks that the scheduler counts steps: within a plan, within a statement of
+//! the store, and while nothing is due. A plan of some seconds still counts steps. A scheduler that
+//! hangs counts none, even if other parts of the daemon work.
 
 use std::io;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::notify;
 use crate::api::Board;
 use crate::model::Steps;
 
-/// What the daemon is about.
+/// Phase of the daemon's run.
 #[derive(Debug)]
 enum Phase {
-    /// It opens the record: a start may take its time as long as it gets on.
+    /// The daemon opens the store: a start may take long while it makes progress.
     Starts,
-    /// It answers.
+    /// The daemon answers requests.
     Runs(Arc<Board>),
-    /// It ends, and may take its time as well.
+    /// The daemon ends, which may take long too.
     Ends(Arc<Board>),
 }
 
@@ -43,21 +43,22 @@ impl Life {
         Ok(Life(tell))
     }
 
-    /// It has started, and `board` says that it lives.
+    /// Reports that the daemon has started; from now on `board` shows that it is alive.
     pub fn runs(&self, board: &Arc<Board>) {
         notify::started();
         // Without the thread there is nothing to tell.
         let _ = self.0.send(Phase::Runs(Arc::clone(board)));
     }
 
-    /// It ends.
+    /// Reports that the daemon ends.
     pub fn ends(&self, board: &Arc<Board>) {
         notify::stopping();
         let _ = self.0.send(Phase::Ends(Arc::clone(board)));
     }
 }
 
-/// Looks every so often, and has each look that saw a step shown, until nobody can tell of a phase.
+/// Checks at intervals of `every`, and calls `show` if steps were counted since the last check.
+/// Ends when the sender of phases is dropped.
 fn watch(steps: &Steps, told: &Receiver<Phase>, every: Duration, mut show: impl FnMut(&Phase)) {
     let mut phase = Phase::Starts;
     let mut seen = steps.taken();
@@ -94,7 +95,7 @@ fn show(phase: &Phase) {
 mod tests {
     use super::*;
 
-    /// It is not the thread that lives, but what it looks at.
+    /// The thread reports the scheduler's progress, not its own.
     #[test]
     fn a_sign_is_shown_where_steps_were_taken_and_only_there() {
         let (steps, shown) = (Steps::default(), Steps::default());

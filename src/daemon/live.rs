@@ -1,4 +1,4 @@
-//! The configuration in effect, those before it, and how another one differs.
+//! The configuration in effect, its predecessors, and the differences to another configuration.
 //!
 //! The file is the truth at a start. Every configuration that takes effect gets the next number
 //! and goes on record with what its file said, in the transaction of the first cycle under it.
@@ -14,26 +14,27 @@ use crate::store::{ConfigurationRow, Store, StoreError};
 /// An answer names at most so many jobs or nodes.
 const NAMED_MAX: usize = 1000;
 
-/// The settings of the daemon that take effect at once; its others are for a start.
+/// Settings of the daemon that take effect at once; its other settings wait for a restart.
 const LIVE: [&str; 3] = ["daemon.cycle_period", "daemon.heartbeat_interval", "daemon.audit_every"];
 
 /// The configuration in effect.
 #[derive(Debug)]
 pub struct Live {
-    /// Where it is read from.
+    /// Sources from which the configuration is read.
     pub sources: Sources,
-    /// What is in effect, but for the settings that wait for a restart.
+    /// Configuration in effect, except for the settings that wait for a restart.
     pub config: Config,
-    /// Its number.
+    /// Number of the configuration.
     pub generation: u64,
-    /// It, as long as it is not on record.
+    /// Row of the configuration while it is not stored yet.
     new: Option<ConfigurationRow>,
-    /// What was in effect at the start.
+    /// Settings at the start of the daemon.
     started: Listing,
 }
 
 impl Live {
-    /// Begins with `config`. Where the last one on record is another, this one is the next.
+    /// Activates `config` at the start. It gets the next number if it differs from the last stored
+    /// configuration.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl Live {
         self.new = Some(self.next(cycle, source, reason));
     }
 
-    /// What goes on record with the next cycle.
+    /// Takes out the row to store with the next cycle.
     pub fn take_new(&mut self) -> Option<ConfigurationRow> {
         self.new.take()
     }
@@ -89,7 +90,7 @@ impl Live {
         }
     }
 
-    /// How `config` differs, not considering work.
+    /// Lists the differences of `config`, without its effects on jobs.
     pub fn plan(&self, config: &Config) -> ConfigPlan {
         let changes = self.config.listing.changes_to(&config.listing);
         let waiting = self.waiting(config);
@@ -108,13 +109,13 @@ impl Live {
         }
     }
 
-    /// The settings of `config` that differ from those of the start, and have to wait for the next.
+    /// Settings of `config` that differ from the daemon's start and wait for a restart.
     pub fn waiting(&self, config: &Config) -> Vec<String> {
         let changes = self.started.changes_to(&config.listing).into_iter();
         changes.map(|change| change.path).filter(|path| !is_live(path)).collect()
     }
 
-    /// What is shown to whoever asks.
+    /// Builds the description of the configuration for clients.
     pub fn info(&self) -> wire::ConfigInfo {
         let setting = |row: &crate::config::Row| wire::ConfigSetting {
             setting: row.path.clone(),
@@ -131,13 +132,13 @@ impl Live {
     }
 }
 
-/// Whether a setting takes effect at once.
+/// True if a setting takes effect at once.
 fn is_live(path: &str) -> bool {
     let is_of_a_start = path.starts_with("daemon.") || path.starts_with("orchestrator.");
     !is_of_a_start || LIVE.contains(&path)
 }
 
-/// That the file says something else than `config`, if it does.
+/// Note that the file differs from `config`, if it does.
 fn other_file(file: &Path, config: &Config) -> Option<String> {
     let is_same = std::fs::read(file).is_ok_and(|text| text == config.file.text.as_bytes());
     (!is_same).then(|| {

@@ -1,4 +1,4 @@
-//! The daemon: HTTP in front, one thread that owns the scheduler behind it, the record beneath.
+//! The daemon: HTTP in front, a thread that owns the scheduler behind it, the store beneath.
 //!
 //! ```text
 //!  HTTP ─ requests (bounded) ─► owner: record, plan, commit ─► store
@@ -57,13 +57,14 @@ use life::Life;
 use live::Live;
 use owner::Owner;
 
-/// Requests that wait for the scheduler; whoever comes after them waits to be let in.
+/// Requests that wait for the scheduler; a handler waits for a free place before it sends another
+/// request.
 const QUEUE: usize = 256;
 
-/// How long a request may take, long polls excepted.
+/// Maximum time of a request, long polls excepted.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 
-/// How long open requests may go on after the daemon was told to stop.
+/// Time that open requests get after the daemon was told to stop.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the daemon on `listener` until `stop` is cancelled.
@@ -78,7 +79,7 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), DaemonError> {
     let reread = Arc::new(Notify::new());
-    // Boxed: it is large, and whoever awaits it may be larger still.
+    // Boxed: the future is large, and the caller's future would be larger still.
     Box::pin(serve_from(config, Sources::default(), reread, listener, stop)).await
 }
 
@@ -86,7 +87,7 @@ pub async fn serve(
 ///
 /// # Errors
 ///
-/// As [`serve`].
+/// Same as for [`serve`].
 pub async fn serve_from(
     config: Config,
     sources: Sources,
@@ -97,24 +98,24 @@ pub async fn serve_from(
     Box::pin(serve_beside(config, sources, reread, listener, stop, Beside::default())).await
 }
 
-/// What is served beside the daemon's own routes, behind the same gate.
+/// Routes beside the daemon's own, behind the same authentication.
 #[derive(Debug, Default)]
 pub struct Beside {
-    /// Its routes.
+    /// Routes to add.
     pub routes: Router,
-    /// Whether there are pages of campaigns among them.
+    /// True if the routes contain pages of campaigns.
     pub has_campaigns: bool,
     /// Is told all routes, the daemon's included, once they are served: the way to the daemon that needs
     /// no connection. Requests on it have a [`Peer`](access::Peer) of their own.
     pub whole: Option<oneshot::Sender<Router>>,
 }
 
-/// The same, with routes `beside` the daemon's own. Where the configuration has an orchestrator, no token
-/// may be for another one.
+/// Runs the daemon like [`serve_from`], with routes `beside` its own. If the configuration enables
+/// our orchestrator, no token may be for another orchestrator.
 ///
 /// # Errors
 ///
-/// As [`serve`].
+/// Same as for [`serve`].
 pub async fn serve_beside(
     config: Config,
     sources: Sources,
@@ -123,14 +124,14 @@ pub async fn serve_beside(
     stop: CancellationToken,
     beside: Beside,
 ) -> Result<(), DaemonError> {
-    // Whatever ends this function, by return or by being dropped, ends its tasks and its thread.
+    // The end of this function, by return or by drop, ends its tasks and its thread.
     let stop = stop.child_token();
     let _ends_all = stop.clone().drop_guard();
     let drained = CancellationToken::new();
     let _ends_thread = drained.clone().drop_guard();
 
     let DaemonSettings { state, limits, access, .. } = &config.daemon;
-    // First, so that nothing is touched where nobody could be let in.
+    // Authentication comes first: without it, the daemon must not touch a file.
     let gatekeeper = Arc::new(gatekeeper_of(&config)?);
     let local = access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let steps = Steps::default();
@@ -168,7 +169,7 @@ pub async fn serve_beside(
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let listeners = Listeners { tcp: listener, local };
     let routes = api::router(state, dashboard.routes(beside.has_campaigns), beside.routes);
-    // One that does not listen any more needs no way to the daemon.
+    // A receiver that was dropped needs no way to the daemon.
     let _ = beside.whole.map(|tell| tell.send(routes.clone()));
     let mut serving =
         tokio::spawn(access::serve(listeners, routes, gatekeeper, delay, stop.clone()));
@@ -193,7 +194,7 @@ fn gatekeeper_of(config: &Config) -> Result<Gatekeeper, AccessError> {
     if config.orchestrator.enabled { gatekeeper.publishing_itself() } else { Ok(gatekeeper) }
 }
 
-/// Whose publications count, as far as that is on record.
+/// Returns the orchestrator whose publications count, if the store knows it.
 async fn publisher_in(store: &mut Store) -> Result<Option<Publisher>, DaemonError> {
     let publisher = store.publisher().await.map_err(DaemonError::NoRecord)?;
     Ok(publisher.map(|PublisherRow { name, epoch }| Publisher { name, epoch }))
@@ -259,7 +260,7 @@ async fn drain(serving: &mut tokio::task::JoinHandle<()>) -> Result<(), DaemonEr
     }
 }
 
-/// The thread that owns the scheduler. One of its own: a long cycle must not hold up HTTP.
+/// Thread that owns the scheduler, separate so that a long cycle does not delay HTTP.
 struct OwnerThread {
     /// Tells how it ended; closed without a word if it panicked.
     done: oneshot::Receiver<Result<(), DaemonError>>,
@@ -275,7 +276,7 @@ impl OwnerThread {
         let runtime = Handle::current();
         let run = move || {
             let outcome = runtime.block_on(async { owner().await?.run().await });
-            // Nobody listens if the daemon's future was dropped; then nobody wants to know.
+            // If the daemon's future was dropped, no receiver needs the outcome.
             let _ = tell.send(outcome);
         };
         let thread = thread::Builder::new()
@@ -285,7 +286,7 @@ impl OwnerThread {
         Ok(OwnerThread { done, thread: Some(thread) })
     }
 
-    /// What the panic said that ended the thread.
+    /// Returns the message of the panic that ended the thread.
     fn panic(&mut self) -> DaemonError {
         let panic = self.thread.take().and_then(|thread| thread.join().err());
         let message = panic.map(|panic| error::message_of(panic.as_ref())).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What systemd is told, where it started us: `Type=notify`, the watchdog, a line of status.
+//! Messages to systemd, if it started the daemon: `Type=notify`, the watchdog, a line of status.
 //!
-//! Elsewhere nobody listens and nothing is sent. The watchdog is fed as long as the scheduler gets on:
-//! HTTP may answer for as long as it likes, a scheduler that hangs is started again.
+//! Without systemd nothing is sent. The watchdog gets messages while the scheduler makes progress.
+//! HTTP alone does not count: systemd restarts a daemon whose scheduler hangs.
 
 use std::time::Duration;
 
@@ -45,14 +45,14 @@ pub fn started() {
     tell(&[NotifyState::Ready, NotifyState::Status("no cycle yet")]);
 }
 
-/// The configuration that is in effect is the one that was read again, or stays.
+/// Reports that the reload is over, with the new configuration or the old.
 pub fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
 /// The configuration is being read again.
 pub fn reloading() {
-    // Both in one message, or systemd takes it for a mistake.
+    // Both states go in a single message, as systemd requires.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         tell(&[NotifyState::Reloading, now]);
     }
@@ -63,7 +63,7 @@ pub fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("lets open requests end")]);
 }
 
-/// What `systemctl status` shows.
+/// Sends the line that `systemctl status` shows.
 pub fn status(view: &View, took: Duration) {
     tell(&[NotifyState::Status(&status_line(view, took))]);
 }
@@ -84,7 +84,7 @@ fn status_line(view: &View, took: Duration) -> String {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // Whoever does not listen any more will find out without us.
+    // A closed socket needs no warning: systemd notices it without the daemon.
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "systemd was not told");
     }

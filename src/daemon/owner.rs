@@ -1,5 +1,5 @@
-//! The one place that owns the scheduler: takes requests as they come, plans at its own pace,
-//! commits, and only then publishes.
+//! The scheduler task, the only owner of the scheduler. It takes requests as they come, plans at
+//! its own pace, commits, and only then publishes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,37 +47,38 @@ pub struct Owner {
     pub(super) board: Arc<Board>,
     /// The configuration in effect.
     pub(super) live: Live,
-    /// What was heard of nodes.
+    /// Heartbeats received from nodes.
     hearing: Arc<Hearing>,
     inbox: mpsc::Receiver<Request>,
     cycle_period: Duration,
     heartbeat_interval: Duration,
     audit_every: u64,
-    /// Whether the two periods are others than the timers have.
+    /// True if the timers still run with other periods than the two above.
     has_new_pace: bool,
     /// Heartbeat intervals to go before the first cycle.
     settling: u32,
     /// The shares that an earlier run left. Until a publication says what has become of them, they
     /// stay on record as they were.
     left_behind: Vec<ShareRow>,
-    /// The last publication in the books. `None` until one came since the start.
+    /// Sequence number of the last applied publication. `None` until a publication came since the
+    /// start.
     publication: Option<u64>,
-    /// What that left out, and keeps its room.
+    /// Jobs that the publication left out and that keep their space.
     absent: AbsentWork,
-    /// Whether the books know what is running: they are as they were before the start, or a
-    /// publication came since.
+    /// True if the scheduler knows the running jobs: its state from before the start was restored,
+    /// or a publication came since.
     knows_work: bool,
-    /// Whether something came since the last cycle.
+    /// True if news since the last cycle requires a new cycle.
     is_stale: bool,
-    /// What is to stand in the audit log with the next cycle.
+    /// Rows for the audit log, to be written with the next cycle.
     pub(super) audit: Vec<AuditRow>,
     watch: Watch,
-    /// How far it has come: what hangs takes none.
+    /// Steps of progress; a scheduler that hangs counts none.
     steps: Steps,
     stop: CancellationToken,
 }
 
-/// What is shown before the books are there: the schedule that held, if they are on record.
+/// Builds the view for the time before recovery: the last schedule, if it is stored.
 pub fn first_picture(config: &Config, glance: &Glance) -> Published {
     let view = Scheduler::new(config.topology.clone(), ShareId(glance.next_share)).view();
     // Before there was a journal nothing led to books, and schedules had no sum.
@@ -109,8 +110,8 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
 }
 
 impl Owner {
-    /// An owner that goes on where the record ends, and runs until `stop` or until nobody can send
-    /// it anything any more.
+    /// Restores the scheduler from the store. The result runs until `stop` or until all senders of
+    /// requests are gone.
     ///
     /// # Errors
     ///
@@ -159,7 +160,7 @@ impl Owner {
             publication: None,
             absent: AbsentWork::default(),
             knows_work,
-            // That it was started again is news.
+            // The restart itself requires a cycle.
             is_stale: knows_work,
             audit: Vec::new(),
             watch: Watch::default(),
@@ -169,8 +170,8 @@ impl Owner {
         })
     }
 
-    /// Runs cycles, each at least a period after the one before, whenever something came; and so
-    /// at least once every heartbeat interval.
+    /// Runs a cycle after each piece of news, at least a cycle period after the cycle before. The
+    /// end of a heartbeat interval is news too.
     ///
     /// # Errors
     ///
@@ -208,10 +209,11 @@ impl Owner {
         Ok(())
     }
 
-    /// One heartbeat interval is over. If we could not listen for longer than that, nobody's
-    /// silence counts, and misses are counted anew.
+    /// Ends a heartbeat interval. If the daemon could not listen for longer than an interval, no
+    /// node counts as silent, and misses are counted anew.
     async fn end_interval(&mut self, ended: Ended) -> Result<(), DaemonError> {
-        // What came before it ended was heard in it, however long it waited for us.
+        // Requests that came before the end belong to the interval, even if they waited for this
+        // task.
         self.hear();
         for _ in 0..self.inbox.len() {
             let Ok(request) = self.inbox.try_recv() else { break };
@@ -244,7 +246,8 @@ impl Owner {
     }
 
     async fn take(&mut self, request: Request) -> Result<(), DaemonError> {
-        // Whoever reported first and asked then counts on that order.
+        // Heartbeats are applied first: a client that reported before its request expects that
+        // order.
         self.hear();
         match request {
             Request::Publication { sequence, events, absent } => {
@@ -258,11 +261,12 @@ impl Owner {
                 let row = publisher.map(|it| PublisherRow { name: it.name, epoch: it.epoch });
                 let audit: Vec<AuditRow> = note.map(audited::note).into_iter().collect();
                 self.store.put_publisher(row.as_ref(), &audit).await?;
-                // Whoever asked may have left; it is on record all the same.
+                // The client may have disconnected; the publisher is stored all the same.
                 let _ = reply.send(());
             }
             Request::Command { command, by, reply } => self.carry_out(command, &by, reply).await?,
-            // Nobody who is refused can bring us down with a disk that is full.
+            // A failed write is only logged: a refused client must not end the daemon when the disk
+            // is full.
             Request::Audit(note) => {
                 if let Err(error) = self.keep(audited::note(note)).await {
                     tracing::error!(%error, "the audit log cannot be written");
@@ -333,7 +337,7 @@ impl Owner {
                 self.keep(audited::of(by, action, asked, &outcome)).await?;
             }
         }
-        // Whoever asked may have left; the act is done all the same.
+        // The client may have disconnected; the command is carried out all the same.
         let _ = reply.send(outcome);
         Ok(())
     }
@@ -424,14 +428,14 @@ impl Owner {
         (view, forgotten, started.elapsed())
     }
 
-    /// What has happened since the last cycle. What happened before one that is not planned happened
-    /// before the next.
+    /// Takes out the inputs since the last cycle. Inputs before a cycle that is not planned count
+    /// as inputs before the next.
     fn batch(&mut self) -> Option<BatchRow> {
         let cycle = self.scheduler.cycle() + 1;
         self.clerk.take().map(|batch| BatchRow { cycle, sealed: batch.seal() })
     }
 
-    /// What goes on record of a cycle's outcome.
+    /// Builds the rows of a cycle's outcome for the store.
     fn record_of(
         &mut self,
         view: &View,
@@ -451,8 +455,8 @@ impl Owner {
         record
     }
 
-    /// What the audit finds in this cycle; `None` if the cycle is not audited. In development every
-    /// one is.
+    /// Audits the cycle and returns the findings; `None` if the cycle is not due for an audit.
+    /// Debug builds audit every cycle.
     fn audited(&self, view: &View) -> Option<Vec<String>> {
         let is_due = cfg!(debug_assertions) || view.cycle.is_multiple_of(self.audit_every);
         let planned = view.planned.as_ref().filter(|_| is_due)?;
@@ -481,7 +485,7 @@ fn ticks(period: Duration) -> Interval {
     ticks
 }
 
-/// What a command does, in a word, and the reason given for it.
+/// Name of a command, and its reason.
 fn described(command: &Command) -> (&'static str, Option<String>) {
     match command {
         Command::VaryOff { reason, .. } => ("vary-off", Some(reason.clone())),

@@ -1,27 +1,27 @@
 //! The heartbeat intervals as we keep them.
 //!
-//! Only the monotonic clock counts: what the clock on the wall does changes nothing. And nobody's
-//! silence counts while we could not listen.
+//! Intervals follow the monotonic clock, so changes of the wall clock do not matter. While the
+//! daemon cannot listen, no node counts as silent.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-/// Ends one heartbeat interval after the other.
+/// Timer that ends the heartbeat intervals.
 #[derive(Debug)]
 pub struct Pulse {
     ticks: Interval,
     period: Duration,
 }
 
-/// How an interval ended.
+/// End of an interval: on time, or too late to count misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// In time: whoever was not heard was silent.
+    /// On time: a node without a heartbeat was silent.
     InTime,
-    /// So late that a whole interval more went by in which we did not look.
+    /// Late by more than an interval, during which the daemon did not listen.
     Stalled {
-        /// How late.
+        /// Delay after the due time.
         late: Duration,
     },
 }
@@ -30,7 +30,7 @@ impl Pulse {
     /// The first interval begins now.
     pub fn new(period: Duration) -> Pulse {
         let mut ticks = interval_at(Instant::now() + period, period);
-        // After a pause of ours the next interval is a whole one.
+        // After a pause of the daemon the next interval has its full length.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Pulse { ticks, period }
     }

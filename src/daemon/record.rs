@@ -1,4 +1,4 @@
-//! What a cycle leaves on record, made from the same picture that readers get.
+//! Rows of a cycle for the store, made from the view that readers get.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub fn of_cycle(
 ) -> CycleRecord {
     let is_new = |schedule: &&ScheduleText| schedule.cycle == view.cycle;
     CycleRecord {
-        // First, for while it is packed it takes more than all the others.
+        // Compression comes first: at that time it needs more memory than all other rows.
         schedule: schedule.filter(is_new).map(|schedule| seal(schedule.json.plain())),
         cycle: view.cycle,
         publication_sequence: publication,
@@ -33,8 +33,8 @@ pub fn of_cycle(
 /// The act that leaves nothing on record of a node.
 pub const NODE_FORGET: &str = "node-forget";
 
-/// Every node that reported; and those that did not since the start, but were varied on or off:
-/// the record must not remember otherwise.
+/// Rows of all nodes that reported, and of silent nodes that were varied on or off since the start.
+/// Without the latter the store would keep an outdated state.
 fn node_rows(view: &View, admin: &[AdminRow]) -> Vec<NodeRow> {
     let reported: BTreeSet<&str> = view.nodes.iter().map(|node| node.name.as_str()).collect();
     let others = admin.iter().filter(|act| act.action != NODE_FORGET);
@@ -67,7 +67,8 @@ fn node_row(node: &NodeView) -> NodeRow {
 }
 
 fn all_share_rows(view: &View) -> Vec<ShareRow> {
-    // A list that grows takes up to twice as much, and this one stays until the next.
+    // Reserved exactly: a growing list takes up to twice the memory, and this list stays until the
+    // next cycle.
     let mut rows = Vec::with_capacity(view.jobs.iter().map(|job| job.shares.len()).sum());
     rows.extend(view.jobs.iter().flat_map(share_rows));
     rows

@@ -1,5 +1,4 @@
-//! Why a configuration was not taken: for the log where nobody waits for an answer, else for whoever
-//! asked.
+//! Reasons for refusing a configuration, for the log if no client waits, else for the client.
 
 use std::error::Error;
 
@@ -8,16 +7,16 @@ use crate::api::wire::ItemProblem;
 use crate::config::{ConfigError, ConfigProblem, Problems};
 use crate::store::StoreError;
 
-/// Why a configuration was not taken. The one before stays in effect.
+/// Reason for refusing a configuration. The previous configuration stays in effect.
 #[derive(Debug)]
 pub enum Refused {
-    /// It is wrong.
+    /// The configuration has errors.
     Wrong(Problems),
     /// The file could not be read.
     Unreadable(ConfigError),
     /// No such configuration is on record.
     NoGeneration(u64),
-    /// What is on record of it is not what was written.
+    /// The stored configuration was changed after it was written.
     Damaged(StoreError),
 }
 

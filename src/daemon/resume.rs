@@ -17,7 +17,7 @@ use crate::store::{BooksRow, Past, Recovered, ShareRow};
 pub struct Resumed {
     /// The books.
     pub scheduler: Scheduler,
-    /// What happened to them since the record ends.
+    /// Recorder with the inputs since the store's last cycle.
     pub clerk: Clerk,
     /// The work in them, as the orchestrator had shown it. `None`: they have none, and wait for a
     /// publication.
@@ -26,7 +26,7 @@ pub struct Resumed {
     pub left_behind: Vec<ShareRow>,
     /// The books, where nothing on record leads to them.
     pub beginning: Option<BooksRow>,
-    /// How many cycles were computed again, and how long that took.
+    /// Number of cycles computed again, and the time that it took.
     pub replayed: (u64, Duration),
 }
 
@@ -52,9 +52,9 @@ pub fn resume(config: &Config, recovered: Recovered, steps: &Steps) -> Resumed {
     }
 }
 
-/// The books as they were, computed again from those on record.
+/// Computes the last state again from a stored checkpoint.
 fn replayed(past: &Past, steps: &Steps) -> Result<Scheduler, String> {
-    // What was written by another version may be more than a message can say.
+    // Input from another version may cause a panic, which an error message cannot express.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut replay = Replay::from(past.books.cycle, &past.books.sealed)?.telling(steps);
         for cycle in &past.cycles {
@@ -71,7 +71,7 @@ fn replayed(past: &Past, steps: &Steps) -> Result<Scheduler, String> {
     }
 }
 
-/// The digest on record. One that is none agrees with nothing.
+/// Converts a stored digest. Malformed bytes give a digest that equals none.
 pub fn digest_of(recorded: Option<&[u8]>) -> Digest {
     recorded.and_then(|bytes| bytes.try_into().ok()).map(Digest).unwrap_or_default()
 }

@@ -1,13 +1,13 @@
-//! What an operator should know of a cycle's outcome, said when it begins and when it is over.
+//! Warnings for operators about a cycle's outcome, logged when a condition begins and when it ends.
 
 use crate::scheduler::View;
 
-/// What was said last.
+/// Conditions that were logged last.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// How many nodes are not given up because so many fell silent together.
+    /// Number of silent nodes whose loss is held back, as too many fell silent together.
     held_back: usize,
-    /// Whether the safety net held work back in the last cycle.
+    /// True if the preemption stop held jobs back in the last cycle.
     is_net_striking: bool,
 }
 
