@@ -133,22 +133,22 @@ pub fn explain(waiting: &Waiting) -> Explanation {
 pub fn explain_held_back(held_back: HeldBack) -> Explanation {
     let sentence = match held_back {
         HeldBack::TooDear { loss, limit } => format!(
-            "too dear: room for one more process would destroy {} of others' work or more; by now the limit for it is {}",
+            "too dear: space for a further process would destroy at least {} of other jobs' work; the limit is {} now",
             span(loss),
             span(limit)
         ),
         HeldBack::TooLate => {
-            "too late: its work is nearly done, and one more process would hardly come in time; \
-                              it takes free room, but nothing from others"
+            "too late: the job is nearly done, and a further process would hardly come in time; \
+                              the job takes free space, but preempts nothing"
                 .to_owned()
         }
         HeldBack::Quiet { cycles } => format!(
-            "quiet stop: neither demand nor supply has changed for {} or more, so that only work that has nothing still \
-             takes from its peers; this work takes free room, and room of worse priorities",
+            "quiet stop: neither demand nor supply has changed for {} or more, so that only jobs without a share \
+             still preempt their peers; this job takes free space, and space of lower priorities",
             counted(cycles, "cycle")
         ),
         HeldBack::NextCycle => {
-            "next cycle: this one searched for room for others as long as a cycle may; its turn comes in the next"
+            "next cycle: this cycle reached its search limit with other jobs; the turn of this job comes in the next"
                 .to_owned()
         }
     };

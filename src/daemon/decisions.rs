@@ -20,7 +20,7 @@ pub fn log(before: &View, now: &View) {
     if !taken.is_empty() {
         let lost = Duration::from_millis(taken.iter().map(|one| one.loss).sum());
         let (cycle, processes) = (now.cycle, taken.len());
-        tracing::info!(cycle, processes, work_lost = ?lost, "processes are taken back");
+        tracing::info!(cycle, processes, work_lost = ?lost, "processes preempted");
     }
     if tracing::enabled!(tracing::Level::DEBUG) && !Arc::ptr_eq(&before.jobs, &now.jobs) {
         each(before, now, planned);
@@ -50,19 +50,27 @@ fn each(before: &View, now: &View, planned: &Planned) {
                 share,
                 beneficiary,
                 lost_ms,
-                "a process is taken back"
+                "process preempted"
             );
         }
         if let Some(processes) = started.get(&job.id) {
             let held = job.held().0;
-            tracing::debug!(cycle, job = id, class, user, processes, held, "processes are given");
+            tracing::debug!(cycle, job = id, class, user, processes, held, "processes assigned");
         }
         let known = before.get(&job.id).copied().flatten();
         if let Some(reason) =
             job.reason.as_ref().map(explain).filter(|reason| known != Some(reason.code))
         {
             let (reason, why) = (reason.code, reason.sentence);
-            tracing::debug!(cycle, job = id, class, user, reason, why, "has less than it wants");
+            tracing::debug!(
+                cycle,
+                job = id,
+                class,
+                user,
+                reason,
+                why,
+                "job has less than it wants"
+            );
         }
     }
 }

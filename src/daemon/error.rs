@@ -12,16 +12,16 @@ use crate::store::StoreError;
 pub enum DaemonError {
     #[error("cannot start without the record")]
     NoRecord(#[source] StoreError),
-    #[error("the record failed; what is not on record is not published, so the daemon stops")]
+    #[error("the record failed: the daemon publishes nothing that it cannot store, and stops")]
     Store(#[from] StoreError),
     #[error(
-        "a cycle panicked ({message}); its books are not trusted again. Restart: recovery takes everything from \
+        "a cycle panicked ({message}); the state in memory is discarded. Restart the daemon: it recovers from \
          the record and the next publication"
     )]
     CyclePanicked { message: String },
     #[error("failed to start the scheduler's thread")]
     NoThread(#[source] io::Error),
-    #[error("C020: nobody can be let in")]
+    #[error("C020: cannot set up authentication")]
     Access(#[from] AccessError),
     #[error("no unix socket")]
     Socket(#[from] SocketError),

@@ -57,7 +57,7 @@ impl Live {
                 file = live.config.file.name,
                 before = last.generation,
                 generation = last.generation + 1,
-                "the configuration is not the one that was in effect last; `apportion config apply \
+                "the configuration differs from the last in effect; `apportion config apply \
                  --generation` returns to that"
             );
         }
@@ -143,7 +143,7 @@ fn other_file(file: &Path, config: &Config) -> Option<String> {
     let is_same = std::fs::read(file).is_ok_and(|text| text == config.file.text.as_bytes());
     (!is_same).then(|| {
         format!(
-            "{} says something else, and is read at the next start: keep this there too",
+            "{} differs from this configuration, and is read at the next start; save this configuration there too",
             file.display()
         )
     })

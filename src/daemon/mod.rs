@@ -209,7 +209,7 @@ fn say_if_lost(glance: &Glance, file: &Path) {
         was,
         file = %file.display(),
         "the record had come further than this: an older copy was put in its place, or its write-ahead log is \
-         gone or damaged. What was done since is lost: see whether all that should be varied off still is. Work is \
+         gone or damaged. Later acts are lost: check which nodes are varied off. Jobs are \
          taken over from the next publication, and no number is used again"
     );
 }

@@ -60,7 +60,7 @@ pub fn reloading() {
 
 /// No more requests are taken in.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("lets open requests end")]);
+    tell(&[NotifyState::Stopping, NotifyState::Status("finishing open requests")]);
 }
 
 /// Sends the line that `systemctl status` shows.

@@ -226,7 +226,7 @@ impl Owner {
             Ended::Stalled { late } => {
                 tracing::warn!(
                     ?late,
-                    "heartbeats could not be heard for a while; misses are counted anew"
+                    "the daemon could not receive heartbeats for a while; missed heartbeats count from zero"
                 );
                 self.forget_misses();
             }

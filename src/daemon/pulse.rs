@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_sleeps_through_an_interval_has_stalled() {
+    async fn a_pause_of_an_interval_is_a_stall() {
         let mut pulse = Pulse::new(Duration::from_millis(20));
         std::thread::sleep(Duration::from_millis(100));
         assert!(matches!(pulse.end().await, Ended::Stalled { .. }));

@@ -38,13 +38,13 @@ pub fn resume(config: &Config, recovered: Recovered, steps: &Steps) -> Resumed {
         Ok(scheduler) => {
             let cycles = u64::try_from(past.cycles.len()).unwrap_or(u64::MAX);
             let took = started.elapsed();
-            tracing::info!(cycle = scheduler.cycle(), cycles, ?took, "the books are as they were");
+            tracing::info!(cycle = scheduler.cycle(), cycles, ?took, "the last state is restored");
             go_on(config, scheduler, (cycles, took))
         }
         Err(why) => {
             tracing::error!(
                 why,
-                "the record does not lead to the books as they were; work is taken over from the next publication, \
+                "the record does not lead to the last state; jobs are taken over from the next publication, \
                  varied-off nodes and share numbers from the record"
             );
             begin(config, recovered)
@@ -67,7 +67,9 @@ fn replayed(past: &Past, steps: &Steps) -> Result<Scheduler, String> {
     match outcome {
         Ok(Ok(scheduler)) => Ok(scheduler),
         Ok(Err(trouble)) => Err(Trouble::to_string(&trouble)),
-        Err(panic) => Err(format!("it panics: {}", super::error::message_of(panic.as_ref()))),
+        Err(panic) => {
+            Err(format!("the replay panicked: {}", super::error::message_of(panic.as_ref())))
+        }
     }
 }
 
@@ -83,7 +85,7 @@ fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -
     let mut clerk = Clerk::default();
     clerk.restart(&mut scheduler);
     if **scheduler.topology() != config.topology {
-        tracing::info!("the configuration is another one than before the start");
+        tracing::info!("the configuration has changed since the last run");
         let command = Command::Reconfigure(Box::new(config.topology.clone()));
         clerk.command(&mut scheduler, command).expect("a configuration that was checked is taken");
     }

@@ -7,7 +7,7 @@ use crate::scheduler::View;
 pub struct Watch {
     /// Number of silent nodes whose loss is held back, as too many fell silent together.
     held_back: usize,
-    /// True if the preemption stop held jobs back in the last cycle.
+    /// True if the quiet stop held jobs back in the last cycle.
     is_net_striking: bool,
 }
 
@@ -25,10 +25,10 @@ impl Watch {
             tracing::warn!(
                 cycle,
                 nodes,
-                "so many nodes are silent at once that the fault is more likely ours; they get no work, and none of theirs is given up"
+                "mass node loss: the fault is more likely in the network; the nodes get no new shares and their shares are kept"
             );
         } else if nodes == 0 && 0 < before {
-            tracing::info!(cycle, "no more nodes are silent at once than may be");
+            tracing::info!(cycle, "mass node loss is over");
         }
     }
 
@@ -39,9 +39,9 @@ impl Watch {
             (false, true) => tracing::warn!(
                 cycle,
                 jobs,
-                "the quiet stop holds work back; `apportion queue` shows which"
+                "the quiet stop holds jobs back; `apportion queue` shows them"
             ),
-            (true, false) => tracing::info!(cycle, "the quiet stop holds nothing back any more"),
+            (true, false) => tracing::info!(cycle, "the quiet stop holds no job back any more"),
             (true, true) | (false, false) => {}
         }
     }

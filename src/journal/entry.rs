@@ -93,17 +93,17 @@ fn event_words(event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "node {node} missed {missed} heartbeats")
         }
         Event::NodeDied { node } => write!(f, "node {node} died"),
-        Event::JobArrived(spec) => write!(f, "work {} of {} arrived", spec.id, spec.user),
-        Event::JobChanged { job, .. } => write!(f, "work {job} changed"),
-        Event::JobCompleted { job } => write!(f, "work {job} was over"),
+        Event::JobArrived(spec) => write!(f, "job {} of {} arrived", spec.id, spec.user),
+        Event::JobChanged { job, .. } => write!(f, "job {job} changed"),
+        Event::JobCompleted { job } => write!(f, "job {job} ended"),
         Event::ShareSeen { job, share, node, .. } => {
-            write!(f, "share {share} of work {job} was seen on {node}")
+            write!(f, "share {share} of job {job} was published on {node}")
         }
         Event::LimboShareSeen { share, node, .. } => {
-            write!(f, "share {share} of unknown work was seen on {node}")
+            write!(f, "share {share} of an unreadable job was published on {node}")
         }
-        Event::LimboShareGone { share } => write!(f, "share {share} of unknown work was gone"),
-        Event::ShareExited { job, share } => write!(f, "share {share} of work {job} exited"),
+        Event::LimboShareGone { share } => write!(f, "share {share} of an unreadable job was gone"),
+        Event::ShareExited { job, share } => write!(f, "share {share} of job {job} exited"),
     }
 }
 

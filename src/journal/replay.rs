@@ -19,17 +19,17 @@ pub struct Replay {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Trouble {
-    #[error("the books after cycle {cycle} cannot be read: {why}")]
+    #[error("the checkpoint after cycle {cycle} cannot be read: {why}")]
     Books { cycle: u64, why: Unreadable },
-    #[error("what happened before cycle {cycle} cannot be read: {why}")]
+    #[error("the inputs before cycle {cycle} cannot be read: {why}")]
     Events { cycle: u64, why: Unreadable },
     #[error("before cycle {cycle} a command was carried out that is refused now: {why}")]
     Refused { cycle: u64, why: CommandError },
     #[error("cycle {cycle} is missing")]
     Missing { cycle: u64 },
     #[error(
-        "the decision of cycle {cycle} differs: its digest on record is {recorded}, computed again it is {again}; what \
-         happened before it is as it was written"
+        "the decision of cycle {cycle} differs: its stored digest is {recorded}, the computed digest is {again}; \
+         its stored inputs are unchanged"
     )]
     Differs { cycle: u64, recorded: Digest, again: Digest },
 }

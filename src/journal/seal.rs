@@ -45,9 +45,9 @@ pub enum Unreadable {
     Changed,
     #[error("entry {entry} of {of} was changed after it was written: {line}")]
     EntryChanged { entry: usize, of: usize, line: String },
-    #[error("entry {entry} of {of} makes no sense: {problem}")]
+    #[error("entry {entry} of {of} cannot be parsed: {problem}")]
     Nonsense { entry: usize, of: usize, problem: String },
-    #[error("the books make no sense: {problem}")]
+    #[error("the checkpoint cannot be parsed: {problem}")]
     BooksNonsense { problem: String },
 }
 

@@ -57,7 +57,7 @@ pub enum CommandError {
     StillReporting(Vec<String>),
     /// Shares, promises or unconfirmed losses remain on some nodes.
     #[error(
-        "something is still booked on {}; `apportion node show` says what. If the node is dead, `apportion node lost` gives its work up; what was given up stays until the orchestrator confirms it",
+        "shares remain on {}; `apportion node show` lists them. If the node is dead, run `apportion node lost`; a lost share remains until the orchestrator confirms its end",
         .0.join(", ")
     )]
     StillInUse(Vec<String>),

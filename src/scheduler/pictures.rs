@@ -159,7 +159,7 @@ mod tests {
         let two: Pictures<_> = [Arc::clone(&one.0[0]), Arc::new((2, 'c'))].into_iter().collect();
         assert!(one.are_alike(&two, |one, two| one.0 == two.0));
         assert!(!one.are_alike(&two, |_, _| false));
-        assert!(one.are_alike(&one.clone(), |_, _| false), "what is shared is not asked about");
+        assert!(one.are_alike(&one.clone(), |_, _| false), "shared elements are not compared");
         assert!(!one.are_alike(&pictures(&[(1, 'a')]), |_, _| true), "one is missing");
     }
 }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_no_work_left_is_forgotten_and_the_number_is_used_again() {
+    fn a_user_without_jobs_frees_its_number() {
         let mut users = Users::default();
         let [dan, ann] = ["dan", "ann"].map(|name| users.enter(&name.into()));
         users.enter(&"dan".into());

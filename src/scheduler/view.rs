@@ -38,7 +38,7 @@ pub struct View {
 }
 
 impl View {
-    /// Number of jobs that the preemption stop held back in this cycle.
+    /// Number of jobs that the quiet stop held back in this cycle.
     pub fn net_strikes(&self) -> u64 {
         self.planned.as_ref().map_or(0, |planned| planned.schedule.report.net_strikes)
     }

@@ -24,8 +24,8 @@ pub enum StoreError {
     )]
     InUse { path: PathBuf, holder: Option<u32> },
     #[error(
-        "another apportion took over `{}`: its lock file was deleted, or it has a second name. What this one has \
-         not written is not on record; let one daemon run on it",
+        "another apportion took over `{}`: its lock file was deleted, or it has a second name. Changes that this \
+         daemon has not written are lost; run a single daemon on it",
         path.display()
     )]
     TakenOver { path: PathBuf },
@@ -36,7 +36,7 @@ pub enum StoreError {
     )]
     Replaced { path: PathBuf, what: &'static str },
     #[error(
-        "`{}` has {links} names (hard links): another daemon could be on it by another one; remove the others",
+        "`{}` has {links} names (hard links): another daemon could open it by another name; remove the other names",
         path.display()
     )]
     ManyNames { path: PathBuf, links: u64 },
@@ -69,7 +69,7 @@ pub enum StoreError {
     OtherSchema { path: PathBuf, version: i64 },
     #[error(
         "`{}` is damaged ({finding}); move it away and restore a copy, or start with a new file and \
-         vary off again what was varied off",
+         vary off again the nodes that were varied off",
         path.display()
     )]
     Damaged { path: PathBuf, finding: String },
@@ -78,8 +78,8 @@ pub enum StoreError {
     #[error("the disk that holds `{}` is full; free some space, nothing is lost", path.display())]
     Full { path: PathBuf },
     #[error(
-        "the disk that holds `{}` failed; nothing that was answered is lost. See what the system's log says of the disk, \
-         then start again: the file is looked through first",
+        "the disk that holds `{}` failed; no acknowledged change is lost. Read the system's log on the disk, \
+         then start again: the daemon checks the file first",
         path.display()
     )]
     Disk { path: PathBuf, source: sqlx::Error },

@@ -81,7 +81,7 @@ impl Files {
         let Ok(names) = path.metadata().map(|facts| facts.nlink()) else { return };
         if self.names < names {
             let file = path.display();
-            tracing::warn!(%file, names, "the record has other names (hard links); no daemon starts with them there");
+            tracing::warn!(%file, names, "the database has other names (hard links); remove them, or no daemon starts again");
         }
         self.names = names;
     }

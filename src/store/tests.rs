@@ -243,7 +243,7 @@ async fn a_node_varied_on_is_not_varied_off_after_a_restart() {
 
 /// A copy of the file after a stop is complete.
 #[tokio::test]
-async fn nothing_is_left_beside_a_closed_file_though_somebody_still_reads() {
+async fn closing_empties_the_log_despite_a_reader() {
     let place = Place::new();
     let mut store = place.open().await;
     store.commit(busy()).await.unwrap();

@@ -499,7 +499,10 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
             assert_eq!(why["held_back"]["loss_ms"], 1_000_000);
             assert!(300_000 <= why["held_back"]["limit_ms"].as_u64().unwrap(), "{why}");
             let shown = apportion(["queue", "--waiting"], &daemon).await;
-            assert!(shown.contains("would destroy 16m 40s of others' work"), "{shown}");
+            assert!(
+                shown.contains("would destroy at least 16m 40s of other jobs' work"),
+                "{shown}"
+            );
             assert_eq!(status["net_strikes"], 0);
         } else {
             assert_eq!(why["reason"]["code"], "quiet_stop", "{why}");

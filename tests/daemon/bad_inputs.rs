@@ -1094,7 +1094,7 @@ async fn row_67_secrets_that_are_open_empty_or_ill_written_are_refused() {
         let access = format!("\n[daemon.access]\n{pair}{setting} = '{}'\n", file.display());
         let (status, said) = serve_on(&folder, &state, &format!("{CONFIG}{access}"));
         assert_eq!(status, Some(78), "{says}: {said}");
-        for expected in ["C020: nobody can be let in", says, &file.display().to_string()] {
+        for expected in ["C020: cannot set up authentication", says, &file.display().to_string()] {
             assert!(said.contains(expected), "{expected}: {said}");
         }
     }

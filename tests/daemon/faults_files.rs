@@ -21,7 +21,7 @@ use sqlx::{ConnectOptions, Connection};
 /// What it says where it does not trust what it found.
 const WARNINGS: [&str; 5] = [
     "the configuration is not the one that was in effect last",
-    "does not lead to the books",
+    "does not lead to the last state",
     "the record had come further than this",
     "the last schedule on record is not served",
     "the feed cannot be read",

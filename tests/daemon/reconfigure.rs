@@ -275,7 +275,12 @@ async fn what_needs_a_restart_is_said_and_waits_for_it() {
     assert!(
         plan["notes"][0].as_str().unwrap().contains("only at a restart: daemon.limits.max_nodes")
     );
-    assert!(plan["notes"][1].as_str().unwrap().contains("apportion.toml says something else"));
+    assert!(
+        plan["notes"][1]
+            .as_str()
+            .unwrap()
+            .contains("apportion.toml differs from this configuration")
+    );
     assert_eq!(plan["impact"]["shares_evicted"], 0, "whatever there is");
     let (_, plan) = config(&daemon, "plan", &format!("{next}{FIXED}")).await;
     assert!(plan.get("impact").is_none(), "nothing has been scheduled yet");

@@ -135,7 +135,7 @@ async fn what_was_changed_on_record_is_found_and_named() {
     };
     execute(folder.path(), flip("body", "\"job\":")).await;
     let output = replay(folder.path(), &[]);
-    fails(&output, 1, "what happened before cycle");
+    fails(&output, 1, "the inputs before cycle");
     fails(&output, 1, "was changed after it was written");
     let said = String::from_utf8_lossy(&output.stderr);
     let cycle: u64 =

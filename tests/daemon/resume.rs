@@ -60,7 +60,7 @@ async fn what_was_served_is_served_at_once_and_planning_goes_on() {
             assert_eq!(shares(&now, 2, list), shares(&told, 2, list), "{list} of bob");
         }
     }
-    second.logs("the books are as they were").await;
+    second.logs("the last state is restored").await;
 }
 
 /// The orchestrator is the truth about work: what ended and came while the daemon was away counts
@@ -138,7 +138,7 @@ async fn a_schedule_that_was_changed_on_record_is_not_served() {
     let second = Daemon::start(folder.path(), CONFIG);
     assert_eq!(second.schedule().await["jobs"], before["jobs"]);
     second.logs("the last schedule on record is not served").await;
-    second.logs("the books are as they were").await;
+    second.logs("the last state is restored").await;
 }
 
 /// Another configuration holds from the start on, as if it had been given to the running daemon.
@@ -161,14 +161,14 @@ async fn another_configuration_holds_from_the_start_on() {
     let third = Daemon::start(folder.path(), &renamed);
     assert_eq!(third.schedule().await, schedule);
     third.cycle(schedule["cycle"].as_u64().unwrap() + 1).await;
-    third.logs("the books are as they were").await;
+    third.logs("the last state is restored").await;
 }
 
 /// What was changed on record is said, and nothing of it is built on.
 #[tokio::test]
 async fn a_record_that_does_not_lead_on_is_said_and_left_behind() {
     let cases = [
-        ("update books set body = x'3d7b7d'", "the books after cycle 0 cannot be read"),
+        ("update books set body = x'3d7b7d'", "the checkpoint after cycle 0 cannot be read"),
         ("update books set form = 9", "it is in form 9"),
         ("update batches set body = cast(body || x'0a' as blob)", "cannot be read: entry"),
         ("delete from batches where id = (select max(id) from batches)", "the decision of cycle"),
@@ -189,7 +189,7 @@ async fn a_record_that_does_not_lead_on_is_said_and_left_behind() {
         second.publish(3, &[ann(), job(2, "bob", &[])]).await;
         let schedule =
             second.schedule_when(|schedule| !shares(schedule, 1, "shares").is_empty()).await;
-        second.logs("does not lead to the books").await;
+        second.logs("does not lead to the last state").await;
         second.logs(said).await;
         assert_eq!(shares(&schedule, 1, "shares"), [1, 2, 3, 4], "taken over from the publication");
         let again = shares(&schedule, 1, "removed");
@@ -202,6 +202,6 @@ async fn a_record_that_does_not_lead_on_is_said_and_left_behind() {
         // From there on the record leads on again.
         let third = Daemon::start(folder.path(), CONFIG);
         assert_eq!(third.get("/v1/nodes/n1").await["name"], json!("n1"));
-        third.logs("the books are as they were").await;
+        third.logs("the last state is restored").await;
     }
 }
