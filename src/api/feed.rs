@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::api::wire::from_view::{node_states, reason_of};
 use crate::api::wire::{AddedShare, ChangedNode, Happening, RefusedWork, RemovedShare};
 use crate::model::{ShareId, ShareState};
-use crate::scheduler::{Disposition, JobView, NodeView, ShareView, View};
+use crate::scheduler::{JobDisposition, JobView, NodeView, ShareView, View};
 
 impl Happening {
     /// Its kind, as it is called in JSON.
@@ -103,7 +103,7 @@ fn added_shares(before: &View, now: &View) -> Vec<AddedShare> {
 }
 
 fn refused_work(before: &View, now: &View) -> Vec<RefusedWork> {
-    let is_refused = |job: &JobView| job.disposition == Disposition::Refused;
+    let is_refused = |job: &JobView| job.disposition == JobDisposition::Refused;
     let news = changed_work(before, now)
         .filter(|(job, old)| is_refused(job) && !old.is_some_and(is_refused));
     news.filter_map(|(job, _)| Some(RefusedWork { job: job.id.0, reason: reason_of(job)? }))

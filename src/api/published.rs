@@ -9,7 +9,7 @@ use axum::http::HeaderValue;
 use crate::api::http::compression::SharedJson;
 use crate::api::ingest::absence::AbsentWork;
 use crate::api::wire::from_view::schedule_json;
-use crate::converter::{JobUpdate, Publication, update_of};
+use crate::converter::{CheckedPublication, JobUpdate, update_of};
 use crate::scheduler::{JobView, Pictures, View};
 
 /// Everything readers can see: the books after a cycle that is on record.
@@ -30,7 +30,7 @@ pub struct Published {
     pub absent: AbsentWork,
     /// The work that the books had at the start, as the orchestrator had shown it: what its first
     /// publication since then is compared with.
-    pub taken_over: Option<Arc<Publication>>,
+    pub taken_over: Option<Arc<CheckedPublication>>,
     /// The number of the last event that those who follow can have.
     pub last_event: u64,
     /// The number of the configuration in effect; 0 while none is.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::converter::{Process, Publication, Work, WorkState};
+use crate::converter::{CheckedPublication, JobState, PublishedJob, PublishedProcess};
 use crate::model::{
     CapRules, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool, Policy, PoolIx,
     ProcessLimit, QShares, Quantum, ResourceClass, Settings, Topology, WorkKind, count,
@@ -268,20 +268,21 @@ fn user_name(number: u64) -> String {
 
 /// Builds the publication of an orchestrator that runs these jobs and shows every process of
 /// `view`.
-pub fn publication(sequence: u64, jobs: &[JobSpec], view: &View) -> Publication {
-    let mut work: BTreeMap<JobId, Work> = BTreeMap::new();
+pub fn publication(sequence: u64, jobs: &[JobSpec], view: &View) -> CheckedPublication {
+    let mut work: BTreeMap<JobId, PublishedJob> = BTreeMap::new();
     for spec in jobs {
         let (spec, processes) = (spec.clone(), BTreeMap::new());
-        work.insert(spec.id, Work { spec, state: WorkState::Schedulable, processes });
+        work.insert(spec.id, PublishedJob { spec, state: JobState::Schedulable, processes });
     }
     for job in view.jobs.iter() {
         let Some(work) = work.get_mut(&job.id) else { continue };
         for share in &job.shares {
-            let process = Process { node: share.node.clone(), is_gone: false, facts: share.facts };
+            let process =
+                PublishedProcess { node: share.node.clone(), is_gone: false, facts: share.facts };
             work.processes.insert(share.id, process);
         }
     }
-    Publication { sequence, work, limbo: BTreeMap::new() }
+    CheckedPublication { sequence, work, limbo: BTreeMap::new() }
 }
 
 /// Chance. Integers only, and none of them as wide as the platform's words.

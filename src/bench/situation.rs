@@ -6,7 +6,7 @@
 
 use super::cluster::{self, Jobs, Shape};
 use super::drive::{self, Ramp};
-use crate::converter::Publication;
+use crate::converter::CheckedPublication;
 use crate::engine::Snapshot;
 use crate::model::JobSpec;
 use crate::scheduler::{Scheduler, View};
@@ -66,7 +66,7 @@ pub fn next_snapshot(mut books: Scheduler) -> Snapshot {
 }
 
 /// Two publications in a row: all jobs run, and then a hundredth of the jobs is replaced.
-pub fn publications(shape: &Shape) -> [Publication; 2] {
+pub fn publications(shape: &Shape) -> [CheckedPublication; 2] {
     let (_, mut jobs, view) = settled(shape);
     let mut specs: Vec<JobSpec> =
         (0..shape.jobs).zip(Jobs::of(shape)).map(|(_, spec)| spec).collect();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{LimboProcess, Process, Publication, Work, WorkState};
+use super::{CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedProcess};
 use crate::model::{JobFacts, JobId, ShareId};
 use crate::scheduler::Event;
 
@@ -16,7 +16,10 @@ use crate::scheduler::Event;
 /// runs, in any state: processes occupy space.
 ///
 /// Design: "Incoming Work".
-pub fn events_between(previous: Option<&Publication>, current: &Publication) -> Vec<Event> {
+pub fn events_between(
+    previous: Option<&CheckedPublication>,
+    current: &CheckedPublication,
+) -> Vec<Event> {
     let nothing = BTreeMap::new();
     let before = previous.map_or(&nothing, |publication| &publication.work);
     let mut events = Vec::new();
@@ -57,20 +60,20 @@ fn limbo_between(
 
 /// True if `new` is the same job as `old`. If a permanent property differs, `new` is another job
 /// under the same number: the old job ends and the new job arrives.
-fn is_continued(old: &Work, new: &Work) -> bool {
+fn is_continued(old: &PublishedJob, new: &PublishedJob) -> bool {
     is_ours(new) && new.changed_field(old).is_none()
 }
 
 /// True if the job concerns the scheduler.
-fn is_ours(work: &Work) -> bool {
+fn is_ours(work: &PublishedJob) -> bool {
     match work.state {
-        WorkState::Schedulable | WorkState::Completing => true,
-        WorkState::NotReady | WorkState::Completed => live(work).next().is_some(),
+        JobState::Schedulable | JobState::Completing => true,
+        JobState::NotReady | JobState::Completed => live(work).next().is_some(),
     }
 }
 
 /// Processes that occupy their shares.
-fn live(work: &Work) -> impl Iterator<Item = (ShareId, &Process)> {
+fn live(work: &PublishedJob) -> impl Iterator<Item = (ShareId, &PublishedProcess)> {
     work.processes
         .iter()
         .filter(|(_, process)| !process.is_gone)
@@ -79,7 +82,7 @@ fn live(work: &Work) -> impl Iterator<Item = (ShareId, &Process)> {
 
 /// Shares whose process ended since `old`: shown there and absent now, or shown as gone for the
 /// first time. A share that was never shown has not ended; its assignment is on its way.
-fn exits(job: JobId, old: &Work, new: &Work) -> Vec<Event> {
+fn exits(job: JobId, old: &PublishedJob, new: &PublishedJob) -> Vec<Event> {
     let vanished =
         live(old).map(|(share, _)| share).filter(|share| !new.processes.contains_key(share));
     let is_news = |share: &ShareId| old.processes.get(share).is_none_or(|process| !process.is_gone);
@@ -90,7 +93,7 @@ fn exits(job: JobId, old: &Work, new: &Work) -> Vec<Event> {
 }
 
 /// Event for a new job, or for changed facts of a known job.
-fn news_of(old: Option<&Work>, new: &Work) -> Option<Event> {
+fn news_of(old: Option<&PublishedJob>, new: &PublishedJob) -> Option<Event> {
     let facts = facts_after(old, new);
     match old {
         None => {
@@ -107,17 +110,17 @@ fn news_of(old: Option<&Work>, new: &Work) -> Option<Event> {
 
 /// Facts of `new` as the scheduler should take them. Only a schedulable job may grow. A job that
 /// has run stays a job that has run.
-fn facts_after(old: Option<&Work>, new: &Work) -> JobFacts {
+fn facts_after(old: Option<&PublishedJob>, new: &PublishedJob) -> JobFacts {
     JobFacts {
         is_running: new.spec.facts.is_running || old.is_some_and(|old| old.spec.facts.is_running),
-        is_completing: new.spec.facts.is_completing || new.state != WorkState::Schedulable,
+        is_completing: new.spec.facts.is_completing || new.state != JobState::Schedulable,
         ..new.spec.facts
     }
 }
 
 /// Live processes that are new or changed.
-fn sightings(job: JobId, old: Option<&Work>, new: &Work) -> Vec<Event> {
-    let is_known = |share: ShareId, process: &Process| {
+fn sightings(job: JobId, old: Option<&PublishedJob>, new: &PublishedJob) -> Vec<Event> {
+    let is_known = |share: ShareId, process: &PublishedProcess| {
         old.and_then(|old| old.processes.get(&share)) == Some(process)
     };
     live(new)
@@ -143,19 +146,19 @@ mod tests {
     /// Reads `7?` as job 7 in state not ready, `7` as schedulable, `7~` as completing, `7!` as
     /// completed. `7r` has run; `7c` is of another class. `7:12,13x` has a process in share 12 and
     /// an ended process in share 13. `12i` has initialized.
-    fn publication(text: &str) -> Publication {
+    fn publication(text: &str) -> CheckedPublication {
         let work = text.split_whitespace().map(work).map(|work| (work.spec.id, work)).collect();
-        Publication { sequence: 1, work, limbo: BTreeMap::new() }
+        CheckedPublication { sequence: 1, work, limbo: BTreeMap::new() }
     }
 
-    fn work(text: &str) -> Work {
+    fn work(text: &str) -> PublishedJob {
         let (head, processes) = text.split_once(':').unwrap_or((text, ""));
         let id = JobId(head.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap());
         let state = match head.chars().last() {
-            Some('?') => WorkState::NotReady,
-            Some('~') => WorkState::Completing,
-            Some('!') => WorkState::Completed,
-            _ => WorkState::Schedulable,
+            Some('?') => JobState::NotReady,
+            Some('~') => JobState::Completing,
+            Some('!') => JobState::Completed,
+            _ => JobState::Schedulable,
         };
         let facts = JobFacts {
             remaining: 1,
@@ -177,13 +180,13 @@ mod tests {
             facts,
         };
         let processes = processes.split(',').filter(|text| !text.is_empty()).map(process).collect();
-        Work { spec, state, processes }
+        PublishedJob { spec, state, processes }
     }
 
-    fn process(text: &str) -> (ShareId, Process) {
+    fn process(text: &str) -> (ShareId, PublishedProcess) {
         let share = ShareId(text.trim_end_matches(['x', 'i']).parse().unwrap());
         let facts = ShareFacts { is_initialized: text.ends_with('i'), ..ShareFacts::default() };
-        (share, Process { node: "n1".into(), is_gone: text.ends_with('x'), facts })
+        (share, PublishedProcess { node: "n1".into(), is_gone: text.ends_with('x'), facts })
     }
 
     fn render(event: &Event) -> String {
@@ -208,12 +211,12 @@ mod tests {
 
     #[test]
     fn processes_of_unreadable_work_come_and_go() {
-        let limbo = |shares: &[u64]| Publication {
+        let limbo = |shares: &[u64]| CheckedPublication {
             limbo: shares
                 .iter()
                 .map(|&share| (ShareId(share), LimboProcess { node: "n1".into(), memory: None }))
                 .collect(),
-            ..Publication::default()
+            ..CheckedPublication::default()
         };
         let events = |before: &[u64], now: &[u64]| {
             let events = events_between(Some(&limbo(before)), &limbo(now));
@@ -309,7 +312,7 @@ mod tests {
     }
 
     /// Publication restored from the state of a scheduler that got `text`.
-    fn as_booked(text: &str) -> Publication {
+    fn as_booked(text: &str) -> CheckedPublication {
         let topology = Topology {
             settings: Settings::default(),
             pools: vec![Nodepool {
@@ -326,7 +329,7 @@ mod tests {
         for event in events_between(None, &publication(text)) {
             scheduler.record(event);
         }
-        Publication::of_books(&scheduler.books())
+        CheckedPublication::of_books(&scheduler.books())
     }
 
     /// After a restart the first publication is compared with the books.

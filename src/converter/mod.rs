@@ -8,8 +8,8 @@ mod publication;
 mod update;
 
 pub use difference::events_between;
-pub use publication::{LimboProcess, Process, Publication, Work, WorkState};
+pub use publication::{CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedProcess};
 pub use update::{
-    Assigned, Explanation, JobUpdate, Removed, Update, code_of, explain, explain_held_back,
-    update_from, update_of,
+    AssignedShare, Explanation, JobUpdate, ShareRemoval, Update, code_of, explain,
+    explain_held_back, update_from, update_of,
 };

@@ -9,25 +9,25 @@ use crate::scheduler::books::{self, Books};
 ///
 /// Design: "Incoming Work".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Publication {
+pub struct CheckedPublication {
     /// Sequence number; grows with each publication of an orchestrator.
     pub sequence: u64,
     /// All work, by number.
-    pub work: BTreeMap<JobId, Work>,
+    pub work: BTreeMap<JobId, PublishedJob>,
     /// Live processes whose job cannot be parsed; each takes space all the same.
     pub limbo: BTreeMap<ShareId, LimboProcess>,
 }
 
-impl Publication {
+impl CheckedPublication {
     /// Rebuilds the publication that led to `books`, for comparison with the next. Jobs that the
     /// scheduler never took in are missing, and so are ended processes. Neither leads to an event.
-    pub fn of_books(books: &Books) -> Publication {
-        let work = books.jobs.iter().map(|job| (job.spec.id, Work::of_book(job)));
+    pub fn of_books(books: &Books) -> CheckedPublication {
+        let work = books.jobs.iter().map(|job| (job.spec.id, PublishedJob::of_book(job)));
         let limbo = books.limbo.iter().map(|share| {
             let (node, memory) = (share.node.clone(), share.memory);
             (share.id, LimboProcess { node, memory })
         });
-        Publication { sequence: 0, work: work.collect(), limbo: limbo.collect() }
+        CheckedPublication { sequence: 0, work: work.collect(), limbo: limbo.collect() }
     }
 }
 
@@ -42,33 +42,33 @@ pub struct LimboProcess {
 
 /// A job, as published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct PublishedJob {
     /// Request of the job and its current facts.
     pub spec: JobSpec,
     /// State of the job.
-    pub state: WorkState,
+    pub state: JobState,
     /// Processes of the job, by share number.
-    pub processes: BTreeMap<ShareId, Process>,
+    pub processes: BTreeMap<ShareId, PublishedProcess>,
 }
 
-impl Work {
-    fn of_book(job: &books::Job) -> Work {
+impl PublishedJob {
+    fn of_book(job: &books::JobRecord) -> PublishedJob {
         let shown = job.shares.iter().chain(&job.purged).filter(|share| share.is_seen);
         let processes = shown.map(|share| {
             let (node, facts) = (share.node.clone(), share.facts);
-            (share.id, Process { node, is_gone: false, facts })
+            (share.id, PublishedProcess { node, is_gone: false, facts })
         });
         let is_completing = job.spec.facts.is_completing;
-        Work {
+        PublishedJob {
             spec: job.spec.clone(),
-            state: if is_completing { WorkState::Completing } else { WorkState::Schedulable },
+            state: if is_completing { JobState::Completing } else { JobState::Schedulable },
             processes: processes.collect(),
         }
     }
 
     /// Returns the wire name of the first permanent field that differs from `before`. `None` if
     /// both are the same job, in any state.
-    pub fn changed_field(&self, before: &Work) -> Option<&'static str> {
+    pub fn changed_field(&self, before: &PublishedJob) -> Option<&'static str> {
         let (old, new) = (&before.spec, &self.spec);
         let is_same = [
             ("kind", old.kind == new.kind),
@@ -86,7 +86,7 @@ impl Work {
 
 /// State of a job, in the terms of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WorkState {
+pub enum JobState {
     /// Not ready to be scheduled yet.
     NotReady,
     /// To be scheduled.
@@ -99,7 +99,7 @@ pub enum WorkState {
 
 /// A process in a share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct PublishedProcess {
     /// The node it runs on.
     pub node: Name,
     /// True if the process has ended.

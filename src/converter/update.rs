@@ -9,7 +9,7 @@ use crate::model::{
     JobId, Mebibytes, Name, Order, QShares, ShareId, ShareState, WorkKind, counted, span,
 };
 use crate::scheduler::{
-    Disposition, HeldBack, JobView, Refusal, Removal, ShareView, View, Waiting,
+    HeldBack, JobDisposition, JobView, Refusal, Removal, ShareView, View, Waiting,
 };
 
 /// State for the orchestrator after a cycle.
@@ -33,18 +33,18 @@ pub struct JobUpdate {
     /// Memory of each share: whole quanta. None at all while it is refused.
     pub memory: Mebibytes,
     /// Shares of the job, leaving shares included.
-    pub shares: Vec<Assigned>,
+    pub shares: Vec<AssignedShare>,
     /// The shares it holds that the orchestrator has not shown yet.
-    pub added: Vec<Assigned>,
+    pub added: Vec<AssignedShare>,
     /// The shares it has to give up, until that is confirmed.
-    pub removed: Vec<Removed>,
+    pub removed: Vec<ShareRemoval>,
     /// Reason for which the job has less than it wants.
     pub reason: Option<Explanation>,
 }
 
 /// A share and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assigned {
+pub struct AssignedShare {
     /// Number of the share.
     pub share: ShareId,
     /// The node it is on.
@@ -55,7 +55,7 @@ pub struct Assigned {
 
 /// A share that has to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Removed {
+pub struct ShareRemoval {
     /// Number of the share.
     pub share: ShareId,
     /// The node it is on.
@@ -88,7 +88,7 @@ pub fn update_of(job: &JobView) -> JobUpdate {
     JobUpdate {
         job: job.id,
         kind: job.kind,
-        is_refused: job.disposition == Disposition::Refused,
+        is_refused: job.disposition == JobDisposition::Refused,
         memory: memory_per_share(job),
         shares: job.shares.iter().map(assigned).collect(),
         added: job.shares.iter().filter(is_new).map(assigned).collect(),
@@ -103,12 +103,12 @@ fn memory_per_share(job: &JobView) -> Mebibytes {
     job.quantum.map_or(Mebibytes(0), |quantum| quantum.memory_of(amount))
 }
 
-fn assigned(share: &ShareView) -> Assigned {
-    Assigned { share: share.id, node: share.node.clone(), memory: share.memory }
+fn assigned(share: &ShareView) -> AssignedShare {
+    AssignedShare { share: share.id, node: share.node.clone(), memory: share.memory }
 }
 
-fn removed(share: &ShareView) -> Option<Removed> {
-    share.removal.map(|why| Removed {
+fn removed(share: &ShareView) -> Option<ShareRemoval> {
+    share.removal.map(|why| ShareRemoval {
         share: share.id,
         node: share.node.clone(),
         is_purge: why == Removal::NodeDied,
@@ -224,7 +224,7 @@ mod tests {
             promised: NShares(0),
             behind_since: None,
             held_back: None,
-            disposition: Disposition::Stable,
+            disposition: JobDisposition::Stable,
             reason: None,
             shares: shares.into_iter().map(share).collect(),
             purged: purged.into_iter().map(share).collect(),
@@ -268,7 +268,7 @@ mod tests {
         let mut refused = job("");
         refused.order = None;
         refused.quantum = None;
-        refused.disposition = Disposition::Refused;
+        refused.disposition = JobDisposition::Refused;
         let refusal =
             Refusal::UnknownClass { class: "nromal".into(), nearest: Some("normal".into()) };
         refused.reason = Some(Waiting::Refused(refusal));

@@ -1,7 +1,7 @@
 //! Rows of the audit log about acts of administrators and of the daemon.
 
 use super::clock::now_ms;
-use super::live::Live;
+use super::live::LiveConfig;
 use crate::access::Actor;
 use crate::api::AuditNote;
 use crate::api::wire::ConfigRequest;
@@ -25,7 +25,7 @@ pub fn of(by: &Actor, act: &str, detail: String, outcome: &str) -> AuditRow {
 }
 
 /// Row about the start of the daemon and its configuration.
-pub fn start(live: &Live) -> AuditRow {
+pub fn start(live: &LiveConfig) -> AuditRow {
     let (name, generation) = (&live.config.file.name, live.generation);
     let detail = format!("version {}, {name}, generation {generation}", env!("CARGO_PKG_VERSION"));
     of(&Actor::daemon("here"), "start", detail, "done")

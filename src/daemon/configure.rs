@@ -8,13 +8,13 @@ use super::clock::now_ms;
 use super::error::DaemonError;
 use super::live::complete;
 use super::notify;
-use super::owner::Owner;
+use super::owner::SchedulerTask;
 use super::refused::Refused;
 use crate::access::Actor;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
 use crate::api::{ConfigAsk, Reread};
 use crate::config::Config;
-use crate::scheduler::{Command, Impact};
+use crate::scheduler::{Command, TopologyImpact};
 use crate::store::{AdminRow, ConfigurationRow, StoreError};
 
 /// A configuration that is right, and how it came.
@@ -38,7 +38,7 @@ fn reread(outcome: Result<ConfigPlan, Refused>) -> Reread {
     }
 }
 
-impl Owner {
+impl SchedulerTask {
     /// Answers, and puts another configuration into effect if that is asked for.
     ///
     /// # Errors
@@ -153,8 +153,8 @@ impl Owner {
     }
 
     /// Impact of a configuration that changes nothing of the cluster.
-    fn no_impact(&self) -> Impact {
-        Impact { cycle: self.board.latest().view.cycle, ..Impact::default() }
+    fn no_impact(&self) -> TopologyImpact {
+        TopologyImpact { cycle: self.board.latest().view.cycle, ..TopologyImpact::default() }
     }
 
     /// The configuration that is meant, read and checked.

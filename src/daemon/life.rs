@@ -16,7 +16,7 @@ use crate::model::Steps;
 
 /// Phase of the daemon's run.
 #[derive(Debug)]
-enum Phase {
+enum DaemonPhase {
     /// The daemon opens the store: a start may take long while it makes progress.
     Starts,
     /// The daemon answers requests.
@@ -27,40 +27,45 @@ enum Phase {
 
 /// The thread that shows signs of life, as long as this is kept.
 #[derive(Debug)]
-pub struct Life(Sender<Phase>);
+pub struct LifeSigns(Sender<DaemonPhase>);
 
-impl Life {
+impl LifeSigns {
     /// Shows signs of a daemon that starts, whenever `steps` were taken.
     ///
     /// # Errors
     ///
     /// If there can be no thread more.
-    pub fn begin(steps: Steps) -> io::Result<Life> {
+    pub fn begin(steps: Steps) -> io::Result<LifeSigns> {
         let (tell, told) = channel();
         thread::Builder::new().name("life".to_owned()).spawn(move || {
             watch(&steps, &told, notify::sign_period() / 2, show);
         })?;
-        Ok(Life(tell))
+        Ok(LifeSigns(tell))
     }
 
     /// Reports that the daemon has started; from now on `board` shows that it is alive.
     pub fn runs(&self, board: &Arc<Board>) {
         notify::started();
         // Without the thread there is nothing to tell.
-        let _ = self.0.send(Phase::Runs(Arc::clone(board)));
+        let _ = self.0.send(DaemonPhase::Runs(Arc::clone(board)));
     }
 
     /// Reports that the daemon ends.
     pub fn ends(&self, board: &Arc<Board>) {
         notify::stopping();
-        let _ = self.0.send(Phase::Ends(Arc::clone(board)));
+        let _ = self.0.send(DaemonPhase::Ends(Arc::clone(board)));
     }
 }
 
 /// Checks at intervals of `every`, and calls `show` if steps were counted since the last check.
 /// Ends when the sender of phases is dropped.
-fn watch(steps: &Steps, told: &Receiver<Phase>, every: Duration, mut show: impl FnMut(&Phase)) {
-    let mut phase = Phase::Starts;
+fn watch(
+    steps: &Steps,
+    told: &Receiver<DaemonPhase>,
+    every: Duration,
+    mut show: impl FnMut(&DaemonPhase),
+) {
+    let mut phase = DaemonPhase::Starts;
     let mut seen = steps.taken();
     loop {
         match told.recv_timeout(every) {
@@ -76,14 +81,14 @@ fn watch(steps: &Steps, told: &Receiver<Phase>, every: Duration, mut show: impl 
     }
 }
 
-fn show(phase: &Phase) {
+fn show(phase: &DaemonPhase) {
     match phase {
-        Phase::Starts => notify::give_time(),
-        Phase::Runs(board) => {
+        DaemonPhase::Starts => notify::give_time(),
+        DaemonPhase::Runs(board) => {
             board.note_life();
             notify::alive();
         }
-        Phase::Ends(board) => {
+        DaemonPhase::Ends(board) => {
             board.note_life();
             notify::alive();
             notify::give_time();

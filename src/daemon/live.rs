@@ -8,7 +8,7 @@ use std::path::Path;
 use super::clock::now_ms;
 use crate::api::wire::{self, ConfigChange, ConfigPlan, NodeMove};
 use crate::config::{Change, Config, Listing, Sources};
-use crate::scheduler::Impact;
+use crate::scheduler::TopologyImpact;
 use crate::store::{ConfigurationRow, Store, StoreError};
 
 /// An answer names at most so many jobs or nodes.
@@ -19,7 +19,7 @@ const LIVE: [&str; 3] = ["daemon.cycle_period", "daemon.heartbeat_interval", "da
 
 /// The configuration in effect.
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveConfig {
     /// Sources from which the configuration is read.
     pub sources: Sources,
     /// Configuration in effect, except for the settings that wait for a restart.
@@ -32,7 +32,7 @@ pub struct Live {
     started: Listing,
 }
 
-impl Live {
+impl LiveConfig {
     /// Activates `config` at the start. It gets the next number if it differs from the last stored
     /// configuration.
     ///
@@ -44,10 +44,10 @@ impl Live {
         config: Config,
         sources: Sources,
         cycle: u64,
-    ) -> Result<Live, StoreError> {
+    ) -> Result<LiveConfig, StoreError> {
         let last = store.last_configuration().await?;
         let started = config.listing.clone();
-        let mut live = Live { sources, config, generation: 0, new: None, started };
+        let mut live = LiveConfig { sources, config, generation: 0, new: None, started };
         if let Some(last) = last {
             live.generation = last.generation;
             if last.text == live.config.file.text {
@@ -156,7 +156,7 @@ fn change(change: Change, waiting: &[String]) -> ConfigChange {
 }
 
 /// Enters what a configuration means for the live load.
-pub fn complete(plan: &mut ConfigPlan, impact: &Impact) {
+pub fn complete(plan: &mut ConfigPlan, impact: &TopologyImpact) {
     let moved = impact.moved.iter().take(NAMED_MAX).map(|(node, from, to)| NodeMove {
         node: node.to_string(),
         from: from.to_string(),

@@ -53,9 +53,9 @@ use crate::model::Steps;
 use crate::store::{Glance, PublisherRow, Retention, Store};
 
 use feed::Feed;
-use life::Life;
-use live::Live;
-use owner::Owner;
+use life::LifeSigns;
+use live::LiveConfig;
+use owner::SchedulerTask;
 
 /// Requests that wait for the scheduler; a handler waits for a free place before it sends another
 /// request.
@@ -135,7 +135,7 @@ pub async fn serve_beside(
     let gatekeeper = Arc::new(gatekeeper_of(&config)?);
     let local = access.socket.as_deref().map(LocalSocket::bind).transpose()?;
     let steps = Steps::default();
-    let life = Life::begin(steps.clone()).map_err(DaemonError::NoThread)?;
+    let life = LifeSigns::begin(steps.clone()).map_err(DaemonError::NoThread)?;
     let store = Store::open_telling(state, steps).await.map_err(DaemonError::NoRecord)?;
     let mut store = store.keeping(retention(&config.daemon.journal));
     let glance = store.glance().await.map_err(DaemonError::NoRecord)?;
@@ -156,15 +156,16 @@ pub async fn serve_beside(
     );
     state.intake().await.publishers().hand_over(publisher);
     let asked = state.clone();
-    let live = Live::begin(&mut store, config, sources, glance.cycle).await;
+    let live = LiveConfig::begin(&mut store, config, sources, glance.cycle).await;
     let live = live.map_err(DaemonError::NoRecord)?;
     // On the owner's thread: the last schedule is served while the record is looked through and the
     // books are on their way.
     let (hearing, until) = (Arc::clone(&state.hearing), drained.clone());
     let delay = hearing.delay().clone();
     let shown = Arc::clone(&board);
-    let mut owner =
-        OwnerThread::spawn(move || Owner::resumed(live, store, shown, hearing, inbox, until))?;
+    let mut owner = OwnerThread::spawn(move || {
+        SchedulerTask::resumed(live, store, shown, hearing, inbox, until)
+    })?;
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let listeners = Listeners { tcp: listener, local };
@@ -270,7 +271,7 @@ struct OwnerThread {
 impl OwnerThread {
     fn spawn<F>(owner: impl FnOnce() -> F + Send + 'static) -> Result<OwnerThread, DaemonError>
     where
-        F: Future<Output = Result<Owner, DaemonError>>,
+        F: Future<Output = Result<SchedulerTask, DaemonError>>,
     {
         let (tell, done) = oneshot::channel();
         let runtime = Handle::current();

@@ -15,7 +15,7 @@ use super::clock::now_ms;
 use super::decisions;
 use super::error::DaemonError;
 use super::feed;
-use super::live::Live;
+use super::live::LiveConfig;
 use super::notify;
 use super::pulse::{Ended, Pulse};
 use super::record;
@@ -35,18 +35,18 @@ use crate::store::{
 /// The scheduler is told of heartbeats at most so often.
 const HEARING_PERIOD: Duration = Duration::from_millis(50);
 
-type Reply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
+type CommandReply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 
 /// The scheduler's owner.
 #[derive(Debug)]
-pub struct Owner {
+pub struct SchedulerTask {
     pub(super) scheduler: Scheduler,
     pub(super) clerk: Clerk,
     books: BooksKeeper,
     pub(super) store: Store,
     pub(super) board: Arc<Board>,
     /// The configuration in effect.
-    pub(super) live: Live,
+    pub(super) live: LiveConfig,
     /// Heartbeats received from nodes.
     hearing: Arc<Hearing>,
     inbox: mpsc::Receiver<Request>,
@@ -109,7 +109,7 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
     }
 }
 
-impl Owner {
+impl SchedulerTask {
     /// Restores the scheduler from the store. The result runs until `stop` or until all senders of
     /// requests are gone.
     ///
@@ -117,13 +117,13 @@ impl Owner {
     ///
     /// If the record is damaged or cannot be read.
     pub async fn resumed(
-        mut live: Live,
+        mut live: LiveConfig,
         mut store: Store,
         board: Arc<Board>,
         hearing: Arc<Hearing>,
         inbox: mpsc::Receiver<Request>,
         stop: CancellationToken,
-    ) -> Result<Owner, DaemonError> {
+    ) -> Result<SchedulerTask, DaemonError> {
         let steps = store.steps().clone();
         let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
         if let Some(row) = live.take_new() {
@@ -143,7 +143,7 @@ impl Owner {
             generation: live.generation,
             ..Published::clone(&before)
         });
-        Ok(Owner {
+        Ok(SchedulerTask {
             scheduler,
             clerk,
             books: BooksKeeper::new(settings.journal.books_every, beginning, replayed),
@@ -313,7 +313,7 @@ impl Owner {
         &mut self,
         command: Command,
         by: &Actor,
-        reply: Reply,
+        reply: CommandReply,
     ) -> Result<(), DaemonError> {
         let (action, reason) = described(&command);
         let asked = audited::asked(&command);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::converter::Publication;
+use crate::converter::CheckedPublication;
 use crate::journal::{Clerk, Digest, Replay, Trouble, seal_books};
 use crate::model::{ShareId, ShareState, Steps};
 use crate::scheduler::{Command, Scheduler};
@@ -21,7 +21,7 @@ pub struct Resumed {
     pub clerk: Clerk,
     /// The work in them, as the orchestrator had shown it. `None`: they have none, and wait for a
     /// publication.
-    pub taken_over: Option<Arc<Publication>>,
+    pub taken_over: Option<Arc<CheckedPublication>>,
     /// The shares that an earlier run left, where the books do not know them.
     pub left_behind: Vec<ShareRow>,
     /// The books, where nothing on record leads to them.
@@ -81,7 +81,7 @@ pub fn digest_of(recorded: Option<&[u8]>) -> Digest {
 /// Goes on with the books as they were. Heartbeats are counted anew, and where another
 /// configuration was written meanwhile it holds from now on.
 fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -> Resumed {
-    let taken_over = Arc::new(Publication::of_books(&scheduler.books()));
+    let taken_over = Arc::new(CheckedPublication::of_books(&scheduler.books()));
     let mut clerk = Clerk::default();
     clerk.restart(&mut scheduler);
     if **scheduler.topology() != config.topology {

@@ -1,6 +1,6 @@
 //! Records inputs: applies them to the scheduler and appends them to the journal.
 
-use super::entry::Entry;
+use super::entry::JournalEntry;
 use super::seal::Batch;
 use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler};
 
@@ -18,7 +18,7 @@ impl Clerk {
         {
             return false;
         }
-        let entry = Entry::of(scheduler, &event);
+        let entry = JournalEntry::of(scheduler, &event);
         if let Some(entry) = &entry {
             self.batch.push(entry);
         }
@@ -36,7 +36,7 @@ impl Clerk {
         scheduler: &mut Scheduler,
         command: Command,
     ) -> Result<CommandOutcome, CommandError> {
-        let entry = Entry::Command(command.clone());
+        let entry = JournalEntry::Command(command.clone());
         let outcome = scheduler.command(command)?;
         self.batch.push(&entry);
         Ok(outcome)
@@ -44,7 +44,7 @@ impl Clerk {
 
     /// The daemon was started again.
     pub fn restart(&mut self, scheduler: &mut Scheduler) {
-        self.batch.push(&Entry::Restarted);
+        self.batch.push(&JournalEntry::Restarted);
         scheduler.restart_hearing();
     }
 

@@ -8,7 +8,7 @@ use crate::scheduler::{Command, CommandError, Event, Scheduler};
 
 /// An input as the journal records it and a replay applies it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum JournalEntry {
     /// The scheduler was told this.
     Event(Event),
     /// A heartbeat interval ended.
@@ -20,17 +20,17 @@ pub enum Entry {
     Restarted,
 }
 
-impl Entry {
+impl JournalEntry {
     /// Returns the entry for `event`, which the caller is about to record in `scheduler`. `None` if
     /// the event changes nothing.
-    pub fn of(scheduler: &Scheduler, event: &Event) -> Option<Entry> {
+    pub fn of(scheduler: &Scheduler, event: &Event) -> Option<JournalEntry> {
         if scheduler.says_nothing(event) {
             return None;
         }
         Some(if *event == Event::HeartbeatIntervalPassed {
-            Entry::IntervalPassed(scheduler.hearing())
+            JournalEntry::IntervalPassed(scheduler.hearing())
         } else {
-            Entry::Event(event.clone())
+            JournalEntry::Event(event.clone())
         })
     }
 
@@ -42,45 +42,45 @@ impl Entry {
     /// from the recorded state.
     pub fn redo(self, scheduler: &mut Scheduler) -> Result<(), CommandError> {
         match self {
-            Entry::Event(event) => scheduler.record(event),
-            Entry::IntervalPassed(hearing) => {
+            JournalEntry::Event(event) => scheduler.record(event),
+            JournalEntry::IntervalPassed(hearing) => {
                 scheduler.enter_hearing(&hearing);
                 scheduler.record(Event::HeartbeatIntervalPassed);
             }
-            Entry::Command(command) => {
+            JournalEntry::Command(command) => {
                 scheduler.command(command)?;
             }
-            Entry::Restarted => scheduler.restart_hearing(),
+            JournalEntry::Restarted => scheduler.restart_hearing(),
         }
         Ok(())
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for JournalEntry {
     /// Writes a short text that finds an entry among many.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Entry::Event(event) => event_words(event, f),
-            Entry::IntervalPassed(Hearing { silent, back }) => write!(
+            JournalEntry::Event(event) => event_words(event, f),
+            JournalEntry::IntervalPassed(Hearing { silent, back }) => write!(
                 f,
                 "a heartbeat interval passed; {} fell silent, {} were heard again",
-                Nodes(silent),
-                Nodes(back)
+                NodeNames(silent),
+                NodeNames(back)
             ),
-            Entry::Command(Command::VaryOff { nodes, .. }) => {
+            JournalEntry::Command(Command::VaryOff { nodes, .. }) => {
                 write!(f, "{} varied off", nodes.join(", "))
             }
-            Entry::Command(Command::VaryOn { nodes }) => {
+            JournalEntry::Command(Command::VaryOn { nodes }) => {
                 write!(f, "{} varied on", nodes.join(", "))
             }
-            Entry::Command(Command::NodesLost { nodes, .. }) => {
+            JournalEntry::Command(Command::NodesLost { nodes, .. }) => {
                 write!(f, "{} declared lost", nodes.join(", "))
             }
-            Entry::Command(Command::ForgetNodes { nodes, .. }) => {
+            JournalEntry::Command(Command::ForgetNodes { nodes, .. }) => {
                 write!(f, "{} forgotten", nodes.join(", "))
             }
-            Entry::Command(Command::Reconfigure(_)) => f.write_str("another configuration"),
-            Entry::Restarted => f.write_str("the daemon was started again"),
+            JournalEntry::Command(Command::Reconfigure(_)) => f.write_str("another configuration"),
+            JournalEntry::Restarted => f.write_str("the daemon was started again"),
         }
     }
 }
@@ -111,9 +111,9 @@ fn event_words(event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 const NAMED: usize = 4;
 
 /// Names, or how many there are.
-struct Nodes<'a>(&'a [Name]);
+struct NodeNames<'a>(&'a [Name]);
 
-impl fmt::Display for Nodes<'_> {
+impl fmt::Display for NodeNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             [] => f.write_str("none"),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::Entry;
+use super::entry::JournalEntry;
 use super::seal::VERSION;
 use super::text::{self, Line};
 use crate::scheduler::books::Books;
@@ -21,7 +21,7 @@ pub struct Excerpt {
 #[serde(deny_unknown_fields)]
 struct Part {
     form: u32,
-    books: text::Books,
+    books: text::BooksText,
     cycles: Vec<Cycle>,
 }
 
@@ -40,7 +40,7 @@ impl Excerpt {
     }
 
     /// Adds the next cycle, and what happened before it.
-    pub fn push(&mut self, cycle: u64, entries: &[Entry]) {
+    pub fn push(&mut self, cycle: u64, entries: &[JournalEntry]) {
         let entries = entries.iter().map(Into::into).collect();
         self.journal.cycles.push(Cycle { cycle, entries });
     }
@@ -51,7 +51,7 @@ impl Excerpt {
     }
 
     /// The books it begins with, and each cycle with what happened before it.
-    pub fn into_parts(self) -> (Books, Vec<(u64, Vec<Entry>)>) {
+    pub fn into_parts(self) -> (Books, Vec<(u64, Vec<JournalEntry>)>) {
         let entries = |lines: Vec<Line>| lines.into_iter().map(Into::into).collect();
         let cycles = self.journal.cycles.into_iter();
         let cycles = cycles.map(|cycle| (cycle.cycle, entries(cycle.entries)));

@@ -5,7 +5,7 @@
 //!
 //! - **Batches**: what was recorded between two cycles, in the order in which the scheduler took
 //!   it, a line each. Heartbeats that say nothing leave no line; who was heard when an interval
-//!   ends is told by its exceptions ([`Entry::IntervalPassed`]).
+//!   ends is told by its exceptions ([`JournalEntry::IntervalPassed`]).
 //! - **Digests**: what each cycle saw and decided, in 32 bytes ([`digest()`]).
 //! - **Books**: all that the scheduler knows, every so many cycles. From there the batches lead on.
 //!
@@ -25,7 +25,7 @@ mod text;
 
 pub use clerk::Clerk;
 pub use digest::{Digest, Digests, digest};
-pub use entry::Entry;
+pub use entry::JournalEntry;
 pub use excerpt::Excerpt;
 pub use replay::{Replay, Trouble};
 pub use seal::{Batch, Unreadable, open, open_books, seal, seal_books};

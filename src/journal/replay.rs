@@ -1,7 +1,7 @@
 //! Past cycles, computed again.
 
 use super::digest::{Digest, Digests};
-use super::entry::Entry;
+use super::entry::JournalEntry;
 use super::seal::{Batch, Unreadable, open_books};
 use crate::engine::Effort;
 use crate::model::{Sealed, Steps};
@@ -57,7 +57,7 @@ impl Replay {
     /// # Errors
     ///
     /// If it cannot be read.
-    pub fn entries(cycle: u64, batches: &[Sealed]) -> Result<Vec<Entry>, Trouble> {
+    pub fn entries(cycle: u64, batches: &[Sealed]) -> Result<Vec<JournalEntry>, Trouble> {
         let mut entries = Vec::new();
         for batch in batches {
             entries.extend(Batch::open(batch).map_err(|why| Trouble::Events { cycle, why })?);

@@ -6,7 +6,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::entry::Entry;
+use super::entry::JournalEntry;
 use super::text;
 use crate::model::Sealed;
 use crate::scheduler::books::Books;
@@ -57,7 +57,7 @@ impl Batch {
     /// # Panics
     ///
     /// If a plain struct does not become JSON.
-    pub fn push(&mut self, entry: &Entry) {
+    pub fn push(&mut self, entry: &JournalEntry) {
         let json = serde_json::to_string(&text::Line::from(entry)).expect("plain structs are JSON");
         self.text.push_str(&check_of(&json));
         self.text.push(' ');
@@ -81,7 +81,7 @@ impl Batch {
     ///
     /// If it is not what was written, or in a form that is not known; with the entry, if it can be
     /// told which.
-    pub fn open(sealed: &Sealed) -> Result<Vec<Entry>, Unreadable> {
+    pub fn open(sealed: &Sealed) -> Result<Vec<JournalEntry>, Unreadable> {
         let (text, is_whole) = match open(sealed) {
             Ok(text) => (text, true),
             Err(Unreadable::Changed) => (unpack(&sealed.body).ok_or(Unreadable::Changed)?, false),
@@ -118,7 +118,7 @@ const LINE_SHOWN: usize = 200;
 ///
 /// If a plain struct does not become JSON.
 pub fn seal_books(books: &Books) -> Sealed {
-    seal(&serde_json::to_vec(&text::Books::from(books)).expect("plain structs are JSON"))
+    seal(&serde_json::to_vec(&text::BooksText::from(books)).expect("plain structs are JSON"))
 }
 
 /// The books in `sealed`.
@@ -127,7 +127,7 @@ pub fn seal_books(books: &Books) -> Sealed {
 ///
 /// If they are not what was written, or in a form that is not known.
 pub fn open_books(sealed: &Sealed) -> Result<Books, Unreadable> {
-    let text: text::Books = serde_json::from_slice(&open(sealed)?)
+    let text: text::BooksText = serde_json::from_slice(&open(sealed)?)
         .map_err(|problem| Unreadable::BooksNonsense { problem: problem.to_string() })?;
     Ok(text.into())
 }

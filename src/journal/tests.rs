@@ -13,7 +13,9 @@ use crate::model::{
     ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
     WorkKind,
 };
-use crate::scheduler::books::{Books, Calm, Hearing, Job, Limbo, Node, Promise, Share};
+use crate::scheduler::books::{
+    Books, CalmRecord, Hearing, JobRecord, Limbo, Node, PromiseRecord, ShareRecord,
+};
 use crate::scheduler::{Command, Event, Removal};
 
 fn topology() -> Topology {
@@ -89,7 +91,7 @@ fn process() -> ShareFacts {
     ShareFacts { is_initialized: true, initialization: 700, investment: 90_000 }
 }
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<JournalEntry> {
     let (job, share, node) = (JobId(7), ShareId(12), "main01".into());
     let events = [
         Event::NodeReported(report()),
@@ -110,16 +112,16 @@ fn entries() -> Vec<Entry> {
     ];
     let nodes = || vec!["main01".to_owned(), "gpu01".to_owned()];
     let others = [
-        Entry::IntervalPassed(Hearing::default()),
-        Entry::IntervalPassed(Hearing { silent: vec!["a".into()], back: vec!["b".into()] }),
-        Entry::Command(Command::VaryOff { nodes: nodes(), reason: "disk swap".to_owned() }),
-        Entry::Command(Command::VaryOn { nodes: nodes() }),
-        Entry::Command(Command::NodesLost { nodes: nodes(), reason: "burnt".to_owned() }),
-        Entry::Command(Command::ForgetNodes { nodes: nodes(), reason: "sold".to_owned() }),
-        Entry::Command(Command::Reconfigure(Box::new(topology()))),
-        Entry::Restarted,
+        JournalEntry::IntervalPassed(Hearing::default()),
+        JournalEntry::IntervalPassed(Hearing { silent: vec!["a".into()], back: vec!["b".into()] }),
+        JournalEntry::Command(Command::VaryOff { nodes: nodes(), reason: "disk swap".to_owned() }),
+        JournalEntry::Command(Command::VaryOn { nodes: nodes() }),
+        JournalEntry::Command(Command::NodesLost { nodes: nodes(), reason: "burnt".to_owned() }),
+        JournalEntry::Command(Command::ForgetNodes { nodes: nodes(), reason: "sold".to_owned() }),
+        JournalEntry::Command(Command::Reconfigure(Box::new(topology()))),
+        JournalEntry::Restarted,
     ];
-    events.into_iter().map(Entry::Event).chain(others).collect()
+    events.into_iter().map(JournalEntry::Event).chain(others).collect()
 }
 
 fn books() -> Books {
@@ -136,7 +138,7 @@ fn books() -> Books {
         heard_intervals: 1,
         vary_off_reason: Some("fan".to_owned()),
     };
-    let share = |id, state, removal| Share {
+    let share = |id, state, removal| ShareRecord {
         id: ShareId(id),
         node: "main01".into(),
         order: Order::new(2).unwrap(),
@@ -152,7 +154,7 @@ fn books() -> Books {
         interval: 41,
         next_share: ShareId(99),
         nodes: vec![node("main01"), Node { is_awaited: true, ..node("gpu01") }],
-        jobs: vec![Job {
+        jobs: vec![JobRecord {
             spec: spec(7, WorkKind::Job),
             shares: vec![
                 share(1, ShareState::Held, None),
@@ -168,12 +170,12 @@ fn books() -> Books {
         told_to_leave: vec![ShareId(50)],
         crowded: vec!["main01".into()],
         put_off: vec![JobId(7)],
-        promises: vec![Promise {
+        promises: vec![PromiseRecord {
             job: JobId(7),
             node: "gpu01".into(),
             order: Order::new(2).unwrap(),
         }],
-        calm: Calm {
+        calm: CalmRecord {
             have_claims_changed: false,
             has_news: true,
             quiet_cycles: 9,
@@ -199,7 +201,7 @@ fn everything_that_happens_is_read_as_it_was_written() {
 #[test]
 fn books_are_read_as_they_were_written() {
     assert_eq!(open_books(&seal_books(&books())).unwrap(), books());
-    assert_snapshot!(serde_json::to_string_pretty(&text::Books::from(&books())).unwrap());
+    assert_snapshot!(serde_json::to_string_pretty(&text::BooksText::from(&books())).unwrap());
 }
 
 #[test]

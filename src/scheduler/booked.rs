@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::jobs::{JobBook, LastCycle};
-use super::shares::{ShareBook, Shares};
+use super::shares::{ShareBook, ShareList};
 use super::view::{JobView, Removal, ShareViews};
 use crate::engine::{Job, JobReport};
 use crate::model::{ClassIx, JobId, Millis, ShareState};
@@ -165,7 +165,7 @@ impl Booked {
 
     /// Returns the views of the job's shares; `draw` builds them if the job changed since the last
     /// call.
-    pub(super) fn share_views(&self, draw: impl FnOnce(&Shares) -> ShareViews) -> ShareViews {
+    pub(super) fn share_views(&self, draw: impl FnOnce(&ShareList) -> ShareViews) -> ShareViews {
         self.shares.get_or_init(|| draw(&self.book.shares)).clone()
     }
 

@@ -17,7 +17,7 @@ use super::booked::Booked;
 use super::freeze::BookedPromise;
 use super::jobs::JobBook;
 use super::machines::{MachineBook, Machines, NodeIx};
-use super::shares::{ShareBook, Shares};
+use super::shares::{ShareBook, ShareList};
 use super::view::Removal;
 use super::{LimboShare, calm::CalmBook};
 use crate::engine::Taking;
@@ -39,7 +39,7 @@ pub struct Books {
     /// Every node that is not forgotten, in the order in which that was.
     pub nodes: Vec<Node>,
     /// All work, by number.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JobRecord>,
     /// Shares of work that could not be understood, by number.
     pub limbo: Vec<Limbo>,
     /// Shares of before a restart that were told to leave.
@@ -47,11 +47,11 @@ pub struct Books {
     /// Nodes on which a process was shown that was not booked there, and more than fits.
     pub crowded: Vec<Name>,
     /// Room already made and not yet taken, in the order in which it was promised.
-    pub promises: Vec<Promise>,
+    pub promises: Vec<PromiseRecord>,
     /// The jobs for which the last cycle did not come to search for room.
     pub put_off: Vec<JobId>,
     /// For how long nothing has changed.
-    pub calm: Calm,
+    pub calm: CalmRecord,
 }
 
 /// A node.
@@ -84,13 +84,13 @@ pub struct Node {
 
 /// A request for work, and what it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct JobRecord {
     /// Request as submitted, with the job's current facts.
     pub spec: JobSpec,
     /// Shares of the job, by number.
-    pub shares: Vec<Share>,
+    pub shares: Vec<ShareRecord>,
     /// Shares that died with their node and whose end is not confirmed.
-    pub purged: Vec<Share>,
+    pub purged: Vec<ShareRecord>,
     /// Since which cycle it has been below its count and has got nothing.
     pub behind_since: Option<u64>,
     /// True if the job's single process has ended.
@@ -99,7 +99,7 @@ pub struct Job {
 
 /// A share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct ShareRecord {
     /// Number of the share.
     pub id: ShareId,
     /// Node of the share.
@@ -129,7 +129,7 @@ pub struct Limbo {
 
 /// Room that was made for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct PromiseRecord {
     /// Beneficiary.
     pub job: JobId,
     /// Node with the promised space.
@@ -140,7 +140,7 @@ pub struct Promise {
 
 /// For how long nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Calm {
+pub struct CalmRecord {
     /// True if demand or supply changed since the last cycle.
     pub have_claims_changed: bool,
     /// True if any fact of any job changed since the last cycle.
@@ -192,7 +192,7 @@ impl Scheduler {
             promises: self
                 .promises
                 .iter()
-                .map(|promise| Promise {
+                .map(|promise| PromiseRecord {
                     job: promise.job,
                     node: name(promise.node),
                     order: promise.order,
@@ -232,7 +232,7 @@ impl Scheduler {
             let node = scheduler.machines.expect(&topology, &node);
             scheduler.crowded.insert(node);
         }
-        for Promise { job, node, order } in books.promises {
+        for PromiseRecord { job, node, order } in books.promises {
             let node = scheduler.machines.expect(&topology, &node);
             scheduler.promises.push(BookedPromise { job, node, order });
         }
@@ -272,10 +272,10 @@ impl Scheduler {
     }
 }
 
-fn shares(machines: &mut Machines, topology: &Topology, from: Vec<Share>) -> Shares {
-    let mut shares = Shares::default();
+fn shares(machines: &mut Machines, topology: &Topology, from: Vec<ShareRecord>) -> ShareList {
+    let mut shares = ShareList::default();
     for share in from {
-        let Share { id, node, order, state, removal, is_seen, facts } = share;
+        let ShareRecord { id, node, order, state, removal, is_seen, facts } = share;
         let node = machines.expect(topology, &node);
         shares.insert(ShareBook { id, node, order, state, removal, is_seen, facts });
     }
@@ -321,9 +321,9 @@ impl Machines {
 }
 
 impl Booked {
-    fn to_book(&self, name: impl Fn(NodeIx) -> Name) -> Job {
-        let to_books = |shares: &Shares| {
-            let shares = shares.iter().map(|share| Share {
+    fn to_book(&self, name: impl Fn(NodeIx) -> Name) -> JobRecord {
+        let to_books = |shares: &ShareList| {
+            let shares = shares.iter().map(|share| ShareRecord {
                 id: share.id,
                 node: name(share.node),
                 order: share.order,
@@ -334,7 +334,7 @@ impl Booked {
             });
             shares.collect()
         };
-        Job {
+        JobRecord {
             spec: self.spec.clone(),
             shares: to_books(&self.shares),
             purged: to_books(&self.purged),
@@ -345,8 +345,8 @@ impl Booked {
 }
 
 impl CalmBook {
-    fn to_book(&self) -> Calm {
-        Calm {
+    fn to_book(&self) -> CalmRecord {
+        CalmRecord {
             have_claims_changed: self.have_claims_changed,
             has_news: self.has_news,
             quiet_cycles: self.quiet_cycles,
@@ -356,7 +356,7 @@ impl CalmBook {
         }
     }
 
-    fn from_book(calm: Calm) -> CalmBook {
+    fn from_book(calm: CalmRecord) -> CalmBook {
         let takings = calm.takings.into_iter().map(|(from, by)| Taking { from, by });
         CalmBook {
             have_claims_changed: calm.have_claims_changed,

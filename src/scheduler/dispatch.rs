@@ -10,7 +10,7 @@ use super::freeze::BookedPromise;
 use super::jobs::JobBook;
 use super::machines::MachineBook;
 use super::pictures::Pictures;
-use super::shares::{ShareBook, Shares};
+use super::shares::{ShareBook, ShareList};
 use super::view::{
     ClassView, JobView, Planned, Refusal, Removal, ShareView, ShareViews, View, Waiting,
 };
@@ -124,7 +124,7 @@ impl Scheduler {
     fn job_view(&self, job: &Booked, report: Option<&JobReport>) -> JobView {
         let spec = &job.spec;
         let admission = job.admission.as_ref().ok();
-        let shares = |book: &Shares| -> ShareViews {
+        let shares = |book: &ShareList| -> ShareViews {
             if book.is_empty() {
                 return ShareViews::default();
             }

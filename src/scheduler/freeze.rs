@@ -31,7 +31,7 @@ pub(super) struct FrozenMachines {
 }
 
 /// Turns places in the books into places in the snapshot.
-struct Places<'a> {
+struct SnapshotRows<'a> {
     machines: &'a Machines,
     users: &'a UserPlaces,
 }
@@ -43,7 +43,7 @@ impl Scheduler {
             self.jobs.values_mut().for_each(Booked::thaw);
         }
         let mut limbo = self.limbo_by_node();
-        let places = Places { machines: &self.machines, users: self.users.places() };
+        let places = SnapshotRows { machines: &self.machines, users: self.users.places() };
         let mut jobs = Vec::with_capacity(self.jobs.len());
         for job in self.jobs.values() {
             if job.is_as_frozen() || job.admission.is_ok() {
@@ -116,7 +116,7 @@ impl FrozenMachines {
     }
 }
 
-impl Places<'_> {
+impl SnapshotRows<'_> {
     /// Work that is not refused, as the engine sees it.
     fn job(&self, job: &Booked) -> Job {
         let spec = &job.spec;

@@ -1,9 +1,9 @@
 //! The books of work: requests, their shares, and whether they are considered at all.
 
 use super::booked::Age;
-use super::shares::{ShareBook, Shares};
+use super::shares::{ShareBook, ShareList};
 use super::users::UserNumber;
-use super::view::{Disposition, Refusal, Removal};
+use super::view::{JobDisposition, Refusal, Removal};
 use crate::engine::Preemption;
 use crate::model::{
     ClassIx, JobSpec, Name, Order, Policy, Quantum, ShareId, ShareState, Topology, WorkKind,
@@ -18,9 +18,9 @@ pub(super) struct JobBook {
     /// The class of the name it was submitted to, whether it is admitted to it or not.
     pub class: Option<ClassIx>,
     pub admission: Result<Admission, Box<Refusal>>,
-    pub shares: Shares,
+    pub shares: ShareList,
     /// Shares that died with their node and whose end is not confirmed; they hold no space.
-    pub purged: Shares,
+    pub purged: ShareList,
     /// True if the job's single process has ended; the job gets no second process.
     pub is_spent: bool,
     pub last: LastCycle,
@@ -87,8 +87,8 @@ impl JobBook {
             admission: admit(topology, &spec).map_err(Box::new),
             spec,
             user,
-            shares: Shares::default(),
-            purged: Shares::default(),
+            shares: ShareList::default(),
+            purged: ShareList::default(),
             is_spent: false,
             last: LastCycle::default(),
         };
@@ -137,15 +137,15 @@ impl JobBook {
     }
 
     /// Summarizes what the last cycle did with the job.
-    pub(super) fn disposition(&self) -> Disposition {
+    pub(super) fn disposition(&self) -> JobDisposition {
         let holds = self.shares.iter().any(|share| share.state == ShareState::Held);
         match (&self.admission, self.spec.kind) {
-            (Err(_), _) => Disposition::Refused,
-            (Ok(_), WorkKind::Reservation) if holds => Disposition::Reserved,
-            (Ok(_), _) if self.last.has_shrunk => Disposition::Shrunken,
-            (Ok(_), _) if self.last.has_grown => Disposition::Expanded,
-            (Ok(_), _) if holds => Disposition::Stable,
-            (Ok(_), _) => Disposition::Dormant,
+            (Err(_), _) => JobDisposition::Refused,
+            (Ok(_), WorkKind::Reservation) if holds => JobDisposition::Reserved,
+            (Ok(_), _) if self.last.has_shrunk => JobDisposition::Shrunken,
+            (Ok(_), _) if self.last.has_grown => JobDisposition::Expanded,
+            (Ok(_), _) if holds => JobDisposition::Stable,
+            (Ok(_), _) => JobDisposition::Dormant,
         }
     }
 }

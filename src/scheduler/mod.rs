@@ -27,10 +27,10 @@ pub use command::{Command, CommandError, CommandOutcome, UnknownNode};
 pub use event::Event;
 pub use jobs::{Admission, admit};
 pub use pictures::Pictures;
-pub use trial::Impact;
+pub use trial::TopologyImpact;
 pub use view::{
-    ClassView, Disposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode, ShareView,
-    ShareViews, View, Waiting,
+    ClassView, JobDisposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode,
+    ShareView, ShareViews, View, Waiting,
 };
 
 /// Parts of a [`View`] that the engine made, for readers who do not know the engine.

@@ -19,9 +19,9 @@ pub(super) struct ShareBook {
 
 /// Shares, oldest first, each once. Most jobs have few, and new ones come last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shares(Vec<ShareBook>);
+pub(super) struct ShareList(Vec<ShareBook>);
 
-impl Shares {
+impl ShareList {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -80,8 +80,8 @@ impl Shares {
 mod tests {
     use super::*;
 
-    fn shares(ids: &[u64]) -> Shares {
-        let mut shares = Shares::default();
+    fn shares(ids: &[u64]) -> ShareList {
+        let mut shares = ShareList::default();
         for &id in ids {
             shares.insert(ShareBook {
                 id: ShareId(id),
@@ -96,7 +96,7 @@ mod tests {
         shares
     }
 
-    fn numbers(shares: &Shares) -> Vec<u64> {
+    fn numbers(shares: &ShareList) -> Vec<u64> {
         shares.iter().map(|share| share.id.0).collect()
     }
 

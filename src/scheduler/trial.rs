@@ -8,7 +8,7 @@ use crate::model::{JobId, Name, ShareId, ShareState, Topology};
 
 /// Effects that a configuration has, or would have, on the current load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Impact {
+pub struct TopologyImpact {
     /// The cycle that it is seen in.
     pub cycle: u64,
     /// Shares that have to go for it, by job and why.
@@ -27,7 +27,7 @@ pub struct Impact {
 impl Scheduler {
     /// Computes the effects of `topology` in the next cycle, compared with that cycle under the
     /// current configuration. The scheduler itself stays unchanged.
-    pub fn try_out(&self, topology: Topology) -> Impact {
+    pub fn try_out(&self, topology: Topology) -> TopologyImpact {
         let mut unchanged = self.clone();
         let expected = unchanged.schedule();
         let mut changed = self.clone();
@@ -39,10 +39,10 @@ impl Scheduler {
 
     /// Effects of a new configuration since the view `before`, without the shares in `expected`,
     /// which leave anyway.
-    pub fn impact_since(&self, before: &View, expected: &BTreeSet<ShareId>) -> Impact {
+    pub fn impact_since(&self, before: &View, expected: &BTreeSet<ShareId>) -> TopologyImpact {
         let after = self.view();
         let known: BTreeSet<ShareId> = expected.union(&leaving(before)).copied().collect();
-        let mut impact = Impact { cycle: after.cycle, ..Impact::default() };
+        let mut impact = TopologyImpact { cycle: after.cycle, ..TopologyImpact::default() };
         for job in after.jobs.iter() {
             for share in job.shares.iter().filter(|share| !known.contains(&share.id)) {
                 if let Some(why) = share.removal {

@@ -120,7 +120,7 @@ pub struct JobView {
     /// Reason for which the job preempted nothing, though a rule allowed it.
     pub held_back: Option<HeldBack>,
     /// Effect of the last cycle on the job.
-    pub disposition: Disposition,
+    pub disposition: JobDisposition,
     /// Reason for which the job has less than it wants.
     pub reason: Option<Waiting>,
     /// Shares of the job, oldest first, leaving shares included.
@@ -266,7 +266,7 @@ pub enum Removal {
 ///
 /// A job can both grow and shrink in one cycle; then it is `Shrunken`. Design: "Dispatch".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Disposition {
+pub enum JobDisposition {
     /// The job got shares.
     Expanded,
     /// The job lost shares.

@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, query};
 
 use super::owner::check_owner;
-use super::sum::Sum;
+use super::sum::RowSum;
 use super::{Archive, Store, StoreError, from_sql, to_sql};
 
 /// An act or an attempt, for the audit log.
@@ -222,7 +222,7 @@ async fn head(connection: &mut SqliteConnection) -> Result<AuditHead, sqlx::Erro
 }
 
 fn sum(before: &[u8], id: u64, row: &AuditRow) -> Vec<u8> {
-    let sum = Sum::after(before).number(to_sql(id)).number(row.at_ms);
+    let sum = RowSum::after(before).number(to_sql(id)).number(row.at_ms);
     let texts = [&row.who, &row.origin, &row.act, &row.detail, &row.outcome];
     texts.into_iter().fold(sum, |sum, text| sum.text(text)).end()
 }

@@ -3,7 +3,7 @@
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, query};
 
-use super::sum::{Sum, check};
+use super::sum::{RowSum, check};
 use super::{ConfigurationRow, Store, StoreError, from_sql, to_sql};
 
 /// Maximum number of stored configurations.
@@ -109,7 +109,7 @@ pub(super) async fn put_configuration(
 
 fn sum_of(row: &ConfigurationRow) -> Vec<u8> {
     let ConfigurationRow { generation, at_ms, cycle, source, name, text, reason } = row;
-    let sum = Sum::after(&[]).number(to_sql(*generation)).number(*at_ms).number(to_sql(*cycle));
+    let sum = RowSum::after(&[]).number(to_sql(*generation)).number(*at_ms).number(to_sql(*cycle));
     sum.text(source).text(name).text(text).maybe(reason.as_deref()).end()
 }
 

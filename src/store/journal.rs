@@ -7,7 +7,7 @@ use sqlx::query;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, query_scalar};
 
-use super::sum::{Sum, check};
+use super::sum::{RowSum, check};
 use super::write::send;
 use super::{CycleRecord, from_sql, to_sql};
 use crate::model::Sealed;
@@ -147,7 +147,7 @@ pub(super) async fn put(
 
 fn sum_of(event: &FeedRow) -> Vec<u8> {
     let FeedRow { seq, cycle, at_ms, kind, body } = event;
-    let sum = Sum::after(&[]).number(to_sql(*seq)).number(to_sql(*cycle)).number(*at_ms);
+    let sum = RowSum::after(&[]).number(to_sql(*seq)).number(to_sql(*cycle)).number(*at_ms);
     sum.text(kind).text(body).end()
 }
 

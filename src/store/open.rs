@@ -235,10 +235,12 @@ pub(super) async fn read_last(connection: &mut SqliteConnection) -> Result<Last,
 }
 
 /// All nodes by name, and all shares by number.
-type Rows = (Vec<NodeRow>, Vec<ShareRow>);
+type NodeAndShareRows = (Vec<NodeRow>, Vec<ShareRow>);
 
 /// Reads the tables of nodes and shares as the last cycle left them.
-pub(super) async fn read_rows(connection: &mut SqliteConnection) -> Result<Rows, sqlx::Error> {
+pub(super) async fn read_rows(
+    connection: &mut SqliteConnection,
+) -> Result<NodeAndShareRows, sqlx::Error> {
     let sql =
         "select name, pool, memory_mb, order_qshares, used_qshares, states, missed, varied_off
                from nodes";

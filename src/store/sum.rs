@@ -8,22 +8,22 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 /// A sum in the making.
-pub(super) struct Sum(Sha256);
+pub(super) struct RowSum(Sha256);
 
-impl Sum {
+impl RowSum {
     /// Begins with the sum of what comes before; with nothing, if nothing does.
-    pub(super) fn after(before: &[u8]) -> Sum {
-        Sum(Sha256::new_with_prefix(before))
+    pub(super) fn after(before: &[u8]) -> RowSum {
+        RowSum(Sha256::new_with_prefix(before))
     }
 
     /// Adds a number.
-    pub(super) fn number(mut self, number: i64) -> Sum {
+    pub(super) fn number(mut self, number: i64) -> RowSum {
         self.0.update(number.to_be_bytes());
         self
     }
 
     /// Adds a text.
-    pub(super) fn text(mut self, text: &str) -> Sum {
+    pub(super) fn text(mut self, text: &str) -> RowSum {
         let length = u64::try_from(text.len()).expect("a length fits in 64 bits");
         self.0.update(length.to_be_bytes());
         self.0.update(text);
@@ -31,7 +31,7 @@ impl Sum {
     }
 
     /// Adds a text that may be absent, which is not the same as empty.
-    pub(super) fn maybe(self, text: Option<&str>) -> Sum {
+    pub(super) fn maybe(self, text: Option<&str>) -> RowSum {
         match text {
             Some(text) => self.number(1).text(text),
             None => self.number(0),

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::support::cluster::{Cluster, DOUBLING, UNPACED, class, fair, job, single};
 use apportion::converter::{
-    JobUpdate, Process, Publication, Work, WorkState, events_between, update_from,
+    CheckedPublication, JobState, JobUpdate, PublishedJob, PublishedProcess, events_between,
+    update_from,
 };
 use apportion::model::{
     JobId, JobSpec, Policy, ProcessLimit, ShareFacts, ShareId, ShareState, WorkKind,
@@ -17,8 +18,8 @@ use apportion::scheduler::Removal;
 /// An orchestrator that publishes all it knows and does nothing by itself.
 struct Orchestrator {
     cluster: Cluster,
-    published: Option<Publication>,
-    work: BTreeMap<JobId, Work>,
+    published: Option<CheckedPublication>,
+    work: BTreeMap<JobId, PublishedJob>,
 }
 
 impl Orchestrator {
@@ -35,20 +36,23 @@ impl Orchestrator {
     }
 
     fn submit(&mut self, spec: JobSpec) -> &mut Orchestrator {
-        let (state, processes) = (WorkState::Schedulable, BTreeMap::new());
-        self.work.insert(spec.id, Work { spec, state, processes });
+        let (state, processes) = (JobState::Schedulable, BTreeMap::new());
+        self.work.insert(spec.id, PublishedJob { spec, state, processes });
         self
     }
 
-    fn known(&mut self, id: u64) -> &mut Work {
+    fn known(&mut self, id: u64) -> &mut PublishedJob {
         self.work.get_mut(&JobId(id)).unwrap()
     }
 
     /// Publishes, and lets a cycle pass. Says how many events came of it.
     fn publish(&mut self) -> usize {
         let sequence = self.published.as_ref().map_or(1, |published| published.sequence + 1);
-        let publication =
-            Publication { sequence, work: self.work.clone(), ..Publication::default() };
+        let publication = CheckedPublication {
+            sequence,
+            work: self.work.clone(),
+            ..CheckedPublication::default()
+        };
         let events = events_between(self.published.as_ref(), &publication);
         let heard = events.len();
         for event in events {
@@ -68,7 +72,7 @@ impl Orchestrator {
     fn start_added(&mut self, id: u64) {
         for added in self.update(id).added {
             let facts = ShareFacts { is_initialized: true, ..ShareFacts::default() };
-            let process = Process { node: added.node, is_gone: false, facts };
+            let process = PublishedProcess { node: added.node, is_gone: false, facts };
             self.known(id).processes.insert(added.share, process);
         }
     }
@@ -156,7 +160,7 @@ fn an_ending_job_keeps_its_shares_and_gets_none() {
     orchestrator.submit(job(1, "ann", "normal", 2)).publish();
     orchestrator.start_added(1);
     orchestrator.publish();
-    orchestrator.known(1).state = WorkState::Completing;
+    orchestrator.known(1).state = JobState::Completing;
     orchestrator.cluster.nodes("m3=4");
     orchestrator.publish();
     assert_eq!(orchestrator.cluster.held(1), 4);
@@ -164,7 +168,7 @@ fn an_ending_job_keeps_its_shares_and_gets_none() {
     orchestrator.known(1).processes.remove(&ended);
     orchestrator.publish();
     assert_eq!(orchestrator.cluster.held(1), 3);
-    orchestrator.known(1).state = WorkState::Completed;
+    orchestrator.known(1).state = JobState::Completed;
     orchestrator.known(1).processes.clear();
     orchestrator.publish();
     assert!(orchestrator.cluster.view.jobs.is_empty());

@@ -8,7 +8,7 @@ use crate::support::cluster::{Cluster, UNPACED, assert_same, fair, job};
 use crate::support::history::History;
 use crate::support::step::{Step, steps};
 use crate::support::world::{MEDIUM, SMALL, World, world};
-use apportion::journal::{Batch, Entry, Trouble, Unreadable};
+use apportion::journal::{Batch, JournalEntry, Trouble, Unreadable};
 use apportion::model::{Mebibytes, Name, NodeReport};
 use apportion::scheduler::books::{Books, Hearing};
 use apportion::scheduler::{Event, Scheduler};
@@ -80,14 +80,14 @@ fn heartbeats_that_say_nothing_leave_no_trace() {
     };
     let passed = |silent: &[&str]| {
         let silent = silent.iter().map(|name| Name::from(*name)).collect();
-        Entry::IntervalPassed(Hearing { silent, back: Vec::new() })
+        JournalEntry::IntervalPassed(Hearing { silent, back: Vec::new() })
     };
     assert_eq!(interval("m1=4 m2=4"), []);
     assert_eq!(interval("m1=4"), [passed(&["m2"])]);
     assert_eq!(interval("m1=4"), [passed(&[])], "that it stays silent goes without saying");
     let memory = Mebibytes::from_gib(4);
     let back = NodeReport { name: "m2".into(), memory, is_quiesced: false };
-    assert_eq!(interval("m1=4 m2=4"), [Entry::Event(Event::NodeReported(back))]);
+    assert_eq!(interval("m1=4 m2=4"), [JournalEntry::Event(Event::NodeReported(back))]);
     assert_eq!(cluster.node("m2").missed, 0);
     cluster.diary.as_ref().unwrap().replay(0).unwrap();
 }
@@ -174,7 +174,7 @@ fn another_event_leads_to_another_decision() {
     let mut cluster = on_record();
     let diary = cluster.diary.as_mut().unwrap();
     let mut batch = Batch::default();
-    batch.push(&Entry::Event(Event::JobArrived(job(2, "bob", "normal", 2))));
+    batch.push(&JournalEntry::Event(Event::JobArrived(job(2, "bob", "normal", 2))));
     diary.cycles[1].0 = vec![batch.seal()];
     let trouble = diary.replay(0).map(|_| ()).unwrap_err();
     assert!(matches!(trouble, Trouble::Differs { cycle: 2, .. }), "{trouble}");

@@ -8,7 +8,9 @@ use apportion::model::{
     JobId, Mebibytes, NodeReport, Policy, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
 };
-use apportion::scheduler::{Command, CommandError, Disposition, Event, Refusal, Removal, Waiting};
+use apportion::scheduler::{
+    Command, CommandError, Event, JobDisposition, Refusal, Removal, Waiting,
+};
 
 fn busy_cluster() -> Cluster {
     let classes = vec![
@@ -36,7 +38,7 @@ fn vary_off_evicts_fair_share_work_only() {
     let mut cluster = busy_cluster();
     cluster.command(vary_off(&["m1", "m3"])).cycle();
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 1, 1, 3]);
-    assert_eq!(cluster.job(4).disposition, Disposition::Shrunken);
+    assert_eq!(cluster.job(4).disposition, JobDisposition::Shrunken);
     let leaving =
         cluster.job(4).shares.iter().filter(|share| share.removal == Some(Removal::VariedOff));
     assert_eq!(leaving.count(), 3);
@@ -285,7 +287,7 @@ fn what_goes_anyway_is_not_put_down_to_a_configuration() {
 fn work_that_may_not_be_preempted_is_refused_in_a_fair_share_class() {
     let mut cluster = busy_cluster();
     cluster.arrive(single(9, "ann", "normal", 1, WorkKind::Service)).cycle();
-    assert_eq!(cluster.job(9).disposition, Disposition::Refused);
+    assert_eq!(cluster.job(9).disposition, JobDisposition::Refused);
 }
 
 /// Work that could not be understood runs all the same: nothing is put on top of it, and when it is

@@ -15,7 +15,7 @@ use apportion::model::{
     JobId, JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
     ShareFacts, ShareId, ShareState, Topology, WorkKind,
 };
-use apportion::scheduler::{CommandError, Disposition, Event, Removal};
+use apportion::scheduler::{CommandError, Event, JobDisposition, Removal};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
     spec.facts.limit = ProcessLimit::AtMost(limit);
@@ -147,7 +147,7 @@ fn l08_counts_of_any_depth_reduce_what_worse_priorities_see() {
 fn l09_what_is_refused_is_published_as_refused() {
     let mut cluster = cluster();
     cluster.nodes("m1=4").arrive(single(1, "ann", "normal", 1, WorkKind::Reservation)).cycle();
-    assert_eq!(cluster.job(1).disposition, Disposition::Refused);
+    assert_eq!(cluster.job(1).disposition, JobDisposition::Refused);
     let update = &update_from(&cluster.view).jobs[0];
     assert!(update.is_refused);
     assert_eq!(update.reason.as_ref().unwrap().code, "preemptable_class");
@@ -723,7 +723,7 @@ fn g19_work_of_a_missing_class_is_refused_and_nothing_else_suffers() {
         .cycle()
         .record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts })
         .cycle();
-    assert_eq!(cluster.job(1).disposition, Disposition::Refused);
+    assert_eq!(cluster.job(1).disposition, JobDisposition::Refused);
     cluster.complete(1).cycles(2);
     assert_eq!(cluster.held(2), 4);
 }

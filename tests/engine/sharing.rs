@@ -277,7 +277,7 @@ fn a_deferred_request_starts_when_the_allotment_has_room() {
 /// F71: every request is told apart by what the cycle did with it.
 #[test]
 fn a_cycle_says_what_it_did_with_everybody() {
-    use apportion::scheduler::Disposition::{
+    use apportion::scheduler::JobDisposition::{
         Dormant, Expanded, Refused, Reserved, Shrunken, Stable,
     };
     let classes = vec![class("reserve", Policy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];

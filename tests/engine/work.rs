@@ -4,7 +4,7 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
 use apportion::model::{JobSpec, Mebibytes, Policy, ProcessLimit, Topology, WorkKind};
-use apportion::scheduler::{Disposition, Event};
+use apportion::scheduler::{Event, JobDisposition};
 
 fn cluster() -> Cluster {
     Cluster::with_classes(vec![
@@ -61,7 +61,7 @@ fn one_allocation_a_request_except_for_jobs() {
     cluster.arrive(five(single(3, "ann", "reserve", 4, WorkKind::Reservation)));
     cluster.arrive(five(job(4, "ann", "fixed", 1))).cycles(3);
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 1, 1, 5]);
-    assert_eq!(cluster.job(3).disposition, Disposition::Reserved);
+    assert_eq!(cluster.job(3).disposition, JobDisposition::Reserved);
 }
 
 /// F19, F85, F86: neither death, nor a vary-off, nor the want of others ends a reservation.
@@ -90,7 +90,7 @@ fn only_jobs_may_be_in_a_fair_share_class() {
     }
     cluster.arrive(job(4, "ann", "normal", 1)).cycles(2);
     for id in 1..=3 {
-        assert_eq!(cluster.job(id).disposition, Disposition::Refused);
+        assert_eq!(cluster.job(id).disposition, JobDisposition::Refused);
         assert_eq!((cluster.held(id), cluster.reason(id)), (0, "refused"));
     }
     assert_eq!(cluster.held(4), 4, "what is refused holds no space");

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::api::http::error::{Code, Fault};
-use crate::converter::{Publication, Work, WorkState};
+use crate::converter::{CheckedPublication, JobState, PublishedJob};
 use crate::model::{JobId, ShareId};
 use crate::scheduler::View;
 
@@ -78,8 +78,8 @@ pub(in crate::api) struct Filled {
 /// Adds to the `work` of a publication what is booked, was published `before` and is absent. Work that
 /// is kept so is ending: it gets nothing more.
 pub(in crate::api) fn keep_absent(
-    work: &mut BTreeMap<JobId, Work>,
-    before: &Publication,
+    work: &mut BTreeMap<JobId, PublishedJob>,
+    before: &CheckedPublication,
     view: &View,
     known: &Absences,
     patience: Patience,
@@ -107,8 +107,8 @@ pub(in crate::api) fn keep_absent(
     }
     for (share, absence) in &filled.absences.0 {
         let Some(old) = before.work.get(&absence.job) else { continue };
-        let kept = work.entry(absence.job).or_insert_with(|| Work {
-            state: WorkState::Completing,
+        let kept = work.entry(absence.job).or_insert_with(|| PublishedJob {
+            state: JobState::Completing,
             processes: BTreeMap::new(),
             ..old.clone()
         });
@@ -122,7 +122,7 @@ pub(in crate::api) fn keep_absent(
 }
 
 /// The shares of published work that take room, by job: those of nodes that died take none.
-fn booked(view: &View, before: &Publication) -> BTreeMap<JobId, Vec<ShareId>> {
+fn booked(view: &View, before: &CheckedPublication) -> BTreeMap<JobId, Vec<ShareId>> {
     let ours = view.jobs.iter().filter(|job| before.work.contains_key(&job.id));
     let shares = ours.map(|job| (job.id, job.shares.iter().map(|share| share.id).collect()));
     shares.filter(|(_, shares): &(JobId, Vec<ShareId>)| !shares.is_empty()).collect()
@@ -131,15 +131,15 @@ fn booked(view: &View, before: &Publication) -> BTreeMap<JobId, Vec<ShareId>> {
 /// The booked shares that the publication leaves out: of absent jobs all; of present jobs those that
 /// were published before. An offered share of a present job is on its way.
 fn absent(
-    work: &BTreeMap<JobId, Work>,
+    work: &BTreeMap<JobId, PublishedJob>,
     booked: &BTreeMap<JobId, Vec<ShareId>>,
-    before: &Publication,
+    before: &CheckedPublication,
 ) -> Vec<(ShareId, JobId)> {
     let mut absent = Vec::new();
     for (&job, shares) in booked {
         match work.get(&job) {
             None => absent.extend(shares.iter().map(|&share| (share, job))),
-            Some(now) if now.state == WorkState::Completed => {}
+            Some(now) if now.state == JobState::Completed => {}
             Some(now) => {
                 let was_shown = |share: &&ShareId| {
                     let old = before.work.get(&job).and_then(|old| old.processes.get(share));
@@ -187,11 +187,11 @@ fn kept_warning(
 /// Much work that has no room and is absent, as a publication of less, or of another orchestrator, leaves
 /// it out. There is nothing to keep for it; but the orchestrator should know.
 fn vanished_warning(
-    work: &BTreeMap<JobId, Work>,
+    work: &BTreeMap<JobId, PublishedJob>,
     booked: &BTreeMap<JobId, Vec<ShareId>>,
-    before: &Publication,
+    before: &CheckedPublication,
 ) -> Option<Fault> {
-    let open = before.work.iter().filter(|(_, old)| old.state != WorkState::Completed);
+    let open = before.work.iter().filter(|(_, old)| old.state != JobState::Completed);
     let open: Vec<JobId> = open.map(|(job, _)| *job).collect();
     let vanished = open.iter().copied();
     let vanished = vanished.filter(|job| !work.contains_key(job) && !booked.contains_key(job));

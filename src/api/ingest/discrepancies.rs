@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::api::http::error::{Code, Fault};
-use crate::converter::{LimboProcess, Publication, Work};
+use crate::converter::{CheckedPublication, LimboProcess, PublishedJob};
 use crate::model::{JobId, ShareId, ShareState};
 use crate::scheduler::{ShareView, View};
 
@@ -54,7 +54,7 @@ impl<'a> Books<'a> {
     }
 
     /// The processes of `work` that run elsewhere than their shares are: both places are taken.
-    pub fn strays(&self, work: &Work) -> Vec<(ShareId, LimboProcess)> {
+    pub fn strays(&self, work: &PublishedJob) -> Vec<(ShareId, LimboProcess)> {
         let is_stray = |share: &ShareId, node: &str| {
             self.shares.get(share).is_some_and(|issued| issued.node != node)
         };
@@ -71,8 +71,8 @@ impl<'a> Books<'a> {
     pub fn alarms(
         &self,
         prefix: &str,
-        work: &Work,
-        before: Option<&Publication>,
+        work: &PublishedJob,
+        before: Option<&CheckedPublication>,
         overdue: &mut BTreeMap<ShareId, u64>,
     ) -> Vec<Fault> {
         let id = work.spec.id;
@@ -92,7 +92,7 @@ impl<'a> Books<'a> {
         job: JobId,
         share: ShareId,
         node: &str,
-        before: Option<&Publication>,
+        before: Option<&CheckedPublication>,
     ) -> Option<(Code, String)> {
         const COUNTED: &str = "its space is counted as taken";
         // On a first start there may be much that was issued before there was a record.
@@ -137,7 +137,7 @@ impl<'a> Books<'a> {
 
 /// Whether no process of `job` ran in `share` when `before` was published. A share that is in no
 /// book any more had ended then.
-fn has_ended(before: &Publication, job: JobId, share: ShareId) -> bool {
+fn has_ended(before: &CheckedPublication, job: JobId, share: ShareId) -> bool {
     let process = before.work.get(&job).and_then(|work| work.processes.get(&share));
     process.is_none_or(|process| process.is_gone) && !before.limbo.contains_key(&share)
 }

@@ -18,7 +18,9 @@ use crate::api::ingest::validate::{NUMBER_MAX, check_work, code_of_field};
 use crate::api::limits::Limits;
 use crate::api::published::Published;
 use crate::api::wire::{PublicationAnswer, PublicationEnvelope, WorkNumber};
-use crate::converter::{LimboProcess, Process, Publication, Work, WorkState, events_between};
+use crate::converter::{
+    CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedProcess, events_between,
+};
 use crate::model::{JobId, ShareFacts, ShareId};
 use crate::scheduler::{Event, Refusal, View, admit};
 
@@ -43,7 +45,7 @@ const FIRST_MAX: u64 = 1 << 52;
 #[derive(Debug)]
 pub struct Intake {
     /// The last one, in full. `None` until the first one since the start.
-    current: Option<Publication>,
+    current: Option<CheckedPublication>,
     /// The number of the last one, also from before the start.
     sequence: Option<u64>,
     /// The shares that were told to end and run all the same, each with the cycle in which that was
@@ -64,7 +66,7 @@ pub struct Taken {
     /// What it changes.
     pub events: Vec<Event>,
     /// The publication; `None` if it was taken in before.
-    pub publication: Option<Publication>,
+    pub publication: Option<CheckedPublication>,
     /// The shares that should have ended, each with the cycle in which that was noticed.
     pub overdue: BTreeMap<ShareId, u64>,
     /// What it leaves out and keeps its room.
@@ -128,7 +130,7 @@ impl Intake {
         &self,
         reading: &mut Reading<'_>,
         envelope: &PublicationEnvelope<'_>,
-        before: Option<&Publication>,
+        before: Option<&CheckedPublication>,
         published: &Published,
     ) -> Absences {
         let Some(before) = before.filter(|_| !envelope.full && !reading.has_nameless) else {
@@ -170,7 +172,7 @@ impl Intake {
     /// Takes a publication in.
     pub fn keep(
         &mut self,
-        publication: Publication,
+        publication: CheckedPublication,
         overdue: BTreeMap<ShareId, u64>,
         absences: Absences,
     ) {
@@ -213,7 +215,7 @@ impl Intake {
     fn check_amount(
         &self,
         envelope: &PublicationEnvelope<'_>,
-        before: Option<&Publication>,
+        before: Option<&CheckedPublication>,
     ) -> Result<(), ApiError> {
         let (given, most) = (envelope.work.len(), self.limits.jobs);
         if given > most {
@@ -222,7 +224,7 @@ impl Intake {
             );
             return Err(Fault::new(Code::TooLarge, "/work", detail).into());
         }
-        let is_live = |work: &&Work| work.state != WorkState::Completed;
+        let is_live = |work: &&PublishedJob| work.state != JobState::Completed;
         let before = before.map_or(0, |before| before.work.values().filter(is_live).count());
         if envelope.full || !envelope.work.is_empty() || before <= SUDDEN {
             return Ok(());
@@ -236,7 +238,7 @@ impl Intake {
     /// The same number again: fine with the same content, whatever its spelling.
     fn repeated(
         &self,
-        publication: &Publication,
+        publication: &CheckedPublication,
         answer: PublicationAnswer,
     ) -> Result<Taken, ApiError> {
         if self.current.as_ref().is_some_and(|current| say_the_same(current, publication)) {
@@ -256,10 +258,10 @@ impl Intake {
 
 /// Whether two publications are of the same work. Where its processes are in the books is not theirs
 /// to say.
-fn say_the_same(one: &Publication, other: &Publication) -> bool {
+fn say_the_same(one: &CheckedPublication, other: &CheckedPublication) -> bool {
     let is_placed =
         |share: &ShareId| one.work.values().any(|work| work.processes.contains_key(share));
-    let unplaced = |publication: &Publication| -> BTreeSet<ShareId> {
+    let unplaced = |publication: &CheckedPublication| -> BTreeSet<ShareId> {
         publication.limbo.keys().copied().filter(|share| !is_placed(share)).collect()
     };
     one.work == other.work && unplaced(one) == unplaced(other)
@@ -267,13 +269,13 @@ fn say_the_same(one: &Publication, other: &Publication) -> bool {
 
 /// One publication while it is read.
 struct Reading<'a> {
-    before: Option<&'a Publication>,
+    before: Option<&'a CheckedPublication>,
     view: &'a View,
     limits: &'a Limits,
     books: Books<'a>,
     /// The shares that should have ended, each with the cycle in which that was noticed.
     overdue: BTreeMap<ShareId, u64>,
-    work: BTreeMap<JobId, Work>,
+    work: BTreeMap<JobId, PublishedJob>,
     /// Which item each work and share is from.
     items: HashMap<JobId, usize>,
     shares: HashMap<ShareId, JobId>,
@@ -293,7 +295,11 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(before: Option<&'a Publication>, view: &'a View, limits: &'a Limits) -> Reading<'a> {
+    fn new(
+        before: Option<&'a CheckedPublication>,
+        view: &'a View,
+        limits: &'a Limits,
+    ) -> Reading<'a> {
         Reading {
             before,
             view,
@@ -348,7 +354,7 @@ impl<'a> Reading<'a> {
 
     /// Neither the work nor its shares may have been in an earlier item, and a share stays with the
     /// work it was issued to.
-    fn check_unique(&self, work: &Work) -> Result<(), Fault> {
+    fn check_unique(&self, work: &PublishedJob) -> Result<(), Fault> {
         let id = work.spec.id;
         if let Some(first) = self.items.get(&id) {
             let detail = format!(
@@ -373,7 +379,7 @@ impl<'a> Reading<'a> {
     /// Enters work that was understood. Whether it may be scheduled is said in the answer, but is
     /// the scheduler's to act on: it keeps refused work on its books, shows why, and takes it up
     /// when the configuration allows it.
-    fn take(&mut self, index: usize, prefix: &str, work: Work) {
+    fn take(&mut self, index: usize, prefix: &str, work: PublishedJob) {
         match admit(&self.view.topology, &work.spec) {
             Ok(_) => self.accepted += 1,
             Err(refusal) => self.refuse(refused(&work, &refusal).within(prefix)),
@@ -415,7 +421,8 @@ impl<'a> Reading<'a> {
             };
             let shown = live.into_iter().filter(|(share, shown)| is_in_books(*share, &shown.node));
             for (share, LimboProcess { node, .. }) in shown {
-                let process = Process { node, is_gone: false, facts: ShareFacts::default() };
+                let process =
+                    PublishedProcess { node, is_gone: false, facts: ShareFacts::default() };
                 work.processes.entry(share).or_insert(process);
             }
             self.items.insert(id, index);
@@ -441,7 +448,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn finish(mut self, sequence: u64) -> (Publication, PublicationAnswer) {
+    fn finish(mut self, sequence: u64) -> (CheckedPublication, PublicationAnswer) {
         if let (true, Some(before)) = (self.has_nameless, self.before) {
             // Any absent work may be what the nameless item was about, so none counts as over.
             for (id, work) in &before.work {
@@ -466,11 +473,11 @@ impl<'a> Reading<'a> {
         };
         // Once more and at once: the tree is as it grew little more than half full, and it stays.
         let work = self.work.into_iter().collect();
-        (Publication { sequence, work, limbo: self.limbo }, answer)
+        (CheckedPublication { sequence, work, limbo: self.limbo }, answer)
     }
 }
 
-fn refused(work: &Work, refusal: &Refusal) -> Fault {
+fn refused(work: &PublishedJob, refusal: &Refusal) -> Fault {
     let (code, field) = match refusal {
         Refusal::UnknownClass { .. } => (Code::UnknownClass, "/class"),
         Refusal::UserNotAllowed { .. } => (Code::UserNotAllowed, "/user"),

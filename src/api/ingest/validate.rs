@@ -10,7 +10,7 @@ use crate::api::http::json;
 use crate::api::ingest::names::{name_problem, node_problem, user_problem};
 use crate::api::limits::Limits;
 use crate::api::wire;
-use crate::converter::{Process, Work, WorkState};
+use crate::converter::{JobState, PublishedJob, PublishedProcess};
 use crate::model::{
     JobFacts, JobId, JobSpec, Mebibytes, Name, Policy, ProcessLimit, ShareFacts, ShareId, Topology,
     WorkKind,
@@ -37,10 +37,10 @@ const THREADS_MAX: u64 = 1_000_000;
 /// What is wrong with it, first of all.
 pub fn check_work(
     text: &str,
-    before: impl FnOnce(JobId) -> Option<Work>,
+    before: impl FnOnce(JobId) -> Option<PublishedJob>,
     topology: &Topology,
     limits: &Limits,
-) -> Result<(Work, Vec<Fault>), Fault> {
+) -> Result<(PublishedJob, Vec<Fault>), Fault> {
     let wire: wire::Work = json::read_part(text, code_of_field)?;
     check_values(&wire, limits)?;
     check_names(&wire, limits.string)?;
@@ -51,7 +51,7 @@ pub fn check_work(
     let warnings = warnings_about(&wire);
     let processes = processes_of(&wire)?;
     let state = state_of(wire.state);
-    let mut work = Work { spec: spec_of(wire, class.to_string()), state, processes };
+    let mut work = PublishedJob { spec: spec_of(wire, class.to_string()), state, processes };
     if let Some(field) = standing.and_then(|standing| work.changed_field(standing)) {
         let id = work.spec.id;
         let detail = format!(
@@ -124,7 +124,11 @@ fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), Fault> {
 }
 
 /// The class it names; else the one it went to before, else the default for its kind.
-fn class_of(work: &wire::Work, before: Option<&Work>, topology: &Topology) -> Result<Name, Fault> {
+fn class_of(
+    work: &wire::Work,
+    before: Option<&PublishedJob>,
+    topology: &Topology,
+) -> Result<Name, Fault> {
     let default =
         || topology.classes.iter().find(|class| class.is_default && fits(work.kind, &class.policy));
     let class = work
@@ -169,7 +173,7 @@ fn kind_name(kind: wire::WorkKind) -> &'static str {
     }
 }
 
-fn processes_of(work: &wire::Work) -> Result<BTreeMap<ShareId, Process>, Fault> {
+fn processes_of(work: &wire::Work) -> Result<BTreeMap<ShareId, PublishedProcess>, Fault> {
     let mut processes = BTreeMap::new();
     for (index, process) in work.processes.iter().enumerate() {
         let share = ShareId(process.share);
@@ -185,7 +189,7 @@ fn processes_of(work: &wire::Work) -> Result<BTreeMap<ShareId, Process>, Fault> 
     Ok(processes)
 }
 
-fn process_of(process: &wire::Process) -> Process {
+fn process_of(process: &wire::Process) -> PublishedProcess {
     use wire::ProcessState::{Gone, Initializing, Running, Starting, Stopping};
     let is_initialized = match process.state {
         Starting | Initializing => false,
@@ -193,7 +197,7 @@ fn process_of(process: &wire::Process) -> Process {
         // It no longer says how far it came; only what has initialized has anything to lose.
         Stopping | Gone => process.investment_ms > 0,
     };
-    Process {
+    PublishedProcess {
         node: process.node.as_str().into(),
         is_gone: process.state == Gone,
         facts: ShareFacts {
@@ -244,12 +248,12 @@ fn kind_of(kind: wire::WorkKind) -> WorkKind {
     }
 }
 
-fn state_of(state: wire::WorkState) -> WorkState {
+fn state_of(state: wire::WorkState) -> JobState {
     match state {
-        wire::WorkState::Waiting => WorkState::NotReady,
-        wire::WorkState::Schedulable | wire::WorkState::Running => WorkState::Schedulable,
-        wire::WorkState::Completing => WorkState::Completing,
-        wire::WorkState::Completed => WorkState::Completed,
+        wire::WorkState::Waiting => JobState::NotReady,
+        wire::WorkState::Schedulable | wire::WorkState::Running => JobState::Schedulable,
+        wire::WorkState::Completing => JobState::Completing,
+        wire::WorkState::Completed => JobState::Completed,
     }
 }
 

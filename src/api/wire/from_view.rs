@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde::{Serialize, Serializer};
 
 use crate::api::wire;
-use crate::converter::{Assigned, Explanation, JobUpdate, Removed, explain, update_of};
+use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
 use crate::model::{
     JobId, MachineState, Name, Order, Policy, QShares, ShareId, ShareState, WorkKind,
 };
 use crate::scheduler::{
-    Account, Cap, ClassView, Disposition, JobView, NodeView, Pictures, Removal, ShareView, View,
+    Account, Cap, ClassView, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView, View,
 };
 
 /// A [`wire::Schedule`] as it is sent, made job by job: in whole there would be several large ones at
@@ -49,8 +49,8 @@ impl From<&JobUpdate> for wire::ScheduledJob {
     }
 }
 
-impl From<&Assigned> for wire::Assigned {
-    fn from(share: &Assigned) -> wire::Assigned {
+impl From<&AssignedShare> for wire::Assigned {
+    fn from(share: &AssignedShare) -> wire::Assigned {
         wire::Assigned {
             share: share.share.0,
             node: share.node.to_string(),
@@ -59,8 +59,8 @@ impl From<&Assigned> for wire::Assigned {
     }
 }
 
-impl From<&Removed> for wire::Removed {
-    fn from(share: &Removed) -> wire::Removed {
+impl From<&ShareRemoval> for wire::Removed {
+    fn from(share: &ShareRemoval) -> wire::Removed {
         wire::Removed {
             share: share.share.0,
             node: share.node.to_string(),
@@ -108,15 +108,15 @@ impl From<ShareState> for wire::ShareState {
     }
 }
 
-impl From<Disposition> for wire::Disposition {
-    fn from(disposition: Disposition) -> wire::Disposition {
+impl From<JobDisposition> for wire::Disposition {
+    fn from(disposition: JobDisposition) -> wire::Disposition {
         match disposition {
-            Disposition::Expanded => wire::Disposition::Expanded,
-            Disposition::Shrunken => wire::Disposition::Shrunken,
-            Disposition::Stable => wire::Disposition::Stable,
-            Disposition::Dormant => wire::Disposition::Dormant,
-            Disposition::Reserved => wire::Disposition::Reserved,
-            Disposition::Refused => wire::Disposition::Refused,
+            JobDisposition::Expanded => wire::Disposition::Expanded,
+            JobDisposition::Shrunken => wire::Disposition::Shrunken,
+            JobDisposition::Stable => wire::Disposition::Stable,
+            JobDisposition::Dormant => wire::Disposition::Dormant,
+            JobDisposition::Reserved => wire::Disposition::Reserved,
+            JobDisposition::Refused => wire::Disposition::Refused,
         }
     }
 }

@@ -5,38 +5,38 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::topology::Topology;
-use super::work::{Process, Report, Spec};
+use super::topology::TopologyText;
+use super::work::{ProcessText, ReportText, Spec};
 use crate::model::{JobId, Mebibytes, Name, Order, ShareId, ShareState};
 use crate::scheduler::{Removal, books};
 
 /// All that the next cycles follow from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Books {
-    topology: Topology,
+pub struct BooksText {
+    topology: TopologyText,
     cycle: u64,
     next_share: u64,
     #[serde(default, skip_serializing_if = "is_default")]
     interval: u64,
-    nodes: Vec<Node>,
-    jobs: Vec<Job>,
+    nodes: Vec<NodeText>,
+    jobs: Vec<JobText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    limbo: Vec<Limbo>,
+    limbo: Vec<LimboText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     told_to_leave: Vec<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     crowded: Vec<Name>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    promises: Vec<Promise>,
+    promises: Vec<PromiseText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     put_off: Vec<u64>,
-    calm: Calm,
+    calm: CalmText,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "as the books have it")]
-struct Node {
-    report: Report,
+struct NodeText {
+    report: ReportText,
     #[serde(default, skip_serializing_if = "is_default")]
     missed: u32,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -62,12 +62,12 @@ struct Node {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Job {
+struct JobText {
     spec: Spec,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    shares: Vec<Share>,
+    shares: Vec<ShareText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    purged: Vec<Share>,
+    purged: Vec<ShareText>,
     #[serde(default, skip_serializing_if = "is_default")]
     behind_since: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -75,22 +75,22 @@ struct Job {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Share {
+struct ShareText {
     id: u64,
     node: Name,
     order: NonZeroU32,
     #[serde(default, skip_serializing_if = "is_default")]
     leaving: bool,
     #[serde(default, skip_serializing_if = "is_default")]
-    removal: Option<Why>,
+    removal: Option<RemovalText>,
     #[serde(default, skip_serializing_if = "is_default")]
     seen: bool,
-    facts: Process,
+    facts: ProcessText,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Why {
+enum RemovalText {
     Preempted,
     VariedOff,
     Blacklisted,
@@ -99,21 +99,21 @@ enum Why {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Limbo {
+struct LimboText {
     id: u64,
     node: Name,
     memory_mb: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Promise {
+struct PromiseText {
     job: u64,
     node: Name,
     order: NonZeroU32,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Calm {
+struct CalmText {
     claims_changed: bool,
     news: bool,
     quiet_cycles: u64,
@@ -146,20 +146,20 @@ fn order(number: NonZeroU32) -> Order {
     Order::new(number.get()).expect("it is not zero")
 }
 
-impl From<&books::Books> for Books {
-    fn from(books: &books::Books) -> Books {
-        let promise = |promise: &books::Promise| Promise {
+impl From<&books::Books> for BooksText {
+    fn from(books: &books::Books) -> BooksText {
+        let promise = |promise: &books::PromiseRecord| PromiseText {
             job: promise.job.0,
             node: promise.node.clone(),
             order: number(promise.order),
         };
-        let limbo = |limbo: &books::Limbo| Limbo {
+        let limbo = |limbo: &books::Limbo| LimboText {
             id: limbo.id.0,
             node: limbo.node.clone(),
             memory_mb: limbo.memory.map(|memory| memory.0),
         };
-        let books::Calm { takings, .. } = &books.calm;
-        Books {
+        let books::CalmRecord { takings, .. } = &books.calm;
+        BooksText {
             topology: (&*books.topology).into(),
             cycle: books.cycle,
             interval: books.interval,
@@ -171,7 +171,7 @@ impl From<&books::Books> for Books {
             crowded: books.crowded.clone(),
             promises: books.promises.iter().map(promise).collect(),
             put_off: books.put_off.iter().map(|job| job.0).collect(),
-            calm: Calm {
+            calm: CalmText {
                 claims_changed: books.calm.have_claims_changed,
                 news: books.calm.has_news,
                 quiet_cycles: books.calm.quiet_cycles,
@@ -183,14 +183,14 @@ impl From<&books::Books> for Books {
     }
 }
 
-impl From<Books> for books::Books {
-    fn from(text: Books) -> books::Books {
-        let promise = |promise: Promise| books::Promise {
+impl From<BooksText> for books::Books {
+    fn from(text: BooksText) -> books::Books {
+        let promise = |promise: PromiseText| books::PromiseRecord {
             job: JobId(promise.job),
             node: promise.node,
             order: order(promise.order),
         };
-        let limbo = |limbo: Limbo| books::Limbo {
+        let limbo = |limbo: LimboText| books::Limbo {
             id: ShareId(limbo.id),
             node: limbo.node,
             memory: limbo.memory_mb.map(Mebibytes),
@@ -208,7 +208,7 @@ impl From<Books> for books::Books {
             crowded: text.crowded,
             promises: text.promises.into_iter().map(promise).collect(),
             put_off: text.put_off.into_iter().map(JobId).collect(),
-            calm: books::Calm {
+            calm: books::CalmRecord {
                 have_claims_changed: text.calm.claims_changed,
                 has_news: text.calm.news,
                 quiet_cycles: text.calm.quiet_cycles,
@@ -220,9 +220,9 @@ impl From<Books> for books::Books {
     }
 }
 
-impl From<&books::Node> for Node {
-    fn from(node: &books::Node) -> Node {
-        Node {
+impl From<&books::Node> for NodeText {
+    fn from(node: &books::Node) -> NodeText {
+        NodeText {
             report: (&node.report).into(),
             missed: node.missed,
             heard: node.is_heard,
@@ -238,8 +238,8 @@ impl From<&books::Node> for Node {
     }
 }
 
-impl From<Node> for books::Node {
-    fn from(node: Node) -> books::Node {
+impl From<NodeText> for books::Node {
+    fn from(node: NodeText) -> books::Node {
         books::Node {
             report: node.report.into(),
             missed: node.missed,
@@ -256,9 +256,9 @@ impl From<Node> for books::Node {
     }
 }
 
-impl From<&books::Job> for Job {
-    fn from(job: &books::Job) -> Job {
-        Job {
+impl From<&books::JobRecord> for JobText {
+    fn from(job: &books::JobRecord) -> JobText {
+        JobText {
             spec: (&job.spec).into(),
             shares: job.shares.iter().map(Into::into).collect(),
             purged: job.purged.iter().map(Into::into).collect(),
@@ -268,9 +268,9 @@ impl From<&books::Job> for Job {
     }
 }
 
-impl From<Job> for books::Job {
-    fn from(job: Job) -> books::Job {
-        books::Job {
+impl From<JobText> for books::JobRecord {
+    fn from(job: JobText) -> books::JobRecord {
+        books::JobRecord {
             spec: job.spec.into(),
             shares: job.shares.into_iter().map(Into::into).collect(),
             purged: job.purged.into_iter().map(Into::into).collect(),
@@ -280,19 +280,19 @@ impl From<Job> for books::Job {
     }
 }
 
-impl From<&books::Share> for Share {
-    fn from(share: &books::Share) -> Share {
-        Share {
+impl From<&books::ShareRecord> for ShareText {
+    fn from(share: &books::ShareRecord) -> ShareText {
+        ShareText {
             id: share.id.0,
             node: share.node.clone(),
             order: number(share.order),
             leaving: share.state == ShareState::Leaving,
             removal: share.removal.map(|removal| match removal {
-                Removal::Preempted => Why::Preempted,
-                Removal::VariedOff => Why::VariedOff,
-                Removal::Blacklisted => Why::Blacklisted,
-                Removal::NodeDied => Why::NodeDied,
-                Removal::Withdrawn => Why::Withdrawn,
+                Removal::Preempted => RemovalText::Preempted,
+                Removal::VariedOff => RemovalText::VariedOff,
+                Removal::Blacklisted => RemovalText::Blacklisted,
+                Removal::NodeDied => RemovalText::NodeDied,
+                Removal::Withdrawn => RemovalText::Withdrawn,
             }),
             seen: share.is_seen,
             facts: (&share.facts).into(),
@@ -300,19 +300,19 @@ impl From<&books::Share> for Share {
     }
 }
 
-impl From<Share> for books::Share {
-    fn from(share: Share) -> books::Share {
-        books::Share {
+impl From<ShareText> for books::ShareRecord {
+    fn from(share: ShareText) -> books::ShareRecord {
+        books::ShareRecord {
             id: ShareId(share.id),
             node: share.node,
             order: order(share.order),
             state: if share.leaving { ShareState::Leaving } else { ShareState::Held },
             removal: share.removal.map(|why| match why {
-                Why::Preempted => Removal::Preempted,
-                Why::VariedOff => Removal::VariedOff,
-                Why::Blacklisted => Removal::Blacklisted,
-                Why::NodeDied => Removal::NodeDied,
-                Why::Withdrawn => Removal::Withdrawn,
+                RemovalText::Preempted => Removal::Preempted,
+                RemovalText::VariedOff => Removal::VariedOff,
+                RemovalText::Blacklisted => Removal::Blacklisted,
+                RemovalText::NodeDied => Removal::NodeDied,
+                RemovalText::Withdrawn => Removal::Withdrawn,
             }),
             is_seen: share.seen,
             facts: share.facts.into(),

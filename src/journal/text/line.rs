@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::topology::Topology;
-use super::work::{Facts, Process, Report, Spec};
-use crate::journal::Entry;
+use super::topology::TopologyText;
+use super::work::{Facts, ProcessText, ReportText, Spec};
+use crate::journal::JournalEntry;
 use crate::model::{JobId, Mebibytes, Name, ShareId};
 use crate::scheduler::books::Hearing;
 use crate::scheduler::{Command, Event};
@@ -13,7 +13,7 @@ use crate::scheduler::{Command, Event};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    Node(Report),
+    Node(ReportText),
     Interval {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         silent: Vec<Name>,
@@ -39,7 +39,7 @@ pub enum Line {
         job: u64,
         share: u64,
         node: Name,
-        facts: Process,
+        facts: ProcessText,
     },
     LimboSeen {
         share: u64,
@@ -68,31 +68,33 @@ pub enum Line {
         nodes: Vec<String>,
         reason: String,
     },
-    Configured(Box<Topology>),
+    Configured(Box<TopologyText>),
     Restarted,
 }
 
-impl From<&Entry> for Line {
-    fn from(entry: &Entry) -> Line {
+impl From<&JournalEntry> for Line {
+    fn from(entry: &JournalEntry) -> Line {
         match entry {
-            Entry::Event(event) => event.into(),
-            Entry::IntervalPassed(Hearing { silent, back }) => {
+            JournalEntry::Event(event) => event.into(),
+            JournalEntry::IntervalPassed(Hearing { silent, back }) => {
                 Line::Interval { silent: silent.clone(), back: back.clone() }
             }
-            Entry::Command(Command::VaryOff { nodes, reason }) => {
+            JournalEntry::Command(Command::VaryOff { nodes, reason }) => {
                 Line::VaryOff { nodes: nodes.clone(), reason: reason.clone() }
             }
-            Entry::Command(Command::VaryOn { nodes }) => Line::VaryOn { nodes: nodes.clone() },
-            Entry::Command(Command::NodesLost { nodes, reason }) => {
+            JournalEntry::Command(Command::VaryOn { nodes }) => {
+                Line::VaryOn { nodes: nodes.clone() }
+            }
+            JournalEntry::Command(Command::NodesLost { nodes, reason }) => {
                 Line::NodesLost { nodes: nodes.clone(), reason: reason.clone() }
             }
-            Entry::Command(Command::ForgetNodes { nodes, reason }) => {
+            JournalEntry::Command(Command::ForgetNodes { nodes, reason }) => {
                 Line::NodesForgotten { nodes: nodes.clone(), reason: reason.clone() }
             }
-            Entry::Command(Command::Reconfigure(topology)) => {
+            JournalEntry::Command(Command::Reconfigure(topology)) => {
                 Line::Configured(Box::new((&**topology).into()))
             }
-            Entry::Restarted => Line::Restarted,
+            JournalEntry::Restarted => Line::Restarted,
         }
     }
 }
@@ -101,7 +103,7 @@ impl From<&Event> for Line {
     fn from(event: &Event) -> Line {
         match event {
             Event::NodeReported(report) => Line::Node(report.into()),
-            // `Entry::IntervalPassed` has the details; this event alone means that all nodes were
+            // `JournalEntry::IntervalPassed` has the details; this event alone means that all nodes were
             // heard.
             Event::HeartbeatIntervalPassed => {
                 Line::Interval { silent: Vec::new(), back: Vec::new() }
@@ -127,26 +129,26 @@ impl From<&Event> for Line {
     }
 }
 
-impl From<Line> for Entry {
-    fn from(line: Line) -> Entry {
+impl From<Line> for JournalEntry {
+    fn from(line: Line) -> JournalEntry {
         let event = match line {
             Line::Interval { silent, back } => {
-                return Entry::IntervalPassed(Hearing { silent, back });
+                return JournalEntry::IntervalPassed(Hearing { silent, back });
             }
             Line::VaryOff { nodes, reason } => {
-                return Entry::Command(Command::VaryOff { nodes, reason });
+                return JournalEntry::Command(Command::VaryOff { nodes, reason });
             }
-            Line::VaryOn { nodes } => return Entry::Command(Command::VaryOn { nodes }),
+            Line::VaryOn { nodes } => return JournalEntry::Command(Command::VaryOn { nodes }),
             Line::NodesLost { nodes, reason } => {
-                return Entry::Command(Command::NodesLost { nodes, reason });
+                return JournalEntry::Command(Command::NodesLost { nodes, reason });
             }
             Line::NodesForgotten { nodes, reason } => {
-                return Entry::Command(Command::ForgetNodes { nodes, reason });
+                return JournalEntry::Command(Command::ForgetNodes { nodes, reason });
             }
             Line::Configured(topology) => {
-                return Entry::Command(Command::Reconfigure(Box::new((*topology).into())));
+                return JournalEntry::Command(Command::Reconfigure(Box::new((*topology).into())));
             }
-            Line::Restarted => return Entry::Restarted,
+            Line::Restarted => return JournalEntry::Restarted,
             Line::Node(report) => Event::NodeReported(report.into()),
             Line::Missed { node, missed } => Event::NodeMissedHeartbeats { node, missed },
             Line::Died { node } => Event::NodeDied { node },
@@ -171,6 +173,6 @@ impl From<Line> for Entry {
                 Event::ShareExited { job: JobId(job), share: ShareId(share) }
             }
         };
-        Entry::Event(event)
+        JournalEntry::Event(event)
     }
 }

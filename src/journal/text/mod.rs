@@ -10,5 +10,5 @@ mod line;
 mod topology;
 mod work;
 
-pub use books::Books;
+pub use books::BooksText;
 pub use line::Line;

@@ -9,16 +9,16 @@ use crate::model::{self, Mebibytes, Millis, Name, PoolIx, Quantum};
 
 /// Whole configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Topology {
-    settings: Settings,
+pub struct TopologyText {
+    settings: SettingsText,
     pools: Vec<Pool>,
-    classes: Vec<Class>,
+    classes: Vec<ClassText>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     allotments_mb: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Settings {
+struct SettingsText {
     fragmentation_threshold: u64,
     defragmentation: bool,
     allotment_mb: Option<u64>,
@@ -41,9 +41,9 @@ struct Pool {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Class {
+struct ClassText {
     name: Name,
-    policy: Policy,
+    policy: PolicyText,
     priority: u32,
     pool: usize,
     initialization_cap: u64,
@@ -58,16 +58,16 @@ struct Class {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Policy {
+enum PolicyText {
     FairShare { weight: u32 },
     FixedShare,
     Reserve,
 }
 
-impl From<&model::Topology> for Topology {
-    fn from(topology: &model::Topology) -> Topology {
+impl From<&model::Topology> for TopologyText {
+    fn from(topology: &model::Topology) -> TopologyText {
         let model::Topology { settings, pools, classes, allotments } = topology;
-        Topology {
+        TopologyText {
             settings: settings.into(),
             pools: pools.iter().map(Into::into).collect(),
             classes: classes.iter().map(Into::into).collect(),
@@ -76,8 +76,8 @@ impl From<&model::Topology> for Topology {
     }
 }
 
-impl From<Topology> for model::Topology {
-    fn from(topology: Topology) -> model::Topology {
+impl From<TopologyText> for model::Topology {
+    fn from(topology: TopologyText) -> model::Topology {
         let allotments = topology.allotments_mb.into_iter();
         model::Topology {
             settings: topology.settings.into(),
@@ -88,8 +88,8 @@ impl From<Topology> for model::Topology {
     }
 }
 
-impl From<&model::Settings> for Settings {
-    fn from(settings: &model::Settings) -> Settings {
+impl From<&model::Settings> for SettingsText {
+    fn from(settings: &model::Settings) -> SettingsText {
         let model::Settings {
             fragmentation_threshold,
             defragmentation,
@@ -101,7 +101,7 @@ impl From<&model::Settings> for Settings {
             mass_loss_percent,
             quiet_stop,
         } = *settings;
-        Settings {
+        SettingsText {
             fragmentation_threshold,
             defragmentation,
             allotment_mb: allotment.map(|allotment| allotment.0),
@@ -115,8 +115,8 @@ impl From<&model::Settings> for Settings {
     }
 }
 
-impl From<Settings> for model::Settings {
-    fn from(settings: Settings) -> model::Settings {
+impl From<SettingsText> for model::Settings {
+    fn from(settings: SettingsText) -> model::Settings {
         model::Settings {
             fragmentation_threshold: settings.fragmentation_threshold,
             defragmentation: settings.defragmentation,
@@ -157,8 +157,8 @@ impl From<Pool> for model::Nodepool {
     }
 }
 
-impl From<&model::ResourceClass> for Class {
-    fn from(class: &model::ResourceClass) -> Class {
+impl From<&model::ResourceClass> for ClassText {
+    fn from(class: &model::ResourceClass) -> ClassText {
         let model::ResourceClass { name, policy, priority, pool, cap_rules, users, is_default } =
             class;
         let model::CapRules {
@@ -168,12 +168,12 @@ impl From<&model::ResourceClass> for Class {
             prediction_fudge,
             loss_limit,
         } = *cap_rules;
-        Class {
+        ClassText {
             name: name.clone(),
             policy: match *policy {
-                model::Policy::FairShare { weight } => Policy::FairShare { weight },
-                model::Policy::FixedShare => Policy::FixedShare,
-                model::Policy::Reserve => Policy::Reserve,
+                model::Policy::FairShare { weight } => PolicyText::FairShare { weight },
+                model::Policy::FixedShare => PolicyText::FixedShare,
+                model::Policy::Reserve => PolicyText::Reserve,
             },
             priority: *priority,
             pool: pool.0,
@@ -188,14 +188,14 @@ impl From<&model::ResourceClass> for Class {
     }
 }
 
-impl From<Class> for model::ResourceClass {
-    fn from(class: Class) -> model::ResourceClass {
+impl From<ClassText> for model::ResourceClass {
+    fn from(class: ClassText) -> model::ResourceClass {
         model::ResourceClass {
             name: class.name,
             policy: match class.policy {
-                Policy::FairShare { weight } => model::Policy::FairShare { weight },
-                Policy::FixedShare => model::Policy::FixedShare,
-                Policy::Reserve => model::Policy::Reserve,
+                PolicyText::FairShare { weight } => model::Policy::FairShare { weight },
+                PolicyText::FixedShare => model::Policy::FixedShare,
+                PolicyText::Reserve => model::Policy::Reserve,
             },
             priority: class.priority,
             pool: PoolIx(class.pool),

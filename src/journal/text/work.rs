@@ -7,7 +7,7 @@ use crate::model::{self, JobId, Mebibytes, Millis, Name};
 /// Kind of a job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum KindText {
     Job,
     Service,
     ArbitraryProcess,
@@ -39,7 +39,7 @@ pub struct Spec {
     id: u64,
     user: Name,
     class: Name,
-    kind: Kind,
+    kind: KindText,
     memory_mb: u64,
     threads: u64,
     submitted: Millis,
@@ -52,35 +52,35 @@ pub struct Spec {
 
 /// Facts of a process: true if it has initialized, its initialization time, its investment.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Process(bool, Millis, Millis);
+pub struct ProcessText(bool, Millis, Millis);
 
 /// Report of an agent: the node's name, its memory in MiB, and true if it wants no new shares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report(Name, u64, bool);
+pub struct ReportText(Name, u64, bool);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl From<model::WorkKind> for Kind {
-    fn from(kind: model::WorkKind) -> Kind {
+impl From<model::WorkKind> for KindText {
+    fn from(kind: model::WorkKind) -> KindText {
         match kind {
-            model::WorkKind::Job => Kind::Job,
-            model::WorkKind::Service => Kind::Service,
-            model::WorkKind::ArbitraryProcess => Kind::ArbitraryProcess,
-            model::WorkKind::Reservation => Kind::Reservation,
+            model::WorkKind::Job => KindText::Job,
+            model::WorkKind::Service => KindText::Service,
+            model::WorkKind::ArbitraryProcess => KindText::ArbitraryProcess,
+            model::WorkKind::Reservation => KindText::Reservation,
         }
     }
 }
 
-impl From<Kind> for model::WorkKind {
-    fn from(kind: Kind) -> model::WorkKind {
+impl From<KindText> for model::WorkKind {
+    fn from(kind: KindText) -> model::WorkKind {
         match kind {
-            Kind::Job => model::WorkKind::Job,
-            Kind::Service => model::WorkKind::Service,
-            Kind::ArbitraryProcess => model::WorkKind::ArbitraryProcess,
-            Kind::Reservation => model::WorkKind::Reservation,
+            KindText::Job => model::WorkKind::Job,
+            KindText::Service => model::WorkKind::Service,
+            KindText::ArbitraryProcess => model::WorkKind::ArbitraryProcess,
+            KindText::Reservation => model::WorkKind::Reservation,
         }
     }
 }
@@ -149,28 +149,30 @@ impl From<Spec> for model::JobSpec {
     }
 }
 
-impl From<&model::ShareFacts> for Process {
-    fn from(facts: &model::ShareFacts) -> Process {
+impl From<&model::ShareFacts> for ProcessText {
+    fn from(facts: &model::ShareFacts) -> ProcessText {
         let model::ShareFacts { is_initialized, initialization, investment } = *facts;
-        Process(is_initialized, initialization, investment)
+        ProcessText(is_initialized, initialization, investment)
     }
 }
 
-impl From<Process> for model::ShareFacts {
-    fn from(Process(is_initialized, initialization, investment): Process) -> model::ShareFacts {
+impl From<ProcessText> for model::ShareFacts {
+    fn from(
+        ProcessText(is_initialized, initialization, investment): ProcessText,
+    ) -> model::ShareFacts {
         model::ShareFacts { is_initialized, initialization, investment }
     }
 }
 
-impl From<&model::NodeReport> for Report {
-    fn from(report: &model::NodeReport) -> Report {
+impl From<&model::NodeReport> for ReportText {
+    fn from(report: &model::NodeReport) -> ReportText {
         let model::NodeReport { name, memory, is_quiesced } = report;
-        Report(name.clone(), memory.0, *is_quiesced)
+        ReportText(name.clone(), memory.0, *is_quiesced)
     }
 }
 
-impl From<Report> for model::NodeReport {
-    fn from(Report(name, memory, is_quiesced): Report) -> model::NodeReport {
+impl From<ReportText> for model::NodeReport {
+    fn from(ReportText(name, memory, is_quiesced): ReportText) -> model::NodeReport {
         model::NodeReport { name, memory: Mebibytes(memory), is_quiesced }
     }
 }

@@ -18,7 +18,7 @@ use crate::model::{
     JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId,
     ShareState, WorkKind,
 };
-use crate::scheduler::{Command, Disposition, Event, JobView, Scheduler, View};
+use crate::scheduler::{Command, Event, JobDisposition, JobView, Scheduler, View};
 use crate::sim::count;
 use crate::sim::error::Flaw;
 
@@ -349,7 +349,7 @@ impl<'a> Player<'a> {
     fn write_down_job(&mut self, cycle: u64, job: &JobView, view: &View) -> JobLine {
         let actor = self.jobs.get_mut(&job.id).expect("the scheduler knows no work but ours");
         let mut line = lines::job(job, view);
-        let is_refused = job.disposition == Disposition::Refused;
+        let is_refused = job.disposition == JobDisposition::Refused;
         for share in &job.shares {
             let (is_new, was_leaving) = actor.take_over(cycle, share, is_refused);
             if is_new {

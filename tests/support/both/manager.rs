@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use apportion::api::wire::Schedule;
 use apportion::api::{AbsentWork, CycleTimes, Intake, Limits, Published, ScheduleText};
-use apportion::converter::Publication;
+use apportion::converter::CheckedPublication;
 use apportion::engine::audit;
 use apportion::model::{
     CapRules, JobId, Mebibytes, Name, NodeReport, Nodepool, Policy, PoolIx, Quantum, ResourceClass,
@@ -112,7 +112,7 @@ impl Manager {
             self.scheduler.restore_leaving(leaving.map(|share| share.id));
             self.waits = true;
         } else {
-            taken_over = Some(Arc::new(Publication::of_books(&books)));
+            taken_over = Some(Arc::new(CheckedPublication::of_books(&books)));
             self.scheduler = Scheduler::from_books(books);
             self.scheduler.restart_hearing();
         }
