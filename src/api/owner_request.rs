@@ -7,7 +7,7 @@ use crate::api::http::error::{ApiError, Code};
 use crate::api::ingest::absence::AbsentWork;
 use crate::api::ingest::publishers::Publisher;
 use crate::api::wire::{self, ItemProblem};
-use crate::scheduler::{Command, CommandError, CommandOutcome, Event};
+use crate::scheduler::{Command, CommandError, CommandOutcome, SchedulerEvent};
 
 /// Something for whoever owns the scheduler.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub enum Request {
         /// Its number.
         sequence: u64,
         /// What it changes.
-        events: Vec<Event>,
+        events: Vec<SchedulerEvent>,
         /// What it leaves out.
         absent: AbsentWork,
     },

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::cluster::{self, Jobs, Shape};
 use crate::model::{JobFacts, JobId, Millis, ShareFacts, ShareId, ShareState, Topology, count};
-use crate::scheduler::{Event, JobView, Scheduler, View};
+use crate::scheduler::{JobView, Scheduler, SchedulerEvent, View};
 
 /// Successive cycles without any change after which the cluster counts as settled: then time alone
 /// changes nothing either.
@@ -40,7 +40,7 @@ pub struct Ramp {
 pub fn books(shape: &Shape, topology: Topology) -> (Scheduler, Jobs) {
     let mut scheduler = Scheduler::new(topology, ShareId(1));
     for report in cluster::nodes(shape.nodes) {
-        scheduler.record(Event::NodeReported(report));
+        scheduler.record(SchedulerEvent::NodeReported(report));
     }
     let mut jobs = Jobs::of(shape);
     for _ in 0..shape.jobs {
@@ -53,10 +53,10 @@ pub fn books(shape: &Shape, topology: Topology) -> (Scheduler, Jobs) {
 pub fn single_books(shape: &Shape) -> Scheduler {
     let mut scheduler = Scheduler::new(cluster::topology(shape.quantum), ShareId(1));
     for report in cluster::equal_nodes(shape.nodes, shape.quantum.memory()) {
-        scheduler.record(Event::NodeReported(report));
+        scheduler.record(SchedulerEvent::NodeReported(report));
     }
     for spec in cluster::single_requests(shape) {
-        scheduler.record(Event::JobArrived(spec));
+        scheduler.record(SchedulerEvent::JobArrived(spec));
     }
     scheduler
 }
@@ -66,7 +66,7 @@ pub fn single_books(shape: &Shape) -> Scheduler {
 pub fn waiting_books(shape: &Shape) -> Scheduler {
     let (mut scheduler, _) = books(shape, cluster::topology_with_filling(shape.quantum));
     for spec in cluster::filling(shape) {
-        scheduler.record(Event::JobArrived(spec));
+        scheduler.record(SchedulerEvent::JobArrived(spec));
     }
     scheduler
 }
@@ -76,7 +76,7 @@ pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs) {
     let mut left: Vec<JobId> = view.jobs.iter().map(|job| job.id).collect();
     for _ in 0..(count(&left) * CHURN_PERCENT).div_ceil(100) {
         let job = jobs.one_of(&mut left);
-        scheduler.record(Event::JobCompleted { job });
+        scheduler.record(SchedulerEvent::JobCompleted { job });
         arrive(scheduler, jobs);
     }
 }
@@ -84,13 +84,13 @@ pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs) {
 /// Adds as many jobs again that will get nothing. The scheduler must have classes for them.
 pub fn block(scheduler: &mut Scheduler, shape: &Shape) {
     for spec in cluster::blocked_jobs(shape) {
-        scheduler.record(Event::JobArrived(spec));
+        scheduler.record(SchedulerEvent::JobArrived(spec));
     }
 }
 
 /// The next job arrives.
 fn arrive(scheduler: &mut Scheduler, jobs: &mut Jobs) {
-    scheduler.record(Event::JobArrived(jobs.next().expect("they never end")));
+    scheduler.record(SchedulerEvent::JobArrived(jobs.next().expect("they never end")));
 }
 
 /// Runs cycles until nothing changes any more, or until `most` cycles have run; at least 1.
@@ -149,15 +149,15 @@ fn confirm_job(scheduler: &mut Scheduler, view: &JobView) {
     let job = view.id;
     if !view.facts.is_running && !view.shares.is_empty() {
         let facts = JobFacts { is_running: true, time_per_item: Some(TIME_PER_ITEM), ..view.facts };
-        scheduler.record(Event::JobChanged { job, facts });
+        scheduler.record(SchedulerEvent::JobChanged { job, facts });
     }
     for share in &view.shares {
         let (id, node) = (share.id, share.node.clone());
         match share.state {
-            ShareState::Leaving => scheduler.record(Event::ShareExited { job, share: id }),
+            ShareState::Leaving => scheduler.record(SchedulerEvent::ShareExited { job, share: id }),
             ShareState::Held if !share.is_seen => {
                 let facts = facts_of(id);
-                scheduler.record(Event::ShareSeen { job, share: id, node, facts });
+                scheduler.record(SchedulerEvent::ShareSeen { job, share: id, node, facts });
             }
             ShareState::Held => {}
         }

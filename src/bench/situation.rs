@@ -83,7 +83,7 @@ mod tests {
     use crate::converter::events_between;
     use crate::engine::{audit, plan};
     use crate::model::{Mebibytes, Quantum, count};
-    use crate::scheduler::Event;
+    use crate::scheduler::SchedulerEvent;
 
     fn shape() -> Shape {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
@@ -102,7 +102,7 @@ mod tests {
     fn one_job_of_a_hundred_is_another_in_the_second_publication() {
         let [before, after] = publications(&shape());
         let events = events_between(Some(&before), &after);
-        let is_arrival = |event: &&Event| matches!(event, Event::JobArrived(_));
+        let is_arrival = |event: &&SchedulerEvent| matches!(event, SchedulerEvent::JobArrived(_));
         assert_eq!(count(events.iter().filter(is_arrival)), 1);
         assert_eq!(events.len(), 2);
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedProcess};
 use crate::model::{JobFacts, JobId, ShareId};
-use crate::scheduler::Event;
+use crate::scheduler::SchedulerEvent;
 
 /// The events that lead from `previous` to `current`: first what makes room, then what needs it,
 /// each in job order.
@@ -19,13 +19,13 @@ use crate::scheduler::Event;
 pub fn events_between(
     previous: Option<&CheckedPublication>,
     current: &CheckedPublication,
-) -> Vec<Event> {
+) -> Vec<SchedulerEvent> {
     let nothing = BTreeMap::new();
     let before = previous.map_or(&nothing, |publication| &publication.work);
     let mut events = Vec::new();
     for (&job, old) in before.iter().filter(|(_, old)| is_ours(old)) {
         match current.work.get(&job).filter(|new| is_continued(old, new)) {
-            None => events.push(Event::JobCompleted { job }),
+            None => events.push(SchedulerEvent::JobCompleted { job }),
             Some(new) => events.extend(exits(job, old, new)),
         }
     }
@@ -44,13 +44,13 @@ pub fn events_between(
 fn limbo_between(
     before: Option<&BTreeMap<ShareId, LimboProcess>>,
     current: &BTreeMap<ShareId, LimboProcess>,
-) -> Vec<Event> {
+) -> Vec<SchedulerEvent> {
     let nothing = BTreeMap::new();
     let before = before.unwrap_or(&nothing);
     let gone = before.keys().filter(|share| !current.contains_key(share));
     let seen = current.iter().filter(|(share, process)| before.get(share) != Some(process));
-    let gone = gone.map(|&share| Event::LimboShareGone { share });
-    let seen = seen.map(|(&share, process)| Event::LimboShareSeen {
+    let gone = gone.map(|&share| SchedulerEvent::LimboShareGone { share });
+    let seen = seen.map(|(&share, process)| SchedulerEvent::LimboShareSeen {
         share,
         node: process.node.clone(),
         memory: process.memory,
@@ -82,27 +82,27 @@ fn live(work: &PublishedJob) -> impl Iterator<Item = (ShareId, &PublishedProcess
 
 /// Shares whose process ended since `old`: shown there and absent now, or shown as gone for the
 /// first time. A share that was never shown has not ended; its assignment is on its way.
-fn exits(job: JobId, old: &PublishedJob, new: &PublishedJob) -> Vec<Event> {
+fn exits(job: JobId, old: &PublishedJob, new: &PublishedJob) -> Vec<SchedulerEvent> {
     let vanished =
         live(old).map(|(share, _)| share).filter(|share| !new.processes.contains_key(share));
     let is_news = |share: &ShareId| old.processes.get(share).is_none_or(|process| !process.is_gone);
     let ended = new.processes.iter().filter(|(share, process)| process.is_gone && is_news(share));
     let mut shares: Vec<ShareId> = vanished.chain(ended.map(|(&share, _)| share)).collect();
     shares.sort_unstable();
-    shares.into_iter().map(|share| Event::ShareExited { job, share }).collect()
+    shares.into_iter().map(|share| SchedulerEvent::ShareExited { job, share }).collect()
 }
 
 /// Event for a new job, or for changed facts of a known job.
-fn news_of(old: Option<&PublishedJob>, new: &PublishedJob) -> Option<Event> {
+fn news_of(old: Option<&PublishedJob>, new: &PublishedJob) -> Option<SchedulerEvent> {
     let facts = facts_after(old, new);
     match old {
         None => {
             let mut spec = new.spec.clone();
             spec.facts = facts;
-            Some(Event::JobArrived(spec))
+            Some(SchedulerEvent::JobArrived(spec))
         }
         Some(old) if facts_after(None, old) != facts => {
-            Some(Event::JobChanged { job: new.spec.id, facts })
+            Some(SchedulerEvent::JobChanged { job: new.spec.id, facts })
         }
         Some(_) => None,
     }
@@ -119,13 +119,13 @@ fn facts_after(old: Option<&PublishedJob>, new: &PublishedJob) -> JobFacts {
 }
 
 /// Live processes that are new or changed.
-fn sightings(job: JobId, old: Option<&PublishedJob>, new: &PublishedJob) -> Vec<Event> {
+fn sightings(job: JobId, old: Option<&PublishedJob>, new: &PublishedJob) -> Vec<SchedulerEvent> {
     let is_known = |share: ShareId, process: &PublishedProcess| {
         old.and_then(|old| old.processes.get(&share)) == Some(process)
     };
     live(new)
         .filter(|(share, process)| !is_known(*share, process))
-        .map(|(share, process)| Event::ShareSeen {
+        .map(|(share, process)| SchedulerEvent::ShareSeen {
             job,
             share,
             node: process.node.clone(),
@@ -189,23 +189,23 @@ mod tests {
         (share, PublishedProcess { node: "n1".into(), is_gone: text.ends_with('x'), facts })
     }
 
-    fn render(event: &Event) -> String {
+    fn render(event: &SchedulerEvent) -> String {
         let flags = |facts: &JobFacts| {
             let marks = [(facts.is_running, "r"), (facts.is_completing, "~")];
             marks.into_iter().filter(|(holds, _)| *holds).map(|(_, mark)| mark).collect::<String>()
         };
         match event {
-            Event::JobArrived(spec) => format!("+{}{}", spec.id, flags(&spec.facts)),
-            Event::JobChanged { job, facts } => format!("={job}{}", flags(facts)),
-            Event::JobCompleted { job } => format!("-{job}"),
-            Event::ShareSeen { share, .. } => format!("see{share}"),
-            Event::ShareExited { share, .. } => format!("exit{share}"),
-            Event::LimboShareSeen { share, .. } => format!("limbo{share}"),
-            Event::LimboShareGone { share } => format!("unlimbo{share}"),
-            Event::NodeReported(_)
-            | Event::HeartbeatIntervalPassed
-            | Event::NodeMissedHeartbeats { .. }
-            | Event::NodeDied { .. } => panic!("no publication says {event:?}"),
+            SchedulerEvent::JobArrived(spec) => format!("+{}{}", spec.id, flags(&spec.facts)),
+            SchedulerEvent::JobChanged { job, facts } => format!("={job}{}", flags(facts)),
+            SchedulerEvent::JobCompleted { job } => format!("-{job}"),
+            SchedulerEvent::ShareSeen { share, .. } => format!("see{share}"),
+            SchedulerEvent::ShareExited { share, .. } => format!("exit{share}"),
+            SchedulerEvent::LimboShareSeen { share, .. } => format!("limbo{share}"),
+            SchedulerEvent::LimboShareGone { share } => format!("unlimbo{share}"),
+            SchedulerEvent::NodeReported(_)
+            | SchedulerEvent::HeartbeatIntervalPassed
+            | SchedulerEvent::NodeMissedHeartbeats { .. }
+            | SchedulerEvent::NodeDied { .. } => panic!("no publication says {event:?}"),
         }
     }
 

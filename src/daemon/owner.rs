@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::engine::{self, Effort};
 use crate::journal::{Clerk, open};
 use crate::model::{Name, ShareId, Steps, count};
-use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler, View};
+use crate::scheduler::{Command, CommandError, CommandOutcome, Scheduler, SchedulerEvent, View};
 use crate::store::{
     AdminRow, AuditRow, BatchRow, CycleRecord, Glance, PublisherRow, ShareRow, Store,
 };
@@ -221,7 +221,7 @@ impl SchedulerTask {
         }
         match ended.with(self.hearing.delay().take(), self.heartbeat_interval) {
             Ended::InTime => {
-                self.clerk.record(&mut self.scheduler, Event::HeartbeatIntervalPassed);
+                self.clerk.record(&mut self.scheduler, SchedulerEvent::HeartbeatIntervalPassed);
             }
             Ended::Stalled { late } => {
                 tracing::warn!(
@@ -240,7 +240,7 @@ impl SchedulerTask {
         let nodes = self.scheduler.view().nodes;
         for node in nodes.iter().filter(|node| 0 < node.missed && !node.state.is_dead) {
             let node = node.name.clone();
-            let event = Event::NodeMissedHeartbeats { node, missed: 0 };
+            let event = SchedulerEvent::NodeMissedHeartbeats { node, missed: 0 };
             self.clerk.record(&mut self.scheduler, event);
         }
     }
@@ -296,11 +296,11 @@ impl SchedulerTask {
     /// Tells the scheduler what was heard of nodes.
     fn hear(&mut self) {
         let reports = self.hearing.untold();
-        self.record_all(reports.into_iter().map(Event::NodeReported));
+        self.record_all(reports.into_iter().map(SchedulerEvent::NodeReported));
     }
 
     /// Tells the scheduler. Heartbeats that say nothing cause no cycle.
-    fn record_all(&mut self, events: impl IntoIterator<Item = Event>) {
+    fn record_all(&mut self, events: impl IntoIterator<Item = SchedulerEvent>) {
         for event in events {
             self.steps.take();
             self.is_stale |= self.clerk.record(&mut self.scheduler, event);

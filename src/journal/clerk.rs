@@ -2,7 +2,7 @@
 
 use super::entry::JournalEntry;
 use super::seal::Batch;
-use crate::scheduler::{Command, CommandError, CommandOutcome, Event, Scheduler};
+use crate::scheduler::{Command, CommandError, CommandOutcome, Scheduler, SchedulerEvent};
 
 /// Inputs recorded since the last cycle.
 #[derive(Debug, Default)]
@@ -12,8 +12,8 @@ pub struct Clerk {
 
 impl Clerk {
     /// Tells `scheduler` of `event`. Says whether that was news.
-    pub fn record(&mut self, scheduler: &mut Scheduler, event: Event) -> bool {
-        if let Event::NodeReported(report) = &event
+    pub fn record(&mut self, scheduler: &mut Scheduler, event: SchedulerEvent) -> bool {
+        if let SchedulerEvent::NodeReported(report) = &event
             && scheduler.hear(report)
         {
             return false;

@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::model::Name;
 use crate::scheduler::books::Hearing;
-use crate::scheduler::{Command, CommandError, Event, Scheduler};
+use crate::scheduler::{Command, CommandError, Scheduler, SchedulerEvent};
 
 /// An input as the journal records it and a replay applies it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalEntry {
     /// The scheduler was told this.
-    Event(Event),
+    Event(SchedulerEvent),
     /// A heartbeat interval ended.
     IntervalPassed(Hearing),
     /// An administrator had this done. Commands that were refused changed nothing, and are not
@@ -23,11 +23,11 @@ pub enum JournalEntry {
 impl JournalEntry {
     /// Returns the entry for `event`, which the caller is about to record in `scheduler`. `None` if
     /// the event changes nothing.
-    pub fn of(scheduler: &Scheduler, event: &Event) -> Option<JournalEntry> {
+    pub fn of(scheduler: &Scheduler, event: &SchedulerEvent) -> Option<JournalEntry> {
         if scheduler.says_nothing(event) {
             return None;
         }
-        Some(if *event == Event::HeartbeatIntervalPassed {
+        Some(if *event == SchedulerEvent::HeartbeatIntervalPassed {
             JournalEntry::IntervalPassed(scheduler.hearing())
         } else {
             JournalEntry::Event(event.clone())
@@ -45,7 +45,7 @@ impl JournalEntry {
             JournalEntry::Event(event) => scheduler.record(event),
             JournalEntry::IntervalPassed(hearing) => {
                 scheduler.enter_hearing(&hearing);
-                scheduler.record(Event::HeartbeatIntervalPassed);
+                scheduler.record(SchedulerEvent::HeartbeatIntervalPassed);
             }
             JournalEntry::Command(command) => {
                 scheduler.command(command)?;
@@ -85,25 +85,31 @@ impl fmt::Display for JournalEntry {
     }
 }
 
-fn event_words(event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn event_words(event: &SchedulerEvent, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match event {
-        Event::NodeReported(report) => write!(f, "node {} reported {}", report.name, report.memory),
-        Event::HeartbeatIntervalPassed => f.write_str("a heartbeat interval passed"),
-        Event::NodeMissedHeartbeats { node, missed } => {
+        SchedulerEvent::NodeReported(report) => {
+            write!(f, "node {} reported {}", report.name, report.memory)
+        }
+        SchedulerEvent::HeartbeatIntervalPassed => f.write_str("a heartbeat interval passed"),
+        SchedulerEvent::NodeMissedHeartbeats { node, missed } => {
             write!(f, "node {node} missed {missed} heartbeats")
         }
-        Event::NodeDied { node } => write!(f, "node {node} died"),
-        Event::JobArrived(spec) => write!(f, "job {} of {} arrived", spec.id, spec.user),
-        Event::JobChanged { job, .. } => write!(f, "job {job} changed"),
-        Event::JobCompleted { job } => write!(f, "job {job} ended"),
-        Event::ShareSeen { job, share, node, .. } => {
+        SchedulerEvent::NodeDied { node } => write!(f, "node {node} died"),
+        SchedulerEvent::JobArrived(spec) => write!(f, "job {} of {} arrived", spec.id, spec.user),
+        SchedulerEvent::JobChanged { job, .. } => write!(f, "job {job} changed"),
+        SchedulerEvent::JobCompleted { job } => write!(f, "job {job} ended"),
+        SchedulerEvent::ShareSeen { job, share, node, .. } => {
             write!(f, "share {share} of job {job} was published on {node}")
         }
-        Event::LimboShareSeen { share, node, .. } => {
+        SchedulerEvent::LimboShareSeen { share, node, .. } => {
             write!(f, "share {share} of an unreadable job was published on {node}")
         }
-        Event::LimboShareGone { share } => write!(f, "share {share} of an unreadable job was gone"),
-        Event::ShareExited { job, share } => write!(f, "share {share} of job {job} exited"),
+        SchedulerEvent::LimboShareGone { share } => {
+            write!(f, "share {share} of an unreadable job was gone")
+        }
+        SchedulerEvent::ShareExited { job, share } => {
+            write!(f, "share {share} of job {job} exited")
+        }
     }
 }
 

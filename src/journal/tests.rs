@@ -16,7 +16,7 @@ use crate::model::{
 use crate::scheduler::books::{
     Books, CalmRecord, Hearing, JobRecord, Limbo, Node, PromiseRecord, ShareRecord,
 };
-use crate::scheduler::{Command, Event, Removal};
+use crate::scheduler::{Command, Removal, SchedulerEvent};
 
 fn topology() -> Topology {
     let cap_rules = CapRules {
@@ -94,21 +94,21 @@ fn process() -> ShareFacts {
 fn entries() -> Vec<JournalEntry> {
     let (job, share, node) = (JobId(7), ShareId(12), "main01".into());
     let events = [
-        Event::NodeReported(report()),
-        Event::NodeMissedHeartbeats { node: "main01".into(), missed: 2 },
-        Event::NodeDied { node },
-        Event::JobArrived(spec(7, WorkKind::Job)),
-        Event::JobArrived(spec(8, WorkKind::Service)),
-        Event::JobArrived(spec(9, WorkKind::ArbitraryProcess)),
-        Event::JobArrived(spec(10, WorkKind::Reservation)),
-        Event::JobChanged { job, facts: facts(ProcessLimit::Unlimited) },
-        Event::JobChanged { job, facts: facts(ProcessLimit::Frozen) },
-        Event::JobCompleted { job },
-        Event::ShareSeen { job, share, node: "main01".into(), facts: process() },
-        Event::LimboShareSeen { share, node: "main01".into(), memory: Some(Mebibytes(5)) },
-        Event::LimboShareSeen { share, node: "main01".into(), memory: None },
-        Event::LimboShareGone { share },
-        Event::ShareExited { job, share },
+        SchedulerEvent::NodeReported(report()),
+        SchedulerEvent::NodeMissedHeartbeats { node: "main01".into(), missed: 2 },
+        SchedulerEvent::NodeDied { node },
+        SchedulerEvent::JobArrived(spec(7, WorkKind::Job)),
+        SchedulerEvent::JobArrived(spec(8, WorkKind::Service)),
+        SchedulerEvent::JobArrived(spec(9, WorkKind::ArbitraryProcess)),
+        SchedulerEvent::JobArrived(spec(10, WorkKind::Reservation)),
+        SchedulerEvent::JobChanged { job, facts: facts(ProcessLimit::Unlimited) },
+        SchedulerEvent::JobChanged { job, facts: facts(ProcessLimit::Frozen) },
+        SchedulerEvent::JobCompleted { job },
+        SchedulerEvent::ShareSeen { job, share, node: "main01".into(), facts: process() },
+        SchedulerEvent::LimboShareSeen { share, node: "main01".into(), memory: Some(Mebibytes(5)) },
+        SchedulerEvent::LimboShareSeen { share, node: "main01".into(), memory: None },
+        SchedulerEvent::LimboShareGone { share },
+        SchedulerEvent::ShareExited { job, share },
     ];
     let nodes = || vec!["main01".to_owned(), "gpu01".to_owned()];
     let others = [

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Event, Scheduler};
+use super::{Scheduler, SchedulerEvent};
 use crate::engine::{Calm, MEMORY_AFTER, Schedule, Taking};
 use crate::model::{JobFacts, JobId, ShareState};
 
@@ -85,11 +85,11 @@ impl CalmBook {
 
 impl Scheduler {
     /// Notes whether `event`, about to be recorded, is a change.
-    pub(super) fn notice(&mut self, event: &Event) {
+    pub(super) fn notice(&mut self, event: &SchedulerEvent) {
         if self.changes_claims(event) {
             self.calm.stir();
         }
-        if let Event::JobChanged { job, facts } = event {
+        if let SchedulerEvent::JobChanged { job, facts } = event {
             let is_news = self.jobs.get(*job).is_some_and(|known| known.spec.facts != *facts);
             self.calm.has_news |= is_news;
         }
@@ -97,9 +97,9 @@ impl Scheduler {
 
     /// True if `event` changes demand or supply. Shares that leave by our order and new shares that
     /// appear are our own doing.
-    fn changes_claims(&self, event: &Event) -> bool {
+    fn changes_claims(&self, event: &SchedulerEvent) -> bool {
         match event {
-            Event::NodeReported(report) => {
+            SchedulerEvent::NodeReported(report) => {
                 let known = self.machines.find(&report.name);
                 known.is_none_or(|node| {
                     let known = &self.machines[node];
@@ -107,20 +107,21 @@ impl Scheduler {
                 })
             }
             // The next cycle finds out if a node dies of it.
-            Event::HeartbeatIntervalPassed | Event::NodeMissedHeartbeats { .. } => false,
-            Event::NodeDied { .. }
-            | Event::JobArrived(_)
-            | Event::JobCompleted { .. }
-            | Event::LimboShareGone { .. } => true,
-            Event::JobChanged { job, facts } => self
+            SchedulerEvent::HeartbeatIntervalPassed
+            | SchedulerEvent::NodeMissedHeartbeats { .. } => false,
+            SchedulerEvent::NodeDied { .. }
+            | SchedulerEvent::JobArrived(_)
+            | SchedulerEvent::JobCompleted { .. }
+            | SchedulerEvent::LimboShareGone { .. } => true,
+            SchedulerEvent::JobChanged { job, facts } => self
                 .jobs
                 .get(*job)
                 .is_some_and(|known| changes_demand(&known.spec.facts, facts, known.spec.threads)),
-            Event::ShareSeen { job, share, .. } => {
+            SchedulerEvent::ShareSeen { job, share, .. } => {
                 self.jobs.get(*job).is_some_and(|job| job.shares.get(*share).is_none())
             }
-            Event::LimboShareSeen { share, .. } => !self.limbo.contains_key(share),
-            Event::ShareExited { job, share } => {
+            SchedulerEvent::LimboShareSeen { share, .. } => !self.limbo.contains_key(share),
+            SchedulerEvent::ShareExited { job, share } => {
                 let share = self.jobs.get(*job).and_then(|job| job.shares.get(*share));
                 share.is_some_and(|share| share.state == ShareState::Held)
             }

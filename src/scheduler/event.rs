@@ -4,7 +4,7 @@ use crate::model::{JobFacts, JobId, JobSpec, Mebibytes, Name, NodeReport, ShareF
 
 /// An input of the scheduler. The list is closed on purpose: it names every cause of scheduling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SchedulerEvent {
     /// A node's agent reported: a new node, a heartbeat, or a change of size.
     NodeReported(NodeReport),
     /// A heartbeat interval ended. Each node without a report in it has missed one heartbeat more.

@@ -24,7 +24,7 @@ mod users;
 mod view;
 
 pub use command::{Command, CommandError, CommandOutcome, UnknownNode};
-pub use event::Event;
+pub use event::SchedulerEvent;
 pub use jobs::{Admission, admit};
 pub use pictures::Pictures;
 pub use trial::TopologyImpact;
@@ -137,44 +137,44 @@ impl Scheduler {
 
     /// Records an event. Never plans: cycles have a pace of their own, independent of the
     /// network's.
-    pub fn record(&mut self, event: Event) {
+    pub fn record(&mut self, event: SchedulerEvent) {
         self.is_changed |= !self.says_nothing(&event);
         self.notice(&event);
         let stability = self.topology.settings.node_stability;
         match event {
-            Event::NodeReported(report) => {
+            SchedulerEvent::NodeReported(report) => {
                 if let Some(back) = self.machines.report(&self.topology, report) {
                     self.recount_purged(back);
                     self.crowded.insert(back);
                 }
             }
-            Event::HeartbeatIntervalPassed => self.machines.end_interval(stability),
-            Event::NodeMissedHeartbeats { node, missed } => {
+            SchedulerEvent::HeartbeatIntervalPassed => self.machines.end_interval(stability),
+            SchedulerEvent::NodeMissedHeartbeats { node, missed } => {
                 self.machines.miss(&node, missed, stability);
             }
-            Event::NodeDied { node } => self.machines.die(&node),
-            Event::JobArrived(spec) => {
+            SchedulerEvent::NodeDied { node } => self.machines.die(&node),
+            SchedulerEvent::JobArrived(spec) => {
                 if !self.jobs.contains(spec.id) {
                     let user = self.users.enter(&spec.user);
                     self.jobs.enter(JobBook::new(spec, user, &self.topology), None);
                 }
             }
-            Event::JobChanged { job, facts } => {
+            SchedulerEvent::JobChanged { job, facts } => {
                 let job = self.jobs.get_mut(job).filter(|job| job.spec.facts != facts);
                 if let Some(job) = job {
                     job.spec.facts = facts;
                 }
             }
-            Event::JobCompleted { job } => {
+            SchedulerEvent::JobCompleted { job } => {
                 if let Some(gone) = self.jobs.remove(job) {
                     self.users.leave(&gone.spec.user);
                     self.promises.retain(|promise| promise.job != job);
                 }
             }
-            Event::ShareSeen { job, share, node, facts } => {
+            SchedulerEvent::ShareSeen { job, share, node, facts } => {
                 self.see_share(job, share, &node, facts);
             }
-            Event::LimboShareSeen { share, node, memory } => {
+            SchedulerEvent::LimboShareSeen { share, node, memory } => {
                 let node = self.machines.expect(&self.topology, &node);
                 // A process on another node than its share takes space on both nodes.
                 let is_there = |share: &ShareBook| share.node == node;
@@ -186,10 +186,10 @@ impl Scheduler {
                     self.use_up(share);
                 }
             }
-            Event::LimboShareGone { share } => {
+            SchedulerEvent::LimboShareGone { share } => {
                 self.limbo.remove(&share);
             }
-            Event::ShareExited { job, share } => {
+            SchedulerEvent::ShareExited { job, share } => {
                 if let Some(job) = self.jobs.get_mut(job) {
                     job.end_share(share);
                 }
@@ -285,19 +285,19 @@ impl Scheduler {
 
     /// True if `event` changes nothing but the set of nodes heard: the routine heartbeat of a live
     /// node, and the end of an interval in which all nodes reported.
-    pub fn says_nothing(&self, event: &Event) -> bool {
+    pub fn says_nothing(&self, event: &SchedulerEvent) -> bool {
         match event {
-            Event::NodeReported(report) => self.machines.is_well_and(report),
-            Event::HeartbeatIntervalPassed => self.machines.were_all_heard(),
-            Event::NodeMissedHeartbeats { .. }
-            | Event::NodeDied { .. }
-            | Event::JobArrived(_)
-            | Event::JobChanged { .. }
-            | Event::JobCompleted { .. }
-            | Event::ShareSeen { .. }
-            | Event::LimboShareSeen { .. }
-            | Event::LimboShareGone { .. }
-            | Event::ShareExited { .. } => false,
+            SchedulerEvent::NodeReported(report) => self.machines.is_well_and(report),
+            SchedulerEvent::HeartbeatIntervalPassed => self.machines.were_all_heard(),
+            SchedulerEvent::NodeMissedHeartbeats { .. }
+            | SchedulerEvent::NodeDied { .. }
+            | SchedulerEvent::JobArrived(_)
+            | SchedulerEvent::JobChanged { .. }
+            | SchedulerEvent::JobCompleted { .. }
+            | SchedulerEvent::ShareSeen { .. }
+            | SchedulerEvent::LimboShareSeen { .. }
+            | SchedulerEvent::LimboShareGone { .. }
+            | SchedulerEvent::ShareExited { .. } => false,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::support::cluster::{
     Cluster, DOUBLING, UNPACED, class, fair, job, pool, single, topology,
 };
 use apportion::model::{Mebibytes, NodeReport, Policy, ProcessLimit, Topology, WorkKind};
-use apportion::scheduler::Event;
+use apportion::scheduler::SchedulerEvent;
 
 #[test]
 fn one_job_may_have_everything() {
@@ -98,7 +98,7 @@ fn doubling_starts_at_the_initialization_cap_and_doubles() {
     let running = job(1, "ann", "normal", 1).facts;
     cluster.nodes("m1=16 m2=16").arrive(spec).cycles(2);
     assert_eq!((cluster.held(1), cluster.reason(1)), (2, "initialization_cap"));
-    cluster.record(Event::JobChanged { job: apportion::model::JobId(1), facts: running });
+    cluster.record(SchedulerEvent::JobChanged { job: apportion::model::JobId(1), facts: running });
     let growth = [(); 5].map(|()| cluster.cycle().held(1));
     assert_eq!(growth, [4, 8, 16, 32, 32]);
 }
@@ -109,10 +109,10 @@ fn a_lower_maximum_sheds_what_is_above_it() {
     let mut spec = job(1, "ann", "normal", 1);
     cluster.nodes("m1=8").arrive(spec.clone()).cycle();
     spec.facts.limit = ProcessLimit::AtMost(3);
-    cluster.record(Event::JobChanged { job: spec.id, facts: spec.facts }).cycle();
+    cluster.record(SchedulerEvent::JobChanged { job: spec.id, facts: spec.facts }).cycle();
     assert_eq!((cluster.held(1), cluster.preempted()), (3, 5));
     spec.facts.limit = ProcessLimit::Frozen;
-    cluster.record(Event::JobChanged { job: spec.id, facts: spec.facts }).cycle();
+    cluster.record(SchedulerEvent::JobChanged { job: spec.id, facts: spec.facts }).cycle();
     assert_eq!((cluster.held(1), cluster.reason(1)), (3, "none"));
 }
 
@@ -235,13 +235,13 @@ fn what_is_above_a_lower_maximum_does_not_come_back_elsewhere() {
     spec.facts.limit = ProcessLimit::AtMost(2);
     cluster.nodes("m1=1 m2=1 m3=1").arrive(spec.clone()).cycle();
     let (name, memory) = ("m1".to_owned(), Mebibytes::from_gib(1));
-    cluster.record(Event::NodeReported(NodeReport {
+    cluster.record(SchedulerEvent::NodeReported(NodeReport {
         name: name.into(),
         memory,
         is_quiesced: true,
     }));
     spec.facts.limit = ProcessLimit::AtMost(0);
-    cluster.record(Event::JobChanged { job: spec.id, facts: spec.facts }).cycle();
+    cluster.record(SchedulerEvent::JobChanged { job: spec.id, facts: spec.facts }).cycle();
     assert_eq!((cluster.held(1), cluster.preempted()), (0, 2), "{}", cluster.picture());
 }
 
@@ -254,7 +254,7 @@ fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
     let mut ending = job(1, "ann", "normal", 2);
     cluster.nodes("m1=2").arrive(ending.clone()).cycle();
     ending.facts.is_completing = true;
-    cluster.record(Event::JobChanged { job: ending.id, facts: ending.facts });
+    cluster.record(SchedulerEvent::JobChanged { job: ending.id, facts: ending.facts });
     let mut service = single(2, "bob", "fixed", 2, WorkKind::Service);
     service.machines = vec!["m1".to_owned()];
     cluster.nodes("m2=2").arrive(service).cycle();

@@ -112,7 +112,7 @@ fn initialize(cluster: &mut Cluster, millis: u64, processes: usize) {
         let facts = apportion::model::ShareFacts { is_initialized, initialization, investment: 0 };
         let (job, node) = (apportion::model::JobId(1), share.node.clone());
         let share = share.id;
-        cluster.record(apportion::scheduler::Event::ShareSeen { job, share, node, facts });
+        cluster.record(apportion::scheduler::SchedulerEvent::ShareSeen { job, share, node, facts });
     }
 }
 

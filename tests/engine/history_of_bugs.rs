@@ -33,7 +33,7 @@ use crate::support::script::{Case, Script, cases};
 use apportion::model::{
     JobId, Mebibytes, NodeReport, Policy, PoolIx, ShareFacts, ShareId, ShareState, Topology,
 };
-use apportion::scheduler::{Command, Event};
+use apportion::scheduler::{Command, SchedulerEvent};
 
 // Caps.
 cases! {
@@ -253,7 +253,7 @@ fn uima_2593_work_in_limbo_on_a_node_that_dies_and_returns_counts_once() {
     let mut script = Script::new(&Case::default());
     script.step("m1=4; 1 ann 1");
     let (share, node) = (ShareId(70), "m1".into());
-    let seen = Event::LimboShareSeen { share, node, memory: Some(Mebibytes::from_gib(3)) };
+    let seen = SchedulerEvent::LimboShareSeen { share, node, memory: Some(Mebibytes::from_gib(3)) };
     script.cluster.record(seen.clone());
     script.settle();
     let used = |script: &Script| script.cluster.view.nodes[0].used.0;
@@ -266,7 +266,7 @@ fn uima_2593_work_in_limbo_on_a_node_that_dies_and_returns_counts_once() {
     script.step("m1=4");
     script.settle();
     assert_eq!((script.cluster.held(1), used(&script)), (1, 4));
-    script.cluster.record(Event::LimboShareGone { share });
+    script.cluster.record(SchedulerEvent::LimboShareGone { share });
     script.settle();
     assert_eq!((script.cluster.held(1), used(&script)), (4, 4));
 }
@@ -307,15 +307,15 @@ fn uima_3378_news_of_unknown_work_change_nothing() {
     let node = || "m1".to_owned();
     script
         .cluster
-        .record(Event::JobChanged { job: nobody, facts })
-        .record(Event::ShareExited { job: nobody, share: ShareId(1) })
-        .record(Event::ShareExited { job: JobId(1), share: ShareId(99) })
-        .record(Event::LimboShareGone { share: ShareId(98) })
-        .record(Event::NodeDied { node: "nowhere".into() })
-        .record(Event::NodeMissedHeartbeats { node: "nowhere".into(), missed: 9 })
-        .record(Event::JobCompleted { job: nobody })
-        .record(Event::JobCompleted { job: nobody })
-        .record(Event::NodeReported(NodeReport {
+        .record(SchedulerEvent::JobChanged { job: nobody, facts })
+        .record(SchedulerEvent::ShareExited { job: nobody, share: ShareId(1) })
+        .record(SchedulerEvent::ShareExited { job: JobId(1), share: ShareId(99) })
+        .record(SchedulerEvent::LimboShareGone { share: ShareId(98) })
+        .record(SchedulerEvent::NodeDied { node: "nowhere".into() })
+        .record(SchedulerEvent::NodeMissedHeartbeats { node: "nowhere".into(), missed: 9 })
+        .record(SchedulerEvent::JobCompleted { job: nobody })
+        .record(SchedulerEvent::JobCompleted { job: nobody })
+        .record(SchedulerEvent::NodeReported(NodeReport {
             name: node().into(),
             memory: Mebibytes::from_gib(4),
             is_quiesced: false,
@@ -323,8 +323,8 @@ fn uima_3378_news_of_unknown_work_change_nothing() {
     script.cycle();
     assert_eq!(script.cluster.picture(), before);
     script.step("1 gone");
-    script.cluster.record(Event::JobCompleted { job: JobId(1) });
-    script.cluster.record(Event::ShareExited { job: JobId(1), share: ShareId(1) });
+    script.cluster.record(SchedulerEvent::JobCompleted { job: JobId(1) });
+    script.cluster.record(SchedulerEvent::ShareExited { job: JobId(1), share: ShareId(1) });
     script.cycle();
     assert_eq!(script.cluster.picture(), "m1 0/4: ");
 }
@@ -335,9 +335,14 @@ fn uima_3398_a_node_that_never_reports_dies_and_gives_its_work_back() {
     let mut script = Script::new(&Case::default());
     script.step("1 ann 1");
     let (share, facts) = (ShareId(7), ShareFacts::default());
-    script.cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m9".into(), facts });
+    script.cluster.record(SchedulerEvent::ShareSeen {
+        job: JobId(1),
+        share,
+        node: "m9".into(),
+        facts,
+    });
     let held = [(); 3].map(|()| {
-        script.cluster.record(Event::HeartbeatIntervalPassed);
+        script.cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
         script.cycle();
         script.cluster.held(1)
     });
@@ -378,11 +383,11 @@ fn uima_3939_exits_confirmed_twice_around_a_node_s_death_are_counted_once() {
         .collect();
     assert_eq!(purged.len(), 4);
     for &(job, share) in purged.iter().chain(&purged) {
-        script.cluster.record(Event::ShareExited { job, share });
+        script.cluster.record(SchedulerEvent::ShareExited { job, share });
     }
     script.step("m1=4");
     for &(job, share) in &purged {
-        script.cluster.record(Event::ShareExited { job, share });
+        script.cluster.record(SchedulerEvent::ShareExited { job, share });
     }
     script.cluster.confirms_exits = true;
     script.settle();

@@ -10,7 +10,7 @@ use apportion::engine::plan;
 use apportion::model::{
     JobFacts, JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, Topology, WorkKind,
 };
-use apportion::scheduler::{Command, Event};
+use apportion::scheduler::{Command, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -147,7 +147,7 @@ impl History {
                 }
             }
             Step::Die(node) => {
-                self.cluster.record(Event::NodeDied { node: NODES[node].0.into() });
+                self.cluster.record(SchedulerEvent::NodeDied { node: NODES[node].0.into() });
             }
             Step::Return(node) => {
                 self.cluster.nodes(&format!("{}={}", NODES[node].0, NODES[node].1));
@@ -174,7 +174,7 @@ impl History {
     fn change(&mut self, ix: usize, change: impl FnOnce(&mut JobFacts)) {
         change(&mut self.specs[ix].facts);
         let (job, facts) = (self.specs[ix].id, self.specs[ix].facts);
-        self.cluster.record(Event::JobChanged { job, facts });
+        self.cluster.record(SchedulerEvent::JobChanged { job, facts });
     }
 
     fn arrive(

@@ -11,7 +11,7 @@ use crate::support::world::{MEDIUM, SMALL, World, world};
 use apportion::journal::{Batch, JournalEntry, Trouble, Unreadable};
 use apportion::model::{Mebibytes, Name, NodeReport};
 use apportion::scheduler::books::{Books, Hearing};
-use apportion::scheduler::{Event, Scheduler};
+use apportion::scheduler::{Scheduler, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -60,8 +60,8 @@ fn on_record() -> Cluster {
     cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.arrive(job(2, "bob", "normal", 1)).cycles(3);
     // That a new node is heard again is on record.
-    cluster.record(Event::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
-    cluster.record(Event::HeartbeatIntervalPassed).cycle();
+    cluster.record(SchedulerEvent::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
+    cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
     cluster
 }
 
@@ -74,7 +74,7 @@ fn heartbeats_that_say_nothing_leave_no_trace() {
         for _ in 0..100 {
             cluster.nodes(heard);
         }
-        cluster.record(Event::HeartbeatIntervalPassed).cycle();
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
         let (batches, ..) = cluster.diary.as_ref().unwrap().cycles.last().unwrap();
         batches.iter().flat_map(|batch| Batch::open(batch).unwrap()).collect::<Vec<_>>()
     };
@@ -87,7 +87,7 @@ fn heartbeats_that_say_nothing_leave_no_trace() {
     assert_eq!(interval("m1=4"), [passed(&[])], "that it stays silent goes without saying");
     let memory = Mebibytes::from_gib(4);
     let back = NodeReport { name: "m2".into(), memory, is_quiesced: false };
-    assert_eq!(interval("m1=4 m2=4"), [JournalEntry::Event(Event::NodeReported(back))]);
+    assert_eq!(interval("m1=4 m2=4"), [JournalEntry::Event(SchedulerEvent::NodeReported(back))]);
     assert_eq!(cluster.node("m2").missed, 0);
     cluster.diary.as_ref().unwrap().replay(0).unwrap();
 }
@@ -97,13 +97,13 @@ fn heartbeats_that_say_nothing_leave_no_trace() {
 fn after_a_restart_missed_heartbeats_are_counted_anew() {
     let mut cluster = on_record();
     let miss = |cluster: &mut Cluster, heard: &str| {
-        cluster.nodes(heard).record(Event::HeartbeatIntervalPassed).cycle();
+        cluster.nodes(heard).record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
     };
     for _ in 0..4 {
         miss(&mut cluster, "m1=4");
     }
     assert!(cluster.node("m2").state.is_dead);
-    cluster.nodes("m1=4").record(Event::HeartbeatIntervalPassed);
+    cluster.nodes("m1=4").record(SchedulerEvent::HeartbeatIntervalPassed);
     miss(&mut cluster, "");
     miss(&mut cluster, "");
     assert_eq!((cluster.node("m1").missed, cluster.node("m1").state.is_dead), (2, false));
@@ -174,7 +174,7 @@ fn another_event_leads_to_another_decision() {
     let mut cluster = on_record();
     let diary = cluster.diary.as_mut().unwrap();
     let mut batch = Batch::default();
-    batch.push(&JournalEntry::Event(Event::JobArrived(job(2, "bob", "normal", 2))));
+    batch.push(&JournalEntry::Event(SchedulerEvent::JobArrived(job(2, "bob", "normal", 2))));
     diary.cycles[1].0 = vec![batch.seal()];
     let trouble = diary.replay(0).map(|_| ()).unwrap_err();
     assert!(matches!(trouble, Trouble::Differs { cycle: 2, .. }), "{trouble}");

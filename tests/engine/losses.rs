@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::support::cluster::{Cluster, UNPACED, fair, job, topology};
 use apportion::model::{Name, ShareState, Topology};
-use apportion::scheduler::{Command, Event};
+use apportion::scheduler::{Command, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -118,7 +118,7 @@ impl Lives {
         // Whatever was placed meanwhile runs, on nodes that are there.
         self.show_on_real_nodes();
         self.interval += 1;
-        self.cluster.record(Event::HeartbeatIntervalPassed).cycle();
+        self.cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
     }
 
     /// The orchestrator shows what was started on nodes that exist and are up.
@@ -129,7 +129,12 @@ impl Lives {
             if is_up {
                 let (node, facts) = (share.node.clone(), share.facts);
                 let job = apportion::model::JobId(1);
-                self.cluster.record(Event::ShareSeen { job, share: share.id, node, facts });
+                self.cluster.record(SchedulerEvent::ShareSeen {
+                    job,
+                    share: share.id,
+                    node,
+                    facts,
+                });
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, 
 use apportion::model::{
     JobId, Mebibytes, Policy, PoolIx, QShares, ShareFacts, ShareId, ShareState, Topology, WorkKind,
 };
-use apportion::scheduler::{Event, Removal};
+use apportion::scheduler::{Removal, SchedulerEvent};
 
 fn cluster() -> Cluster {
     Cluster::with_classes(vec![
@@ -53,7 +53,7 @@ const FLAGS: &[Flag] = &[
         |cluster| {
             let share = ShareId(900);
             let spec = single(90, "ann", "gone", 1, WorkKind::ArbitraryProcess);
-            cluster.arrive(spec).record(Event::ShareSeen {
+            cluster.arrive(spec).record(SchedulerEvent::ShareSeen {
                 job: JobId(90),
                 share,
                 node: "m2".into(),
@@ -123,9 +123,9 @@ fn a_node_returns_with_the_size_it_reports() {
 #[test]
 fn missed_heartbeats_are_counted_and_forgotten() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4").record(Event::HeartbeatIntervalPassed);
+    cluster.nodes("m1=4").record(SchedulerEvent::HeartbeatIntervalPassed);
     let seen = [(); 2].map(|()| {
-        cluster.record(Event::HeartbeatIntervalPassed).cycle();
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
         cluster.node("m1").missed
     });
     assert_eq!(seen, [1, 2]);
@@ -159,7 +159,9 @@ fn work_that_is_shown_on_a_dead_node_is_given_up() {
     cluster.die("m2").cycle();
     let share = cluster.view.next_share;
     let facts = ShareFacts::default();
-    cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m2".into(), facts }).cycle();
+    cluster
+        .record(SchedulerEvent::ShareSeen { job: JobId(1), share, node: "m2".into(), facts })
+        .cycle();
     assert!(!cluster.nodes_of(1).contains(&"m2"), "{}", cluster.picture());
     assert!(cluster.job(1).purged.iter().any(|purged| purged.id == share));
 }
@@ -342,10 +344,10 @@ fn a_node_is_dead_after_exactly_so_many_silent_intervals() {
         for silent in 0..=stability + 1 {
             let mut cluster = watched(stability, None, 2);
             // The interval in which it was heard last.
-            cluster.record(Event::HeartbeatIntervalPassed).cycle();
+            cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
             for _ in 0..silent {
                 report_all_but(&mut cluster, 2, 1);
-                cluster.record(Event::HeartbeatIntervalPassed).cycle();
+                cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
             }
             let node = cluster.node("m001");
             assert_eq!((node.missed, node.state.is_dead), (silent, stability <= silent));
@@ -361,17 +363,17 @@ fn misses_are_counted_anew_after_a_time_of_deafness() {
     for missed_before in 1..=3 {
         let mut cluster = watched(3, None, 2);
         for _ in 0..missed_before {
-            cluster.record(Event::HeartbeatIntervalPassed);
+            cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
         }
-        cluster.record(Event::HeartbeatIntervalPassed);
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
         for node in ["m001", "m002"] {
             let node = node.into();
-            cluster.record(Event::NodeMissedHeartbeats { node, missed: 0 });
+            cluster.record(SchedulerEvent::NodeMissedHeartbeats { node, missed: 0 });
         }
         let seen = [(); 4].map(|()| {
             cluster.cycle();
             let seen = (cluster.node("m001").missed, dead(&cluster));
-            cluster.record(Event::HeartbeatIntervalPassed);
+            cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
             seen
         });
         assert_eq!(seen, [(0, 0), (1, 0), (2, 0), (3, 2)], "after {missed_before}");
@@ -399,9 +401,9 @@ fn a_loss_is_believed_up_to_the_configured_part_of_the_nodes() {
     for (nodes, percent, silent, is_believed) in cases {
         let what = format!("{silent} of {nodes} at {percent:?}");
         let mut cluster = watched(1, percent, nodes);
-        cluster.record(Event::HeartbeatIntervalPassed);
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
         report_all_but(&mut cluster, nodes, silent);
-        cluster.record(Event::HeartbeatIntervalPassed).cycle();
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
         assert_eq!(dead(&cluster), usize::try_from(silent).unwrap(), "{what}: no new work there");
         let held = if is_believed { nodes - silent } else { nodes } * 4;
         assert_eq!(cluster.held(1), held, "{what}");
@@ -427,7 +429,7 @@ fn a_renamed_node_is_a_new_one() {
     cluster.vary_off("m001").cycle();
     assert_eq!(cluster.held(1), 4);
     for _ in 0..3 {
-        cluster.nodes("m002=4 m009=4").record(Event::HeartbeatIntervalPassed).cycle();
+        cluster.nodes("m002=4 m009=4").record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
     }
     assert_eq!(cluster.node("m001").state.words(), ["dead", "varied-off"]);
     assert!(cluster.node("m009").state.words().is_empty());
@@ -478,14 +480,14 @@ fn off_and_on_survive_everything() {
         }),
         ("silence", |mut cluster| {
             for _ in 0..5 {
-                cluster.record(Event::HeartbeatIntervalPassed).cycle();
+                cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
             }
             report_all_but(&mut cluster, 2, 0);
             cluster
         }),
         ("deafness", |mut cluster| {
-            cluster.record(Event::HeartbeatIntervalPassed);
-            cluster.record(Event::NodeMissedHeartbeats { node: "m001".into(), missed: 0 });
+            cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
+            cluster.record(SchedulerEvent::NodeMissedHeartbeats { node: "m001".into(), missed: 0 });
             cluster
         }),
         ("another pool", |mut cluster| {
@@ -500,7 +502,7 @@ fn off_and_on_survive_everything() {
         ("a restart, and silence", |cluster| {
             let mut restarted = cluster.restarted();
             for _ in 0..5 {
-                restarted.record(Event::HeartbeatIntervalPassed).cycle();
+                restarted.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
             }
             report_all_but(&mut restarted, 2, 0);
             restarted

@@ -9,7 +9,7 @@ use apportion::model::{
     Topology, WorkKind,
 };
 use apportion::scheduler::{
-    Command, CommandError, Event, JobDisposition, Refusal, Removal, Waiting,
+    Command, CommandError, JobDisposition, Refusal, Removal, SchedulerEvent, Waiting,
 };
 
 fn busy_cluster() -> Cluster {
@@ -69,7 +69,7 @@ fn vary_off_twice_changes_nothing_the_second_time() {
 fn node_death_purges_all_but_reservations_and_restarts_only_jobs() {
     let mut cluster = busy_cluster();
     for node in ["m1", "m2", "m3"] {
-        cluster.record(Event::NodeDied { node: node.into() });
+        cluster.record(SchedulerEvent::NodeDied { node: node.into() });
     }
     cluster.cycle();
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 0, 0, 0]);
@@ -83,7 +83,7 @@ fn node_death_purges_all_but_reservations_and_restarts_only_jobs() {
 fn what_was_purged_takes_space_again_when_its_node_returns_until_it_is_confirmed() {
     let mut cluster = busy_cluster();
     cluster.confirms_exits = false;
-    cluster.record(Event::NodeDied { node: "m2".into() }).cycle();
+    cluster.record(SchedulerEvent::NodeDied { node: "m2".into() }).cycle();
     cluster.nodes("m2=4").cycle();
     let m2 = cluster.view.nodes.iter().find(|node| node.name == "m2").unwrap();
     assert_eq!(
@@ -102,17 +102,17 @@ fn a_node_dies_after_exactly_the_configured_misses_and_a_heartbeat_in_time_saves
             if name != silent {
                 let memory = Mebibytes::from_gib(gib);
                 let report = NodeReport { name: name.into(), memory, is_quiesced: false };
-                cluster.record(Event::NodeReported(report));
+                cluster.record(SchedulerEvent::NodeReported(report));
             }
         }
-        cluster.record(Event::HeartbeatIntervalPassed).cycle();
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
         cluster.view.nodes.iter().filter(|node| node.state.is_dead).count()
     };
     passes(&mut cluster, "");
     let dead = [(); 3].map(|()| passes(&mut cluster, "m2"));
     assert_eq!(dead, [0, 0, 1]);
     for _ in 0..3 {
-        cluster.record(Event::HeartbeatIntervalPassed);
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
     }
     cluster.nodes("m1=4 m3=8 m2=4").cycle();
     assert!(cluster.view.nodes.iter().all(|node| !node.state.is_dead), "the verdict is withdrawn");
@@ -127,7 +127,7 @@ fn mass_loss_is_held_and_said() {
     cluster.nodes("m1=4 m2=4 m3=4 m4=4").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.invest(1, 0);
     for node in ["m1", "m2"] {
-        cluster.record(Event::NodeDied { node: node.into() });
+        cluster.record(SchedulerEvent::NodeDied { node: node.into() });
     }
     cluster.cycle();
     assert_eq!((cluster.held(1), cluster.view.lost_held_back.len()), (16, 2));
@@ -143,7 +143,7 @@ fn mass_loss_is_held_and_said() {
 fn a_service_whose_process_exits_is_not_started_again() {
     let mut cluster = busy_cluster();
     let share = cluster.job(2).shares[0].id;
-    cluster.record(Event::ShareExited { job: JobId(2), share }).cycles(2);
+    cluster.record(SchedulerEvent::ShareExited { job: JobId(2), share }).cycles(2);
     assert_eq!((cluster.held(2), cluster.reason(2)), (0, "spent"));
 }
 
@@ -165,7 +165,12 @@ fn shares_from_before_a_restart_are_taken_over_in_place() {
         restarted.arrive(spec);
         for share in &job.shares {
             let (facts, node) = (ShareFacts::default(), share.node.clone());
-            restarted.record(Event::ShareSeen { job: job.id, share: share.id, node, facts });
+            restarted.record(SchedulerEvent::ShareSeen {
+                job: job.id,
+                share: share.id,
+                node,
+                facts,
+            });
         }
     }
     restarted.nodes("m1=4 m2=4 m3=8").cycle();
@@ -187,7 +192,12 @@ fn a_preemption_from_before_a_restart_is_final() {
     restarted.nodes("m1=4").arrive(job(1, "ann", "normal", 1));
     for share in [1, 2] {
         let (share, facts, node) = (ShareId(share), ShareFacts::default(), "m1".to_owned());
-        restarted.record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts });
+        restarted.record(SchedulerEvent::ShareSeen {
+            job: JobId(1),
+            share,
+            node: node.into(),
+            facts,
+        });
     }
     restarted.cycle();
     let leaving = restarted.job(1).shares.iter().filter(|share| share.state == ShareState::Leaving);
@@ -200,7 +210,9 @@ fn a_share_on_a_node_nobody_has_heard_of_is_counted_and_waits_for_its_heartbeat(
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     let (share, facts) = (ShareId(7), ShareFacts::default());
     cluster.arrive(job(1, "ann", "normal", 1));
-    cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m9".into(), facts }).cycle();
+    cluster
+        .record(SchedulerEvent::ShareSeen { job: JobId(1), share, node: "m9".into(), facts })
+        .cycle();
     assert_eq!((cluster.held(1), cluster.view.nodes[0].state.is_awaited), (1, true));
     assert_eq!(cluster.nodes("m9=4").cycle().held(1), 4);
 }
@@ -298,27 +310,29 @@ fn shares_of_work_nobody_understands_take_their_space() {
     let (share, node) = (ShareId(7), "m1".to_owned());
     let memory = Some(Mebibytes::from_gib(3));
     cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1));
-    cluster.record(Event::LimboShareSeen { share, node: node.clone().into(), memory }).cycle();
+    cluster
+        .record(SchedulerEvent::LimboShareSeen { share, node: node.clone().into(), memory })
+        .cycle();
     assert_eq!((cluster.held(1), cluster.view.nodes[0].used.0), (5, 4));
     assert_eq!(cluster.view.next_share, ShareId(13), "numbers go on behind it");
 
     cluster.arrive(job(2, "bob", "normal", 3));
-    cluster.record(Event::ShareSeen {
+    cluster.record(SchedulerEvent::ShareSeen {
         job: JobId(2),
         share,
         node: node.into(),
         facts: ShareFacts::default(),
     });
-    cluster.record(Event::LimboShareGone { share }).cycle();
+    cluster.record(SchedulerEvent::LimboShareGone { share }).cycle();
     assert_eq!((cluster.holdings([1, 2]), cluster.preempted()), ([5, 1], 0));
 
     let (share, node) = (ShareId(99), "m9".to_owned());
     cluster
-        .record(Event::LimboShareSeen { share, node: node.into(), memory: None })
+        .record(SchedulerEvent::LimboShareSeen { share, node: node.into(), memory: None })
         .nodes("m9=4")
         .cycle();
     assert_eq!(cluster.view.nodes[2].used.0, 4, "of unknown size: it may be all of the node");
-    cluster.record(Event::LimboShareGone { share }).cycle();
+    cluster.record(SchedulerEvent::LimboShareGone { share }).cycle();
     assert_eq!(cluster.holdings([1, 2]).iter().sum::<u64>(), 8, "{}", cluster.picture());
 }
 
@@ -336,7 +350,7 @@ fn a_process_in_the_wrong_tree_weighs_on_the_allotment_with_its_own_memory() {
     let mut cluster = Cluster::new(topology);
     cluster.nodes("c1=8 f1=8").arrive(single(1, "ann", "fixed", 1, WorkKind::ArbitraryProcess));
     let (share, facts) = (ShareId(7), ShareFacts::default());
-    cluster.record(Event::ShareSeen { job: JobId(1), share, node: "c1".into(), facts });
+    cluster.record(SchedulerEvent::ShareSeen { job: JobId(1), share, node: "c1".into(), facts });
     cluster.arrive(single(2, "ann", "fixed", 1, WorkKind::ArbitraryProcess)).cycle();
     assert_eq!(cluster.holdings([1, 2]), [1, 1], "1 GB each, of 2 GB");
 }
@@ -347,7 +361,12 @@ fn a_process_in_the_wrong_tree_weighs_on_the_allotment_with_its_own_memory() {
 fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
     let seen = |cluster: &mut Cluster, share: ShareId, node: &str, investment: u64| {
         let facts = ShareFacts { investment, ..ShareFacts::default() };
-        cluster.record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts });
+        cluster.record(SchedulerEvent::ShareSeen {
+            job: JobId(1),
+            share,
+            node: node.into(),
+            facts,
+        });
     };
     let used = |cluster: &Cluster| ["m1", "m2"].map(|node| cluster.node(node).used.0);
     let start = || {
@@ -361,7 +380,7 @@ fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
         cluster.nodes("m2=4");
         seen(&mut cluster, share, "m2", 1);
         let memory = Some(Mebibytes::from_gib(3));
-        cluster.record(Event::LimboShareSeen { share, node: "m2".into(), memory }).cycle();
+        cluster.record(SchedulerEvent::LimboShareSeen { share, node: "m2".into(), memory }).cycle();
         assert_eq!(used(&cluster), [3, 3]);
         (cluster, share)
     };
@@ -373,12 +392,12 @@ fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
     assert_eq!(cluster.job(1).shares[0].node, "m1");
     // It is back.
     seen(&mut cluster, share, "m1", 3);
-    cluster.record(Event::LimboShareGone { share }).cycle();
+    cluster.record(SchedulerEvent::LimboShareGone { share }).cycle();
     assert_eq!((used(&cluster), cluster.on("m2")), ([3, 2], vec![2]));
 
     // It is gone.
     let (mut cluster, share) = start();
-    cluster.exit(1, share).record(Event::LimboShareGone { share }).cycle();
+    cluster.exit(1, share).record(SchedulerEvent::LimboShareGone { share }).cycle();
     assert_eq!(used(&cluster), [0, 0]);
     // Its share's node dies: it runs all the same where it is.
     let (mut cluster, share) = start();
@@ -395,7 +414,12 @@ fn a_share_number_that_is_never_reached_is_not_passed() {
         let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
         let (share, facts) = (ShareId(shown), ShareFacts::default());
         cluster.arrive(job(1, "ann", "normal", 1));
-        cluster.record(Event::ShareSeen { job: JobId(1), share, node: "m1".into(), facts });
+        cluster.record(SchedulerEvent::ShareSeen {
+            job: JobId(1),
+            share,
+            node: "m1".into(),
+            facts,
+        });
         assert_eq!(cluster.scheduler.view().next_share, ShareId(next), "{shown}");
     }
 }

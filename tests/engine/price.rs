@@ -5,7 +5,7 @@
 use crate::support::cluster::{Cluster, UNPACED, fair, job};
 use apportion::engine::{Considered, RunnerUp};
 use apportion::model::{JobId, MachineIx, ProcessLimit, ShareState};
-use apportion::scheduler::Event;
+use apportion::scheduler::SchedulerEvent;
 
 /// Ann has all of a node of 8, with so much work in each process; then Bob comes, too.
 fn two_users(investment: u64) -> Cluster {
@@ -116,7 +116,7 @@ fn a_receipt_says_what_else_was_considered() {
     let on_m1: Vec<_> = cluster.job(1).shares.iter().filter(|share| share.node == "m1").collect();
     let (share, node) = (on_m1[0].id, on_m1[0].node.clone());
     let facts = apportion::model::ShareFacts { is_initialized: true, ..Default::default() };
-    cluster.record(Event::ShareSeen { job: JobId(1), share, node, facts });
+    cluster.record(SchedulerEvent::ShareSeen { job: JobId(1), share, node, facts });
     cluster.arrive(job(2, "bob", "normal", 2)).cycle();
     let planned = cluster.view.planned.as_deref().unwrap();
     let receipt = planned.schedule.preemptions[0];

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::support::cluster::{Cluster, DOUBLING, UNPACED, fair, job};
 use apportion::model::{Mebibytes, ShareId};
-use apportion::scheduler::Event;
+use apportion::scheduler::SchedulerEvent;
 
 /// A cycle more than every rule that waits for quiet waits: the last that has to be planned.
 const STEADY: usize = 13;
@@ -18,8 +18,8 @@ fn quiet() -> Cluster {
     cluster.nodes("m1=4 m2=4");
     cluster.arrive(job(1, "ann", "normal", 1)).arrive(job(2, "bob", "normal", 2));
     // That a new node is heard again is news.
-    cluster.record(Event::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
-    cluster.record(Event::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
+    cluster.record(SchedulerEvent::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
+    cluster.record(SchedulerEvent::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
     cluster.cycles(STEADY + 3);
     assert!(!is_planned(&mut cluster), "{}", cluster.picture());
     cluster
@@ -142,12 +142,12 @@ fn heartbeats_of_nodes_that_are_well_are_no_news() {
         for node in ["m1", "m2"] {
             cluster.report(node, Mebibytes::from_gib(4));
         }
-        cluster.record(Event::HeartbeatIntervalPassed);
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
         assert!(!is_planned(&mut cluster));
     }
     // One was not heard of, which is told, and then it was.
     cluster.report("m1", Mebibytes::from_gib(4));
-    cluster.record(Event::HeartbeatIntervalPassed);
+    cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
     assert!(is_planned(&mut cluster));
     assert_eq!(cluster.node("m2").missed, 1);
     assert!(!is_planned(&mut cluster));

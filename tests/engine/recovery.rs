@@ -10,7 +10,7 @@ use apportion::model::{
     CapRules, JobId, JobSpec, Mebibytes, Name, Policy, PoolIx, ProcessLimit, ShareFacts, ShareId,
     ShareState, Topology, WorkKind,
 };
-use apportion::scheduler::{Command, Event, Removal};
+use apportion::scheduler::{Command, Removal, SchedulerEvent};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
     spec.facts.limit = ProcessLimit::AtMost(limit);
@@ -99,10 +99,10 @@ fn a_node_that_never_reports_dies() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     cluster.nodes("m1=4").arrive(at_most(job(1, "ann", "normal", 1), 1));
     let (node, facts) = ("m9".into(), ShareFacts::default());
-    cluster.record(Event::ShareSeen { job: JobId(1), share: ShareId(7), node, facts });
+    cluster.record(SchedulerEvent::ShareSeen { job: JobId(1), share: ShareId(7), node, facts });
     let mut held_on = Vec::new();
     for _ in 0..4 {
-        cluster.nodes("m1=4").record(Event::HeartbeatIntervalPassed).cycle();
+        cluster.nodes("m1=4").record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
         held_on.push(cluster.nodes_of(1).concat());
     }
     assert_eq!(held_on, ["m9", "m9", "m1", "m1"], "three misses, as of any node");
@@ -233,7 +233,7 @@ fn a_service_that_was_evicted_is_over() {
     restarted.scheduler.restore_leaving([ShareId(7)]);
     let (node, facts) = ("m1".into(), ShareFacts::default());
     restarted.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
-    restarted.record(Event::ShareSeen { job: JobId(1), share: ShareId(7), node, facts });
+    restarted.record(SchedulerEvent::ShareSeen { job: JobId(1), share: ShareId(7), node, facts });
     restarted.cycles(3);
     assert_eq!((restarted.held(1), restarted.reason(1)), (0, "spent"));
 }

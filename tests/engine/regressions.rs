@@ -15,7 +15,7 @@ use apportion::model::{
     JobId, JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
     ShareFacts, ShareId, ShareState, Topology, WorkKind,
 };
-use apportion::scheduler::{CommandError, Event, JobDisposition, Removal};
+use apportion::scheduler::{CommandError, JobDisposition, Removal, SchedulerEvent};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
     spec.facts.limit = ProcessLimit::AtMost(limit);
@@ -102,7 +102,7 @@ fn l05_a_node_that_returns_before_the_next_cycle_loses_nothing() {
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
     let before = cluster.job(1).shares.clone();
     for _ in 0..5 {
-        cluster.record(Event::HeartbeatIntervalPassed);
+        cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
     }
     cluster.nodes("m1=4").cycle();
     assert_eq!(cluster.job(1).shares, before);
@@ -248,7 +248,12 @@ fn l16_ages_and_investments_may_be_any_time_apart() {
     for (share, investment) in [(1, 1), (2, apart)] {
         let facts = ShareFacts { is_initialized: true, initialization: 1, investment };
         let (share, node) = (ShareId(share), "m1".to_owned());
-        cluster.record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts });
+        cluster.record(SchedulerEvent::ShareSeen {
+            job: JobId(1),
+            share,
+            node: node.into(),
+            facts,
+        });
     }
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
     assert_eq!(receipts(&cluster)[0].share, ShareId(1));
@@ -369,7 +374,7 @@ fn l25_what_is_shown_of_a_node_is_what_is_so() {
     assert_eq!(seen(cluster.cycle()), (6, 1, false, 1024));
     cluster.complete(1).cycle();
     let (job, node, facts) = (JobId(1), share.node, share.facts);
-    cluster.record(Event::ShareSeen { job, share: share.id, node, facts }).cycle();
+    cluster.record(SchedulerEvent::ShareSeen { job, share: share.id, node, facts }).cycle();
     assert_eq!(seen(&cluster), (6, 0, false, 1024), "late news brings no share back");
 }
 
@@ -721,7 +726,7 @@ fn g19_work_of_a_missing_class_is_refused_and_nothing_else_suffers() {
     let facts = ShareFacts::default();
     cluster
         .cycle()
-        .record(Event::ShareSeen { job: JobId(1), share, node: node.into(), facts })
+        .record(SchedulerEvent::ShareSeen { job: JobId(1), share, node: node.into(), facts })
         .cycle();
     assert_eq!(cluster.job(1).disposition, JobDisposition::Refused);
     cluster.complete(1).cycles(2);

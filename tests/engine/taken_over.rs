@@ -14,7 +14,7 @@ use crate::support::history::History;
 use crate::support::step::{Step, steps};
 use crate::support::world::{SMALL, World, world};
 use apportion::model::{JobId, JobSpec, Mebibytes, Name, ShareId};
-use apportion::scheduler::{Event, Scheduler};
+use apportion::scheduler::{Scheduler, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -71,19 +71,23 @@ fn happen(history: &mut History, aside: &Aside) {
     match *aside {
         Aside::Limbo { share, node, memory } => {
             let (share, memory) = (ShareId(LIMBO + share), memory.map(Mebibytes));
-            history.cluster.record(Event::LimboShareSeen { share, node: node_at(node), memory });
+            history.cluster.record(SchedulerEvent::LimboShareSeen {
+                share,
+                node: node_at(node),
+                memory,
+            });
         }
         Aside::LimboGone { share } => {
             for share in (0..share).map(|share| ShareId(LIMBO + share)) {
-                history.cluster.record(Event::LimboShareGone { share });
+                history.cluster.record(SchedulerEvent::LimboShareGone { share });
             }
         }
         Aside::Elsewhere { job, node } => {
             let share = job_at(job).and_then(|job| Some(job.shares.first()?.id));
             if let Some(share) = share {
                 let (node, memory) = (node_at(node), None);
-                history.cluster.record(Event::LimboShareSeen { share, node, memory });
-                history.cluster.record(Event::LimboShareGone { share });
+                history.cluster.record(SchedulerEvent::LimboShareSeen { share, node, memory });
+                history.cluster.record(SchedulerEvent::LimboShareGone { share });
             }
         }
         Aside::ComesAgain { job, submitted } => {
@@ -92,16 +96,16 @@ fn happen(history: &mut History, aside: &Aside) {
             let known = books.jobs.iter().find(|known| known.spec.id == job.id).unwrap();
             let submitted = submitted.unwrap_or(known.spec.submitted);
             let spec = JobSpec { submitted, ..known.spec.clone() };
-            history.cluster.record(Event::JobCompleted { job: job.id });
-            history.cluster.record(Event::JobArrived(spec));
+            history.cluster.record(SchedulerEvent::JobCompleted { job: job.id });
+            history.cluster.record(SchedulerEvent::JobArrived(spec));
         }
         Aside::Guest { name } => {
             let id = GUESTS + u64::from(u32::from(name));
             let class = view.classes.first().map_or("none".into(), |class| class.name.to_string());
             let guest = format!("u0{name}");
-            history.cluster.record(Event::JobArrived(job(id, &guest, &class, 1)));
+            history.cluster.record(SchedulerEvent::JobArrived(job(id, &guest, &class, 1)));
             history.cycle();
-            history.cluster.record(Event::JobCompleted { job: JobId(id) });
+            history.cluster.record(SchedulerEvent::JobCompleted { job: JobId(id) });
         }
         Aside::Resume => {
             let resumed = Scheduler::from_books(scheduler.books());

@@ -10,7 +10,7 @@ use apportion::model::{
     JobId, JobSpec, Policy, PoolIx, ProcessLimit, ResourceClass, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
 };
-use apportion::scheduler::{Event, ShareView};
+use apportion::scheduler::{SchedulerEvent, ShareView};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
     spec.facts.limit = ProcessLimit::AtMost(limit);
@@ -35,7 +35,7 @@ fn receipts(cluster: &Cluster) -> Vec<Preemption> {
 fn process(cluster: &mut Cluster, id: u64, share: ShareId, facts: ShareFacts) {
     let job = cluster.job(id);
     let node = job.shares.iter().find(|known| known.id == share).unwrap().node.clone();
-    cluster.record(Event::ShareSeen { job: JobId(id), share, node, facts });
+    cluster.record(SchedulerEvent::ShareSeen { job: JobId(id), share, node, facts });
 }
 
 /// F176, F181, I03: nobody takes from work that cannot be preempted, however much better its
@@ -83,7 +83,8 @@ fn work_that_has_nothing_holds_something_soon() {
                     for share in view.shares.iter().filter(leaving) {
                         let since = *told.entry(share.id).or_insert(cycle);
                         if since + exits_take <= cycle + 1 {
-                            let exited = Event::ShareExited { job: view.id, share: share.id };
+                            let exited =
+                                SchedulerEvent::ShareExited { job: view.id, share: share.id };
                             cluster.scheduler.record(exited);
                         }
                     }

@@ -4,7 +4,7 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
 use apportion::model::{JobSpec, Mebibytes, Policy, ProcessLimit, Topology, WorkKind};
-use apportion::scheduler::{Event, JobDisposition};
+use apportion::scheduler::{JobDisposition, SchedulerEvent};
 
 fn cluster() -> Cluster {
     Cluster::with_classes(vec![
@@ -126,9 +126,9 @@ fn news_of_unknown_work_changes_nothing() {
     let before = cluster.holdings([1]);
     let (unknown, facts) = (apportion::model::JobId(77), cluster.job(1).facts);
     let share = apportion::model::ShareId(700);
-    cluster.record(Event::JobChanged { job: unknown, facts });
-    cluster.record(Event::ShareExited { job: unknown, share });
-    cluster.record(Event::ShareExited { job: apportion::model::JobId(1), share });
+    cluster.record(SchedulerEvent::JobChanged { job: unknown, facts });
+    cluster.record(SchedulerEvent::ShareExited { job: unknown, share });
+    cluster.record(SchedulerEvent::ShareExited { job: apportion::model::JobId(1), share });
     cluster.complete(77).complete(77).die("m77").cycle();
     assert_eq!((cluster.holdings([1]), cluster.view.jobs.len()), (before, 1));
     assert_eq!(cluster.preempted(), 0);

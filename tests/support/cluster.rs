@@ -14,7 +14,8 @@ use apportion::model::{
     WorkKind, count,
 };
 use apportion::scheduler::{
-    Command, CommandError, CommandOutcome, Event, JobView, NodeView, Scheduler, ShareView, View,
+    Command, CommandError, CommandOutcome, JobView, NodeView, Scheduler, SchedulerEvent, ShareView,
+    View,
 };
 
 /// No pacing at all: a job may use everything at once.
@@ -133,13 +134,13 @@ impl Cluster {
             let (name, gib) = node.split_once('=').unwrap();
             let memory = Mebibytes::from_gib(gib.parse().unwrap());
             let report = NodeReport { name: name.into(), memory, is_quiesced: false };
-            self.tell(Event::NodeReported(report));
+            self.tell(SchedulerEvent::NodeReported(report));
         }
         self
     }
 
     /// Tells the scheduler of `event`, and the diary.
-    pub fn tell(&mut self, event: Event) {
+    pub fn tell(&mut self, event: SchedulerEvent) {
         match &mut self.diary {
             Some(diary) => _ = diary.clerk.record(&mut self.scheduler, event),
             None => self.scheduler.record(event),
@@ -163,10 +164,10 @@ impl Cluster {
     }
 
     pub fn arrive(&mut self, spec: JobSpec) -> &mut Cluster {
-        self.record(Event::JobArrived(spec))
+        self.record(SchedulerEvent::JobArrived(spec))
     }
 
-    pub fn record(&mut self, event: Event) -> &mut Cluster {
+    pub fn record(&mut self, event: SchedulerEvent) -> &mut Cluster {
         self.tell(event);
         self
     }
@@ -178,7 +179,7 @@ impl Cluster {
 
     /// Work that is over.
     pub fn complete(&mut self, id: u64) -> &mut Cluster {
-        self.record(Event::JobCompleted { job: JobId(id) })
+        self.record(SchedulerEvent::JobCompleted { job: JobId(id) })
     }
 
     /// What a cycle may do.
@@ -195,7 +196,7 @@ impl Cluster {
         // cannot rely on the last cycle.
         let mut anew = self.scheduler.clone();
         anew.forget_pictures();
-        anew.record(Event::ShareExited { job: JobId(u64::MAX), share: ShareId(u64::MAX) });
+        anew.record(SchedulerEvent::ShareExited { job: JobId(u64::MAX), share: ShareId(u64::MAX) });
         self.view = self.scheduler.schedule_with(&self.effort());
         assert_same(&self.view, &anew.schedule_with(&self.effort()));
         if let Some(diary) = &mut self.diary {
@@ -225,7 +226,7 @@ impl Cluster {
         for job in view.jobs.iter() {
             let leaving = job.shares.iter().filter(|share| share.state == ShareState::Leaving);
             for share in leaving.chain(&job.purged) {
-                self.tell(Event::ShareExited { job: job.id, share: share.id });
+                self.tell(SchedulerEvent::ShareExited { job: job.id, share: share.id });
             }
         }
     }
@@ -236,7 +237,7 @@ impl Cluster {
         let job = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap();
         let facts = ShareFacts { is_initialized: true, initialization: 1000, investment };
         for share in &job.shares {
-            self.tell(Event::ShareSeen {
+            self.tell(SchedulerEvent::ShareSeen {
                 job: job.id,
                 share: share.id,
                 node: share.node.clone(),
@@ -297,13 +298,13 @@ impl Cluster {
     /// A node reports, to the megabyte.
     pub fn report(&mut self, name: &str, memory: Mebibytes) -> &mut Cluster {
         let report = NodeReport { name: name.into(), memory, is_quiesced: false };
-        self.record(Event::NodeReported(report))
+        self.record(SchedulerEvent::NodeReported(report))
     }
 
     /// A node of so many GB reports that it wants no new work.
     pub fn quiesce(&mut self, name: &str, gib: u64) -> &mut Cluster {
         let (name, memory) = (name.to_owned(), Mebibytes::from_gib(gib));
-        self.record(Event::NodeReported(NodeReport {
+        self.record(SchedulerEvent::NodeReported(NodeReport {
             name: name.into(),
             memory,
             is_quiesced: true,
@@ -311,7 +312,7 @@ impl Cluster {
     }
 
     pub fn die(&mut self, node: &str) -> &mut Cluster {
-        self.record(Event::NodeDied { node: node.into() })
+        self.record(SchedulerEvent::NodeDied { node: node.into() })
     }
 
     pub fn vary_off(&mut self, node: &str) -> &mut Cluster {
@@ -333,12 +334,12 @@ impl Cluster {
         let view = self.scheduler.view();
         let mut facts = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap().facts;
         change(&mut facts);
-        self.record(Event::JobChanged { job: JobId(id), facts })
+        self.record(SchedulerEvent::JobChanged { job: JobId(id), facts })
     }
 
     /// The process in one of its shares is gone.
     pub fn exit(&mut self, id: u64, share: ShareId) -> &mut Cluster {
-        self.record(Event::ShareExited { job: JobId(id), share })
+        self.record(SchedulerEvent::ShareExited { job: JobId(id), share })
     }
 
     pub fn node(&self, name: &str) -> &NodeView {
@@ -368,10 +369,10 @@ impl Cluster {
         let mut scheduler = Scheduler::new(Topology::clone(&view.topology), ShareId(1));
         scheduler.restore_varied_off(view.varied_off);
         for job in view.jobs.iter() {
-            scheduler.record(Event::JobArrived(spec_of(job)));
+            scheduler.record(SchedulerEvent::JobArrived(spec_of(job)));
             for share in job.shares.iter().cloned() {
                 let ShareView { id: share, node, facts, .. } = share;
-                scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
+                scheduler.record(SchedulerEvent::ShareSeen { job: job.id, share, node, facts });
             }
         }
         let view = scheduler.view();

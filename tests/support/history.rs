@@ -7,7 +7,7 @@ use apportion::model::{
     JobId, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
 };
-use apportion::scheduler::{Command, Event, Scheduler};
+use apportion::scheduler::{Command, Scheduler, SchedulerEvent};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -81,7 +81,7 @@ impl History {
                 }
             }
             Step::IntervalPassed => {
-                self.cluster.record(Event::HeartbeatIntervalPassed);
+                self.cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
             }
             Step::Confirm(confirm) => self.confirm = *confirm,
             Step::Restart { remembers } => self.restart(*remembers),
@@ -216,7 +216,7 @@ impl History {
             Change::Completing => facts.is_completing = true,
         }
         let (job, facts) = (*job, *facts);
-        self.cluster.record(Event::JobChanged { job, facts });
+        self.cluster.record(SchedulerEvent::JobChanged { job, facts });
     }
 
     fn exit(&mut self, job: usize, share: usize) {
@@ -225,7 +225,7 @@ impl History {
         let view = self.cluster.scheduler.view();
         let shares = &view.jobs.iter().find(|view| view.id == job).unwrap().shares;
         if let Some(share) = share.checked_rem(shares.len()).map(|ix| shares[ix].id) {
-            self.cluster.record(Event::ShareExited { job, share });
+            self.cluster.record(SchedulerEvent::ShareExited { job, share });
         }
     }
 
@@ -235,22 +235,26 @@ impl History {
         let (job, node) = (self.specs[ix].id, self.name_of_node(node));
         let share = self.cluster.scheduler.view().next_share;
         let facts = ShareFacts::default();
-        self.cluster.record(Event::ShareSeen { job, share, node: node.into(), facts });
+        self.cluster.record(SchedulerEvent::ShareSeen { job, share, node: node.into(), facts });
     }
 
     fn node(&mut self, node: usize, step: NodeStep) {
         let Some(ix) = node.checked_rem(self.world.nodes.len()) else { return };
         let (name, memory) = self.world.nodes[ix].clone();
         let report = |memory, is_quiesced| {
-            Event::NodeReported(NodeReport { name: name.clone().into(), memory, is_quiesced })
+            SchedulerEvent::NodeReported(NodeReport {
+                name: name.clone().into(),
+                memory,
+                is_quiesced,
+            })
         };
         match step {
             NodeStep::Report { is_quiesced } => self.cluster.record(report(memory, is_quiesced)),
             NodeStep::Resize(units) => self.cluster.record(report(Mebibytes(units * 512), false)),
-            NodeStep::Die => self.cluster.record(Event::NodeDied { node: name.into() }),
-            NodeStep::Miss(missed) => {
-                self.cluster.record(Event::NodeMissedHeartbeats { node: name.into(), missed })
-            }
+            NodeStep::Die => self.cluster.record(SchedulerEvent::NodeDied { node: name.into() }),
+            NodeStep::Miss(missed) => self
+                .cluster
+                .record(SchedulerEvent::NodeMissedHeartbeats { node: name.into(), missed }),
             NodeStep::VaryOff => {
                 // After a restart the node may not be known yet.
                 let command = Command::VaryOff { nodes: vec![name], reason: "a test".to_owned() };
@@ -280,7 +284,8 @@ impl History {
                     }
                 };
                 if is_confirmed {
-                    self.cluster.record(Event::ShareExited { job: job.id, share: share.id });
+                    self.cluster
+                        .record(SchedulerEvent::ShareExited { job: job.id, share: share.id });
                 }
             }
         }
@@ -302,13 +307,13 @@ impl History {
             scheduler.restore_leaving(leaving.map(|share| share.id));
         }
         for spec in &self.specs {
-            scheduler.record(Event::JobArrived(spec.clone()));
+            scheduler.record(SchedulerEvent::JobArrived(spec.clone()));
         }
         for job in view.jobs.iter() {
             for share in job.shares.iter().chain(&job.purged) {
                 let (node, facts) = (share.node.clone(), share.facts);
                 let (job, share) = (job.id, share.id);
-                scheduler.record(Event::ShareSeen { job, share, node, facts });
+                scheduler.record(SchedulerEvent::ShareSeen { job, share, node, facts });
             }
         }
         if !remembers {

@@ -27,7 +27,7 @@ use apportion::model::{
     JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Policy, ProcessLimit, ShareState, Topology,
     WorkKind,
 };
-use apportion::scheduler::{Command, Event, Scheduler};
+use apportion::scheduler::{Command, Scheduler, SchedulerEvent};
 
 use super::cluster::{Cluster, DOUBLING, UNPACED, class, fair, job, topology};
 
@@ -142,7 +142,7 @@ impl Script {
                     self.cluster.nodes(node);
                 }
                 [node, "dies"] => {
-                    self.cluster.record(Event::NodeDied { node: node.into() });
+                    self.cluster.record(SchedulerEvent::NodeDied { node: node.into() });
                 }
                 [node, "off"] => {
                     let (nodes, reason) = (vec![node.to_owned()], "a test".to_owned());
@@ -170,7 +170,7 @@ impl Script {
                     let job = JobId(id.parse().unwrap());
                     let view = self.cluster.scheduler.view();
                     let share = view.jobs.iter().find(|view| view.id == job).unwrap().shares[0].id;
-                    self.cluster.record(Event::ShareExited { job, share });
+                    self.cluster.record(SchedulerEvent::ShareExited { job, share });
                 }
                 [id, whose, size, ref rest @ ..] => {
                     self.work(id.parse().unwrap(), whose, size, rest);
@@ -184,14 +184,14 @@ impl Script {
         let view = self.cluster.scheduler.view();
         let memory = view.nodes.iter().find(|node| node.name == name).unwrap().memory;
         let report = NodeReport { name: name.into(), memory, is_quiesced: true };
-        self.cluster.record(Event::NodeReported(report));
+        self.cluster.record(SchedulerEvent::NodeReported(report));
     }
 
     fn change(&mut self, id: &str, change: impl FnOnce(&mut JobFacts)) {
         let spec = self.specs.get_mut(&id.parse().unwrap()).unwrap();
         change(&mut spec.facts);
         let (job, facts) = (spec.id, spec.facts);
-        self.cluster.record(Event::JobChanged { job, facts });
+        self.cluster.record(SchedulerEvent::JobChanged { job, facts });
     }
 
     /// Work arrives, or its maximum changes.
@@ -242,18 +242,18 @@ impl Script {
         scheduler.restore_leaving(leaving.map(|share| share.id));
         scheduler.restore_varied_off(view.varied_off);
         for spec in self.specs.values() {
-            scheduler.record(Event::JobArrived(spec.clone()));
+            scheduler.record(SchedulerEvent::JobArrived(spec.clone()));
         }
         for job in view.jobs.iter() {
             for share in job.shares.iter().chain(&job.purged) {
                 let (share, node, facts) = (share.id, share.node.clone(), share.facts);
-                scheduler.record(Event::ShareSeen { job: job.id, share, node, facts });
+                scheduler.record(SchedulerEvent::ShareSeen { job: job.id, share, node, facts });
             }
         }
         for node in view.nodes.iter().filter(|node| !node.state.is_dead) {
             let (name, memory) = (node.name.clone(), node.memory);
             let report = NodeReport { name, memory, is_quiesced: node.state.is_quiesced };
-            scheduler.record(Event::NodeReported(report));
+            scheduler.record(SchedulerEvent::NodeReported(report));
         }
         self.cluster.scheduler = scheduler;
     }

@@ -22,7 +22,7 @@ use crate::converter::{
     CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedProcess, events_between,
 };
 use crate::model::{JobId, ShareFacts, ShareId};
-use crate::scheduler::{Event, Refusal, View, admit};
+use crate::scheduler::{Refusal, SchedulerEvent, View, admit};
 
 /// With so much work before, none at all is taken for a fault until it is confirmed.
 const SUDDEN: usize = 10;
@@ -64,7 +64,7 @@ pub struct Taken {
     /// What to answer.
     pub answer: PublicationAnswer,
     /// What it changes.
-    pub events: Vec<Event>,
+    pub events: Vec<SchedulerEvent>,
     /// The publication; `None` if it was taken in before.
     pub publication: Option<CheckedPublication>,
     /// The shares that should have ended, each with the cycle in which that was noticed.

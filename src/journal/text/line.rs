@@ -7,7 +7,7 @@ use super::work::{Facts, ProcessText, ReportText, Spec};
 use crate::journal::JournalEntry;
 use crate::model::{JobId, Mebibytes, Name, ShareId};
 use crate::scheduler::books::Hearing;
-use crate::scheduler::{Command, Event};
+use crate::scheduler::{Command, SchedulerEvent};
 
 /// A line of a batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -99,32 +99,36 @@ impl From<&JournalEntry> for Line {
     }
 }
 
-impl From<&Event> for Line {
-    fn from(event: &Event) -> Line {
+impl From<&SchedulerEvent> for Line {
+    fn from(event: &SchedulerEvent) -> Line {
         match event {
-            Event::NodeReported(report) => Line::Node(report.into()),
+            SchedulerEvent::NodeReported(report) => Line::Node(report.into()),
             // `JournalEntry::IntervalPassed` has the details; this event alone means that all nodes were
             // heard.
-            Event::HeartbeatIntervalPassed => {
+            SchedulerEvent::HeartbeatIntervalPassed => {
                 Line::Interval { silent: Vec::new(), back: Vec::new() }
             }
-            Event::NodeMissedHeartbeats { node, missed } => {
+            SchedulerEvent::NodeMissedHeartbeats { node, missed } => {
                 Line::Missed { node: node.clone(), missed: *missed }
             }
-            Event::NodeDied { node } => Line::Died { node: node.clone() },
-            Event::JobArrived(spec) => Line::Arrived(spec.into()),
-            Event::JobChanged { job, facts } => Line::Changed { job: job.0, facts: facts.into() },
-            Event::JobCompleted { job } => Line::Completed { job: job.0 },
-            Event::ShareSeen { job, share, node, facts } => {
+            SchedulerEvent::NodeDied { node } => Line::Died { node: node.clone() },
+            SchedulerEvent::JobArrived(spec) => Line::Arrived(spec.into()),
+            SchedulerEvent::JobChanged { job, facts } => {
+                Line::Changed { job: job.0, facts: facts.into() }
+            }
+            SchedulerEvent::JobCompleted { job } => Line::Completed { job: job.0 },
+            SchedulerEvent::ShareSeen { job, share, node, facts } => {
                 Line::Seen { job: job.0, share: share.0, node: node.clone(), facts: facts.into() }
             }
-            Event::LimboShareSeen { share, node, memory } => Line::LimboSeen {
+            SchedulerEvent::LimboShareSeen { share, node, memory } => Line::LimboSeen {
                 share: share.0,
                 node: node.clone(),
                 memory_mb: memory.map(|memory| memory.0),
             },
-            Event::LimboShareGone { share } => Line::LimboGone { share: share.0 },
-            Event::ShareExited { job, share } => Line::Exited { job: job.0, share: share.0 },
+            SchedulerEvent::LimboShareGone { share } => Line::LimboGone { share: share.0 },
+            SchedulerEvent::ShareExited { job, share } => {
+                Line::Exited { job: job.0, share: share.0 }
+            }
         }
     }
 }
@@ -149,28 +153,28 @@ impl From<Line> for JournalEntry {
                 return JournalEntry::Command(Command::Reconfigure(Box::new((*topology).into())));
             }
             Line::Restarted => return JournalEntry::Restarted,
-            Line::Node(report) => Event::NodeReported(report.into()),
-            Line::Missed { node, missed } => Event::NodeMissedHeartbeats { node, missed },
-            Line::Died { node } => Event::NodeDied { node },
-            Line::Arrived(spec) => Event::JobArrived(spec.into()),
+            Line::Node(report) => SchedulerEvent::NodeReported(report.into()),
+            Line::Missed { node, missed } => SchedulerEvent::NodeMissedHeartbeats { node, missed },
+            Line::Died { node } => SchedulerEvent::NodeDied { node },
+            Line::Arrived(spec) => SchedulerEvent::JobArrived(spec.into()),
             Line::Changed { job, facts } => {
-                Event::JobChanged { job: JobId(job), facts: facts.into() }
+                SchedulerEvent::JobChanged { job: JobId(job), facts: facts.into() }
             }
-            Line::Completed { job } => Event::JobCompleted { job: JobId(job) },
-            Line::Seen { job, share, node, facts } => Event::ShareSeen {
+            Line::Completed { job } => SchedulerEvent::JobCompleted { job: JobId(job) },
+            Line::Seen { job, share, node, facts } => SchedulerEvent::ShareSeen {
                 job: JobId(job),
                 share: ShareId(share),
                 node,
                 facts: facts.into(),
             },
-            Line::LimboSeen { share, node, memory_mb } => Event::LimboShareSeen {
+            Line::LimboSeen { share, node, memory_mb } => SchedulerEvent::LimboShareSeen {
                 share: ShareId(share),
                 node,
                 memory: memory_mb.map(Mebibytes),
             },
-            Line::LimboGone { share } => Event::LimboShareGone { share: ShareId(share) },
+            Line::LimboGone { share } => SchedulerEvent::LimboShareGone { share: ShareId(share) },
             Line::Exited { job, share } => {
-                Event::ShareExited { job: JobId(job), share: ShareId(share) }
+                SchedulerEvent::ShareExited { job: JobId(job), share: ShareId(share) }
             }
         };
         JournalEntry::Event(event)

@@ -18,7 +18,7 @@ use crate::model::{
     JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId,
     ShareState, WorkKind,
 };
-use crate::scheduler::{Command, Event, JobDisposition, JobView, Scheduler, View};
+use crate::scheduler::{Command, JobDisposition, JobView, Scheduler, SchedulerEvent, View};
 use crate::sim::count;
 use crate::sim::error::Flaw;
 
@@ -89,14 +89,14 @@ impl<'a> Player<'a> {
                 self.report_node(name, memory, true);
             }
             EventInput::Miss { name, count } => {
-                self.scheduler.record(Event::NodeMissedHeartbeats {
+                self.scheduler.record(SchedulerEvent::NodeMissedHeartbeats {
                     node: name.as_str().into(),
                     missed: *count,
                 });
             }
             EventInput::Dead { names } => {
                 for node in names.iter().cloned() {
-                    self.scheduler.record(Event::NodeDied { node: node.into() });
+                    self.scheduler.record(SchedulerEvent::NodeDied { node: node.into() });
                 }
             }
             EventInput::VaryOff { names } => {
@@ -117,7 +117,7 @@ impl<'a> Player<'a> {
             }
             EventInput::Done { id } => {
                 self.jobs.remove(&JobId(*id));
-                self.scheduler.record(Event::JobCompleted { job: JobId(*id) });
+                self.scheduler.record(SchedulerEvent::JobCompleted { job: JobId(*id) });
             }
             EventInput::Confirm { id } => self.confirm(id.map(JobId)),
             EventInput::Whitelist {} => self.whitelist(),
@@ -137,7 +137,7 @@ impl<'a> Player<'a> {
     fn report_node(&mut self, name: &str, memory: Mebibytes, is_quiesced: bool) {
         self.nodes.insert(name.to_owned(), memory);
         let report = NodeReport { name: name.into(), memory, is_quiesced };
-        self.scheduler.record(Event::NodeReported(report));
+        self.scheduler.record(SchedulerEvent::NodeReported(report));
     }
 
     /// Sends the command for each node by itself. A node that never reported is refused, as the
@@ -191,7 +191,7 @@ impl<'a> Player<'a> {
                 "give it another `id`",
             ));
         }
-        self.scheduler.record(Event::JobArrived(JobSpec {
+        self.scheduler.record(SchedulerEvent::JobArrived(JobSpec {
             id,
             user: input.user.as_str().into(),
             class: input.class.as_str().into(),
@@ -312,7 +312,7 @@ impl<'a> Player<'a> {
         let actor = self.jobs.get_mut(&id).expect("the share is one of its own");
         actor.shares.remove(&share);
         actor.purged.remove(&share);
-        self.scheduler.record(Event::ShareExited { job: id, share });
+        self.scheduler.record(SchedulerEvent::ShareExited { job: id, share });
         if actor.kind != WorkKind::Job {
             actor.facts.is_completing = true;
             self.tell_job(id);
@@ -321,13 +321,13 @@ impl<'a> Player<'a> {
 
     fn tell_job(&mut self, id: JobId) {
         let facts = self.jobs[&id].facts;
-        self.scheduler.record(Event::JobChanged { job: id, facts });
+        self.scheduler.record(SchedulerEvent::JobChanged { job: id, facts });
     }
 
     fn tell_processes(&mut self, id: JobId) {
         for (&share, process) in &self.jobs[&id].shares {
             let node = process.node.clone();
-            self.scheduler.record(Event::ShareSeen {
+            self.scheduler.record(SchedulerEvent::ShareSeen {
                 job: id,
                 share,
                 node: node.into(),

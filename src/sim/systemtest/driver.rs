@@ -11,7 +11,7 @@ use crate::model::{
     JobFacts, JobId, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId, ShareState,
     WorkKind,
 };
-use crate::scheduler::{Event, Scheduler, View};
+use crate::scheduler::{Scheduler, SchedulerEvent, View};
 use crate::sim::count;
 use crate::sim::error::{SimError, Violation};
 use crate::sim::measure::{
@@ -75,7 +75,7 @@ impl<'a> Driver<'a> {
                 memory: node.memory,
                 is_quiesced: false,
             };
-            scheduler.record(Event::NodeReported(report));
+            scheduler.record(SchedulerEvent::NodeReported(report));
         }
         Driver {
             suite,
@@ -162,24 +162,28 @@ impl<'a> Driver<'a> {
                 self.enter_end(process, 0)?;
                 self.vacate(process);
             }
-            self.scheduler.record(Event::JobCompleted { job: job_id(*work) });
+            self.scheduler.record(SchedulerEvent::JobCompleted { job: job_id(*work) });
         }
         for &work in &news.arrived {
             let facts = self.world.job_facts(work);
             self.told[work.0] = Some(facts);
-            self.scheduler.record(Event::JobArrived(spec(work, &self.suite.works[work.0], facts)));
+            self.scheduler.record(SchedulerEvent::JobArrived(spec(
+                work,
+                &self.suite.works[work.0],
+                facts,
+            )));
         }
         for &work in self.world.active() {
             let facts = self.world.job_facts(work);
             if self.told[work.0].replace(facts) != Some(facts) {
-                self.scheduler.record(Event::JobChanged { job: job_id(work), facts });
+                self.scheduler.record(SchedulerEvent::JobChanged { job: job_id(work), facts });
             }
             for &process in self.world.held(work) {
                 let facts = self.world.process_facts(process);
                 let seat = &mut self.seats[process.0];
                 if seat.told.replace(facts) != Some(facts) {
                     let node = self.suite.nodes[seat.node].name.clone();
-                    let seen = Event::ShareSeen {
+                    let seen = SchedulerEvent::ShareSeen {
                         job: job_id(work),
                         share: seat.share,
                         node: node.into(),
@@ -194,7 +198,8 @@ impl<'a> Driver<'a> {
 
     fn tell_exit(&mut self, process: ProcessIx) {
         let job = job_id(self.world.work_of(process));
-        self.scheduler.record(Event::ShareExited { job, share: self.seats[process.0].share });
+        self.scheduler
+            .record(SchedulerEvent::ShareExited { job, share: self.seats[process.0].share });
         self.vacate(process);
     }
 

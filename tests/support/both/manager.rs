@@ -15,7 +15,7 @@ use apportion::model::{
 use apportion::orchestrator::book::JobShares;
 use apportion::orchestrator::rm::shares_of;
 use apportion::scheduler::books::Books;
-use apportion::scheduler::{Command, Event, Removal, Scheduler, View};
+use apportion::scheduler::{Command, Removal, Scheduler, SchedulerEvent, View};
 
 /// Heartbeats that a node may miss before it is dead.
 const STABILITY: u32 = 3;
@@ -124,11 +124,15 @@ impl Manager {
 
     pub fn hear(&mut self, node: &Name) {
         let (name, memory) = (node.clone(), Mebibytes::from_gib(4));
-        self.scheduler.record(Event::NodeReported(NodeReport { name, memory, is_quiesced: false }));
+        self.scheduler.record(SchedulerEvent::NodeReported(NodeReport {
+            name,
+            memory,
+            is_quiesced: false,
+        }));
     }
 
     pub fn end_interval(&mut self) {
-        self.scheduler.record(Event::HeartbeatIntervalPassed);
+        self.scheduler.record(SchedulerEvent::HeartbeatIntervalPassed);
     }
 
     /// Takes a node out of scheduling, or puts it back, if it is known.

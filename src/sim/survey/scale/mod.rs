@@ -17,7 +17,7 @@ use super::ending::{self, Ending};
 use super::idle;
 use crate::engine;
 use crate::model::{JobFacts, Millis, Order, ShareFacts, ShareId, ShareState};
-use crate::scheduler::{Event, JobView, NodeView, Scheduler, ShareView, View};
+use crate::scheduler::{JobView, NodeView, Scheduler, SchedulerEvent, ShareView, View};
 use crate::sim::count;
 use crate::sim::systemtest::Clock;
 
@@ -94,7 +94,7 @@ pub fn run(size: Size, seed: u64, cycles: u64, clock: Clock<'_>) -> Outcome {
     let Cluster { topology, nodes, jobs } = cluster::cluster(size, seed);
     let mut scheduler = Scheduler::new(topology, ShareId(1));
     for report in nodes {
-        scheduler.record(Event::NodeReported(report));
+        scheduler.record(SchedulerEvent::NodeReported(report));
     }
     let mut outcome = Outcome::default();
     let mut times = Vec::new();
@@ -104,7 +104,7 @@ pub fn run(size: Size, seed: u64, cycles: u64, clock: Clock<'_>) -> Outcome {
             tell(&mut scheduler, job, &jobs);
         }
         for job in jobs.iter().filter(|job| job.arrival == cycle) {
-            scheduler.record(Event::JobArrived(job.spec.clone()));
+            scheduler.record(SchedulerEvent::JobArrived(job.spec.clone()));
         }
         let begun = clock();
         let view = scheduler.schedule();
@@ -126,15 +126,15 @@ fn tell(scheduler: &mut Scheduler, job: &JobView, known: &[Job]) {
     let Job { initialization, time_per_item, .. } = known[at];
     if !job.facts.is_running && !job.shares.is_empty() {
         let facts = JobFacts { is_running: true, time_per_item: Some(time_per_item), ..job.facts };
-        scheduler.record(Event::JobChanged { job: job.id, facts });
+        scheduler.record(SchedulerEvent::JobChanged { job: job.id, facts });
     }
     for ShareView { id, node, state, facts, .. } in &job.shares {
         let (job, share, node) = (job.id, *id, node.clone());
         let investment = facts.investment + INVESTED_A_CYCLE;
         let facts = ShareFacts { is_initialized: true, initialization, investment };
         scheduler.record(match state {
-            ShareState::Held => Event::ShareSeen { job, share, node, facts },
-            ShareState::Leaving => Event::ShareExited { job, share },
+            ShareState::Held => SchedulerEvent::ShareSeen { job, share, node, facts },
+            ShareState::Leaving => SchedulerEvent::ShareExited { job, share },
         });
     }
 }

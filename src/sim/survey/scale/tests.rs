@@ -92,10 +92,10 @@ fn an_ending_is_what_is_held_and_what_is_free() {
     let capacity =
         |ending: &Ending| ending.machines.iter().map(|machine| machine.order).sum::<u64>();
     for report in nodes {
-        scheduler.record(Event::NodeReported(report));
+        scheduler.record(SchedulerEvent::NodeReported(report));
     }
     for job in &jobs {
-        scheduler.record(Event::JobArrived(job.spec.clone()));
+        scheduler.record(SchedulerEvent::JobArrived(job.spec.clone()));
     }
     let mut ending = ending(&scheduler.schedule());
     let held: u64 = ending.jobs.iter().map(|job| job.held * job.order).sum();
