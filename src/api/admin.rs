@@ -18,7 +18,7 @@ use crate::api::state::ApiState;
 use crate::api::wire::from_view::is_preemptable;
 use crate::api::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
 use crate::model::{QShares, ShareState, WorkKind, expand_hostlist, is_hidden, nearest};
-use crate::scheduler::{Command, CommandError, NodeView, View};
+use crate::scheduler::{AdminCommand, CommandError, NodeView, View};
 
 /// The most names and host lists in one request.
 const ENTRIES_MAX: usize = 10_000;
@@ -48,7 +48,7 @@ pub async fn post_vary_off(
     check_known(view, &names)?;
     let act = Act { view, impact: impact(view, &names), names, dry_run: request.dry_run };
     let would_change = |name: &str| !is_off(view, name);
-    let command = |nodes| Command::VaryOff { nodes, reason };
+    let command = |nodes| AdminCommand::VaryOff { nodes, reason };
     act.carry_out(&state, caller.actor(), would_change, command).await
 }
 
@@ -75,7 +75,8 @@ pub async fn post_vary_on(
     check_known(view, &names)?;
     let act = Act { view, impact: Impact::default(), names, dry_run: request.dry_run };
     let would_change = |name: &str| is_off(view, name);
-    act.carry_out(&state, caller.actor(), would_change, |nodes| Command::VaryOn { nodes }).await
+    act.carry_out(&state, caller.actor(), would_change, |nodes| AdminCommand::VaryOn { nodes })
+        .await
 }
 
 /// Says that nodes are dead: their work is given up, but for reservations, as if they had died alone.
@@ -118,7 +119,7 @@ pub async fn post_nodes_lost(
         node_named(view, name)
             .is_none_or(|node| !node.state.is_dead || view.lost_held_back.contains(&node.name))
     };
-    let command = |nodes| Command::NodesLost { nodes, reason };
+    let command = |nodes| AdminCommand::NodesLost { nodes, reason };
     act.carry_out(&state, caller.actor(), would_change, command).await
 }
 
@@ -149,7 +150,7 @@ pub async fn post_nodes_forget(
     check_silent(view, &names)?;
     check_unused(view, &names)?;
     let act = Act { view, impact: Impact::default(), names, dry_run: request.dry_run };
-    let command = |nodes| Command::ForgetNodes { nodes, reason };
+    let command = |nodes| AdminCommand::ForgetNodes { nodes, reason };
     act.carry_out(&state, caller.actor(), |_| true, command).await
 }
 
@@ -168,7 +169,7 @@ impl Act<'_> {
         state: &ApiState,
         by: Actor,
         would_change: impl Fn(&str) -> bool,
-        command: impl FnOnce(Vec<String>) -> Command,
+        command: impl FnOnce(Vec<String>) -> AdminCommand,
     ) -> Result<Json<VaryAnswer>, ApiError> {
         let Act { view, names, impact, dry_run } = self;
         let nodes: Vec<String> = names.iter().cloned().collect();

@@ -7,7 +7,7 @@ use crate::api::http::error::{ApiError, Code};
 use crate::api::ingest::absence::AbsentWork;
 use crate::api::ingest::publishers::Publisher;
 use crate::api::wire::{self, ItemProblem};
-use crate::scheduler::{Command, CommandError, CommandOutcome, SchedulerEvent};
+use crate::scheduler::{AdminCommand, CommandError, CommandOutcome, SchedulerEvent};
 
 /// Something for whoever owns the scheduler.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub enum Request {
     /// An administrator wants something. Answered once the outcome is stored.
     Command {
         /// What.
-        command: Command,
+        command: AdminCommand,
         /// Who.
         by: Actor,
         /// Where to answer.

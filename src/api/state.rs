@@ -21,7 +21,7 @@ use crate::api::metrics::client_stats::Clients;
 use crate::api::node_list::NodeLists;
 use crate::api::owner_request::{AuditNote, Request};
 use crate::api::published::Published;
-use crate::scheduler::{Command, CommandOutcome};
+use crate::scheduler::{AdminCommand, CommandOutcome};
 
 /// What handlers share. Every request has several copies made of it, which have to cost nothing.
 #[derive(Clone, Debug)]
@@ -119,7 +119,11 @@ impl ApiState {
     /// # Errors
     ///
     /// If the command is refused, or the scheduler stops before the outcome is on record.
-    pub async fn command(&self, command: Command, by: Actor) -> Result<CommandOutcome, ApiError> {
+    pub async fn command(
+        &self,
+        command: AdminCommand,
+        by: Actor,
+    ) -> Result<CommandOutcome, ApiError> {
         let (reply, answer) = oneshot::channel();
         self.room().await?.send(Request::Command { command, by, reply });
         Ok(answer.await.map_err(|_| stopping())??)

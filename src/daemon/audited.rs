@@ -6,7 +6,7 @@ use crate::access::Actor;
 use crate::api::AuditNote;
 use crate::api::wire::ConfigRequest;
 use crate::model::fold_hostlist;
-use crate::scheduler::Command;
+use crate::scheduler::AdminCommand;
 use crate::store::{AdminRow, AuditRow};
 
 /// Maximum length of a list of nodes in bytes; the feed of events has the whole list.
@@ -43,14 +43,14 @@ pub fn note(note: AuditNote) -> AuditRow {
 }
 
 /// Nodes and reason of a command.
-pub fn asked(command: &Command) -> String {
+pub fn asked(command: &AdminCommand) -> String {
     match command {
-        Command::VaryOff { nodes, reason } => detail(nodes, Some(reason)),
-        Command::NodesLost { nodes, reason } | Command::ForgetNodes { nodes, reason } => {
+        AdminCommand::VaryOff { nodes, reason } => detail(nodes, Some(reason)),
+        AdminCommand::NodesLost { nodes, reason } | AdminCommand::ForgetNodes { nodes, reason } => {
             detail(nodes, Some(reason))
         }
-        Command::VaryOn { nodes } => detail(nodes, None),
-        Command::Reconfigure(_) => String::new(),
+        AdminCommand::VaryOn { nodes } => detail(nodes, None),
+        AdminCommand::Reconfigure(_) => String::new(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::access::Actor;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
 use crate::api::{ConfigAsk, Reread};
 use crate::config::Config;
-use crate::scheduler::{Command, TopologyImpact};
+use crate::scheduler::{AdminCommand, TopologyImpact};
 use crate::store::{AdminRow, ConfigurationRow, StoreError};
 
 /// A configuration that is right, and how it came.
@@ -123,7 +123,7 @@ impl SchedulerTask {
         if is_other {
             let topology = Box::new(config.topology.clone());
             self.clerk
-                .command(&mut self.scheduler, Command::Reconfigure(topology))
+                .command(&mut self.scheduler, AdminCommand::Reconfigure(topology))
                 .expect("no configuration that is right is refused");
         }
         self.set_pace(&config);

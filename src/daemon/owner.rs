@@ -27,7 +27,9 @@ use crate::config::Config;
 use crate::engine::{self, Effort};
 use crate::journal::{Clerk, open};
 use crate::model::{Name, ShareId, Steps, count};
-use crate::scheduler::{Command, CommandError, CommandOutcome, Scheduler, SchedulerEvent, View};
+use crate::scheduler::{
+    AdminCommand, CommandError, CommandOutcome, Scheduler, SchedulerEvent, View,
+};
 use crate::store::{
     AdminRow, AuditRow, BatchRow, CycleRecord, Glance, PublisherRow, ShareRow, Store,
 };
@@ -311,7 +313,7 @@ impl SchedulerTask {
     /// once: an administrator waits, and what was promised must survive a crash.
     async fn carry_out(
         &mut self,
-        command: Command,
+        command: AdminCommand,
         by: &Actor,
         reply: CommandReply,
     ) -> Result<(), DaemonError> {
@@ -486,12 +488,12 @@ fn ticks(period: Duration) -> Interval {
 }
 
 /// Name of a command, and its reason.
-fn described(command: &Command) -> (&'static str, Option<String>) {
+fn described(command: &AdminCommand) -> (&'static str, Option<String>) {
     match command {
-        Command::VaryOff { reason, .. } => ("vary-off", Some(reason.clone())),
-        Command::VaryOn { .. } => ("vary-on", None),
-        Command::NodesLost { reason, .. } => ("node-lost", Some(reason.clone())),
-        Command::ForgetNodes { reason, .. } => (record::NODE_FORGET, Some(reason.clone())),
-        Command::Reconfigure(_) => ("reconfigure", None),
+        AdminCommand::VaryOff { reason, .. } => ("vary-off", Some(reason.clone())),
+        AdminCommand::VaryOn { .. } => ("vary-on", None),
+        AdminCommand::NodesLost { reason, .. } => ("node-lost", Some(reason.clone())),
+        AdminCommand::ForgetNodes { reason, .. } => (record::NODE_FORGET, Some(reason.clone())),
+        AdminCommand::Reconfigure(_) => ("reconfigure", None),
     }
 }

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::converter::CheckedPublication;
 use crate::journal::{Clerk, Digest, Replay, Trouble, seal_books};
 use crate::model::{ShareId, ShareState, Steps};
-use crate::scheduler::{Command, Scheduler};
+use crate::scheduler::{AdminCommand, Scheduler};
 use crate::store::{BooksRow, Past, Recovered, ShareRow};
 
 /// Books to go on with.
@@ -86,7 +86,7 @@ fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -
     clerk.restart(&mut scheduler);
     if **scheduler.topology() != config.topology {
         tracing::info!("the configuration has changed since the last run");
-        let command = Command::Reconfigure(Box::new(config.topology.clone()));
+        let command = AdminCommand::Reconfigure(Box::new(config.topology.clone()));
         clerk.command(&mut scheduler, command).expect("a configuration that was checked is taken");
     }
     Resumed {

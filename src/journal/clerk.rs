@@ -2,7 +2,7 @@
 
 use super::entry::JournalEntry;
 use super::seal::Batch;
-use crate::scheduler::{Command, CommandError, CommandOutcome, Scheduler, SchedulerEvent};
+use crate::scheduler::{AdminCommand, CommandError, CommandOutcome, Scheduler, SchedulerEvent};
 
 /// Inputs recorded since the last cycle.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Clerk {
     pub fn command(
         &mut self,
         scheduler: &mut Scheduler,
-        command: Command,
+        command: AdminCommand,
     ) -> Result<CommandOutcome, CommandError> {
         let entry = JournalEntry::Command(command.clone());
         let outcome = scheduler.command(command)?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::model::Name;
 use crate::scheduler::books::Hearing;
-use crate::scheduler::{Command, CommandError, Scheduler, SchedulerEvent};
+use crate::scheduler::{AdminCommand, CommandError, Scheduler, SchedulerEvent};
 
 /// An input as the journal records it and a replay applies it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum JournalEntry {
     IntervalPassed(Hearing),
     /// An administrator had this done. Commands that were refused changed nothing, and are not
     /// entered.
-    Command(Command),
+    Command(AdminCommand),
     /// The daemon was started again and went on with the books; missed heartbeats are counted anew.
     Restarted,
 }
@@ -67,19 +67,21 @@ impl fmt::Display for JournalEntry {
                 NodeNames(silent),
                 NodeNames(back)
             ),
-            JournalEntry::Command(Command::VaryOff { nodes, .. }) => {
+            JournalEntry::Command(AdminCommand::VaryOff { nodes, .. }) => {
                 write!(f, "{} varied off", nodes.join(", "))
             }
-            JournalEntry::Command(Command::VaryOn { nodes }) => {
+            JournalEntry::Command(AdminCommand::VaryOn { nodes }) => {
                 write!(f, "{} varied on", nodes.join(", "))
             }
-            JournalEntry::Command(Command::NodesLost { nodes, .. }) => {
+            JournalEntry::Command(AdminCommand::NodesLost { nodes, .. }) => {
                 write!(f, "{} declared lost", nodes.join(", "))
             }
-            JournalEntry::Command(Command::ForgetNodes { nodes, .. }) => {
+            JournalEntry::Command(AdminCommand::ForgetNodes { nodes, .. }) => {
                 write!(f, "{} forgotten", nodes.join(", "))
             }
-            JournalEntry::Command(Command::Reconfigure(_)) => f.write_str("another configuration"),
+            JournalEntry::Command(AdminCommand::Reconfigure(_)) => {
+                f.write_str("another configuration")
+            }
             JournalEntry::Restarted => f.write_str("the daemon was started again"),
         }
     }

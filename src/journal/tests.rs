@@ -16,7 +16,7 @@ use crate::model::{
 use crate::scheduler::books::{
     Books, CalmRecord, Hearing, JobRecord, Limbo, Node, PromiseRecord, ShareRecord,
 };
-use crate::scheduler::{Command, Removal, SchedulerEvent};
+use crate::scheduler::{AdminCommand, Removal, SchedulerEvent};
 
 fn topology() -> Topology {
     let cap_rules = CapRules {
@@ -114,11 +114,20 @@ fn entries() -> Vec<JournalEntry> {
     let others = [
         JournalEntry::IntervalPassed(Hearing::default()),
         JournalEntry::IntervalPassed(Hearing { silent: vec!["a".into()], back: vec!["b".into()] }),
-        JournalEntry::Command(Command::VaryOff { nodes: nodes(), reason: "disk swap".to_owned() }),
-        JournalEntry::Command(Command::VaryOn { nodes: nodes() }),
-        JournalEntry::Command(Command::NodesLost { nodes: nodes(), reason: "burnt".to_owned() }),
-        JournalEntry::Command(Command::ForgetNodes { nodes: nodes(), reason: "sold".to_owned() }),
-        JournalEntry::Command(Command::Reconfigure(Box::new(topology()))),
+        JournalEntry::Command(AdminCommand::VaryOff {
+            nodes: nodes(),
+            reason: "disk swap".to_owned(),
+        }),
+        JournalEntry::Command(AdminCommand::VaryOn { nodes: nodes() }),
+        JournalEntry::Command(AdminCommand::NodesLost {
+            nodes: nodes(),
+            reason: "burnt".to_owned(),
+        }),
+        JournalEntry::Command(AdminCommand::ForgetNodes {
+            nodes: nodes(),
+            reason: "sold".to_owned(),
+        }),
+        JournalEntry::Command(AdminCommand::Reconfigure(Box::new(topology()))),
         JournalEntry::Restarted,
     ];
     events.into_iter().map(JournalEntry::Event).chain(others).collect()

@@ -4,7 +4,7 @@ use crate::model::Topology;
 
 /// An administrative act. Takes effect in the next cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum AdminCommand {
     /// Take nodes out of scheduling; their fair-share work is evicted, other work stays.
     VaryOff {
         /// Names of the nodes; all of them must be known.

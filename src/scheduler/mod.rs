@@ -23,7 +23,7 @@ mod trial;
 mod users;
 mod view;
 
-pub use command::{Command, CommandError, CommandOutcome, UnknownNode};
+pub use command::{AdminCommand, CommandError, CommandOutcome, UnknownNode};
 pub use event::SchedulerEvent;
 pub use jobs::{Admission, admit};
 pub use pictures::Pictures;
@@ -209,13 +209,13 @@ impl Scheduler {
     /// # Errors
     ///
     /// If it names something that does not exist; then nothing is done.
-    pub fn command(&mut self, command: Command) -> Result<CommandOutcome, CommandError> {
+    pub fn command(&mut self, command: AdminCommand) -> Result<CommandOutcome, CommandError> {
         let outcome = match command {
-            Command::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason)?,
-            Command::VaryOn { nodes } => self.machines.vary_on(&nodes)?,
-            Command::NodesLost { nodes, .. } => self.machines.lose(&nodes)?,
-            Command::ForgetNodes { nodes, .. } => self.forget_nodes(&nodes)?,
-            Command::Reconfigure(topology) => {
+            AdminCommand::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason)?,
+            AdminCommand::VaryOn { nodes } => self.machines.vary_on(&nodes)?,
+            AdminCommand::NodesLost { nodes, .. } => self.machines.lose(&nodes)?,
+            AdminCommand::ForgetNodes { nodes, .. } => self.forget_nodes(&nodes)?,
+            AdminCommand::Reconfigure(topology) => {
                 self.reconfigure(*topology);
                 CommandOutcome::default()
             }

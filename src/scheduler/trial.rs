@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::{JobView, Removal, View, Waiting};
-use super::{Command, Scheduler};
+use super::{AdminCommand, Scheduler};
 use crate::model::{JobId, Name, ShareId, ShareState, Topology};
 
 /// Effects that a configuration has, or would have, on the current load.
@@ -31,7 +31,7 @@ impl Scheduler {
         let mut unchanged = self.clone();
         let expected = unchanged.schedule();
         let mut changed = self.clone();
-        if changed.command(Command::Reconfigure(Box::new(topology))).is_ok() {
+        if changed.command(AdminCommand::Reconfigure(Box::new(topology))).is_ok() {
             changed.schedule();
         }
         changed.impact_since(&self.view(), &leaving(&expected))

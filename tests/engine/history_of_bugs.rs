@@ -33,7 +33,7 @@ use crate::support::script::{Case, Script, cases};
 use apportion::model::{
     JobId, Mebibytes, NodeReport, Policy, PoolIx, ShareFacts, ShareId, ShareState, Topology,
 };
-use apportion::scheduler::{Command, SchedulerEvent};
+use apportion::scheduler::{AdminCommand, SchedulerEvent};
 
 // Caps.
 cases! {
@@ -440,18 +440,18 @@ fn uima_4142_a_node_that_moves_loses_what_may_not_be_there() {
     let mut cluster = Cluster::new(nodes("m1 m2", "", ""));
     cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1)).cycle();
     assert_eq!(cluster.held(1), 8);
-    cluster.command(Command::Reconfigure(Box::new(nodes("m1", "m2", "")))).cycles(2);
+    cluster.command(AdminCommand::Reconfigure(Box::new(nodes("m1", "m2", "")))).cycles(2);
     assert_eq!((cluster.held(1), cluster.preempted()), (8, 0), "a pool of its tree");
-    cluster.command(Command::Reconfigure(Box::new(nodes("m1", "", "m2")))).cycles(2);
+    cluster.command(AdminCommand::Reconfigure(Box::new(nodes("m1", "", "m2")))).cycles(2);
     assert_eq!(cluster.held(1), 4, "another tree");
-    cluster.command(Command::Reconfigure(Box::new(nodes("m1 m2", "", "")))).cycles(2);
+    cluster.command(AdminCommand::Reconfigure(Box::new(nodes("m1 m2", "", "")))).cycles(2);
     assert_eq!(cluster.held(1), 8, "and back");
 
     let mut service = single(2, "bob", "fixed", 1, apportion::model::WorkKind::ArbitraryProcess);
     service.machines = vec!["m2".to_owned()];
     cluster.arrive(service).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [7, 1]);
-    cluster.command(Command::Reconfigure(Box::new(nodes("m1", "m2", "")))).cycles(2);
+    cluster.command(AdminCommand::Reconfigure(Box::new(nodes("m1", "m2", "")))).cycles(2);
     let m2 = cluster.view.nodes.iter().find(|node| node.name == "m2").unwrap();
     assert_eq!((m2.state.is_blacklisted, m2.used.0), (true, 1), "{}", cluster.picture());
     assert_eq!(cluster.complete(2).cycles(2).held(1), 8);
@@ -499,10 +499,10 @@ fn uima_5347_settings_change_with_the_configuration() {
     assert_eq!(cluster.holdings([1, 2]), [0, 0]);
     topology.settings.allotment = Some(Mebibytes::from_gib(8));
     topology.settings.reserve_overage = Mebibytes::from_gib(1);
-    cluster.command(Command::Reconfigure(Box::new(topology.clone()))).cycles(2);
+    cluster.command(AdminCommand::Reconfigure(Box::new(topology.clone()))).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [1, 1], "{}", cluster.picture());
     topology.settings.reserved_memory = Mebibytes::from_gib(2);
-    cluster.command(Command::Reconfigure(Box::new(topology))).cycles(2);
+    cluster.command(AdminCommand::Reconfigure(Box::new(topology))).cycles(2);
     let orders: Vec<u64> = cluster.view.nodes.iter().map(|node| node.order.0).collect();
     let stays = cluster.view.jobs.iter().flat_map(|job| &job.shares);
     assert_eq!(orders, [2, 6]);

@@ -10,7 +10,7 @@ use apportion::engine::plan;
 use apportion::model::{
     JobFacts, JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, Topology, WorkKind,
 };
-use apportion::scheduler::{Command, SchedulerEvent};
+use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -154,10 +154,11 @@ impl History {
             }
             Step::VaryOff(node) => {
                 let nodes = vec![NODES[node].0.to_owned()];
-                self.cluster.command(Command::VaryOff { nodes, reason: "a test".to_owned() });
+                self.cluster.command(AdminCommand::VaryOff { nodes, reason: "a test".to_owned() });
             }
             Step::VaryOn(node) => {
-                self.cluster.command(Command::VaryOn { nodes: vec![NODES[node].0.to_owned()] });
+                self.cluster
+                    .command(AdminCommand::VaryOn { nodes: vec![NODES[node].0.to_owned()] });
             }
             Step::Resize { node, gib } => {
                 self.cluster.nodes(&format!("{}={gib}", NODES[node].0));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::support::cluster::{Cluster, UNPACED, fair, job, topology};
 use apportion::model::{Name, ShareState, Topology};
-use apportion::scheduler::{Command, SchedulerEvent};
+use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -107,8 +107,10 @@ impl Lives {
                 self.cluster.vary_on(&name(*node));
             }
             Step::Lost(node) => {
-                let command =
-                    Command::NodesLost { nodes: vec![name(*node)], reason: "a test".to_owned() };
+                let command = AdminCommand::NodesLost {
+                    nodes: vec![name(*node)],
+                    reason: "a test".to_owned(),
+                };
                 // One that reports is refused.
                 self.is_lost[*node] |= self.cluster.order(command).is_ok();
             }

@@ -9,7 +9,7 @@ use apportion::model::{
     Topology, WorkKind,
 };
 use apportion::scheduler::{
-    Command, CommandError, JobDisposition, Refusal, Removal, SchedulerEvent, Waiting,
+    AdminCommand, CommandError, JobDisposition, Refusal, Removal, SchedulerEvent, Waiting,
 };
 
 fn busy_cluster() -> Cluster {
@@ -28,9 +28,9 @@ fn busy_cluster() -> Cluster {
     cluster
 }
 
-fn vary_off(nodes: &[&str]) -> Command {
+fn vary_off(nodes: &[&str]) -> AdminCommand {
     let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
-    Command::VaryOff { nodes, reason: "new disk".to_owned() }
+    AdminCommand::VaryOff { nodes, reason: "new disk".to_owned() }
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn vary_off_evicts_fair_share_work_only() {
     assert_eq!(leaving.count(), 3);
     cluster.cycles(2);
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 1, 1, 3], "nothing new is placed there");
-    cluster.command(Command::VaryOn { nodes: vec!["m1".to_owned()] }).cycle();
+    cluster.command(AdminCommand::VaryOn { nodes: vec!["m1".to_owned()] }).cycle();
     assert_eq!(cluster.held(4), 6);
 }
 
@@ -233,7 +233,7 @@ fn a_removed_class_blacklists_the_machines_its_work_is_on() {
     let mut topology = Topology::clone(cluster.scheduler.topology());
     topology.classes.retain(|class| class.name != "fixed");
     cluster.confirms_exits = false;
-    cluster.command(Command::Reconfigure(Box::new(topology))).cycle();
+    cluster.command(AdminCommand::Reconfigure(Box::new(topology))).cycle();
     let blacklisted: Vec<&str> = cluster
         .view
         .nodes
@@ -275,7 +275,7 @@ fn a_configuration_is_tried_out_without_a_trace() {
     assert_eq!(impact.parked.into_iter().collect::<Vec<_>>(), [(JobId(3), 1)]);
     assert_eq!((impact.refused.len(), impact.blacklisted.len(), impact.moved.len()), (2, 2, 0));
 
-    cluster.command(Command::Reconfigure(Box::new(topology))).cycle();
+    cluster.command(AdminCommand::Reconfigure(Box::new(topology))).cycle();
     let come = cluster.scheduler.impact_since(&before, &std::collections::BTreeSet::new());
     assert_eq!(
         (come.evicted, come.refused, come.blacklisted),

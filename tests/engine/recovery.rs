@@ -10,7 +10,7 @@ use apportion::model::{
     CapRules, JobId, JobSpec, Mebibytes, Name, Policy, PoolIx, ProcessLimit, ShareFacts, ShareId,
     ShareState, Topology, WorkKind,
 };
-use apportion::scheduler::{Command, Removal, SchedulerEvent};
+use apportion::scheduler::{AdminCommand, Removal, SchedulerEvent};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
     spec.facts.limit = ProcessLimit::AtMost(limit);
@@ -201,7 +201,7 @@ fn a_removed_class_may_come_back() {
     cluster.reconfigure(|topology| topology.classes.retain(|class| class.name == "fixed"));
     cluster.cycles(2);
     assert_eq!((cluster.held(1), cluster.reason(1)), (0, "refused"));
-    cluster.command(Command::Reconfigure(Box::new(before))).cycle();
+    cluster.command(AdminCommand::Reconfigure(Box::new(before))).cycle();
     assert_eq!(cluster.held(1), 4);
 }
 

@@ -383,7 +383,7 @@ fn l26_an_act_on_what_is_not_there_is_an_error() {
     let mut cluster = cluster();
     cluster.nodes("m1=4").cycle();
     let nodes = vec!["m1".to_owned(), "m7".to_owned()];
-    let command = apportion::scheduler::Command::VaryOn { nodes };
+    let command = apportion::scheduler::AdminCommand::VaryOn { nodes };
     let error = cluster.scheduler.command(command).unwrap_err();
     assert!(matches!(error, CommandError::UnknownNodes(unknown) if unknown[0].name == "m7"));
 }

@@ -14,8 +14,8 @@ use apportion::model::{
     WorkKind, count,
 };
 use apportion::scheduler::{
-    Command, CommandError, CommandOutcome, JobView, NodeView, Scheduler, SchedulerEvent, ShareView,
-    View,
+    AdminCommand, CommandError, CommandOutcome, JobView, NodeView, Scheduler, SchedulerEvent,
+    ShareView, View,
 };
 
 /// No pacing at all: a job may use everything at once.
@@ -148,7 +148,7 @@ impl Cluster {
     }
 
     /// Has a command carried out, and tells the diary.
-    pub fn order(&mut self, command: Command) -> Result<CommandOutcome, CommandError> {
+    pub fn order(&mut self, command: AdminCommand) -> Result<CommandOutcome, CommandError> {
         match &mut self.diary {
             Some(diary) => diary.clerk.command(&mut self.scheduler, command),
             None => self.scheduler.command(command),
@@ -172,7 +172,7 @@ impl Cluster {
         self
     }
 
-    pub fn command(&mut self, command: Command) -> &mut Cluster {
+    pub fn command(&mut self, command: AdminCommand) -> &mut Cluster {
         self.order(command).unwrap();
         self
     }
@@ -316,17 +316,20 @@ impl Cluster {
     }
 
     pub fn vary_off(&mut self, node: &str) -> &mut Cluster {
-        self.command(Command::VaryOff { nodes: vec![node.to_owned()], reason: "a test".to_owned() })
+        self.command(AdminCommand::VaryOff {
+            nodes: vec![node.to_owned()],
+            reason: "a test".to_owned(),
+        })
     }
 
     pub fn vary_on(&mut self, node: &str) -> &mut Cluster {
-        self.command(Command::VaryOn { nodes: vec![node.to_owned()] })
+        self.command(AdminCommand::VaryOn { nodes: vec![node.to_owned()] })
     }
 
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Topology)) -> &mut Cluster {
         let mut topology = Topology::clone(self.scheduler.topology());
         change(&mut topology);
-        self.command(Command::Reconfigure(Box::new(topology)))
+        self.command(AdminCommand::Reconfigure(Box::new(topology)))
     }
 
     /// Something changes about known work.

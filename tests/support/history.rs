@@ -7,7 +7,7 @@ use apportion::model::{
     JobId, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
 };
-use apportion::scheduler::{Command, Scheduler, SchedulerEvent};
+use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -257,12 +257,13 @@ impl History {
                 .record(SchedulerEvent::NodeMissedHeartbeats { node: name.into(), missed }),
             NodeStep::VaryOff => {
                 // After a restart the node may not be known yet.
-                let command = Command::VaryOff { nodes: vec![name], reason: "a test".to_owned() };
+                let command =
+                    AdminCommand::VaryOff { nodes: vec![name], reason: "a test".to_owned() };
                 let _ = self.cluster.order(command);
                 &mut self.cluster
             }
             NodeStep::VaryOn => {
-                let _ = self.cluster.order(Command::VaryOn { nodes: vec![name] });
+                let _ = self.cluster.order(AdminCommand::VaryOn { nodes: vec![name] });
                 &mut self.cluster
             }
         };
@@ -364,6 +365,6 @@ impl History {
                 topology.classes[class % classes].pool = PoolIx(pool % pools);
             }
         }
-        self.cluster.command(Command::Reconfigure(Box::new(topology)));
+        self.cluster.command(AdminCommand::Reconfigure(Box::new(topology)));
     }
 }

@@ -27,7 +27,7 @@ use apportion::model::{
     JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Policy, ProcessLimit, ShareState, Topology,
     WorkKind,
 };
-use apportion::scheduler::{Command, Scheduler, SchedulerEvent};
+use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
 
 use super::cluster::{Cluster, DOUBLING, UNPACED, class, fair, job, topology};
 
@@ -146,10 +146,10 @@ impl Script {
                 }
                 [node, "off"] => {
                     let (nodes, reason) = (vec![node.to_owned()], "a test".to_owned());
-                    self.cluster.command(Command::VaryOff { nodes, reason });
+                    self.cluster.command(AdminCommand::VaryOff { nodes, reason });
                 }
                 [node, "on"] => {
-                    self.cluster.command(Command::VaryOn { nodes: vec![node.to_owned()] });
+                    self.cluster.command(AdminCommand::VaryOn { nodes: vec![node.to_owned()] });
                 }
                 [node, "quiesces"] => self.quiesce(node),
                 [id, "gone"] => {

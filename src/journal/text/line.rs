@@ -7,7 +7,7 @@ use super::work::{Facts, ProcessText, ReportText, Spec};
 use crate::journal::JournalEntry;
 use crate::model::{JobId, Mebibytes, Name, ShareId};
 use crate::scheduler::books::Hearing;
-use crate::scheduler::{Command, SchedulerEvent};
+use crate::scheduler::{AdminCommand, SchedulerEvent};
 
 /// A line of a batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -79,19 +79,19 @@ impl From<&JournalEntry> for Line {
             JournalEntry::IntervalPassed(Hearing { silent, back }) => {
                 Line::Interval { silent: silent.clone(), back: back.clone() }
             }
-            JournalEntry::Command(Command::VaryOff { nodes, reason }) => {
+            JournalEntry::Command(AdminCommand::VaryOff { nodes, reason }) => {
                 Line::VaryOff { nodes: nodes.clone(), reason: reason.clone() }
             }
-            JournalEntry::Command(Command::VaryOn { nodes }) => {
+            JournalEntry::Command(AdminCommand::VaryOn { nodes }) => {
                 Line::VaryOn { nodes: nodes.clone() }
             }
-            JournalEntry::Command(Command::NodesLost { nodes, reason }) => {
+            JournalEntry::Command(AdminCommand::NodesLost { nodes, reason }) => {
                 Line::NodesLost { nodes: nodes.clone(), reason: reason.clone() }
             }
-            JournalEntry::Command(Command::ForgetNodes { nodes, reason }) => {
+            JournalEntry::Command(AdminCommand::ForgetNodes { nodes, reason }) => {
                 Line::NodesForgotten { nodes: nodes.clone(), reason: reason.clone() }
             }
-            JournalEntry::Command(Command::Reconfigure(topology)) => {
+            JournalEntry::Command(AdminCommand::Reconfigure(topology)) => {
                 Line::Configured(Box::new((&**topology).into()))
             }
             JournalEntry::Restarted => Line::Restarted,
@@ -140,17 +140,19 @@ impl From<Line> for JournalEntry {
                 return JournalEntry::IntervalPassed(Hearing { silent, back });
             }
             Line::VaryOff { nodes, reason } => {
-                return JournalEntry::Command(Command::VaryOff { nodes, reason });
+                return JournalEntry::Command(AdminCommand::VaryOff { nodes, reason });
             }
-            Line::VaryOn { nodes } => return JournalEntry::Command(Command::VaryOn { nodes }),
+            Line::VaryOn { nodes } => return JournalEntry::Command(AdminCommand::VaryOn { nodes }),
             Line::NodesLost { nodes, reason } => {
-                return JournalEntry::Command(Command::NodesLost { nodes, reason });
+                return JournalEntry::Command(AdminCommand::NodesLost { nodes, reason });
             }
             Line::NodesForgotten { nodes, reason } => {
-                return JournalEntry::Command(Command::ForgetNodes { nodes, reason });
+                return JournalEntry::Command(AdminCommand::ForgetNodes { nodes, reason });
             }
             Line::Configured(topology) => {
-                return JournalEntry::Command(Command::Reconfigure(Box::new((*topology).into())));
+                return JournalEntry::Command(AdminCommand::Reconfigure(Box::new(
+                    (*topology).into(),
+                )));
             }
             Line::Restarted => return JournalEntry::Restarted,
             Line::Node(report) => SchedulerEvent::NodeReported(report.into()),

@@ -18,7 +18,7 @@ use crate::model::{
     JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId,
     ShareState, WorkKind,
 };
-use crate::scheduler::{Command, JobDisposition, JobView, Scheduler, SchedulerEvent, View};
+use crate::scheduler::{AdminCommand, JobDisposition, JobView, Scheduler, SchedulerEvent, View};
 use crate::sim::count;
 use crate::sim::error::Flaw;
 
@@ -100,12 +100,14 @@ impl<'a> Player<'a> {
                 }
             }
             EventInput::VaryOff { names } => {
-                self.vary(names, |nodes| Command::VaryOff {
+                self.vary(names, |nodes| AdminCommand::VaryOff {
                     nodes,
                     reason: "as the scenario says".to_owned(),
                 });
             }
-            EventInput::VaryOn { names } => self.vary(names, |nodes| Command::VaryOn { nodes }),
+            EventInput::VaryOn { names } => {
+                self.vary(names, |nodes| AdminCommand::VaryOn { nodes })
+            }
             EventInput::Job(job) => self.submit(job)?,
             EventInput::Update(update) => self.update(update)?,
             EventInput::Run(run) => self.run(run)?,
@@ -127,7 +129,7 @@ impl<'a> Player<'a> {
                     Flaw::new("", format!("the scheduler refused it: {error}"), "correct the names")
                 };
                 self.scheduler
-                    .command(Command::Reconfigure(Box::new(topology)))
+                    .command(AdminCommand::Reconfigure(Box::new(topology)))
                     .map_err(refused)?;
             }
         }
@@ -142,7 +144,7 @@ impl<'a> Player<'a> {
 
     /// Sends the command for each node by itself. A node that never reported is refused, as the
     /// original does, without an effect on the other nodes.
-    fn vary(&mut self, names: &[String], command: impl Fn(Vec<String>) -> Command) {
+    fn vary(&mut self, names: &[String], command: impl Fn(Vec<String>) -> AdminCommand) {
         for name in names.iter().filter(|name| self.nodes.contains_key(*name)) {
             self.scheduler.command(command(vec![name.clone()])).expect("the node has reported");
         }

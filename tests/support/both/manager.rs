@@ -15,7 +15,7 @@ use apportion::model::{
 use apportion::orchestrator::book::JobShares;
 use apportion::orchestrator::rm::shares_of;
 use apportion::scheduler::books::Books;
-use apportion::scheduler::{Command, Removal, Scheduler, SchedulerEvent, View};
+use apportion::scheduler::{AdminCommand, Removal, Scheduler, SchedulerEvent, View};
 
 /// Heartbeats that a node may miss before it is dead.
 const STABILITY: u32 = 3;
@@ -138,8 +138,11 @@ impl Manager {
     /// Takes a node out of scheduling, or puts it back, if it is known.
     pub fn vary(&mut self, node: &Name, is_off: bool) {
         let (nodes, reason) = (vec![node.to_string()], "a disk".to_owned());
-        let command =
-            if is_off { Command::VaryOff { nodes, reason } } else { Command::VaryOn { nodes } };
+        let command = if is_off {
+            AdminCommand::VaryOff { nodes, reason }
+        } else {
+            AdminCommand::VaryOn { nodes }
+        };
         // A node that never reported is unknown.
         let _ = self.scheduler.command(command);
     }
