@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::converter::{CheckedPublication, JobState, PublishedJob, PublishedProcess};
 use crate::model::{
-    CapRules, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool, Policy, PoolIx,
-    ProcessLimit, QShares, Quantum, ResourceClass, Settings, Topology, WorkKind, count,
+    CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool,
+    PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, Topology, WorkKind, count,
 };
 use crate::scheduler::View;
 
@@ -69,7 +69,7 @@ pub struct Shape {
 /// Builds a pool, and a fair-share class of each weight, whose jobs begin with two processes and
 /// double.
 pub fn topology(quantum: Quantum) -> Topology {
-    let class = |weight| class(&class_name(weight), Policy::FairShare { weight }, PRIORITY);
+    let class = |weight| class(&class_name(weight), ClassPolicy::FairShare { weight }, PRIORITY);
     let pool = Nodepool {
         name: "main".into(),
         parent: None,
@@ -88,19 +88,23 @@ pub fn topology(quantum: Quantum) -> Topology {
 /// [`topology`], with two classes of worse priorities for work that is to be blocked.
 pub fn topology_with_queue(quantum: Quantum) -> Topology {
     let mut topology = topology(quantum);
-    topology.classes.push(class(BLOCKED_FAIR, Policy::FairShare { weight: 100 }, PRIORITY + 1));
-    topology.classes.push(class(BLOCKED_FIXED, Policy::FixedShare, PRIORITY + 2));
+    topology.classes.push(class(
+        BLOCKED_FAIR,
+        ClassPolicy::FairShare { weight: 100 },
+        PRIORITY + 1,
+    ));
+    topology.classes.push(class(BLOCKED_FIXED, ClassPolicy::FixedShare, PRIORITY + 2));
     topology
 }
 
 /// [`topology`], with a class of better priority for work that fills the nodes.
 pub fn topology_with_filling(quantum: Quantum) -> Topology {
     let mut topology = topology(quantum);
-    topology.classes.push(class(FILLING, Policy::FixedShare, PRIORITY - 1));
+    topology.classes.push(class(FILLING, ClassPolicy::FixedShare, PRIORITY - 1));
     topology
 }
 
-fn class(name: &str, policy: Policy, priority: u32) -> ResourceClass {
+fn class(name: &str, policy: ClassPolicy, priority: u32) -> ResourceClass {
     ResourceClass {
         name: name.into(),
         policy,

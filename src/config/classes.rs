@@ -9,7 +9,7 @@ use super::descent::{index_by_name, line_of_descent, ring_text, rings};
 use super::file::{ClassEntry, Growth};
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 use super::value::PolicyName;
-use crate::model::{CapRules, Nodepool, Policy, PoolIx, ResourceClass};
+use crate::model::{CapRules, ClassPolicy, Nodepool, PoolIx, ResourceClass};
 
 /// A class that is not abstract, with its inherited settings.
 #[derive(Debug)]
@@ -227,12 +227,12 @@ fn class(
         PolicyName::FairShare => {
             let weight = entry.weight.clone().or(100);
             (
-                Policy::FairShare { weight },
+                ClassPolicy::FairShare { weight },
                 cap_rules(&entry.growth.over(growth), &entry.path, problems),
             )
         }
-        PolicyName::FixedShare => (Policy::FixedShare, common),
-        PolicyName::Reserve => (Policy::Reserve, common),
+        PolicyName::FixedShare => (ClassPolicy::FixedShare, common),
+        PolicyName::Reserve => (ClassPolicy::Reserve, common),
     };
     if !policy.is_preemptable() {
         only_fair_share_grows(entry, policy_name, problems);

@@ -7,7 +7,7 @@ use super::setting::Located;
 use super::value::{
     PolicyName, flag, hosts, millis, name, toml_list, toml_size, toml_span, toml_text,
 };
-use crate::model::{CapRules, Nodepool, Policy};
+use crate::model::{CapRules, ClassPolicy, Nodepool};
 
 /// Adds pools, classes and users to the single settings that were listed while they were read.
 pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], classes: &[Resolved]) {
@@ -43,7 +43,7 @@ fn class(listing: &mut Listing, resolved: &Resolved, growth: &Growth) {
     listing.push(entry.key("nodepool"), &entry.nodepool, None, |pool| name().show(pool));
     let priority = Some(class.priority.to_string());
     listing.push(entry.key("priority"), &entry.priority, priority, u32::to_string);
-    if let Policy::FairShare { weight } = class.policy {
+    if let ClassPolicy::FairShare { weight } = class.policy {
         let weight = Some(weight.to_string());
         listing.push(entry.key("weight"), &entry.weight, weight, u32::to_string);
     }

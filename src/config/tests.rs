@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::section::Asked;
 use super::*;
-use crate::model::{Mebibytes, Millis, Policy, PoolIx, Quantum};
+use crate::model::{ClassPolicy, Mebibytes, Millis, PoolIx, Quantum};
 
 const SAMPLE: &str = include_str!("../../config/apportion.toml");
 
@@ -38,7 +38,7 @@ fn the_sample_loads() {
     assert_eq!(topology.pools_by_node()["gpu03"], PoolIx(1));
     let names: Vec<_> = topology.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(names, ["normal", "weekly", "fixed", "reserve"]);
-    assert_eq!(topology.classes[1].policy, Policy::FairShare { weight: 50 });
+    assert_eq!(topology.classes[1].policy, ClassPolicy::FairShare { weight: 50 });
     assert_eq!(topology.classes[1].cap_rules.prediction_fudge, 30_000);
     assert!(!topology.classes[1].is_default && topology.classes[0].is_default);
     assert!(topology.classes[1].admits("bob") && !topology.classes[1].admits("eve"));

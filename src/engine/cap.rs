@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::engine::snapshot::{Calm, Share};
     use crate::model::{
-        ClassIx, JobFacts, MachineIx, Mebibytes, Nodepool, Order, Policy, PoolIx, Quantum,
+        ClassIx, ClassPolicy, JobFacts, MachineIx, Mebibytes, Nodepool, Order, PoolIx, Quantum,
         ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology, UserIx,
     };
 
@@ -214,7 +214,7 @@ mod tests {
             }],
             classes: vec![ResourceClass {
                 name: "normal".into(),
-                policy: Policy::FairShare { weight: 100 },
+                policy: ClassPolicy::FairShare { weight: 100 },
                 priority: 10,
                 pool: PoolIx(0),
                 cap_rules: rules,

@@ -19,7 +19,7 @@ use super::serve::{Seat, Service, Turn, Walk};
 use super::shares::{Holding, Shares};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use crate::model::{
-    JobId, MachineIx, NShares, Order, Policy, PoolIx, QShares, ResourceClass, WorkKind,
+    ClassPolicy, JobId, MachineIx, NShares, Order, PoolIx, QShares, ResourceClass, WorkKind,
 };
 
 /// So many jobs are fetched at a time.
@@ -120,7 +120,7 @@ impl<'a> Draft<'a> {
             for (job, held) in few.iter().zip(held) {
                 shares.enter(job);
                 belongs.push((job.class, job.user));
-                if snapshot.class_of(job).policy == Policy::FixedShare {
+                if snapshot.class_of(job).policy == ClassPolicy::FixedShare {
                     let machines = job.shares.iter().map(|share| share.machine);
                     services.entry(job.service).or_default().extend(machines);
                 }
@@ -178,7 +178,11 @@ impl<'a> Draft<'a> {
     }
 
     /// The jobs of `priority` whose class has a policy that `matches`, oldest first.
-    pub(super) fn jobs_of(&self, priority: u32, matches: impl Fn(&Policy) -> bool) -> Vec<usize> {
+    pub(super) fn jobs_of(
+        &self,
+        priority: u32,
+        matches: impl Fn(&ClassPolicy) -> bool,
+    ) -> Vec<usize> {
         let classes = self.snapshot.topology.classes.iter();
         let is_asked: Vec<bool> =
             classes.map(|class| class.priority == priority && matches(&class.policy)).collect();
@@ -209,8 +213,8 @@ impl<'a> Draft<'a> {
     pub(super) fn pools_for(&self, ix: usize) -> &[PoolIx] {
         let class = self.class_of(ix);
         match class.policy {
-            Policy::FairShare { .. } => self.pools.searched_from(class.pool),
-            Policy::FixedShare | Policy::Reserve => std::slice::from_ref(&class.pool),
+            ClassPolicy::FairShare { .. } => self.pools.searched_from(class.pool),
+            ClassPolicy::FixedShare | ClassPolicy::Reserve => std::slice::from_ref(&class.pool),
         }
     }
 
@@ -313,7 +317,7 @@ impl<'a> Draft<'a> {
         self.rooms.occupy(machine, order.qshares());
         self.jobs[job].held += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
-        if self.class_of(job).policy == Policy::FixedShare {
+        if self.class_of(job).policy == ClassPolicy::FixedShare {
             self.services.entry(self.job(job).service).or_default().insert(machine);
         }
         self.expansions.push(Expansion { job: self.jobs[job].id, machine, order });

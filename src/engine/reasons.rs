@@ -14,7 +14,9 @@ use super::entities::Amounts;
 use super::how_much::orders_that_suit;
 use super::report::{Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
 use super::snapshot::Machine;
-use crate::model::{ClassIx, MachineIx, NShares, Order, Policy, PoolIx, QShares, WorkKind, count};
+use crate::model::{
+    ClassIx, ClassPolicy, MachineIx, NShares, Order, PoolIx, QShares, WorkKind, count,
+};
 
 /// The report of a finished cycle.
 pub(super) fn report(draft: &Draft<'_>) -> Report {
@@ -166,8 +168,8 @@ fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
 fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<Reason> {
     let asks = draft.jobs[ix].order;
     let suits = |machine: &Machine| match draft.class_of(ix).policy {
-        Policy::FairShare { .. } | Policy::FixedShare => asks.qshares() <= machine.order,
-        Policy::Reserve => orders_that_suit(draft, ix).contains(&machine.order.0),
+        ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => asks.qshares() <= machine.order,
+        ClassPolicy::Reserve => orders_that_suit(draft, ix).contains(&machine.order.0),
     };
     // Of a machine that has not reported yet nobody knows the size.
     let may_suit = |machine: &Machine| machine.state.is_awaited || suits(machine);
@@ -180,10 +182,10 @@ fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<Reason> {
             let largest = machines_for(draft, ix).map(|(_, machine)| machine.order).max();
             let largest = largest.unwrap_or_default();
             Some(match draft.class_of(ix).policy {
-                Policy::FairShare { .. } | Policy::FixedShare => {
+                ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => {
                     Reason::Impossible { asks, largest }
                 }
-                Policy::Reserve => {
+                ClassPolicy::Reserve => {
                     let most = QShares(*orders_that_suit(draft, ix).end());
                     Reason::NoSuchSize { asks, most, largest }
                 }

@@ -9,9 +9,9 @@ use insta::assert_snapshot;
 use super::text::{self, Line};
 use super::*;
 use crate::model::{
-    CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Order, Policy, PoolIx,
-    ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
-    WorkKind,
+    CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Order,
+    PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState,
+    Topology, WorkKind,
 };
 use crate::scheduler::books::{
     Books, CalmRecord, Hearing, JobRecord, Limbo, Node, PromiseRecord, ShareRecord,
@@ -50,9 +50,9 @@ fn topology() -> Topology {
         },
         pools: vec![pool("main", None), pool("gpu", Some(PoolIx(0)))],
         classes: vec![
-            class("normal", Policy::FairShare { weight: 7 }),
-            class("fixed", Policy::FixedShare),
-            class("whole", Policy::Reserve),
+            class("normal", ClassPolicy::FairShare { weight: 7 }),
+            class("fixed", ClassPolicy::FixedShare),
+            class("whole", ClassPolicy::Reserve),
         ],
         allotments: BTreeMap::from([("ann".to_owned(), Mebibytes(3))]),
     }

@@ -6,7 +6,7 @@ use super::{Millis, Name, PoolIx};
 ///
 /// Design: "Scheduling Policies".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum ClassPolicy {
     /// Preemptable; resources in proportion to weight.
     FairShare {
         /// Proportion relative to other classes of the same priority. At least 1.
@@ -18,17 +18,17 @@ pub enum Policy {
     Reserve,
 }
 
-impl Policy {
+impl ClassPolicy {
     /// True if shares under this policy may be preempted for fairness.
     pub fn is_preemptable(&self) -> bool {
-        matches!(self, Policy::FairShare { .. })
+        matches!(self, ClassPolicy::FairShare { .. })
     }
 
     /// Weight of a fair-share class; 1 under other policies, which ignore it.
     pub fn weight(&self) -> u32 {
         match self {
-            Policy::FairShare { weight } => *weight,
-            Policy::FixedShare | Policy::Reserve => 1,
+            ClassPolicy::FairShare { weight } => *weight,
+            ClassPolicy::FixedShare | ClassPolicy::Reserve => 1,
         }
     }
 }
@@ -62,7 +62,7 @@ pub struct ResourceClass {
     /// Name of the class; unique.
     pub name: Name,
     /// Scheduling policy.
-    pub policy: Policy,
+    pub policy: ClassPolicy,
     /// Priority of the class; a lower number is a higher priority.
     pub priority: u32,
     /// Nodepool of the class. Fair-share jobs may spill into subpools, other jobs may not.

@@ -38,7 +38,7 @@ mod steps;
 mod topology;
 mod units;
 
-pub use class::{CapRules, Policy, ResourceClass};
+pub use class::{CapRules, ClassPolicy, ResourceClass};
 pub use hidden::is_hidden;
 pub use hostlist::{HostListError, MAX_HOSTS, expand_hostlist, fold_hostlist};
 pub use ids::{ClassIx, JobId, MachineIx, PoolIx, ShareId, UserIx};

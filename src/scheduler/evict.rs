@@ -24,7 +24,7 @@ use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
 use super::view::Removal;
 use crate::model::{
-    JobId, Name, Order, Policy, PoolIx, QShares, ResourceClass, ShareId, ShareState, Topology,
+    ClassPolicy, JobId, Name, Order, PoolIx, QShares, ResourceClass, ShareId, ShareState, Topology,
     WorkKind,
 };
 
@@ -178,7 +178,7 @@ impl Scheduler {
         // Shares of a job unchanged since the last cycle were evicted then, or may stay.
         let is_all_new = machines.have_changed() || !blacklisted.is_empty();
         for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_as_frozen()) {
-            if job.policy(topology).is_some_and(Policy::is_preemptable) {
+            if job.policy(topology).is_some_and(ClassPolicy::is_preemptable) {
                 job.evict(Removal::VariedOff, |share| {
                     machines[share.node].vary_off_reason.is_some()
                 });
@@ -242,8 +242,8 @@ impl Scheduler {
 fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
     let mut pools = (0..topology.pools.len()).map(PoolIx);
     match class.policy {
-        Policy::FairShare { .. } => pools.all(|pool| topology.is_within(pool, class.pool)),
-        Policy::FixedShare | Policy::Reserve => pools.all(|pool| pool == class.pool),
+        ClassPolicy::FairShare { .. } => pools.all(|pool| topology.is_within(pool, class.pool)),
+        ClassPolicy::FixedShare | ClassPolicy::Reserve => pools.all(|pool| pool == class.pool),
     }
 }
 
@@ -254,8 +254,8 @@ fn may_be_at(topology: &Topology, machines: &Machines, job: &JobBook, node: Node
     let machine = &machines[node];
     let class = &topology.classes[admission.class.0];
     match class.policy {
-        Policy::FairShare { .. } => topology.is_within(machine.pool, class.pool),
-        Policy::FixedShare | Policy::Reserve => machine.pool == class.pool,
+        ClassPolicy::FairShare { .. } => topology.is_within(machine.pool, class.pool),
+        ClassPolicy::FixedShare | ClassPolicy::Reserve => machine.pool == class.pool,
     }
 }
 

@@ -6,7 +6,7 @@ use super::users::UserNumber;
 use super::view::{JobDisposition, Refusal, Removal};
 use crate::engine::Preemption;
 use crate::model::{
-    ClassIx, JobSpec, Name, Order, Policy, Quantum, ShareId, ShareState, Topology, WorkKind,
+    ClassIx, ClassPolicy, JobSpec, Name, Order, Quantum, ShareId, ShareState, Topology, WorkKind,
     nearest,
 };
 
@@ -60,7 +60,8 @@ pub fn admit(topology: &Topology, spec: &JobSpec) -> Result<Admission, Refusal> 
     if !class.admits(&spec.user) {
         return Err(Refusal::UserNotAllowed { user: spec.user.clone(), class: spec.class.clone() });
     }
-    if let (Some(kind), Policy::FairShare { .. }) = (needs_stability(spec.kind), &class.policy) {
+    if let (Some(kind), ClassPolicy::FairShare { .. }) = (needs_stability(spec.kind), &class.policy)
+    {
         return Err(Refusal::PreemptableClass { kind, class: spec.class.clone() });
     }
     let quantum = topology.pools[class.pool.0].quantum;
@@ -115,7 +116,7 @@ impl JobBook {
     }
 
     /// The policy of its class; `None` while it is refused.
-    pub(super) fn policy<'t>(&self, topology: &'t Topology) -> Option<&'t Policy> {
+    pub(super) fn policy<'t>(&self, topology: &'t Topology) -> Option<&'t ClassPolicy> {
         self.admission.as_ref().ok().map(|admission| &topology.classes[admission.class.0].policy)
     }
 

@@ -41,8 +41,8 @@ use std::sync::Arc;
 
 use crate::engine::{self, Effort, Snapshot};
 use crate::model::{
-    JobId, Mebibytes, Name, NodeReport, Order, Policy, QShares, ShareFacts, ShareId, ShareState,
-    Topology, WorkKind,
+    ClassPolicy, JobId, Mebibytes, Name, NodeReport, Order, QShares, ShareFacts, ShareId,
+    ShareState, Topology, WorkKind,
 };
 use booked::{Booked, Jobs};
 use calm::CalmBook;
@@ -362,13 +362,13 @@ impl Scheduler {
 
     /// Sizes each reservation to the whole of its node, which may have grown or shrunk.
     fn measure_reservations(&mut self) {
-        if !self.topology.classes.iter().any(|class| class.policy == Policy::Reserve) {
+        if !self.topology.classes.iter().any(|class| class.policy == ClassPolicy::Reserve) {
             return;
         }
         // Of what the last cycle saw the order changes with its machine only.
         let is_all_new = self.machines.have_changed();
         for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_as_frozen()) {
-            if job.policy(&self.topology) != Some(&Policy::Reserve) {
+            if job.policy(&self.topology) != Some(&ClassPolicy::Reserve) {
                 continue;
             }
             let order_now =
@@ -414,7 +414,7 @@ fn jobs_order(job: &JobBook, topology: &Topology, machine: &machines::MachineBoo
     let quantum = topology.pools[machine.pool.0].quantum;
     let declared = quantum.order_of_work(job.spec.memory);
     let order = match (&job.admission, job.policy(topology)) {
-        (Ok(admission), Some(Policy::Reserve)) => whole(machine).or(Some(admission.order)),
+        (Ok(admission), Some(ClassPolicy::Reserve)) => whole(machine).or(Some(admission.order)),
         (Ok(admission), _) => Some(admission.order),
         (Err(_), _) => declared,
     };

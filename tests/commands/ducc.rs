@@ -9,7 +9,7 @@ use std::process::Command;
 
 use apportion::config::ducc::{DuccFiles, Translated, TranslationError, translate};
 use apportion::config::{self, Config};
-use apportion::model::{Mebibytes, Policy, PoolIx};
+use apportion::model::{ClassPolicy, Mebibytes, PoolIx};
 use tempfile::TempDir;
 
 /// Why a directory is refused: the code, the line of the file, and a piece of what is said.
@@ -160,7 +160,7 @@ fn what_has_a_counterpart_is_translated() {
     assert_eq!((main.quantum.memory(), fast.search_order), (Mebibytes::from_gib(2), 7));
     let class = |name: &str| topology.classes.iter().find(|class| class.name == name).unwrap();
     let normal = class("normal");
-    assert_eq!((&normal.policy, normal.is_default), (&Policy::FairShare { weight: 30 }, true));
+    assert_eq!((&normal.policy, normal.is_default), (&ClassPolicy::FairShare { weight: 30 }, true));
     assert_eq!((normal.cap_rules.prediction_fudge, normal.cap_rules.prediction), (1500, false));
     assert_eq!(class("open").cap_rules.prediction_fudge, 10_000);
     assert_eq!(class("open").cap_rules.initialization_cap, 1_000_000, "0 turns it off");

@@ -10,7 +10,7 @@ use crate::support::step::steps;
 use crate::support::world::{SMALL, world};
 use apportion::api::wire::{BoundBy, NodeTally, Verdict, Why};
 use apportion::api::{why, why_by_node};
-use apportion::model::{CapRules, Mebibytes, Policy, ProcessLimit, WorkKind};
+use apportion::model::{CapRules, ClassPolicy, Mebibytes, ProcessLimit, WorkKind};
 use apportion::scheduler::View;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -18,8 +18,8 @@ use proptest::test_runner::RngSeed;
 fn cluster() -> Cluster {
     Cluster::with_classes(vec![
         fair("normal", 100, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
-        class("reserve", Policy::Reserve, 1, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
+        class("reserve", ClassPolicy::Reserve, 1, UNPACED),
     ])
 }
 

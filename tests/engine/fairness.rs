@@ -5,7 +5,7 @@
 use crate::support::cluster::{
     Cluster, DOUBLING, UNPACED, class, fair, job, pool, single, topology,
 };
-use apportion::model::{Mebibytes, NodeReport, Policy, ProcessLimit, Topology, WorkKind};
+use apportion::model::{ClassPolicy, Mebibytes, NodeReport, ProcessLimit, Topology, WorkKind};
 use apportion::scheduler::SchedulerEvent;
 
 #[test]
@@ -63,7 +63,7 @@ fn room_is_given_away_only_once_the_exit_is_confirmed() {
 #[test]
 fn a_better_priority_takes_all_it_can_use() {
     let classes = vec![
-        class("urgent", Policy::FairShare { weight: 1 }, 5, UNPACED),
+        class("urgent", ClassPolicy::FairShare { weight: 1 }, 5, UNPACED),
         fair("normal", 1000, UNPACED),
     ];
     let mut cluster = Cluster::with_classes(classes);
@@ -135,7 +135,8 @@ fn an_odd_share_does_not_change_hands() {
 /// Fixed-share work goes to different machines while there are any, then stacks.
 #[test]
 fn a_service_spreads_before_it_stacks() {
-    let mut cluster = Cluster::with_classes(vec![class("fixed", Policy::FixedShare, 5, UNPACED)]);
+    let mut cluster =
+        Cluster::with_classes(vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)]);
     cluster.nodes("m1=4 m2=4 m3=4");
     for id in 1..=4 {
         let mut spec = single(id, "ann", "fixed", 1, WorkKind::Service);
@@ -150,8 +151,10 @@ fn a_service_spreads_before_it_stacks() {
 /// Any number of requests in one cycle, and the allotment still holds (defect G7).
 #[test]
 fn a_burst_does_not_overrun_the_allotment() {
-    let mut topology =
-        Topology { classes: vec![class("fixed", Policy::FixedShare, 5, UNPACED)], ..topology() };
+    let mut topology = Topology {
+        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)],
+        ..topology()
+    };
     topology.settings.allotment = Some(Mebibytes::from_gib(10));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=16 m2=16");
@@ -165,7 +168,8 @@ fn a_burst_does_not_overrun_the_allotment() {
 
 #[test]
 fn a_reservation_waits_for_a_whole_machine_of_its_size() {
-    let classes = vec![class("reserve", Policy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
+    let classes =
+        vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::with_classes(classes);
     cluster.nodes("m1=4 m2=8").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.arrive(single(2, "bob", "reserve", 8, WorkKind::Reservation)).cycle();
@@ -249,7 +253,7 @@ fn what_is_above_a_lower_maximum_does_not_come_back_elsewhere() {
 #[test]
 fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
     let classes =
-        vec![class("fixed", Policy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
+        vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::with_classes(classes);
     let mut ending = job(1, "ann", "normal", 2);
     cluster.nodes("m1=2").arrive(ending.clone()).cycle();
@@ -265,8 +269,10 @@ fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
 /// What finds no machine is not granted: it is not in the way of what does.
 #[test]
 fn what_cannot_be_placed_uses_up_no_allotment() {
-    let mut topology =
-        Topology { classes: vec![class("fixed", Policy::FixedShare, 5, UNPACED)], ..topology() };
+    let mut topology = Topology {
+        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)],
+        ..topology()
+    };
     topology.settings.allotment = Some(Mebibytes::from_gib(4));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=3");
@@ -281,8 +287,10 @@ fn what_cannot_be_placed_uses_up_no_allotment() {
 /// accounts go by.
 #[test]
 fn a_reservation_counts_as_large_as_its_machine() {
-    let mut topology =
-        Topology { classes: vec![class("reserve", Policy::Reserve, 1, UNPACED)], ..topology() };
+    let mut topology = Topology {
+        classes: vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)],
+        ..topology()
+    };
     topology.settings.reserve_overage = Mebibytes::from_gib(2);
     topology.settings.allotment = Some(Mebibytes::from_gib(3));
     let mut cluster = Cluster::new(topology);
@@ -297,7 +305,8 @@ fn a_reservation_counts_as_large_as_its_machine() {
 /// reservation gets it as it is then, or not at all.
 #[test]
 fn a_reservation_is_not_given_a_part_of_a_machine_that_grew() {
-    let classes = vec![class("reserve", Policy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
+    let classes =
+        vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
     let mut topology = Topology { classes, ..topology() };
     topology.settings.reserve_overage = Mebibytes::from_gib(1);
     let mut cluster = Cluster::new(topology);

@@ -31,7 +31,7 @@
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use crate::support::script::{Case, Script, cases};
 use apportion::model::{
-    JobId, Mebibytes, NodeReport, Policy, PoolIx, ShareFacts, ShareId, ShareState, Topology,
+    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, ShareFacts, ShareId, ShareState, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 
@@ -434,7 +434,10 @@ fn uima_4142_a_node_that_moves_loses_what_may_not_be_there() {
             pool("child", Some(0), below),
             pool("other", None, other),
         ],
-        classes: vec![class("fixed", Policy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)],
+        classes: vec![
+            class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
+            fair("normal", 100, UNPACED),
+        ],
         ..topology()
     };
     let mut cluster = Cluster::new(nodes("m1 m2", "", ""));
@@ -486,8 +489,8 @@ fn uima_4913_a_machine_that_shrank_is_shown_as_it_is() {
 fn uima_5347_settings_change_with_the_configuration() {
     let mut topology = Topology {
         classes: vec![
-            class("reserve", Policy::Reserve, 1, UNPACED),
-            class("fixed", Policy::FixedShare, 5, UNPACED),
+            class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+            class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         ],
         ..topology()
     };

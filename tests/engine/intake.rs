@@ -11,7 +11,7 @@ use apportion::converter::{
     update_from,
 };
 use apportion::model::{
-    JobId, JobSpec, Policy, ProcessLimit, ShareFacts, ShareId, ShareState, WorkKind,
+    ClassPolicy, JobId, JobSpec, ProcessLimit, ShareFacts, ShareId, ShareState, WorkKind,
 };
 use apportion::scheduler::Removal;
 
@@ -25,8 +25,8 @@ struct Orchestrator {
 impl Orchestrator {
     fn new() -> Orchestrator {
         let mut cluster = Cluster::with_classes(vec![
-            class("reserve", Policy::Reserve, 1, UNPACED),
-            class("fixed", Policy::FixedShare, 5, UNPACED),
+            class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+            class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
             fair("normal", 100, UNPACED),
             fair("paced", 100, DOUBLING),
         ]);

@@ -8,7 +8,7 @@ use crate::support::cluster::{
 };
 use apportion::engine::plan;
 use apportion::model::{
-    JobFacts, JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, Topology, WorkKind,
+    ClassPolicy, JobFacts, JobSpec, Mebibytes, PoolIx, ProcessLimit, Topology, WorkKind,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ const NODES: [(&str, u64); 9] = [
 
 /// Two trees; one is three pools deep. All policies, two fair-share priorities, weights.
 fn world() -> Topology {
-    let urgent = class("urgent", Policy::FairShare { weight: 100 }, 8, UNPACED);
+    let urgent = class("urgent", ClassPolicy::FairShare { weight: 100 }, 8, UNPACED);
     let mut nested = fair("nested", 100, DOUBLING);
     nested.pool = PoolIx(1);
     let mut elsewhere = fair("elsewhere", 100, UNPACED);
@@ -60,8 +60,8 @@ fn world() -> Topology {
             pool("other", None, "d1"),
         ],
         classes: vec![
-            class("reserve", Policy::Reserve, 1, UNPACED),
-            class("fixed", Policy::FixedShare, 5, UNPACED),
+            class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+            class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
             urgent,
             fair("high", 200, DOUBLING),
             fair("normal", 100, DOUBLING),

@@ -4,14 +4,15 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    JobId, Mebibytes, Policy, PoolIx, QShares, ShareFacts, ShareId, ShareState, Topology, WorkKind,
+    ClassPolicy, JobId, Mebibytes, PoolIx, QShares, ShareFacts, ShareId, ShareState, Topology,
+    WorkKind,
 };
 use apportion::scheduler::{Removal, SchedulerEvent};
 
 fn cluster() -> Cluster {
     Cluster::with_classes(vec![
-        class("reserve", Policy::Reserve, 1, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         fair("normal", 100, UNPACED),
     ])
 }
@@ -288,8 +289,8 @@ fn fixed_work_in_the_wrong_pool_blacklists_its_host() {
     let mut topology = Topology {
         pools: vec![pool("old", None, "m1 m2"), pool("new", None, "n1")],
         classes: vec![
-            class("reserve", Policy::Reserve, 1, UNPACED),
-            class("fixed", Policy::FixedShare, 5, UNPACED),
+            class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+            class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
             fair("normal", 100, UNPACED),
         ],
         ..topology()

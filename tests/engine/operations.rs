@@ -5,7 +5,7 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    JobId, Mebibytes, NodeReport, Policy, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
+    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
     Topology, WorkKind,
 };
 use apportion::scheduler::{
@@ -14,8 +14,8 @@ use apportion::scheduler::{
 
 fn busy_cluster() -> Cluster {
     let classes = vec![
-        class("reserve", Policy::Reserve, 1, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         fair("normal", 100, UNPACED),
     ];
     let mut cluster = Cluster::with_classes(classes);
@@ -341,7 +341,7 @@ fn shares_of_work_nobody_understands_take_their_space() {
 fn a_process_in_the_wrong_tree_weighs_on_the_allotment_with_its_own_memory() {
     let mut topology = Topology {
         pools: vec![pool("coarse", None, "c1"), pool("fine", None, "f1")],
-        classes: vec![class("fixed", Policy::FixedShare, 5, UNPACED)],
+        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)],
         ..topology()
     };
     topology.pools[1].quantum = Quantum::new(Mebibytes(512)).unwrap();
@@ -371,7 +371,7 @@ fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
     let used = |cluster: &Cluster| ["m1", "m2"].map(|node| cluster.node(node).used.0);
     let start = || {
         let mut cluster =
-            Cluster::with_classes(vec![class("fixed", Policy::FixedShare, 5, UNPACED)]);
+            Cluster::with_classes(vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)]);
         cluster
             .nodes("m1=4")
             .arrive(single(1, "ann", "fixed", 3, WorkKind::ArbitraryProcess))

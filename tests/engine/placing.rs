@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single};
-use apportion::model::{JobSpec, Policy, ProcessLimit, ShareState, WorkKind};
+use apportion::model::{ClassPolicy, JobSpec, ProcessLimit, ShareState, WorkKind};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
     spec.facts.limit = ProcessLimit::AtMost(limit);
@@ -12,8 +12,8 @@ fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
 
 fn cluster() -> Cluster {
     Cluster::with_classes(vec![
-        class("reserve", Policy::Reserve, 1, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         fair("normal", 100, UNPACED),
     ])
 }
@@ -94,7 +94,7 @@ fn older_then_larger_work_comes_first() {
 #[test]
 fn a_needy_job_comes_before_an_older_one() {
     let classes = vec![
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         fair("a", 100, UNPACED),
         fair("b", 100, UNPACED),
     ];

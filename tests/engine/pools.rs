@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
-use apportion::model::{Policy, PoolIx, ProcessLimit, ResourceClass, Topology, WorkKind};
+use apportion::model::{ClassPolicy, PoolIx, ProcessLimit, ResourceClass, Topology, WorkKind};
 
 fn in_pool(mut class: ResourceClass, pool: usize) -> ResourceClass {
     class.pool = PoolIx(pool);
@@ -52,8 +52,8 @@ fn the_own_pool_is_filled_before_those_below_it() {
 #[test]
 fn work_that_stays_never_leaves_its_pool() {
     let classes = vec![
-        in_pool(class("reserve", Policy::Reserve, 1, UNPACED), 1),
-        in_pool(class("fixed", Policy::FixedShare, 5, UNPACED), 1),
+        in_pool(class("reserve", ClassPolicy::Reserve, 1, UNPACED), 1),
+        in_pool(class("fixed", ClassPolicy::FixedShare, 5, UNPACED), 1),
     ];
     let mut cluster = nested(classes);
     cluster.arrive(single(1, "ann", "fixed", 3, WorkKind::Service));
@@ -143,7 +143,7 @@ fn the_counts_of_a_tree_add_up_to_what_it_has() {
 fn what_is_counted_at_any_depth_is_gone_for_worse_priorities() {
     for depth in 0..4 {
         let classes = vec![
-            in_pool(class("urgent", Policy::FairShare { weight: 1 }, 1, UNPACED), depth),
+            in_pool(class("urgent", ClassPolicy::FairShare { weight: 1 }, 1, UNPACED), depth),
             fair("normal", 100, UNPACED),
         ];
         let mut cluster = nested(classes);
@@ -175,7 +175,7 @@ fn squatters_go_before_residents() {
 #[test]
 fn cheap_residents_stay_while_there_are_squatters() {
     let pools = vec![pool("top", None, "a"), pool("deep", Some(0), "d")];
-    let urgent = class("urgent", Policy::FairShare { weight: 100 }, 2, UNPACED);
+    let urgent = class("urgent", ClassPolicy::FairShare { weight: 100 }, 2, UNPACED);
     let classes = vec![
         fair("wide", 100, UNPACED),
         in_pool(fair("deep", 100, UNPACED), 1),

@@ -7,8 +7,8 @@ use crate::support::cluster::{
     Cluster, DOUBLING, UNPACED, class, fair, job, pool, single, topology,
 };
 use apportion::model::{
-    CapRules, JobId, JobSpec, Mebibytes, Name, Policy, PoolIx, ProcessLimit, ShareFacts, ShareId,
-    ShareState, Topology, WorkKind,
+    CapRules, ClassPolicy, JobId, JobSpec, Mebibytes, Name, PoolIx, ProcessLimit, ShareFacts,
+    ShareId, ShareState, Topology, WorkKind,
 };
 use apportion::scheduler::{AdminCommand, Removal, SchedulerEvent};
 
@@ -22,8 +22,8 @@ fn busy() -> Cluster {
     let mut deep = fair("deep", 100, UNPACED);
     deep.pool = PoolIx(1);
     let classes = vec![
-        class("reserve", Policy::Reserve, 1, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         fair("normal", 100, DOUBLING),
         deep,
     ];
@@ -81,7 +81,7 @@ fn late_nodes_are_waited_for() {
 #[test]
 fn reconfiguring_equals_restarting() {
     let change = |topology: &mut Topology| {
-        topology.classes[2].policy = Policy::FairShare { weight: 700 };
+        topology.classes[2].policy = ClassPolicy::FairShare { weight: 700 };
         topology.classes[3].pool = PoolIx(0);
         topology.pools[0].nodes.retain(|node| node != "m2");
         topology.pools[1].nodes.push("m2".to_owned());
@@ -125,7 +125,7 @@ fn a_recovered_reservation_has_all_of_its_machine() {
 fn work_in_the_wrong_pool_leaves_it() {
     let pools = vec![pool("old", None, "m1"), pool("new", None, "n1")];
     let classes =
-        vec![class("fixed", Policy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
+        vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
     cluster.nodes("m1=4 n1=4").arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
@@ -156,7 +156,7 @@ fn work_in_the_wrong_pool_leaves_it() {
 fn settings_are_those_of_the_last_configuration() {
     let mut cluster = Cluster::with_classes(vec![
         fair("normal", 100, CapRules { initialization_cap: 1, ..DOUBLING }),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
     ]);
     let mut fresh = job(1, "ann", "normal", 1);
     fresh.facts.is_running = false;
@@ -180,7 +180,7 @@ fn other_weights_show_in_the_next_cycle() {
     cluster.nodes("m1=6 m2=6").arrive(job(1, "ann", "a", 1)).arrive(job(2, "bob", "b", 1)).cycle();
     assert_eq!(cluster.holdings([1, 2]), [6, 6]);
     cluster
-        .reconfigure(|topology| topology.classes[0].policy = Policy::FairShare { weight: 200 })
+        .reconfigure(|topology| topology.classes[0].policy = ClassPolicy::FairShare { weight: 200 })
         .cycle();
     assert_eq!([1, 2].map(|id| cluster.job(id).given.0), [8, 4]);
     assert_eq!(cluster.cycle().holdings([1, 2]), [8, 4]);
@@ -194,7 +194,7 @@ fn other_weights_show_in_the_next_cycle() {
 fn a_removed_class_may_come_back() {
     let mut cluster = Cluster::with_classes(vec![
         fair("normal", 100, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
     ]);
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
     let before = Topology::clone(cluster.scheduler.topology());
@@ -210,7 +210,7 @@ fn a_removed_class_may_come_back() {
 fn users_are_those_of_the_last_configuration() {
     let mut cluster = Cluster::with_classes(vec![
         fair("normal", 100, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
     ]);
     cluster.nodes("m1=8").arrive(job(1, "ann", "normal", 1)).arrive(job(2, "bob", "normal", 1));
     cluster.arrive(at_most(job(3, "ann", "fixed", 1), 4)).cycle();
@@ -229,7 +229,8 @@ fn users_are_those_of_the_last_configuration() {
 /// F46, F210: a service that was told to leave is over, also for a daemon that was started since.
 #[test]
 fn a_service_that_was_evicted_is_over() {
-    let mut restarted = Cluster::with_classes(vec![class("fixed", Policy::FixedShare, 5, UNPACED)]);
+    let mut restarted =
+        Cluster::with_classes(vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)]);
     restarted.scheduler.restore_leaving([ShareId(7)]);
     let (node, facts) = ("m1".into(), ShareFacts::default());
     restarted.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, WorkKind::Service));

@@ -12,7 +12,7 @@ use apportion::config;
 use apportion::converter::update_from;
 use apportion::engine::Preemption;
 use apportion::model::{
-    JobId, JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
+    ClassPolicy, JobId, JobSpec, Mebibytes, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
     ShareFacts, ShareId, ShareState, Topology, WorkKind,
 };
 use apportion::scheduler::{CommandError, JobDisposition, Removal, SchedulerEvent};
@@ -29,8 +29,8 @@ fn not_running(mut spec: JobSpec) -> JobSpec {
 
 fn cluster() -> Cluster {
     Cluster::with_classes(vec![
-        class("reserve", Policy::Reserve, 1, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         fair("normal", 100, UNPACED),
     ])
 }
@@ -135,7 +135,7 @@ fn l07_blacklisted_work_takes_its_own_size() {
 #[test]
 fn l08_counts_of_any_depth_reduce_what_worse_priorities_see() {
     let pools = vec![pool("a", None, "a"), pool("b", Some(0), "b"), pool("c", Some(1), "c")];
-    let urgent = class("urgent", Policy::FairShare { weight: 1 }, 2, UNPACED);
+    let urgent = class("urgent", ClassPolicy::FairShare { weight: 1 }, 2, UNPACED);
     let classes = vec![in_pool(urgent, 2), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
     cluster.nodes("a=12 b=12 c=12").arrive(job(1, "ann", "urgent", 1));
@@ -336,7 +336,7 @@ fn l22_a_vary_off_is_no_death() {
 #[test]
 fn l23_an_allotment_counts_memory_of_other_trees_in_their_quanta() {
     let pools = vec![pool("coarse", None, "c1"), pool("fine", None, "f1")];
-    let fixed = |name| class(name, Policy::FixedShare, 5, UNPACED);
+    let fixed = |name| class(name, ClassPolicy::FixedShare, 5, UNPACED);
     let classes = vec![fixed("coarse"), in_pool(fixed("fine"), 1)];
     let mut topology = Topology { pools, classes, ..topology() };
     topology.pools[0].quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
@@ -580,7 +580,7 @@ fn g08_what_is_on_a_lost_machine_costs_no_other_machine() {
 #[test]
 fn g09_what_a_grandchild_pool_gives_is_gone_for_worse_priorities() {
     let pools = vec![pool("a", None, "a"), pool("b", Some(0), "b"), pool("c", Some(1), "c")];
-    let urgent = class("urgent", Policy::FixedShare, 2, UNPACED);
+    let urgent = class("urgent", ClassPolicy::FixedShare, 2, UNPACED);
     let classes = vec![in_pool(urgent, 2), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
     cluster.nodes("a=4 b=4 c=4").arrive(job(2, "bob", "normal", 1)).cycle();

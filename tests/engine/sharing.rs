@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    JobSpec, Mebibytes, Policy, PoolIx, ProcessLimit, Quantum, ResourceClass, Topology, WorkKind,
+    ClassPolicy, JobSpec, Mebibytes, PoolIx, ProcessLimit, Quantum, ResourceClass, Topology,
+    WorkKind,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -17,7 +18,7 @@ fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
 }
 
 fn of_priority(name: &str, priority: u32) -> ResourceClass {
-    class(name, Policy::FairShare { weight: 100 }, priority, UNPACED)
+    class(name, ClassPolicy::FairShare { weight: 100 }, priority, UNPACED)
 }
 
 /// F135: the best priority takes what it can use, the next what is left, and so on.
@@ -36,7 +37,8 @@ fn priorities_are_served_best_first() {
 /// no room for it any more.
 #[test]
 fn fixed_work_is_counted_before_anything_is_offered() {
-    let classes = vec![class("fixed", Policy::FixedShare, 5, UNPACED), of_priority("urgent", 1)];
+    let classes =
+        vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED), of_priority("urgent", 1)];
     let mut cluster = Cluster::with_classes(classes);
     cluster.nodes("m1=6").arrive(at_most(job(1, "ann", "fixed", 1), 4)).cycle();
     cluster.arrive(job(2, "bob", "urgent", 1)).cycles(2);
@@ -141,7 +143,8 @@ fn an_idle_part_goes_to_the_others() {
 /// F151: one process if there is room, the oldest first.
 #[test]
 fn fixed_requests_are_served_oldest_first() {
-    let mut cluster = Cluster::with_classes(vec![class("fixed", Policy::FixedShare, 5, UNPACED)]);
+    let mut cluster =
+        Cluster::with_classes(vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)]);
     for id in [3, 1, 2] {
         cluster.arrive(single(id, "ann", "fixed", 2, WorkKind::ArbitraryProcess));
     }
@@ -154,8 +157,8 @@ fn fixed_requests_are_served_oldest_first() {
 #[test]
 fn a_machine_can_be_reserved_if_only_fair_share_work_is_on_it() {
     let classes = vec![
-        class("reserve", Policy::Reserve, 1, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         fair("normal", 100, UNPACED),
     ];
     let mut cluster = Cluster::with_classes(classes);
@@ -175,7 +178,7 @@ fn a_machine_can_be_reserved_if_only_fair_share_work_is_on_it() {
 /// anew at a reconfiguration, and is for unmanaged reservations only.
 #[test]
 fn a_reservation_is_not_promoted_beyond_the_overage() {
-    let classes = vec![class("reserve", Policy::Reserve, 1, UNPACED)];
+    let classes = vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)];
     let mut cluster = Cluster::with_classes(classes);
     cluster.nodes("m1=3 m2=4");
     cluster.arrive(single(1, "ann", "reserve", 2, WorkKind::Reservation));
@@ -196,8 +199,8 @@ fn a_reservation_is_not_promoted_beyond_the_overage() {
 fn an_allotment_is_used_to_the_last_gigabyte() {
     let mut topology = Topology {
         classes: vec![
-            class("fixed", Policy::FixedShare, 5, UNPACED),
-            class("steady", Policy::FixedShare, 6, UNPACED),
+            class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
+            class("steady", ClassPolicy::FixedShare, 6, UNPACED),
         ],
         ..topology()
     };
@@ -217,7 +220,7 @@ fn an_allotment_is_memory_whatever_the_quanta() {
     let mut topology = Topology {
         pools: vec![pool("coarse", None, "c1"), pool("fine", None, "f1")],
         classes: ["coarse", "fine"]
-            .map(|name| class(name, Policy::FixedShare, 5, UNPACED))
+            .map(|name| class(name, ClassPolicy::FixedShare, 5, UNPACED))
             .to_vec(),
         ..topology()
     };
@@ -240,7 +243,7 @@ fn a_users_own_allotment_counts() {
         ("bob".to_owned(), Mebibytes::from_gib(12)),
         ("cid".to_owned(), Mebibytes::from_gib(2)),
     ]);
-    let classes = vec![class("fixed", Policy::FixedShare, 5, UNPACED)];
+    let classes = vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)];
     let mut topology = Topology { classes, allotments, ..topology() };
     topology.settings.allotment = Some(Mebibytes::from_gib(4));
     let mut cluster = Cluster::new(topology);
@@ -261,8 +264,10 @@ fn a_users_own_allotment_counts() {
 /// F162: the next one starts in the cycle in which there is room under the allotment again.
 #[test]
 fn a_deferred_request_starts_when_the_allotment_has_room() {
-    let mut topology =
-        Topology { classes: vec![class("reserve", Policy::Reserve, 1, UNPACED)], ..topology() };
+    let mut topology = Topology {
+        classes: vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)],
+        ..topology()
+    };
     topology.settings.allotment = Some(Mebibytes::from_gib(4));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=4 m2=4");
@@ -280,7 +285,8 @@ fn a_cycle_says_what_it_did_with_everybody() {
     use apportion::scheduler::JobDisposition::{
         Dormant, Expanded, Refused, Reserved, Shrunken, Stable,
     };
-    let classes = vec![class("reserve", Policy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
+    let classes =
+        vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::with_classes(classes);
     cluster.nodes("m1=4 m2=8").arrive(job(1, "ann", "normal", 1));
     cluster.arrive(single(2, "ann", "reserve", 8, WorkKind::Reservation));
@@ -363,7 +369,7 @@ proptest! {
     ) {
         const CLASSES: [(&str, u64); 3] = [("light", 50), ("normal", 100), ("heavy", 200)];
         let classes = CLASSES.map(|(name, weight)| {
-            class(name, Policy::FairShare { weight: weight.try_into().unwrap() }, 10, UNPACED)
+            class(name, ClassPolicy::FairShare { weight: weight.try_into().unwrap() }, 10, UNPACED)
         });
         let mut cluster = Cluster::with_classes(classes.to_vec());
         for node in 1..=nodes {

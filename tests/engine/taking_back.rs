@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::engine::{Preemption, PreemptionRule};
 use apportion::model::{
-    JobId, JobSpec, Policy, PoolIx, ProcessLimit, ResourceClass, ShareFacts, ShareId, ShareState,
-    Topology, WorkKind,
+    ClassPolicy, JobId, JobSpec, PoolIx, ProcessLimit, ResourceClass, ShareFacts, ShareId,
+    ShareState, Topology, WorkKind,
 };
 use apportion::scheduler::{SchedulerEvent, ShareView};
 
@@ -22,8 +22,8 @@ fn cluster() -> Cluster {
 }
 
 fn with(mut classes: Vec<ResourceClass>) -> Cluster {
-    classes.push(class("reserve", Policy::Reserve, 1, UNPACED));
-    classes.push(class("fixed", Policy::FixedShare, 5, UNPACED));
+    classes.push(class("reserve", ClassPolicy::Reserve, 1, UNPACED));
+    classes.push(class("fixed", ClassPolicy::FixedShare, 5, UNPACED));
     Cluster::with_classes(classes)
 }
 
@@ -43,7 +43,7 @@ fn process(cluster: &mut Cluster, id: u64, share: ShareId, facts: ShareFacts) {
 #[test]
 fn only_fair_share_work_is_taken_back() {
     let mut cluster = with(vec![
-        class("urgent", Policy::FairShare { weight: 100 }, 2, UNPACED),
+        class("urgent", ClassPolicy::FairShare { weight: 100 }, 2, UNPACED),
         fair("normal", 100, UNPACED),
     ]);
     cluster.nodes("m1=4 m2=4").arrive(at_most(job(1, "ann", "fixed", 1), 4));
@@ -308,7 +308,7 @@ fn nothing_is_taken_where_it_would_not_help() {
     let classes = vec![
         fair("normal", 100, UNPACED),
         fair("heavy", 400, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         elsewhere,
     ];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
@@ -356,7 +356,7 @@ fn a_donor_never_becomes_needy() {
 #[test]
 fn better_priorities_never_give() {
     let mut cluster = with(vec![
-        class("urgent", Policy::FairShare { weight: 1 }, 2, UNPACED),
+        class("urgent", ClassPolicy::FairShare { weight: 1 }, 2, UNPACED),
         fair("normal", 1000, UNPACED),
     ]);
     cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "urgent", 1)).cycle();
@@ -382,7 +382,7 @@ fn initializing_processes_give_too() {
 #[test]
 fn no_victim_is_superfluous() {
     let mut cluster = with(vec![
-        class("urgent", Policy::FairShare { weight: 1 }, 2, UNPACED),
+        class("urgent", ClassPolicy::FairShare { weight: 1 }, 2, UNPACED),
         fair("normal", 1, UNPACED),
     ]);
     cluster.nodes("m1=5").arrive(at_most(job(1, "ann", "normal", 1), 1));

@@ -3,13 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
-use apportion::model::{JobSpec, Mebibytes, Policy, ProcessLimit, Topology, WorkKind};
+use apportion::model::{ClassPolicy, JobSpec, Mebibytes, ProcessLimit, Topology, WorkKind};
 use apportion::scheduler::{JobDisposition, SchedulerEvent};
 
 fn cluster() -> Cluster {
     Cluster::with_classes(vec![
-        class("reserve", Policy::Reserve, 1, UNPACED),
-        class("fixed", Policy::FixedShare, 5, UNPACED),
+        class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+        class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         fair("normal", 100, UNPACED),
     ])
 }
@@ -188,7 +188,7 @@ fn who_is_called_what_decides_nothing() {
 fn an_allotment_limits_only_what_cannot_be_taken_back() {
     let play = |allotment: Option<u64>| {
         let classes =
-            vec![class("fixed", Policy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
+            vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
         let mut topology = Topology { classes, ..topology() };
         topology.settings.allotment = allotment.map(Mebibytes::from_gib);
         let mut cluster = Cluster::new(topology);

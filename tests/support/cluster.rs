@@ -9,7 +9,7 @@ use super::diary::Diary;
 use apportion::engine::{Effort, audit};
 use apportion::journal::{Replay, seal_books};
 use apportion::model::{
-    CapRules, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Policy, PoolIx,
+    CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, PoolIx,
     ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
     WorkKind, count,
 };
@@ -58,7 +58,7 @@ pub fn pool(name: &str, parent: Option<usize>, nodes: &str) -> Nodepool {
 }
 
 /// A class of the first pool.
-pub fn class(name: &str, policy: Policy, priority: u32, cap_rules: CapRules) -> ResourceClass {
+pub fn class(name: &str, policy: ClassPolicy, priority: u32, cap_rules: CapRules) -> ResourceClass {
     ResourceClass {
         name: name.into(),
         policy,
@@ -72,7 +72,7 @@ pub fn class(name: &str, policy: Policy, priority: u32, cap_rules: CapRules) -> 
 
 /// A fair-share class of priority 10.
 pub fn fair(name: &str, weight: u32, cap_rules: CapRules) -> ResourceClass {
-    class(name, Policy::FairShare { weight }, 10, cap_rules)
+    class(name, ClassPolicy::FairShare { weight }, 10, cap_rules)
 }
 
 /// A job of `order` that wants everything.

@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use apportion::model::{
-    JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Policy, ProcessLimit, ShareState, Topology,
-    WorkKind,
+    ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, ProcessLimit, ShareState,
+    Topology, WorkKind,
 };
 use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
 
@@ -114,13 +114,13 @@ impl Script {
     /// An empty cluster with the classes that there always are and those of `case`.
     pub fn new(case: &Case) -> Script {
         let mut classes = vec![
-            class("reserve", Policy::Reserve, 1, UNPACED),
-            class("fixed", Policy::FixedShare, 2, UNPACED),
-            class("urgent", Policy::FairShare { weight: 100 }, 5, UNPACED),
+            class("reserve", ClassPolicy::Reserve, 1, UNPACED),
+            class("fixed", ClassPolicy::FixedShare, 2, UNPACED),
+            class("urgent", ClassPolicy::FairShare { weight: 100 }, 5, UNPACED),
             fair("normal", 100, UNPACED),
             fair("doubling", 100, DOUBLING),
-            class("low", Policy::FairShare { weight: 100 }, 20, UNPACED),
-            class("stable", Policy::FixedShare, 30, UNPACED),
+            class("low", ClassPolicy::FairShare { weight: 100 }, 20, UNPACED),
+            class("stable", ClassPolicy::FixedShare, 30, UNPACED),
         ];
         for pair in case.classes.split_whitespace() {
             let (name, weight) = pair.split_once('=').unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use apportion::model::{
-    CapRules, Mebibytes, Nodepool, Policy, PoolIx, Quantum, ResourceClass, Settings, Topology,
+    CapRules, ClassPolicy, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass, Settings, Topology,
 };
 use proptest::prelude::*;
 
@@ -76,7 +76,7 @@ pub struct World {
 type PoolSeed = (Option<usize>, u64, u32);
 
 /// Class: policy and weight, priority, pool, pacing, users.
-type ClassSeed = (Policy, u32, usize, CapRules, Option<Vec<bool>>);
+type ClassSeed = (ClassPolicy, u32, usize, CapRules, Option<Vec<bool>>);
 
 /// Node: pool, or none that lists it; memory in units of 512 MiB.
 type NodeSeed = (Option<usize>, u64);
@@ -106,9 +106,9 @@ fn pool_seed() -> impl Strategy<Value = PoolSeed> {
 fn class_seed() -> impl Strategy<Value = ClassSeed> {
     let weight = prop_oneof![3 => Just(100), 1 => Just(1), 1 => Just(1000), 3 => 1..=1000_u32];
     let policy = prop_oneof![
-        6 => weight.prop_map(|weight| Policy::FairShare { weight }),
-        1 => Just(Policy::FixedShare),
-        1 => Just(Policy::Reserve),
+        6 => weight.prop_map(|weight| ClassPolicy::FairShare { weight }),
+        1 => Just(ClassPolicy::FixedShare),
+        1 => Just(ClassPolicy::Reserve),
     ];
     let users = prop::option::weighted(0.1, prop::collection::vec(any::<bool>(), 5));
     let pool = prop_oneof![1 => Just(0), 1 => any::<usize>()];

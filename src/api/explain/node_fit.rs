@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::api::wire::{Holder, NodeTally, NodeVerdict, Verdict};
 use crate::model::{
-    JobId, MachineState, Mebibytes, Name, Order, Policy, QShares, Quantum, ResourceClass,
+    ClassPolicy, JobId, MachineState, Mebibytes, Name, Order, QShares, Quantum, ResourceClass,
     ShareState, Topology, WorkKind, counted, floor_div,
 };
 use crate::scheduler::{JobView, NodeView, View};
@@ -171,7 +171,7 @@ impl<'a> Eyes<'a> {
     }
 
     fn is_for_whole_machine(&self) -> bool {
-        self.class.is_some_and(|class| class.policy == Policy::Reserve)
+        self.class.is_some_and(|class| class.policy == ClassPolicy::Reserve)
     }
 
     /// Large enough; for whole machines neither larger than asked for, but for what a reservation may

@@ -7,7 +7,7 @@ use crate::api::explain::unblock::unblock;
 use crate::api::wire::from_view::reason_of;
 use crate::api::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
 use crate::engine::{CapBound, Reason as Cause, exactly};
-use crate::model::{Order, Policy, QShares, counted, plural};
+use crate::model::{ClassPolicy, Order, QShares, counted, plural};
 use crate::scheduler::{HeldBack, JobView, View, Waiting};
 
 /// The answer for one request for work in a sentence.
@@ -95,7 +95,7 @@ fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
     let class_account: Option<Account> = class.map(|class| (&class.account).into());
     let user_account: Option<Account> = user.map(|(_, account)| account.into());
     let bound = bound(job, class_account.as_ref(), user_account.as_ref());
-    let is_fair = |policy: &Policy| policy.is_preemptable();
+    let is_fair = |policy: &ClassPolicy| policy.is_preemptable();
     let weight = configured.filter(|class| is_fair(&class.policy));
     WhySums {
         class: job.class.to_string(),

@@ -12,8 +12,8 @@ use crate::api::limits::Limits;
 use crate::api::wire;
 use crate::converter::{JobState, PublishedJob, PublishedProcess};
 use crate::model::{
-    JobFacts, JobId, JobSpec, Mebibytes, Name, Policy, ProcessLimit, ShareFacts, ShareId, Topology,
-    WorkKind,
+    ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, Name, ProcessLimit, ShareFacts, ShareId,
+    Topology, WorkKind,
 };
 use crate::scheduler::admit;
 
@@ -154,13 +154,13 @@ fn class_of(
 }
 
 /// Whether work of this kind goes to a class of this policy when it names none.
-fn fits(kind: wire::WorkKind, policy: &Policy) -> bool {
+fn fits(kind: wire::WorkKind, policy: &ClassPolicy) -> bool {
     match kind {
-        wire::WorkKind::Job => matches!(policy, Policy::FairShare { .. }),
+        wire::WorkKind::Job => matches!(policy, ClassPolicy::FairShare { .. }),
         wire::WorkKind::Service | wire::WorkKind::ArbitraryProcess => {
-            matches!(policy, Policy::FixedShare)
+            matches!(policy, ClassPolicy::FixedShare)
         }
-        wire::WorkKind::Reservation => matches!(policy, Policy::Reserve),
+        wire::WorkKind::Reservation => matches!(policy, ClassPolicy::Reserve),
     }
 }
 

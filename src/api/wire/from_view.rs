@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::api::wire;
 use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
 use crate::model::{
-    JobId, MachineState, Name, Order, Policy, QShares, ShareId, ShareState, WorkKind,
+    ClassPolicy, JobId, MachineState, Name, Order, QShares, ShareId, ShareState, WorkKind,
 };
 use crate::scheduler::{
     Account, Cap, ClassView, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView, View,
@@ -121,12 +121,12 @@ impl From<JobDisposition> for wire::Disposition {
     }
 }
 
-impl From<&Policy> for wire::Policy {
-    fn from(policy: &Policy) -> wire::Policy {
+impl From<&ClassPolicy> for wire::Policy {
+    fn from(policy: &ClassPolicy) -> wire::Policy {
         match policy {
-            Policy::FairShare { .. } => wire::Policy::FairShare,
-            Policy::FixedShare => wire::Policy::FixedShare,
-            Policy::Reserve => wire::Policy::Reserve,
+            ClassPolicy::FairShare { .. } => wire::Policy::FairShare,
+            ClassPolicy::FixedShare => wire::Policy::FixedShare,
+            ClassPolicy::Reserve => wire::Policy::Reserve,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::lines::{Entity, JobLine, MachineLine, Prey, Standing, Victim};
 use super::names::unknown_names;
 use super::owed::Owed;
 use crate::engine::{Expansion, Job, Preemption, Promise, Schedule, Snapshot};
-use crate::model::{ClassIx, JobId, MachineIx, Order, Policy, ShareState, UserIx, WorkKind};
+use crate::model::{ClassIx, ClassPolicy, JobId, MachineIx, Order, ShareState, UserIx, WorkKind};
 
 /// The cluster after the cycle.
 #[derive(Debug)]
@@ -286,8 +286,10 @@ impl<'a> Ledger<'a> {
     pub(super) fn is_in_pool(&self, line: &JobLine<'_>, ix: MachineIx) -> bool {
         let pool = self.snapshot.machine(ix).pool;
         match line.class.policy {
-            Policy::FairShare { .. } => self.snapshot.topology.is_within(pool, line.class.pool),
-            Policy::FixedShare | Policy::Reserve => pool == line.class.pool,
+            ClassPolicy::FairShare { .. } => {
+                self.snapshot.topology.is_within(pool, line.class.pool)
+            }
+            ClassPolicy::FixedShare | ClassPolicy::Reserve => pool == line.class.pool,
         }
     }
 
@@ -296,7 +298,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn size_on(&self, line: &JobLine<'_>, ix: MachineIx) -> Option<u64> {
         let asked = line.job.order.qshares().0;
         let whole = self.machines[ix.0].order;
-        if line.class.policy != Policy::Reserve {
+        if line.class.policy != ClassPolicy::Reserve {
             return Some(asked);
         }
         let topology = &self.snapshot.topology;

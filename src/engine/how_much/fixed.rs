@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::listed::Listed;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::nodepool::CountSpace;
-use crate::model::{Mebibytes, Order, Policy, QShares, Quantum, WorkKind};
+use crate::model::{ClassPolicy, Mebibytes, Order, QShares, Quantum, WorkKind};
 
 /// What each user holds of memory that cannot be preempted, over all trees; by its place in the snapshot.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub(super) fn count(
     let JobDraft { order, held, demand, .. } = draft.jobs[ix];
     let (mut amount, mut given) = (order, held);
     while given < demand.cap.nshares.0 {
-        if class.policy == Policy::Reserve {
+        if class.policy == ClassPolicy::Reserve {
             amount = largest_within_allotment(draft, ledger, ix);
             draft.jobs[ix].largest_machine = amount.qshares().0;
         }
@@ -125,7 +125,7 @@ fn take(
 ) -> bool {
     let (class, order) = (draft.class_of(ix), draft.jobs[ix].order);
     let orders = order.qshares().0..=most.qshares().0;
-    let takes_whole = class.policy == Policy::Reserve;
+    let takes_whole = class.policy == ClassPolicy::Reserve;
     let machine = if takes_whole {
         listed.whole_machine_for(ix, &orders)
     } else {

@@ -14,7 +14,7 @@ use crate::engine::nodepool::{Cell, Shortage};
 use crate::engine::rows::Rows;
 use crate::engine::serve::Seat;
 use crate::engine::shares::{Brief, Holding};
-use crate::model::{MachineIx, NShares, Order, Policy, QShares};
+use crate::model::{ClassPolicy, MachineIx, NShares, Order, QShares};
 
 /// The lists of all work that has one, and what is left on every machine.
 pub(super) struct Listed {
@@ -308,8 +308,8 @@ fn usable_of_list<'d>(
     let is_usable = |machine: &MachineIx| {
         let pool = draft.rooms.pool(*machine);
         let is_in_reach = match class.policy {
-            Policy::FairShare { .. } => draft.pools.is_within(pool, class.pool),
-            Policy::FixedShare | Policy::Reserve => pool == class.pool,
+            ClassPolicy::FairShare { .. } => draft.pools.is_within(pool, class.pool),
+            ClassPolicy::FixedShare | ClassPolicy::Reserve => pool == class.pool,
         };
         is_in_reach && draft.rooms.is_schedulable(*machine)
     };

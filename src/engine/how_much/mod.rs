@@ -13,7 +13,7 @@ mod tests;
 
 use super::draft::Draft;
 use super::nodepool::CountSpace;
-use crate::model::Policy;
+use crate::model::ClassPolicy;
 use fixed::AllotmentLedger;
 use listed::Listed;
 
@@ -26,13 +26,13 @@ pub(super) fn how_much(draft: &mut Draft<'_>) {
     let mut ledger = AllotmentLedger::new(draft);
     for priority in draft.priorities() {
         // Whole machines before parts of them: a part taken would spoil the machine.
-        for policy in [Policy::Reserve, Policy::FixedShare] {
+        for policy in [ClassPolicy::Reserve, ClassPolicy::FixedShare] {
             for job in draft.jobs_of(priority, |other| *other == policy) {
                 draft.effort.step();
                 fixed::count(draft, &mut space, &mut listed, &mut ledger, job);
             }
         }
-        let jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         fair_share::count(draft, &mut space, &mut listed, &jobs);
         listed.keep_for(draft, priority);
     }

@@ -3,14 +3,14 @@
 use super::plan::Plan;
 use crate::engine::draft::Draft;
 use crate::engine::schedule::Considered;
-use crate::model::{MachineIx, Order, Policy, PoolIx, QShares, count};
+use crate::model::{ClassPolicy, MachineIx, Order, PoolIx, QShares, count};
 
 /// The machines that would do for a request.
 #[derive(Clone, Copy)]
 pub(super) struct Feasible<'d, 'a> {
     pub draft: &'d Draft<'a>,
     pub job: usize,
-    policy: &'a Policy,
+    policy: &'a ClassPolicy,
     pools: &'d [PoolIx],
 }
 
@@ -31,10 +31,10 @@ impl<'d, 'a> Feasible<'d, 'a> {
         }
         let whole = draft.rooms.order(machine);
         match self.policy {
-            Policy::FairShare { .. } | Policy::FixedShare => {
+            ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => {
                 (least.qshares() <= whole).then_some(least)
             }
-            Policy::Reserve => {
+            ClassPolicy::Reserve => {
                 draft.machines_within_reach(self.job).contains(&whole.0).then_some(())?;
                 u32::try_from(whole.0).ok().and_then(Order::new)
             }
@@ -74,7 +74,7 @@ impl<'d, 'a> Feasible<'d, 'a> {
     pub(super) fn machines(&self) -> u64 {
         let (draft, work) = (self.draft, &self.draft.jobs[self.job]);
         let rooms = &draft.rooms;
-        if !work.is_confined && *self.policy != Policy::Reserve {
+        if !work.is_confined && *self.policy != ClassPolicy::Reserve {
             return self.pools.iter().map(|&pool| rooms.count_of_size(pool, work.order)).sum();
         }
         count(self.suitable())

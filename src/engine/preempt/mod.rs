@@ -40,7 +40,7 @@ use super::schedule::PreemptionRule;
 use super::serve::{Service, Turn};
 use super::shares::Holding;
 use super::what_of::place_one;
-use crate::model::{JobId, Policy};
+use crate::model::{ClassPolicy, JobId};
 use budget::is_at_rest;
 use plan::EvictionRank;
 use queue::Reclaim;
@@ -100,7 +100,7 @@ fn make_room_for_those(
         for job in fixed {
             while draft.shortfall(job) > 0 && make_room_for(draft, reclaim, job) {}
         }
-        let mut jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         jobs.retain(|job| is_meant(draft, *job));
         // Whoever was promised room has more than before, and may now be the one to give: so until
         // a round finds nothing. Every round but the last uses up shares or room, so it ends.

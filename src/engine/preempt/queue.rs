@@ -23,7 +23,7 @@ use crate::engine::draft::Draft;
 use crate::engine::report::HeldBack;
 use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
 use crate::engine::shares::Holding;
-use crate::model::{MachineIx, Millis, Policy, QShares, count};
+use crate::model::{ClassPolicy, MachineIx, Millis, QShares, count};
 
 /// What is kept from request to request within a cycle.
 pub(super) struct Reclaim {
@@ -158,7 +158,8 @@ impl Reclaim {
         {
             return Err(Some(held_back));
         }
-        let found = if draft.jobs[job].is_confined || draft.class_of(job).policy == Policy::Reserve
+        let found = if draft.jobs[job].is_confined
+            || draft.class_of(job).policy == ClassPolicy::Reserve
         {
             let mut plans = Plans::default();
             for machine in feasible.suitable() {

@@ -12,7 +12,7 @@ use super::draft::Draft;
 use super::nodepool::OrdersWanted;
 use super::serve::{Service, Turn};
 use super::snapshot::Promise;
-use crate::model::{MachineIx, Policy, PoolIx, QShares};
+use crate::model::{ClassPolicy, MachineIx, PoolIx, QShares};
 use placement::find_room;
 
 /// Places, without taking anything back, what was counted.
@@ -20,7 +20,7 @@ pub(super) fn what_of(draft: &mut Draft<'_>) {
     redeem_promises(draft);
     for priority in draft.priorities() {
         place_fixed(draft, priority);
-        let jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         let needy: Vec<usize> = jobs.iter().copied().filter(|&job| draft.is_needy(job)).collect();
         draft.serve_by_holdings(&needy, Turn::ByStart, Draft::shortfall_while_needy, serve);
         draft.serve_by_holdings(&jobs, Turn::ByStart, Draft::shortfall, serve);
@@ -31,7 +31,7 @@ pub(super) fn what_of(draft: &mut Draft<'_>) {
 /// memory stays idle. What is given beyond a count is the first to go when somebody deserves it.
 pub(super) fn fill(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
-        let jobs = draft.jobs_of(priority, Policy::is_preemptable);
+        let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         if has_room_for_any(draft, &jobs) {
             draft.serve_by_holdings(&jobs, Turn::ByFinish, Draft::below_cap, serve);
         }
@@ -114,10 +114,10 @@ fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
     let job = draft.place_of(promise.job)?;
     let work = draft.job(job);
     let is_wanted = match draft.snapshot.class_of(work).policy {
-        Policy::FairShare { .. } => draft.below_cap(job) > 0,
-        Policy::FixedShare => draft.shortfall(job) > 0,
+        ClassPolicy::FairShare { .. } => draft.below_cap(job) > 0,
+        ClassPolicy::FixedShare => draft.shortfall(job) > 0,
         // It takes machines whole, and this one may have another size now.
-        Policy::Reserve => {
+        ClassPolicy::Reserve => {
             let whole = draft.rooms.order(promise.machine);
             draft.shortfall(job) > 0
                 && promise.order.qshares() == whole

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::OrdersWanted;
-use crate::model::{MachineIx, Order, Policy, PoolIx};
+use crate::model::{ClassPolicy, MachineIx, Order, PoolIx};
 
 /// A machine with room for one nshare of `job` now, and the order the share will have.
 ///
@@ -20,20 +20,20 @@ pub(super) fn find_room(
         return None;
     }
     match class.policy {
-        Policy::FairShare { .. } => {
+        ClassPolicy::FairShare { .. } => {
             let mut pools = draft.pools.searched_from(class.pool).iter();
             let machine =
                 pools.find_map(|&pool| best_fit(draft, job, pool, wanted, &BTreeSet::new()))?;
             Some((machine, order))
         }
-        Policy::FixedShare => {
+        ClassPolicy::FixedShare => {
             let nowhere = BTreeSet::new();
             let taken = draft.services.get(&draft.job(job).service).unwrap_or(&nowhere);
             let machine = best_fit(draft, job, class.pool, wanted, taken)
                 .or_else(|| best_fit(draft, job, class.pool, wanted, &nowhere))?;
             Some((machine, order))
         }
-        Policy::Reserve => empty_machine(draft, job, class.pool),
+        ClassPolicy::Reserve => empty_machine(draft, job, class.pool),
     }
 }
 

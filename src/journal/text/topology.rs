@@ -171,9 +171,9 @@ impl From<&model::ResourceClass> for ClassText {
         ClassText {
             name: name.clone(),
             policy: match *policy {
-                model::Policy::FairShare { weight } => PolicyText::FairShare { weight },
-                model::Policy::FixedShare => PolicyText::FixedShare,
-                model::Policy::Reserve => PolicyText::Reserve,
+                model::ClassPolicy::FairShare { weight } => PolicyText::FairShare { weight },
+                model::ClassPolicy::FixedShare => PolicyText::FixedShare,
+                model::ClassPolicy::Reserve => PolicyText::Reserve,
             },
             priority: *priority,
             pool: pool.0,
@@ -193,9 +193,9 @@ impl From<ClassText> for model::ResourceClass {
         model::ResourceClass {
             name: class.name,
             policy: match class.policy {
-                PolicyText::FairShare { weight } => model::Policy::FairShare { weight },
-                PolicyText::FixedShare => model::Policy::FixedShare,
-                PolicyText::Reserve => model::Policy::Reserve,
+                PolicyText::FairShare { weight } => model::ClassPolicy::FairShare { weight },
+                PolicyText::FixedShare => model::ClassPolicy::FixedShare,
+                PolicyText::Reserve => model::ClassPolicy::Reserve,
             },
             priority: class.priority,
             pool: PoolIx(class.pool),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::scenario::{ClassInput, Config, PolicyInput, PoolInput, UserInput};
 use crate::model::{
-    CapRules, Mebibytes, Nodepool, Policy, PoolIx, Quantum, ResourceClass, Settings, Topology,
+    CapRules, ClassPolicy, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass, Settings, Topology,
 };
 use crate::sim::error::Flaw;
 
@@ -189,10 +189,10 @@ fn class(input: &ClassInput, pool: PoolIx, is_default: bool, config: &Config) ->
         name: input.name.as_str().into(),
         policy: match input.policy {
             PolicyInput::FairShare => {
-                Policy::FairShare { weight: input.weight.unwrap_or(WEIGHT).max(1) }
+                ClassPolicy::FairShare { weight: input.weight.unwrap_or(WEIGHT).max(1) }
             }
-            PolicyInput::FixedShare => Policy::FixedShare,
-            PolicyInput::Reserve => Policy::Reserve,
+            PolicyInput::FixedShare => ClassPolicy::FixedShare,
+            PolicyInput::Reserve => ClassPolicy::Reserve,
         },
         priority: input.priority.unwrap_or(match input.policy {
             PolicyInput::FairShare => 10,

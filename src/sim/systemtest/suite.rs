@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::model::{
-    CapRules, Mebibytes, Nodepool, Policy, PoolIx, QShares, Quantum, ResourceClass, Settings,
+    CapRules, ClassPolicy, Mebibytes, Nodepool, PoolIx, QShares, Quantum, ResourceClass, Settings,
     Topology,
 };
 use crate::sim::error::{Flaw, SimError};
@@ -186,7 +186,7 @@ fn settings() -> Settings {
 fn class(name: &str, weight: u32) -> ResourceClass {
     ResourceClass {
         name: name.into(),
-        policy: Policy::FairShare { weight },
+        policy: ClassPolicy::FairShare { weight },
         priority: 10,
         pool: PoolIx(0),
         cap_rules: CapRules {

@@ -9,8 +9,8 @@ use apportion::api::{AbsentWork, CycleTimes, Intake, Limits, Published, Schedule
 use apportion::converter::CheckedPublication;
 use apportion::engine::audit;
 use apportion::model::{
-    CapRules, JobId, Mebibytes, Name, NodeReport, Nodepool, Policy, PoolIx, Quantum, ResourceClass,
-    Settings, ShareFacts, ShareId, ShareState, Topology,
+    CapRules, ClassPolicy, JobId, Mebibytes, Name, NodeReport, Nodepool, PoolIx, Quantum,
+    ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
 };
 use apportion::orchestrator::book::JobShares;
 use apportion::orchestrator::rm::shares_of;
@@ -233,7 +233,7 @@ fn topology(pace: u8) -> Topology {
         prediction_fudge: 5_000,
         loss_limit: CapRules::LOSS_LIMIT,
     };
-    let class = |name: &str, policy: Policy, priority: u32| ResourceClass {
+    let class = |name: &str, policy: ClassPolicy, priority: u32| ResourceClass {
         name: name.into(),
         policy,
         priority,
@@ -242,7 +242,7 @@ fn topology(pace: u8) -> Topology {
         users: None,
         is_default: name == "normal",
     };
-    let fair = Policy::FairShare { weight: 100 };
+    let fair = ClassPolicy::FairShare { weight: 100 };
     Topology {
         settings: Settings {
             node_stability: STABILITY,
@@ -259,7 +259,7 @@ fn topology(pace: u8) -> Topology {
         classes: vec![
             class("normal", fair.clone(), 10),
             class("urgent", fair, 5),
-            class("kept", Policy::FixedShare, 1),
+            class("kept", ClassPolicy::FixedShare, 1),
         ],
         allotments: BTreeMap::new(),
     }

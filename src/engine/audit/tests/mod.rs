@@ -23,8 +23,8 @@ use crate::engine::{
     Preemption, PreemptionRule, Promise, Reason, Schedule, Share, Snapshot, UserAccount,
 };
 use crate::model::{
-    CapRules, ClassIx, JobFacts, JobId, MachineIx, MachineState, Mebibytes, NShares, Nodepool,
-    Order, Policy, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, ShareFacts,
+    CapRules, ClassIx, ClassPolicy, JobFacts, JobId, MachineIx, MachineState, Mebibytes, NShares,
+    Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, ShareFacts,
     ShareId, ShareState, Topology, UserIx, WorkKind,
 };
 
@@ -286,7 +286,7 @@ fn topology() -> Topology {
         users: None,
         is_default: false,
     };
-    let fair = |weight| Policy::FairShare { weight };
+    let fair = |weight| ClassPolicy::FairShare { weight };
     Topology {
         settings: Settings {
             fragmentation_threshold: 2,
@@ -305,8 +305,8 @@ fn topology() -> Topology {
             class("heavy", fair(2), 10, TOP),
             class("low", fair(1), 20, TOP),
             class("inner", fair(1), 10, SUB),
-            class("fixed", Policy::FixedShare, 5, TOP),
-            class("reserve", Policy::Reserve, 1, TOP),
+            class("fixed", ClassPolicy::FixedShare, 5, TOP),
+            class("reserve", ClassPolicy::Reserve, 1, TOP),
         ],
         allotments: BTreeMap::new(),
     }

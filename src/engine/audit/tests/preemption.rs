@@ -47,7 +47,7 @@ fn only_fair_share_work_is_preempted() {
     scene.promise(bob, 0);
     scene.breaks(Rule::NotPreemptable, |scene| {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        topology.classes[LOW.0].policy = Policy::FixedShare;
+        topology.classes[LOW.0].policy = ClassPolicy::FixedShare;
     });
 }
 
@@ -278,7 +278,7 @@ fn only_peers_are_moved_and_only_fair_share_work() {
     let (scene, ..) = moving();
     scene.breaks(Rule::NotPreemptable, |scene| {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        topology.classes[FAIR.0].policy = Policy::FixedShare;
+        topology.classes[FAIR.0].policy = ClassPolicy::FixedShare;
     });
 }
 

@@ -4,8 +4,8 @@
 //! cluster has, and their work is never done. A single pool has machines of all sizes.
 
 use crate::model::{
-    CapRules, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool, Policy, PoolIx,
-    ProcessLimit, Quantum, ResourceClass, Settings, Topology, WorkKind,
+    CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool,
+    PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, Topology, WorkKind,
 };
 use crate::sim::survey::cluster::{ARRIVAL_CYCLES, Draw, WEIGHTS};
 
@@ -62,7 +62,7 @@ pub(super) fn cluster(size: Size, seed: u64) -> Cluster {
 fn topology(quantum: Quantum) -> Topology {
     let class = |(weight, is_default): (u32, bool)| ResourceClass {
         name: class_name(weight).into(),
-        policy: Policy::FairShare { weight },
+        policy: ClassPolicy::FairShare { weight },
         priority: 10,
         pool: PoolIx(0),
         cap_rules: CapRules {
