@@ -17,7 +17,7 @@ use crate::api::limits::Limits;
 use crate::api::state::ApiState;
 use crate::api::wire::from_view::is_preemptable;
 use crate::api::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
-use crate::model::{QShares, ShareState, WorkKind, expand_hostlist, is_hidden, nearest};
+use crate::model::{QShares, SharePhase, WorkKind, expand_hostlist, is_hidden, nearest};
 use crate::scheduler::{AdminCommand, CommandError, NodeView, View};
 
 /// The most names and host lists in one request.
@@ -298,7 +298,7 @@ fn impact(view: &View, names: &BTreeSet<String>) -> Impact {
     let mut impact = Impact::default();
     for job in view.jobs.iter() {
         let here = |share: &&crate::scheduler::ShareView| {
-            share.state == ShareState::Held
+            share.state == SharePhase::Held
                 && names.contains(share.node.as_str())
                 && !is_off(view, &share.node)
         };

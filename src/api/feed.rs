@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::api::wire::from_view::{node_states, reason_of};
 use crate::api::wire::{AddedShare, ChangedNode, Happening, RefusedWork, RemovedShare};
-use crate::model::{ShareId, ShareState};
+use crate::model::{ShareId, SharePhase};
 use crate::scheduler::{JobDisposition, JobView, NodeView, ShareView, View};
 
 impl Happening {
@@ -65,7 +65,7 @@ fn changed_work<'a>(
 fn removed_shares(before: &View, now: &View) -> Vec<RemovedShare> {
     let removed = changed_work(before, now).flat_map(|(job, old)| {
         let old = old.into_iter().flat_map(|old| old.shares.iter().chain(&old.purged));
-        let leaving = old.filter(|share| share.state == ShareState::Leaving);
+        let leaving = old.filter(|share| share.state == SharePhase::Leaving);
         let known: BTreeSet<ShareId> = leaving.map(|share| share.id).collect();
         let shares = job.shares.iter().map(|share| (share, false));
         let all = shares.chain(job.purged.iter().map(|share| (share, true)));
@@ -90,7 +90,7 @@ fn removed_shares(before: &View, now: &View) -> Vec<RemovedShare> {
 fn added_shares(before: &View, now: &View) -> Vec<AddedShare> {
     let added = changed_work(before, now).flat_map(|(job, _)| {
         let is_new = |share: &&ShareView| {
-            before.next_share <= share.id && !share.is_seen && share.state == ShareState::Held
+            before.next_share <= share.id && !share.is_seen && share.state == SharePhase::Held
         };
         job.shares.iter().filter(is_new).map(|share| AddedShare {
             job: job.id.0,

@@ -20,7 +20,7 @@ use crate::api::state::ApiState;
 use crate::api::wire;
 use crate::api::wire::ClientList;
 use crate::api::wire::from_view;
-use crate::model::{Mebibytes, ShareState};
+use crate::model::{Mebibytes, SharePhase};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// A page has so many entries, unless asked otherwise.
@@ -311,8 +311,8 @@ fn job_counts(view: &View) -> wire::JobCounts {
 pub fn share_counts(view: &View) -> wire::ShareCounts {
     let mut counts = wire::ShareCounts::default();
     for share in view.jobs.iter().flat_map(|job| &job.shares) {
-        counts.held += u64::from(share.state == ShareState::Held);
-        counts.leaving += u64::from(share.state == ShareState::Leaving);
+        counts.held += u64::from(share.state == SharePhase::Held);
+        counts.leaving += u64::from(share.state == SharePhase::Leaving);
     }
     for node in view.nodes.iter() {
         let Mebibytes(used) = node.quantum.memory_of(node.used);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::cluster::{self, Jobs, Shape};
-use crate::model::{JobFacts, JobId, Millis, ShareFacts, ShareId, ShareState, Topology, count};
+use crate::model::{JobFacts, JobId, Millis, ShareFacts, ShareId, SharePhase, Topology, count};
 use crate::scheduler::{JobView, Scheduler, SchedulerEvent, View};
 
 /// Successive cycles without any change after which the cluster counts as settled: then time alone
@@ -154,12 +154,12 @@ fn confirm_job(scheduler: &mut Scheduler, view: &JobView) {
     for share in &view.shares {
         let (id, node) = (share.id, share.node.clone());
         match share.state {
-            ShareState::Leaving => scheduler.record(SchedulerEvent::ShareExited { job, share: id }),
-            ShareState::Held if !share.is_seen => {
+            SharePhase::Leaving => scheduler.record(SchedulerEvent::ShareExited { job, share: id }),
+            SharePhase::Held if !share.is_seen => {
                 let facts = facts_of(id);
                 scheduler.record(SchedulerEvent::ShareSeen { job, share: id, node, facts });
             }
-            ShareState::Held => {}
+            SharePhase::Held => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use super::process::Process;
 use super::times::{Spread, median, milliseconds, ratio};
 use crate::converter::update_from;
 use crate::engine;
-use crate::model::{ShareState, count};
+use crate::model::{SharePhase, count};
 use crate::scheduler::{Planned, Scheduler, View};
 use crate::sim::systemtest::Clock;
 
@@ -100,7 +100,7 @@ impl Played {
         let parts_ms = self.parts(planned, clock);
         let findings = engine::audit(&planned.snapshot, &planned.schedule);
         let (nodes, jobs) = (&self.view.nodes, &self.view.jobs);
-        let held = |state: &ShareState| *state == ShareState::Held;
+        let held = |state: &SharePhase| *state == SharePhase::Held;
         let states = nodes.iter().flat_map(|node| node.shares.iter().map(|share| &share.3));
         let measured = Measured {
             cycle_ms: Spread::of(self.cycles),

@@ -6,7 +6,7 @@
 
 use crate::engine::Reason;
 use crate::model::{
-    JobId, Mebibytes, Name, Order, QShares, ShareId, ShareState, WorkKind, counted, span,
+    JobId, Mebibytes, Name, Order, QShares, ShareId, SharePhase, WorkKind, counted, span,
 };
 use crate::scheduler::{
     HeldBack, JobDisposition, JobView, Refusal, Removal, ShareView, View, Waiting,
@@ -84,7 +84,7 @@ pub fn update_from(view: &View) -> Update {
 
 /// Builds the update of a single job.
 pub fn update_of(job: &JobView) -> JobUpdate {
-    let is_new = |share: &&ShareView| share.state == ShareState::Held && !share.is_seen;
+    let is_new = |share: &&ShareView| share.state == SharePhase::Held && !share.is_seen;
     JobUpdate {
         job: job.id,
         kind: job.kind,
@@ -190,7 +190,7 @@ mod tests {
             node: "n1".into(),
             order: Order::new(2).unwrap(),
             memory: Mebibytes::from_gib(30),
-            state: if removal.is_some() { ShareState::Leaving } else { ShareState::Held },
+            state: if removal.is_some() { SharePhase::Leaving } else { SharePhase::Held },
             removal,
             is_seen: !text.ends_with('+'),
             facts: ShareFacts::default(),

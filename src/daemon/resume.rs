@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::converter::CheckedPublication;
 use crate::journal::{Clerk, Digest, Replay, Trouble, seal_books};
-use crate::model::{ShareId, ShareState, Steps};
+use crate::model::{ShareId, SharePhase, Steps};
 use crate::scheduler::{AdminCommand, Scheduler};
 use crate::store::{BooksRow, Past, Recovered, ShareRow};
 
@@ -105,7 +105,7 @@ fn begin(config: &Config, recovered: Recovered) -> Resumed {
     let mut scheduler = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share));
     scheduler.resume_after_cycle(recovered.cycle);
     scheduler.restore_varied_off(recovered.varied_off);
-    let leaving = recovered.shares.iter().filter(|share| share.state == ShareState::Leaving);
+    let leaving = recovered.shares.iter().filter(|share| share.state == SharePhase::Leaving);
     scheduler.restore_leaving(leaving.map(|share| ShareId(share.id)));
     let beginning = BooksRow {
         cycle: recovered.cycle,

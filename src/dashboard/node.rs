@@ -11,7 +11,7 @@ use super::tell::Told;
 use super::words::{self, memory};
 use crate::api::http::extract::PathPart;
 use crate::api::wire::WorkKind;
-use crate::model::ShareState;
+use crate::model::SharePhase;
 use crate::scheduler::{JobView, NodeView, View};
 
 /// So many events are shown.
@@ -69,8 +69,8 @@ pub(super) async fn page(
             qshares: order.qshares().0,
             memory: memory(node.quantum.memory_of(order.qshares()).0),
             state: match state {
-                ShareState::Held => "held",
-                ShareState::Leaving => "leaving",
+                SharePhase::Held => "held",
+                SharePhase::Leaving => "leaving",
             },
         });
     }

@@ -15,7 +15,7 @@ use super::map::{self, Group, Look, Spot, Tile};
 use super::past::Past;
 use super::words::{self, counted};
 use crate::api::wire::WorkKind;
-use crate::model::{JobId, MachineState, Name, ShareState};
+use crate::model::{JobId, MachineState, Name, SharePhase};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// So many users are in the legend.
@@ -272,7 +272,7 @@ fn spot(
         let look = Look {
             colour: job.and_then(|job| colours.get(&job.user).copied()),
             kind: job.map_or(0, |job| map::kind_number(job.kind.into())),
-            is_leaving: *state == ShareState::Leaving,
+            is_leaving: *state == SharePhase::Leaving,
             is_pale: !chosen.is_empty() && user != chosen,
         };
         *fills.entry(look).or_default() += node.quantum.memory_of(order.qshares()).0;

@@ -188,7 +188,7 @@ mod tests {
     use crate::engine::snapshot::{Calm, Share};
     use crate::model::{
         ClassIx, ClassPolicy, JobFacts, MachineIx, Mebibytes, Nodepool, Order, PoolIx, Quantum,
-        ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology, UserIx,
+        ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
     };
 
     /// As MODEL section 6 has it: two before initialization, doubling, prediction 120 s ahead,
@@ -243,7 +243,7 @@ mod tests {
             id: ShareId(id),
             machine: MachineIx(0),
             order: Order::new(1).unwrap(),
-            state: ShareState::Held,
+            state: SharePhase::Held,
             facts,
         };
         Job {

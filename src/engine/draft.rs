@@ -425,7 +425,7 @@ fn place_in(jobs: &[JobDraft], by_number: &[usize], job: JobId) -> Option<usize>
 mod tests {
     use super::*;
     use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
-    use crate::model::ShareState;
+    use crate::model::SharePhase;
 
     /// On a machine of 4: what holds how much of it, and whether any of that is leaving.
     #[test]
@@ -440,7 +440,7 @@ mod tests {
             let mut scene = Scene::new(&[4]);
             let job = scene.running((ANN, class), 1, processes, 0);
             if is_leaving {
-                scene.edit(job).shares[0].state = ShareState::Leaving;
+                scene.edit(job).shares[0].state = SharePhase::Leaving;
             }
             scene.job(BOB, FAIR, 1, 2);
             let draft = Draft::new(&scene.snapshot);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::rows::Rows;
 use super::snapshot::{Job, Share};
-use crate::model::{MachineIx, Millis, Order, ShareFacts, ShareId, ShareState};
+use crate::model::{MachineIx, Millis, Order, ShareFacts, ShareId, SharePhase};
 
 /// A share, by its place in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ impl Brief {
             order: share.order,
             machine: small(share.machine.0),
             is_initialized,
-            is_held: share.state == ShareState::Held,
+            is_held: share.state == SharePhase::Held,
             is_resident: false,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::{
     ClassIx, JobFacts, JobId, MachineIx, MachineState, Millis, NShares, Name, Order, PoolIx,
-    QShares, ResourceClass, ShareFacts, ShareId, ShareState, Topology, UserIx, WorkKind,
+    QShares, ResourceClass, ShareFacts, ShareId, SharePhase, Topology, UserIx, WorkKind,
 };
 
 /// The cluster as the books have it when a cycle begins.
@@ -125,7 +125,7 @@ pub struct Share {
     /// Its size. Its job's order, except after the quantum was changed.
     pub order: Order,
     /// Whether it is on its way out.
-    pub state: ShareState,
+    pub state: SharePhase,
     /// What is known of its process.
     pub facts: ShareFacts,
 }
@@ -175,7 +175,7 @@ impl Share {
 impl Job {
     /// Shares that are not on their way out.
     pub fn held(&self) -> impl Iterator<Item = &Share> {
-        self.shares.iter().filter(|share| share.state == ShareState::Held)
+        self.shares.iter().filter(|share| share.state == SharePhase::Held)
     }
 
     /// How many shares are not on their way out.

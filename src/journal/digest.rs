@@ -11,7 +11,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Report, Schedule, Snapshot};
-use crate::model::{MachineIx, ShareState};
+use crate::model::{MachineIx, SharePhase};
 use crate::scheduler::Planned;
 
 /// The first line of the text.
@@ -90,8 +90,8 @@ fn write_seen(text: &mut impl Write, snapshot: &Snapshot) -> fmt::Result {
         writeln!(text, "job {} {} {}", job.id, job.order, job.facts.remaining)?;
         for share in &job.shares {
             let state = match share.state {
-                ShareState::Held => "held",
-                ShareState::Leaving => "leaving",
+                SharePhase::Held => "held",
+                SharePhase::Leaving => "leaving",
             };
             let machine = &snapshot.machine(share.machine).name;
             writeln!(text, "share {} {machine} {} {state}", share.id, share.order)?;

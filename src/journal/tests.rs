@@ -10,7 +10,7 @@ use super::text::{self, Line};
 use super::*;
 use crate::model::{
     CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Order,
-    PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState,
+    PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase,
     Topology, WorkKind,
 };
 use crate::scheduler::books::{
@@ -156,7 +156,7 @@ fn books() -> Books {
         is_seen: removal.is_none(),
         facts: process(),
     };
-    let leaving = |id, removal| share(id, ShareState::Leaving, Some(removal));
+    let leaving = |id, removal| share(id, SharePhase::Leaving, Some(removal));
     Books {
         topology: Arc::new(topology()),
         cycle: 31,
@@ -166,7 +166,7 @@ fn books() -> Books {
         jobs: vec![JobRecord {
             spec: spec(7, WorkKind::Job),
             shares: vec![
-                share(1, ShareState::Held, None),
+                share(1, SharePhase::Held, None),
                 leaving(2, Removal::Preempted),
                 leaving(3, Removal::VariedOff),
                 leaving(4, Removal::Blacklisted),

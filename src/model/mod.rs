@@ -46,7 +46,7 @@ pub use job::{JobFacts, JobSpec, ProcessLimit, WorkKind};
 pub use machine::{MachineState, NodeReport};
 pub use names::{Name, nearest};
 pub use sealed::Sealed;
-pub use share::{ShareFacts, ShareState};
+pub use share::{ShareFacts, SharePhase};
 pub use span::span;
 pub use steps::Steps;
 pub use topology::{Nodepool, Settings, Topology};

@@ -7,7 +7,7 @@ use super::Millis;
 /// Design: "Interlude: Preemption": a share that was told to leave occupies its space until its
 /// exit is confirmed, and never comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ShareState {
+pub enum SharePhase {
     /// In use, or about to be.
     Held,
     /// Preempted or evicted, not yet confirmed gone.

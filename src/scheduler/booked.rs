@@ -10,7 +10,7 @@ use super::jobs::{JobBook, LastCycle};
 use super::shares::{ShareBook, ShareList};
 use super::view::{JobView, Removal, ShareViews};
 use crate::engine::{Job, JobReport};
-use crate::model::{ClassIx, JobId, Millis, ShareState};
+use crate::model::{ClassIx, JobId, Millis, SharePhase};
 
 /// Sort key of the jobs, oldest first: submission time, then job number.
 pub(super) type Age = (Millis, JobId);
@@ -227,7 +227,7 @@ impl Booked {
     /// Marks the held shares for which `must_go` is true as leaving. A job of one process ends with
     /// its share.
     pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
-        let goes = |share: &ShareBook| share.state == ShareState::Held && must_go(share);
+        let goes = |share: &ShareBook| share.state == SharePhase::Held && must_go(share);
         if self.book.shares.iter().any(&goes) {
             self.deref_mut().evict(removal, goes);
         }

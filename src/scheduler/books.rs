@@ -22,7 +22,7 @@ use super::view::Removal;
 use super::{LimboShare, calm::CalmBook};
 use crate::engine::Taking;
 use crate::model::{
-    JobId, JobSpec, Mebibytes, Name, NodeReport, Order, ShareFacts, ShareId, ShareState, Topology,
+    JobId, JobSpec, Mebibytes, Name, NodeReport, Order, ShareFacts, ShareId, SharePhase, Topology,
 };
 
 /// All that the next cycles follow from.
@@ -107,7 +107,7 @@ pub struct ShareRecord {
     /// Size of the share.
     pub order: Order,
     /// State of the share: held or leaving.
-    pub state: ShareState,
+    pub state: SharePhase,
     /// Reason for which the share leaves; `None` while it is held.
     pub removal: Option<Removal>,
     /// True once the orchestrator has published the share.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::{Scheduler, SchedulerEvent};
 use crate::engine::{Calm, MEMORY_AFTER, Schedule, Taking};
-use crate::model::{JobFacts, JobId, ShareState};
+use crate::model::{JobFacts, JobId, SharePhase};
 
 /// Cycles without a change, and preemptions since. A new tracker begins with a change of both
 /// kinds.
@@ -123,7 +123,7 @@ impl Scheduler {
             SchedulerEvent::LimboShareSeen { share, .. } => !self.limbo.contains_key(share),
             SchedulerEvent::ShareExited { job, share } => {
                 let share = self.jobs.get(*job).and_then(|job| job.shares.get(*share));
-                share.is_some_and(|share| share.state == ShareState::Held)
+                share.is_some_and(|share| share.state == SharePhase::Held)
             }
         }
     }

@@ -16,7 +16,7 @@ use super::view::{
 };
 use crate::engine::{Account, Expansion, Job, JobReport, Schedule};
 use crate::model::{
-    ClassIx, JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, ShareState, count,
+    ClassIx, JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, SharePhase, count,
 };
 
 impl Scheduler {
@@ -67,7 +67,7 @@ impl Scheduler {
                         id,
                         node: places.node(machine),
                         order,
-                        state: ShareState::Held,
+                        state: SharePhase::Held,
                         removal: None,
                         is_seen: false,
                         facts: ShareFacts::default(),

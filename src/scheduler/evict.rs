@@ -24,7 +24,7 @@ use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
 use super::view::Removal;
 use crate::model::{
-    ClassPolicy, JobId, Name, Order, PoolIx, QShares, ResourceClass, ShareId, ShareState, Topology,
+    ClassPolicy, JobId, Name, Order, PoolIx, QShares, ResourceClass, ShareId, SharePhase, Topology,
     WorkKind,
 };
 
@@ -143,14 +143,14 @@ impl Scheduler {
             let its = its.filter(|share| over.contains_key(&share.node));
             its.map(|share| (share.id, job.spec.id, share.node, share.order, share.state))
         });
-        let mut unseen: Vec<(ShareId, JobId, NodeIx, Order, ShareState)> = unseen.collect();
+        let mut unseen: Vec<(ShareId, JobId, NodeIx, Order, SharePhase)> = unseen.collect();
         unseen.sort_unstable_by_key(|(share, ..)| std::cmp::Reverse(*share));
         for (share, job, node, order, state) in unseen {
             let Some(over) = over.get_mut(&node).filter(|over| QShares(0) < **over) else {
                 continue;
             };
             *over = QShares(over.0.saturating_sub(order.qshares().0));
-            if state == ShareState::Held
+            if state == SharePhase::Held
                 && let Some(job) = self.jobs.get_mut(job)
             {
                 job.evict_share(share, Removal::Withdrawn);
@@ -263,7 +263,7 @@ impl JobBook {
     /// Marks a share as leaving.
     pub(super) fn evict_share(&mut self, id: ShareId, removal: Removal) {
         let share = self.shares.get_mut(id).expect("a share that is told to leave exists");
-        share.state = ShareState::Leaving;
+        share.state = SharePhase::Leaving;
         share.removal = Some(removal);
         self.last.has_shrunk = true;
     }
@@ -271,7 +271,7 @@ impl JobBook {
     /// Remembers to say of a share that was taken off the books that it died with its node.
     fn purge(&mut self, share: ShareBook) {
         let share =
-            ShareBook { state: ShareState::Leaving, removal: Some(Removal::NodeDied), ..share };
+            ShareBook { state: SharePhase::Leaving, removal: Some(Removal::NodeDied), ..share };
         self.purged.insert(share);
         self.is_spent |= self.spec.kind != WorkKind::Job;
         self.last.has_shrunk = true;

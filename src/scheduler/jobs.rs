@@ -6,7 +6,7 @@ use super::users::UserNumber;
 use super::view::{JobDisposition, Refusal, Removal};
 use crate::engine::Preemption;
 use crate::model::{
-    ClassIx, ClassPolicy, JobSpec, Name, Order, Quantum, ShareId, ShareState, Topology, WorkKind,
+    ClassIx, ClassPolicy, JobSpec, Name, Order, Quantum, ShareId, SharePhase, Topology, WorkKind,
     nearest,
 };
 
@@ -130,7 +130,7 @@ impl JobBook {
 
     pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
         for share in self.shares.iter_mut().filter(|share| must_go(share)) {
-            share.state = ShareState::Leaving;
+            share.state = SharePhase::Leaving;
             share.removal = Some(removal);
             self.last.has_shrunk = true;
             self.is_spent |= self.spec.kind != WorkKind::Job;
@@ -139,7 +139,7 @@ impl JobBook {
 
     /// Summarizes what the last cycle did with the job.
     pub(super) fn disposition(&self) -> JobDisposition {
-        let holds = self.shares.iter().any(|share| share.state == ShareState::Held);
+        let holds = self.shares.iter().any(|share| share.state == SharePhase::Held);
         match (&self.admission, self.spec.kind) {
             (Err(_), _) => JobDisposition::Refused,
             (Ok(_), WorkKind::Reservation) if holds => JobDisposition::Reserved,

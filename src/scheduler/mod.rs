@@ -42,7 +42,7 @@ use std::sync::Arc;
 use crate::engine::{self, Effort, Snapshot};
 use crate::model::{
     ClassPolicy, JobId, Mebibytes, Name, NodeReport, Order, QShares, ShareFacts, ShareId,
-    ShareState, Topology, WorkKind,
+    SharePhase, Topology, WorkKind,
 };
 use booked::{Booked, Jobs};
 use calm::CalmBook;
@@ -337,7 +337,7 @@ impl Scheduler {
             id: share,
             node,
             order,
-            state: if was_told_to_leave { ShareState::Leaving } else { ShareState::Held },
+            state: if was_told_to_leave { SharePhase::Leaving } else { SharePhase::Held },
             removal: was_told_to_leave.then_some(Removal::Preempted),
             is_seen: true,
             facts,

@@ -10,7 +10,7 @@ use super::booked::Booked;
 use super::machines::{MachineBook, Machines, NodeIx};
 use super::pictures::Pictures;
 use super::view::{JobView, NodeView, ShareOnNode, ShareView};
-use crate::model::{JobId, MachineIx, Order, QShares, ShareId, ShareState};
+use crate::model::{JobId, MachineIx, Order, QShares, ShareId, SharePhase};
 
 /// A share that is not on its node as it was: how it is there, if at all.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ struct Moved {
     node: MachineIx,
     job: JobId,
     share: ShareId,
-    there: Option<(Order, ShareState)>,
+    there: Option<(Order, SharePhase)>,
 }
 
 /// Shares that came to, changed on or left their nodes.

@@ -2,7 +2,7 @@
 
 use super::machines::NodeIx;
 use super::view::Removal;
-use crate::model::{Order, ShareFacts, ShareId, ShareState};
+use crate::model::{Order, ShareFacts, ShareId, SharePhase};
 
 /// A share as the books have it.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub(super) struct ShareBook {
     pub id: ShareId,
     pub node: NodeIx,
     pub order: Order,
-    pub state: ShareState,
+    pub state: SharePhase,
     pub removal: Option<Removal>,
     /// True once the orchestrator has published the share.
     pub is_seen: bool,
@@ -87,7 +87,7 @@ mod tests {
                 id: ShareId(id),
                 node: NodeIx(0),
                 order: Order::new(1).unwrap(),
-                state: ShareState::Held,
+                state: SharePhase::Held,
                 removal: None,
                 is_seen: false,
                 facts: ShareFacts::default(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::{JobView, Removal, View, Waiting};
 use super::{AdminCommand, Scheduler};
-use crate::model::{JobId, Name, ShareId, ShareState, Topology};
+use crate::model::{JobId, Name, ShareId, SharePhase, Topology};
 
 /// Effects that a configuration has, or would have, on the current load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Scheduler {
             }
         }
         for (job, share) in self.misplaced() {
-            if share.state == ShareState::Held {
+            if share.state == SharePhase::Held {
                 *impact.parked.entry(job).or_default() += 1;
             }
         }
@@ -76,7 +76,7 @@ impl Scheduler {
 
 fn leaving(view: &View) -> BTreeSet<ShareId> {
     let shares = view.jobs.iter().flat_map(|job| &job.shares);
-    shares.filter(|share| share.state == ShareState::Leaving).map(|share| share.id).collect()
+    shares.filter(|share| share.state == SharePhase::Leaving).map(|share| share.id).collect()
 }
 
 fn refusal(job: &JobView) -> Option<String> {

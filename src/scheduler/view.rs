@@ -10,7 +10,7 @@ use super::pictures::Pictures;
 use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Schedule, Snapshot};
 use crate::model::{
     JobFacts, JobId, MachineState, Mebibytes, Millis, NShares, Name, Order, QShares, Quantum,
-    ShareFacts, ShareId, ShareState, Topology, WorkKind,
+    ShareFacts, ShareId, SharePhase, Topology, WorkKind,
 };
 
 /// The cluster after a cycle.
@@ -79,7 +79,7 @@ pub struct NodeView {
 }
 
 /// A share as its node sees it: job, share, order and state.
-pub type ShareOnNode = (JobId, ShareId, Order, ShareState);
+pub type ShareOnNode = (JobId, ShareId, Order, SharePhase);
 
 /// A request for work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl JobView {
 
     /// Number of shares that are not leaving.
     pub fn held(&self) -> NShares {
-        NShares(self.shares.iter().filter(|share| share.state == ShareState::Held).map(|_| 1).sum())
+        NShares(self.shares.iter().filter(|share| share.state == SharePhase::Held).map(|_| 1).sum())
     }
 }
 
@@ -238,7 +238,7 @@ pub struct ShareView {
     /// Memory of the share.
     pub memory: Mebibytes,
     /// State of the share: held or leaving.
-    pub state: ShareState,
+    pub state: SharePhase,
     /// Reason for which the share leaves; `None` while it is held.
     pub removal: Option<Removal>,
     /// True once the orchestrator has published the share; until then its assignment is repeated.

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use sqlx::{Connection, SqliteConnection, query};
 
-use crate::model::{Sealed, ShareState, Steps};
+use crate::model::{Sealed, SharePhase, Steps};
 
 pub use archive::Archive;
 pub use audit::{AuditCheck, AuditEntry, AuditFault, AuditHead, AuditRow};
@@ -415,10 +415,10 @@ fn from_sql(number: i64) -> u64 {
     number.cast_unsigned()
 }
 
-fn state_word(state: ShareState) -> &'static str {
+fn state_word(state: SharePhase) -> &'static str {
     match state {
-        ShareState::Held => "held",
-        ShareState::Leaving => "leaving",
+        SharePhase::Held => "held",
+        SharePhase::Leaving => "leaving",
     }
 }
 

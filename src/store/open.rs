@@ -12,7 +12,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteSync
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 
 use super::{CycleRecord, Last, NodeRow, ShareRow, StoreError, from_sql};
-use crate::model::{Name, ShareState, Steps};
+use crate::model::{Name, SharePhase, Steps};
 
 /// Instructions of `SQLite`'s virtual machine per progress step: less than a millisecond.
 const INSTRUCTIONS_A_STEP: i32 = 10_000;
@@ -287,7 +287,7 @@ fn share_from(row: &SqliteRow) -> Result<ShareRow, sqlx::Error> {
         node: name(row, "node")?,
         qshares: number(row, "qshares")?,
         // The table admits two words.
-        state: if state == "leaving" { ShareState::Leaving } else { ShareState::Held },
+        state: if state == "leaving" { SharePhase::Leaving } else { SharePhase::Held },
     })
 }
 

@@ -7,7 +7,7 @@ use std::mem::take;
 
 use super::audit::AuditRow;
 use super::journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle};
-use crate::model::{Name, Sealed, ShareState};
+use crate::model::{Name, Sealed, SharePhase};
 
 /// Rows of a cycle, written in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,7 +120,7 @@ pub struct ShareRow {
     /// Size of the share.
     pub qshares: u64,
     /// State of the share.
-    pub state: ShareState,
+    pub state: SharePhase,
 }
 
 /// A share taken back.

@@ -62,7 +62,7 @@ fn varied_off(name: &str, reason: &str) -> NodeRow {
     NodeRow { states, varied_off: Some(reason.to_owned()), ..node(name, 0) }
 }
 
-fn share(id: u64, node: &str, state: ShareState) -> ShareRow {
+fn share(id: u64, node: &str, state: SharePhase) -> ShareRow {
     ShareRow { id, job: 7, node: node.into(), qshares: 2, state }
 }
 
@@ -108,7 +108,7 @@ fn busy() -> CycleRecord {
         publication_sequence: Some(12),
         next_share: 5,
         nodes: vec![node("a1", 4), varied_off("a2", "disk swap")],
-        shares: vec![share(3, "a1", ShareState::Held), share(4, "a1", ShareState::Leaving)],
+        shares: vec![share(3, "a1", SharePhase::Held), share(4, "a1", SharePhase::Leaving)],
         preemptions: vec![preemption(4, Some(9)), preemption(3, None)],
         admin: vec![act(&["a2", "a3"], Some("disk swap")), act(&[], None)],
         schedule_cycle: Some(1),
@@ -268,7 +268,7 @@ async fn only_what_changed_is_written() {
     let third = CycleRecord {
         cycle: 3,
         nodes: vec![node("a1", 2), varied_off("a2", "disk swap")],
-        shares: vec![share(3, "a1", ShareState::Leaving)],
+        shares: vec![share(3, "a1", SharePhase::Leaving)],
         ..steady
     };
     assert_eq!(rows_written(&mut store, &third).await, 4, "cycle, node, share, share gone");
@@ -289,7 +289,7 @@ async fn total_changes(store: &mut Store) -> i64 {
 #[tokio::test]
 async fn numbers_of_64_bits_come_back_as_they_were() {
     let place = Place::new();
-    let huge = ShareRow { id: u64::MAX, job: u64::MAX - 1, ..share(1, "a1", ShareState::Held) };
+    let huge = ShareRow { id: u64::MAX, job: u64::MAX - 1, ..share(1, "a1", SharePhase::Held) };
     let record = CycleRecord { shares: vec![huge.clone()], ..quiet(1) };
     place.open().await.commit(record).await.unwrap();
     assert_eq!(place.open().await.recover().await.unwrap().shares, [huge]);
@@ -476,17 +476,17 @@ async fn a_share_that_is_gone_is_not_on_record_again() {
     place
         .execute("create trigger no before delete on shares begin select raise(abort, 'no'); end")
         .await;
-    store.commit(without_4(2, ShareState::Held)).await.unwrap_err();
+    store.commit(without_4(2, SharePhase::Held)).await.unwrap_err();
     assert_eq!(place.read(shares).await, "3 held,4 leaving");
     place.execute("drop trigger no").await;
-    store.commit(without_4(2, ShareState::Held)).await.unwrap();
+    store.commit(without_4(2, SharePhase::Held)).await.unwrap();
     assert_eq!(place.read(shares).await, "3 held");
-    store.commit(without_4(2, ShareState::Leaving)).await.unwrap();
+    store.commit(without_4(2, SharePhase::Leaving)).await.unwrap();
     assert_eq!(place.read(shares).await, "3 leaving");
     store.close().await.unwrap();
 
     let mut store = place.open().await;
-    store.commit(without_4(3, ShareState::Leaving)).await.unwrap();
+    store.commit(without_4(3, SharePhase::Leaving)).await.unwrap();
     assert_eq!(place.read(shares).await, "3 leaving");
     store
         .commit(CycleRecord { nodes: vec![node("a1", 0)], next_share: 5, ..quiet(4) })

@@ -31,7 +31,7 @@
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use crate::support::script::{Case, Script, cases};
 use apportion::model::{
-    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, ShareFacts, ShareId, ShareState, Topology,
+    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, ShareFacts, ShareId, SharePhase, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 
@@ -509,5 +509,5 @@ fn uima_5347_settings_change_with_the_configuration() {
     let orders: Vec<u64> = cluster.view.nodes.iter().map(|node| node.order.0).collect();
     let stays = cluster.view.jobs.iter().flat_map(|job| &job.shares);
     assert_eq!(orders, [2, 6]);
-    assert!(stays.map(|share| share.state).eq([ShareState::Held; 2]));
+    assert!(stays.map(|share| share.state).eq([SharePhase::Held; 2]));
 }

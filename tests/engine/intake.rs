@@ -11,7 +11,7 @@ use apportion::converter::{
     update_from,
 };
 use apportion::model::{
-    ClassPolicy, JobId, JobSpec, ProcessLimit, ShareFacts, ShareId, ShareState, WorkKind,
+    ClassPolicy, JobId, JobSpec, ProcessLimit, ShareFacts, ShareId, SharePhase, WorkKind,
 };
 use apportion::scheduler::Removal;
 
@@ -332,7 +332,7 @@ fn a_share_that_is_leaving_is_not_held() {
     orchestrator.submit(job(1, "ann", "normal", 1)).publish();
     orchestrator.submit(job(2, "bob", "normal", 1)).publish();
     let job = orchestrator.cluster.job(1);
-    let leaving = job.shares.iter().filter(|share| share.state == ShareState::Leaving).count();
+    let leaving = job.shares.iter().filter(|share| share.state == SharePhase::Leaving).count();
     assert_eq!((leaving, orchestrator.update(1).removed.len()), (4, 4));
     assert_eq!(orchestrator.update(1).added.len(), 4, "what is leaving is not assigned any more");
 }

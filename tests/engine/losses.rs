@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::cluster::{Cluster, UNPACED, fair, job, topology};
-use apportion::model::{Name, ShareState, Topology};
+use apportion::model::{Name, SharePhase, Topology};
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -126,7 +126,7 @@ impl Lives {
     /// The orchestrator shows what was started on nodes that exist and are up.
     fn show_on_real_nodes(&mut self) {
         let shares: Vec<_> = self.cluster.job(1).shares.iter().cloned().collect();
-        for share in shares.iter().filter(|share| share.state == ShareState::Held) {
+        for share in shares.iter().filter(|share| share.state == SharePhase::Held) {
             let is_up = (0..NODES).any(|node| self.is_up[node] && share.node == name(node));
             if is_up {
                 let (node, facts) = (share.node.clone(), share.facts);
@@ -155,7 +155,7 @@ impl Lives {
     fn held_on(&self) -> BTreeMap<Name, usize> {
         let mut on = BTreeMap::new();
         for share in &self.cluster.job(1).shares {
-            if share.state == ShareState::Held {
+            if share.state == SharePhase::Held {
                 *on.entry(share.node.clone()).or_default() += 1;
             }
         }

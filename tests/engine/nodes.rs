@@ -4,7 +4,7 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    ClassPolicy, JobId, Mebibytes, PoolIx, QShares, ShareFacts, ShareId, ShareState, Topology,
+    ClassPolicy, JobId, Mebibytes, PoolIx, QShares, ShareFacts, ShareId, SharePhase, Topology,
     WorkKind,
 };
 use apportion::scheduler::{Removal, SchedulerEvent};
@@ -271,7 +271,7 @@ fn a_machine_is_blacklisted_until_the_last_of_it_is_gone() {
     cluster.confirms_exits = false;
     cluster.reconfigure(|topology| topology.classes.retain(|class| class.name != "fixed")).cycle();
     let is_leaving =
-        |id| cluster.job(id).shares.iter().all(|share| share.state == ShareState::Leaving);
+        |id| cluster.job(id).shares.iter().all(|share| share.state == SharePhase::Leaving);
     assert_eq!([1, 2, 3].map(is_leaving), [true, false, true]);
     cluster.confirms_exits = true;
     cluster.cycles(2);

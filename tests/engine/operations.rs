@@ -5,7 +5,7 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
+    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, SharePhase,
     Topology, WorkKind,
 };
 use apportion::scheduler::{
@@ -87,7 +87,7 @@ fn what_was_purged_takes_space_again_when_its_node_returns_until_it_is_confirmed
     cluster.nodes("m2=4").cycle();
     let m2 = cluster.view.nodes.iter().find(|node| node.name == "m2").unwrap();
     assert_eq!(
-        (m2.used.0, m2.shares.iter().all(|(_, _, _, state)| *state == ShareState::Leaving)),
+        (m2.used.0, m2.shares.iter().all(|(_, _, _, state)| *state == SharePhase::Leaving)),
         (4, true)
     );
     cluster.confirms_exits = true;
@@ -200,7 +200,7 @@ fn a_preemption_from_before_a_restart_is_final() {
         });
     }
     restarted.cycle();
-    let leaving = restarted.job(1).shares.iter().filter(|share| share.state == ShareState::Leaving);
+    let leaving = restarted.job(1).shares.iter().filter(|share| share.state == SharePhase::Leaving);
     assert_eq!(leaving.map(|share| share.id).collect::<Vec<_>>(), [ShareId(2)]);
     assert_eq!(restarted.held(1), 3, "its space is taken until the exit is confirmed");
 }
@@ -244,7 +244,7 @@ fn a_removed_class_blacklists_the_machines_its_work_is_on() {
     assert_eq!(blacklisted, ["m1", "m2"]);
     assert!(matches!(cluster.job(2).reason, Some(Waiting::Refused(Refusal::UnknownClass { .. }))));
     let is_leaving =
-        |id| cluster.job(id).shares.iter().all(|share| share.state == ShareState::Leaving);
+        |id| cluster.job(id).shares.iter().all(|share| share.state == SharePhase::Leaving);
     assert_eq!(
         [2, 3, 4].map(is_leaving),
         [true, false, true],

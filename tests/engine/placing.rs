@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single};
-use apportion::model::{ClassPolicy, JobSpec, ProcessLimit, ShareState, WorkKind};
+use apportion::model::{ClassPolicy, JobSpec, ProcessLimit, SharePhase, WorkKind};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
     spec.facts.limit = ProcessLimit::AtMost(limit);
@@ -115,7 +115,7 @@ fn room_that_is_being_freed_is_not_given_away() {
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.arrive(job(2, "bob", "normal", 1)).arrive(job(3, "cid", "normal", 1)).cycles(4);
     assert_eq!((cluster.node("m1").used.0, cluster.holdings([2, 3])), (4, [0, 0]));
-    let leaving = cluster.job(1).shares.iter().find(|share| share.state == ShareState::Leaving);
+    let leaving = cluster.job(1).shares.iter().find(|share| share.state == SharePhase::Leaving);
     let leaving = leaving.unwrap().id;
     cluster.exit(1, leaving).cycle();
     assert_eq!(cluster.holdings([2, 3]).iter().sum::<u64>(), 1);

@@ -4,7 +4,7 @@
 
 use crate::support::cluster::{Cluster, UNPACED, fair, job};
 use apportion::engine::{Considered, RunnerUp};
-use apportion::model::{JobId, MachineIx, ProcessLimit, ShareState};
+use apportion::model::{JobId, MachineIx, ProcessLimit, SharePhase};
 use apportion::scheduler::SchedulerEvent;
 
 /// Ann has all of a node of 8, with so much work in each process; then Bob comes, too.
@@ -139,7 +139,7 @@ fn room_made_for_one_is_not_given_to_another_piece_by_piece() {
     cluster.arrive(large).cycle();
     let is_leaving = |cluster: &Cluster| {
         let shares = cluster.job(1).shares.iter();
-        let leaving = shares.filter(|share| share.state == ShareState::Leaving);
+        let leaving = shares.filter(|share| share.state == SharePhase::Leaving);
         leaving.map(|share| share.id).collect::<Vec<_>>()
     };
     let leaving = is_leaving(&cluster);

@@ -8,7 +8,7 @@ use crate::support::cluster::{
 };
 use apportion::model::{
     CapRules, ClassPolicy, JobId, JobSpec, Mebibytes, Name, PoolIx, ProcessLimit, ShareFacts,
-    ShareId, ShareState, Topology, WorkKind,
+    ShareId, SharePhase, Topology, WorkKind,
 };
 use apportion::scheduler::{AdminCommand, Removal, SchedulerEvent};
 
@@ -39,7 +39,7 @@ fn busy() -> Cluster {
 
 const NODES: &str = "m1=4 m2=4 m3=8 d1=4";
 
-type Place = (u64, Name, ShareState);
+type Place = (u64, Name, SharePhase);
 
 fn places(cluster: &Cluster) -> Vec<(ShareId, Place)> {
     let jobs = cluster.view.jobs.iter();

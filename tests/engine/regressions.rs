@@ -13,7 +13,7 @@ use apportion::converter::update_from;
 use apportion::engine::Preemption;
 use apportion::model::{
     ClassPolicy, JobId, JobSpec, Mebibytes, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
-    ShareFacts, ShareId, ShareState, Topology, WorkKind,
+    ShareFacts, ShareId, SharePhase, Topology, WorkKind,
 };
 use apportion::scheduler::{CommandError, JobDisposition, Removal, SchedulerEvent};
 
@@ -210,7 +210,7 @@ fn l14_one_hole_is_promised_to_one_job() {
     }
     cluster.cycles(3);
     let promised: u64 = (2..=4).map(|id| cluster.job(id).promised.0).sum();
-    let leaving = cluster.job(1).shares.iter().filter(|share| share.state == ShareState::Leaving);
+    let leaving = cluster.job(1).shares.iter().filter(|share| share.state == SharePhase::Leaving);
     assert!(u64::try_from(leaving.count()).unwrap() >= promised * 4, "{}", cluster.picture());
 }
 

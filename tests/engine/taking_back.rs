@@ -8,7 +8,7 @@ use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, 
 use apportion::engine::{Preemption, PreemptionRule};
 use apportion::model::{
     ClassPolicy, JobId, JobSpec, PoolIx, ProcessLimit, ResourceClass, ShareFacts, ShareId,
-    ShareState, Topology, WorkKind,
+    SharePhase, Topology, WorkKind,
 };
 use apportion::scheduler::{SchedulerEvent, ShareView};
 
@@ -79,7 +79,7 @@ fn work_that_has_nothing_holds_something_soon() {
                     cluster.change(1, |facts| facts.remaining -= 1000);
                 }
                 for view in cluster.view.jobs.iter() {
-                    let leaving = |share: &&ShareView| share.state == ShareState::Leaving;
+                    let leaving = |share: &&ShareView| share.state == SharePhase::Leaving;
                     for share in view.shares.iter().filter(leaving) {
                         let since = *told.entry(share.id).or_insert(cycle);
                         if since + exits_take <= cycle + 1 {
@@ -192,7 +192,7 @@ fn a_share_that_was_told_to_leave_leaves() {
     cluster.complete(2).cycles(2);
     for share in told {
         let known = cluster.job(1).shares.iter().find(|known| known.id == share).unwrap();
-        assert_eq!(known.state, ShareState::Leaving);
+        assert_eq!(known.state, SharePhase::Leaving);
     }
     cluster.confirms_exits = true;
     assert_eq!(cluster.cycle().held(1), 4);

@@ -10,7 +10,7 @@ use apportion::engine::{Effort, audit};
 use apportion::journal::{Replay, seal_books};
 use apportion::model::{
     CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, PoolIx,
-    ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
+    ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology,
     WorkKind, count,
 };
 use apportion::scheduler::{
@@ -224,7 +224,7 @@ impl Cluster {
     pub fn confirm_exits(&mut self) {
         let view = self.scheduler.view();
         for job in view.jobs.iter() {
-            let leaving = job.shares.iter().filter(|share| share.state == ShareState::Leaving);
+            let leaving = job.shares.iter().filter(|share| share.state == SharePhase::Leaving);
             for share in leaving.chain(&job.purged) {
                 self.tell(SchedulerEvent::ShareExited { job: job.id, share: share.id });
             }
@@ -278,8 +278,8 @@ impl Cluster {
     pub fn picture(&self) -> String {
         let nodes = self.view.nodes.iter().map(|node| {
             let shares = node.shares.iter().map(|(job, _, order, state)| match state {
-                ShareState::Held => format!("{job}×{order}"),
-                ShareState::Leaving => format!("({job}×{order})"),
+                SharePhase::Held => format!("{job}×{order}"),
+                SharePhase::Leaving => format!("({job}×{order})"),
             });
             format!(
                 "{} {}/{}: {}",
@@ -351,7 +351,7 @@ impl Cluster {
 
     /// Whose shares are on a node and not leaving, one number for each share, ascending.
     pub fn on(&self, node: &str) -> Vec<u64> {
-        let held = self.node(node).shares.iter().filter(|(.., state)| *state == ShareState::Held);
+        let held = self.node(node).shares.iter().filter(|(.., state)| *state == SharePhase::Held);
         let mut jobs: Vec<u64> = held.map(|(job, ..)| job.0).collect();
         jobs.sort_unstable();
         jobs
@@ -359,7 +359,7 @@ impl Cluster {
 
     /// The nodes it has shares on that are not leaving, one name for each share, ascending.
     pub fn nodes_of(&self, id: u64) -> Vec<&str> {
-        let held = self.job(id).shares.iter().filter(|share| share.state == ShareState::Held);
+        let held = self.job(id).shares.iter().filter(|share| share.state == SharePhase::Held);
         let mut nodes: Vec<&str> = held.map(|share| share.node.as_str()).collect();
         nodes.sort_unstable();
         nodes

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apportion::engine::plan_with;
 use apportion::model::{
-    JobId, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, ShareState,
+    JobId, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, SharePhase,
     Topology, WorkKind,
 };
 use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
@@ -20,7 +20,7 @@ use super::world::World;
 struct Known {
     job: JobId,
     node: Name,
-    state: ShareState,
+    state: SharePhase,
     /// The cycle in which it was first seen leaving.
     since: Option<u64>,
 }
@@ -141,10 +141,10 @@ impl History {
                 let is_where_it_was = (known.job, &known.node) == (job.id, &share.node);
                 assert!(is_where_it_was, "share {} moved", share.id);
                 let came_back =
-                    (known.state, share.state) == (ShareState::Leaving, ShareState::Held);
+                    (known.state, share.state) == (SharePhase::Leaving, SharePhase::Held);
                 assert!(!came_back, "share {} came back", share.id);
                 known.state = share.state;
-                if share.state == ShareState::Leaving {
+                if share.state == SharePhase::Leaving {
                     known.since.get_or_insert(self.cluster.view.cycle);
                 }
             }
@@ -272,7 +272,7 @@ impl History {
     fn confirm_exits(&mut self) {
         let view = self.cluster.scheduler.view();
         for job in view.jobs.iter() {
-            let leaving = job.shares.iter().filter(|share| share.state == ShareState::Leaving);
+            let leaving = job.shares.iter().filter(|share| share.state == SharePhase::Leaving);
             for share in leaving.chain(&job.purged) {
                 let is_confirmed = match self.confirm {
                     Confirm::All => true,
@@ -304,7 +304,7 @@ impl History {
         scheduler.restore_varied_off(view.varied_off);
         if remembers {
             let shares = view.jobs.iter().flat_map(|job| job.shares.iter().chain(&job.purged));
-            let leaving = shares.filter(|share| share.state == ShareState::Leaving);
+            let leaving = shares.filter(|share| share.state == SharePhase::Leaving);
             scheduler.restore_leaving(leaving.map(|share| share.id));
         }
         for spec in &self.specs {
@@ -320,7 +320,7 @@ impl History {
         if !remembers {
             // What was leaving is held again, until it is told to leave once more.
             for known in self.shares.values_mut() {
-                known.state = ShareState::Held;
+                known.state = SharePhase::Held;
             }
         }
         self.cluster.scheduler = scheduler;

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use apportion::model::{
-    ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, ProcessLimit, ShareState,
+    ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, ProcessLimit, SharePhase,
     Topology, WorkKind,
 };
 use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
@@ -238,7 +238,7 @@ impl Script {
         let mut scheduler = Scheduler::new(Topology::clone(&view.topology), view.next_share);
         scheduler.resume_after_cycle(view.cycle);
         let shares = || view.jobs.iter().flat_map(|job| job.shares.iter().chain(&job.purged));
-        let leaving = shares().filter(|share| share.state == ShareState::Leaving);
+        let leaving = shares().filter(|share| share.state == SharePhase::Leaving);
         scheduler.restore_leaving(leaving.map(|share| share.id));
         scheduler.restore_varied_off(view.varied_off);
         for spec in self.specs.values() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::wire::{Holder, NodeTally, NodeVerdict, Verdict};
 use crate::model::{
     ClassPolicy, JobId, MachineState, Mebibytes, Name, Order, QShares, Quantum, ResourceClass,
-    ShareState, Topology, WorkKind, counted, floor_div,
+    SharePhase, Topology, WorkKind, counted, floor_div,
 };
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -247,7 +247,7 @@ pub fn free(node: &NodeView) -> QShares {
 
 /// What becomes free when everything that is leaving is gone.
 pub fn leaving(node: &NodeView) -> QShares {
-    let leaving = node.shares.iter().filter(|(_, _, _, state)| *state == ShareState::Leaving);
+    let leaving = node.shares.iter().filter(|(_, _, _, state)| *state == SharePhase::Leaving);
     leaving.map(|(_, _, order, _)| order.qshares()).sum()
 }
 

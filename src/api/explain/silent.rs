@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::api::wire::Unblock;
-use crate::model::{Name, ShareState, fold_hostlist, plural};
+use crate::model::{Name, SharePhase, fold_hostlist, plural};
 use crate::scheduler::{JobView, View};
 
 /// The nodes on which work holds processes and that are not heard.
@@ -23,7 +23,7 @@ impl SilentNodes {
         let dead = dead.map(|node| node.name.as_str());
         let held_back = view.lost_held_back.iter().map(Name::as_str);
         let all: BTreeSet<&str> = dead.chain(held_back).collect();
-        let held = job.shares.iter().filter(|share| share.state == ShareState::Held);
+        let held = job.shares.iter().filter(|share| share.state == SharePhase::Held);
         let silent: Vec<&str> =
             held.map(|share| share.node.as_str()).filter(|node| all.contains(node)).collect();
         let mut names = silent.clone();

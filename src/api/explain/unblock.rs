@@ -10,7 +10,7 @@ use crate::api::explain::silent::SilentNodes;
 use crate::api::wire::{Estimate, Holder, Unblock, Verdict};
 use crate::engine::{CapBound, Reason};
 use crate::model::{
-    JobId, NShares, Order, QShares, ResourceClass, ShareState, WorkKind, ceil_div, counted,
+    JobId, NShares, Order, QShares, ResourceClass, SharePhase, WorkKind, ceil_div, counted,
     fold_hostlist, span,
 };
 use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
@@ -183,7 +183,7 @@ fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
     let mut whose: Vec<JobId> = Vec::new();
     for node in eyes.nodes(&[Verdict::BeingCleared]) {
         for (of, _, _, state) in &node.shares {
-            if *state == ShareState::Leaving {
+            if *state == SharePhase::Leaving {
                 *awaited.entry(&node.name).or_default() += 1;
                 whose.push(*of);
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::api::http::error::{Code, Fault};
 use crate::converter::{CheckedPublication, LimboProcess, PublishedJob};
-use crate::model::{JobId, ShareId, ShareState};
+use crate::model::{JobId, ShareId, SharePhase};
 use crate::scheduler::{ShareView, View};
 
 /// A process that still runs so many cycles after it was told to end is worth a word.
@@ -37,7 +37,7 @@ impl<'a> Books<'a> {
             let shares = job
                 .shares
                 .iter()
-                .map(move |share| issued(job.id, share, share.state == ShareState::Leaving));
+                .map(move |share| issued(job.id, share, share.state == SharePhase::Leaving));
             shares.chain(job.purged.iter().map(move |share| issued(job.id, share, false)))
         });
         Books { view, shares: shares.collect() }

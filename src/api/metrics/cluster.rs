@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::api::ingest::heartbeat_inbox::HeardAgo;
 use crate::api::published::Published;
 use crate::converter::explain;
-use crate::model::{ClassIx, MachineState, QShares, ShareState, WorkKind, floor_div};
+use crate::model::{ClassIx, MachineState, QShares, SharePhase, WorkKind, floor_div};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// What is scraped.
@@ -201,11 +201,11 @@ fn free(node: &NodeView) -> u64 {
 fn quanta(view: &View) -> impl Iterator<Item = Sample<2, u64>> {
     let mut counts = table(view, &["held", "leaving", "other", "free", "unavailable"]);
     for node in view.nodes.iter() {
-        let amount = |wanted: ShareState| -> u64 {
+        let amount = |wanted: SharePhase| -> u64 {
             let shares = node.shares.iter().filter(|(.., state)| *state == wanted);
             shares.map(|(_, _, order, _)| order.qshares().0).sum()
         };
-        let (held, leaving) = (amount(ShareState::Held), amount(ShareState::Leaving));
+        let (held, leaving) = (amount(SharePhase::Held), amount(SharePhase::Leaving));
         let rest = if node.state.is_schedulable() { "free" } else { "unavailable" };
         let amounts = [
             ("held", held),

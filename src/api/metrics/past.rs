@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::api::published::Published;
-use crate::model::{JobId, Name, ShareId, ShareState};
+use crate::model::{JobId, Name, ShareId, SharePhase};
 use crate::scheduler::{JobView, Removal, View};
 
 /// Since when things are as they are.
@@ -78,7 +78,7 @@ impl Past {
     fn look_at_exits(&mut self, now: &View, at: Instant, step: &mut Step) {
         let mut leaving = HashMap::new();
         let shares = now.jobs.iter().flat_map(|job| &job.shares);
-        for share in shares.filter(|share| share.state == ShareState::Leaving) {
+        for share in shares.filter(|share| share.state == SharePhase::Leaving) {
             let since = self.leaving.remove(&share.id).unwrap_or_else(|| {
                 step.evicted.extend(share.removal.and_then(eviction));
                 at

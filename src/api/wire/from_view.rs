@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::api::wire;
 use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
 use crate::model::{
-    ClassPolicy, JobId, MachineState, Name, Order, QShares, ShareId, ShareState, WorkKind,
+    ClassPolicy, JobId, MachineState, Name, Order, QShares, ShareId, SharePhase, WorkKind,
 };
 use crate::scheduler::{
     Account, Cap, ClassView, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView, View,
@@ -99,11 +99,11 @@ impl From<WorkKind> for wire::WorkKind {
     }
 }
 
-impl From<ShareState> for wire::ShareState {
-    fn from(state: ShareState) -> wire::ShareState {
+impl From<SharePhase> for wire::ShareState {
+    fn from(state: SharePhase) -> wire::ShareState {
         match state {
-            ShareState::Held => wire::ShareState::Held,
-            ShareState::Leaving => wire::ShareState::Leaving,
+            SharePhase::Held => wire::ShareState::Held,
+            SharePhase::Leaving => wire::ShareState::Leaving,
         }
     }
 }
@@ -209,7 +209,7 @@ fn node_notes(node: &NodeView) -> Vec<String> {
 
 fn node_shares(node: &NodeView) -> Vec<wire::NodeShare> {
     let shown =
-        |&(job, share, order, state): &(JobId, ShareId, Order, ShareState)| wire::NodeShare {
+        |&(job, share, order, state): &(JobId, ShareId, Order, SharePhase)| wire::NodeShare {
             job: job.0,
             share: share.0,
             order: order.qshares().0,
@@ -351,7 +351,7 @@ pub fn users(view: &View) -> Vec<wire::UserInfo> {
     for job in view.jobs.iter() {
         let place = users.binary_search_by(|user| user.user.as_str().cmp(&job.user));
         let user = &mut users[place.expect("every job's user was listed")];
-        let held = job.shares.iter().filter(|share| share.state == ShareState::Held);
+        let held = job.shares.iter().filter(|share| share.state == SharePhase::Held);
         let (count, memory) =
             held.fold((0, 0), |(count, memory), share| (count + 1, memory + share.memory.0));
         user.jobs += 1;

@@ -10,7 +10,7 @@ use super::calm::is_at_rest;
 use super::ledger::Ledger;
 use super::owed::Group;
 use crate::engine::{Expansion, Promise};
-use crate::model::{ClassIx, JobId, MachineIx, PoolIx, ShareState, count};
+use crate::model::{ClassIx, JobId, MachineIx, PoolIx, SharePhase, count};
 
 /// How often the search may try another machine beyond the first for each job.
 pub(super) const TRIES: usize = 4_000;
@@ -37,7 +37,7 @@ impl Rooms {
                 let order = share.order.qshares().0;
                 if is_barred {
                     *barred += order;
-                } else if share.state == ShareState::Leaving {
+                } else if share.state == SharePhase::Leaving {
                     *leaving += order;
                 }
             }

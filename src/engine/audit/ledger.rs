@@ -14,7 +14,7 @@ use super::lines::{Entity, JobLine, MachineLine, Prey, Standing, Victim};
 use super::names::unknown_names;
 use super::owed::Owed;
 use crate::engine::{Expansion, Job, Preemption, Promise, Schedule, Snapshot};
-use crate::model::{ClassIx, ClassPolicy, JobId, MachineIx, Order, ShareState, UserIx, WorkKind};
+use crate::model::{ClassIx, ClassPolicy, JobId, MachineIx, Order, SharePhase, UserIx, WorkKind};
 
 /// The cluster after the cycle.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl<'a> Ledger<'a> {
                 if !line.is_fair_share() {
                     machine.fixed += order;
                 }
-                if share.state == ShareState::Leaving || preempted.contains(&share.id) {
+                if share.state == SharePhase::Leaving || preempted.contains(&share.id) {
                     machine.leaving += order;
                 } else {
                     machine.staying += order;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::topology::TopologyText;
 use super::work::{ProcessText, ReportText, Spec};
-use crate::model::{JobId, Mebibytes, Name, Order, ShareId, ShareState};
+use crate::model::{JobId, Mebibytes, Name, Order, ShareId, SharePhase};
 use crate::scheduler::{Removal, books};
 
 /// All that the next cycles follow from.
@@ -286,7 +286,7 @@ impl From<&books::ShareRecord> for ShareText {
             id: share.id.0,
             node: share.node.clone(),
             order: number(share.order),
-            leaving: share.state == ShareState::Leaving,
+            leaving: share.state == SharePhase::Leaving,
             removal: share.removal.map(|removal| match removal {
                 Removal::Preempted => RemovalText::Preempted,
                 Removal::VariedOff => RemovalText::VariedOff,
@@ -306,7 +306,7 @@ impl From<ShareText> for books::ShareRecord {
             id: ShareId(share.id),
             node: share.node,
             order: order(share.order),
-            state: if share.leaving { ShareState::Leaving } else { ShareState::Held },
+            state: if share.leaving { SharePhase::Leaving } else { SharePhase::Held },
             removal: share.removal.map(|why| match why {
                 RemovalText::Preempted => Removal::Preempted,
                 RemovalText::VariedOff => Removal::VariedOff,

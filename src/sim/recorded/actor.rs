@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::scenario::Selector;
-use crate::model::{JobFacts, Name, ShareFacts, ShareId, ShareState, WorkKind};
+use crate::model::{JobFacts, Name, ShareFacts, ShareId, SharePhase, WorkKind};
 use crate::scheduler::ShareView;
 use crate::sim::error::Flaw;
 
@@ -19,7 +19,7 @@ pub(super) struct Actor {
 
 pub(super) struct Process {
     pub node: String,
-    pub state: ShareState,
+    pub state: SharePhase,
     /// True if the job is refused: the share leaves with "whitelist".
     pub is_blacklisted: bool,
     /// The cycle that made it.
@@ -88,6 +88,6 @@ impl Actor {
 
 impl Process {
     pub fn is_leaving(&self) -> bool {
-        self.state == ShareState::Leaving
+        self.state == SharePhase::Leaving
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::document::Document;
 use super::lines;
 use crate::journal::Excerpt;
-use crate::model::{ShareId, ShareState};
+use crate::model::{ShareId, SharePhase};
 use crate::scheduler::{Scheduler, View};
 use crate::sim::error::Flaw;
 
@@ -41,12 +41,12 @@ pub(super) fn play(excerpt: Excerpt) -> Result<Document, Flaw> {
 
 /// Every share of the view, including shares that died with their node, with true if the share is
 /// terminating.
-fn shares(view: &View) -> BTreeMap<ShareId, ShareState> {
+fn shares(view: &View) -> BTreeMap<ShareId, SharePhase> {
     let shares = view.jobs.iter().flat_map(|job| job.shares.iter().chain(&job.purged));
     shares.map(|share| (share.id, share.state)).collect()
 }
 
-fn write_down(view: &View, known: &BTreeMap<ShareId, ShareState>) -> Vec<super::document::JobLine> {
+fn write_down(view: &View, known: &BTreeMap<ShareId, SharePhase>) -> Vec<super::document::JobLine> {
     let lines = view.jobs.iter().map(|job| {
         let mut line = lines::job(job, view);
         for share in job.shares.iter().chain(&job.purged) {
@@ -54,7 +54,7 @@ fn write_down(view: &View, known: &BTreeMap<ShareId, ShareState>) -> Vec<super::
             if before.is_none() {
                 line.expanded.push(share.node.to_string());
             }
-            if share.state == ShareState::Leaving && before != Some(&ShareState::Leaving) {
+            if share.state == SharePhase::Leaving && before != Some(&SharePhase::Leaving) {
                 line.shrunken.push(share.node.to_string());
             }
         }

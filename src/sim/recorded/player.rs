@@ -16,7 +16,7 @@ use super::scenario::{
 };
 use crate::model::{
     JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId,
-    ShareState, WorkKind,
+    SharePhase, WorkKind,
 };
 use crate::scheduler::{AdminCommand, JobDisposition, JobView, Scheduler, SchedulerEvent, View};
 use crate::sim::count;
@@ -357,7 +357,7 @@ impl<'a> Player<'a> {
             if is_new {
                 line.expanded.push(share.node.to_string());
             }
-            if share.state == ShareState::Leaving && !was_leaving {
+            if share.state == SharePhase::Leaving && !was_leaving {
                 line.shrunken.push(share.node.to_string());
             }
         }

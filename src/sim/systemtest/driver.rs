@@ -8,7 +8,7 @@ use super::suite::Suite;
 use super::{Clock, Outcome};
 use crate::engine;
 use crate::model::{
-    JobFacts, JobId, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId, ShareState,
+    JobFacts, JobId, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId, SharePhase,
     WorkKind,
 };
 use crate::scheduler::{Scheduler, SchedulerEvent, View};
@@ -215,7 +215,7 @@ impl<'a> Driver<'a> {
             .jobs
             .iter()
             .flat_map(|job| &job.shares)
-            .filter(|share| share.state == ShareState::Leaving);
+            .filter(|share| share.state == SharePhase::Leaving);
         let mut preempted = 0;
         for share in leaving {
             // Shares that drain already are listed until they are gone.
@@ -234,7 +234,7 @@ impl<'a> Driver<'a> {
 
     fn apply_starts(&mut self, view: &View) -> Result<(), SimError> {
         for job in view.jobs.iter() {
-            for share in job.shares.iter().filter(|share| share.state == ShareState::Held) {
+            for share in job.shares.iter().filter(|share| share.state == SharePhase::Held) {
                 if !self.processes.contains_key(&share.id) {
                     self.start(work_ix(job.id), share.id, &share.node)?;
                 }

@@ -10,7 +10,7 @@ use apportion::converter::CheckedPublication;
 use apportion::engine::audit;
 use apportion::model::{
     CapRules, ClassPolicy, JobId, Mebibytes, Name, NodeReport, Nodepool, PoolIx, Quantum,
-    ResourceClass, Settings, ShareFacts, ShareId, ShareState, Topology,
+    ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology,
 };
 use apportion::orchestrator::book::JobShares;
 use apportion::orchestrator::rm::shares_of;
@@ -108,7 +108,7 @@ impl Manager {
             self.scheduler.resume_after_cycle(books.cycle);
             self.scheduler.restore_varied_off(view.varied_off);
             let shares = books.jobs.iter().flat_map(|job| &job.shares);
-            let leaving = shares.filter(|share| share.state == ShareState::Leaving);
+            let leaving = shares.filter(|share| share.state == SharePhase::Leaving);
             self.scheduler.restore_leaving(leaving.map(|share| share.id));
             self.waits = true;
         } else {
@@ -165,7 +165,7 @@ impl Manager {
             .jobs
             .iter()
             .flat_map(|job| job.shares.iter())
-            .filter(|share| share.state == ShareState::Held)
+            .filter(|share| share.state == SharePhase::Held)
             .map(|share| (share.id, stake(share.facts)))
             .collect();
         let mut places: BTreeMap<(JobId, Name), Sides> = BTreeMap::new();

@@ -26,7 +26,7 @@ fn promised_room_is_not_idle() {
     let mut scene = Scene::new(&[2]);
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
     scene.edit(ann).facts.remaining = 1;
-    scene.edit(ann).shares[0].state = ShareState::Leaving;
+    scene.edit(ann).shares[0].state = SharePhase::Leaving;
     let large = scene.job(BOB, FIXED, 2, 1);
     scene.promise(large, 0);
     assert_eq!(scene.broken(), []);
@@ -51,7 +51,7 @@ fn a_promised_request_is_placed() {
     let fixed = scene.running((ANN, FIXED), 1, 1, 0);
     scene.edit(fixed).facts.remaining = 3;
     let low = scene.running((ANN, LOW), 1, 1, 0);
-    scene.edit(low).shares[0].state = ShareState::Leaving;
+    scene.edit(low).shares[0].state = SharePhase::Leaving;
     scene.edit(low).facts.is_completing = true;
     scene.promise(fixed, 0);
     scene.count(fixed, 2);

@@ -179,7 +179,7 @@ fn promised_room_is_not_to_be_had() {
         let mut scene = scene(&[4]);
         let ann = scene.running((ANN, FAIR), 1, 3, 0);
         for share in &mut scene.edit(ann).shares[1..] {
-            share.state = ShareState::Leaving;
+            share.state = SharePhase::Leaving;
         }
         scene.edit(ann).facts.remaining = 1;
         let bob = scene.job(BOB, FAIR, 3, 1);

@@ -25,7 +25,7 @@ use crate::engine::{
 use crate::model::{
     CapRules, ClassIx, ClassPolicy, JobFacts, JobId, MachineIx, MachineState, Mebibytes, NShares,
     Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, ShareFacts,
-    ShareId, ShareState, Topology, UserIx, WorkKind,
+    ShareId, SharePhase, Topology, UserIx, WorkKind,
 };
 
 pub(in crate::engine) const TOP: PoolIx = PoolIx(0);
@@ -138,7 +138,7 @@ impl Scene {
                 id: ShareId(id.0 * 1000 + u64::try_from(on).unwrap() * 100 + number),
                 machine: MachineIx(on),
                 order: size,
-                state: ShareState::Held,
+                state: SharePhase::Held,
                 facts: ShareFacts::default(),
             });
         }

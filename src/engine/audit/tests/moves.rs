@@ -45,7 +45,7 @@ fn promised() -> (Scene, JobId) {
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
     scene.edit(ann).facts.remaining = 3;
     let low = scene.running((BOB, LOW), 1, 1, 1);
-    scene.edit(low).shares[0].state = ShareState::Leaving;
+    scene.edit(low).shares[0].state = SharePhase::Leaving;
     scene.edit(low).facts.remaining = 0;
     scene.promise(ann, 1);
     scene.snapshot.promises = scene.schedule.promises.clone();

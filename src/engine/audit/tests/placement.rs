@@ -19,11 +19,11 @@ fn what_is_leaving_or_in_limbo_still_takes_room() {
     let (mut scene, job) = growing(FAIR);
     scene.machine(0).order = QShares(5);
     scene.hold(job, 1, 0);
-    scene.edit(job).shares[0].state = ShareState::Leaving;
+    scene.edit(job).shares[0].state = SharePhase::Leaving;
     scene.breaks(Rule::OverCommitted, |scene| {
         scene.hold(job, 2, 0);
-        scene.edit(job).shares[1].state = ShareState::Leaving;
-        scene.edit(job).shares[2].state = ShareState::Leaving;
+        scene.edit(job).shares[1].state = SharePhase::Leaving;
+        scene.edit(job).shares[2].state = SharePhase::Leaving;
     });
 }
 

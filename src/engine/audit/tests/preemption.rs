@@ -12,7 +12,7 @@ fn a_share_is_taken_once() {
     let mut scene = Scene::new(&[4]);
     let job = scene.running((ANN, FAIR), 1, 1, 0);
     scene.edit(job).facts.remaining = 0;
-    scene.edit(job).shares[0].state = ShareState::Leaving;
+    scene.edit(job).shares[0].state = SharePhase::Leaving;
     scene.misreports(Rule::VictimNotHeld, |scene| {
         scene.preempt(job, 0, None, PreemptionRule::NoLongerAllowed);
     });
@@ -124,7 +124,7 @@ fn nobody_is_preempted_in_vain() {
     let mut scene = Scene::new(&[2, 2]);
     let ann = scene.running((ANN, LOW), 2, 1, 0);
     scene.hold(ann, 1, 1);
-    scene.edit(ann).shares[1].state = ShareState::Leaving;
+    scene.edit(ann).shares[1].state = SharePhase::Leaving;
     let bob = scene.job(BOB, FAIR, 2, 1);
     scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
     scene.promise(bob, 0);
@@ -243,7 +243,7 @@ fn whoever_is_moved_gets_something_new() {
     scene.promise(ann, 1);
     scene.edit(ann).facts.remaining = 2;
     scene.running((ANN, FIXED), 1, 1, 1);
-    scene.edit(JobId(3)).shares[0].state = ShareState::Leaving;
+    scene.edit(JobId(3)).shares[0].state = SharePhase::Leaving;
     scene.breaks(Rule::FalseMove, |scene| {
         scene.snapshot.promises = vec![scene.schedule.promises[1]];
     });
@@ -399,7 +399,7 @@ fn what_was_promised_before_is_held() {
     let mut scene = Scene::new(&[2, 1]);
     let ann = scene.running((ANN, FAIR), 1, 2, 0);
     let low = scene.running((ANN, LOW), 1, 1, 1);
-    scene.edit(low).shares[0].state = ShareState::Leaving;
+    scene.edit(low).shares[0].state = SharePhase::Leaving;
     let bob = scene.job(BOB, FAIR, 1, 2);
     scene.promise(bob, 1);
     scene.snapshot.promises = scene.schedule.promises.clone();
@@ -451,7 +451,7 @@ fn what_was_promised_once_is_held_once() {
     let mut scene = Scene::new(&[2, 3]);
     let low = scene.running((ANN, LOW), 1, 2, 0);
     for share in &mut scene.edit(low).shares {
-        share.state = ShareState::Leaving;
+        share.state = SharePhase::Leaving;
     }
     let ann = scene.running((ANN, FAIR), 1, 3, 1);
     let bob = scene.job(BOB, FAIR, 1, 3);
@@ -695,7 +695,7 @@ fn a_donor_is_judged_with_what_it_was_promised_before() {
     let (mut scene, ann, bob) = giving();
     Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 3));
     let low = scene.running((ANN, LOW), 3, 1, 2);
-    scene.edit(low).shares[0].state = ShareState::Leaving;
+    scene.edit(low).shares[0].state = SharePhase::Leaving;
     scene.promise(ann, 2);
     scene.snapshot.promises = vec![scene.schedule.promises[1]];
     scene.edit(ann).facts.remaining = 3;

@@ -16,7 +16,7 @@ use self::cluster::{Cluster, Job};
 use super::ending::{self, Ending};
 use super::idle;
 use crate::engine;
-use crate::model::{JobFacts, Millis, Order, ShareFacts, ShareId, ShareState};
+use crate::model::{JobFacts, Millis, Order, ShareFacts, ShareId, SharePhase};
 use crate::scheduler::{JobView, NodeView, Scheduler, SchedulerEvent, ShareView, View};
 use crate::sim::count;
 use crate::sim::systemtest::Clock;
@@ -133,8 +133,8 @@ fn tell(scheduler: &mut Scheduler, job: &JobView, known: &[Job]) {
         let investment = facts.investment + INVESTED_A_CYCLE;
         let facts = ShareFacts { is_initialized: true, initialization, investment };
         scheduler.record(match state {
-            ShareState::Held => SchedulerEvent::ShareSeen { job, share, node, facts },
-            ShareState::Leaving => SchedulerEvent::ShareExited { job, share },
+            SharePhase::Held => SchedulerEvent::ShareSeen { job, share, node, facts },
+            SharePhase::Leaving => SchedulerEvent::ShareExited { job, share },
         });
     }
 }
@@ -172,13 +172,13 @@ fn ending(view: &View) -> Ending {
         order: node.order.0,
         is_open_to: is_open_to.clone(),
         free: node.order.0 - node.used.0,
-        is_emptying: node.shares.iter().any(|&(_, _, _, state)| state == ShareState::Leaving),
+        is_emptying: node.shares.iter().any(|&(_, _, _, state)| state == SharePhase::Leaving),
     };
     let at: BTreeMap<&str, usize> =
         view.nodes.iter().enumerate().map(|(ix, node)| (node.name.as_str(), ix)).collect();
     let job = |job: &JobView| {
         let mut shares = BTreeMap::new();
-        for share in job.shares.iter().filter(|share| share.state == ShareState::Held) {
+        for share in job.shares.iter().filter(|share| share.state == SharePhase::Held) {
             *shares.entry(at[share.node.as_str()]).or_default() += 1;
         }
         ending::Job {
