@@ -17,7 +17,7 @@ use crate::api::limits::Limits;
 use crate::api::state::ApiState;
 use crate::api::wire::from_view::is_preemptable;
 use crate::api::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
-use crate::model::{QShares, SharePhase, WorkKind, expand_hostlist, is_hidden, nearest};
+use crate::model::{JobKind, QShares, SharePhase, expand_hostlist, is_hidden, nearest};
 use crate::scheduler::{AdminCommand, CommandError, NodeView, View};
 
 /// The most names and host lists in one request.
@@ -107,7 +107,7 @@ pub async fn post_nodes_lost(
     for job in view.jobs.iter() {
         let here = job.shares.iter().filter(|share| names.contains(share.node.as_str()));
         let count: u64 = here.map(|_| 1).sum();
-        if job.kind == WorkKind::Reservation {
+        if job.kind == JobKind::Reservation {
             impact.kept += count;
         } else if 0 < count {
             impact.shares_evicted += count;

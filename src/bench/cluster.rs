@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::converter::{CheckedPublication, JobState, PublishedJob, PublishedProcess};
 use crate::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool,
-    PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, Topology, WorkKind, count,
+    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis, NodeReport,
+    Nodepool, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, Topology, count,
 };
 use crate::scheduler::View;
 
@@ -218,7 +218,7 @@ pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
         let user = user_name(chance.between([1, users]));
         let mut spec = spec(FIRST_BLOCKED + number, user, class.to_owned(), memory, limit);
         if is_fixed {
-            spec.kind = WorkKind::Service;
+            spec.kind = JobKind::Service;
             spec.facts.remaining = 1;
         }
         if chance.between([1, LISTING]) == 1 {
@@ -239,7 +239,7 @@ pub fn filling(shape: &Shape) -> impl Iterator<Item = JobSpec> {
     orders.zip(FIRST_FILLING..).map(move |(order, id)| {
         let memory = quantum.memory_of(order);
         let mut spec = spec(id, user_name(1), FILLING.to_owned(), memory, ProcessLimit::AtMost(1));
-        spec.kind = WorkKind::Service;
+        spec.kind = JobKind::Service;
         spec.facts.remaining = 1;
         spec
     })
@@ -250,7 +250,7 @@ fn spec(id: u64, user: String, class: String, memory: Mebibytes, limit: ProcessL
         id: JobId(id),
         user: user.into(),
         class: class.into(),
-        kind: WorkKind::Job,
+        kind: JobKind::Job,
         memory,
         threads: 1,
         submitted: FIRST_SUBMISSION + 1_000 * id,

@@ -138,8 +138,8 @@ fn sightings(job: JobId, old: Option<&PublishedJob>, new: &PublishedJob) -> Vec<
 mod tests {
     use super::*;
     use crate::model::{
-        JobSpec, Mebibytes, Nodepool, ProcessLimit, Quantum, Settings, ShareFacts, Topology,
-        WorkKind,
+        JobKind, JobSpec, Mebibytes, Nodepool, ProcessLimit, Quantum, Settings, ShareFacts,
+        Topology,
     };
     use crate::scheduler::Scheduler;
 
@@ -171,7 +171,7 @@ mod tests {
             id,
             user: "ann".into(),
             class: if head.contains('c') { "other" } else { "normal" }.into(),
-            kind: WorkKind::Job,
+            kind: JobKind::Job,
             memory: Mebibytes(1),
             threads: 1,
             submitted: 0,

@@ -6,7 +6,7 @@
 
 use crate::engine::Reason;
 use crate::model::{
-    JobId, Mebibytes, Name, Order, QShares, ShareId, SharePhase, WorkKind, counted, span,
+    JobId, JobKind, Mebibytes, Name, Order, QShares, ShareId, SharePhase, counted, span,
 };
 use crate::scheduler::{
     HeldBack, JobDisposition, JobView, Refusal, Removal, ShareView, View, Waiting,
@@ -27,7 +27,7 @@ pub struct JobUpdate {
     /// Number of the job.
     pub job: JobId,
     /// Kind of the job.
-    pub kind: WorkKind,
+    pub kind: JobKind,
     /// True if the job is refused.
     pub is_refused: bool,
     /// Memory of each share: whole quanta. None at all while it is refused.
@@ -204,7 +204,7 @@ mod tests {
             id: JobId(1),
             user: "ann".into(),
             class: "normal".into(),
-            kind: WorkKind::Job,
+            kind: JobKind::Job,
             memory: Mebibytes::from_gib(28),
             order: Order::new(2),
             quantum: Quantum::new(Mebibytes::from_gib(15)),

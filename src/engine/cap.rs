@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 use super::report::{Cap, CapBound};
 use super::snapshot::{Job, Snapshot};
 use crate::model::{
-    CapRules, JobId, Millis, NShares, ProcessLimit, WorkKind, ceil_div, count, floor_div,
+    CapRules, JobId, JobKind, Millis, NShares, ProcessLimit, ceil_div, count, floor_div,
 };
 
 /// What a job wants, and how much of that it could use now.
@@ -37,7 +37,7 @@ pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
 ///
 /// No rule that paces growth takes back what is held or promised: others have made room for it.
 pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
-    if job.kind != WorkKind::Job {
+    if job.kind != JobKind::Job {
         return demand_of_one(job, held);
     }
     let threads = NonZeroU64::new(job.threads).unwrap_or(NonZeroU64::MIN);
@@ -250,7 +250,7 @@ mod tests {
             id: JobId(1),
             user: UserIx(0),
             class: ClassIx(0),
-            kind: WorkKind::Job,
+            kind: JobKind::Job,
             order: Order::new(1).unwrap(),
             submitted: 0,
             threads: 1,
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn one_process_is_enough_for_other_work_and_it_comes_once() {
         let mut service = job(0, 0, 1);
-        service.kind = WorkKind::Service;
+        service.kind = JobKind::Service;
         check(RULES, &service, 1, CapBound::WorkLeft);
         service.is_spent = true;
         check(RULES, &service, 0, CapBound::Spent);

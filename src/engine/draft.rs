@@ -19,7 +19,7 @@ use super::serve::{Seat, Service, Turn, Walk};
 use super::shares::{Holding, Shares};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use crate::model::{
-    ClassPolicy, JobId, MachineIx, NShares, Order, PoolIx, QShares, ResourceClass, WorkKind,
+    ClassPolicy, JobId, JobKind, MachineIx, NShares, Order, PoolIx, QShares, ResourceClass,
 };
 
 /// So many jobs are fetched at a time.
@@ -64,7 +64,7 @@ pub(super) struct JobDraft {
     /// The size of one nshare of it.
     pub order: Order,
     /// What kind of work it is.
-    pub kind: WorkKind,
+    pub kind: JobKind,
     /// Whether it lists the only machines that it may use.
     pub is_confined: bool,
     pub demand: Demand,

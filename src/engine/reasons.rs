@@ -15,7 +15,7 @@ use super::how_much::orders_that_suit;
 use super::report::{Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
 use super::snapshot::Machine;
 use crate::model::{
-    ClassIx, ClassPolicy, MachineIx, NShares, Order, PoolIx, QShares, WorkKind, count,
+    ClassIx, ClassPolicy, JobKind, MachineIx, NShares, Order, PoolIx, QShares, count,
 };
 
 /// The report of a finished cycle.
@@ -61,7 +61,7 @@ fn promised_amounts(draft: &Draft<'_>) -> Amounts {
 #[derive(Default)]
 struct Verdicts {
     /// Why no machine could hold one process, by what decides that.
-    no_machine: BTreeMap<(ClassIx, WorkKind, Order), Option<Reason>>,
+    no_machine: BTreeMap<(ClassIx, JobKind, Order), Option<Reason>>,
     /// What may be given away to work of a class, and on one machine.
     usable: BTreeMap<ClassIx, (QShares, QShares)>,
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ClassIx, JobFacts, JobId, MachineIx, MachineState, Millis, NShares, Name, Order, PoolIx,
-    QShares, ResourceClass, ShareFacts, ShareId, SharePhase, Topology, UserIx, WorkKind,
+    ClassIx, JobFacts, JobId, JobKind, MachineIx, MachineState, Millis, NShares, Name, Order,
+    PoolIx, QShares, ResourceClass, ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
 /// The cluster as the books have it when a cycle begins.
@@ -93,7 +93,7 @@ pub struct Job {
     /// The class it was admitted to.
     pub class: ClassIx,
     /// What kind of work it is.
-    pub kind: WorkKind,
+    pub kind: JobKind,
     /// The size of one nshare of it; for a reservation, of the machine it asks for.
     pub order: Order,
     /// When it was submitted.

@@ -9,9 +9,9 @@ use insta::assert_snapshot;
 use super::text::{self, Line};
 use super::*;
 use crate::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, Order,
-    PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase,
-    Topology, WorkKind,
+    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, Nodepool,
+    Order, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase,
+    Topology,
 };
 use crate::scheduler::books::{
     Books, CalmRecord, Hearing, JobRecord, Limbo, Node, PromiseRecord, ShareRecord,
@@ -68,7 +68,7 @@ fn facts(limit: ProcessLimit) -> JobFacts {
     }
 }
 
-fn spec(id: u64, kind: WorkKind) -> JobSpec {
+fn spec(id: u64, kind: JobKind) -> JobSpec {
     JobSpec {
         id: JobId(id),
         user: "ann".into(),
@@ -97,10 +97,10 @@ fn entries() -> Vec<JournalEntry> {
         SchedulerEvent::NodeReported(report()),
         SchedulerEvent::NodeMissedHeartbeats { node: "main01".into(), missed: 2 },
         SchedulerEvent::NodeDied { node },
-        SchedulerEvent::JobArrived(spec(7, WorkKind::Job)),
-        SchedulerEvent::JobArrived(spec(8, WorkKind::Service)),
-        SchedulerEvent::JobArrived(spec(9, WorkKind::ArbitraryProcess)),
-        SchedulerEvent::JobArrived(spec(10, WorkKind::Reservation)),
+        SchedulerEvent::JobArrived(spec(7, JobKind::Job)),
+        SchedulerEvent::JobArrived(spec(8, JobKind::Service)),
+        SchedulerEvent::JobArrived(spec(9, JobKind::ArbitraryProcess)),
+        SchedulerEvent::JobArrived(spec(10, JobKind::Reservation)),
         SchedulerEvent::JobChanged { job, facts: facts(ProcessLimit::Unlimited) },
         SchedulerEvent::JobChanged { job, facts: facts(ProcessLimit::Frozen) },
         SchedulerEvent::JobCompleted { job },
@@ -164,7 +164,7 @@ fn books() -> Books {
         next_share: ShareId(99),
         nodes: vec![node("main01"), Node { is_awaited: true, ..node("gpu01") }],
         jobs: vec![JobRecord {
-            spec: spec(7, WorkKind::Job),
+            spec: spec(7, JobKind::Job),
             shares: vec![
                 share(1, SharePhase::Held, None),
                 leaving(2, Removal::Preempted),

@@ -7,7 +7,7 @@ use super::{JobId, Mebibytes, Millis, Name, ceil_div};
 /// Kind of a job. The policy of its class decides its scheduling. The kind decides the consequences
 /// of a process exit or a node's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WorkKind {
+pub enum JobKind {
     /// Many interchangeable processes that work through items.
     Job,
     /// A single process that serves other jobs. The orchestrator restarts it, never the scheduler.
@@ -28,7 +28,7 @@ pub struct JobSpec {
     /// The class it was submitted to.
     pub class: Name,
     /// Kind of the job.
-    pub kind: WorkKind,
+    pub kind: JobKind,
     /// Memory of each process.
     pub memory: Mebibytes,
     /// Work items that a process works on at a time. At least 1.

@@ -42,7 +42,7 @@ pub use class::{CapRules, ClassPolicy, ResourceClass};
 pub use hidden::is_hidden;
 pub use hostlist::{HostListError, MAX_HOSTS, expand_hostlist, fold_hostlist};
 pub use ids::{ClassIx, JobId, MachineIx, PoolIx, ShareId, UserIx};
-pub use job::{JobFacts, JobSpec, ProcessLimit, WorkKind};
+pub use job::{JobFacts, JobKind, JobSpec, ProcessLimit};
 pub use machine::{MachineState, NodeReport};
 pub use names::{Name, nearest};
 pub use sealed::Sealed;

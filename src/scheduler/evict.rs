@@ -24,8 +24,8 @@ use super::machines::{Machines, NodeIx};
 use super::shares::ShareBook;
 use super::view::Removal;
 use crate::model::{
-    ClassPolicy, JobId, Name, Order, PoolIx, QShares, ResourceClass, ShareId, SharePhase, Topology,
-    WorkKind,
+    ClassPolicy, JobId, JobKind, Name, Order, PoolIx, QShares, ResourceClass, ShareId, SharePhase,
+    Topology,
 };
 
 impl Scheduler {
@@ -41,7 +41,7 @@ impl Scheduler {
         }
         self.calm.stir();
         let is_lost = |share: &ShareBook| dead.contains(&share.node);
-        for job in self.jobs.values_mut().filter(|job| job.spec.kind != WorkKind::Reservation) {
+        for job in self.jobs.values_mut().filter(|job| job.spec.kind != JobKind::Reservation) {
             if job.shares.iter().any(is_lost) {
                 for share in job.shares.take(is_lost) {
                     job.purge(share);
@@ -183,7 +183,7 @@ impl Scheduler {
                     machines[share.node].vary_off_reason.is_some()
                 });
             }
-            if matches!(job.spec.kind, WorkKind::Job | WorkKind::Service) {
+            if matches!(job.spec.kind, JobKind::Job | JobKind::Service) {
                 job.evict(Removal::Blacklisted, |share| blacklisted.contains(&share.node));
             }
         }
@@ -273,7 +273,7 @@ impl JobBook {
         let share =
             ShareBook { state: SharePhase::Leaving, removal: Some(Removal::NodeDied), ..share };
         self.purged.insert(share);
-        self.is_spent |= self.spec.kind != WorkKind::Job;
+        self.is_spent |= self.spec.kind != JobKind::Job;
         self.last.has_shrunk = true;
     }
 }

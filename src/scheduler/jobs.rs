@@ -6,7 +6,7 @@ use super::users::UserNumber;
 use super::view::{JobDisposition, Refusal, Removal};
 use crate::engine::Preemption;
 use crate::model::{
-    ClassIx, ClassPolicy, JobSpec, Name, Order, Quantum, ShareId, SharePhase, Topology, WorkKind,
+    ClassIx, ClassPolicy, JobKind, JobSpec, Name, Order, Quantum, ShareId, SharePhase, Topology,
     nearest,
 };
 
@@ -72,12 +72,12 @@ pub fn admit(topology: &Topology, spec: &JobSpec) -> Result<Admission, Refusal> 
 }
 
 /// The kinds of work that preemption would end for good, by name.
-fn needs_stability(kind: WorkKind) -> Option<&'static str> {
+fn needs_stability(kind: JobKind) -> Option<&'static str> {
     match kind {
-        WorkKind::Job => None,
-        WorkKind::Service => Some("service"),
-        WorkKind::ArbitraryProcess => Some("arbitrary process"),
-        WorkKind::Reservation => Some("reservation"),
+        JobKind::Job => None,
+        JobKind::Service => Some("service"),
+        JobKind::ArbitraryProcess => Some("arbitrary process"),
+        JobKind::Reservation => Some("reservation"),
     }
 }
 
@@ -123,7 +123,7 @@ impl JobBook {
     /// Removes a share whose process has ended. A job of one process ends with it.
     pub(super) fn end_share(&mut self, share: ShareId) {
         self.purged.remove(share);
-        if self.shares.remove(share).is_some() && self.spec.kind != WorkKind::Job {
+        if self.shares.remove(share).is_some() && self.spec.kind != JobKind::Job {
             self.is_spent = true;
         }
     }
@@ -133,7 +133,7 @@ impl JobBook {
             share.state = SharePhase::Leaving;
             share.removal = Some(removal);
             self.last.has_shrunk = true;
-            self.is_spent |= self.spec.kind != WorkKind::Job;
+            self.is_spent |= self.spec.kind != JobKind::Job;
         }
     }
 
@@ -142,7 +142,7 @@ impl JobBook {
         let holds = self.shares.iter().any(|share| share.state == SharePhase::Held);
         match (&self.admission, self.spec.kind) {
             (Err(_), _) => JobDisposition::Refused,
-            (Ok(_), WorkKind::Reservation) if holds => JobDisposition::Reserved,
+            (Ok(_), JobKind::Reservation) if holds => JobDisposition::Reserved,
             (Ok(_), _) if self.last.has_shrunk => JobDisposition::Shrunken,
             (Ok(_), _) if self.last.has_grown => JobDisposition::Expanded,
             (Ok(_), _) if holds => JobDisposition::Stable,

@@ -41,8 +41,8 @@ use std::sync::Arc;
 
 use crate::engine::{self, Effort, Snapshot};
 use crate::model::{
-    ClassPolicy, JobId, Mebibytes, Name, NodeReport, Order, QShares, ShareFacts, ShareId,
-    SharePhase, Topology, WorkKind,
+    ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeReport, Order, QShares, ShareFacts, ShareId,
+    SharePhase, Topology,
 };
 use booked::{Booked, Jobs};
 use calm::CalmBook;
@@ -342,7 +342,7 @@ impl Scheduler {
             is_seen: true,
             facts,
         };
-        job.is_spent |= was_told_to_leave && job.spec.kind != WorkKind::Job;
+        job.is_spent |= was_told_to_leave && job.spec.kind != JobKind::Job;
         job.shares.insert(known);
         self.machines.note_work(node);
         // A share lost with its node is lost again when the orchestrator publishes it again.

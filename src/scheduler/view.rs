@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::pictures::Pictures;
 use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Schedule, Snapshot};
 use crate::model::{
-    JobFacts, JobId, MachineState, Mebibytes, Millis, NShares, Name, Order, QShares, Quantum,
-    ShareFacts, ShareId, SharePhase, Topology, WorkKind,
+    JobFacts, JobId, JobKind, MachineState, Mebibytes, Millis, NShares, Name, Order, QShares,
+    Quantum, ShareFacts, ShareId, SharePhase, Topology,
 };
 
 /// The cluster after a cycle.
@@ -91,7 +91,7 @@ pub struct JobView {
     /// The class it was submitted to.
     pub class: Name,
     /// Kind of the job.
-    pub kind: WorkKind,
+    pub kind: JobKind,
     /// Memory of each process, as declared.
     pub memory: Mebibytes,
     /// Size of one process; `None` while the job is refused.

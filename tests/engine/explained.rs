@@ -10,7 +10,7 @@ use crate::support::step::steps;
 use crate::support::world::{SMALL, world};
 use apportion::api::wire::{BoundBy, NodeTally, Verdict, Why};
 use apportion::api::{why, why_by_node};
-use apportion::model::{CapRules, ClassPolicy, Mebibytes, ProcessLimit, WorkKind};
+use apportion::model::{CapRules, ClassPolicy, JobKind, Mebibytes, ProcessLimit};
 use apportion::scheduler::View;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -77,7 +77,7 @@ fn room_that_is_kept_for_one_is_no_room_for_another() {
     cluster.arrive(job(2, "bob", "normal", 2)).cycles(2);
     // One of two exits is confirmed: the room waits for the other.
     let leaving = cluster.job(1).shares.iter().find(|share| share.removal.is_some()).unwrap().id;
-    cluster.exit(1, leaving).arrive(single(3, "cid", "fixed", 1, WorkKind::Service)).cycle();
+    cluster.exit(1, leaving).arrive(single(3, "cid", "fixed", 1, JobKind::Service)).cycle();
     let kept = explained(&cluster, 1);
     assert_eq!(verdict(&kept, "m1"), Verdict::Promised, "{}", cluster.picture());
 }
@@ -98,8 +98,8 @@ fn nodes_that_are_out_are_named_where_nothing_else_would_do() {
 fn an_allotment_says_what_is_too_much_and_whose_it_is() {
     let mut cluster = cluster();
     cluster.reconfigure(|topology| topology.settings.allotment = Some(Mebibytes::from_gib(5)));
-    cluster.nodes("m1=8 m2=8").arrive(single(1, "ann", "fixed", 4, WorkKind::Service)).cycle();
-    cluster.arrive(single(2, "ann", "fixed", 3, WorkKind::Service)).cycle();
+    cluster.nodes("m1=8 m2=8").arrive(single(1, "ann", "fixed", 4, JobKind::Service)).cycle();
+    cluster.arrive(single(2, "ann", "fixed", 3, JobKind::Service)).cycle();
     let why = explained(&cluster, 2);
     assert_eq!(why.sums.bound.by, BoundBy::Allotment);
     says(&why.unblock.unwrap().sentence, &["ann ends 2 GB", "it has work 1)", "raised"]);
@@ -156,7 +156,7 @@ fn a_reservation_is_told_that_no_machine_has_its_size() {
         cluster.reconfigure(|topology| {
             topology.settings.reserve_overage = Mebibytes::from_gib(overage);
         });
-        cluster.nodes("m1=2 m2=5").arrive(single(1, "ann", "reserve", 3, WorkKind::Reservation));
+        cluster.nodes("m1=2 m2=5").arrive(single(1, "ann", "reserve", 3, JobKind::Reservation));
         let why = explained(cluster.cycle(), 1);
         let needs = format!("needs a machine of {asked}, and there is none");
         says(&why.sentence, &[&needs, "the largest machine it may use has 5"]);

@@ -5,7 +5,7 @@
 use crate::support::cluster::{
     Cluster, DOUBLING, UNPACED, class, fair, job, pool, single, topology,
 };
-use apportion::model::{ClassPolicy, Mebibytes, NodeReport, ProcessLimit, Topology, WorkKind};
+use apportion::model::{ClassPolicy, JobKind, Mebibytes, NodeReport, ProcessLimit, Topology};
 use apportion::scheduler::SchedulerEvent;
 
 #[test]
@@ -139,7 +139,7 @@ fn a_service_spreads_before_it_stacks() {
         Cluster::with_classes(vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)]);
     cluster.nodes("m1=4 m2=4 m3=4");
     for id in 1..=4 {
-        let mut spec = single(id, "ann", "fixed", 1, WorkKind::Service);
+        let mut spec = single(id, "ann", "fixed", 1, JobKind::Service);
         spec.service = 7;
         cluster.arrive(spec);
     }
@@ -159,7 +159,7 @@ fn a_burst_does_not_overrun_the_allotment() {
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=16 m2=16");
     for id in 1..=6 {
-        cluster.arrive(single(id, "ann", "fixed", 4, WorkKind::ArbitraryProcess));
+        cluster.arrive(single(id, "ann", "fixed", 4, JobKind::ArbitraryProcess));
     }
     cluster.cycle();
     assert_eq!(cluster.holdings([1, 2, 3, 4, 5, 6]), [1, 1, 0, 0, 0, 0]);
@@ -172,13 +172,13 @@ fn a_reservation_waits_for_a_whole_machine_of_its_size() {
         vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::with_classes(classes);
     cluster.nodes("m1=4 m2=8").arrive(job(1, "ann", "normal", 1)).cycle();
-    cluster.arrive(single(2, "bob", "reserve", 8, WorkKind::Reservation)).cycle();
+    cluster.arrive(single(2, "bob", "reserve", 8, JobKind::Reservation)).cycle();
     assert_eq!(
         (cluster.held(2), cluster.preempted(), cluster.reason(2)),
         (0, 8, "waiting_for_exits")
     );
     assert_eq!(cluster.cycle().holdings([1, 2]), [4, 1]);
-    cluster.arrive(single(3, "bob", "reserve", 6, WorkKind::Reservation)).cycle();
+    cluster.arrive(single(3, "bob", "reserve", 6, JobKind::Reservation)).cycle();
     assert_eq!(cluster.reason(3), "impossible");
 }
 
@@ -259,7 +259,7 @@ fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
     cluster.nodes("m1=2").arrive(ending.clone()).cycle();
     ending.facts.is_completing = true;
     cluster.record(SchedulerEvent::JobChanged { job: ending.id, facts: ending.facts });
-    let mut service = single(2, "bob", "fixed", 2, WorkKind::Service);
+    let mut service = single(2, "bob", "fixed", 2, JobKind::Service);
     service.machines = vec!["m1".to_owned()];
     cluster.nodes("m2=2").arrive(service).cycle();
     assert_eq!((cluster.holdings([1, 2]), cluster.reason(2)), ([0, 0], "waiting_for_exits"));
@@ -277,7 +277,7 @@ fn what_cannot_be_placed_uses_up_no_allotment() {
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=3");
     for (id, order) in [(1, 4), (2, 3)] {
-        cluster.arrive(single(id, "ann", "fixed", order, WorkKind::Service));
+        cluster.arrive(single(id, "ann", "fixed", order, JobKind::Service));
     }
     assert_eq!(cluster.cycle().holdings([1, 2]), [0, 1], "{}", cluster.picture());
     assert_eq!(cluster.reason(1), "impossible");
@@ -294,7 +294,7 @@ fn a_reservation_counts_as_large_as_its_machine() {
     topology.settings.reserve_overage = Mebibytes::from_gib(2);
     topology.settings.allotment = Some(Mebibytes::from_gib(3));
     let mut cluster = Cluster::new(topology);
-    cluster.arrive(single(1, "ann", "reserve", 2, WorkKind::Reservation)).nodes("m1=4").cycle();
+    cluster.arrive(single(1, "ann", "reserve", 2, JobKind::Reservation)).nodes("m1=4").cycle();
     assert_eq!((cluster.held(1), cluster.reason(1)), (0, "nothing_left"), "4 GB is not allowed");
     assert_eq!(cluster.nodes("m2=3").cycles(2).held(1), 1);
     let account = cluster.view.classes[0].account;
@@ -311,7 +311,7 @@ fn a_reservation_is_not_given_a_part_of_a_machine_that_grew() {
     topology.settings.reserve_overage = Mebibytes::from_gib(1);
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=8").arrive(job(1, "ann", "normal", 1)).cycle();
-    cluster.arrive(single(2, "bob", "reserve", 8, WorkKind::Reservation)).cycle();
+    cluster.arrive(single(2, "bob", "reserve", 8, JobKind::Reservation)).cycle();
     assert_eq!((cluster.holdings([1, 2]), cluster.reason(2)), ([0, 0], "waiting_for_exits"));
     cluster.nodes("m1=9").cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [0, 1], "{}", cluster.picture());

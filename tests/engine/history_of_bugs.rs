@@ -450,7 +450,7 @@ fn uima_4142_a_node_that_moves_loses_what_may_not_be_there() {
     cluster.command(AdminCommand::Reconfigure(Box::new(nodes("m1 m2", "", "")))).cycles(2);
     assert_eq!(cluster.held(1), 8, "and back");
 
-    let mut service = single(2, "bob", "fixed", 1, apportion::model::WorkKind::ArbitraryProcess);
+    let mut service = single(2, "bob", "fixed", 1, apportion::model::JobKind::ArbitraryProcess);
     service.machines = vec!["m2".to_owned()];
     cluster.arrive(service).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [7, 1]);
@@ -497,8 +497,8 @@ fn uima_5347_settings_change_with_the_configuration() {
     topology.settings.allotment = Some(Mebibytes::from_gib(2));
     let mut cluster = Cluster::new(topology.clone());
     cluster.nodes("m1=4 m2=8");
-    cluster.arrive(single(1, "ann", "fixed", 4, apportion::model::WorkKind::ArbitraryProcess));
-    cluster.arrive(single(2, "bob", "reserve", 7, apportion::model::WorkKind::Reservation)).cycle();
+    cluster.arrive(single(1, "ann", "fixed", 4, apportion::model::JobKind::ArbitraryProcess));
+    cluster.arrive(single(2, "bob", "reserve", 7, apportion::model::JobKind::Reservation)).cycle();
     assert_eq!(cluster.holdings([1, 2]), [0, 0]);
     topology.settings.allotment = Some(Mebibytes::from_gib(8));
     topology.settings.reserve_overage = Mebibytes::from_gib(1);

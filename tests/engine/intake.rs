@@ -11,7 +11,7 @@ use apportion::converter::{
     update_from,
 };
 use apportion::model::{
-    ClassPolicy, JobId, JobSpec, ProcessLimit, ShareFacts, ShareId, SharePhase, WorkKind,
+    ClassPolicy, JobId, JobKind, JobSpec, ProcessLimit, ShareFacts, ShareId, SharePhase,
 };
 use apportion::scheduler::Removal;
 
@@ -94,7 +94,7 @@ fn the_same_publication_again_changes_nothing() {
         "bob",
         "fixed",
         1,
-        WorkKind::Service,
+        JobKind::Service,
     ));
     assert_eq!(orchestrator.publish(), 2);
     orchestrator.start_added(1);
@@ -313,10 +313,10 @@ fn what_died_with_its_node_is_purged_until_it_is_confirmed() {
 #[test]
 fn whoever_has_nothing_is_told_why() {
     let mut orchestrator = Orchestrator::new();
-    orchestrator.submit(single(1, "ann", "reserve", 4, WorkKind::Reservation));
-    orchestrator.submit(single(2, "ann", "reserve", 4, WorkKind::Reservation));
-    orchestrator.submit(single(3, "ann", "reserve", 4, WorkKind::Reservation));
-    orchestrator.submit(single(4, "ann", "fixed", 2, WorkKind::Service));
+    orchestrator.submit(single(1, "ann", "reserve", 4, JobKind::Reservation));
+    orchestrator.submit(single(2, "ann", "reserve", 4, JobKind::Reservation));
+    orchestrator.submit(single(3, "ann", "reserve", 4, JobKind::Reservation));
+    orchestrator.submit(single(4, "ann", "fixed", 2, JobKind::Service));
     orchestrator.submit(job(5, "bob", "normal", 1)).submit(job(6, "bob", "normal", 9)).publish();
     let reason = |id| orchestrator.update(id).reason.unwrap().code;
     assert_eq!(

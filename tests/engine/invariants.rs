@@ -8,7 +8,7 @@ use crate::support::cluster::{
 };
 use apportion::engine::plan;
 use apportion::model::{
-    ClassPolicy, JobFacts, JobSpec, Mebibytes, PoolIx, ProcessLimit, Topology, WorkKind,
+    ClassPolicy, JobFacts, JobKind, JobSpec, Mebibytes, PoolIx, ProcessLimit, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ use proptest::test_runner::RngSeed;
 /// Something that happens between two cycles.
 #[derive(Clone, Debug)]
 enum Step {
-    Arrive { kind: WorkKind, user: usize, class: usize, order: u64, limit: Option<u64> },
+    Arrive { kind: JobKind, user: usize, class: usize, order: u64, limit: Option<u64> },
     Complete(usize),
     Initialize { job: usize, investment: u64 },
     Limit { job: usize, limit: u64 },
@@ -76,10 +76,10 @@ fn world() -> Topology {
 
 fn arrival() -> impl Strategy<Value = Step> {
     let kind = prop_oneof![
-        12 => Just(WorkKind::Job),
-        1 => Just(WorkKind::Service),
-        1 => Just(WorkKind::ArbitraryProcess),
-        1 => Just(WorkKind::Reservation),
+        12 => Just(JobKind::Job),
+        1 => Just(JobKind::Service),
+        1 => Just(JobKind::ArbitraryProcess),
+        1 => Just(JobKind::Reservation),
     ];
     (kind, 0..USERS.len(), 0..FAIR_CLASSES.len(), 1..9_u64, prop::option::of(1..9_u64)).prop_map(
         |(kind, user, class, order, limit)| Step::Arrive { kind, user, class, order, limit },
@@ -178,24 +178,17 @@ impl History {
         self.cluster.record(SchedulerEvent::JobChanged { job, facts });
     }
 
-    fn arrive(
-        &mut self,
-        kind: WorkKind,
-        user: usize,
-        class: usize,
-        order: u64,
-        limit: Option<u64>,
-    ) {
+    fn arrive(&mut self, kind: JobKind, user: usize, class: usize, order: u64, limit: Option<u64>) {
         let id = self.specs.last().map_or(1, |spec| spec.id.0 + 1);
         let mut spec = match kind {
-            WorkKind::Job if order == 8 => job(id, USERS[user], "elsewhere", 3),
-            WorkKind::Job => job(id, USERS[user], FAIR_CLASSES[class], order),
-            WorkKind::Service | WorkKind::ArbitraryProcess => {
+            JobKind::Job if order == 8 => job(id, USERS[user], "elsewhere", 3),
+            JobKind::Job => job(id, USERS[user], FAIR_CLASSES[class], order),
+            JobKind::Service | JobKind::ArbitraryProcess => {
                 single(id, USERS[user], "fixed", order, kind)
             }
-            WorkKind::Reservation => single(id, USERS[user], "reserve", order, kind),
+            JobKind::Reservation => single(id, USERS[user], "reserve", order, kind),
         };
-        spec.facts.is_running = kind != WorkKind::Job;
+        spec.facts.is_running = kind != JobKind::Job;
         spec.facts.limit = limit.map_or(ProcessLimit::Unlimited, ProcessLimit::AtMost);
         self.specs.push(spec.clone());
         self.cluster.arrive(spec);

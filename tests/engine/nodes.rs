@@ -4,8 +4,8 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    ClassPolicy, JobId, Mebibytes, PoolIx, QShares, ShareFacts, ShareId, SharePhase, Topology,
-    WorkKind,
+    ClassPolicy, JobId, JobKind, Mebibytes, PoolIx, QShares, ShareFacts, ShareId, SharePhase,
+    Topology,
 };
 use apportion::scheduler::{Removal, SchedulerEvent};
 
@@ -53,7 +53,7 @@ const FLAGS: &[Flag] = &[
         "blacklisted",
         |cluster| {
             let share = ShareId(900);
-            let spec = single(90, "ann", "gone", 1, WorkKind::ArbitraryProcess);
+            let spec = single(90, "ann", "gone", 1, JobKind::ArbitraryProcess);
             cluster.arrive(spec).record(SchedulerEvent::ShareSeen {
                 job: JobId(90),
                 share,
@@ -95,8 +95,8 @@ fn each_flag_alone_keeps_work_away() {
         cluster.nodes("m1=2 m2=4").cycle();
         set(&mut cluster);
         cluster.arrive(job(1, "bob", "normal", 1));
-        cluster.arrive(single(2, "cid", "reserve", 4, WorkKind::Reservation));
-        cluster.arrive(single(3, "dan", "fixed", 3, WorkKind::Service)).cycle();
+        cluster.arrive(single(2, "cid", "reserve", 4, JobKind::Reservation));
+        cluster.arrive(single(3, "dan", "fixed", 3, JobKind::Service)).cycle();
         assert_eq!(cluster.node("m2").state.words(), [*word]);
         assert_eq!(cluster.holdings([1, 2, 3]), [2, 0, 0], "{word}");
         assert_eq!(cluster.job(1).given.0, 2, "{word}: not counted either");
@@ -225,7 +225,7 @@ fn a_quiesced_node_keeps_what_it_has() {
 fn work_on_unschedulable_machines_takes_nothing_from_the_others() {
     let mut cluster = cluster();
     cluster.nodes("m1=8");
-    cluster.arrive(single(1, "ann", "fixed", 6, WorkKind::Service)).cycle();
+    cluster.arrive(single(1, "ann", "fixed", 6, JobKind::Service)).cycle();
     cluster.vary_off("m1").nodes("m2=8").arrive(job(2, "bob", "normal", 1)).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [1, 8], "{}", cluster.picture());
     assert_eq!(cluster.job(2).given.0, 8);
@@ -249,8 +249,8 @@ fn deserved_shares_are_of_usable_memory_only() {
 fn blacklisted_work_takes_the_space_it_has() {
     let mut cluster = cluster();
     cluster.nodes("m1=24 m2=8");
-    cluster.arrive(single(1, "ann", "fixed", 20, WorkKind::ArbitraryProcess));
-    cluster.arrive(single(2, "ann", "reserve", 8, WorkKind::Reservation)).cycle();
+    cluster.arrive(single(1, "ann", "fixed", 20, JobKind::ArbitraryProcess));
+    cluster.arrive(single(2, "ann", "reserve", 8, JobKind::Reservation)).cycle();
     let forget = |topology: &mut Topology| topology.classes.retain(|class| class.name == "normal");
     cluster.reconfigure(forget).arrive(job(3, "bob", "normal", 1)).cycles(2);
     assert_eq!([cluster.node("m1").used, cluster.node("m2").used], [QShares(20), QShares(8)]);
@@ -265,8 +265,8 @@ fn blacklisted_work_takes_the_space_it_has() {
 fn a_machine_is_blacklisted_until_the_last_of_it_is_gone() {
     let mut cluster = cluster();
     cluster.nodes("m1=4");
-    cluster.arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
-    cluster.arrive(single(2, "ann", "fixed", 1, WorkKind::ArbitraryProcess));
+    cluster.arrive(single(1, "ann", "fixed", 1, JobKind::Service));
+    cluster.arrive(single(2, "ann", "fixed", 1, JobKind::ArbitraryProcess));
     cluster.arrive(job(3, "bob", "normal", 1)).cycle();
     cluster.confirms_exits = false;
     cluster.reconfigure(|topology| topology.classes.retain(|class| class.name != "fixed")).cycle();
@@ -298,8 +298,8 @@ fn fixed_work_in_the_wrong_pool_blacklists_its_host() {
     topology.settings.allotment = Some(Mebibytes::from_gib(100));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=4 m2=8 n1=4");
-    cluster.arrive(single(1, "ann", "fixed", 1, WorkKind::ArbitraryProcess));
-    cluster.arrive(single(2, "ann", "reserve", 8, WorkKind::Reservation));
+    cluster.arrive(single(1, "ann", "fixed", 1, JobKind::ArbitraryProcess));
+    cluster.arrive(single(2, "ann", "reserve", 8, JobKind::Reservation));
     cluster.arrive(job(3, "bob", "normal", 1)).cycle();
     cluster.reconfigure(|topology| {
         for class in &mut topology.classes[..2] {

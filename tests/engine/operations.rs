@@ -5,8 +5,8 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, SharePhase,
-    Topology, WorkKind,
+    ClassPolicy, JobId, JobKind, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId,
+    SharePhase, Topology,
 };
 use apportion::scheduler::{
     AdminCommand, CommandError, JobDisposition, Refusal, Removal, SchedulerEvent, Waiting,
@@ -20,9 +20,9 @@ fn busy_cluster() -> Cluster {
     ];
     let mut cluster = Cluster::with_classes(classes);
     cluster.nodes("m1=4 m2=4 m3=8");
-    cluster.arrive(single(1, "ann", "reserve", 8, WorkKind::Reservation));
-    cluster.arrive(single(2, "ann", "fixed", 1, WorkKind::Service));
-    cluster.arrive(single(3, "ann", "fixed", 1, WorkKind::ArbitraryProcess));
+    cluster.arrive(single(1, "ann", "reserve", 8, JobKind::Reservation));
+    cluster.arrive(single(2, "ann", "fixed", 1, JobKind::Service));
+    cluster.arrive(single(3, "ann", "fixed", 1, JobKind::ArbitraryProcess));
     cluster.arrive(job(4, "bob", "normal", 1)).cycle();
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 1, 1, 6], "{}", cluster.picture());
     cluster
@@ -156,9 +156,9 @@ fn shares_from_before_a_restart_are_taken_over_in_place() {
     let mut restarted = Cluster::with_classes(cluster.scheduler.topology().classes.clone());
     restarted.scheduler.restore_varied_off([("m2".into(), "new disk".to_owned())]);
     let specs = [
-        single(1, "ann", "reserve", 8, WorkKind::Reservation),
-        single(2, "ann", "fixed", 1, WorkKind::Service),
-        single(3, "ann", "fixed", 1, WorkKind::ArbitraryProcess),
+        single(1, "ann", "reserve", 8, JobKind::Reservation),
+        single(2, "ann", "fixed", 1, JobKind::Service),
+        single(3, "ann", "fixed", 1, JobKind::ArbitraryProcess),
         job(4, "bob", "normal", 1),
     ];
     for (spec, job) in specs.into_iter().zip(jobs.iter()) {
@@ -298,7 +298,7 @@ fn what_goes_anyway_is_not_put_down_to_a_configuration() {
 #[test]
 fn work_that_may_not_be_preempted_is_refused_in_a_fair_share_class() {
     let mut cluster = busy_cluster();
-    cluster.arrive(single(9, "ann", "normal", 1, WorkKind::Service)).cycle();
+    cluster.arrive(single(9, "ann", "normal", 1, JobKind::Service)).cycle();
     assert_eq!(cluster.job(9).disposition, JobDisposition::Refused);
 }
 
@@ -348,10 +348,10 @@ fn a_process_in_the_wrong_tree_weighs_on_the_allotment_with_its_own_memory() {
     topology.classes[0].pool = PoolIx(1);
     topology.settings.allotment = Some(Mebibytes::from_gib(2));
     let mut cluster = Cluster::new(topology);
-    cluster.nodes("c1=8 f1=8").arrive(single(1, "ann", "fixed", 1, WorkKind::ArbitraryProcess));
+    cluster.nodes("c1=8 f1=8").arrive(single(1, "ann", "fixed", 1, JobKind::ArbitraryProcess));
     let (share, facts) = (ShareId(7), ShareFacts::default());
     cluster.record(SchedulerEvent::ShareSeen { job: JobId(1), share, node: "c1".into(), facts });
-    cluster.arrive(single(2, "ann", "fixed", 1, WorkKind::ArbitraryProcess)).cycle();
+    cluster.arrive(single(2, "ann", "fixed", 1, JobKind::ArbitraryProcess)).cycle();
     assert_eq!(cluster.holdings([1, 2]), [1, 1], "1 GB each, of 2 GB");
 }
 
@@ -374,7 +374,7 @@ fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
             Cluster::with_classes(vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)]);
         cluster
             .nodes("m1=4")
-            .arrive(single(1, "ann", "fixed", 3, WorkKind::ArbitraryProcess))
+            .arrive(single(1, "ann", "fixed", 3, JobKind::ArbitraryProcess))
             .cycle();
         let share = cluster.job(1).shares[0].id;
         cluster.nodes("m2=4");
@@ -387,7 +387,7 @@ fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
     // It is seen again, with something new, and nothing fits beside it in either place.
     let (mut cluster, share) = start();
     seen(&mut cluster, share, "m2", 2);
-    cluster.arrive(single(2, "bob", "fixed", 2, WorkKind::ArbitraryProcess)).cycle();
+    cluster.arrive(single(2, "bob", "fixed", 2, JobKind::ArbitraryProcess)).cycle();
     assert_eq!((used(&cluster), cluster.held(2)), ([3, 3], 0));
     assert_eq!(cluster.job(1).shares[0].node, "m1");
     // It is back.

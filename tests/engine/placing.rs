@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single};
-use apportion::model::{ClassPolicy, JobSpec, ProcessLimit, SharePhase, WorkKind};
+use apportion::model::{ClassPolicy, JobKind, JobSpec, ProcessLimit, SharePhase};
 
 fn at_most(mut spec: JobSpec, limit: u64) -> JobSpec {
     spec.facts.limit = ProcessLimit::AtMost(limit);
@@ -100,7 +100,7 @@ fn a_needy_job_comes_before_an_older_one() {
     ];
     let mut cluster = Cluster::with_classes(classes);
     cluster.reconfigure(|topology| topology.settings.fragmentation_threshold = 2);
-    cluster.nodes("m1=12").arrive(single(1, "zoe", "fixed", 2, WorkKind::Service));
+    cluster.nodes("m1=12").arrive(single(1, "zoe", "fixed", 2, JobKind::Service));
     cluster.arrive(job(2, "ann", "a", 1)).arrive(job(3, "bob", "b", 1)).cycle();
     assert_eq!(cluster.holdings([2, 3]), [5, 5]);
     cluster.complete(1).arrive(job(4, "ann", "a", 1)).cycle();
@@ -152,7 +152,7 @@ fn instances_of_a_service_spread_before_they_stack() {
     let mut cluster = cluster();
     cluster.nodes("m1=8 m2=8 m3=8");
     let instance = |id, service| {
-        let mut spec = single(id, "ann", "fixed", 1, WorkKind::Service);
+        let mut spec = single(id, "ann", "fixed", 1, JobKind::Service);
         spec.service = service;
         spec
     };
@@ -176,10 +176,10 @@ fn instances_of_a_service_spread_before_they_stack() {
 fn a_reservation_gets_an_empty_machine_or_has_one_cleared() {
     let mut cluster = cluster();
     cluster.nodes("m1=4 m2=4").arrive(at_most(job(1, "ann", "normal", 1), 4)).cycle();
-    cluster.arrive(single(2, "bob", "reserve", 4, WorkKind::Reservation)).cycle();
+    cluster.arrive(single(2, "bob", "reserve", 4, JobKind::Reservation)).cycle();
     assert_eq!((cluster.held(2), cluster.preempted()), (1, 0), "one was empty");
     cluster.confirms_exits = false;
-    cluster.arrive(single(3, "bob", "reserve", 4, WorkKind::Reservation)).cycle();
+    cluster.arrive(single(3, "bob", "reserve", 4, JobKind::Reservation)).cycle();
     assert_eq!((cluster.held(1), cluster.reason(3)), (0, "waiting_for_exits"));
     cluster.arrive(job(4, "cid", "normal", 1)).cycle();
     while let Some(leaving) = cluster.job(1).shares.first().map(|share| share.id) {
@@ -202,7 +202,7 @@ fn the_cheapest_machine_is_cleared() {
         }
         cluster.cycle().invest(1, if dear == "m1" { 4_000_000 } else { 4 });
         cluster.invest(2, if dear == "m2" { 4_000_000 } else { 4 });
-        cluster.arrive(single(3, "bob", "reserve", 4, WorkKind::Reservation)).cycles(2);
+        cluster.arrive(single(3, "bob", "reserve", 4, JobKind::Reservation)).cycles(2);
         assert_ne!(cluster.nodes_of(3), [dear]);
         assert_eq!(cluster.held(3), 1);
     }
@@ -215,7 +215,7 @@ fn every_reservation_has_a_machine_of_its_own() {
     let mut cluster = cluster();
     cluster.nodes("m1=4 m2=4 m3=4").arrive(job(1, "ann", "normal", 1)).cycle();
     for id in 2..=5 {
-        cluster.arrive(single(id, "bob", "reserve", 4, WorkKind::Reservation));
+        cluster.arrive(single(id, "bob", "reserve", 4, JobKind::Reservation));
     }
     cluster.cycle();
     assert_eq!([2, 3, 4, 5].map(|id| cluster.job(id).given.0), [1, 1, 1, 0]);
@@ -235,7 +235,7 @@ fn a_promise_to_nobody_is_forgotten() {
     let mut cluster = cluster();
     cluster.confirms_exits = false;
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
-    cluster.arrive(single(2, "bob", "reserve", 4, WorkKind::Reservation)).cycle();
+    cluster.arrive(single(2, "bob", "reserve", 4, JobKind::Reservation)).cycle();
     cluster.complete(2).cycle();
     cluster.confirms_exits = true;
     assert_eq!(cluster.cycle().held(1), 4);
@@ -244,8 +244,7 @@ fn a_promise_to_nobody_is_forgotten() {
 /// F174: work that is ending by the time its room is free does not get it, and nobody waits for it.
 #[test]
 fn a_promise_to_whoever_can_use_no_more_is_forgotten() {
-    for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, WorkKind::Reservation)]
-    {
+    for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, JobKind::Reservation)] {
         let mut cluster = cluster();
         cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
         cluster.arrive(at_most(fixed, 1)).cycle();
@@ -260,8 +259,7 @@ fn a_promise_to_whoever_can_use_no_more_is_forgotten() {
 /// there another machine would suit it better.
 #[test]
 fn room_that_was_made_is_used_by_whom_it_was_made_for() {
-    for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, WorkKind::Reservation)]
-    {
+    for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, JobKind::Reservation)] {
         let mut cluster = cluster();
         let order = fixed.memory;
         cluster.nodes("m1=4").arrive(at_most(job(1, "ann", "normal", 3), 1)).cycle();
@@ -276,7 +274,7 @@ fn room_that_was_made_is_used_by_whom_it_was_made_for() {
 #[test]
 fn a_reservation_has_all_of_a_machine_that_grows_or_shrinks() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4").arrive(single(1, "ann", "reserve", 4, WorkKind::Reservation)).cycle();
+    cluster.nodes("m1=4").arrive(single(1, "ann", "reserve", 4, JobKind::Reservation)).cycle();
     cluster.arrive(job(2, "bob", "normal", 1));
     for gib in [6, 3, 8] {
         cluster.nodes(&format!("m1={gib}")).cycles(2);

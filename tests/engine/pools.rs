@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
-use apportion::model::{ClassPolicy, PoolIx, ProcessLimit, ResourceClass, Topology, WorkKind};
+use apportion::model::{ClassPolicy, JobKind, PoolIx, ProcessLimit, ResourceClass, Topology};
 
 fn in_pool(mut class: ResourceClass, pool: usize) -> ResourceClass {
     class.pool = PoolIx(pool);
@@ -56,11 +56,11 @@ fn work_that_stays_never_leaves_its_pool() {
         in_pool(class("fixed", ClassPolicy::FixedShare, 5, UNPACED), 1),
     ];
     let mut cluster = nested(classes);
-    cluster.arrive(single(1, "ann", "fixed", 3, WorkKind::Service));
-    cluster.arrive(single(2, "ann", "fixed", 3, WorkKind::ArbitraryProcess)).cycle();
+    cluster.arrive(single(1, "ann", "fixed", 3, JobKind::Service));
+    cluster.arrive(single(2, "ann", "fixed", 3, JobKind::ArbitraryProcess)).cycle();
     assert_eq!((cluster.nodes_of(1), cluster.held(2)), (vec!["b"], 0));
     assert_eq!(cluster.reason(2), "nothing_left");
-    cluster.arrive(single(3, "ann", "reserve", 4, WorkKind::Reservation)).cycles(2);
+    cluster.arrive(single(3, "ann", "reserve", 4, JobKind::Reservation)).cycles(2);
     assert_eq!(cluster.reason(3), "nothing_left");
     cluster.complete(1).complete(2).cycle();
     assert_eq!(cluster.nodes_of(3), ["b"]);

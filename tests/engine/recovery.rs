@@ -7,8 +7,8 @@ use crate::support::cluster::{
     Cluster, DOUBLING, UNPACED, class, fair, job, pool, single, topology,
 };
 use apportion::model::{
-    CapRules, ClassPolicy, JobId, JobSpec, Mebibytes, Name, PoolIx, ProcessLimit, ShareFacts,
-    ShareId, SharePhase, Topology, WorkKind,
+    CapRules, ClassPolicy, JobId, JobKind, JobSpec, Mebibytes, Name, PoolIx, ProcessLimit,
+    ShareFacts, ShareId, SharePhase, Topology,
 };
 use apportion::scheduler::{AdminCommand, Removal, SchedulerEvent};
 
@@ -30,8 +30,8 @@ fn busy() -> Cluster {
     let pools = vec![pool("top", None, "m1 m2 m3"), pool("deep", Some(0), "d1")];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
     cluster.nodes(NODES);
-    cluster.arrive(single(1, "ann", "reserve", 8, WorkKind::Reservation));
-    cluster.arrive(single(2, "ann", "fixed", 1, WorkKind::Service));
+    cluster.arrive(single(1, "ann", "reserve", 8, JobKind::Reservation));
+    cluster.arrive(single(2, "ann", "fixed", 1, JobKind::Service));
     cluster.arrive(at_most(job(3, "ann", "fixed", 1), 3));
     cluster.arrive(job(4, "bob", "normal", 1)).arrive(job(5, "cid", "deep", 2)).cycles(6);
     cluster
@@ -127,7 +127,7 @@ fn work_in_the_wrong_pool_leaves_it() {
     let classes =
         vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
-    cluster.nodes("m1=4 n1=4").arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
+    cluster.nodes("m1=4 n1=4").arrive(single(1, "ann", "fixed", 1, JobKind::Service));
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
     cluster.confirms_exits = false;
     let mut restarted = cluster.restarted();
@@ -233,7 +233,7 @@ fn a_service_that_was_evicted_is_over() {
         Cluster::with_classes(vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)]);
     restarted.scheduler.restore_leaving([ShareId(7)]);
     let (node, facts) = ("m1".into(), ShareFacts::default());
-    restarted.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
+    restarted.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, JobKind::Service));
     restarted.record(SchedulerEvent::ShareSeen { job: JobId(1), share: ShareId(7), node, facts });
     restarted.cycles(3);
     assert_eq!((restarted.held(1), restarted.reason(1)), (0, "spent"));

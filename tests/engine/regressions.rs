@@ -12,8 +12,8 @@ use apportion::config;
 use apportion::converter::update_from;
 use apportion::engine::Preemption;
 use apportion::model::{
-    ClassPolicy, JobId, JobSpec, Mebibytes, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
-    ShareFacts, ShareId, SharePhase, Topology, WorkKind,
+    ClassPolicy, JobId, JobKind, JobSpec, Mebibytes, PoolIx, ProcessLimit, QShares, Quantum,
+    ResourceClass, ShareFacts, ShareId, SharePhase, Topology,
 };
 use apportion::scheduler::{CommandError, JobDisposition, Removal, SchedulerEvent};
 
@@ -81,7 +81,7 @@ fn l03_the_machine_with_the_least_to_lose_is_cleared() {
             cluster.arrive(listed);
         }
         cluster.cycle().invest(dear, 4_000_000).invest(3 - dear, 4);
-        cluster.arrive(single(3, "bob", "reserve", 4, WorkKind::Reservation)).cycles(2);
+        cluster.arrive(single(3, "bob", "reserve", 4, JobKind::Reservation)).cycles(2);
         assert_eq!(cluster.nodes_of(3), [format!("m{}", 3 - dear)]);
     }
 }
@@ -117,7 +117,7 @@ fn l06_busy_machines_are_not_said_to_be_too_small() {
     for (id, order, reason) in
         [(2, 4, "nothing_left"), (3, 8, "nothing_left"), (4, 9, "impossible")]
     {
-        cluster.arrive(single(id, "bob", "fixed", order, WorkKind::Service)).cycle();
+        cluster.arrive(single(id, "bob", "fixed", order, JobKind::Service)).cycle();
         assert_eq!(cluster.reason(id), reason, "order {order}");
     }
 }
@@ -125,8 +125,8 @@ fn l06_busy_machines_are_not_said_to_be_too_small() {
 #[test]
 fn l07_blacklisted_work_takes_its_own_size() {
     let mut cluster = cluster();
-    cluster.nodes("m1=24 m2=16").arrive(single(1, "ann", "fixed", 20, WorkKind::ArbitraryProcess));
-    cluster.arrive(single(2, "ann", "reserve", 16, WorkKind::Reservation)).cycle();
+    cluster.nodes("m1=24 m2=16").arrive(single(1, "ann", "fixed", 20, JobKind::ArbitraryProcess));
+    cluster.arrive(single(2, "ann", "reserve", 16, JobKind::Reservation)).cycle();
     cluster.reconfigure(|topology| topology.classes.retain(|class| class.name == "normal")).cycle();
     let machines = &cluster.view.planned.as_deref().unwrap().snapshot.machines;
     assert_eq!([machines[0].limbo, machines[1].limbo], [QShares(20), QShares(16)]);
@@ -146,7 +146,7 @@ fn l08_counts_of_any_depth_reduce_what_worse_priorities_see() {
 #[test]
 fn l09_what_is_refused_is_published_as_refused() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4").arrive(single(1, "ann", "normal", 1, WorkKind::Reservation)).cycle();
+    cluster.nodes("m1=4").arrive(single(1, "ann", "normal", 1, JobKind::Reservation)).cycle();
     assert_eq!(cluster.job(1).disposition, JobDisposition::Refused);
     let update = &update_from(&cluster.view).jobs[0];
     assert!(update.is_refused);
@@ -350,7 +350,7 @@ fn l23_an_allotment_counts_memory_of_other_trees_in_their_quanta() {
 #[test]
 fn l24_the_end_of_a_services_process_is_noticed_at_once() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 4, WorkKind::Service)).cycle();
+    cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 4, JobKind::Service)).cycle();
     let share = cluster.job(1).shares[0].id;
     cluster.exit(1, share).arrive(job(2, "bob", "normal", 1)).cycle();
     assert_eq!((cluster.holdings([1, 2]), cluster.reason(1)), ([0, 4], "spent"));
@@ -359,7 +359,7 @@ fn l24_the_end_of_a_services_process_is_noticed_at_once() {
 #[test]
 fn l25_what_is_shown_of_a_node_is_what_is_so() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, WorkKind::ArbitraryProcess)).cycle();
+    cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, JobKind::ArbitraryProcess)).cycle();
     let seen = |cluster: &Cluster| {
         let node = cluster.node("m1");
         (node.order.0, node.used.0, node.state.is_blacklisted, node.quantum.memory().0)
@@ -415,7 +415,7 @@ fn l28_work_that_is_no_service_does_not_spread() {
     assert_eq!(cluster.held(2), 11, "all at once, whatever else is there");
     cluster.complete(2).cycle();
     for id in 3..=6 {
-        cluster.arrive(single(id, "ann", "fixed", 2, WorkKind::ArbitraryProcess));
+        cluster.arrive(single(id, "ann", "fixed", 2, JobKind::ArbitraryProcess));
     }
     cluster.cycle();
     assert_eq!((3..=6).map(|id| cluster.held(id)).sum::<u64>(), 4);
@@ -538,9 +538,9 @@ fn g05_squatters_leave_and_nothing_stays_idle() {
 #[test]
 fn g06_a_machine_is_counted_for_one_reservation_and_for_nobody_else() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4 m2=4").arrive(single(1, "ann", "reserve", 4, WorkKind::Reservation));
-    cluster.arrive(single(2, "ann", "reserve", 4, WorkKind::Reservation));
-    cluster.arrive(single(3, "ann", "reserve", 4, WorkKind::Reservation));
+    cluster.nodes("m1=4 m2=4").arrive(single(1, "ann", "reserve", 4, JobKind::Reservation));
+    cluster.arrive(single(2, "ann", "reserve", 4, JobKind::Reservation));
+    cluster.arrive(single(3, "ann", "reserve", 4, JobKind::Reservation));
     cluster.arrive(job(4, "bob", "normal", 1)).cycle();
     assert_eq!([1, 2, 3, 4].map(|id| cluster.job(id).given.0), [1, 1, 0, 0]);
     cluster.nodes("m3=4").complete(3).cycle();
@@ -554,9 +554,9 @@ fn g07_a_burst_of_services_stays_within_the_allotment() {
     cluster.reconfigure(|topology| topology.settings.allotment = Some(Mebibytes::from_gib(10)));
     cluster.nodes("m1=16 m2=16 m3=4");
     for id in 1..=6 {
-        cluster.arrive(single(id, "ann", "fixed", 4, WorkKind::Service));
+        cluster.arrive(single(id, "ann", "fixed", 4, JobKind::Service));
     }
-    cluster.arrive(single(7, "ann", "reserve", 4, WorkKind::Reservation)).cycles(2);
+    cluster.arrive(single(7, "ann", "reserve", 4, JobKind::Reservation)).cycles(2);
     let held: u64 = (1..=7).map(|id| cluster.held(id)).sum();
     assert_eq!(held, 2);
     assert_eq!(cluster.reason(6), "over_allotment");
@@ -566,7 +566,7 @@ fn g07_a_burst_of_services_stays_within_the_allotment() {
 fn g08_what_is_on_a_lost_machine_costs_no_other_machine() {
     for is_dead in [false, true] {
         let mut cluster = cluster();
-        cluster.nodes("m1=8").arrive(single(1, "ann", "reserve", 8, WorkKind::Reservation)).cycle();
+        cluster.nodes("m1=8").arrive(single(1, "ann", "reserve", 8, JobKind::Reservation)).cycle();
         if is_dead {
             cluster.die("m1").cycle();
         } else {
@@ -625,7 +625,7 @@ fn g12_the_cost_of_eviction_decides_before_size() {
         cluster.arrive(listed);
     }
     cluster.cycle().invest(1, 1_000_000).invest(2, 1);
-    cluster.arrive(single(3, "bob", "reserve", 4, WorkKind::Reservation)).cycles(2);
+    cluster.arrive(single(3, "bob", "reserve", 4, JobKind::Reservation)).cycles(2);
     assert_eq!(cluster.nodes_of(3), ["m2"], "the larger machine has the cheaper work");
 }
 
@@ -640,7 +640,7 @@ fn g13_several_machines_are_cleared_in_one_cycle() {
     let on_each = ["m1", "m2", "m3"].map(|node| cluster.on(node).is_empty());
     assert_eq!(on_each, [false; 3], "{}", cluster.picture());
     for id in 4..=6 {
-        cluster.arrive(single(id, "zoe", "reserve", 6, WorkKind::Reservation));
+        cluster.arrive(single(id, "zoe", "reserve", 6, JobKind::Reservation));
     }
     cluster.cycle();
     assert_eq!(cluster.holdings([1, 2, 3]), [0, 0, 0]);
@@ -650,8 +650,8 @@ fn g13_several_machines_are_cleared_in_one_cycle() {
 #[test]
 fn g14_busy_is_not_too_small() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 3, WorkKind::Service)).cycle();
-    cluster.arrive(single(2, "ann", "fixed", 2, WorkKind::Service)).cycle();
+    cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 3, JobKind::Service)).cycle();
+    cluster.arrive(single(2, "ann", "fixed", 2, JobKind::Service)).cycle();
     assert_eq!(cluster.reason(2), "nothing_left");
     assert_eq!(cluster.complete(1).cycle().held(2), 1);
 }

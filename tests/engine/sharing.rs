@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    ClassPolicy, JobSpec, Mebibytes, PoolIx, ProcessLimit, Quantum, ResourceClass, Topology,
-    WorkKind,
+    ClassPolicy, JobKind, JobSpec, Mebibytes, PoolIx, ProcessLimit, Quantum, ResourceClass,
+    Topology,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -146,7 +146,7 @@ fn fixed_requests_are_served_oldest_first() {
     let mut cluster =
         Cluster::with_classes(vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)]);
     for id in [3, 1, 2] {
-        cluster.arrive(single(id, "ann", "fixed", 2, WorkKind::ArbitraryProcess));
+        cluster.arrive(single(id, "ann", "fixed", 2, JobKind::ArbitraryProcess));
     }
     cluster.nodes("m1=4").cycle();
     assert_eq!(cluster.holdings([1, 2, 3]), [1, 1, 0]);
@@ -162,11 +162,11 @@ fn a_machine_can_be_reserved_if_only_fair_share_work_is_on_it() {
         fair("normal", 100, UNPACED),
     ];
     let mut cluster = Cluster::with_classes(classes);
-    cluster.nodes("m1=4 m2=4").arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
+    cluster.nodes("m1=4 m2=4").arrive(single(1, "ann", "fixed", 1, JobKind::Service));
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
     assert_eq!(cluster.held(2), 7);
     for id in [3, 4] {
-        cluster.arrive(single(id, "cid", "reserve", 4, WorkKind::Reservation));
+        cluster.arrive(single(id, "cid", "reserve", 4, JobKind::Reservation));
     }
     cluster.cycles(3);
     assert_eq!(cluster.holdings([1, 3, 4]), [1, 1, 0]);
@@ -181,8 +181,8 @@ fn a_reservation_is_not_promoted_beyond_the_overage() {
     let classes = vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)];
     let mut cluster = Cluster::with_classes(classes);
     cluster.nodes("m1=3 m2=4");
-    cluster.arrive(single(1, "ann", "reserve", 2, WorkKind::Reservation));
-    cluster.arrive(single(2, "ann", "reserve", 2, WorkKind::ArbitraryProcess)).cycle();
+    cluster.arrive(single(1, "ann", "reserve", 2, JobKind::Reservation));
+    cluster.arrive(single(2, "ann", "reserve", 2, JobKind::ArbitraryProcess)).cycle();
     assert_eq!([cluster.reason(1), cluster.reason(2)], ["impossible"; 2]);
     let overage = |gib| {
         move |topology: &mut Topology| topology.settings.reserve_overage = Mebibytes::from_gib(gib)
@@ -206,10 +206,10 @@ fn an_allotment_is_used_to_the_last_gigabyte() {
     };
     topology.settings.allotment = Some(Mebibytes::from_gib(360));
     let mut cluster = Cluster::new(topology);
-    cluster.nodes("m1=400").arrive(single(1, "ann", "fixed", 359, WorkKind::Service));
-    cluster.arrive(single(2, "ann", "steady", 1, WorkKind::Service)).cycle();
-    cluster.arrive(single(3, "ann", "steady", 1, WorkKind::Service));
-    cluster.arrive(single(4, "bob", "fixed", 1, WorkKind::Service)).cycle();
+    cluster.nodes("m1=400").arrive(single(1, "ann", "fixed", 359, JobKind::Service));
+    cluster.arrive(single(2, "ann", "steady", 1, JobKind::Service)).cycle();
+    cluster.arrive(single(3, "ann", "steady", 1, JobKind::Service));
+    cluster.arrive(single(4, "bob", "fixed", 1, JobKind::Service)).cycle();
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 1, 0, 1], "over all classes, for each user");
     assert_eq!(cluster.reason(3), "over_allotment");
 }
@@ -229,10 +229,10 @@ fn an_allotment_is_memory_whatever_the_quanta() {
     topology.settings.allotment = Some(Mebibytes::from_gib(40));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("c1=60 f1=60");
-    cluster.arrive(single(1, "ann", "coarse", 16, WorkKind::Service)); // 30 GB, in two quanta
-    cluster.arrive(single(2, "ann", "fine", 11, WorkKind::Service));
-    cluster.arrive(single(3, "ann", "fine", 10, WorkKind::Service));
-    cluster.arrive(single(4, "ann", "coarse", 1, WorkKind::Service)).cycle();
+    cluster.arrive(single(1, "ann", "coarse", 16, JobKind::Service)); // 30 GB, in two quanta
+    cluster.arrive(single(2, "ann", "fine", 11, JobKind::Service));
+    cluster.arrive(single(3, "ann", "fine", 10, JobKind::Service));
+    cluster.arrive(single(4, "ann", "coarse", 1, JobKind::Service)).cycle();
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 0, 1, 0]);
 }
 
@@ -272,7 +272,7 @@ fn a_deferred_request_starts_when_the_allotment_has_room() {
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=4 m2=4");
     for id in [1, 2] {
-        cluster.arrive(single(id, "ann", "reserve", 4, WorkKind::Reservation));
+        cluster.arrive(single(id, "ann", "reserve", 4, JobKind::Reservation));
     }
     cluster.cycles(2);
     assert_eq!((cluster.holdings([1, 2]), cluster.reason(2)), ([1, 0], "over_allotment"));
@@ -289,7 +289,7 @@ fn a_cycle_says_what_it_did_with_everybody() {
         vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::with_classes(classes);
     cluster.nodes("m1=4 m2=8").arrive(job(1, "ann", "normal", 1));
-    cluster.arrive(single(2, "ann", "reserve", 8, WorkKind::Reservation));
+    cluster.arrive(single(2, "ann", "reserve", 8, JobKind::Reservation));
     cluster.arrive(job(3, "bob", "nowhere", 1)).cycle();
     let seen = |cluster: &Cluster, ids: &[u64]| {
         ids.iter().map(|&id| cluster.job(id).disposition).collect::<Vec<_>>()

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::engine::{Preemption, PreemptionRule};
 use apportion::model::{
-    ClassPolicy, JobId, JobSpec, PoolIx, ProcessLimit, ResourceClass, ShareFacts, ShareId,
-    SharePhase, Topology, WorkKind,
+    ClassPolicy, JobId, JobKind, JobSpec, PoolIx, ProcessLimit, ResourceClass, ShareFacts, ShareId,
+    SharePhase, Topology,
 };
 use apportion::scheduler::{SchedulerEvent, ShareView};
 
@@ -47,10 +47,10 @@ fn only_fair_share_work_is_taken_back() {
         fair("normal", 100, UNPACED),
     ]);
     cluster.nodes("m1=4 m2=4").arrive(at_most(job(1, "ann", "fixed", 1), 4));
-    cluster.arrive(single(2, "ann", "reserve", 4, WorkKind::Reservation)).cycle();
+    cluster.arrive(single(2, "ann", "reserve", 4, JobKind::Reservation)).cycle();
     assert_eq!(cluster.holdings([1, 2]), [4, 1]);
     cluster.arrive(job(3, "bob", "urgent", 1)).arrive(job(4, "cid", "normal", 1));
-    cluster.arrive(single(5, "dan", "reserve", 4, WorkKind::Reservation)).cycles(4);
+    cluster.arrive(single(5, "dan", "reserve", 4, JobKind::Reservation)).cycles(4);
     assert_eq!(cluster.holdings([1, 2, 3, 4, 5]), [4, 1, 0, 0, 0]);
     assert!(
         cluster.view.jobs.iter().flat_map(|job| &job.shares).all(|share| share.removal.is_none())
@@ -312,7 +312,7 @@ fn nothing_is_taken_where_it_would_not_help() {
         elsewhere,
     ];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
-    cluster.nodes("a=4 b=2 c=8").arrive(single(1, "zoe", "fixed", 2, WorkKind::Service)).cycle();
+    cluster.nodes("a=4 b=2 c=8").arrive(single(1, "zoe", "fixed", 2, JobKind::Service)).cycle();
     let on = cluster.nodes_of(1)[0].to_owned();
     cluster.arrive(job(2, "ann", "normal", 1)).arrive(job(3, "ann", "elsewhere", 1)).cycle();
     cluster.arrive(job(4, "bob", "heavy", 4)).cycles(3);
@@ -397,11 +397,11 @@ fn no_victim_is_superfluous() {
 #[test]
 fn a_machine_that_cannot_be_cleared_is_left_alone() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
+    cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, JobKind::Service));
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
-    cluster.arrive(single(3, "cid", "reserve", 4, WorkKind::Reservation)).cycles(4);
+    cluster.arrive(single(3, "cid", "reserve", 4, JobKind::Reservation)).cycles(4);
     assert_eq!(cluster.holdings([1, 2, 3]), [1, 3, 0]);
-    cluster.arrive(single(4, "cid", "reserve", 3, WorkKind::Reservation)).cycles(2);
+    cluster.arrive(single(4, "cid", "reserve", 3, JobKind::Reservation)).cycles(2);
     assert_eq!((cluster.held(4), cluster.reason(4)), (0, "impossible"));
 }
 

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
-use apportion::model::{ClassPolicy, JobSpec, Mebibytes, ProcessLimit, Topology, WorkKind};
+use apportion::model::{ClassPolicy, JobKind, JobSpec, Mebibytes, ProcessLimit, Topology};
 use apportion::scheduler::{JobDisposition, SchedulerEvent};
 
 fn cluster() -> Cluster {
@@ -41,7 +41,7 @@ fn a_fixed_share_job_has_several_processes_and_loses_none() {
     assert_eq!((cluster.held(1), cluster.reason(1)), (4, "nothing_left"));
     assert_eq!(cluster.nodes("m2=8").cycle().held(1), 6, "the rest once there is room");
     cluster.arrive(job(2, "bob", "normal", 1));
-    cluster.arrive(single(3, "cid", "reserve", 8, WorkKind::Reservation)).cycles(3);
+    cluster.arrive(single(3, "cid", "reserve", 8, JobKind::Reservation)).cycles(3);
     assert_eq!(cluster.holdings([1, 2, 3]), [6, 6, 0], "{}", cluster.picture());
     cluster.change(1, |facts| facts.limit = ProcessLimit::AtMost(2)).cycles(3);
     assert_eq!(cluster.held(1), 6, "a lower maximum takes nothing from it");
@@ -56,9 +56,9 @@ fn one_allocation_a_request_except_for_jobs() {
         (spec.facts.remaining, spec.facts.limit) = (5, ProcessLimit::AtMost(5));
         spec
     };
-    cluster.arrive(five(single(1, "ann", "fixed", 1, WorkKind::Service)));
-    cluster.arrive(five(single(2, "ann", "fixed", 1, WorkKind::ArbitraryProcess)));
-    cluster.arrive(five(single(3, "ann", "reserve", 4, WorkKind::Reservation)));
+    cluster.arrive(five(single(1, "ann", "fixed", 1, JobKind::Service)));
+    cluster.arrive(five(single(2, "ann", "fixed", 1, JobKind::ArbitraryProcess)));
+    cluster.arrive(five(single(3, "ann", "reserve", 4, JobKind::Reservation)));
     cluster.arrive(five(job(4, "ann", "fixed", 1))).cycles(3);
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [1, 1, 1, 5]);
     assert_eq!(cluster.job(3).disposition, JobDisposition::Reserved);
@@ -68,7 +68,7 @@ fn one_allocation_a_request_except_for_jobs() {
 #[test]
 fn a_reservation_is_never_evicted() {
     let mut cluster = cluster();
-    cluster.nodes("m1=4").arrive(single(1, "ann", "reserve", 4, WorkKind::Reservation)).cycle();
+    cluster.nodes("m1=4").arrive(single(1, "ann", "reserve", 4, JobKind::Reservation)).cycle();
     let share = cluster.job(1).shares[0].id;
     cluster.arrive(job(2, "bob", "normal", 4)).arrive(fixed_job(3, "bob", 4, 1)).cycles(2);
     cluster.vary_off("m1").cycle();
@@ -84,7 +84,7 @@ fn a_reservation_is_never_evicted() {
 fn only_jobs_may_be_in_a_fair_share_class() {
     let mut cluster = cluster();
     cluster.nodes("m1=4");
-    let kinds = [WorkKind::Service, WorkKind::ArbitraryProcess, WorkKind::Reservation];
+    let kinds = [JobKind::Service, JobKind::ArbitraryProcess, JobKind::Reservation];
     for (id, kind) in (1..).zip(kinds) {
         cluster.arrive(single(id, "ann", "normal", 1, kind));
     }
@@ -102,8 +102,8 @@ fn work_of_one_process_is_over_with_it() {
     for ends_by_death in [false, true] {
         let mut cluster = cluster();
         cluster.nodes("m1=4 m2=4");
-        cluster.arrive(single(1, "ann", "fixed", 1, WorkKind::Service));
-        cluster.arrive(single(2, "ann", "fixed", 1, WorkKind::ArbitraryProcess)).cycle();
+        cluster.arrive(single(1, "ann", "fixed", 1, JobKind::Service));
+        cluster.arrive(single(2, "ann", "fixed", 1, JobKind::ArbitraryProcess)).cycle();
         for id in [1, 2] {
             let share = cluster.job(id).shares[0].clone();
             if ends_by_death {
@@ -143,8 +143,8 @@ fn only_listed_machines_are_used() {
     };
     let mut cluster = cluster();
     cluster.nodes("m1=4 m2=4 m3=4 m4=4");
-    cluster.arrive(listed(single(1, "ann", "reserve", 4, WorkKind::Reservation), &["m3"]));
-    cluster.arrive(listed(single(2, "ann", "fixed", 1, WorkKind::Service), &["m4", "m9"]));
+    cluster.arrive(listed(single(1, "ann", "reserve", 4, JobKind::Reservation), &["m3"]));
+    cluster.arrive(listed(single(2, "ann", "fixed", 1, JobKind::Service), &["m4", "m9"]));
     cluster.arrive(listed(job(3, "ann", "normal", 1), &["m2", "m4"]));
     cluster.arrive(listed(job(4, "bob", "normal", 1), &["m9"])).cycle();
     assert_eq!((cluster.nodes_of(1), cluster.nodes_of(2)), (vec!["m3"], vec!["m4"]));

@@ -9,9 +9,9 @@ use super::diary::Diary;
 use apportion::engine::{Effort, audit};
 use apportion::journal::{Replay, seal_books};
 use apportion::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, Nodepool, PoolIx,
-    ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology,
-    WorkKind, count,
+    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, Nodepool,
+    PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase,
+    Topology, count,
 };
 use apportion::scheduler::{
     AdminCommand, CommandError, CommandOutcome, JobView, NodeView, Scheduler, SchedulerEvent,
@@ -81,7 +81,7 @@ pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
         id: JobId(id),
         user: user.into(),
         class: class.into(),
-        kind: WorkKind::Job,
+        kind: JobKind::Job,
         memory: Mebibytes::from_gib(order),
         threads: 1,
         submitted: id,
@@ -98,7 +98,7 @@ pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
 }
 
 /// Work of one process.
-pub fn single(id: u64, user: &str, class: &str, order: u64, kind: WorkKind) -> JobSpec {
+pub fn single(id: u64, user: &str, class: &str, order: u64, kind: JobKind) -> JobSpec {
     let mut spec = job(id, user, class, order);
     spec.kind = kind;
     spec.facts.remaining = 1;

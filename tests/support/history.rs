@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apportion::engine::plan_with;
 use apportion::model::{
-    JobId, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId, SharePhase,
-    Topology, WorkKind,
+    JobId, JobKind, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId,
+    SharePhase, Topology,
 };
 use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
 use proptest::strategy::{Strategy, ValueTree};
@@ -167,14 +167,13 @@ impl History {
         }
         // Mostly to a class there is, and one that takes work of this kind.
         let classes = &self.cluster.scheduler.topology().classes;
-        let suits =
-            |ix: &usize| spec.kind == WorkKind::Job || !classes[*ix].policy.is_preemptable();
+        let suits = |ix: &usize| spec.kind == JobKind::Job || !classes[*ix].policy.is_preemptable();
         let suitable: Vec<usize> = (0..classes.len()).filter(suits).collect();
         spec.class = match number(&spec.class).checked_rem(suitable.len()) {
             Some(ix) => classes[suitable[ix]].name.clone(),
             None => format!("class{}", spec.class).into(),
         };
-        if spec.kind != WorkKind::Job {
+        if spec.kind != JobKind::Job {
             spec.facts.remaining = 1;
         }
         self.specs.push(spec.clone());

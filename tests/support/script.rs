@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use apportion::model::{
-    ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, NodeReport, ProcessLimit, SharePhase,
-    Topology, WorkKind,
+    ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, ProcessLimit,
+    SharePhase, Topology,
 };
 use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
 
@@ -207,9 +207,9 @@ impl Script {
         let mut spec = job(id, user, class, order.parse().unwrap());
         spec.facts.limit = limit;
         spec.kind = match class {
-            "reserve" => WorkKind::Reservation,
-            "fixed" | "stable" => WorkKind::ArbitraryProcess,
-            _ => WorkKind::Job,
+            "reserve" => JobKind::Reservation,
+            "fixed" | "stable" => JobKind::ArbitraryProcess,
+            _ => JobKind::Job,
         };
         let mut rest = rest.iter();
         while let Some(&word) = rest.next() {
@@ -218,13 +218,13 @@ impl Script {
                     let nodes = rest.next().unwrap().split(',');
                     spec.machines = nodes.map(str::to_owned).collect();
                 }
-                "service" => spec.kind = WorkKind::Service,
-                "job" => spec.kind = WorkKind::Job,
+                "service" => spec.kind = JobKind::Service,
+                "job" => spec.kind = JobKind::Job,
                 "starting" => spec.facts.is_running = false,
                 _ => panic!("`{word}` means nothing here"),
             }
         }
-        if spec.kind != WorkKind::Job {
+        if spec.kind != JobKind::Job {
             spec.facts.remaining = 1;
         }
         self.specs.insert(id, spec.clone());

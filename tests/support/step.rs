@@ -1,6 +1,6 @@
 //! Random steps of a history: everything that can happen to a cluster between two cycles.
 
-use apportion::model::{CapRules, JobFacts, JobId, JobSpec, Mebibytes, ProcessLimit, WorkKind};
+use apportion::model::{CapRules, JobFacts, JobId, JobKind, JobSpec, Mebibytes, ProcessLimit};
 use proptest::prelude::*;
 
 use super::world::{Size, cap_rules};
@@ -143,13 +143,13 @@ fn step(size: Size) -> impl Strategy<Value = Step> {
 /// Work of any kind. User, class and machines are numbers, for the history to make names of.
 pub fn arrival() -> impl Strategy<Value = JobSpec> {
     let kind = prop::sample::select(vec![
-        WorkKind::Job,
-        WorkKind::Job,
-        WorkKind::Job,
-        WorkKind::Job,
-        WorkKind::Service,
-        WorkKind::ArbitraryProcess,
-        WorkKind::Reservation,
+        JobKind::Job,
+        JobKind::Job,
+        JobKind::Job,
+        JobKind::Job,
+        JobKind::Service,
+        JobKind::ArbitraryProcess,
+        JobKind::Reservation,
     ]);
     let threads = prop_oneof![2 => Just(1), 1 => 2..9_u64];
     let memory = prop_oneof![3 => 1..7_u64, 1 => 1..40_u64];

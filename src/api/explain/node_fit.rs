@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::api::wire::{Holder, NodeTally, NodeVerdict, Verdict};
 use crate::model::{
-    ClassPolicy, JobId, MachineState, Mebibytes, Name, Order, QShares, Quantum, ResourceClass,
-    SharePhase, Topology, WorkKind, counted, floor_div,
+    ClassPolicy, JobId, JobKind, MachineState, Mebibytes, Name, Order, QShares, Quantum,
+    ResourceClass, SharePhase, Topology, counted, floor_div,
 };
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -182,10 +182,10 @@ impl<'a> Eyes<'a> {
             return needs <= node.order;
         }
         let overage = match self.job.kind {
-            WorkKind::Reservation => {
+            JobKind::Reservation => {
                 node.quantum.order_of_machine(self.view.topology.settings.reserve_overage)
             }
-            WorkKind::Job | WorkKind::Service | WorkKind::ArbitraryProcess => QShares(0),
+            JobKind::Job | JobKind::Service | JobKind::ArbitraryProcess => QShares(0),
         };
         needs <= node.order && node.order.saturating_sub(needs) <= overage
     }
@@ -256,7 +256,7 @@ pub fn leaving(node: &NodeView) -> QShares {
 pub fn done_in(job: &JobView) -> Option<u64> {
     let at_work = std::num::NonZeroU64::new(job.held().0.saturating_mul(job.threads))?;
     let time_per_item = job.facts.time_per_item.filter(|time| 0 < *time)?;
-    let is_job = job.kind == WorkKind::Job && job.facts.is_running;
+    let is_job = job.kind == JobKind::Job && job.facts.is_running;
     is_job.then(|| floor_div(job.facts.remaining.saturating_mul(time_per_item), at_work))
 }
 

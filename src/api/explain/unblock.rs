@@ -10,7 +10,7 @@ use crate::api::explain::silent::SilentNodes;
 use crate::api::wire::{Estimate, Holder, Unblock, Verdict};
 use crate::engine::{CapBound, Reason};
 use crate::model::{
-    JobId, NShares, Order, QShares, ResourceClass, SharePhase, WorkKind, ceil_div, counted,
+    JobId, JobKind, NShares, Order, QShares, ResourceClass, SharePhase, ceil_div, counted,
     fold_hostlist, span,
 };
 use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
@@ -165,7 +165,7 @@ fn others(job: &JobView, holders: &[Holder]) -> Unblock {
             format!("job {} of {} ({})", holder.job, holder.user, counted(holder.qshares, "qshare"))
         })
         .collect();
-    let instead = if job.kind == WorkKind::Job { "need less" } else { "end" };
+    let instead = if job.kind == JobKind::Job { "need less" } else { "end" };
     by_itself(format!("others {instead}; the most is with {}", named.join(", ")), soonest(holders))
 }
 

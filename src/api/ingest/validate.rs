@@ -12,8 +12,8 @@ use crate::api::limits::Limits;
 use crate::api::wire;
 use crate::converter::{JobState, PublishedJob, PublishedProcess};
 use crate::model::{
-    ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, Name, ProcessLimit, ShareFacts, ShareId,
-    Topology, WorkKind,
+    ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Name, ProcessLimit, ShareFacts,
+    ShareId, Topology,
 };
 use crate::scheduler::admit;
 
@@ -239,12 +239,12 @@ fn spec_of(work: wire::Work, class: String) -> JobSpec {
     }
 }
 
-fn kind_of(kind: wire::WorkKind) -> WorkKind {
+fn kind_of(kind: wire::WorkKind) -> JobKind {
     match kind {
-        wire::WorkKind::Job => WorkKind::Job,
-        wire::WorkKind::Service => WorkKind::Service,
-        wire::WorkKind::ArbitraryProcess => WorkKind::ArbitraryProcess,
-        wire::WorkKind::Reservation => WorkKind::Reservation,
+        wire::WorkKind::Job => JobKind::Job,
+        wire::WorkKind::Service => JobKind::Service,
+        wire::WorkKind::ArbitraryProcess => JobKind::ArbitraryProcess,
+        wire::WorkKind::Reservation => JobKind::Reservation,
     }
 }
 

@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::api::ingest::heartbeat_inbox::HeardAgo;
 use crate::api::published::Published;
 use crate::converter::explain;
-use crate::model::{ClassIx, MachineState, QShares, SharePhase, WorkKind, floor_div};
+use crate::model::{ClassIx, JobKind, MachineState, QShares, SharePhase, floor_div};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// What is scraped.
@@ -300,7 +300,7 @@ fn pending(view: &View) -> impl Iterator<Item = Sample<2, u64>> {
 /// Of classes that predict, those in which something runs: a part of nothing says nothing.
 fn coverage(view: &View) -> impl Iterator<Item = Sample<1, f64>> {
     let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    let running = view.jobs.iter().filter(|job| job.kind == WorkKind::Job && job.facts.is_running);
+    let running = view.jobs.iter().filter(|job| job.kind == JobKind::Job && job.facts.is_running);
     for job in running {
         let class = view.topology.class_named(&job.class);
         if class.is_some_and(|ClassIx(class)| view.topology.classes[class].cap_rules.prediction) {

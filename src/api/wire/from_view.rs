@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::api::wire;
 use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
 use crate::model::{
-    ClassPolicy, JobId, MachineState, Name, Order, QShares, ShareId, SharePhase, WorkKind,
+    ClassPolicy, JobId, JobKind, MachineState, Name, Order, QShares, ShareId, SharePhase,
 };
 use crate::scheduler::{
     Account, Cap, ClassView, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView, View,
@@ -88,13 +88,13 @@ impl From<Removal> for wire::RemovalReason {
     }
 }
 
-impl From<WorkKind> for wire::WorkKind {
-    fn from(kind: WorkKind) -> wire::WorkKind {
+impl From<JobKind> for wire::WorkKind {
+    fn from(kind: JobKind) -> wire::WorkKind {
         match kind {
-            WorkKind::Job => wire::WorkKind::Job,
-            WorkKind::Service => wire::WorkKind::Service,
-            WorkKind::ArbitraryProcess => wire::WorkKind::ArbitraryProcess,
-            WorkKind::Reservation => wire::WorkKind::Reservation,
+            JobKind::Job => wire::WorkKind::Job,
+            JobKind::Service => wire::WorkKind::Service,
+            JobKind::ArbitraryProcess => wire::WorkKind::ArbitraryProcess,
+            JobKind::Reservation => wire::WorkKind::Reservation,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 
 use super::ledger::Ledger;
 use crate::engine::Job;
-use crate::model::{CapRules, JobId, Millis, ProcessLimit, WorkKind, ceil_div, floor_div};
+use crate::model::{CapRules, JobId, JobKind, Millis, ProcessLimit, ceil_div, floor_div};
 
 /// What paces the growth of all jobs.
 pub(super) struct Pacing {
@@ -46,7 +46,7 @@ pub(super) fn cap_of(
 ) -> u64 {
     let held = job.nshares_held().0;
     let base = useful(job);
-    if job.facts.is_completing || job.is_spent || job.kind != WorkKind::Job {
+    if job.facts.is_completing || job.is_spent || job.kind != JobKind::Job {
         return base;
     }
     // Room was made for what is promised, and its makers have lost something.
@@ -81,7 +81,7 @@ pub(super) fn useful(job: &Job) -> u64 {
     if job.facts.is_completing || job.is_spent {
         return held;
     }
-    if job.kind != WorkKind::Job {
+    if job.kind != JobKind::Job {
         return 1;
     }
     let usable = ceil_div(job.facts.remaining, threads_of(job)).max(held);

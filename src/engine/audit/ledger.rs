@@ -14,7 +14,7 @@ use super::lines::{Entity, JobLine, MachineLine, Prey, Standing, Victim};
 use super::names::unknown_names;
 use super::owed::Owed;
 use crate::engine::{Expansion, Job, Preemption, Promise, Schedule, Snapshot};
-use crate::model::{ClassIx, ClassPolicy, JobId, MachineIx, Order, SharePhase, UserIx, WorkKind};
+use crate::model::{ClassIx, ClassPolicy, JobId, JobKind, MachineIx, Order, SharePhase, UserIx};
 
 /// The cluster after the cycle.
 #[derive(Debug)]
@@ -303,11 +303,11 @@ impl<'a> Ledger<'a> {
         }
         let topology = &self.snapshot.topology;
         let overage = match line.job.kind {
-            WorkKind::Reservation => {
+            JobKind::Reservation => {
                 let quantum = topology.pools[line.class.pool.0].quantum;
                 quantum.order_of_machine(topology.settings.reserve_overage).0
             }
-            WorkKind::Job | WorkKind::Service | WorkKind::ArbitraryProcess => 0,
+            JobKind::Job | JobKind::Service | JobKind::ArbitraryProcess => 0,
         };
         (asked..=asked.saturating_add(overage)).contains(&whole).then_some(whole)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::listed::Listed;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::nodepool::CountSpace;
-use crate::model::{ClassPolicy, Mebibytes, Order, QShares, Quantum, WorkKind};
+use crate::model::{ClassPolicy, JobKind, Mebibytes, Order, QShares, Quantum};
 
 /// What each user holds of memory that cannot be preempted, over all trees; by its place in the snapshot.
 #[derive(Debug)]
@@ -168,11 +168,11 @@ pub(in crate::engine) fn orders_that_suit(draft: &Draft<'_>, ix: usize) -> Range
     let JobDraft { kind, order, .. } = draft.jobs[ix];
     let QShares(order) = order.qshares();
     let overage = match kind {
-        WorkKind::Reservation => {
+        JobKind::Reservation => {
             let overage = draft.snapshot.topology.settings.reserve_overage;
             quantum_of(draft, ix).order_of_machine(overage).0
         }
-        WorkKind::Job | WorkKind::Service | WorkKind::ArbitraryProcess => 0,
+        JobKind::Job | JobKind::Service | JobKind::ArbitraryProcess => 0,
     };
     order..=order.saturating_add(overage)
 }

@@ -9,7 +9,7 @@ use crate::engine::audit::tests::{
 };
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::model::{
-    ClassIx, JobId, MachineIx, Mebibytes, Order, PoolIx, ProcessLimit, QShares, UserIx, WorkKind,
+    ClassIx, JobId, JobKind, MachineIx, Mebibytes, Order, PoolIx, ProcessLimit, QShares, UserIx,
 };
 
 /// Whose it is, the order of its processes and how many it wants, the machines it lists, and how
@@ -286,7 +286,7 @@ fn a_reservation_uses_up_as_much_allotment_as_the_largest_machine_it_might_get()
         scene.settings().allotment = Some(Mebibytes::from_gib(allotment));
         for _ in 0..2 {
             let job = scene.job(ANN, RESERVE, 4, 1);
-            scene.edit(job).kind = WorkKind::Reservation;
+            scene.edit(job).kind = JobKind::Reservation;
             if list != ANYWHERE {
                 confine(&mut scene, job, list);
             }

@@ -63,24 +63,24 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl From<model::WorkKind> for KindText {
-    fn from(kind: model::WorkKind) -> KindText {
+impl From<model::JobKind> for KindText {
+    fn from(kind: model::JobKind) -> KindText {
         match kind {
-            model::WorkKind::Job => KindText::Job,
-            model::WorkKind::Service => KindText::Service,
-            model::WorkKind::ArbitraryProcess => KindText::ArbitraryProcess,
-            model::WorkKind::Reservation => KindText::Reservation,
+            model::JobKind::Job => KindText::Job,
+            model::JobKind::Service => KindText::Service,
+            model::JobKind::ArbitraryProcess => KindText::ArbitraryProcess,
+            model::JobKind::Reservation => KindText::Reservation,
         }
     }
 }
 
-impl From<KindText> for model::WorkKind {
-    fn from(kind: KindText) -> model::WorkKind {
+impl From<KindText> for model::JobKind {
+    fn from(kind: KindText) -> model::JobKind {
         match kind {
-            KindText::Job => model::WorkKind::Job,
-            KindText::Service => model::WorkKind::Service,
-            KindText::ArbitraryProcess => model::WorkKind::ArbitraryProcess,
-            KindText::Reservation => model::WorkKind::Reservation,
+            KindText::Job => model::JobKind::Job,
+            KindText::Service => model::JobKind::Service,
+            KindText::ArbitraryProcess => model::JobKind::ArbitraryProcess,
+            KindText::Reservation => model::JobKind::Reservation,
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::scenario::Selector;
-use crate::model::{JobFacts, Name, ShareFacts, ShareId, SharePhase, WorkKind};
+use crate::model::{JobFacts, JobKind, Name, ShareFacts, ShareId, SharePhase};
 use crate::scheduler::ShareView;
 use crate::sim::error::Flaw;
 
 /// A job, and its processes.
 pub(super) struct Actor {
-    pub kind: WorkKind,
+    pub kind: JobKind,
     pub total: u64,
     pub facts: JobFacts,
     pub shares: BTreeMap<ShareId, Process>,

@@ -15,8 +15,8 @@ use super::scenario::{
     UpdateInput,
 };
 use crate::model::{
-    JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId,
-    SharePhase, WorkKind,
+    JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts,
+    ShareId, SharePhase,
 };
 use crate::scheduler::{AdminCommand, JobDisposition, JobView, Scheduler, SchedulerEvent, View};
 use crate::sim::count;
@@ -152,16 +152,13 @@ impl<'a> Player<'a> {
 
     fn submit(&mut self, input: &JobInput) -> Result<(), Flaw> {
         let kind = match input.kind {
-            KindInput::Job => WorkKind::Job,
-            KindInput::Service => WorkKind::Service,
-            KindInput::Ap => WorkKind::ArbitraryProcess,
-            KindInput::Reservation => WorkKind::Reservation,
+            KindInput::Job => JobKind::Job,
+            KindInput::Service => JobKind::Service,
+            KindInput::Ap => JobKind::ArbitraryProcess,
+            KindInput::Reservation => JobKind::Reservation,
         };
-        let limit = if kind == WorkKind::Job {
-            limit(input.max_processes)
-        } else {
-            ProcessLimit::AtMost(1)
-        };
+        let limit =
+            if kind == JobKind::Job { limit(input.max_processes) } else { ProcessLimit::AtMost(1) };
         if input.threads == 0 {
             return Err(Flaw::new(
                 "",
@@ -261,7 +258,7 @@ impl<'a> Player<'a> {
     /// Lets jobs with processes make progress. README, "autoRun".
     fn auto_run(&mut self, cycle: u64, auto: AutoRun) {
         let is_at_work =
-            |(_, actor): &(&JobId, &Actor)| actor.kind == WorkKind::Job && !actor.shares.is_empty();
+            |(_, actor): &(&JobId, &Actor)| actor.kind == JobKind::Job && !actor.shares.is_empty();
         let ids: Vec<JobId> = self.jobs.iter().filter(is_at_work).map(|(&id, _)| id).collect();
         for id in ids {
             let actor = self.jobs.get_mut(&id).expect("listed above");
@@ -315,7 +312,7 @@ impl<'a> Player<'a> {
         actor.shares.remove(&share);
         actor.purged.remove(&share);
         self.scheduler.record(SchedulerEvent::ShareExited { job: id, share });
-        if actor.kind != WorkKind::Job {
+        if actor.kind != JobKind::Job {
             actor.facts.is_completing = true;
             self.tell_job(id);
         }

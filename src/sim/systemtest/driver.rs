@@ -8,8 +8,8 @@ use super::suite::Suite;
 use super::{Clock, Outcome};
 use crate::engine;
 use crate::model::{
-    JobFacts, JobId, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId, SharePhase,
-    WorkKind,
+    JobFacts, JobId, JobKind, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId,
+    SharePhase,
 };
 use crate::scheduler::{Scheduler, SchedulerEvent, View};
 use crate::sim::count;
@@ -372,7 +372,7 @@ fn spec(ix: WorkIx, work: &Work, facts: JobFacts) -> JobSpec {
         id: job_id(ix),
         user: work.user.as_str().into(),
         class: work.class.as_str().into(),
-        kind: WorkKind::Job,
+        kind: JobKind::Job,
         memory: work.memory,
         threads: work.threads.get(),
         submitted: work.submitted,

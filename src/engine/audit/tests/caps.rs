@@ -35,7 +35,7 @@ fn work_left_is_rounded_up_and_never_less_than_held() {
     assert_eq!(cap(FREE_GROWTH, 5, |job| job.facts.limit = ProcessLimit::AtMost(3)), 3);
     assert_eq!(cap(FREE_GROWTH, 5, |job| job.facts.limit = ProcessLimit::Frozen), 5);
     assert_eq!(cap(FREE_GROWTH, 5, |job| job.facts.is_completing = true), 5);
-    assert_eq!(cap(FREE_GROWTH, 0, |job| job.kind = WorkKind::Service), 1);
+    assert_eq!(cap(FREE_GROWTH, 0, |job| job.kind = JobKind::Service), 1);
 }
 
 #[test]

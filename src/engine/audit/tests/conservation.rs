@@ -39,7 +39,7 @@ fn promised_room_is_not_idle() {
 fn a_counted_request_is_placed() {
     let mut scene = Scene::new(&[4]);
     let service = scene.job(ANN, FIXED, 1, 1);
-    scene.edit(service).kind = WorkKind::Service;
+    scene.edit(service).kind = JobKind::Service;
     scene.count(service, 0);
     scene.breaks(Rule::UnplacedRequest, |scene| scene.count(service, 1));
 }
@@ -77,7 +77,7 @@ fn a_reservation_under_an_allotment_may_wait_beside_a_larger_machine() {
     {
         let mut scene = Scene::new(&[whole]);
         let job = scene.job(ANN, RESERVE, 4, 1);
-        scene.edit(job).kind = WorkKind::Reservation;
+        scene.edit(job).kind = JobKind::Reservation;
         scene.count(job, 1);
         scene.settings().allotment = allotment;
         let wanted: &[Rule] = if is_right { &[] } else { &[Rule::UnplacedRequest] };

@@ -23,9 +23,9 @@ use crate::engine::{
     Preemption, PreemptionRule, Promise, Reason, Schedule, Share, Snapshot, UserAccount,
 };
 use crate::model::{
-    CapRules, ClassIx, ClassPolicy, JobFacts, JobId, MachineIx, MachineState, Mebibytes, NShares,
-    Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, ShareFacts,
-    ShareId, SharePhase, Topology, UserIx, WorkKind,
+    CapRules, ClassIx, ClassPolicy, JobFacts, JobId, JobKind, MachineIx, MachineState, Mebibytes,
+    NShares, Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings,
+    ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
 pub(in crate::engine) const TOP: PoolIx = PoolIx(0);
@@ -97,7 +97,7 @@ impl Scene {
             id,
             user,
             class,
-            kind: WorkKind::Job,
+            kind: JobKind::Job,
             order: order(nshare),
             submitted: id.0,
             threads: 1,

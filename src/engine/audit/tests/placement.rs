@@ -129,10 +129,10 @@ fn a_reservation_has_a_whole_machine_of_its_size() {
         scene.expand(job, 0).order = order(whole);
         scene.broken()
     };
-    assert_eq!(reserve(4, WorkKind::ArbitraryProcess), []);
-    assert_eq!(reserve(5, WorkKind::Reservation), []);
-    assert_eq!(reserve(5, WorkKind::ArbitraryProcess), [Rule::WrongOrder]);
-    assert_eq!(reserve(6, WorkKind::Reservation), [Rule::WrongOrder]);
+    assert_eq!(reserve(4, JobKind::ArbitraryProcess), []);
+    assert_eq!(reserve(5, JobKind::Reservation), []);
+    assert_eq!(reserve(5, JobKind::ArbitraryProcess), [Rule::WrongOrder]);
+    assert_eq!(reserve(6, JobKind::Reservation), [Rule::WrongOrder]);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn ended_work_gets_nothing() {
     });
     let mut scene = Scene::new(&[1]);
     let job = scene.job(ANN, FIXED, 1, 1);
-    scene.edit(job).kind = WorkKind::Service;
+    scene.edit(job).kind = JobKind::Service;
     scene.expand(job, 0);
     scene.count(job, 0);
     scene.breaks(Rule::EndedWork, |scene| scene.edit(job).is_spent = true);
@@ -158,7 +158,7 @@ fn nobody_grows_above_the_cap() {
     scene.breaks(Rule::AboveCap, |scene| scene.edit(job).facts.remaining = 1);
     let mut scene = Scene::new(&[2]);
     let service = scene.job(ANN, FIXED, 1, 1);
-    scene.edit(service).kind = WorkKind::Service;
+    scene.edit(service).kind = JobKind::Service;
     scene.count(service, 1);
     scene.expand(service, 0);
     scene.breaks(Rule::AboveCap, |scene| {

@@ -4,8 +4,8 @@
 //! cluster has, and their work is never done. A single pool has machines of all sizes.
 
 use crate::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobSpec, Mebibytes, Millis, NodeReport, Nodepool,
-    PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, Topology, WorkKind,
+    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis, NodeReport,
+    Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, Topology,
 };
 use crate::sim::survey::cluster::{ARRIVAL_CYCLES, Draw, WEIGHTS};
 
@@ -103,7 +103,7 @@ fn job(draw: &mut Draw, id: u64, size: Size, capacity: u64) -> Job {
         id: JobId(id),
         user: format!("u{:04}", draw.between([1, users])).into(),
         class: class_name(WEIGHTS[draw.position(WEIGHTS.len())]).into(),
-        kind: WorkKind::Job,
+        kind: JobKind::Job,
         memory: Mebibytes(QUANTUM.0 * order),
         threads: 1,
         submitted: FIRST_SUBMISSION + 1_000 * id,
