@@ -1,4 +1,5 @@
-//! What nodes have and an older copy of the database does not know: found in their reports, and entered.
+//! Attempts that nodes report and an older copy of the database does not know: finds them in the
+//! reports and builds their rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +9,14 @@ use crate::model::Name;
 use crate::orchestrator::spec::CampaignSpec;
 use crate::orchestrator::wire::{AttemptId, Exchange, SlotReport};
 
-/// What is found in the reports of nodes.
+/// Attempts found in the reports of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Attempts that the database does not know and can take, with their nodes.
     pub attempts: Vec<(AttemptId, Name)>,
     /// Attempts of campaigns that it does not know, with their nodes.
     pub strange: Vec<(AttemptId, Name)>,
-    /// What to store, so that it knows them.
+    /// Effects that store the attempts of `attempts`, with their tasks and slots.
     pub effects: Vec<Effect>,
 }
 
@@ -69,7 +70,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Enters what is new in a slot.
+    /// Finds unknown attempts in the report of a slot.
     fn slot(&mut self, node: &Name, boot: &str, report: &SlotReport) {
         let mut all = BTreeSet::new();
         for id in ids(report).filter(|id| !self.open.contains(id)) {
@@ -82,7 +83,7 @@ impl<'a> Search<'a> {
         }
         let known = self.slots.get(&report.share).copied().cloned();
         let Some(row) = known.or_else(|| self.new_slot(node, boot, report)) else { return };
-        // What was acknowledged by the copy that is lost is not repeated.
+        // The node does not repeat results that the lost copy acknowledged.
         let before = report.results.first().map_or(0, |result| result.number.saturating_sub(1));
         let (acked, order) = (row.acked.max(before), row.order.max(report.seen_order));
         self.found.effects.push(Effect::Slot(SlotRow { order, acked, ..row }));

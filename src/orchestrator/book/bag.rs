@@ -31,7 +31,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// How many tasks are untouched.
+    /// Returns the number of untouched tasks.
     pub fn left(&self) -> u64 {
         let skipped = count(self.skipped.range(self.taken..));
         self.limit.saturating_sub(self.taken).saturating_sub(skipped)
@@ -49,7 +49,7 @@ impl Cursor {
         None
     }
 
-    /// Whether `task` is untouched, and can still be taken.
+    /// True if `task` is untouched and can still be taken.
     pub fn holds(&self, task: u64) -> bool {
         let position = self.range.position(task);
         position
@@ -64,7 +64,7 @@ impl Cursor {
     }
 }
 
-/// The tasks of one memory step that are queued again: higher priority first, then by number.
+/// Tasks of a memory step that are queued again: higher priority first, then by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queue(BTreeSet<(Reverse<u8>, u64)>);
 
@@ -89,7 +89,7 @@ impl Queue {
         Some(task)
     }
 
-    /// How many tasks are queued.
+    /// Returns the number of queued tasks.
     pub fn len(&self) -> u64 {
         count(&self.0)
     }

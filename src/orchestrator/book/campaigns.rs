@@ -19,32 +19,32 @@ pub const MAX_STEPS: u64 = 17;
 pub struct Campaign {
     /// Facts that survive. The counts of the cursor are kept in `cursor`.
     pub facts: CampaignRow,
-    /// Its specification.
+    /// Specification of the campaign.
     pub spec: Arc<CampaignSpec>,
-    /// Its untouched tasks.
+    /// Untouched tasks.
     pub cursor: Cursor,
-    /// Its memory steps; the first one always is there.
+    /// Memory steps. The first step always exists.
     pub steps: Vec<Step>,
     /// Tasks that were touched and are not final.
     pub tasks: BTreeMap<u64, TaskRow>,
-    /// How many slots of it are not gone.
+    /// Number of slots that are not gone.
     pub slots: u64,
-    /// The mean time of a task, as it is told.
+    /// Mean time of a task, as last published.
     pub measure: Measure,
-    /// Why the resource manager refuses its work, as it was noted last.
+    /// Sentence with which the resource manager refuses the campaign's work, as last noted.
     pub refused: Option<String>,
 }
 
 /// A memory step of a campaign.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its work, as the resource manager knows it.
+    /// Work of the step, as the resource manager knows it.
     pub work: WorkRow,
-    /// Its tasks that are queued again.
+    /// Tasks that are queued again.
     pub queue: Queue,
-    /// Its tasks that are assigned or running.
+    /// Number of tasks that are assigned or running.
     pub in_slots: u64,
-    /// How many slots of it are not gone.
+    /// Number of slots that are not gone.
     pub slots: u64,
 }
 
@@ -71,12 +71,12 @@ impl Campaign {
         campaign
     }
 
-    /// Its row, as it is to be stored.
+    /// Returns the row to store.
     pub fn row(&self) -> CampaignRow {
         CampaignRow { taken: self.cursor.taken, limit: self.cursor.limit, ..self.facts.clone() }
     }
 
-    /// A memory step, made if it is not there.
+    /// Returns a memory step, and creates missing ones.
     pub fn step_mut(&mut self, step: u64) -> &mut Step {
         let last = usize::try_from(MAX_STEPS - 1).unwrap_or(0);
         let at = usize::try_from(step).unwrap_or(usize::MAX).min(last);
@@ -90,8 +90,9 @@ impl Campaign {
         &mut self.steps[at]
     }
 
-    /// The memory step of that size, made if none is so large. A new one stands behind those of
-    /// `memory_retry`, so that it is never taken for one of them. The largest one, if no more fit.
+    /// Returns the memory step of that size, and creates it if no step has that size. A new step
+    /// comes after the steps of `memory_retry`, so a retry never uses it. Returns the largest step
+    /// if the campaign can have no further step.
     pub fn step_of(&mut self, memory_mb: u64) -> u64 {
         let known = self.steps.iter().find(|step| step.work.memory_mb == memory_mb);
         if let Some(known) = known {
@@ -127,12 +128,12 @@ impl Campaign {
         again + if step == 0 { self.cursor.left() } else { 0 }
     }
 
-    /// Whether a task of it waits for a slot.
+    /// True if a task of the campaign waits for a slot.
     pub fn has_queued(&self) -> bool {
         0 < self.cursor.left() || self.steps.iter().any(|step| 0 < step.queue.len())
     }
 
-    /// Whether tasks may begin.
+    /// True if tasks may begin.
     pub fn may_begin(&self) -> bool {
         self.facts.ending.is_none()
             && matches!(self.facts.state, CampaignState::Running | CampaignState::Finishing)
@@ -146,7 +147,7 @@ impl Campaign {
         again.or_else(|| if has_untouched { self.cursor.take() } else { None })
     }
 
-    /// Puts a task where its state says: into a queue, among those in slots, or into the counts.
+    /// Puts a task into the place of its state: a queue, the tasks in slots, or the counts.
     pub fn place(&mut self, row: TaskRow) {
         match row.state {
             TaskState::Queued => {
@@ -164,7 +165,7 @@ impl Campaign {
         }
     }
 
-    /// Takes a task out of where [`Campaign::place`] put it.
+    /// Takes a task out of the place that [`Campaign::place`] chose.
     pub fn displace(&mut self, task: u64) -> Option<TaskRow> {
         let row = self.tasks.remove(&task)?;
         let step = self.step_mut(row.step);
@@ -176,12 +177,12 @@ impl Campaign {
         Some(row)
     }
 
-    /// A task that was never touched, out of the cursor.
+    /// Returns a new row for an untouched task that the cursor has passed.
     pub fn fresh(&self, task: u64) -> TaskRow {
         TaskRow::untouched(self.facts.id, task)
     }
 
-    /// Begins to end it: no task begins any more. Untouched tasks are cancelled at once.
+    /// Begins to end the campaign: no task begins any more. Untouched tasks are cancelled at once.
     pub fn end(&mut self, why: Ending) {
         self.facts.cancelled += self.cursor.left();
         self.cursor.limit = self.cursor.taken;
@@ -189,18 +190,18 @@ impl Campaign {
         self.facts.state = CampaignState::Cancelling;
     }
 
-    /// Whether it may get no more slots.
+    /// True if the campaign gets no further slot.
     pub fn is_frozen(&self) -> bool {
         self.facts.state == CampaignState::Suspended || INIT_FAILS <= self.facts.init_fails
     }
 
-    /// Whether more of its tasks failed than may.
+    /// True if more tasks failed than `max_fails` allows.
     pub fn has_failed_too_often(&self) -> bool {
         self.facts.ending.is_none()
             && self.spec.max_fails.is_some_and(|most| most < self.facts.failed)
     }
 
-    /// The state that it ends with, if nothing of it is left.
+    /// Returns the final state; `None` while a task or a slot of the campaign is left.
     pub fn final_state(&self) -> Option<CampaignState> {
         if !self.tasks.is_empty() || 0 < self.cursor.left() || 0 < self.slots {
             return None;

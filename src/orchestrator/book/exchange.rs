@@ -1,4 +1,4 @@
-//! Reports of nodes in, orders for slots out.
+//! Exchanges with agents: enters the reports of nodes, and builds the orders for their slots.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::orchestrator::wire::{
     SlotStart, SlotStop, StopReason, TaskResult,
 };
 
-/// Why a report is refused.
+/// Reason to refuse a report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A later exchange of the same life was there before.
     #[error("exchange {number} comes after exchange {last} of the same life; send higher numbers")]
     Old {
-        /// Its number.
+        /// Number of the refused exchange.
         number: u64,
         /// The highest number so far.
         last: u64,
@@ -27,14 +27,14 @@ pub enum Refusal {
 /// The orders for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeAnswer {
-    /// What every slot should be. Tasks have no parameter yet.
+    /// Orders for every slot of the node. Tasks have no parameter yet.
     pub slots: Vec<SlotOrder>,
-    /// Whether the node does not know all of it.
+    /// True if the answer contains something that the node does not know.
     pub has_news: bool,
 }
 
 impl Book {
-    /// Checks that a report is not older than the last one.
+    /// Checks that a report is not older than the last report.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl Book {
         self.by_node.get(node).map(|shares| shares.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Ends a slot that another boot of its node cannot have, or that its node may not start.
+    /// Ends a slot that did not survive a boot of its node, or that its node may not start.
     fn judge(&mut self, share: u64, boot: &str, now: Now) {
         let Some(slot) = self.slots.get(&share).filter(|slot| !slot.is_gone()) else { return };
         if slot.row.boot.as_deref().is_some_and(|known| known != boot) {
@@ -236,7 +236,7 @@ impl Book {
         self.dirty.publish = true;
     }
 
-    /// Gives a slot up whose node cannot say what became of it: all its attempts are lost.
+    /// Gives up a slot whose node cannot report its end: all its attempts are lost.
     pub(super) fn lose_slot(&mut self, share: u64, why: &str, now: Now) {
         let Some(slot) = self.slots.get(&share).filter(|slot| !slot.is_gone()) else { return };
         let (campaign, node) = (slot.row.campaign, slot.row.node.clone());
@@ -264,8 +264,9 @@ impl Book {
         if !is_waiting || !campaign.may_begin() || queued == 0 {
             return;
         }
-        // Groups shrink with the queue, so that no slot hoards what another could begin: half of an
-        // even share, and one task for each free lane at the end.
+        // Groups shrink with the queue, so that no slot hoards tasks that another slot could begin.
+        // A slot gets half of an even share. At the end of the queue, each free lane gets a single
+        // task.
         let free = campaign.spec.lanes.saturating_sub(count(&slot.attempts));
         let half = queued.checked_div(campaign.slots.max(1).saturating_mul(2)).unwrap_or(0);
         let give = slot.want.min(half.max(free));
@@ -299,7 +300,7 @@ impl Book {
         }
     }
 
-    /// Calls unstarted attempts back for slots that have none, when no task is queued.
+    /// Recalls unstarted attempts for slots without an attempt, when no task is queued.
     pub(super) fn rebalance(&mut self, id: u64) {
         let Some(campaign) = self.campaigns.get(&id) else { return };
         if campaign.has_queued() || !campaign.may_begin() {
@@ -333,7 +334,7 @@ impl Book {
         }
     }
 
-    /// Orders a slot to stop. One that no node knows of is gone at once.
+    /// Orders a slot to stop. A slot that no node knows of is gone at once.
     pub(super) fn stop_slot(&mut self, share: u64, why: StopReason, drains: bool, now: Now) {
         let Some(slot) = self.slots.get_mut(&share) else { return };
         if !slot.is_told {
@@ -392,7 +393,7 @@ impl Book {
         (order.order, order.acked) = (slot.row.order, slot.row.acked);
         let Some(campaign) = self.campaigns.get(&slot.row.campaign) else { return order };
         let spec = campaign.facts.spec;
-        // What goes on elsewhere is not sent again.
+        // An overtaken attempt is not sent again: its task goes on in another slot.
         let unknown = slot
             .attempts
             .iter()
@@ -465,12 +466,12 @@ fn state_of(stage: SlotStage) -> SlotState {
         SlotStage::Preparing => SlotState::Preparing,
         SlotStage::Working => SlotState::Working,
         SlotStage::Idle => SlotState::Idle,
-        // What is gone is entered once its results are.
+        // The slot counts as gone only after its results are entered.
         SlotStage::Stopping | SlotStage::Gone => SlotState::Stopping,
     }
 }
 
-/// Whether a slot that ended so was not able to begin.
+/// True if `end` means that the slot could not begin tasks.
 fn is_failure(end: SlotEnd) -> bool {
     matches!(end, SlotEnd::NotStarted | SlotEnd::NoUser | SlotEnd::NoLimit | SlotEnd::Prologue)
 }

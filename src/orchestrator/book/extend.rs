@@ -10,36 +10,36 @@ use crate::orchestrator::spec::{CampaignType, TaskRange};
 /// The largest number that a task may have.
 const LARGEST_NUMBER: u64 = 1 << 53;
 
-/// Why tasks cannot be added to a campaign.
+/// Reason why tasks cannot be added to a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotExtend {
-    /// It is final, or there is none.
+    /// The campaign is final, or does not exist.
     #[error("campaign {0} has ended, and takes no more tasks; submit a new one")]
     Ended(u64),
-    /// It is being cancelled.
+    /// The campaign is being cancelled.
     #[error("campaign {0} is being cancelled, and takes no more tasks; submit a new one")]
     Cancelling(u64),
-    /// It is one to see whether a task works.
+    /// The campaign is a test, of which a single task runs.
     #[error("campaign {0} is of the type `test`, of which one task runs; submit a new one")]
     Test(u64),
-    /// It is one that is not preempted.
+    /// The campaign has `keep`, and so has a single task.
     #[error("campaign {0} is kept, and so has one task; submit a new one")]
     Kept(u64),
-    /// Tasks of it were cancelled before they were touched.
+    /// The campaign has cancelled tasks that were never touched.
     #[error(
         "campaign {0} was cancelled and taken up again without its cancelled tasks; first `apportion campaign \
          resubmit {0} --cancelled`, or submit a new one"
     )]
     Cut(u64),
-    /// It would have too many.
+    /// The campaign would have too many tasks.
     #[error(
         "campaign {0} would have more than 10,000,000 tasks, or numbers above 2^53; submit a new one"
     )]
     TooMany(u64),
-    /// Its tasks are lines or items, and numbers are to be added.
+    /// The campaign's tasks are lines or items, and the request adds numbers.
     #[error("count: the tasks of campaign {0} have an entry each; add `lines` or `items` to it")]
     NeedsTexts(u64),
-    /// Its tasks are numbers, and lines or items are to be added.
+    /// The campaign's tasks are numbers, and the request adds lines or items.
     #[error(
         "the tasks of campaign {0} have numbers only; add them by `count`, or submit a new one"
     )]
@@ -47,11 +47,11 @@ pub enum CannotExtend {
 }
 
 impl Book {
-    /// How many tasks a campaign has, if `count` more can be added.
+    /// Returns the present tasks of a campaign, if `count` more can be added.
     ///
     /// # Errors
     ///
-    /// If it takes no more.
+    /// If the campaign takes no more tasks.
     pub fn check_extension(&self, id: u64, count: u64) -> Result<TaskRange, CannotExtend> {
         let campaign = self.campaigns.get(&id).ok_or(CannotExtend::Ended(id))?;
         let range = campaign.cursor.range;

@@ -1,4 +1,4 @@
-//! How many there are of what the book knows.
+//! Counts of the campaigns, tasks, slots and nodes in the book.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::Book;
 use super::rows::TaskState;
 use crate::model::count;
 
-/// How many there are, by state.
+/// Counts by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Campaigns that are not final.

@@ -1,26 +1,27 @@
-//! When a slot is given up whose node is silent.
+//! Leases of slots: the book gives up a slot whose node is silent for too long.
 
 use super::{Book, Now};
 use crate::model::Name;
 
-/// How much longer than its lease a slot is waited for, in milliseconds, besides its grace.
+/// Wait for a silent slot beyond its lease and its grace, in milliseconds.
 const RESERVE_MS: u64 = 10_000;
 
-/// Leases are looked after twice a second. After a longer break than this one, in milliseconds, the
-/// orchestrator itself stood still.
+/// Longest break between two checks of the leases, in milliseconds. Checks run twice a second.
+/// After a longer break, the orchestrator itself stood still.
 const LONGEST_BREAK_MS: u64 = 3_000;
 
 impl Book {
-    /// How long after the last renewal a slot is given up, in milliseconds. Its node ends it after
-    /// the lease and the grace; a hundredth more is for clocks that do not go alike.
+    /// Returns the silence after which the book gives up a slot, in milliseconds since its last
+    /// renewal. The node ends the slot after lease and grace. A hundredth more allows for clocks of
+    /// different speed.
     pub fn patience(&self, grace_ms: u64) -> u64 {
         let lease = self.settings.lease_ms;
         let hundredth = lease.checked_div(100).unwrap_or(0);
         lease.saturating_add(grace_ms).saturating_add(hundredth).saturating_add(RESERVE_MS)
     }
 
-    /// Gives up slots whose leases ran out. Time in which the orchestrator stood still is no silence
-    /// of a node: reports of it may wait to be read.
+    /// Gives up slots whose leases ran out. A pause of the orchestrator does not count as silence
+    /// of a node: reports may wait to be read.
     pub(super) fn expire(&mut self, now: Now) {
         let pause = now.ms.saturating_sub(self.looked);
         self.looked = now.ms;
@@ -33,7 +34,8 @@ impl Book {
         let is_over = |slot: &&super::Slot| {
             let campaign = self.campaigns.get(&slot.row.campaign);
             if campaign.is_some_and(|campaign| campaign.spec.task.finishes_unheard) {
-                // It goes on, however long. Its node, another boot, or an operator says that it is gone.
+                // The slot goes on, however long. It ends only by its node, another boot, or an
+                // operator.
                 return false;
             }
             let grace = campaign.map_or(0, |campaign| campaign.spec.task.grace_ms);
@@ -47,7 +49,7 @@ impl Book {
         }
     }
 
-    /// Gives up all slots of a node, as an operator says that nothing runs there any more.
+    /// Gives up all slots of a node that an operator declared lost.
     pub(super) fn lose_node(&mut self, node: &Name, now: Now) {
         let shares: Vec<u64> = self.by_node.get(node).into_iter().flatten().copied().collect();
         for share in shares {

@@ -1,17 +1,17 @@
-//! The mean time of a task, as the resource manager is told.
+//! Mean time of a task, as published to the resource manager.
 
-/// The mean time as it was told last.
+/// Mean time that was last published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measure {
     told: u64,
 }
 
 impl Measure {
-    /// The mean to tell, in milliseconds; 0 while it is not known.
+    /// Returns the mean to publish, in milliseconds; 0 while it is not known.
     ///
-    /// A campaign has ended `ended` tasks that took `ended_ms` together. Of those in progress the
-    /// ones count that take longer than the mean: `running` are the times so far. What was told is
-    /// kept until it is off by a tenth, for each change keeps the cluster from coming to rest.
+    /// A campaign has ended `ended` tasks that took `ended_ms` together. `running` are the times of
+    /// running tasks so far: a task counts once it takes longer than the mean. The published mean
+    /// stays until it is off by a tenth, because each change keeps the cluster from becoming quiet.
     pub fn tell(&mut self, ended: u64, ended_ms: u64, running: impl Iterator<Item = u64>) -> u64 {
         let mean = ended_ms.checked_div(ended).unwrap_or(0);
         let (count, time) = running

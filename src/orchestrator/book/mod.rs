@@ -1,15 +1,16 @@
-//! The book of the orchestrator: campaigns, tasks and slots, as a function of what happened.
+//! The book of the orchestrator: campaigns, tasks and slots, as a function of the events.
 //!
 //! Pure and synchronous: no clock, no I/O. [`Book::record`] takes an [`Event`] with the time and
-//! returns [`Effect`]s: rows to store, nodes to answer, whether to publish. Effects are stored in
-//! one transaction before anything of them is told. [`Book::restore`] reads the rows back.
+//! returns [`Effect`]s: rows to store, nodes to answer, a publication to send. The orchestrator
+//! stores effects in a single transaction before it answers or publishes. [`Book::restore`] reads
+//! the rows back.
 //!
-//! What always holds:
+//! Invariants:
 //!
 //! - An attempt belongs to one slot. Its number is never used again.
-//! - A task has at most one attempt without a result, unless its campaign says that it may run twice. One
-//!   result of it counts.
-//! - A task that is final stays as it is, whatever attempts of it report later.
+//! - A task has at most one attempt without a result, unless its campaign says that it may run twice.
+//!   Exactly one result of it counts.
+//! - A final task stays as it is. Later results of its attempts do not change it.
 //! - A slot is gone if its node said so, its node has another boot, its lease ran out, or no answer
 //!   ever named it. Only then are its tasks queued again and its share published as gone.
 
@@ -61,7 +62,7 @@ use crate::orchestrator::wire::{AttemptId, Exchange, Reason, Rung, TaskResult};
 /// Settings of the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long slots go on after the last exchange, in milliseconds.
+    /// Lease of a slot after the last exchange, in milliseconds.
     pub lease_ms: u64,
     /// Time without a task after which a slot ends by itself, in milliseconds.
     pub linger_ms: u64,
@@ -76,13 +77,13 @@ impl Default for Settings {
 /// A point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds on a clock that never jumps. Decisions read this one.
+    /// Milliseconds on a clock that never jumps. Decisions read this clock.
     pub ms: u64,
-    /// Milliseconds since the epoch. It is written down, and decides nothing.
+    /// Milliseconds since the epoch. Rows contain this time; no decision depends on it.
     pub wall_ms: u64,
 }
 
-/// Something that happened.
+/// An input of the book.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A campaign was submitted. Its number is [`Book::next_number`].
@@ -95,13 +96,15 @@ pub enum Event {
     Answered(Name),
     /// Time passed.
     Elapsed,
-    /// Tasks were added to a campaign, so many. Check it with [`Book::check_extension`] first.
+    /// Tasks were added to a campaign: its number and the count of tasks. Check the event with
+    /// [`Book::check_extension`] first.
     Extended(u64, u64),
-    /// No task of a campaign begins any more; what runs ends by itself, or is stopped `at_once`.
+    /// No task of a campaign begins any more. Running tasks end by themselves, or are stopped
+    /// `at_once`.
     Suspended {
         /// The campaign.
         campaign: u64,
-        /// Whether running tasks are stopped.
+        /// True if running tasks are stopped.
         at_once: bool,
     },
     /// A suspended or frozen campaign goes on.
@@ -114,15 +117,16 @@ pub enum Event {
     TaskSignalled(u64, u64, u8),
     /// Final tasks of a campaign are queued again.
     Resubmitted(Box<Reopened>),
-    /// An operator says that nothing runs on a node any more.
+    /// An operator declares a node lost: no process of a slot runs there any more.
     NodeLost(Name),
-    /// A publication was accepted that tells these shares as gone.
+    /// The resource manager accepted a publication that declares these shares gone.
     Published(u64, Vec<u64>),
-    /// The resource manager refuses work, each with its sentence; it takes all other work.
+    /// The resource manager refuses the named works, each with its sentence, and takes all other
+    /// work.
     Refused(BTreeMap<u64, String>),
 }
 
-/// Something to do.
+/// A consequence of an event that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Store the next free number.
@@ -147,16 +151,16 @@ pub enum Effect {
     Publish,
 }
 
-/// What is read back after a restart.
+/// Rows that a restart reads back.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
     /// The next free number.
     pub next: u64,
     /// Campaigns that are not final, with their specifications.
     pub campaigns: Vec<(CampaignRow, Arc<CampaignSpec>)>,
-    /// Work of their memory steps.
+    /// Works of the campaigns' memory steps.
     pub works: Vec<WorkRow>,
-    /// Their tasks that are not final, and those that are final and beyond the cursor.
+    /// Tasks of these campaigns that are not final, and final tasks beyond the cursor.
     pub tasks: Vec<TaskRow>,
     /// Attempts without a result.
     pub attempts: Vec<AttemptRow>,
@@ -172,17 +176,18 @@ struct Node {
     number: u64,
     limits: Option<Rung>,
     only_user: Option<Name>,
-    /// Whether its agent waits for an answer.
+    /// True if the agent waits for an answer.
     is_waiting: bool,
-    /// When it was heard last, by the clock of the book.
+    /// Time of the last exchange, by the clock of the book.
     heard: u64,
-    /// Shares of its last report that the book does not know and that are gone.
+    /// Gone shares of the last report that the book does not know, each with its last result's
+    /// number.
     unknown_gone: Vec<(u64, u64)>,
-    /// Whether the answer to its last report has news that no slot shows.
+    /// True if the answer to the last report has news that no slot shows.
     has_news: bool,
 }
 
-/// Rows that differ from what is stored.
+/// Rows that differ from the stored rows.
 #[derive(Clone, Debug, Default)]
 struct Dirty {
     next: bool,
@@ -213,7 +218,7 @@ pub struct Book {
     open: BTreeMap<AttemptId, AttemptRow>,
     /// Slots that can hold more tasks and whose agents wait, by campaign.
     hungry: BTreeSet<(u64, u64)>,
-    /// When leases were last looked after, by the clock of the book.
+    /// Time of the last check of the leases, by the clock of the book.
     looked: u64,
     dirty: Dirty,
 }
@@ -224,7 +229,8 @@ impl Book {
         Book::restore(settings, Saved { next: 1, ..Saved::default() }, 0)
     }
 
-    /// The book of what was saved, at time `now`. Leases begin anew: that errs on the safe side.
+    /// Restores the book from saved rows at time `now`. Leases begin anew, which errs on the safe
+    /// side.
     pub fn restore(settings: Settings, saved: Saved, now: u64) -> Book {
         let campaigns = saved.campaigns.into_iter();
         let campaigns = campaigns.map(|(row, spec)| (row.id, Campaign::new(row, spec))).collect();
@@ -266,7 +272,7 @@ impl Book {
             campaign.place(row);
         }
         for row in &saved.attempts {
-            // What goes on elsewhere may run in its slot too.
+            // An overtaken attempt may still run in its slot.
             if let Some(slot) = book.slots.get_mut(&row.share).filter(|slot| !slot.is_gone()) {
                 let held = Held { unsaved_since: now, ..Held::default() };
                 slot.attempts.entry(row.id).or_insert(held);
@@ -287,7 +293,7 @@ impl Book {
         &self.campaigns
     }
 
-    /// Slots, those that are gone and not forgotten included, by share.
+    /// Returns the slots by share, including gone slots that are not forgotten.
     pub fn slots(&self) -> &BTreeMap<u64, Slot> {
         &self.slots
     }
@@ -339,7 +345,8 @@ impl Book {
         self.dirty.publish = true;
     }
 
-    /// Moves a campaign between running and finishing. Slots of a finishing one are not needed.
+    /// Moves a campaign between running and finishing. Stops its slots once all its tasks are
+    /// final.
     fn finish_or_go_on(&mut self, id: u64) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         let is_over = !campaign.has_queued() && campaign.tasks.is_empty();
@@ -405,12 +412,13 @@ impl Book {
         }
     }
 
-    /// Ends an attempt of a slot: its task goes where the table of states says.
+    /// Ends an attempt of a slot, and moves its task by the table of states.
     fn end_attempt(&mut self, share: u64, result: TaskResult, now: Now) {
         let id = result.task;
         let Some(slot) = self.slots.get_mut(&share) else { return };
         if slot.attempts.remove(&id).is_none() {
-            // Another attempt of the task counts, or this result is a repeated one.
+            // The slot no longer has this attempt: the result is repeated, or another attempt
+            // counts.
             return;
         }
         slot.recall.remove(&id);
@@ -447,7 +455,7 @@ impl Book {
         self.dirty.settle.insert(id.campaign);
     }
 
-    /// Everything that has to be stored and done since the last call.
+    /// Returns all effects since the last call.
     fn drain(&mut self) -> Vec<Effect> {
         let dirty = std::mem::take(&mut self.dirty);
         let mut effects = Vec::new();

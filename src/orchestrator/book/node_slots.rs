@@ -1,4 +1,4 @@
-//! The slots of one node, for people who look at it.
+//! The slots of a node, as people see them.
 
 use super::slots::Slot;
 use super::{Book, Now};

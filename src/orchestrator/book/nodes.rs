@@ -7,24 +7,25 @@ use crate::orchestrator::wire::Rung;
 /// A node that runs slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// Its name.
+    /// Name of the node.
     pub node: Name,
-    /// How limits are enforced there.
+    /// Enforcement of memory limits on the node.
     pub limits: Rung,
-    /// The only user whose work can run there.
+    /// Only user whose work can run on the node.
     pub only_user: Option<Name>,
     /// Slots that are not gone.
     pub slots: u64,
     /// Attempts that run.
     pub running: u64,
-    /// Memory of its slots, in MiB.
+    /// Memory of the slots, in MiB.
     pub used_mb: u64,
-    /// Since when its agent is silent, in milliseconds. 0: it waits for an answer.
+    /// Silence of the agent, in milliseconds. 0: the agent waits for an answer.
     pub silent_ms: u64,
 }
 
 impl Node {
-    /// Since when its agent is silent, in milliseconds at time `now`. 0: it waits for an answer.
+    /// Returns the silence of the agent, in milliseconds at time `now`. 0: the agent waits for an
+    /// answer.
     pub(super) fn silent_ms(&self, now: u64) -> u64 {
         if self.is_waiting { 0 } else { now.saturating_sub(self.heard) }
     }

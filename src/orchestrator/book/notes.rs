@@ -6,13 +6,14 @@ use super::rows::{Note, TaskRow};
 use super::slots::Slot;
 use crate::orchestrator::wire::TaskResult;
 
-/// What happened to a campaign as a whole. `code` is one of the words that its notes leave out.
+/// Builds the note of an event that concerns a whole campaign. Answers about a campaign omit notes
+/// with these codes.
 pub(super) fn history(campaign: u64, code: &'static str, what: &str) -> Note {
     let text = format!("campaign {campaign}: {what}");
     Note { campaign, task: None, node: None, code, text }
 }
 
-/// A task failed.
+/// Builds the note of a failed task.
 pub(super) fn failed(
     row: &TaskRow,
     result: &TaskResult,

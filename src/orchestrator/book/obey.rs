@@ -1,4 +1,4 @@
-//! What the schedule of the resource manager means for slots.
+//! Application of the resource manager's schedule to slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,34 +8,35 @@ use super::{Book, Now};
 use crate::model::Name;
 use crate::orchestrator::wire::StopReason;
 
-/// The shares of one work, as the schedule has them.
+/// Shares of a work in the schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobShares {
     /// The number of the work.
     pub work: u64,
-    /// Shares that it has, with their nodes, those that are new included.
+    /// All shares of the work with their nodes, including new shares.
     pub shares: Vec<(u64, Name)>,
     /// Shares that are new.
     pub added: BTreeSet<u64>,
-    /// Shares that have to go.
+    /// Shares that are terminating.
     pub removed: Vec<RemovedShare>,
 }
 
-/// A share that has to go.
+/// A terminating share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedShare {
-    /// Its number.
+    /// Number of the share.
     pub share: u64,
-    /// Its node.
+    /// Node of the share.
     pub node: Name,
-    /// Why.
+    /// Cause of the stop.
     pub why: StopReason,
-    /// Whether its node is dead to the resource manager, as no agent of it is heard.
+    /// True if the resource manager declared the node dead because its agent is silent.
     pub has_died: bool,
 }
 
 impl Book {
-    /// Orders new slots, stops those that have to go, and forgets what the schedule has forgotten.
+    /// Orders new slots, stops slots of terminating shares, and forgets slots that the schedule no
+    /// longer names.
     pub(super) fn obey(&mut self, publication: Option<u64>, jobs: Vec<JobShares>, now: Now) {
         let mut works = BTreeMap::new();
         for campaign in self.campaigns.values() {
@@ -76,15 +77,15 @@ impl Book {
         self.forget(publication, &named);
     }
 
-    /// Whether a slot goes on to the end of its tasks where nothing reaches it.
+    /// True if a slot goes on to the end of its tasks while its node is unreachable.
     fn finishes_unheard(&self, share: u64) -> bool {
         let slot = self.slots.get(&share);
         let campaign = slot.and_then(|slot| self.campaigns.get(&slot.row.campaign));
         campaign.is_some_and(|campaign| campaign.spec.task.finishes_unheard)
     }
 
-    /// Enters a slot that the book does not know. One that `may_run` was known before the database
-    /// was set back: its node is told to stop it, and it is waited for.
+    /// Enters a slot that the book does not know. A slot that `may_run` was known before the
+    /// database was set back: its node is ordered to stop it, and the book waits for the end.
     fn order_slot(
         &mut self,
         work: u64,
@@ -141,7 +142,7 @@ impl Book {
         }
     }
 
-    /// Notes what the resource manager refuses, once for each sentence.
+    /// Notes the refusals of the resource manager, once for each sentence.
     pub(super) fn refused(&mut self, sentences: &BTreeMap<u64, String>) {
         for campaign in self.campaigns.values_mut() {
             let mut numbers = campaign.steps.iter().filter_map(|step| step.work.number);
@@ -159,7 +160,7 @@ impl Book {
         }
     }
 
-    /// Enters that the resource manager was told that shares are gone.
+    /// Records the publication that declared shares gone.
     pub(super) fn published(&mut self, sequence: u64, gone: &[u64]) {
         for share in gone {
             if let Some(slot) = self.slots.get_mut(share).filter(|slot| slot.is_gone()) {

@@ -1,4 +1,4 @@
-//! What the resource manager is told: one work for each memory step of a campaign.
+//! Publication to the resource manager: a work for each memory step of a campaign.
 
 use super::Book;
 use super::campaigns::{Campaign, Step};
@@ -10,50 +10,50 @@ use crate::model::Name;
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedWork {
-    /// Its number.
+    /// Number of the work.
     pub work: u64,
-    /// Its owner.
+    /// Owner of the work.
     pub user: String,
-    /// Its class. `None`: the default of the resource manager.
+    /// Class of the work. `None`: the default of the resource manager.
     pub class: Option<String>,
     /// Memory of each process, in MiB.
     pub memory_mb: u64,
     /// Tasks at a time in a process.
     pub threads: u64,
-    /// Tasks that are not final; those of a silent node that begin again count twice.
+    /// Number of tasks that are not final. A task of a silent node that begins again counts twice.
     pub remaining: u64,
-    /// The most processes. `None`: as many as there are.
+    /// Limit of processes. `None`: no limit.
     pub max: Option<u64>,
-    /// Whether it may get no more processes.
+    /// True if the work gets no further process.
     pub is_frozen: bool,
-    /// Whether it ends, with no process to be added.
+    /// True if the work ends, and no process is to be added.
     pub is_completing: bool,
-    /// Whether a process of it has ever begun a task.
+    /// True if a process of the work has ever begun a task.
     pub has_begun: bool,
-    /// Whether it may not be preempted.
+    /// True if the work may not be preempted.
     pub is_kept: bool,
     /// The mean time of a task, in milliseconds; 0 while it is not known.
     pub time_per_item_ms: u64,
-    /// When it was submitted, in milliseconds since the epoch.
+    /// Time of the submission, in milliseconds since the epoch.
     pub submitted_ms: u64,
-    /// The only nodes it may use. Empty: any.
+    /// Only nodes that the work may use. Empty: any node.
     pub nodes: Vec<String>,
-    /// Its slots.
+    /// Slots of the work.
     pub slots: Vec<PublishedSlot>,
 }
 
-/// A slot, as the resource manager is told of it.
+/// A slot, as published to the resource manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedSlot {
-    /// Its share.
+    /// Share of the slot.
     pub share: u64,
-    /// Its node.
+    /// Node of the slot.
     pub node: Name,
-    /// Its state.
+    /// State of the slot.
     pub state: SlotState,
     /// Time from its order to its first task, so far or in all, in milliseconds.
     pub initialization_ms: u64,
-    /// Time of its tasks that would be lost with it, in milliseconds.
+    /// Task time that the end of the slot would lose, in milliseconds.
     pub investment_ms: u64,
 }
 
@@ -82,9 +82,9 @@ impl Book {
         all
     }
 
-    /// Takes the number from the work of a slot that is gone, if the work may have one slot only: to the
-    /// resource manager it is over with its process, and gets no other one. Tasks that are left get
-    /// another number.
+    /// Takes the number from the work of a gone slot, if the work may have a single slot only. For
+    /// the resource manager such a work is over with its process, and gets no second process.
+    /// Remaining tasks get another number.
     pub(super) fn end_kept_work(&mut self, row: &SlotRow) {
         let campaign = self.campaigns.get_mut(&row.campaign);
         let Some(campaign) = campaign.filter(|campaign| campaign.spec.keep) else { return };
@@ -95,13 +95,13 @@ impl Book {
         }
     }
 
-    /// Shares of slots that are gone. A full publication tells them so, named or not.
+    /// Returns the shares of gone slots. A full publication declares them gone, named or not.
     pub fn gone(&self) -> Vec<u64> {
         let gone = self.slots.values().filter(|slot| slot.is_gone());
         gone.map(|slot| slot.row.share).collect()
     }
 
-    /// How long the running tasks of each campaign have run, in milliseconds.
+    /// Returns the running tasks' times of each campaign so far, in milliseconds.
     fn running_times(&self, now: u64) -> std::collections::BTreeMap<u64, Vec<u64>> {
         let mut times: std::collections::BTreeMap<u64, Vec<u64>> =
             std::collections::BTreeMap::new();

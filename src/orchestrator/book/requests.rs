@@ -1,4 +1,4 @@
-//! What owners and operators ask for.
+//! Requests of owners and operators.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct NewCampaign {
     pub uid: Option<u32>,
     /// The number of its specification.
     pub spec_number: u64,
-    /// Its specification.
+    /// Specification of the campaign.
     pub spec: Arc<CampaignSpec>,
 }
 
@@ -28,7 +28,7 @@ pub struct NewCampaign {
 pub struct Reopened {
     /// The campaign, as it was stored. Not used if the book has it.
     pub campaign: CampaignRow,
-    /// Its specification.
+    /// Specification of the campaign.
     pub spec: Arc<CampaignSpec>,
     /// The work of its memory steps, as it was stored. Not used if the book has it.
     pub works: Vec<WorkRow>,
@@ -36,7 +36,7 @@ pub struct Reopened {
     pub tasks: Vec<TaskRow>,
     /// Tasks beyond the cursor that were touched.
     pub beyond: Vec<TaskRow>,
-    /// Whether untouched tasks that were cancelled with the campaign are queued too.
+    /// True if untouched tasks that were cancelled with the campaign are queued too.
     pub untouched: bool,
     /// Another size of memory for the tasks, in MiB.
     pub memory_mb: Option<u64>,
@@ -176,7 +176,7 @@ impl Book {
         self.dirty.wake.insert(slot.row.node.clone());
     }
 
-    /// Queues final tasks again. A campaign that ended is taken up again.
+    /// Queues final tasks again. A campaign that ended runs again.
     pub(super) fn reopen(&mut self, reopened: Reopened) {
         let Reopened { campaign: row, spec, works, tasks, beyond, untouched, memory_mb } = reopened;
         let id = row.id;

@@ -1,4 +1,5 @@
-//! What must survive: one row for each thing that the book holds. The store keeps them as they are.
+//! Rows of the database: a row for each item of the book that a restart needs. The store keeps them
+//! unchanged.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,19 +11,19 @@ use crate::orchestrator::wire::{AttemptId, Reason, StopReason, TaskResult};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CampaignState {
-    /// Its tasks run, or wait for slots.
+    /// Tasks of the campaign run, or wait for slots.
     Running,
-    /// No task of it begins; slots drain.
+    /// No task begins; slots drain.
     Suspended,
-    /// No task of it is queued; the last ones run.
+    /// No task is queued; the last tasks run.
     Finishing,
-    /// It is cancelled, and something of it may still run.
+    /// The campaign is cancelled, and a process of it may still run.
     Cancelling,
     /// All tasks are done or dropped.
     Done,
-    /// All tasks ended, and at least one failed.
+    /// Every task ended, and at least one task failed.
     Failed,
-    /// It was cancelled, and nothing of it runs.
+    /// The campaign was cancelled, and no process of it runs.
     Cancelled,
 }
 
@@ -56,26 +57,26 @@ impl CampaignState {
         CampaignState::ALL.into_iter().find(|state| state.word() == word)
     }
 
-    /// Whether nothing of the campaign can run any more.
+    /// True if no process of the campaign can run any more.
     pub fn is_final(self) -> bool {
         matches!(self, CampaignState::Done | CampaignState::Failed | CampaignState::Cancelled)
     }
 }
 
-/// Why a campaign ends before its tasks do.
+/// Reason why a campaign ends before its tasks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// Its owner or an operator cancelled it.
+    /// The owner or an operator cancelled the campaign.
     Cancelled,
-    /// More of its tasks failed than may.
+    /// More tasks failed than `max_fails` allows.
     MaxFails,
 }
 
 /// A campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignRow {
-    /// Its number.
+    /// Number of the campaign.
     pub id: u64,
     /// The name of its owner.
     pub owner: String,
@@ -83,17 +84,17 @@ pub struct CampaignRow {
     pub uid: Option<u32>,
     /// The number of its specification.
     pub spec: u64,
-    /// How many tasks it has. Some may have been added since it was submitted.
+    /// Number of tasks, including tasks that were added since the submission.
     pub total: u64,
-    /// When it was submitted, in milliseconds since the epoch.
+    /// Time of the submission, in milliseconds since the epoch.
     pub submitted_ms: u64,
-    /// Its state.
+    /// State of the campaign.
     pub state: CampaignState,
-    /// Why it ends early.
+    /// Reason of an early end.
     pub ending: Option<Ending>,
-    /// How many positions of the range have been passed.
+    /// Positions of the range that the cursor has passed.
     pub taken: u64,
-    /// How many positions may be passed: all, unless it was cancelled or is a test.
+    /// Positions that the cursor may pass: all, unless the campaign was cancelled or is a test.
     pub limit: u64,
     /// Tasks done.
     pub done: u64,
@@ -105,11 +106,11 @@ pub struct CampaignRow {
     pub dropped: u64,
     /// Slots in a row that could not be prepared.
     pub init_fails: u64,
-    /// Whether a task of it ever began.
+    /// True if a task of the campaign ever began.
     pub has_begun: bool,
     /// Time of tasks that ended by themselves, in milliseconds, all together.
     pub ended_ms: u64,
-    /// How many tasks ended by themselves.
+    /// Number of tasks that ended by themselves.
     pub ended: u64,
     /// Time from the order of a slot to its first task, in milliseconds, of the last slot.
     pub prepared_ms: u64,
@@ -117,7 +118,7 @@ pub struct CampaignRow {
     pub rss_mb: u64,
 }
 
-/// The work of one memory step of a campaign, as the resource manager knows it.
+/// Work of a memory step of a campaign, as the resource manager knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkRow {
     /// The campaign.
@@ -126,7 +127,7 @@ pub struct WorkRow {
     pub step: u64,
     /// Memory of its slots, in MiB.
     pub memory_mb: u64,
-    /// Its number. `None`: it has no task, and no slot.
+    /// Number of the work. `None`: the step has no task, and no slot.
     pub number: Option<u64>,
 }
 
@@ -134,19 +135,19 @@ pub struct WorkRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskState {
-    /// It waits for a slot.
+    /// The task waits for a slot.
     Queued,
-    /// An attempt of it is committed for a slot.
+    /// An attempt of the task is committed for a slot.
     Assigned,
-    /// An attempt of it has begun.
+    /// An attempt of the task has begun.
     Running,
-    /// It is done.
+    /// The task is done.
     Done,
-    /// It failed.
+    /// The task failed.
     Failed,
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
-    /// It is not wanted any more.
+    /// The task is not wanted any more.
     Dropped,
 }
 
@@ -180,7 +181,7 @@ impl TaskState {
         TaskState::ALL.into_iter().find(|state| state.word() == word)
     }
 
-    /// Whether the task needs no attempt any more.
+    /// True if the task needs no attempt any more.
     pub fn is_final(self) -> bool {
         !matches!(self, TaskState::Queued | TaskState::Assigned | TaskState::Running)
     }
@@ -191,9 +192,9 @@ impl TaskState {
 pub struct TaskRow {
     /// The campaign.
     pub campaign: u64,
-    /// Its number.
+    /// Number of the task.
     pub task: u64,
-    /// Its state.
+    /// State of the task.
     pub state: TaskState,
     /// The number of its last attempt. 0: none.
     pub attempt: u64,
@@ -203,20 +204,20 @@ pub struct TaskRow {
     pub losses: u64,
     /// Attempts that asked to be queued again.
     pub resubmits: u64,
-    /// Its priority in the queue: higher goes first.
+    /// Priority in the queue: a higher number goes first.
     pub priority: u8,
-    /// Its memory step.
+    /// Memory step of the task.
     pub step: u64,
-    /// The slot of its attempt, while it is assigned or running.
+    /// Slot of the attempt, while the task is assigned or running.
     pub share: Option<u64>,
-    /// Whether its attempt has to end, as the task is cancelled.
+    /// True if the attempt has to end, as the task is cancelled.
     pub cancel: bool,
-    /// Why it ended, or its last attempt.
+    /// Reason of the end of the last attempt; of a final task, the reason of its end.
     pub reason: Option<Reason>,
 }
 
 impl TaskRow {
-    /// A task of a campaign, before anything has happened to it.
+    /// Returns the row of an untouched task.
     pub fn untouched(campaign: u64, task: u64) -> TaskRow {
         TaskRow {
             campaign,
@@ -244,11 +245,11 @@ pub struct AttemptRow {
     pub share: u64,
     /// The node.
     pub node: Name,
-    /// When it was assigned, in milliseconds since the epoch.
+    /// Time of the assignment, in milliseconds since the epoch.
     pub assigned_ms: u64,
-    /// How it ended. `None`: not yet.
+    /// Result of the attempt. `None`: the attempt has not ended.
     pub result: Option<TaskResult>,
-    /// When that was recorded, in milliseconds since the epoch.
+    /// Time at which the result was recorded, in milliseconds since the epoch.
     pub ended_ms: Option<u64>,
 }
 
@@ -258,17 +259,17 @@ pub struct AttemptRow {
 pub enum SlotState {
     /// Ordered; its node has not reported it.
     Ordered,
-    /// Its process is being started.
+    /// The slot's process is being started.
     Starting,
-    /// Its prologue runs.
+    /// The prologue runs.
     Preparing,
-    /// It runs tasks.
+    /// The slot runs tasks.
     Working,
-    /// It has no task.
+    /// The slot has no task.
     Idle,
-    /// It has to stop, or does.
+    /// The slot has to stop, or is stopping.
     Stopping,
-    /// Nothing of it can run any more.
+    /// No process of the slot can run any more.
     Gone,
 }
 
@@ -292,15 +293,15 @@ impl SlotState {
 pub struct SlotRow {
     /// The number of the share.
     pub share: u64,
-    /// Its node.
+    /// Node of the slot.
     pub node: Name,
     /// The campaign.
     pub campaign: u64,
     /// The memory step.
     pub step: u64,
-    /// The number of the work that the share was given for.
+    /// Number of the work that holds the share.
     pub work: u64,
-    /// Its state.
+    /// State of the slot.
     pub state: SlotState,
     /// The number of its last order.
     pub order: u64,
@@ -308,20 +309,20 @@ pub struct SlotRow {
     pub acked: u64,
     /// The boot of the node that reported it. `None`: not reported yet.
     pub boot: Option<String>,
-    /// Why it has to stop.
+    /// Cause of the stop, if the slot has to stop.
     pub stop: Option<StopReason>,
-    /// Whether tasks that run may end by themselves when it stops.
+    /// True if running tasks may end by themselves when the slot stops.
     pub drains: bool,
 }
 
-/// Something that people should know about a campaign.
+/// A sentence about a campaign, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The campaign.
     pub campaign: u64,
-    /// The task, if it is about one.
+    /// Task, if the note concerns a task.
     pub task: Option<u64>,
-    /// The node, if it is about one.
+    /// Node, if the note concerns a node.
     pub node: Option<Name>,
     /// A stable word for scripts.
     pub code: &'static str,

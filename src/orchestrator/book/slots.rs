@@ -1,4 +1,4 @@
-//! A slot as the book tracks it: its row, and what the last report of its node said.
+//! A slot as the book tracks it: its row, and the last report of its node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,46 +8,46 @@ use crate::orchestrator::wire::{AttemptId, StopReason, TaskSignal};
 /// A slot.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// What must survive.
+    /// Row of the slot in the database.
     pub row: SlotRow,
-    /// Attempts that are committed for it and have no result.
+    /// Attempts that are committed for the slot and have no result.
     pub attempts: BTreeMap<AttemptId, Held>,
-    /// How many more tasks it can hold.
+    /// Number of tasks that the slot can hold besides its present ones.
     pub want: u64,
     /// The highest order that it has carried out.
     pub seen_order: u64,
-    /// Whether its node may know of it: an answer with its start has left.
+    /// True if the node may know of the slot: an answer with its start was sent.
     pub is_told: bool,
-    /// Whether its node has reported it.
+    /// True if the node has reported the slot.
     pub is_reported: bool,
-    /// Whether the last report of its node named it.
+    /// True if the last report of the node named the slot.
     pub is_listed: bool,
-    /// When an answer last renewed its lease, by the clock of the book.
+    /// Time of the last answer that renewed the lease, by the clock of the book.
     pub renewed: u64,
-    /// When it was ordered, by the clock of the book.
+    /// Time of the order, by the clock of the book.
     pub ordered: u64,
     /// Time from its order to its first task, in milliseconds.
     pub prepared_ms: Option<u64>,
-    /// The most memory that a task of it was seen to use, in MiB. 0: none was measured yet.
+    /// Highest measured memory of a task in the slot, in MiB. 0: not measured yet.
     pub used_mb: u64,
     /// Attempts that it should give back.
     pub recall: BTreeSet<AttemptId>,
     /// Signals to send, each with the number of the order that brought it.
     pub signals: Vec<(u64, TaskSignal)>,
-    /// The publication that told the resource manager that it is gone.
+    /// Number of the publication that declared the slot gone.
     pub gone_in: Option<u64>,
 }
 
 /// An attempt that a slot has or should have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
-    /// Whether the last report named it.
+    /// True if the last report named the attempt.
     pub is_listed: bool,
-    /// When it began, by the clock of the book. `None`: it has not.
+    /// Time at which the attempt began, by the clock of the book. `None`: not begun.
     pub begun: Option<u64>,
-    /// Since when its work would be lost, by the clock of the book.
+    /// Time since which the attempt has saved no work, by the clock of the book.
     pub unsaved_since: u64,
-    /// Whether it has confirmed a checkpoint.
+    /// True if the attempt has confirmed a checkpoint.
     pub has_saved: bool,
 }
 
@@ -73,19 +73,19 @@ impl Slot {
         }
     }
 
-    /// Whether nothing of it can run any more.
+    /// True if no process of the slot can run any more.
     pub fn is_gone(&self) -> bool {
         self.row.state == SlotState::Gone
     }
 
-    /// Whether it may get tasks.
+    /// True if the slot may get tasks.
     pub fn is_open(&self) -> bool {
         self.row.stop.is_none() && !self.is_gone()
     }
 
-    /// Orders it to stop. A kill replaces a drain, and no order replaces a kill.
+    /// Orders the slot to stop. A kill replaces a drain, and no order replaces a kill.
     ///
-    /// Returns whether that is a new order.
+    /// Returns true if the order is new.
     pub fn stop(&mut self, why: StopReason, drains: bool) -> bool {
         let is_news = match self.row.stop {
             None => true,

@@ -1,4 +1,4 @@
-//! What becomes of a task when an attempt of it ends.
+//! End of an attempt: moves its task by the table of states.
 
 use super::bag::{AGAIN, CHECKPOINTED, LAST, RETURNED};
 use super::rows::{Ending, TaskRow, TaskState};
@@ -9,9 +9,9 @@ use crate::orchestrator::wire::{Reason, TaskResult};
 const SOON: u8 = 66;
 /// The exit status that asks for another attempt, at the end of the queue.
 const LATER: u8 = 67;
-/// How often a task may ask for another attempt.
+/// Most requests of a task for another attempt.
 const MAX_RESUBMITS: u64 = 10;
-/// How many attempts of a task may be lost before it counts as the cause.
+/// Lost attempts after which the task counts as the cause.
 pub const LOST_LIMIT: u64 = 5;
 
 /// Enters the end of an attempt into its task, by the table of states.
@@ -77,7 +77,7 @@ fn more_memory(task: &mut TaskRow, spec: &CampaignSpec) {
     }
 }
 
-/// We stopped it: that never counts as a failure.
+/// An attempt that the orchestrator stopped never counts as a failure.
 fn stopped(task: &mut TaskRow, result: &TaskResult, spec: &CampaignSpec) {
     if result.exit == Some(0) && spec.stop_zero_is_done {
         task.state = TaskState::Done;

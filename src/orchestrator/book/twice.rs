@@ -1,9 +1,10 @@
-//! Tasks that may run twice: those of a silent node begin again at once, and the first result counts.
+//! Tasks that may run twice: a task of a silent node begins again at once, and the first result
+//! counts.
 //!
-//! An attempt is *overtaken* once its task is queued again without it, or is final. It stays with its
-//! slot, for it may run. If its node is heard again before another attempt began, it is the attempt of
-//! its task again. If its task has become final, its slot is told to end it, and its own result is kept
-//! as superseded.
+//! An attempt is *overtaken* once its task is queued again without it, or is final. It stays in its
+//! slot, for it may run. If its node reports again before another attempt began, it becomes the
+//! task's current attempt again. If its task has become final, the node is ordered to end the
+//! attempt. The book then stores its result as superseded.
 
 use super::bag::AGAIN;
 use super::campaigns::Campaign;
@@ -16,7 +17,7 @@ use crate::orchestrator::wire::{AttemptId, Reason, TaskResult};
 const LONGEST_SILENCE_MS: u64 = 60_000;
 
 impl Campaign {
-    /// Whether an attempt in a slot is the one that its task waits for.
+    /// True if the task of an attempt waits for this attempt.
     pub(super) fn is_current(&self, share: u64, id: AttemptId) -> bool {
         let row = self.tasks.get(&id.task);
         row.is_some_and(|row| row.share == Some(share) && row.attempt == id.attempt)
@@ -30,14 +31,14 @@ impl Campaign {
         if self.is_current(share, result.task) {
             return Some(next);
         }
-        // It was told to end, so that says nothing of the task.
+        // The orchestrator ordered the end of the attempt, so its result does not concern the task.
         if matches!(result.why, Reason::Cancelled | Reason::Superseded) {
             return None;
         }
         if next.state.is_final() || row.state == TaskState::Queued {
             return Some(next);
         }
-        // Another attempt goes on.
+        // The task goes on with another attempt.
         let TaskRow { tries, losses, resubmits, .. } = next;
         Some(TaskRow { tries, losses, resubmits, ..row.clone() })
     }
@@ -120,7 +121,7 @@ impl Book {
         }
     }
 
-    /// Has slots told that attempts of a task that became final are to end.
+    /// Orders slots to end attempts of a task that became final.
     pub(super) fn tell_losers(&mut self, campaign: u64, task: u64) {
         let may_run_twice =
             self.campaigns.get(&campaign).is_some_and(|campaign| campaign.spec.may_run_twice);

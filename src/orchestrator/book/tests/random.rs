@@ -1,5 +1,5 @@
-//! Random histories with crashes, lost answers, repeats and new boots. An oracle that only remembers
-//! what happened recounts the invariants.
+//! Random histories with crashes, lost answers, repeats and new boots. An oracle that only
+//! remembers the events recounts the invariants.
 
 use std::collections::BTreeMap;
 
@@ -125,7 +125,7 @@ fn play(world: &mut World, op: Op) {
         }
         Op::Resubmit(pick) => resubmit(world, pick),
         Op::Lost(at) => {
-            // An operator says so of nodes that are dead only.
+            // An operator declares only dead nodes lost.
             world.reboot(node(at), true);
             world.record(Event::NodeLost(super::world::name(node(at))));
         }
@@ -150,7 +150,7 @@ fn resubmit(world: &mut World, pick: u8) {
     world.record(Event::Resubmitted(Box::new(reopened)));
 }
 
-/// Recounts from the rows what the book says of itself.
+/// Recounts from the rows all figures of the book.
 fn recount(world: &World) {
     for row in world.rows.campaigns.values() {
         let of = |task: &&TaskRow| task.campaign == row.id;
@@ -172,7 +172,7 @@ fn recount(world: &World) {
         assert_eq!(row.failed, count(TaskState::Failed), "{row:?}");
         assert_eq!(row.cancelled, count(TaskState::Cancelled) + cut, "{row:?}");
         if !row.state.is_final() {
-            // T10: what is published is what the rows say.
+            // T10: the publication equals the rows.
             let told: u64 = world.book.campaigns()[&row.id]
                 .steps
                 .iter()
@@ -187,7 +187,7 @@ fn recount(world: &World) {
     }
 }
 
-/// T3: a task is done by one result, however many attempts of it ran.
+/// T3: a single result makes a task done, however many attempts ran.
 fn one_result_counts(world: &World, task: &TaskRow) {
     let id = |attempt| AttemptId { campaign: task.campaign, task: task.task, attempt };
     let attempts = world.rows.attempts.range(id(0)..=id(u64::MAX)).map(|(_, row)| row);
@@ -197,7 +197,7 @@ fn one_result_counts(world: &World, task: &TaskRow) {
     assert_eq!(done, u64::from(task.state == TaskState::Done), "T3: {task:?}");
 }
 
-/// T11: what was preempted, evicted or lost counts as no failure.
+/// T11: a preempted, evicted or lost attempt counts as no failure.
 fn failures_are_real(world: &World, task: &TaskRow) {
     let results = world
         .rows
@@ -211,7 +211,7 @@ fn failures_are_real(world: &World, task: &TaskRow) {
     assert!(task.tries <= u64::try_from(failed).unwrap(), "T11: {task:?}");
 }
 
-/// T6: what a restart reads back is what the book had.
+/// T6: a restart reads back the same book.
 fn restart_changes_nothing(world: &World) {
     let again = Book::restore(world.settings, world.rows.saved(&world.specs), world.now);
     for (id, campaign) in world.book.campaigns() {
@@ -255,7 +255,7 @@ fn finish(world: &mut World) {
                 world.end(node, round, Reason::Done, Some(0));
             }
         }
-        // Slots that lie idle end, as they would by themselves.
+        // Idle slots end, as they would by themselves.
         world.pass(20_000);
     }
     panic!("not all campaigns end: {:#?}", world.book.campaigns());

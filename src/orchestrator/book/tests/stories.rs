@@ -5,7 +5,7 @@ use super::spec;
 use super::world::World;
 use crate::orchestrator::spec::MemoryRetry;
 
-/// A world with one campaign of `count` tasks and one slot on node 0 that has asked for tasks.
+/// Builds a world with a campaign of `count` tasks, and a slot on node 0 that asked for tasks.
 fn with_slot(count: u64) -> World {
     let mut world = World::new();
     world.submit(spec(count));
@@ -148,8 +148,7 @@ fn a_silent_node_is_given_up_after_its_lease_only() {
     assert_eq!((task.state, task.losses, task.tries), (TaskState::Queued, 1, 0));
 }
 
-/// The clock on the wall jumps by hours between any two exchanges: what is written down may differ, and
-/// nothing else.
+/// The wall clock jumps by hours between any two exchanges: only stored times may differ.
 #[test]
 fn jumps_of_the_clock_change_no_lease_and_no_order() {
     let play = |jumps: [u64; 4]| {
@@ -201,8 +200,8 @@ fn begun(spec: CampaignSpec) -> World {
     world
 }
 
-/// A world where the only task of a campaign that may run twice has begun on node 0, which is silent, and
-/// begins again on node 1.
+/// Builds a world with a campaign of a task that may run twice. Its first attempt has begun on node
+/// 0, which is silent; the task begins again on node 1.
 fn twice() -> World {
     let mut spec = spec(1);
     spec.may_run_twice = true;
@@ -239,7 +238,7 @@ fn the_first_of_two_results_counts_and_the_other_slot_is_told() {
         world.exchange(first, false, false);
         let task = &world.rows.tasks[&(1, 1)];
         assert_eq!((task.state, task.attempt), (TaskState::Done, 2));
-        // The other one is heard, and ends what it runs.
+        // The node of the overtaken attempt reports again, and ends that attempt.
         world.exchange(1 - first, false, false);
         assert_eq!(
             world.nodes[1 - first].slots.values().map(|slot| slot.running.len()).sum::<usize>(),
@@ -435,7 +434,7 @@ fn a_pause_of_the_orchestrator_is_no_silence_of_a_node() {
     let mut world = with_slot(1);
     world.begin(0, 0);
     world.exchange(0, false, false);
-    // It stands still for longer than any lease, while the task ends.
+    // The orchestrator stands still for longer than any lease, while the task ends.
     world.now += 10 * world.settings.lease_ms;
     world.end(0, 0, Reason::Done, Some(0));
     world.record(Event::Elapsed);
@@ -452,7 +451,7 @@ fn a_kept_task_gets_another_slot_after_its_slot_is_lost() {
     let work = world.published[0].work;
     world.kill(0, 0);
     world.exchange(0, false, false);
-    // The resource manager starts work of one process once.
+    // For the resource manager, a work with a single process is over with that process.
     world.publish();
     let now: Vec<u64> = world.published.iter().map(|work| work.work).collect();
     assert!(now.len() == 1 && now[0] != work, "work {work}, then {now:?}");

@@ -1,4 +1,4 @@
-//! Nodes, slots and a resource manager that behave as the protocol says, and a store that keeps rows.
+//! Nodes, slots and a resource manager that behave as the protocol prescribes, and a store that keeps rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::orchestrator::wire::{
     VERSION,
 };
 
-/// What a database would hold.
+/// Rows as a database would hold them.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     pub next: u64,
@@ -70,9 +70,9 @@ pub struct SimSlot {
     pub stop: Option<SlotStop>,
     pub end: Option<SlotEnd>,
     pub lanes: u64,
-    /// Whether it outlives its lease.
+    /// True if the slot outlives its lease.
     pub finishes_unheard: bool,
-    /// When the last exchange that succeeded was sent.
+    /// Time at which the last successful exchange was sent.
     pub renewed: u64,
 }
 
@@ -102,7 +102,7 @@ impl SimSlot {
         self.results.push(TaskResult { number, task: id, exit, ..result(why) });
     }
 
-    /// Ends all that it has; the attempts that had begun end with `why`.
+    /// Ends the slot with all its attempts. Attempts that had begun end with `why`.
     pub fn end_all(&mut self, why: Reason, end: SlotEnd) {
         for id in self.held.clone() {
             self.end_one(id, Reason::Returned, None);
@@ -182,19 +182,19 @@ pub struct SimNode {
     pub slots: BTreeMap<u64, SimSlot>,
 }
 
-/// All of it.
+/// Nodes, resource manager, store and book of a test.
 pub struct World {
     pub book: Book,
     pub rows: Rows,
     pub specs: BTreeMap<u64, Arc<CampaignSpec>>,
     pub nodes: Vec<SimNode>,
     pub now: u64,
-    /// What the clock on the wall said when the time began: it may jump.
+    /// Wall clock at the start of the test. It may jump.
     pub wall_began: u64,
     pub settings: Settings,
-    /// Shares of the resource manager: number, node, work, whether it is removed.
+    /// Shares of the resource manager: number, node, work, and true if the share is removed.
     pub shares: BTreeMap<u64, (usize, u64, bool)>,
-    /// What the last publication said, and its number.
+    /// Number of the last publication, and its works.
     pub sequence: u64,
     pub published: Vec<PublishedWork>,
     pub next_share: u64,
@@ -269,7 +269,7 @@ impl World {
         self.book = Book::restore(self.settings, self.rows.saved(&self.specs), self.now);
     }
 
-    /// Publishes, and checks that no share is told as gone in which something can run.
+    /// Publishes, and checks that no share is declared gone while its slot can run.
     pub fn publish(&mut self) {
         self.published = self.book.publication(self.now);
         self.sequence += 1;
@@ -287,14 +287,14 @@ impl World {
                 assert!(!is_alive || told.contains(share), "T5: share {share} runs: {slot:?}");
             }
         }
-        // All work is told, so a share that is absent or gone is free again.
+        // The publication names all work, so a share that is absent or gone is free again.
         self.shares.retain(|share, (_, _, _)| told.contains(share) || !gone.contains(share));
         let works: BTreeSet<u64> = self.published.iter().map(|work| work.work).collect();
         self.shares.retain(|_, (_, work, _)| works.contains(work));
         self.record(Event::Published(self.sequence, gone));
     }
 
-    /// The schedule, as the resource manager would answer to the last publication.
+    /// Builds the schedule that the resource manager answers to the last publication.
     pub fn schedule(&mut self) {
         let known: BTreeSet<u64> =
             self.published.iter().flat_map(|work| &work.slots).map(|slot| slot.share).collect();
@@ -316,7 +316,7 @@ impl World {
         self.record(Event::Scheduled(Some(self.sequence), jobs.into_values().collect()));
     }
 
-    /// Gives a share to the `pick`th work that can use one.
+    /// Adds a share to the `pick`th work that can use a share.
     pub fn give(&mut self, pick: usize, node: usize) {
         let works: Vec<u64> = self
             .published
@@ -331,7 +331,7 @@ impl World {
         }
     }
 
-    /// One exchange of a node. The answer is lost if `is_lost`; the commit too, if `is_torn`.
+    /// Runs an exchange of a node. The answer is lost if `is_lost`, the commit too if `is_torn`.
     pub fn exchange(&mut self, node: usize, is_lost: bool, is_torn: bool) {
         let sim = &mut self.nodes[node];
         sim.number += 1;
@@ -380,7 +380,7 @@ impl World {
                 slot.obey(order);
             }
         }
-        // What no answer names is an orphan.
+        // A slot that no answer names is an orphan.
         let named: BTreeSet<u64> = answer.slots.iter().map(|order| order.share).collect();
         for (_, slot) in sim.slots.iter_mut().filter(|(share, _)| !named.contains(share)) {
             slot.end_all(Reason::Lost, SlotEnd::Stopped);
@@ -451,7 +451,7 @@ impl World {
         }
     }
 
-    /// Boots a node. What its slots had is gone, and half of the time their journals too.
+    /// Boots a node. All its slots are gone, and half of the time their journals too.
     pub fn reboot(&mut self, node: usize, loses_spool: bool) {
         let sim = &mut self.nodes[node];
         sim.boot += 1;
@@ -475,7 +475,7 @@ impl World {
                 slot.end_all(Reason::Lost, SlotEnd::Unheard);
             }
         }
-        // The orchestrator looks often; it does not stand still.
+        // The orchestrator checks often; it does not stand still.
         let end = std::mem::replace(&mut self.now, before);
         while self.now < end {
             self.now = end.min(self.now + 3_000);
