@@ -17,16 +17,16 @@ use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec};
 const LATER: [&str; 7] =
     ["mode", "first", "first_class", "after", "cluster", "calendar", "stage_in"];
 
-/// Millionths in one.
+/// Number of millionths in a whole.
 const MILLION: u64 = 1_000_000;
 
 /// The specification of a campaign, checked.
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignSpec {
-    /// What slots need to know.
+    /// Part of the specification that slots need.
     pub task: TaskSpec,
-    /// What the tasks are for.
+    /// Purpose of the tasks.
     #[serde(rename = "type")]
     pub kind: CampaignType,
     /// The numbers of the tasks.
@@ -35,46 +35,47 @@ pub struct CampaignSpec {
     pub memory_mb: u64,
     /// The resource class. Absent: the default of the resource manager.
     pub class: Option<String>,
-    /// Tasks at a time in one slot, 1 to 256.
+    /// Number of tasks that run at a time in a slot, 1 to 256.
     pub lanes: u64,
-    /// The most slots. Absent: as many as there are.
+    /// Limit of slots. Absent: no limit.
     pub max: Option<u64>,
-    /// How many attempts of a task may fail before the task fails.
+    /// Number of attempts of a task that may fail before the task fails.
     pub retries: u64,
-    /// How many tasks may fail before the campaign is cancelled. Absent: any number.
+    /// Number of tasks that may fail before the campaign is cancelled. Absent: no limit.
     pub max_fails: Option<u64>,
-    /// More memory for tasks that were over theirs. Absent: they fail.
+    /// Larger memory for tasks that exceeded their memory. Absent: these tasks fail.
     pub memory_retry: Option<MemoryRetry>,
-    /// Whether exit 0 after a stop signal means that the task is done.
+    /// True if exit 0 after a stop signal means that the task is done.
     pub stop_zero_is_done: bool,
-    /// Whether slots need a limit that the kernel enforces.
+    /// True if slots need a limit that the kernel enforces.
     pub needs_kernel_limit: bool,
-    /// Whether the resource manager may not preempt it: one slot of the kind `arbitrary_process`.
+    /// True if the resource manager may not preempt the campaign. It then has a single slot, of the
+    /// kind `arbitrary_process`.
     pub keep: bool,
-    /// The nodes that may be used. Empty: any.
+    /// Nodes that the campaign may use. Empty: any node.
     pub nodes: Vec<String>,
-    /// Whether tasks of a silent node begin again before its lease ran out, so that they may run twice. The
-    /// first result counts.
+    /// True if tasks of a silent node begin again before its lease ran out. They may run twice, and
+    /// the first result counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_run_twice: bool,
 }
 
-/// What the tasks of a campaign are for.
+/// Purpose of the tasks of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CampaignType {
-    /// To be done, all of them.
+    /// All tasks run.
     Default,
-    /// To see whether one works: the first task runs, the others are dropped.
+    /// A trial: the first task runs, all other tasks are dropped.
     Test,
 }
 
-/// More memory for another attempt.
+/// Memory of further attempts of a task that exceeded its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryRetry {
     /// The factor of each step, in millionths, above 1,000,000.
     pub factor: u64,
-    /// How many steps there are, 1 to 10.
+    /// Number of steps, 1 to 10.
     pub times: u64,
 }
 
@@ -141,7 +142,7 @@ impl CampaignSpec {
         if problems.is_empty() { Ok((spec, params)) } else { Err(problems) }
     }
 
-    /// The same campaign with `total` tasks: some were added since it was submitted.
+    /// Returns the same campaign with `total` tasks, after tasks were added.
     pub fn with_total(mut self: Arc<CampaignSpec>, total: u64) -> Arc<CampaignSpec> {
         if self.tasks.count != total {
             Arc::make_mut(&mut self).tasks.count = total;
@@ -259,7 +260,8 @@ fn task_spec(fields: &mut Fields<'_>, name: String, command: Command) -> TaskSpe
     }
 }
 
-/// A path for output. It may be absolute: the slot opens it as the user, and so as far as the user may.
+/// Takes a path for output. The path may be absolute: the slot opens it with the rights of the
+/// user.
 fn path(fields: &mut Fields<'_>, key: &'static str) -> Option<String> {
     let path = fields.text(key, "write a path such as \"res/{task}.txt\"")?;
     if path.is_empty() || 4096 < path.len() || path.ends_with('/') {

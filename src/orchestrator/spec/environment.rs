@@ -1,11 +1,11 @@
-//! Which variables of the submitter's environment go with a campaign.
+//! Selection of the submitter's environment variables that a campaign takes along.
 
 use std::collections::BTreeMap;
 
 use super::Problem;
 use super::limits::MAX_ENVIRONMENT;
 
-/// Variables that go with a campaign unless it says otherwise. A `*` stands for any ending.
+/// Variables that a campaign takes along by default. A `*` stands for any ending.
 const ALLOWED: [&str; 13] = [
     "PATH",
     "LANG",
@@ -22,25 +22,26 @@ const ALLOWED: [&str; 13] = [
     "MKL_*",
 ];
 
-/// Words that keep a variable at home even if all are to go.
+/// Words in the name of a variable that exclude it even if a campaign takes all variables.
 const SECRET: [&str; 3] = ["TOKEN", "SECRET", "PASSWORD"];
 
 /// The choice of a submitter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvironmentChoice {
-    /// All variables but those that look like secrets or belong to the session.
+    /// Take all variables except secrets and variables of the session.
     pub all: bool,
-    /// No variable but those of `named`.
+    /// Take no variable except the variables in `named`.
     pub clean: bool,
     /// `NAME` takes the variable over, `NAME=VALUE` sets it.
     pub named: Vec<String>,
 }
 
-/// The variables of `own` that go with a campaign.
+/// Returns the variables of `own` that a campaign takes along.
 ///
 /// # Errors
 ///
-/// With every problem: a name that is none, a variable that is not set, too much in all.
+/// With every problem: an invalid name, a variable that is not set, an environment that is too
+/// large.
 pub fn select(
     own: &BTreeMap<String, String>,
     choice: &EnvironmentChoice,

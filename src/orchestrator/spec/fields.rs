@@ -1,4 +1,4 @@
-//! The fields of a document, taken out by name and checked one by one.
+//! Fields of a document: takes them out by name, and checks each of them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::limits::{MAX_ARGUMENT, MAX_COMMAND, mebibytes, milliseconds};
 use super::params::short;
 use crate::orchestrator::wire::{Command, signal_number};
 
-/// A document whose fields are being read. Fields that nothing asked for are unknown.
+/// A document whose fields are being read. A field that no read asked for is unknown.
 pub(super) struct Fields<'p> {
     prefix: &'static str,
     map: Map<String, Value>,
@@ -38,7 +38,7 @@ impl<'p> Fields<'p> {
         self.map.remove(key).filter(|value| !value.is_null())
     }
 
-    /// Takes a field that `read` understands; a problem if it does not.
+    /// Takes a field that `read` accepts; reports a problem otherwise.
     fn read<T>(
         &mut self,
         key: &'static str,
@@ -104,15 +104,15 @@ impl<'p> Fields<'p> {
         })
     }
 
-    /// A section, or a problem if it is none.
+    /// Takes a section; reports a problem if the field is not a section.
     pub fn section(&mut self, key: &'static str) -> Option<Map<String, Value>> {
         self.read(key, &format!("write it as a section, [{key}]"), |value| {
             value.as_object().cloned()
         })
     }
 
-    /// The program: `command`, a list of words, or `shell`, a text; not both. Where there is neither, the
-    /// problem has this `remedy`.
+    /// Takes the program: either `command`, a list of words, or `shell`, a text. If both are
+    /// absent, the problem has this `remedy`.
     pub fn command(&mut self, remedy: &str) -> Option<Command> {
         let is_given = ["command", "shell"].iter().any(|key| self.map.contains_key(*key));
         let words = self.read(
@@ -145,7 +145,7 @@ impl<'p> Fields<'p> {
         }
     }
 
-    /// Whether words fit into a command line; a problem if not.
+    /// True if the words fit into a command line; reports a problem otherwise.
     fn fits(&mut self, key: &str, words: &[String]) -> bool {
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         let longest = words.iter().map(String::len).max().unwrap_or(0);
@@ -164,7 +164,7 @@ impl<'p> Fields<'p> {
         false
     }
 
-    /// Tells of every field that nothing asked for.
+    /// Reports every field that no read asked for.
     pub fn finish(mut self) {
         let unknown: Vec<String> = self.map.keys().cloned().collect();
         for key in unknown {

@@ -1,10 +1,10 @@
-//! How much a specification may hold, and how sizes and durations are read.
+//! Limits of a specification, and the readers of sizes and durations.
 
 use bytesize::Unit;
 
-/// Tasks of one campaign.
+/// Most tasks of a campaign.
 pub const MAX_TASKS: u64 = 10_000_000;
-/// Bytes of one argument: the limit of Linux, less the zero at its end.
+/// Most bytes of an argument: the limit of Linux, less the zero at its end.
 pub const MAX_ARGUMENT: usize = 128 * 1024 - 1;
 /// Bytes of all arguments together: the limit of Linux for arguments and environment.
 pub const MAX_COMMAND: usize = 2 * 1024 * 1024 - MAX_ENVIRONMENT;
@@ -19,7 +19,8 @@ pub const MAX_GRACE_MS: u64 = 600_000;
 /// The longest duration, in milliseconds: ten years.
 pub(super) const MAX_DURATION_MS: u64 = 10 * 365 * 24 * 3_600_000;
 
-/// The MiB of a size such as `4GB`; `None` if it is not one. As everywhere, 1 GB is 1,024 MB.
+/// Returns the MiB of a size such as `4GB`; `None` if the text is no size. As everywhere, 1 GB is
+/// 1,024 MB.
 pub fn mebibytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -34,7 +35,7 @@ pub fn mebibytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(per).filter(|size| *size <= 1 << 40)
 }
 
-/// The milliseconds of a duration such as `1h 30m`; `None` if it is not one.
+/// Returns the milliseconds of a duration such as `1h 30m`; `None` if the text is no duration.
 pub(super) fn milliseconds(text: &str) -> Option<u64> {
     let duration: jiff::SignedDuration = text.trim().parse().ok()?;
     u64::try_from(duration.as_millis()).ok().filter(|millis| *millis <= MAX_DURATION_MS)

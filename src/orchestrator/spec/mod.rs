@@ -1,7 +1,8 @@
 //! The specification of a campaign: from a document to facts that need no further check.
 //!
-//! Pure. A document is a JSON object; a TOML file becomes one first. Every problem of a document is
-//! told at once, with the field, the value and the remedy. [`line_of`] finds the line in the file.
+//! Pure. A document is a JSON object; a TOML file becomes such an object first. A refusal lists
+//! every problem of a document, with the field, the value and the remedy. [`line_of`] finds the
+//! line in the file.
 
 mod campaign;
 mod environment;
@@ -24,9 +25,9 @@ use std::fmt;
 pub struct Problem {
     /// The field, with dots between levels. Empty: the document as a whole.
     pub field: String,
-    /// What is wrong, with the value.
+    /// The fault, with the value.
     pub message: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub remedy: String,
 }
 

@@ -11,9 +11,9 @@ use super::limits::{MAX_ARGUMENT, MAX_TASKS};
 pub struct TaskRange {
     /// The number of the first task.
     pub first: u64,
-    /// The difference of two numbers, at least 1.
+    /// Difference of two successive numbers, at least 1.
     pub step: u64,
-    /// How many tasks there are.
+    /// Number of tasks.
     pub count: u64,
 }
 
@@ -70,7 +70,8 @@ pub enum Params {
     Texts(Vec<String>),
 }
 
-/// Takes the tasks out of a document: `tasks`, `lines` or `items`; one task if none is there.
+/// Takes the tasks out of a document: `tasks`, `lines` or `items`. A document without these fields
+/// has a single task.
 pub(super) fn take(
     document: &mut Map<String, Value>,
     problems: &mut Vec<Problem>,
@@ -97,7 +98,8 @@ pub(super) fn take(
     })
 }
 
-/// Reads tasks that are to be added to a campaign: `count` of them, or the texts of `lines` or `items`.
+/// Reads tasks that a request adds to a campaign: `count` of them, or the texts of `lines` or
+/// `items`.
 ///
 /// # Errors
 ///
