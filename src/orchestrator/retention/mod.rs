@@ -1,7 +1,7 @@
-//! What is old goes: tasks of finished campaigns first, later the campaigns and the acts.
+//! Removal of old rows: tasks of finished campaigns first, later campaigns and acts.
 //!
-//! The sweeper looks by a connection of its own, and has the owner carry out what it finds, one small
-//! step after another. The owner serves all others in between.
+//! The sweeper searches by a connection of its own. The owner removes the found rows in small
+//! steps, and serves other requests in between.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,12 +14,12 @@ use super::serve::{Failed, stats_of};
 use super::store::{Final, Reader, Removal, StoreError};
 use crate::config::CampaignRetention;
 
-/// Time between two looks.
+/// Time between two sweeps.
 const EVERY: Duration = Duration::from_mins(1);
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
-/// A look was broken off.
+/// Reason why a sweep was broken off.
 #[derive(Debug)]
 pub enum Broken {
     /// The owner has stopped, or waits until it has adopted an older copy of the database.
@@ -37,18 +37,18 @@ impl From<StoreError> for Broken {
 
 impl From<Failed> for Broken {
     fn from(_: Failed) -> Broken {
-        // Its cause is in the log already.
+        // The log has the cause already.
         Broken::Unread
     }
 }
 
-/// Looks for what is old.
+/// Searches for old rows, and has the owner remove them.
 #[derive(Debug)]
 pub struct Sweeper {
     retention: CampaignRetention,
     reader: Reader,
     requests: mpsc::Sender<Request>,
-    /// How many rows a campaign has that was final at that time, so that each is counted once.
+    /// Number of rows of each final campaign, so that each campaign is counted once.
     counted: BTreeMap<Final, u64>,
 }
 
@@ -67,27 +67,27 @@ impl Sweeper {
         Ok(Sweeper { retention, reader, requests, counted: BTreeMap::new() })
     }
 
-    /// Looks now and then, until it is dropped.
+    /// Sweeps at intervals, until it is dropped.
     pub async fn run(mut self) {
         loop {
-            // What broke it off is told, or ends this too.
+            // A failed sweep is in the log. A stopped owner ends this task too.
             let _ = self.sweep(wall_ms()).await;
             tokio::time::sleep(EVERY).await;
         }
     }
 
-    /// Has everything removed that is old at time `now_ms`, in milliseconds since the epoch.
+    /// Has all rows removed that are old at time `now_ms`, in milliseconds since the epoch.
     ///
     /// # Errors
     ///
-    /// If it was broken off. What was removed until then is gone; the next look goes on.
+    /// If the sweep was broken off. Rows removed so far stay removed; the next sweep goes on.
     pub async fn sweep(&mut self, now_ms: u64) -> Result<(), Broken> {
         for found in self.due(now_ms).await? {
             let Final { campaign, final_ms } = found;
             let figures = Box::new(stats_of(&mut self.reader, campaign).await?);
             self.remove(Removal::Fold { campaign, final_ms, figures, at_ms: now_ms }).await?;
         }
-        // Some may have been left by a look that was broken off.
+        // A sweep that was broken off may have left such tasks.
         for campaign in self.reader.to_empty().await? {
             self.remove(Removal::Empty(campaign)).await?;
             tracing::info!(campaign, "the tasks of a finished campaign were folded into counts");
@@ -99,7 +99,7 @@ impl Sweeper {
         self.remove(Removal::Acts(before_ms)).await
     }
 
-    /// The campaigns whose tasks are to be folded.
+    /// Returns the campaigns whose tasks are to be folded.
     async fn due(&mut self, now_ms: u64) -> Result<Vec<Final>, Broken> {
         let finals = self.reader.to_fold().await?;
         let mut counted = BTreeMap::new();
@@ -124,13 +124,14 @@ impl Sweeper {
             if !answer.await.map_err(|_| Broken::NoOwner)? {
                 return Ok(());
             }
-            // At least half of the owner's time is left to the others.
+            // Other requests get at least half of the owner's time.
             tokio::time::sleep(began.elapsed()).await;
         }
     }
 }
 
-/// The campaigns that are too old, or too many rows together: those that finished first go first.
+/// Returns the campaigns that are too old, or whose rows together are too many. Campaigns that
+/// finished first go first.
 fn due(counted: &BTreeMap<Final, u64>, retention: CampaignRetention, now_ms: u64) -> Vec<Final> {
     let oldest_ms = now_ms.saturating_sub(retention.days.saturating_mul(DAY_MS));
     let mut rows = counted.values().fold(0, |sum: u64, rows| sum.saturating_add(*rows));

@@ -1,4 +1,4 @@
-//! What is old goes, at told times; what is not stays.
+//! Old rows are removed at the configured times; other rows stay.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::orchestrator::spec::CampaignSpec;
 use crate::orchestrator::store::{Act, Batch, Store, Submission, first_fault};
 use crate::orchestrator::wire::{AttemptId, CampaignStats, Reason, TaskResult};
 
-/// Rows of attempts of a campaign: more than one step removes.
+/// Rows of attempts of a campaign: more than a single step removes.
 const TASKS: u64 = 5000;
 
 fn found(campaign: u64, final_ms: u64) -> Final {
@@ -193,7 +193,7 @@ async fn a_fold_that_was_broken_off_goes_on() {
         let figures = figures.clone();
         Removal::Fold { campaign: 1, final_ms, figures, at_ms: 9 * DAY_MS }
     };
-    // It was taken up again since it was found, and ended at another time.
+    // The campaign was resubmitted since the sweep found it, and ended at another time.
     place.store.remove(&fold(DAY_MS - 1)).await.unwrap();
     assert_eq!(place.figures(1).await.campaign.folded_ms, None);
     place.store.remove(&Removal::Empty(1)).await.unwrap();
