@@ -1,4 +1,4 @@
-//! A database that was put back from a copy: what nodes have that it does not know.
+//! Adoption of attempts after the database was restored from an older copy.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use super::state::ServeState;
 use crate::orchestrator::drive;
 use crate::orchestrator::wire::{Adopt, Adoption};
 
-/// Whether the database is an older copy, and which attempts on nodes it does not know.
+/// Returns the attempts on nodes that the database does not know, if the database is an older copy.
 #[utoipa::path(get, path = "/v1/adoption", tag = "nodes", responses((status = 200, body = Adoption)))]
 pub(super) async fn get_adoption(
     State(state): State<ServeState>,

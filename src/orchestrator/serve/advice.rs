@@ -1,26 +1,26 @@
-//! What people read about a task that was over its memory, and what helps.
+//! Advice about a task that was over its memory.
 
 use crate::model::{Mebibytes, counted};
 use crate::orchestrator::wire::{Rung, Spread, TaskResult};
 
-/// What is known of a task that was over its memory.
+/// Facts about a task that was over its memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OverMemory<'a> {
-    /// Its campaign and its number.
+    /// Number of the campaign, and number of the task.
     pub task: (u64, u64),
-    /// Its node.
+    /// Node of the task.
     pub node: &'a str,
-    /// How it ended.
+    /// Result of the last attempt.
     pub result: &'a TaskResult,
     /// The memory of its slot, in MiB.
     pub limit_mb: u64,
-    /// How limits are enforced on its node. `None`: the node is silent.
+    /// Enforcement of memory limits on the node. `None`: the node is silent.
     pub limits: Option<Rung>,
     /// Memory of the tasks of its campaign, in MiB.
     pub others: Spread,
 }
 
-/// The sentences about it, one a line.
+/// Builds the sentences of the advice, each for a line of its own.
 pub(super) fn over_memory(of: OverMemory<'_>) -> Vec<String> {
     let (campaign, task) = of.task;
     let memory = |mebibytes: u64| Mebibytes(mebibytes).to_string();

@@ -1,4 +1,4 @@
-//! Who asks, and which user that is.
+//! Callers of requests: checks their credentials, and finds the user they act for.
 
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -11,15 +11,15 @@ use crate::access::{AccessRefusal, Actor, Identity, Peer, Permission, Role, rule
 use crate::api::{OTHER_HOST, credential, is_own_will, is_rebound};
 use crate::orchestrator::drive::By;
 
-/// Names the user that a portal speaks for.
+/// Header with the user that a portal acts for.
 const USER: &str = "apportion-user";
 
-/// The caller of a request. The gate has put it there.
+/// The caller of a request. The gate inserts it into the request.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Its credentials.
+    /// Credentials of the caller.
     pub identity: Identity,
-    /// The user that it says it speaks for, and may.
+    /// User that the caller names in the header, if the caller may act for this user.
     pub speaks_for: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Lets pass those who may, where no other gate is in front.
+/// Authorizes requests, if no other gate is in front.
 pub(super) async fn gate(
     State(state): State<ServeState>,
     mut request: Request,
@@ -66,7 +66,7 @@ pub(super) async fn gate(
     if is_rebound(request.headers(), &identity) {
         return Failed::not_allowed(OTHER_HOST).into_response();
     }
-    // A page elsewhere can make a browser send things.
+    // A page of another site can make a browser send a request.
     if !is_own_will(&request, &identity) {
         tracing::warn!(%peer, who = %identity.name, "a page of another site asked for a change");
         return Failed::not_allowed("pages of other sites may not ask here").into_response();
@@ -95,7 +95,7 @@ impl Caller {
         By { who, origin }
     }
 
-    /// Whether the caller may see and change what belongs to `owner`.
+    /// True if the caller may see and change the property of `owner`.
     pub fn may_touch(&self, owner: &str) -> bool {
         if let Some(user) = &self.speaks_for {
             return user == owner;
@@ -112,7 +112,7 @@ impl Caller {
     ///
     /// # Errors
     ///
-    /// If it is another one.
+    /// If the caller is neither.
     pub fn check_touch(&self, owner: &str) -> Result<(), Failed> {
         if self.may_touch(owner) {
             return Ok(());
@@ -121,11 +121,11 @@ impl Caller {
     }
 
     /// Whether the caller may have what `rule` is about, for handlers that answer differently.
-    pub fn may(&self, rule: Permission) -> bool {
+    pub fn may(&self, rule: Rule) -> bool {
         self.identity.may(rule)
     }
 
-    /// Whether the caller may say which user it acts for.
+    /// True if the caller may name the user it acts for.
     fn may_choose(&self) -> bool {
         match self.identity.role {
             None | Some(Role::Operator) => true,
@@ -133,7 +133,7 @@ impl Caller {
         }
     }
 
-    /// The user that the credentials tell.
+    /// Returns the user of the credentials.
     fn own_name(&self) -> Option<String> {
         match &self.identity.user {
             Some(user) if user != "*" => Some(user.to_string()),
@@ -181,7 +181,7 @@ impl Caller {
     }
 }
 
-/// Refuses what is no name of a user.
+/// Refuses a text that is no name of a user.
 fn check_user(name: &str) -> Result<(), Failed> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-@$".contains(c);
     if name.is_empty() || 64 < name.len() || !name.chars().all(is_name) {

@@ -22,21 +22,21 @@ use crate::orchestrator::wire::{
 
 /// Bytes of a submission, without its standard input: a million lines of some length.
 pub(super) const MAX_BODY: usize = 512 * 1024 * 1024;
-/// Notes that are shown with a campaign.
+/// Most notes in the answer about a campaign.
 const NOTES: u32 = 50;
 
-/// What a submission says besides its body.
+/// Query of a submission.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SubmitQuery {
-    /// How many bytes at the end of the body are the standard input of the tasks.
+    /// Number of bytes at the end of the body that are the standard input of the tasks.
     stdin: Option<usize>,
 }
 
-/// Submits a campaign: a JSON object with the fields of a campaign file, `lines` or `items` besides,
-/// and `user` for callers that may choose. With `?stdin=N` the last N bytes of the body are the
-/// standard input of each task. With the header `idempotency-key`, the same key of the same user
-/// again is answered with the campaign that it made.
+/// Submits a campaign: a JSON object with the fields of a campaign file. The object may have
+/// `lines` or `items`, and `user` for callers that may choose. With `?stdin=N` the last N bytes of
+/// the body are the standard input of each task. With the header `idempotency-key`, the same key of
+/// the same user again is answered with the first campaign.
 #[utoipa::path(
     post,
     path = "/v1/campaigns",
@@ -79,23 +79,23 @@ pub(super) async fn post_campaign(
     Ok((StatusCode::CREATED, Json(Submitted { id, tasks })))
 }
 
-/// The key that makes a repeated request harmless.
+/// Returns the idempotency key of a request.
 pub(super) fn key_of(request: &Request) -> Option<String> {
     let key = request.headers().get("idempotency-key")?.to_str().ok()?;
     Some(key.chars().take(128).collect())
 }
 
-/// Which campaigns.
+/// Selection of campaigns.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// Those of this user only.
+    /// Only campaigns of this user.
     user: Option<String>,
-    /// Those of this number and above only.
+    /// Only campaigns from this number on.
     first: Option<u64>,
-    /// Those of this number and below only.
+    /// Only campaigns up to this number.
     last: Option<u64>,
-    /// How many at most, the newest first; 100 unless it is said, 1,000 at most.
+    /// Limit of campaigns, the newest first: 100 by default, 1,000 at most.
     limit: Option<u32>,
 }
 
@@ -238,7 +238,8 @@ fn memory_in(text: &str) -> Result<u64, Failed> {
         .ok_or_else(|| Failed::bad(format!("memory: `{}` does not fit; {remedy}", short(text))))
 }
 
-/// Refuses what the resource manager has no class or no node for. What it does not say is taken.
+/// Refuses a class or a size of memory that the resource manager does not have. While the resource
+/// manager is silent, nothing is refused.
 async fn check_cluster(sight: &Sight, spec: &CampaignSpec) -> Result<(), Failed> {
     let mut problems = Vec::new();
     let classes = match sight.manager() {
@@ -261,7 +262,8 @@ async fn check_cluster(sight: &Sight, spec: &CampaignSpec) -> Result<(), Failed>
     if problems.is_empty() { Ok(()) } else { Err(problems.into()) }
 }
 
-/// Refuses memory that no node has, and one size too many of a campaign.
+/// Refuses memory that no node has, and a further size of memory if the campaign has [`MAX_STEPS`]
+/// sizes.
 async fn check_memory(state: &ServeState, id: u64, memory_mb: u64) -> Result<(), Failed> {
     let works = state.reader().await?.get()?.works(id).await?;
     let is_new = works.iter().all(|work| work.memory_mb != memory_mb);
@@ -300,12 +302,12 @@ pub(super) async fn check_owner(
     Ok(info)
 }
 
-/// Refuses what is about the tasks of a campaign that has only counts left.
+/// Refuses requests about the tasks of a folded campaign, of which only counts are left.
 pub(super) fn check_tasks(info: &CampaignInfo) -> Result<(), Failed> {
     info.folded_ms.map_or(Ok(()), |folded_ms| Err(Failed::folded(info.row.id, folded_ms)))
 }
 
-/// A campaign in one line.
+/// Builds the line of a campaign.
 pub(super) async fn summarise(
     reader: &mut Reader,
     info: &CampaignInfo,

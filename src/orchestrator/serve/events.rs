@@ -1,4 +1,4 @@
-//! What happened to campaigns, as a feed with numbers of its own.
+//! Events of campaigns, as a feed with numbers of its own.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,18 +20,18 @@ use crate::model::count;
 use crate::orchestrator::store::EventInfo;
 use crate::orchestrator::wire::{CampaignEvent, CampaignEvents};
 
-/// How long a stream waits before it looks again by itself.
+/// Interval at which a stream reads the database without a commit.
 const STREAM_WAIT: Duration = Duration::from_mins(1);
-/// Events in one answer at most.
+/// Most events in an answer.
 const LIMIT: u32 = 1000;
 
-/// Which events.
+/// Selection of events.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
-    /// Those after this number. Absent: none, and the answer says the last number.
+    /// Only events after this number. Absent: no events, and the answer contains the last number.
     since: Option<u64>,
-    /// How long the answer waits for an event: a duration such as `25s`, a minute at most.
+    /// Time that the answer waits for an event: a duration such as `25s`, a minute at most.
     wait: Option<String>,
 }
 
@@ -80,7 +80,7 @@ fn stream_of(state: ServeState, caller: Caller, since: u64) -> impl IntoResponse
             if state.sight.stop.is_cancelled() {
                 return None;
             }
-            // One that cannot be read ends the stream; the client comes again, and is told why.
+            // A failed read ends the stream. The client connects again, and then gets the problem.
             let page = after(&state, &caller, since, STREAM_WAIT).await.ok()?;
             since = page.sequence;
             ready.extend(page.events);

@@ -1,4 +1,4 @@
-//! The nodes that run slots, with what the resource manager says of them.
+//! The nodes that run slots, with their memory at the resource manager.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::model::Name;
 use crate::orchestrator::drive;
 use crate::orchestrator::wire::{Grid, GridNode, NodeSlots};
 
-/// The nodes whose agents run work: how limits are enforced, what is used and what is free.
+/// Lists the nodes whose agents run work: enforcement of limits, used memory and free memory.
 #[utoipa::path(get, path = "/v1/grid", tag = "nodes", responses((status = 200, body = Grid)))]
 pub(super) async fn get_grid(
     State(state): State<ServeState>,
@@ -25,7 +25,7 @@ pub(super) async fn get_grid(
 /// The nodes that run slots.
 pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
     let facts = state.ask(drive::Request::Nodes).await?;
-    // Slots are known without it.
+    // The slots of a node are known without the resource manager.
     let known = match state.sight.manager() {
         Ok(manager) => manager.nodes().await,
         Err(silent) => Err(silent),

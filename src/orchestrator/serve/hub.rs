@@ -1,4 +1,4 @@
-//! Output between a node that sends it and a reader that waits for it.
+//! The hub of output: connects the node that sends output with the reader that waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::model::Name;
 use crate::orchestrator::wire::OutputProblem;
 
-/// A part of the output of a task, or why there is no more.
+/// A part of the output of a task, or the problem that ends it.
 pub type Part = Result<Bytes, OutputProblem>;
 
 /// Readers that wait, by the number of their request.
@@ -24,7 +24,7 @@ impl Hub {
     /// Opens a request for output of `node`.
     pub fn open(&self, node: Name) -> (u64, mpsc::Receiver<Part>) {
         let request = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        // One part at a time: the reader sets the pace.
+        // A single part at a time, so that the reader sets the pace.
         let (sender, receiver) = mpsc::channel(1);
         self.locked().insert(request, (node, sender));
         (request, receiver)

@@ -1,4 +1,4 @@
-//! What a Prometheus scrapes.
+//! Metrics of the orchestrator for Prometheus.
 
 use axum::extract::State;
 use axum::http::HeaderMap;

@@ -1,8 +1,8 @@
 //! Routes of the orchestrator, and their document.
 //!
-//! Reading goes to the database by a connection of its own; everything else goes to the owner of the
-//! book. The document is at `/orchestrator/openapi.json`; that of the resource manager does not know
-//! of it.
+//! Reads go to the database by connections of their own; all other requests go to the owner of the
+//! book. The document is at `/orchestrator/openapi.json`, apart from the document of the resource
+//! manager.
 
 mod adoption;
 mod advice;
@@ -39,10 +39,10 @@ pub use problem::Failed;
 pub use state::{Phase, ServeState, Sight};
 pub use stats::stats_of;
 
-/// Live campaigns that one user may have.
+/// Most campaigns of a user that are not final.
 pub const MAX_LIVE: u64 = 2000;
 
-/// What the document says besides the routes.
+/// Title, description and tags of the OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "apportion orchestrator", description = "Campaigns of tasks, and the nodes that run them. Answers of more than 4 KiB come packed to \
@@ -79,7 +79,7 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(adoption::get_adoption, adoption::post_adoption))
         .routes(routes!(metrics::get_metrics))
         .layer(packing())
-        // A stream: what is packed waits for more.
+        // Events are a stream: compression would hold them back.
         .routes(routes!(output::get_output))
         .routes(routes!(output::post_chunk))
         .split_for_parts();

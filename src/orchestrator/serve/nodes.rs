@@ -1,4 +1,4 @@
-//! What agents of nodes ask for.
+//! Requests of agents.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,20 +18,22 @@ use crate::orchestrator::book::Event;
 use crate::orchestrator::drive;
 use crate::orchestrator::wire::{Exchange, ExchangeAnswer, LostNode, VERSION};
 
-/// Bytes of a report.
+/// Most bytes of a report.
 const MAX_REPORT: usize = 32 * 1024 * 1024;
-/// The longest that an answer may wait.
+/// Longest wait of an answer.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// How long an answer may wait.
+/// Wait of an answer.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WaitQuery {
-    /// A duration such as `25s`, a minute at most. Absent: it does not wait.
+    /// Time that the answer may wait for news: a duration such as `25s`, a minute at most. Absent:
+    /// the answer comes at once.
     wait: Option<String>,
 }
 
-/// Refuses agents that do not speak for a node. That goes on record, as often as refusals of one name may.
+/// Refuses agents whose token does not name the node. The refusal goes on record, within the rate
+/// of the token's name.
 pub(super) async fn check_node(
     state: &ServeState,
     caller: &Caller,
@@ -53,8 +55,8 @@ pub(super) async fn check_node(
     Err(Failed::not_allowed("this token speaks for other nodes; its line names them"))
 }
 
-/// The report of an agent, and the answer: what every slot of the node should be. A report may come with
-/// `Content-Encoding: gzip`.
+/// Takes the report of an agent, and answers with an order for every slot of the node. A report may
+/// come with `Content-Encoding: gzip`.
 #[utoipa::path(post, path = "/v1/nodes/{node}/exchange", tag = "nodes",
     params(("node" = String, Path, description = "the name of the node"), WaitQuery),
     request_body = Exchange,
@@ -109,7 +111,7 @@ pub(super) async fn get_stdin(
     check_node(&state, &caller, &node).await?;
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
-    // Only what was ordered on that node.
+    // A node gets only specifications of its own slots.
     if !reader.is_ordered(&node, spec).await? {
         return Err(Failed::not_allowed("no slot of this node has that specification"));
     }
@@ -117,7 +119,7 @@ pub(super) async fn get_stdin(
     kept.map(Bytes::from).ok_or_else(|| Failed::absent(format!("specification {spec} keeps none")))
 }
 
-/// Says that nothing runs on a node any more: its tasks are queued again at once.
+/// Declares a node lost: no process of its slots runs any more. Its tasks are queued again at once.
 #[utoipa::path(post, path = "/v1/slots/lost", tag = "nodes", request_body = LostNode,
     responses((status = 204, description = "it is on record")))]
 pub(super) async fn post_lost(

@@ -1,4 +1,4 @@
-//! Output of tasks: from the node that has it to the reader that waits.
+//! Output of tasks: passes it from the node to the reader.
 
 use std::time::Duration;
 
@@ -25,27 +25,27 @@ use crate::orchestrator::wire::{
     Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest,
 };
 
-/// How long the first part is waited for. Agents poll for half a minute.
+/// Wait for the first part: longer than the half minute that an agent's poll takes.
 const FIRST_PART: Duration = Duration::from_secs(40);
-/// How often it is looked whether a task has begun.
+/// Interval between two checks of a task that has not begun.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often output is asked for of an attempt that its slot does not know yet.
+/// Most requests for the output of an attempt that its slot does not know yet.
 const TRIES: u32 = 25;
-/// How long a reader may take for one part.
+/// Time that a reader gets for each part.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Which output.
+/// Selection of output.
 #[derive(Clone, Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OutputQuery {
-    /// `out` or `err`; `out` unless it is said.
+    /// `out` or `err`; `out` by default.
     #[param(inline)]
     channel: Option<Channel>,
-    /// The first byte, from 0.
+    /// First byte, from 0.
     from: Option<u64>,
-    /// Whether to wait for the task to begin, and go on until it ends.
+    /// True to wait for the begin of the task, and to follow the output until the attempt ends.
     follow: Option<bool>,
-    /// Which attempt; the last one unless it is said.
+    /// Number of the attempt; the last attempt by default.
     attempt: Option<u64>,
 }
 
@@ -146,14 +146,14 @@ impl Drop for Following {
     fn drop(&mut self) {
         self.state.hub.close(self.request);
         let (state, node, request) = (self.state.clone(), self.row.node.clone(), self.request);
-        // The owner is told that the node need not be asked; if it has stopped, no node is.
+        // The owner need not ask the node any more. An owner that has stopped asks no node.
         tokio::spawn(async move {
             let _ = state.send(drive::Request::OutputHeard(node, request)).await;
         });
     }
 }
 
-/// The attempt whose output is wanted; with `follow`, once there is one.
+/// Finds the attempt of the request. With `follow`, waits until the task has an attempt.
 async fn attempt(
     state: &ServeState,
     (id, task): (u64, u64),

@@ -36,7 +36,7 @@ impl Failed {
         Failed::new(StatusCode::FORBIDDEN, "O001", "not allowed", detail.into())
     }
 
-    /// There is no such campaign, task or output.
+    /// The campaign, task or output does not exist.
     pub fn absent(detail: impl Into<String>) -> Failed {
         Failed::new(StatusCode::NOT_FOUND, "O002", "no such thing", detail.into())
     }

@@ -1,4 +1,4 @@
-//! What handlers share: the way to the owner, and connections for reading.
+//! State that handlers share: the way to the owner, and connections for reading.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -16,25 +16,25 @@ use crate::orchestrator::meters::Meters;
 use crate::orchestrator::rm::{Rm, RmError};
 use crate::orchestrator::store::Reader;
 
-/// Connections for reading at most: each has a thread and a cache of pages.
+/// Most connections for reading: each has a thread and a cache of pages.
 const READERS: usize = 8;
 
-/// How far the orchestrator has come.
+/// Phase of the orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Its database is not open yet.
+    /// The database is not open yet.
     Starting,
-    /// Its database is an older copy, and nodes have what it does not know.
+    /// The database is an older copy, and does not know all attempts on nodes.
     SetBack,
-    /// It runs.
+    /// The orchestrator runs.
     Open,
 }
 
-/// What handlers share. A copy costs nothing.
+/// State that handlers share. A copy is cheap.
 #[derive(Clone, Debug)]
 pub struct ServeState(Arc<Shared>);
 
-/// What goes on around the handlers.
+/// Surroundings of the handlers: the resource manager, commits and the stop.
 #[derive(Clone, Debug)]
 pub struct Sight {
     /// The resource manager, once the orchestrator runs.
@@ -43,20 +43,20 @@ pub struct Sight {
     pub commits: watch::Receiver<u64>,
     /// Ends streams and waits.
     pub stop: CancellationToken,
-    /// The memory of the largest node that was seen, in MiB.
+    /// Memory of the largest known node, in MiB.
     largest_mb: Arc<AtomicU64>,
 }
 
 impl Sight {
-    /// Of an orchestrator that does not run yet.
+    /// Builds the surroundings before the orchestrator runs.
     pub fn new(commits: watch::Receiver<u64>) -> Sight {
         let (manager, stop, largest_mb) = <(Arc<_>, CancellationToken, Arc<_>)>::default();
         Sight { manager, commits, stop, largest_mb }
     }
 
-    /// Of the orchestrator from now on, which runs until `stop`.
+    /// Sets the surroundings of a running orchestrator, which runs until `stop`.
     pub fn begin(&self, manager: Arc<Rm>, stop: CancellationToken) {
-        // It begins once.
+        // An orchestrator begins once, so the cell is empty.
         let _ = self.manager.set(manager);
         let ends = self.stop.clone();
         tokio::spawn(async move {
@@ -78,7 +78,8 @@ impl Sight {
     /// The memory of the largest node, in MiB, if `memory_mb` is more than that. `None`: it fits, no
     /// node has reported, or the resource manager is silent.
     pub async fn exceeded(&self, memory_mb: u64) -> Option<u64> {
-        // Nodes are many, and most work fits: they are asked for only if it did not before.
+        // Most campaigns fit into nodes known before. Only a larger request asks for the nodes
+        // again.
         if memory_mb <= self.largest_mb.load(Ordering::Relaxed) {
             return None;
         }
@@ -89,23 +90,23 @@ impl Sight {
     }
 }
 
-/// What is shared.
+/// Contents of the shared state.
 #[derive(Debug)]
 pub struct Shared {
-    /// Says who may do what. `None`: another gate is in front.
+    /// Checks credentials and rules. `None`: another gate is in front.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
-    /// What adds up.
+    /// Counters of the orchestrator.
     pub meters: Meters,
     /// Output on its way.
     pub hub: Hub,
-    /// What goes on around the handlers.
+    /// Surroundings of the handlers.
     pub sight: Sight,
     file: PathBuf,
     requests: mpsc::Sender<Request>,
     phase: watch::Receiver<Phase>,
-    /// Connections for reading that are free now.
+    /// Idle connections for reading.
     readers: Mutex<Vec<Reader>>,
-    /// How many more there may be in use.
+    /// Permits for further connections.
     places: Semaphore,
 }
 
@@ -150,7 +151,7 @@ impl ServeState {
         self.requests.send(request).await.map_err(|_| Failed::stopped())
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request to the owner, and waits for the answer.
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl ServeState {
         })
     }
 
-    /// A connection for reading, of this caller alone while it has it.
+    /// Takes a connection for reading. The caller has it alone.
     ///
     /// # Errors
     ///
@@ -207,7 +208,7 @@ impl Reading<'_> {
     ///
     /// # Errors
     ///
-    /// Never: it is given back at the end only.
+    /// Never: the connection is returned only at the end.
     pub fn get(&mut self) -> Result<&mut Reader, Failed> {
         self.reader.as_mut().ok_or_else(Failed::stopped)
     }

@@ -13,7 +13,7 @@ use crate::model::count;
 use crate::orchestrator::store::{CampaignInfo, Ends, Reader, SampleRow};
 use crate::orchestrator::wire::{CampaignStats, CampaignSummary, NodeStats, Spread};
 
-/// The longest time that the rate is made of.
+/// Longest interval from which the rate is computed.
 const HOUR_MS: u64 = 3_600_000;
 /// The whole, in millionths.
 const MILLION: u64 = 1_000_000;
@@ -58,7 +58,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// So many a second, a minute or an hour: "34/s". Empty: none was done.
+    /// Returns the rate in tasks a second, a minute or an hour: "34/s". Empty if no task was done.
     pub fn words(self) -> String {
         let per = |unit: u64| self.done.saturating_mul(unit).checked_div(self.ms).unwrap_or(0);
         let units = [(1000, "s"), (60_000, "min"), (HOUR_MS, "h")];
@@ -116,7 +116,7 @@ fn figures(
     }
 }
 
-/// Memory that attempts used, in MiB, those left out of which it is not known.
+/// Returns the spread of attempts' memory, in MiB, without attempts whose memory is unknown.
 pub(super) fn memory_of(rows: &[SampleRow]) -> Spread {
     known_of(rows, |row| row.rss_mb)
 }

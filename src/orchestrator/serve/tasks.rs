@@ -21,22 +21,22 @@ use crate::orchestrator::wire::{
     AttemptInfo, Reason, SignalRequest, TaskInfo, TaskList, signal_number,
 };
 
-/// Which tasks.
+/// Selection of tasks.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct TasksQuery {
-    /// Those in this state only.
+    /// Only tasks in this state.
     state: Option<String>,
-    /// Those after this number only.
+    /// Only tasks after this number.
     after: Option<u64>,
-    /// How many at most; 100 unless it is said, 1,000 at most.
+    /// Limit of tasks: 100 by default, 1,000 at most.
     limit: Option<u32>,
-    /// Whether each comes with its attempts.
+    /// True to return each task with its attempts.
     attempts: Option<bool>,
 }
 
-/// Tasks of a campaign that were touched, by number. The others are queued, or cancelled with it. Texts of
-/// attempts are for the owner and operators.
+/// Lists the touched tasks of a campaign, by number. All other tasks are queued, or were cancelled
+/// with the campaign. Texts of attempts are for the owner and operators.
 #[utoipa::path(get, path = "/v1/campaigns/{id}/tasks", tag = "tasks",
     params(("id" = u64, Path, description = "the number of the campaign"), TasksQuery),
     responses((status = 200, body = TaskList), (status = 410, description = "folded: only counts are left")))]
@@ -90,7 +90,7 @@ pub(super) async fn get_task(
     task_of(&state, &caller, id, task).await.map(Json)
 }
 
-/// The place of a task among those of its campaign, if it is one of them.
+/// Returns the position of a task among the tasks of its campaign.
 pub(super) async fn position_of(
     reader: &mut Reader,
     campaign: &CampaignInfo,
@@ -109,7 +109,7 @@ fn position_in(spec: &CampaignSpec, campaign: &CampaignInfo, task: u64) -> Resul
     spec.tasks.position(task).ok_or_else(absent)
 }
 
-/// What `caller` may know of a task.
+/// Returns the facts about a task that `caller` may see.
 pub(super) async fn task_of(
     state: &ServeState,
     caller: &Caller,
@@ -138,7 +138,8 @@ pub(super) async fn task_of(
     Ok(shown)
 }
 
-/// What helps a task that failed as it was over its memory; nothing for others.
+/// Returns advice about a task that failed as it was over its memory; no advice about any other
+/// task.
 async fn advice_on(
     state: &ServeState,
     row: &TaskRow,
@@ -222,7 +223,7 @@ pub(super) fn info(row: &TaskRow) -> TaskInfo {
     }
 }
 
-/// A task that was never touched: its campaign says what it is.
+/// Builds the facts of an untouched task from its campaign.
 fn untouched(campaign: &CampaignInfo, task: u64, position: u64) -> TaskInfo {
     let is_cut = campaign.row.limit <= position;
     let state = match campaign.row.state {

@@ -1,4 +1,4 @@
-//! Why a campaign has the slots that it has, in the resource manager's own words.
+//! Reasons for the slots of a campaign, in the words of the resource manager.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -10,9 +10,9 @@ use super::state::ServeState;
 use crate::orchestrator::book::CampaignState;
 use crate::orchestrator::wire::CampaignWhy;
 
-/// The reason that work has when one more process would come too late to help.
+/// Reason code of a work for which a further process would come too late to help.
 const PREDICTION: &str = "prediction";
-/// What can be done about that.
+/// Remedy for that reason.
 const PREDICTION_HINT: &str = "`prediction` holds it at few slots: they are expected to be done before another one \
                                would help by more than `prediction_fudge`; for short tasks set `prediction_fudge = \
                                \"5s\"` in the configuration of the resource manager";

@@ -1,4 +1,4 @@
-//! Suspending, resuming and cancelling from a page.
+//! Suspension, resumption and cancellation of a campaign from a page.
 //!
 //! The act is a form of this site, sent from this site; the gate refuses what another site sends.
 
@@ -15,14 +15,14 @@ use crate::orchestrator::serve::problem::Failed;
 use crate::orchestrator::serve::state::ServeState;
 use crate::orchestrator::wire::{StateChange, WantedState};
 
-/// What the form says.
+/// Contents of the form.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StateForm {
     state: WantedState,
 }
 
-/// The act. Answered once it is on record, by the page of the campaign.
+/// Carries the act out. Answers with the page of the campaign once the act is on record.
 pub(super) async fn change(
     State(state): State<ServeState>,
     caller: Caller,

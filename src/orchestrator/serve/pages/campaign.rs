@@ -1,4 +1,5 @@
-//! One campaign: how far it is, why it has its slots, what failed, what it uses and where.
+//! The page of a campaign: its progress, the reasons for its slots, its failures, its memory and
+//! its nodes.
 
 use std::sync::Arc;
 
@@ -22,11 +23,11 @@ use crate::orchestrator::spec::CampaignSpec;
 use crate::orchestrator::store::{NoteInfo, Reader};
 use crate::orchestrator::wire::{CampaignStats, CampaignSummary, CampaignWhy, Grid, Reason};
 
-/// Failed tasks that are shown.
+/// Most failed tasks on the page.
 const FAILED: u32 = 12;
-/// Notes that are shown.
+/// Most notes on the page.
 const NOTES: u32 = 12;
-/// Parts of the curve.
+/// Intervals of the curve.
 const PARTS: u64 = 80;
 
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
@@ -75,7 +76,7 @@ struct NoteLine {
     text: String,
 }
 
-/// What the database has of a campaign.
+/// Facts from the database about a campaign.
 struct Known {
     stats: CampaignStats,
     spec: Arc<CampaignSpec>,
@@ -161,7 +162,7 @@ async fn read(reader: &mut Reader, id: u64) -> Result<Known, Failed> {
     })
 }
 
-/// The last lines of what a task said, for a table.
+/// Returns the last lines of a task's output, for a table.
 fn last_lines(error: &str, tail: &str) -> String {
     let text = if error.trim().is_empty() { tail } else { error };
     let lines: Vec<&str> = text.trim_end().lines().collect();
@@ -207,7 +208,8 @@ fn facts(stats: &CampaignStats, spec: &CampaignSpec) -> Vec<(&'static str, Strin
     facts
 }
 
-/// What becomes of tasks on a node that is silent, where the campaign says so.
+/// Describes tasks and slots of a silent node, if the campaign chose another behaviour than the
+/// default.
 pub(super) fn on_silent_nodes(spec: &CampaignSpec) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     if spec.may_run_twice {

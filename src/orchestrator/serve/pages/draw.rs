@@ -1,4 +1,4 @@
-//! What pages draw: progress, curves, histograms. In whole numbers.
+//! Drawings of pages in whole numbers: progress, curves, histograms.
 
 use askama::Template;
 
@@ -13,7 +13,7 @@ const HEIGHT: u64 = 120;
 /// The columns of a histogram.
 pub(super) const COLUMNS: usize = 24;
 
-/// How far a campaign has come, in parts of its tasks.
+/// Progress of a campaign, in parts of its tasks.
 #[derive(Clone, Debug, Template)]
 #[template(path = "campaign_bar.html")]
 pub(super) struct ProgressBar {
@@ -112,13 +112,13 @@ impl Curve {
     }
 }
 
-/// How many attempts used how much memory.
+/// Histogram of the memory that attempts used.
 #[derive(Clone, Debug, Template)]
 #[template(path = "campaign_memory.html")]
 pub(super) struct Histogram {
     /// Position and height of each column.
     columns: Vec<(u64, u64)>,
-    /// Where the memory of a slot is.
+    /// Position of the memory of a slot.
     limit: u64,
     limit_words: String,
     right: String,

@@ -1,4 +1,4 @@
-//! All campaigns.
+//! The page of all campaigns.
 
 use askama::Template;
 use axum::extract::State;
@@ -14,10 +14,10 @@ use crate::orchestrator::serve::state::ServeState;
 use crate::orchestrator::serve::stats::rate_of;
 use crate::orchestrator::wire::CampaignSummary;
 
-/// Campaigns on the page at most.
+/// Most campaigns on the page.
 const ROWS: u32 = 200;
 
-/// Which campaigns.
+/// Selection of campaigns.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ListParams {
@@ -55,7 +55,7 @@ pub(super) fn colour(user: &str) -> u64 {
     sum.checked_rem(11).unwrap_or(0)
 }
 
-/// A time as people say it.
+/// Formats a time for people.
 pub(super) fn span(ms: u64) -> String {
     let of = |unit: u64| words::number(ms.div_ceil(unit));
     match ms {
@@ -84,7 +84,7 @@ pub(super) async fn page(
     Page { title: "Campaigns", section: SECTION, head: Head { params: &params }, live }.answer(&ask)
 }
 
-/// Whether nothing of a campaign can run any more.
+/// True if no process of the campaign can run any more.
 pub(super) fn is_final(one: &CampaignSummary) -> bool {
     ["done", "failed", "cancelled"].contains(&one.state.as_str())
 }

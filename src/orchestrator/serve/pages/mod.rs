@@ -1,6 +1,6 @@
-//! Campaigns as pages for people: what the API tells, in the frame of the dashboard.
+//! Pages of campaigns, tasks and nodes in the frame of the dashboard, from the facts of the API.
 //!
-//! [`pages`] are for any site, also for one that has pages of its own; [`site`] is a whole one.
+//! [`pages`] fit into any site, also a site with pages of its own; [`site`] is a complete site.
 
 mod act;
 mod campaign;
@@ -31,9 +31,9 @@ const SECTION: &str = "/campaigns";
 /// The site of an orchestrator that runs alone.
 const SITE: Site =
     Site { sections: &[("Campaigns", SECTION)], document: "/orchestrator/openapi.json" };
-/// The least time between two messages of a stream.
+/// Shortest time between two messages of a stream.
 const PACE: Duration = Duration::from_millis(500);
-/// A message comes at least so often.
+/// Longest time between two messages of a stream.
 const BEAT: Duration = Duration::from_secs(10);
 
 /// The pages, with no gate in front.
@@ -51,7 +51,7 @@ pub fn pages(state: ServeState) -> Router {
         .with_state(state)
 }
 
-/// The pages with all they need where there is no other site: assets, the stream, a first page.
+/// Returns the pages as a site of their own, with assets, the stream and a first page.
 pub fn site(state: ServeState) -> Router {
     let around = Router::new()
         .route("/", get(|| async { Redirect::to(SECTION) }))
@@ -62,7 +62,7 @@ pub fn site(state: ServeState) -> Router {
     pages(state).layer(Extension(SITE)).merge(around)
 }
 
-/// Messages that something has changed, until the orchestrator stops or the page is left.
+/// Streams a message after each change, until the orchestrator stops or the browser leaves the page.
 async fn live(State(state): State<ServeState>) -> impl IntoResponse {
     let sight = state.sight.clone();
     let messages = stream::unfold((sight, true), |(mut sight, is_first)| async move {

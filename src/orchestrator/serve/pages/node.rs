@@ -1,4 +1,5 @@
-//! One node: how it keeps limits, and its slots. The dashboard has its page of the node show this part.
+//! The page of a node: its limits of memory, and its slots. The dashboard shows this part in its
+//! own page of the node.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -17,7 +18,7 @@ struct Live {
     node: String,
     /// `None`: the node runs no slots.
     facts: Option<Vec<(&'static str, String)>>,
-    /// Why its slots may be other ones by now; empty: they are not.
+    /// Sentence that the slots may have changed since; empty while the agent reports.
     silence: String,
     rows: Vec<Row>,
 }

@@ -1,4 +1,4 @@
-//! One task: its state, its attempts, what it said.
+//! The page of a task: its state, its attempts, its last output.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -36,7 +36,7 @@ struct AttemptLine {
     cpu_ms: String,
 }
 
-/// Which task.
+/// Number of a task, typed into the form.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Find {
