@@ -1,9 +1,9 @@
-//! Who did what, each row bound to the one before.
+//! Acts of callers on record, each row bound to the row before it.
 //!
-//! The sum of a row is SHA-256 over the sum before it (nothing, for the first), its number and its
-//! time as 8 bytes each, most significant first, and its texts, each with its length in 8 bytes
-//! before it. A row that is changed, added or taken out makes all later sums wrong. Old rows go from the
-//! first one on; the number and the sum of the last one that is gone stay.
+//! The sum of a row is a SHA-256. It covers the previous row's sum (empty for the first row), then
+//! the row's number and time, then its texts. Numbers are 8 bytes, most significant first; each
+//! text follows its length in 8 bytes. A changed, added or removed row makes all later sums wrong.
+//! Old rows are removed from the start; the number and the sum of the last removed row stay.
 
 use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteConnection;
@@ -13,29 +13,29 @@ use sqlx::{Row, query};
 use super::convert::{from_sql, number, to_sql};
 use super::{Reader, StoreError};
 
-/// What was done.
+/// An act of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// When, in milliseconds since the epoch.
+    /// Time of the act, in milliseconds since the epoch.
     pub at_ms: u64,
     /// The name of the caller.
     pub who: String,
     /// The origin of the request.
     pub origin: String,
-    /// What, in a few words.
+    /// The act in a few words.
     pub act: String,
-    /// To what.
+    /// Object of the act, with details.
     pub detail: String,
 }
 
 /// An act on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActEntry {
-    /// Its number, from 1 without gaps.
+    /// Number of the act, from 1 without gaps.
     pub id: u64,
     /// The act.
     pub act: Act,
-    /// Its sum.
+    /// Sum of the row.
     pub sum: Vec<u8>,
 }
 
@@ -52,16 +52,16 @@ fn sum(before: &[u8], id: u64, act: &Act) -> Vec<u8> {
     sum.finalize().to_vec()
 }
 
-/// Where the acts on record begin: after these.
+/// Last removed act: the acts on record begin after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// The number of the last act that is gone; 0: none is.
+    /// Number of the last removed act; 0 if no act was removed.
     pub last: u64,
-    /// Its sum.
+    /// Sum of the last removed act.
     pub sum: Vec<u8>,
 }
 
-/// The number of the first act after `cut` that is not what was written; `None` if all are.
+/// Returns the number of the first act after `cut` that was tampered with; `None` if no act was.
 pub fn first_fault(cut: &Cut, entries: &[ActEntry]) -> Option<u64> {
     let mut before: &[u8] = &cut.sum;
     for (expected, entry) in (cut.last + 1..).zip(entries) {
@@ -115,7 +115,7 @@ async fn read_cut(connection: &mut SqliteConnection) -> Result<Cut, sqlx::Error>
 }
 
 impl Reader {
-    /// All acts on record, first to last, and where they begin.
+    /// Reads all acts on record, first to last, and the cut before them.
     ///
     /// # Errors
     ///

@@ -9,7 +9,8 @@ use crate::orchestrator::book::{
 };
 use crate::orchestrator::wire::{AttemptId, Reason};
 
-/// `SQLite` has signed numbers: one past 2^63 is stored as a negative one, and comes back as it was.
+/// Returns the number as SQL stores it. `SQLite` has signed numbers: a number from 2^63 on is
+/// stored as a negative number, and [`from_sql`] restores it.
 pub(super) fn to_sql(number: u64) -> i64 {
     number.cast_signed()
 }

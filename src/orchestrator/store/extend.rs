@@ -9,30 +9,30 @@ use super::{Store, StoreError};
 use crate::model::count;
 use crate::orchestrator::spec::Params;
 
-/// What belongs to tasks that are added, besides the row of their campaign.
+/// Contents of an extension, besides the row of its campaign.
 #[derive(Clone, Debug)]
 pub struct Extension {
     /// The campaign.
     pub campaign: u64,
-    /// Which tasks they are.
+    /// Range of the added tasks.
     pub added: Added,
     /// Their parameters.
     pub params: Params,
-    /// The key that the request had.
+    /// Idempotency key of the request.
     pub key: Option<String>,
 }
 
 /// Tasks that were added to a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// The position of the first one, counted from 0.
+    /// Position of the first added task, counted from 0.
     pub position: u64,
-    /// How many they are.
+    /// Number of added tasks.
     pub count: u64,
 }
 
 impl Store {
-    /// The tasks that were added to a campaign with `key` before.
+    /// Returns the tasks that an earlier request with `key` added to a campaign.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// Stores an extension: the last chunk of parameters is filled, others follow.
+/// Stores an extension: fills the last chunk of parameters, and adds chunks after it.
 pub(super) async fn put(
     connection: &mut SqliteConnection,
     extension: &Extension,

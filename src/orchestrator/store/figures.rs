@@ -1,4 +1,4 @@
-//! Figures of campaigns: ends over time, samples of memory and time, events.
+//! Figures of campaigns: ends of attempts over time, samples of memory and time, events.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, query};
@@ -6,43 +6,43 @@ use sqlx::{Row, query};
 use super::convert::{from_sql, maybe_number, number, to_sql};
 use super::{Reader, StoreError};
 
-/// Attempts that figures are made of: those with the highest task numbers.
+/// Number of attempts from which figures are made: attempts with the highest task numbers.
 const SAMPLES: u32 = 10_000;
 
 /// Ends of attempts of a campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
-    /// How many there are.
+    /// Number of ended attempts.
     pub attempts: u64,
-    /// The first one, in milliseconds since the epoch. `None`: there is none.
+    /// Time of the first end, in milliseconds since the epoch. `None`: no attempt has ended.
     pub first_ms: Option<u64>,
-    /// The last one, in milliseconds since the epoch.
+    /// Time of the last end, in milliseconds since the epoch.
     pub last_ms: Option<u64>,
 }
 
-/// Ends within a while.
+/// Ends of attempts within an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// When the while begins, in milliseconds since the epoch.
+    /// Start of the interval, in milliseconds since the epoch.
     pub at_ms: u64,
-    /// Attempts that were done in it.
+    /// Attempts that were done in the interval.
     pub done: u64,
-    /// Attempts that ended otherwise in it.
+    /// Attempts that ended otherwise in the interval.
     pub other: u64,
 }
 
-/// One attempt, for figures.
+/// An attempt, for figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleRow {
-    /// Its task.
+    /// Task of the attempt.
     pub task: u64,
-    /// Its node.
+    /// Node of the attempt.
     pub node: String,
-    /// Whether it has ended.
+    /// True if the attempt has ended.
     pub has_ended: bool,
-    /// Whether it was done.
+    /// True if the attempt was done.
     pub is_done: bool,
-    /// How long it ran, in milliseconds.
+    /// Run time of the attempt, in milliseconds.
     pub ms: u64,
     /// Memory that it used, in MiB; 0: not known.
     pub rss_mb: u64,
@@ -51,17 +51,17 @@ pub struct SampleRow {
 /// An event of a campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventInfo {
-    /// Its number.
+    /// Number of the event.
     pub id: u64,
-    /// When, in milliseconds since the epoch.
+    /// Time of the event, in milliseconds since the epoch.
     pub at_ms: u64,
     /// The campaign.
     pub campaign: u64,
     /// The owner of the campaign.
     pub owner: String,
-    /// The task, if it is about one.
+    /// Task, if the event concerns a task.
     pub task: Option<u64>,
-    /// The node, if it is about one.
+    /// Node, if the event concerns a node.
     pub node: Option<String>,
     /// A stable word.
     pub code: String,

@@ -1,6 +1,6 @@
-//! The file beside the database that says how far it has come. It is written after each commit, so that a
-//! database that was put back from a copy is noticed. It is never ahead of the database that it belongs
-//! to, and need not be synced: an older one says nothing.
+//! The mark file beside the database: epoch and commits of the last commit. The store writes it
+//! after each commit, to detect a database that was restored from an older copy. The file is never
+//! ahead of its database. It need not be synced: an older mark only detects less.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 use super::StoreError;
 
-/// How far a database has come.
+/// Progress of a database, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mark {
-    /// Its epoch.
+    /// Epoch of the database.
     pub epoch: u64,
-    /// Its commits.
+    /// Number of commits.
     pub commits: u64,
 }
 
-/// The file.
+/// The open mark file.
 #[derive(Debug)]
 pub(super) struct MarkFile {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct MarkFile {
 }
 
 impl MarkFile {
-    /// Opens the file, and reads what it says; nothing, if it is new or cannot be understood.
+    /// Opens the file, and reads its mark. A new or damaged file has the lowest mark.
     pub fn open(path: &Path) -> Result<(MarkFile, Mark), StoreError> {
         let failed = |source| StoreError::Beside { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
@@ -38,12 +38,12 @@ impl MarkFile {
         Ok((MarkFile { path: path.to_owned(), file }, mark))
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes it, over what it said.
+    /// Overwrites the mark.
     pub fn write(&self, Mark { epoch, commits }: Mark) -> Result<(), StoreError> {
         let line = format!("{epoch:020} {commits:020}\n");
         let written = self.file.write_all_at(line.as_bytes(), 0);

@@ -1,8 +1,8 @@
-//! The database of the orchestrator: one `SQLite` file, one writer.
+//! The database of the orchestrator: an `SQLite` file with a single writer.
 //!
-//! A batch of effects is one transaction, with a write-ahead log that is synced in full. Nothing of a
-//! batch is told before [`Store::commit`] returned. [`Store::saved`] reads back what the book needs;
-//! a [`Reader`] has a connection of its own for those who look.
+//! A batch of effects is a transaction, with a write-ahead log that is synced in full. The owner
+//! sends no answer of a batch before [`Store::commit`] returned. [`Store::saved`] reads back the
+//! rows of the book; a [`Reader`] reads by a connection of its own.
 
 mod acts;
 mod convert;
@@ -34,12 +34,12 @@ pub use write::{Batch, CHUNK, Submission};
 use convert::{from_sql, to_sql};
 use mark::{Mark, MarkFile};
 
-/// Marks the file as ours, in its header: "appO".
+/// Mark of an orchestrator's database in the header of its file: "appO".
 const APPLICATION_ID: i64 = 0x6170_704f;
-/// How long another program's write transaction is waited for.
+/// Wait for another program's write transaction.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Every schema there was, oldest first.
+/// Every schema so far, oldest first.
 const SCHEMAS: &[(i64, &str, &str)] = &[
     (1, "initial", include_str!("../../../migrations/orchestrator/0001_initial.sql")),
     (2, "ends", include_str!("../../../migrations/orchestrator/0002_ends.sql")),
@@ -49,45 +49,45 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (6, "additions", include_str!("../../../migrations/orchestrator/0006_additions.sql")),
 ];
 
-/// Why the database cannot be used.
+/// Reason why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another orchestrator has it.
+    /// Another orchestrator uses the database.
     #[error("{} is in use by another orchestrator; stop that one, or name another file", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// It is another program's.
+    /// The file belongs to another program.
     #[error("{} is no database of an orchestrator; name another file", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// A file beside it cannot be used.
+    /// A file beside the database cannot be used.
     #[error("cannot use {}", path.display())]
     Beside {
-        /// That file.
+        /// Path of that file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// `SQLite` refuses.
+    /// `SQLite` refuses a statement.
     #[error("cannot {action} in {}", path.display())]
     Sql {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         source: sqlx::Error,
     },
-    /// Its schema cannot be brought up to date.
+    /// The schema cannot be brought up to date.
     #[error("cannot bring the schema of {} up to date", path.display())]
     Migration {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         source: sqlx::migrate::MigrateError,
     },
 }
@@ -106,8 +106,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database at `path`, or begins one there. Its epoch is one more than before, and than
-    /// the file beside it says.
+    /// Opens the database at `path`, or creates it. Its new epoch is higher than its last epoch and
+    /// than the epoch of the mark file.
     ///
     /// # Errors
     ///
@@ -153,7 +153,8 @@ impl Store {
         Ok(Store { path, connection, identity, epoch, sequence, mark, is_set_back, _lock: lock })
     }
 
-    /// Whether it is an older copy whose tasks on nodes were not adopted yet.
+    /// True if the database is an older copy, and an operator has not adopted the tasks on nodes
+    /// yet.
     pub fn is_set_back(&self) -> bool {
         self.is_set_back
     }
@@ -227,7 +228,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Whether the file is ours. An empty one becomes ours.
+/// True if the file belongs to an orchestrator. An empty file becomes such a file.
 async fn is_ours(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     let id: i64 = query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
     let tables: i64 =
@@ -239,7 +240,7 @@ async fn is_ours(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error>
     Ok(id == APPLICATION_ID)
 }
 
-/// What the file is about, at the begin of an epoch.
+/// Facts about the file, at the begin of an epoch.
 struct Meta {
     identity: String,
     epoch: u64,
@@ -248,7 +249,7 @@ struct Meta {
     is_set_back: bool,
 }
 
-/// Begins the next epoch. The file is an older copy if it has not come as far as `marked`.
+/// Begins the next epoch. The file is an older copy if its progress is behind `marked`.
 async fn begin(connection: &mut SqliteConnection, marked: Mark) -> Result<Meta, sqlx::Error> {
     let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;

@@ -1,4 +1,4 @@
-//! Reading back: what the book needs after a restart, and what people ask for.
+//! Reads of the database: rows of the book after a restart, and answers for people.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -19,15 +19,16 @@ use crate::orchestrator::spec::CampaignSpec;
 /// A campaign as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CampaignInfo {
-    /// Its facts.
+    /// Row of the campaign.
     pub row: CampaignRow,
-    /// Its name.
+    /// Name of the campaign.
     pub name: String,
-    /// When its tasks were folded into its summary, in milliseconds since the epoch. `None`: they are there.
+    /// Time at which the tasks were folded into a summary, in milliseconds since the epoch. `None`:
+    /// the tasks are on record.
     pub folded_ms: Option<u64>,
 }
 
-/// Some tasks that were touched.
+/// A page of touched tasks.
 pub type TaskPage = Vec<TaskRow>;
 /// Attempts, first to last.
 pub type AttemptPage = Vec<AttemptRow>;
@@ -35,13 +36,13 @@ pub type AttemptPage = Vec<AttemptRow>;
 /// A note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteInfo {
-    /// Its number.
+    /// Number of the note.
     pub id: u64,
-    /// When, in milliseconds since the epoch.
+    /// Time of the note, in milliseconds since the epoch.
     pub at_ms: u64,
-    /// The task, if it is about one.
+    /// Task, if the note concerns a task.
     pub task: Option<u64>,
-    /// The node, if it is about one.
+    /// Node, if the note concerns a node.
     pub node: Option<String>,
     /// A stable word.
     pub code: String,
@@ -52,7 +53,7 @@ pub struct NoteInfo {
 const LIVE: &str = "('running', 'suspended', 'finishing', 'cancelling')";
 
 impl Store {
-    /// What the book is restored from.
+    /// Reads the rows from which the book is restored.
     ///
     /// # Errors
     ///
@@ -62,7 +63,7 @@ impl Store {
         read_saved(&mut self.connection).await.map_err(failed)
     }
 
-    /// The specification of a campaign.
+    /// Reads the specification of a campaign.
     ///
     /// # Errors
     ///
@@ -72,8 +73,8 @@ impl Store {
         spec_of(&mut self.connection, row).await.map_err(failed)
     }
 
-    /// The parameters from position `first` on, in the chunk that holds `position`, counted from 0.
-    /// `None` if the campaign has none.
+    /// Reads the parameters from position `first` on, in the chunk that holds `position`, counted
+    /// from 0. `None` if the campaign has no parameters.
     ///
     /// # Errors
     ///
@@ -87,8 +88,8 @@ impl Store {
         chunk_of(&mut self.connection, campaign, position).await.map_err(failed)
     }
 
-    /// A campaign with the touched tasks whose state is in `states`, and those beyond its cursor. `None`:
-    /// there is none, or its tasks were folded.
+    /// Reads a campaign, its touched tasks in `states`, and its touched tasks beyond the cursor.
+    /// `None`: the campaign does not exist, or its tasks were folded.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl Store {
         found.await.map_err(failed)
     }
 
-    /// The work of each memory step of a campaign.
+    /// Reads the work of each memory step of a campaign.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Store {
         read_works(&mut self.connection, campaign).await.map_err(failed)
     }
 
-    /// The campaign that was submitted with `key` before.
+    /// Returns the campaign of an earlier submission with `key`.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl Store {
     }
 }
 
-/// The specification of a campaign, with as many tasks as the campaign has.
+/// Reads the specification of a campaign, with the present number of tasks.
 async fn spec_of(
     connection: &mut SqliteConnection,
     row: &CampaignRow,
@@ -218,7 +219,7 @@ fn work(row: &SqliteRow) -> Result<WorkRow, sqlx::Error> {
     })
 }
 
-/// A connection for those who look. It sees what was committed.
+/// A connection for readers. It sees committed rows only.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
@@ -246,7 +247,8 @@ impl Reader {
         move |source| StoreError::Sql { action: "read", path, source }
     }
 
-    /// At most `limit` campaigns with numbers in `range`, the newest first, of `owner` if that is given.
+    /// Reads at most `limit` campaigns with numbers in `range`, the newest first. With `owner`,
+    /// reads campaigns of this user only.
     ///
     /// # Errors
     ///
@@ -258,7 +260,7 @@ impl Reader {
         limit: u32,
     ) -> Result<Vec<CampaignInfo>, StoreError> {
         let failed = self.failed();
-        // Two statements: an index serves a comparison, and not one that may be none.
+        // Two statements: an index serves a comparison, but no comparison that is optional.
         let sql = match owner {
             Some(_) => {
                 "select * from campaigns where owner = ?1 and id between ?3 and ?4 order by id desc limit ?2"
@@ -273,7 +275,7 @@ impl Reader {
         rows.and_then(|rows| rows.iter().map(info).collect()).map_err(failed)
     }
 
-    /// A campaign.
+    /// Reads a campaign.
     ///
     /// # Errors
     ///
@@ -285,7 +287,7 @@ impl Reader {
         row.and_then(|row| row.as_ref().map(info).transpose()).map_err(failed)
     }
 
-    /// The specification of a campaign.
+    /// Reads the specification of a campaign.
     ///
     /// # Errors
     ///
@@ -295,7 +297,7 @@ impl Reader {
         spec_of(&mut self.connection, row).await.map_err(failed)
     }
 
-    /// How many campaigns of a user are not final.
+    /// Returns the number of a user's campaigns that are not final.
     ///
     /// # Errors
     ///
@@ -307,7 +309,7 @@ impl Reader {
         count.fetch_one(&mut self.connection).await.map(from_sql).map_err(failed)
     }
 
-    /// Whether a slot of `node` has a campaign of specification `spec`.
+    /// True if a slot of `node` belongs to a campaign of specification `spec`.
     ///
     /// # Errors
     ///
@@ -321,7 +323,7 @@ impl Reader {
         count.map(|count| 0 < count).map_err(failed)
     }
 
-    /// The standard input that goes with a specification.
+    /// Reads the standard input of a specification.
     ///
     /// # Errors
     ///
@@ -333,7 +335,8 @@ impl Reader {
         found.await.map(Option::flatten).map_err(failed)
     }
 
-    /// The parameter of the task at `position`, counted from 0. `None`: it has none.
+    /// Reads the parameter of the task at `position`, counted from 0. `None`: the task has no
+    /// parameter.
     ///
     /// # Errors
     ///
@@ -351,7 +354,8 @@ impl Reader {
         }))
     }
 
-    /// At most `limit` touched tasks after number `after`, of `state` if that is given.
+    /// Reads at most `limit` touched tasks after number `after`. With `state`, reads tasks in this
+    /// state only.
     ///
     /// # Errors
     ///
@@ -384,7 +388,7 @@ impl Reader {
         rows.and_then(|rows| rows.iter().map(convert::task).collect()).map_err(failed)
     }
 
-    /// A touched task.
+    /// Reads a touched task.
     ///
     /// # Errors
     ///
@@ -397,7 +401,7 @@ impl Reader {
         row.and_then(|row| row.as_ref().map(convert::task).transpose()).map_err(failed)
     }
 
-    /// All attempts of a task.
+    /// Reads all attempts of a task.
     ///
     /// # Errors
     ///
@@ -410,7 +414,7 @@ impl Reader {
         rows.and_then(|rows| rows.iter().map(convert::attempt).collect()).map_err(failed)
     }
 
-    /// All attempts of the tasks from `first` to `last`, by task and number.
+    /// Reads all attempts of the tasks from `first` to `last`, by task and number.
     ///
     /// # Errors
     ///
@@ -429,7 +433,7 @@ impl Reader {
         rows.and_then(|rows| rows.iter().map(convert::attempt).collect()).map_err(failed)
     }
 
-    /// How many touched tasks of a campaign are in each state.
+    /// Returns the number of a campaign's touched tasks in each state.
     ///
     /// # Errors
     ///
@@ -443,7 +447,7 @@ impl Reader {
         rows.and_then(|rows| rows.iter().map(pair).collect()).map_err(failed)
     }
 
-    /// The numbers of the work of a campaign, as the resource manager knows them.
+    /// Reads the works of a campaign, with their numbers at the resource manager.
     ///
     /// # Errors
     ///
@@ -453,8 +457,8 @@ impl Reader {
         read_works(&mut self.connection, campaign).await.map_err(failed)
     }
 
-    /// The last `limit` notes of a campaign that people should know, first to last: its history is
-    /// among the events.
+    /// Reads the last `limit` notes of a campaign, first to last, without its history. The history
+    /// is among the events.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! What is old goes, in small steps: each is a transaction of its own, of few rows.
+//! Removal of old rows in small steps: each step is a transaction of few rows.
 //!
-//! A campaign whose tasks are to go first gets a summary, in a transaction of its own. From then on it
-//! is folded, and readers see no task of it. Its rows go after that. A crash in between leaves a summary
-//! that says so, and the steps go on from there.
+//! A campaign whose tasks are to be removed first gets a summary, in a transaction of its own. From
+//! then on the campaign is folded, and readers see no task of it. The rows of its tasks are removed
+//! after that. After a crash in between, the summary shows that rows remain, and the steps go on
+//! from there.
 
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, query, query_scalar};
@@ -11,20 +12,20 @@ use super::convert::{from_sql, number, text, to_sql};
 use super::{Reader, Store, StoreError};
 use crate::orchestrator::wire::CampaignStats;
 
-/// Rows that a step removes at most.
+/// Most rows that a step removes.
 const ROWS: i64 = 2000;
 
-/// A step. Each is repeated until it has nothing left to do.
+/// A step. The owner repeats a step until nothing is left to do for it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Removal {
     /// Give a campaign its summary.
     Fold {
         /// The campaign.
         campaign: u64,
-        /// When it became final, in milliseconds since the epoch. It stays as it is if that was at
-        /// another time: it was taken up again since.
+        /// Time at which the campaign became final, in milliseconds since the epoch. A campaign
+        /// with another time was resubmitted since, and is not folded.
         final_ms: u64,
-        /// Its figures.
+        /// Figures of the campaign.
         figures: Box<CampaignStats>,
         /// The time, in milliseconds since the epoch.
         at_ms: u64,
@@ -37,17 +38,17 @@ pub enum Removal {
     Acts(u64),
 }
 
-/// A campaign that is final. Those that became so first come first.
+/// A final campaign. Campaigns that became final first come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Final {
-    /// When it became final, in milliseconds since the epoch.
+    /// Time at which the campaign became final, in milliseconds since the epoch.
     pub final_ms: u64,
     /// The campaign.
     pub campaign: u64,
 }
 
 impl Store {
-    /// Carries a step out. Whether there is more for the same step to do.
+    /// Carries a step out. Returns true if the same step has more to do.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ async fn empty(connection: &mut SqliteConnection, campaign: u64) -> Result<bool,
              (select campaign, task, attempt from attempts where campaign = ?1 limit ?2)",
         "delete from tasks where (campaign, task) in
              (select campaign, task from tasks where campaign = ?1 limit ?2)",
-        // A row of parameters is as large as hundreds of others.
+        // A row of parameters is as large as hundreds of other rows.
         "delete from params where (campaign, first) in
              (select campaign, first from params where campaign = ?1 limit ?2 / 200)",
         "delete from notes where id in
@@ -147,7 +148,7 @@ async fn forget(connection: &mut SqliteConnection, campaign: u64) -> Result<bool
 }
 
 async fn cut_acts(connection: &mut SqliteConnection, before_ms: u64) -> Result<bool, sqlx::Error> {
-    // Acts go from the first one on, so that those that stay are bound to each other.
+    // Acts are removed from the first on, so that the remaining acts stay bound to each other.
     let sql = "select id, at_ms, sum from acts order by id limit ?1";
     let rows = query(sql).bind(ROWS).fetch_all(&mut *connection).await?;
     let mut last = None;
@@ -165,7 +166,7 @@ async fn cut_acts(connection: &mut SqliteConnection, before_ms: u64) -> Result<b
 }
 
 impl Reader {
-    /// Campaigns that are final and have their tasks, those that became so first at the begin.
+    /// Returns final campaigns that are not folded, by the time at which they became final.
     ///
     /// # Errors
     ///
@@ -182,7 +183,7 @@ impl Reader {
         rows.and_then(|rows| rows.iter().map(read).collect()).map_err(failed)
     }
 
-    /// How many rows of tasks and attempts a campaign has.
+    /// Returns the number of rows of tasks and attempts of a campaign.
     ///
     /// # Errors
     ///
@@ -198,7 +199,7 @@ impl Reader {
         rows.await.map(from_sql).map_err(failed)
     }
 
-    /// Campaigns that have a summary, and some rows of tasks still.
+    /// Returns campaigns that have a summary, and still some rows of tasks.
     ///
     /// # Errors
     ///
@@ -210,7 +211,7 @@ impl Reader {
         ids.map(|ids| ids.into_iter().map(from_sql).collect()).map_err(failed)
     }
 
-    /// Folded campaigns that became final before a time, in milliseconds since the epoch.
+    /// Returns folded campaigns that became final before a time, in milliseconds since the epoch.
     ///
     /// # Errors
     ///
@@ -223,7 +224,7 @@ impl Reader {
         ids.map(|ids: Vec<i64>| ids.into_iter().map(from_sql).collect()).map_err(failed)
     }
 
-    /// The figures of a campaign whose tasks were folded. `None`: it has its tasks.
+    /// Reads the figures of a folded campaign. `None`: the campaign is not folded.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! The rows of a batch: of each row the last version, and many rows in one statement.
+//! Writes the rows of a batch: only the last version of each row, and many rows in a statement.
 //!
-//! A statement is a way to the thread of the connection and back, which takes longer than a row. And a batch
-//! often has several versions of a row: of a campaign one for each exchange.
+//! A statement is a round trip to the thread of the connection, which takes longer than a row. A
+//! batch often has several versions of a row: each exchange adds a version of its campaign.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::write::Batch;
 use crate::orchestrator::book::{AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, WorkRow};
 use crate::orchestrator::wire::{AttemptId, Reason};
 
-/// Rows in one statement. Few sizes, so that all statements stay prepared.
+/// Numbers of rows in a statement. Few sizes, so that all statements stay prepared.
 const SIZES: [usize; 3] = [64, 8, 1];
 
 /// The last version of each row.
@@ -50,7 +50,7 @@ impl<'a> Latest<'a> {
     }
 }
 
-/// Stores what the effects of a batch say, within a transaction.
+/// Stores the effects of a batch, within a transaction.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What is committed is read back; what is not whole is refused.
+//! Committed rows are read back; damaged or foreign files are refused.
 
 use std::path::PathBuf;
 
@@ -104,7 +104,7 @@ async fn lines_that_are_added_fill_the_last_chunk_and_begin_others() {
     let added = Some(Added { position: 11, count: 4085 });
     assert_eq!(store.added(id, "key 11").await.unwrap(), added);
     assert_eq!(store.added(other, "key 11").await.unwrap(), None);
-    // One that fails leaves nothing: neither lines nor a larger number of tasks.
+    // An extension that fails leaves no trace: neither lines nor a larger number of tasks.
     let effects = book.record(Event::Extended(id, 1), Now { ms: 5, wall_ms: 6 });
     let (added, params) =
         (Added { position: total, count: 1 }, Params::Texts(vec!["torn".to_owned()]));
@@ -115,7 +115,7 @@ async fn lines_that_are_added_fill_the_last_chunk_and_begin_others() {
     assert_eq!(reader.param(id, total).await.unwrap(), None);
     store.close().await.unwrap();
 
-    // A specification that both were submitted with says how many tasks each has.
+    // Both campaigns share a specification; each has its own number of tasks.
     let mut store = Store::open(&file(&folder)).await.unwrap();
     let saved = store.saved().await.unwrap();
     let counts: Vec<(u64, u64, u64)> = saved
@@ -244,7 +244,7 @@ async fn a_database_of_the_first_version_opens() {
     assert_eq!(reader.to_fold().await.unwrap(), ends);
 }
 
-/// A batch may have many rows, and several versions of one.
+/// A batch may have many rows, and several versions of a row.
 #[tokio::test]
 async fn of_each_row_the_last_version_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ async fn of_each_row_the_last_version_counts() {
             drains: false,
         })
     };
-    // More than one statement of each size takes.
+    // More rows than a statement of each size takes.
     let mut effects: Vec<Effect> = Vec::new();
     for number in 1..=75 {
         effects.extend([task(number, TaskState::Assigned), attempt(number, None)]);

@@ -1,4 +1,4 @@
-//! One batch, one transaction.
+//! Commits of a batch: each batch is a single transaction.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use super::{Extension, Store, StoreError, extend, rows};
 use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
 
-/// How many parameters are in one row.
+/// Number of parameters in a row of the database.
 pub const CHUNK: usize = 4096;
 
-/// What belongs to a campaign that is being submitted, besides its row.
+/// Contents of a submission, besides the row of its campaign.
 #[derive(Clone, Debug)]
 pub struct Submission {
     /// The number of the campaign.
     pub campaign: u64,
     /// The number of its specification.
     pub spec_number: u64,
-    /// Its specification.
+    /// Specification of the campaign.
     pub spec: Arc<CampaignSpec>,
-    /// The standard input that goes with it.
+    /// Standard input of the tasks.
     pub stdin: Option<Vec<u8>>,
-    /// Its parameters.
+    /// Parameters of the tasks.
     pub params: Params,
-    /// Its owner, and the key that it was submitted with.
+    /// Owner of the campaign, and idempotency key of the submission.
     pub key: Option<(String, String)>,
 }
 
-/// What is committed together.
+/// Changes that are committed together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Effects of the book, in order.
@@ -44,16 +44,16 @@ pub struct Batch {
     pub extensions: Vec<Extension>,
     /// Acts.
     pub acts: Vec<Act>,
-    /// The number of the last publication, if it is another one.
+    /// Number of the last publication, if it changed.
     pub sequence: Option<u64>,
-    /// Whether it has what nodes know and an older copy of the database did not.
+    /// True if the batch adopts attempts that nodes reported and the older copy did not know.
     pub adopts: bool,
     /// The time, in milliseconds since the epoch.
     pub at_ms: u64,
 }
 
 impl Store {
-    /// The number of a specification: that of an equal one on record, or the next free one.
+    /// Returns the number of an equal specification on record, or the next free number.
     ///
     /// # Errors
     ///
