@@ -1,24 +1,24 @@
-//! What nodes have that an older copy of the database does not know.
+//! Attempts that nodes report and an older copy of the database does not know.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::exchange::AttemptId;
 
-/// Whether the database is an older copy, and what it does not know.
+/// State of the database, and the attempts that it does not know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Adoption {
-    /// Whether it is an older copy. Then the orchestrator assigns nothing.
+    /// True if the database is an older copy. Then the orchestrator assigns nothing.
     pub set_back: bool,
-    /// How many nodes have reported since its start.
+    /// Number of nodes that reported since the start of the orchestrator.
     pub nodes: u64,
-    /// Attempts on nodes that the database does not know, and that can be taken over.
+    /// Attempts on nodes that the database does not know, and that it can adopt.
     pub attempts: Vec<FoundAttempt>,
-    /// Attempts on nodes of campaigns that it does not know. Their slots are stopped.
+    /// Attempts on nodes whose campaigns the database does not know. Their slots are stopped.
     pub strange: Vec<FoundAttempt>,
 }
 
-/// An attempt that a node has.
+/// An attempt that a node reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FoundAttempt {
     /// The attempt.
@@ -27,7 +27,7 @@ pub struct FoundAttempt {
     pub node: String,
 }
 
-/// Why it is adopted.
+/// A request to adopt attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Adopt {

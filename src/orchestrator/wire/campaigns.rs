@@ -10,7 +10,7 @@ use super::exchange::TaskResult;
 pub struct Submitted {
     /// The number of the campaign.
     pub id: u64,
-    /// How many tasks it has.
+    /// Number of tasks.
     pub tasks: u64,
 }
 
@@ -21,28 +21,29 @@ pub struct AddedTasks {
     pub id: u64,
     /// The number of the first task that was added.
     pub first: u64,
-    /// How many were added.
+    /// Number of added tasks.
     pub added: u64,
-    /// How many tasks the campaign has now.
+    /// Number of tasks of the campaign, including the added tasks.
     pub tasks: u64,
 }
 
-/// A campaign in one line.
+/// A campaign in a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CampaignSummary {
-    /// Its number.
+    /// Number of the campaign.
     pub id: u64,
-    /// Its name; it may be empty.
+    /// Name of the campaign; may be empty.
     pub name: String,
-    /// Its owner.
+    /// Owner of the campaign.
     pub user: String,
-    /// Its state: `running`, `suspended`, `finishing`, `cancelling`, `done`, `failed`, `cancelled`.
+    /// State of the campaign: `running`, `suspended`, `finishing`, `cancelling`, `done`, `failed`,
+    /// `cancelled`.
     pub state: String,
-    /// Whether it gets no more slots, as too many could not be prepared.
+    /// True if the campaign gets no further slots, as too many slots could not be prepared.
     pub frozen: bool,
-    /// When it was submitted, in milliseconds since the epoch.
+    /// Time of the submission, in milliseconds since the epoch.
     pub submitted_ms: u64,
-    /// How many tasks it has.
+    /// Number of tasks.
     pub tasks: u64,
     /// Tasks that wait for a slot.
     pub queued: u64,
@@ -56,12 +57,12 @@ pub struct CampaignSummary {
     pub cancelled: u64,
     /// Tasks dropped.
     pub dropped: u64,
-    /// The mean time of a task, in milliseconds; 0 while none has ended.
+    /// Mean time of a task, in milliseconds; 0 until a task ends.
     pub mean_ms: u64,
     /// The most memory that a task used, in MiB.
     pub rss_mb: u64,
-    /// When its tasks were folded, so that only counts are left, in milliseconds since the epoch. Absent: they
-    /// are there.
+    /// Time at which the tasks were folded, in milliseconds since the epoch: only counts are left.
+    /// Absent: the tasks are on record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded_ms: Option<u64>,
 }
@@ -76,31 +77,33 @@ pub struct CampaignPage {
 /// A campaign in full.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CampaignDetail {
-    /// What the line says.
+    /// The campaign in a line.
     pub campaign: CampaignSummary,
     /// Memory of its slots, in MiB.
     pub memory_mb: u64,
-    /// Whether tasks of a silent node begin again before its lease ran out, so that they may run twice.
+    /// True if tasks of a silent node begin again before its lease ran out, so that they may run
+    /// twice.
     #[serde(default)]
     pub may_run_twice: bool,
-    /// What slots do that are unheard for longer than their lease: `stop`, or `finish` what they have.
+    /// Behaviour of slots that miss exchanges for longer than their lease: `stop`, or `finish` for
+    /// their queue.
     #[serde(default)]
     pub on_unheard: String,
-    /// The numbers of its work, as the resource manager knows them.
+    /// Numbers of the campaign's work at the resource manager.
     pub works: Vec<u64>,
-    /// What people should know, the latest at the end.
+    /// Notes for people, the latest at the end.
     pub notes: Vec<NoteLine>,
 }
 
 /// A note on a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NoteLine {
-    /// When, in milliseconds since the epoch.
+    /// Time of the note, in milliseconds since the epoch.
     pub at_ms: u64,
-    /// The task, if it is about one.
+    /// Task, if the note concerns a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<u64>,
-    /// The node, if it is about one.
+    /// Node, if the note concerns a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// A stable word.
@@ -109,18 +112,18 @@ pub struct NoteLine {
     pub text: String,
 }
 
-/// Another state for a campaign.
+/// A change of the state of a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateChange {
     /// The state.
     pub state: WantedState,
-    /// With `suspended`: whether running tasks are stopped, and do not end by themselves.
+    /// With `suspended`: true to stop running tasks, false to let them end by themselves.
     #[serde(default)]
     pub now: bool,
 }
 
-/// A state that can be asked for.
+/// A state that a request can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WantedState {
@@ -128,32 +131,32 @@ pub enum WantedState {
     Suspended,
     /// Tasks begin again.
     Running,
-    /// It ends.
+    /// The campaign ends.
     Cancelled,
 }
 
-/// Which tasks are queued again.
+/// Selection of tasks to queue again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resubmit {
-    /// Those that failed.
+    /// True to select failed tasks.
     #[serde(default)]
     pub failed: bool,
-    /// Those that were cancelled.
+    /// True to select cancelled tasks.
     #[serde(default)]
     pub cancelled: bool,
-    /// This one only.
+    /// Only this task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<u64>,
-    /// Another size of memory for them, such as `6GB`. Not with `cancelled`.
+    /// Another size of memory for the tasks, such as `6GB`. Not with `cancelled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
 }
 
-/// How many tasks are queued again.
+/// The answer to a resubmission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Resubmitted {
-    /// How many.
+    /// Number of tasks that are queued again.
     pub tasks: u64,
 }
 
@@ -161,17 +164,17 @@ pub struct Resubmitted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
-    /// Its name or number, such as `USR1`.
+    /// Name or number of the signal, such as `USR1`.
     pub signal: String,
 }
 
-/// A node that an operator says is lost.
+/// A node that an operator declares lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LostNode {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Why, for the record.
+    /// Reason, for the record.
     pub reason: String,
 }
 
@@ -180,9 +183,10 @@ pub struct LostNode {
 pub struct TaskInfo {
     /// The number of its campaign.
     pub campaign: u64,
-    /// Its number.
+    /// Number of the task.
     pub task: u64,
-    /// Its state: `queued`, `assigned`, `running`, `done`, `failed`, `cancelled`, `dropped`.
+    /// State of the task: `queued`, `assigned`, `running`, `done`, `failed`, `cancelled`,
+    /// `dropped`.
     pub state: String,
     /// The number of its last attempt; 0: none.
     pub attempt: u64,
@@ -190,19 +194,20 @@ pub struct TaskInfo {
     pub tries: u64,
     /// Attempts that were lost.
     pub losses: u64,
-    /// Whether it may run twice, where its node is silent: the first result counts.
+    /// True if the task may run twice while its node is silent. The first result counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_run_twice: bool,
-    /// Why its last attempt ended.
+    /// Reason of the end of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Its parameter, for its owner and operators.
+    /// Parameter of the task, for the owner and operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
-    /// What helps, a sentence each, if it failed as it was over its memory; for its owner and operators.
+    /// Advice in sentences, if the task failed as it was over its memory; for the owner and
+    /// operators.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
-    /// Its attempts, in the answer about one task only.
+    /// Attempts of the task, in the answer about a single task only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptInfo>,
 }
@@ -210,23 +215,23 @@ pub struct TaskInfo {
 /// An attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AttemptInfo {
-    /// Its number.
+    /// Number of the attempt.
     pub attempt: u64,
     /// The slot.
     pub share: u64,
     /// The node.
     pub node: String,
-    /// When it was assigned, in milliseconds since the epoch.
+    /// Time of the assignment, in milliseconds since the epoch.
     pub assigned_ms: u64,
-    /// When its end was recorded, in milliseconds since the epoch.
+    /// Time at which the end was recorded, in milliseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
-    /// How it ended. Its texts are for its owner and operators.
+    /// Result of the attempt. Its texts are for the owner and operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<TaskResult>,
 }
 
-/// Some tasks of a campaign that were touched.
+/// Touched tasks of a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TaskList {
     /// The tasks, by number.

@@ -1,4 +1,4 @@
-//! The exchange: what an agent reports, and what its node should do.
+//! The exchange: the report of an agent, and the orders for its node.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::output::OutputRequest;
 use super::rung::Rung;
 use super::spec::TaskSpec;
 
-/// The version of the exchange that this program speaks.
+/// Version of the exchange that this program supports.
 pub const VERSION: u32 = 1;
 
-/// One start of one task. Written as `[campaign, task, attempt]`.
+/// A start of a task. Written as `[campaign, task, attempt]`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -24,7 +24,7 @@ pub struct AttemptId {
     pub campaign: u64,
     /// The number of the task in its campaign.
     pub task: u64,
-    /// The number of the attempt, from 1; a later attempt has a higher one.
+    /// Number of the attempt, from 1; a later attempt has a higher number.
     pub attempt: u64,
 }
 
@@ -54,28 +54,31 @@ impl fmt::Display for AttemptId {
     }
 }
 
-/// The report of an agent: all slots of its node, and what is new in them.
+/// The report of an agent: all slots of its node, with their news.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
     /// The version of the exchange, [`VERSION`]. Absent: 1.
     #[serde(default = "version")]
     pub v: u32,
-    /// The boot of the node: the kernel's boot id. Another one means that all processes ended.
+    /// Boot of the node: the kernel's boot id. After another boot, all earlier processes have
+    /// ended.
     pub boot: String,
-    /// The start of the agent. Another one begins its numbers anew.
+    /// Start of the agent. An agent that starts again has another `life`, and begins its numbers
+    /// anew.
     pub life: String,
     /// The number of this exchange. Grows within a `life`.
     pub number: u64,
-    /// How memory limits are enforced on the node.
+    /// Enforcement of memory limits on the node.
     pub limits: Rung,
-    /// The only user whose work can run on the node, by name. Absent: the node can run several.
+    /// Only user whose work can run on the node, by name. Absent: the node can run work of several
+    /// users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_user: Option<String>,
     /// The highest epoch of this orchestrator that the agent has seen. 0: none yet.
     #[serde(default)]
     pub epoch: u64,
-    /// Every slot of this orchestrator on the node, those that ended and are not forgotten included.
+    /// Every slot of this orchestrator on the node, including ended slots that are not forgotten.
     pub slots: Vec<SlotReport>,
 }
 
@@ -83,36 +86,38 @@ fn version() -> u32 {
     VERSION
 }
 
-/// The report on one slot.
+/// The report on a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlotReport {
     /// The number of the share, which is the identity of the slot.
     pub share: u64,
-    /// The stage of its life.
+    /// Stage of the life of the slot.
     pub state: SlotStage,
-    /// Attempts that it holds and has not begun.
+    /// Attempts that the slot holds and has not begun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<AttemptId>,
-    /// Attempts that it has begun and that have not ended.
+    /// Attempts that the slot has begun and that have not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running: Vec<RunningTask>,
-    /// How many more tasks it can hold now. 0 unless `working` or `idle`.
+    /// Number of tasks that the slot can hold besides its present ones. 0 unless `working` or
+    /// `idle`.
     #[serde(default)]
     pub want: u64,
     /// Results that are not acknowledged yet, in the order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<TaskResult>,
-    /// The highest order that it has carried out. 0: none.
+    /// Highest order that the slot has carried out. 0: none.
     #[serde(default)]
     pub seen_order: u64,
-    /// Time from its start order to its first task begun, in milliseconds. Absent: not prepared yet.
+    /// Time from the start order to the begin of the first task, in milliseconds. Absent: not
+    /// prepared yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared_ms: Option<u64>,
-    /// Why it ended. Present if and only if `gone`.
+    /// Reason of the slot's end. Present if and only if `gone`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<SlotEnd>,
-    /// The sentence for people that goes with `end`, at most 1 KiB.
+    /// Sentence for people about `end`, at most 1 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -123,43 +128,44 @@ pub struct SlotReport {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotStage {
-    /// Its process is being started.
+    /// The process of the slot is being started.
     Starting,
-    /// Its prologue runs.
+    /// The prologue runs.
     Preparing,
-    /// It runs tasks.
+    /// The slot runs tasks.
     Working,
-    /// It has no task.
+    /// The slot has no task.
     Idle,
-    /// It begins no task any more; what runs is being ended.
+    /// The slot begins no task any more; running tasks are being ended.
     Stopping,
-    /// Nothing of it can run any more. What it held and did not begin is among the results.
+    /// No process of the slot can run any more. Held attempts that did not begin are among the
+    /// results.
     Gone,
 }
 
-/// Why a slot ended.
+/// Reason of a slot's end.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotEnd {
-    /// It had no task for longer than it may linger.
+    /// The slot had no task for longer than it may linger.
     Idle,
-    /// It was told to stop.
+    /// An order stopped the slot.
     Stopped,
-    /// Its lease ran out.
+    /// The lease ran out.
     Unheard,
-    /// Its process died. Attempts begun without a result are lost.
+    /// The process of the slot died. Begun attempts without a result are lost.
     Died,
-    /// Its process could not be started; the text says why.
+    /// The process of the slot could not be started; the text has the cause.
     NotStarted,
     /// The node has no such user, or may not run work of that user.
     NoUser,
-    /// The limit of memory could not be set, or read back as another.
+    /// The limit of memory could not be set, or read back as another limit.
     NoLimit,
-    /// Its prologue failed.
+    /// The prologue failed.
     Prologue,
-    /// Files in shared memory fill too much of its share: a new slot has to go on.
+    /// Files in shared memory fill too much of the share: a new slot has to go on.
     SharedMemory,
 }
 
@@ -169,14 +175,15 @@ pub enum SlotEnd {
 pub struct RunningTask {
     /// The attempt.
     pub task: AttemptId,
-    /// Time since it began, in milliseconds.
+    /// Time since the attempt began, in milliseconds.
     pub ms: u64,
-    /// Time since it began or last confirmed a checkpoint, in milliseconds: what its end would cost.
+    /// Time since the attempt began or last confirmed a checkpoint, in milliseconds: the loss if it
+    /// ends now.
     pub unsaved_ms: u64,
-    /// Whether it has confirmed a checkpoint.
+    /// True if the attempt has confirmed a checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_saved: bool,
-    /// The most memory that it was seen to use, in MiB. 0: not measured yet.
+    /// Highest measured memory of the attempt, in MiB. 0: not measured yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rss_mb: u64,
 }
@@ -186,87 +193,87 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskResult {
-    /// Its number among the results of its slot, from 1 without gaps.
+    /// Number among the results of the slot, from 1 without gaps.
     pub number: u64,
     /// The attempt.
     pub task: AttemptId,
-    /// Why it ended.
+    /// Reason of the end.
     pub why: Reason,
-    /// The exit status of its process, 0 to 255. Absent: it did not exit by itself.
+    /// Exit status of the process, 0 to 255. Absent: the process did not exit by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
-    /// The signal that ended its process. Absent: none did.
+    /// Signal that ended the process. Absent: no signal did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<u8>,
-    /// Time from its begin to its end, in milliseconds. 0 if it did not begin.
+    /// Time from begin to end, in milliseconds. 0 if the attempt did not begin.
     #[serde(default)]
     pub ms: u64,
-    /// Time of processors that it used, in milliseconds.
+    /// Used processor time, in milliseconds.
     #[serde(default)]
     pub cpu_ms: u64,
-    /// The most memory that it used, page cache included, in MiB.
+    /// Highest memory, page cache included, in MiB.
     #[serde(default)]
     pub peak_mb: u64,
-    /// The most memory of its own, without page cache, in MiB.
+    /// Highest memory of the processes themselves, without page cache, in MiB.
     #[serde(default)]
     pub rss_mb: u64,
-    /// Bytes that it wrote to its standard output and to its standard error.
+    /// Bytes written to standard output and to standard error.
     #[serde(default)]
     pub out: [u64; 2],
-    /// The last 4 KiB of its standard error, if it failed.
+    /// Last 4 KiB of standard error, if the attempt failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tail: String,
-    /// The first 2 KiB of what it wrote to `$APPORTION_ERROR_FILE`, if it failed.
+    /// First 2 KiB of the file `$APPORTION_ERROR_FILE`, if the attempt failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// Whether it had confirmed a checkpoint.
+    /// True if the attempt had confirmed a checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_saved: bool,
 }
 
-/// Why an attempt ended: a closed list.
+/// Reason of an attempt's end: a closed list.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// It exited with 0.
+    /// The attempt exited with 0.
     Done,
-    /// It exited with another status.
+    /// The attempt exited with another status.
     Exit,
-    /// A signal ended it that was not ours.
+    /// A signal ended the attempt, and no slot had sent it.
     Signal,
-    /// It used more memory than its share has.
+    /// The attempt used more memory than its share has.
     Memory,
-    /// It ran longer than its time limit.
+    /// The attempt ran longer than its time limit.
     TimeLimit,
-    /// The resource manager took its share.
+    /// The resource manager preempted the share.
     Preempted,
-    /// Its node was varied off.
+    /// The node was varied off.
     VariedOff,
-    /// Its slot or node died, or its lease ran out.
+    /// The slot or the node died, or the lease ran out.
     Lost,
-    /// Too many of its attempts were lost.
+    /// Too many attempts of the task were lost.
     NodeKiller,
-    /// Its program was not found.
+    /// The program was not found.
     NotFound,
-    /// Its program cannot be executed.
+    /// The program cannot be executed.
     NotExecutable,
-    /// Its working directory is not there.
+    /// The working directory does not exist.
     NoCwd,
-    /// Its user is unknown on the node, or may not run work there.
+    /// The user is unknown on the node, or may not run work there.
     NoUser,
-    /// The prologue of its slot failed.
+    /// The prologue of the slot failed.
     Prologue,
-    /// Its owner or an operator cancelled it.
+    /// The owner or an operator cancelled the task.
     Cancelled,
     /// Another attempt of the task counted before.
     Superseded,
-    /// It did not begin: its slot gave it back.
+    /// The attempt did not begin: its slot returned it.
     Returned,
 }
 
@@ -321,7 +328,7 @@ impl Reason {
     }
 }
 
-/// The answer of the orchestrator: what every slot of the node should be.
+/// The answer of the orchestrator: an order for every slot of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExchangeAnswer {
     /// The version of the exchange, [`VERSION`].
@@ -329,40 +336,42 @@ pub struct ExchangeAnswer {
     pub v: u32,
     /// The identity of the orchestrator: part of the names of folders, units and cgroups of slots.
     pub orchestrator: String,
-    /// The epoch of its database. An agent that has seen a higher one carries out nothing.
+    /// Epoch of the orchestrator's database. An agent that has seen a higher epoch carries out
+    /// nothing.
     pub epoch: u64,
-    /// How long slots go on after the last exchange that succeeded was sent, in milliseconds.
+    /// Time that slots go on after the last successful exchange was sent, in milliseconds.
     pub lease_ms: u64,
     /// Every slot that the node should know.
     pub slots: Vec<SlotOrder>,
-    /// The specifications that `start` and `tasks` of this answer name, by number.
+    /// Specifications that `start` and `tasks` of this answer name, by number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub specs: BTreeMap<u64, TaskSpec>,
-    /// Output that people wait for. Repeated until the first chunk of each arrived.
+    /// Output that readers wait for. Repeated until the first chunk of each arrived.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputRequest>,
 }
 
-/// What one slot should be.
+/// The order for a slot: its wanted state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SlotOrder {
     /// The number of the share.
     pub share: u64,
-    /// The number of this order. The slot ignores one that is older than what it has carried out.
+    /// Number of this order. The slot ignores an order that is older than the last order that it
+    /// carried out.
     pub order: u64,
-    /// The number of the last result that is on record.
+    /// Number of the last result that is on record.
     #[serde(default)]
     pub acked: u64,
     /// Attempts that are committed for the slot and that its agent did not list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<NewTask>,
-    /// How to start it. Present until the agent reports the slot.
+    /// Start of the slot. Present until the agent reports the slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<SlotStart>,
-    /// Present: it has to stop.
+    /// Stop of the slot. Absent: the slot goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<SlotStop>,
-    /// Attempts to give back if they are not begun: as results with the reason `returned`.
+    /// Attempts to return if they are not begun: as results with the reason `returned`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recall: Vec<AttemptId>,
     /// Attempts to end, begun or not: as results with the reason `cancelled` or `superseded`.
@@ -371,7 +380,7 @@ pub struct SlotOrder {
     /// Signals to send once, if the slot has not carried out this order yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<TaskSignal>,
-    /// Whether its end and all its results are on record: the agent may remove what is left of it.
+    /// True if the end and all results of the slot are on record. The agent may remove its remains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forget: bool,
 }
@@ -381,55 +390,55 @@ pub struct SlotOrder {
 pub struct NewTask {
     /// The attempt.
     pub task: AttemptId,
-    /// The number of its specification.
+    /// Number of the attempt's specification.
     pub spec: u64,
     /// The parameter of the task: a line, or an item as JSON. Absent: the task has its number only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
 }
 
-/// How to start a slot.
+/// Start of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SlotStart {
     /// The number of the campaign.
     pub campaign: u64,
-    /// The name of the user that it runs as.
+    /// Name of the user that runs the slot.
     pub user: String,
-    /// The number of the user at the head. Absent: not known there. The agent refuses one that
+    /// Number of the user at the head. Absent: unknown there. The agent refuses a number that
     /// differs from its own, with `no-user`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     /// The memory of the share, in MiB: the limit.
     pub memory_mb: u64,
-    /// Tasks at a time, at least 1.
+    /// Number of tasks at a time, at least 1.
     pub lanes: u64,
-    /// The number of the specification: its prologue, epilogue and grace.
+    /// Number of the specification: its prologue, epilogue and grace.
     pub spec: u64,
     /// Time without a task after which the slot ends by itself, in milliseconds.
     pub linger_ms: u64,
-    /// Whether the slot may be started only where the kernel enforces its limit.
+    /// True if the slot may be started only on a node where the kernel enforces its limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_kernel_limit: bool,
 }
 
-/// How a slot has to stop.
+/// Stop of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SlotStop {
-    /// Time until what still runs is killed, in milliseconds from the receipt. Absent: tasks that
-    /// run may end by themselves, however long they take.
+    /// Time until running tasks are killed, in milliseconds from the receipt. Absent: running tasks
+    /// may end by themselves, however long they take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_ms: Option<u64>,
-    /// Why: the reason of results of tasks that are ended.
+    /// Cause of the stop: it determines the reason in results of ended tasks.
     pub why: StopReason,
 }
 
-/// Why a slot has to stop.
+/// Cause of a slot's stop.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum StopReason {
-    /// The resource manager took the share.
+    /// The resource manager preempted the share.
     Preempted,
     /// The node was varied off.
     VariedOff,
@@ -442,7 +451,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The reason of an attempt that ended for this one.
+    /// Returns the reason of attempts that end for this cause.
     pub fn of_task(self) -> Reason {
         match self {
             StopReason::VariedOff => Reason::VariedOff,

@@ -1,27 +1,27 @@
-//! What crosses the wire between the orchestrator, the agents of nodes, and clients.
+//! Messages between the orchestrator, the agents of nodes, and clients.
 //!
 //! # The exchange
 //!
 //! An agent sends `POST /v1/nodes/{node}/exchange?wait=25s` with an [`Exchange`] and receives an
-//! [`ExchangeAnswer`]. The orchestrator answers at once if the agent does not know all of the
-//! answer, else when something changes, at the latest after `wait`. An agent with a report sends a
-//! second exchange without `wait` while the first one waits.
+//! [`ExchangeAnswer`]. The orchestrator answers at once if the answer has news for the agent.
+//! Otherwise it answers at the next change, at the latest after `wait`. An agent with a report
+//! sends a second exchange without `wait` while the first exchange waits.
 //!
 //! Rules for both sides:
 //!
-//! 1. **Slots are levels.** An answer names every slot that the node should know, with what it
-//!    should be. A slot that two answers in a row of one `orchestrator` and `epoch` do not name is
+//! 1. **Slots are levels.** An answer names every slot that the node should know, with its
+//!    wanted state. A slot that two answers in a row of one `orchestrator` and `epoch` do not name is
 //!    an orphan: its agent stops it.
-//! 2. **Tasks are pulled.** A slot says with `want` how many more tasks it can hold. The answer
-//!    never has more.
+//! 2. **Tasks are pulled.** `want` of a slot is the number of tasks that it can still hold. The
+//!    answer never has more.
 //! 3. **Results are repeated.** Results of a slot have numbers from 1 without gaps. The agent sends
-//!    each until `acked` reaches its number. The same number always tells the same.
+//!    each until `acked` reaches its number. The same number always names the same result.
 //! 4. **Attempts are repeated.** An attempt that stands in `tasks` is committed. It is repeated with
 //!    the same number until the agent lists it in `held`, `running` or `results`. A slot begins an
 //!    attempt only if its journal does not have it.
-//! 5. **Numbers order.** `number` grows with each exchange of one `life`; a smaller one is refused
-//!    with 409. `order` grows for each slot; a slot ignores an answer with an older one.
-//! 6. **An end is whole.** A slot is reported as `gone` only if nothing of it can run any more, and
+//! 5. **Numbers order.** `number` grows with each exchange of a `life`; a smaller number is refused
+//!    with 409. `order` grows for each slot; a slot ignores an answer with an older order.
+//! 6. **An end is whole.** A slot is reported as `gone` only if no process of it can run any more, and
 //!    with all results that are not acknowledged. Until they fit into one report it is `stopping`.
 //! 7. **A stop is answered.** An agent that gets `stop` for a slot that it does not have reports the
 //!    slot as `gone`, and never starts it.

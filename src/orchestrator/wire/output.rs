@@ -1,16 +1,16 @@
 //! Output of tasks on its way from nodes to readers.
 //!
-//! A reader asks the orchestrator; the next answer to the node has an [`OutputRequest`]. The agent
-//! then sends chunks with `POST /v1/nodes/{node}/output/{request}` and a [`ChunkQuery`], the body
-//! being the bytes as they are. The [`ChunkAnswer`] comes when the reader has room for more, so the
-//! reader sets the pace. A chunk with `end` or `problem` is the last one.
+//! A reader asks the orchestrator, and the next answer to the node has an [`OutputRequest`]. The
+//! agent then sends chunks with `POST /v1/nodes/{node}/output/{request}` and a [`ChunkQuery`]. The
+//! body is the bytes of the chunk. The [`ChunkAnswer`] comes when the reader can take more, so the
+//! reader sets the pace. A chunk with `end` or `problem` is the last chunk.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::exchange::AttemptId;
 
-/// The most bytes of one chunk.
+/// Most bytes of a chunk.
 pub const MAX_CHUNK: usize = 256 * 1024;
 
 /// A request for the output of an attempt.
@@ -22,11 +22,11 @@ pub struct OutputRequest {
     pub share: u64,
     /// The attempt.
     pub task: AttemptId,
-    /// Which of its streams.
+    /// Stream of the attempt.
     pub channel: Channel,
-    /// The first byte wanted, from 0.
+    /// First wanted byte, from 0.
     pub from: u64,
-    /// Whether to go on until the attempt ends. Without it: what is there now.
+    /// True to follow the output until the attempt ends. False: only the present output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follow: bool,
 }
@@ -37,47 +37,47 @@ pub struct OutputRequest {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Channel {
-    /// Its standard output.
+    /// Standard output.
     Out,
-    /// Its standard error.
+    /// Standard error.
     Err,
 }
 
-/// What the body of a chunk is.
+/// Description of a chunk, which is the body of the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ChunkQuery {
-    /// The place of its first byte in the stream, from 0.
+    /// Position of the chunk's first byte in the stream, from 0.
     pub from: u64,
-    /// Whether no byte follows.
+    /// True if no byte follows.
     #[serde(default)]
     pub end: bool,
-    /// Why there is no more to send. The body is then empty.
+    /// Reason why the node sends no more. The body is then empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<OutputProblem>,
 }
 
-/// Why output cannot be sent.
+/// Reason why output cannot be sent.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum OutputProblem {
-    /// It was removed, for room or for age.
+    /// The output was removed, for space or for age.
     Removed,
     /// The node does not know the attempt.
     NoSuchAttempt,
-    /// It went to a file of the user's choice.
+    /// The output went to a file that the user chose.
     Elsewhere,
-    /// It could not be read.
+    /// The output could not be read.
     Unreadable,
 }
 
 /// The answer to a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChunkAnswer {
-    /// Whether a reader waits for more. If not, the agent sends no more.
+    /// True if a reader waits for more. Otherwise the agent sends no more.
     pub wanted: bool,
 }
 

@@ -22,12 +22,12 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// Whether the kernel enforces the limit.
+    /// True if the kernel enforces the limit.
     pub fn is_kernel(self) -> bool {
         self != Rung::Watched
     }
 
-    /// Its name in texts.
+    /// Returns the name for texts.
     pub fn name(self) -> &'static str {
         match self {
             Rung::Systemd => "systemd",
@@ -38,7 +38,7 @@ impl Rung {
         }
     }
 
-    /// Its name, and who enforces the limit.
+    /// Returns the name, and the enforcer of the limit.
     pub fn words(self) -> String {
         let by = if self.is_kernel() { ", by the kernel" } else { " by each slot, every 250 ms" };
         format!("{}{by}", self.name())

@@ -1,4 +1,4 @@
-//! The slots of one node, for people who look at it.
+//! The slots of a node, as people see them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,14 +11,14 @@ use super::rung::Rung;
 pub struct NodeSlots {
     /// The name of the node.
     pub node: String,
-    /// How memory limits are enforced there.
+    /// Enforcement of memory limits on the node.
     pub limits: Rung,
-    /// The only user whose work can run there. Absent: it can run several.
+    /// Only user whose work can run on the node. Absent: the node can run work of several users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_user: Option<String>,
-    /// Since when its agent is silent, in milliseconds. 0: it waits for an answer.
+    /// Silence of the agent, in milliseconds. 0: the agent waits for an answer.
     pub silent_ms: u64,
-    /// Its slots that are not gone, by share.
+    /// Slots that are not gone, by share.
     pub slots: Vec<NodeSlot>,
 }
 
@@ -31,26 +31,26 @@ pub struct NodeSlot {
     pub campaign: u64,
     /// The name of the campaign.
     pub name: String,
-    /// The owner of the campaign, who the slot runs as.
+    /// Owner of the campaign, who is also the user of the slot's processes.
     pub user: String,
-    /// The stage of its life: `ordered`, `starting`, `preparing`, `working`, `idle` or `stopping`.
+    /// Stage of the slot: `ordered`, `starting`, `preparing`, `working`, `idle` or `stopping`.
     pub state: String,
-    /// The memory of its share, in MiB: the limit.
+    /// Memory of the share, in MiB: the limit.
     pub memory_mb: u64,
-    /// The most memory that a task of it was seen to use, in MiB. Absent: none was measured yet.
+    /// Highest measured memory of a task in the slot, in MiB. Absent: not measured yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_mb: Option<u64>,
-    /// Tasks that run in it.
+    /// Tasks that run in the slot.
     pub running: Vec<SlotTask>,
-    /// Tasks that wait in it.
+    /// Tasks that wait in the slot.
     pub waiting: u64,
 }
 
 /// A task that runs in a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SlotTask {
-    /// Its attempt.
+    /// Attempt of the task.
     pub task: AttemptId,
-    /// Since when it runs, in milliseconds since the epoch.
+    /// Time at which the task began, in milliseconds since the epoch.
     pub since_ms: u64,
 }

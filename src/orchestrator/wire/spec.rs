@@ -1,4 +1,4 @@
-//! What a slot needs to know to run the tasks of a campaign.
+//! The specification of tasks that a slot needs to run them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct TaskSpec {
     pub name: String,
     /// The program of each task.
     pub command: Command,
-    /// Variables of the environment, those of the user's choice only.
+    /// Environment variables that the user chose.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// The working directory, an absolute path that has to exist on the node.
@@ -33,7 +33,7 @@ pub struct TaskSpec {
     /// The file for standard error, relative to `cwd`. Absent: the spool of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The longest that a task may run, in milliseconds. Absent: as long as it likes.
+    /// Longest time that a task may run, in milliseconds. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<u64>,
     /// Time between the stop signal and the kill, in milliseconds: 0 to 600,000.
@@ -43,24 +43,25 @@ pub struct TaskSpec {
     /// The signal that asks a task to save. Absent: none is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
-    /// What must exit with 0 in a slot before its first task. Absent: nothing.
+    /// Program that must exit with 0 in a slot before its first task. Absent: no prologue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prologue: Option<Command>,
-    /// What runs in a slot after its last task. Absent: nothing.
+    /// Program that runs in a slot after its last task. Absent: no epilogue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epilogue: Option<Command>,
-    /// Whether processes that a task leaves behind may live until the slot ends.
+    /// True if processes that a task leaves behind may live until the slot ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allows_leftovers: bool,
-    /// Whether one process over the limit ends its whole task, and not itself only.
+    /// True if a process over the limit ends its whole task, and not only itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oom_ends_task: bool,
-    /// Whether a slot goes on to the end of its queue when it is unheard for longer than its lease. It ends
-    /// its tasks otherwise.
+    /// True if a slot without exchanges for longer than its lease goes on to the end of its queue.
+    /// False: the slot then ends its tasks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub finishes_unheard: bool,
-    /// How long tasks should occupy a slot between two requests for more, in milliseconds. A slot
-    /// holds about that much work, 50 tasks at most; 0: what runs and one more.
+    /// Time between two requests of a slot for more tasks, in milliseconds: a target. A slot holds
+    /// about that much work, 50 tasks at most. 0: the slot holds its running tasks and a further
+    /// task.
     #[serde(default)]
     pub group_target_ms: u64,
 }
@@ -95,7 +96,7 @@ impl TaskSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
-    /// The program and its arguments, at least one word. No shell reads them.
+    /// Program and arguments, at least a word. No shell reads them.
     Argv(Vec<String>),
     /// A text for `sh -c`.
     Shell(String),
@@ -105,7 +106,7 @@ pub enum Command {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stdin {
-    /// Nothing: it ends at once.
+    /// No standard input: it ends at once.
     #[default]
     Nothing,
     /// A file on the node, relative to the working directory. Placeholders are replaced.
@@ -113,19 +114,19 @@ pub enum Stdin {
     /// Bytes that the orchestrator keeps. The agent fetches them once for a slot, with
     /// `GET /v1/nodes/{node}/stdin/{spec}`.
     Kept {
-        /// How many bytes, at most 64 MiB.
+        /// Number of bytes, at most 64 MiB.
         length: u64,
     },
 }
 
 impl Stdin {
-    /// Whether there is none.
+    /// True if the tasks have no standard input.
     pub fn is_nothing(&self) -> bool {
         *self == Stdin::Nothing
     }
 }
 
-/// How tasks are asked to save what they have.
+/// Signal that asks tasks to save their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Checkpoint {
     /// The number of the signal, 1 to 64.

@@ -1,18 +1,18 @@
-//! What people follow campaigns by: figures, events, and the nodes that run their slots.
+//! Progress of campaigns for people: figures, events, and the nodes that run slots.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{CampaignSummary, Rung};
 
-/// How values are spread: half of them are not above `p50`, and so on.
+/// Spread of values: half of them are not above `p50`, 95 % are not above `p95`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Spread {
-    /// How many values there are. 0: nothing is known, and the others are 0 too.
+    /// Number of values. 0: no value is known, and all figures are 0.
     pub count: u64,
     /// The median.
     pub p50: u64,
-    /// Nineteen of twenty are not above it.
+    /// The value that 95 % of the values do not exceed.
     pub p95: u64,
     /// The largest.
     pub max: u64,
@@ -21,9 +21,9 @@ pub struct Spread {
 /// The figures of a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CampaignStats {
-    /// Its counts.
+    /// Counts of the campaign.
     pub campaign: CampaignSummary,
-    /// Memory of its slots, in MiB.
+    /// Memory of the slots, in MiB.
     pub memory_mb: u64,
     /// Memory that attempts used, in MiB, of at most 10,000 attempts with the highest task numbers.
     pub rss_mb: Spread,
@@ -31,7 +31,8 @@ pub struct CampaignStats {
     pub ms: Spread,
     /// Attempts that have ended.
     pub attempts: u64,
-    /// Attempts that ended and were followed by another one: ended attempts less final tasks.
+    /// Attempts that ended before a further attempt of the same task: ended attempts less final
+    /// tasks.
     pub repeated: u64,
     /// Failed tasks of a million that ended, done or failed.
     pub failed_ppm: u64,
@@ -39,16 +40,17 @@ pub struct CampaignStats {
     pub repeated_ppm: u64,
     /// Tasks done in the last hour before the last end; the hour is shorter if the campaign is.
     pub done_lately: u64,
-    /// How long that hour was, in milliseconds.
+    /// Length of that hour, in milliseconds.
     pub lately_ms: u64,
-    /// When its last attempt ended, in milliseconds since the epoch. Absent: none has.
+    /// Time at which the last attempt ended, in milliseconds since the epoch. Absent: no attempt
+    /// has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_end_ms: Option<u64>,
-    /// Time until it has no task left at that rate, in milliseconds. Absent: it has none left, or no
+    /// Time until no task is left at that rate, in milliseconds. Absent: no task is left, or no
     /// task was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
-    /// Its attempts by node, of at most 10,000 attempts with the highest task numbers.
+    /// Attempts by node, of at most 10,000 attempts with the highest task numbers.
     pub nodes: Vec<NodeStats>,
 }
 
@@ -63,25 +65,25 @@ pub struct NodeStats {
     pub done: u64,
     /// Attempts that ended otherwise.
     pub other: u64,
-    /// The mean time of those that were done, in milliseconds; 0 while none was.
+    /// Mean time of the attempts that were done, in milliseconds; 0 until an attempt is done.
     pub mean_ms: u64,
 }
 
-/// Something that happened to a campaign.
+/// An event of a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CampaignEvent {
-    /// Its number. Numbers grow.
+    /// Number of the event. Numbers grow.
     pub sequence: u64,
-    /// When, in milliseconds since the epoch.
+    /// Time of the event, in milliseconds since the epoch.
     pub at_ms: u64,
     /// The campaign.
     pub campaign: u64,
     /// The owner of the campaign.
     pub user: String,
-    /// The task, if it is about one.
+    /// Task, if the event concerns a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<u64>,
-    /// The node, if it is about one.
+    /// Node, if the event concerns a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// A stable word.
@@ -95,50 +97,51 @@ pub struct CampaignEvent {
 pub struct CampaignEvents {
     /// The events.
     pub events: Vec<CampaignEvent>,
-    /// The number to ask with as `since` for what comes next.
+    /// Number to send as `since` to get the next events.
     pub sequence: u64,
-    /// Whether there are more already.
+    /// True if more events exist already.
     pub more: bool,
 }
 
 /// The nodes that run slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Grid {
-    /// The nodes, by name: those whose agents run work.
+    /// Nodes whose agents run work, by name.
     pub nodes: Vec<GridNode>,
 }
 
 /// A node that runs slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GridNode {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// How memory limits are enforced there.
+    /// Enforcement of memory limits on the node.
     pub limits: Rung,
-    /// The only user whose work can run there. Absent: it can run several.
+    /// Only user whose work can run on the node. Absent: the node can run work of several users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_user: Option<String>,
     /// Slots that are not gone.
     pub slots: u64,
     /// Attempts that run.
     pub running: u64,
-    /// Memory of its slots, in MiB.
+    /// Memory of the slots, in MiB.
     pub used_mb: u64,
-    /// Memory of the node, in MiB, as the resource manager has it. Absent: it does not say.
+    /// Memory of the node at the resource manager, in MiB. Absent: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
-    /// Memory that the resource manager can still give out there, in MiB. Absent: it does not say.
+    /// Free memory of the node at the resource manager, in MiB. Absent: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_mb: Option<u64>,
-    /// Since when its agent is silent, in milliseconds. 0: it waits for an answer.
+    /// Silence of the agent, in milliseconds. 0: the agent waits for an answer.
     pub silent_ms: u64,
 }
 
-/// Why a campaign has the slots that it has.
+/// Reasons for the number of a campaign's slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CampaignWhy {
-    /// The resource manager's sentence about each work of the campaign; one of ours if it has none.
+    /// The resource manager's sentence about each work of the campaign. Without a work, the
+    /// orchestrator's own sentence.
     pub sentences: Vec<String>,
-    /// What can be done about it, a sentence each.
+    /// Remedies, a sentence each.
     pub hints: Vec<String>,
 }

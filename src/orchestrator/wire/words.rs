@@ -4,7 +4,7 @@ use super::{Reason, TaskResult, signal_name};
 use crate::model::Mebibytes;
 
 impl Reason {
-    /// How an attempt ended, in words that may follow its number.
+    /// Describes an attempt's end in words that may follow its number.
     pub fn words(self) -> &'static str {
         match self {
             Reason::Exit => "ended with another status than 0",
@@ -27,7 +27,7 @@ impl Reason {
 }
 
 impl TaskResult {
-    /// How the attempt ended, with its status, its signal or its memory.
+    /// Describes the attempt's end, with its status, its signal or its memory.
     pub fn ending(&self) -> String {
         match (self.why, self.exit, self.signal) {
             (Reason::Exit, Some(exit), _) => format!("exit status {exit}"),
