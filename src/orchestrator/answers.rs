@@ -1,4 +1,5 @@
-//! Answers to agents, made complete: parameters of tasks, specifications, requests for output.
+//! Answers to agents: adds parameters of tasks, specifications and requests for output to the
+//! orders of the book.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,7 +14,7 @@ const CHUNKS: usize = 64;
 /// A chunk of parameters: its campaign, its first position, its texts.
 type Chunk = (u64, u64, Vec<String>);
 
-/// What answers are made of, besides the book.
+/// Sources of answers besides the book.
 #[derive(Debug)]
 pub(super) struct Answers {
     identity: String,
@@ -32,13 +33,13 @@ impl Answers {
         Answers { identity, epoch, lease_ms, chunks, bare, outputs }
     }
 
-    /// Forgets what it has of a campaign that gets more tasks.
+    /// Forgets the cached parameters of a campaign that gets more tasks.
     pub fn forget(&mut self, campaign: u64) {
         self.chunks.retain(|chunk| chunk.0 != campaign);
         self.bare.remove(&campaign);
     }
 
-    /// Asks a node for output, with every answer until it is heard.
+    /// Asks a node for output, with every answer until its first chunk arrives.
     pub fn want(&mut self, node: Name, request: OutputRequest) {
         self.outputs.entry(node).or_default().push(request);
     }
@@ -50,7 +51,7 @@ impl Answers {
         }
     }
 
-    /// Whether a node has to send output.
+    /// True if the node has to send output.
     pub fn has_outputs(&self, node: &Name) -> bool {
         self.outputs.get(node).is_some_and(|outputs| !outputs.is_empty())
     }
@@ -58,8 +59,8 @@ impl Answers {
     /// An answer that starts nothing: levels only.
     pub fn without_tasks(&self, answer: NodeAnswer) -> ExchangeAnswer {
         let mut slots = answer.slots;
-        // A slot that is still to start is left to the next answer, which brings what it needs: an agent that does
-        // not have it takes an order without a start for a slot that it has lost.
+        // A slot that is not started yet is omitted: the next complete answer contains its start.
+        // From an order without a start, an agent concludes that it has lost the slot.
         slots.retain(|slot| slot.start.is_none());
         for slot in &mut slots {
             slot.tasks.clear();

@@ -1,8 +1,8 @@
-//! The owner of the book: requests in batches, one commit for each, then the answers.
+//! The owner of the book: takes requests in batches, commits once for each batch, then answers.
 //!
-//! Runs on a thread of its own. An answer leaves after the batch that it is about is on record. If
-//! the database fails, the owner ends, and every request after that is told so: nothing that is not
-//! on record is ever told.
+//! The owner runs on its own thread. An answer is sent after its batch is committed. If the
+//! database fails, the owner ends and every later request fails: no answer tells anything that is
+//! not on record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use super::store::{Act, Batch, Removal, Store, StoreError, Submission};
 use super::wire::{AddedTasks, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest};
 use crate::model::Name;
 
-/// Requests in one batch at most.
+/// Most requests in a batch.
 const BATCH: usize = 512;
-/// How often leases are looked after.
+/// Interval between two checks of the leases.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Who asks, for the record.
+/// The caller of a request, for the record of acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
     /// The name of the caller.
@@ -44,47 +44,47 @@ pub struct Submit {
     pub owner: String,
     /// The number of its owner at the head.
     pub uid: Option<u32>,
-    /// Its specification.
+    /// Specification of the campaign.
     pub spec: CampaignSpec,
-    /// Its parameters.
+    /// Parameters of the tasks.
     pub params: Params,
-    /// The standard input that goes with it.
+    /// Standard input of the tasks.
     pub stdin: Option<Vec<u8>>,
-    /// A key: the same one again is the same submission.
+    /// Idempotency key: the same key means the same submission.
     pub key: Option<String>,
 }
 
-/// Which tasks are queued again, and how.
+/// Selection of tasks that are queued again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Which {
     /// Only tasks in these states.
     pub states: Vec<TaskState>,
     /// Only this task.
     pub task: Option<u64>,
-    /// Another size of memory for them, in MiB.
+    /// Another size of memory for the tasks, in MiB.
     pub memory_mb: Option<u64>,
 }
 
-/// Something for the owner.
+/// A request to the owner.
 #[derive(Debug)]
 pub enum Request {
     /// Submit a campaign; the answer is its number.
     Submit(Box<Submit>, By, oneshot::Sender<u64>),
     /// Add tasks to a campaign.
     Extend(Box<Extend>, By, ExtendReply),
-    /// Record what an owner or operator asks for; answered once it is on record.
+    /// Record an act of an owner or operator. The answer is sent once the act is on record.
     Act(Event, By, &'static str, String, oneshot::Sender<()>),
-    /// Puts on record what was refused.
+    /// Puts a refused act on record.
     Note(By, &'static str, String),
-    /// Queue final tasks of a campaign again; the answer is how many.
+    /// Queue final tasks of a campaign again. The answer is their number.
     Resubmit {
         /// The campaign.
         campaign: u64,
-        /// Which of its tasks, and how.
+        /// Selection of the tasks.
         which: Which,
-        /// Who asks.
+        /// The caller.
         by: By,
-        /// Where to answer.
+        /// Receiver of the answer.
         reply: oneshot::Sender<u64>,
     },
     /// The report of a node. Answered when there is news, at the latest after the wait.
@@ -95,19 +95,19 @@ pub enum Request {
     Slots(Name, oneshot::Sender<Option<NodeSlots>>),
     /// A new schedule.
     Schedule(Option<u64>, Vec<JobShares>),
-    /// Count what there is.
+    /// Count campaigns, tasks, slots and nodes.
     Count(oneshot::Sender<Figures>),
-    /// What nodes have that an older copy of the database does not know.
+    /// Attempts that nodes report and an older copy of the database does not know.
     Adoption(oneshot::Sender<Adoption>),
-    /// Take that over, for a reason.
+    /// Adopt these attempts, for a reason.
     Adopt(By, String, oneshot::Sender<Adoption>),
-    /// Everything to publish.
+    /// All work and gone shares, for a publication.
     Publication(oneshot::Sender<ToPublish>),
-    /// A publication was accepted that tells these shares as gone.
+    /// The resource manager accepted a publication that declares these shares gone.
     Published(u64, Vec<u64>),
-    /// The resource manager refuses work, each with its sentence.
+    /// The resource manager refuses the named works, each with its sentence.
     Refused(BTreeMap<u64, String>),
-    /// Remove what is old; the answer is whether the same step has more to remove.
+    /// Remove old rows. The answer is true if the same step has more to remove.
     Remove(Removal, oneshot::Sender<bool>),
     /// A node should send output.
     Output(Name, OutputRequest),
@@ -115,21 +115,21 @@ pub enum Request {
     OutputHeard(Name, u64),
 }
 
-/// Everything to publish.
+/// Contents of a publication.
 #[derive(Clone, Debug)]
 pub struct ToPublish {
     /// The number of the publication.
     pub sequence: u64,
     /// All work.
     pub work: Vec<PublishedWork>,
-    /// Shares that it tells as gone.
+    /// Shares that the publication declares gone.
     pub gone: Vec<u64>,
 }
 
-/// What the owner and others share.
+/// Signals from the owner to other tasks of this process.
 #[derive(Debug)]
 pub struct Signals {
-    /// Told when something is to be published.
+    /// Notified when the book has something to publish.
     pub publish: Notify,
     /// Grows with each commit of rows.
     pub committed: watch::Sender<u64>,
@@ -142,14 +142,15 @@ struct Waiter {
     until: Instant,
 }
 
-/// Answers that leave once the batch is on record.
+/// Answers that are sent once the batch is on record.
 #[derive(Debug)]
 pub(super) enum Reply {
     Number(oneshot::Sender<u64>, u64),
     Done(oneshot::Sender<()>),
     Added(ExtendReply, Result<AddedTasks, CannotExtend>),
     Publication(oneshot::Sender<ToPublish>, ToPublish),
-    /// To an agent that exchanges again before it was answered: what the slots of its node should be.
+    /// To an agent that exchanges again before it was answered: the orders for its slots, without
+    /// tasks.
     Levels(oneshot::Sender<Result<ExchangeAnswer, Refusal>>, Name),
     Refused(oneshot::Sender<Result<ExchangeAnswer, Refusal>>, Refusal),
 }
@@ -164,7 +165,7 @@ pub struct Owner {
     signals: Arc<Signals>,
     meters: Meters,
     began: Instant,
-    /// When the batch began.
+    /// Start of the batch.
     batch_began: Instant,
     waiters: BTreeMap<Name, Waiter>,
     /// Nodes whose waiters are to be answered after the commit.
@@ -186,7 +187,7 @@ pub(super) fn wall_ms() -> u64 {
 }
 
 impl Owner {
-    /// Requests for a publication that came before it had a book.
+    /// Answers requests for a publication that came before the owner had a book.
     pub fn publish_to(&mut self, parked: Vec<oneshot::Sender<ToPublish>>) {
         for reply in parked {
             self.publication(reply);
@@ -202,7 +203,7 @@ impl Owner {
         self.replies.push(Reply::Publication(reply, ToPublish { sequence, work, gone }));
     }
 
-    /// The owner of the book that `store` has.
+    /// Builds the owner of the book in `store`.
     ///
     /// # Errors
     ///
@@ -234,8 +235,8 @@ impl Owner {
         })
     }
 
-    /// Serves requests until `stop`, or until all who can send some are gone. Agents that wait then are
-    /// told that it has stopped.
+    /// Serves requests until `stop`, or until no sender of requests is left. Agents that wait then
+    /// learn that the orchestrator has stopped.
     ///
     /// # Errors
     ///
@@ -318,7 +319,7 @@ impl Owner {
             Request::Schedule(publication, jobs) => {
                 self.record(Event::Scheduled(publication, jobs));
             }
-            // One that has gone away needs no answer.
+            // A caller that has gone away needs no answer.
             Request::Adoption(reply) | Request::Adopt(_, _, reply) => {
                 drop(reply.send(Adoption::default()));
             }
@@ -329,7 +330,7 @@ impl Owner {
             Request::Remove(removal, reply) => {
                 // A request of this batch may be about the same campaign.
                 self.finish_batch().await?;
-                // One that has gone away needs no answer.
+                // A caller that has gone away needs no answer.
                 let _ = reply.send(self.store.remove(&removal).await?);
             }
             Request::Output(node, request) => {
@@ -356,7 +357,7 @@ impl Owner {
                 return Ok(());
             }
         }
-        // Two new specifications of one batch would get the same number.
+        // Two new specifications of the same batch would get the same number.
         if !self.batch.submissions.is_empty() {
             self.finish_batch().await?;
         }
@@ -408,7 +409,7 @@ impl Owner {
         self.record(Event::Exchanged(node.clone(), report));
         let until = Instant::now() + wait;
         if let Some(before) = self.waiters.insert(node.clone(), Waiter { reply, until }) {
-            // A second exchange ends the first one.
+            // A second exchange ends the first.
             self.replies.push(Reply::Levels(before.reply, node.clone()));
         }
         let has_news = self.book.answer(&node).has_news || self.answers.has_outputs(&node);
@@ -429,7 +430,7 @@ impl Owner {
             self.meters.committed(rows, began.elapsed());
         }
         for reply in std::mem::take(&mut self.replies) {
-            // Those who have gone away need no answer.
+            // Callers that have gone away need no answer.
             match reply {
                 Reply::Number(reply, number) => drop(reply.send(number)),
                 Reply::Done(reply) => drop(reply.send(())),

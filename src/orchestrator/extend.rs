@@ -13,15 +13,15 @@ use super::wire::AddedTasks;
 pub struct Extend {
     /// The campaign.
     pub campaign: u64,
-    /// How many.
+    /// Number of tasks to add.
     pub count: u64,
     /// Their parameters.
     pub params: Params,
-    /// A key: the same one again is the same request.
+    /// Idempotency key: the same key means the same request.
     pub key: Option<String>,
 }
 
-/// Where the answer goes.
+/// Receiver of the answer.
 pub(super) type ExtendReply = oneshot::Sender<Result<AddedTasks, CannotExtend>>;
 
 impl Owner {
@@ -33,7 +33,7 @@ impl Owner {
         reply: ExtendReply,
     ) -> Result<(), StoreError> {
         let Extend { campaign, count, params, key } = extend;
-        // What this batch has of the campaign is on record after the commit only.
+        // Events of this batch are on record only after the commit.
         self.finish_batch().await?;
         if let Some(key) = &key
             && let Some(added) = self.store.added(campaign, key).await?

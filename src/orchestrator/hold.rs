@@ -1,8 +1,8 @@
 //! An orchestrator whose database is an older copy: it assigns nothing, publishes nothing and ends
-//! nothing, until an operator has it adopt what nodes report.
+//! nothing, until an operator adopts the attempts that nodes report.
 //!
-//! Slots go on meanwhile: each exchange is answered, and renews their leases. Their results stay with
-//! the agents, who repeat them.
+//! Slots go on meanwhile: each exchange is answered, and renews their leases. Agents keep the
+//! results and repeat them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use super::store::{Act, Batch, Store, StoreError};
 use super::wire::{Adoption, Exchange, ExchangeAnswer, FoundAttempt, SlotOrder, VERSION};
 use crate::model::{Name, count};
 
-/// The longest that an answer waits: an agent asks again at once.
+/// Longest wait of an answer: an agent asks again at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Requests that are answered once the orchestrator goes on.
 pub(super) type Parked = Vec<oneshot::Sender<ToPublish>>;
 
-/// What nodes have said.
+/// Reports of nodes so far, and requests that wait.
 struct Heard<'a> {
     store: &'a mut Store,
     lease_ms: u64,
@@ -32,7 +32,8 @@ struct Heard<'a> {
     parked: Parked,
 }
 
-/// Answers until an operator has what nodes report adopted. `None`: it is to stop.
+/// Answers requests until an operator adopts the reported attempts. `None`: the orchestrator is to
+/// stop.
 ///
 /// # Errors
 ///
@@ -58,7 +59,7 @@ pub(super) async fn until_adopted(
 }
 
 impl Heard<'_> {
-    /// Takes a request. Whether the orchestrator may go on.
+    /// Takes a request. Returns true if the orchestrator may go on.
     async fn take(&mut self, request: Request) -> Result<bool, StoreError> {
         match request {
             Request::Exchange(node, report, wait, reply) => {
@@ -72,7 +73,7 @@ impl Heard<'_> {
             Request::Publication(reply) => self.parked.push(reply),
             Request::Adoption(reply) => {
                 let found = self.found().await?;
-                // One that has gone away needs no answer.
+                // A caller that has gone away needs no answer.
                 let _ = reply.send(told(true, count(&self.reports), &found));
             }
             Request::Adopt(by, reason, reply) => {
@@ -91,7 +92,8 @@ impl Heard<'_> {
                 let _ = reply.send(told);
                 return Ok(true);
             }
-            // The way back of the others is closed: their callers are told that it waits.
+            // All other requests are dropped: their callers get the answer that the orchestrator
+            // waits.
             Request::Submit(..)
             | Request::Act(..)
             | Request::Resubmit { .. }
@@ -114,7 +116,7 @@ impl Heard<'_> {
         Ok(adopt::find(&saved, &self.reports, self.used, wall_ms()))
     }
 
-    /// Every slot goes on as it is.
+    /// Builds an answer that lets every slot go on unchanged.
     fn answer(&self, report: &Exchange) -> ExchangeAnswer {
         let slots = report.slots.iter().map(|slot| SlotOrder {
             share: slot.share,
@@ -150,7 +152,7 @@ async fn answer_after(
     let _ = reply.send(Ok(answer));
 }
 
-/// What is told of it.
+/// Builds the answer about the adoption.
 fn told(is_set_back: bool, nodes: u64, found: &Found) -> Adoption {
     let told = |all: &[(super::wire::AttemptId, Name)]| {
         let one = |(id, node): &(super::wire::AttemptId, Name)| FoundAttempt {

@@ -1,4 +1,4 @@
-//! What a Prometheus scrapes of the orchestrator: counted where it happens, and what there is of
+//! Metrics of the orchestrator for Prometheus: counters that grow with each event, and gauges of
 //! campaigns, tasks, slots and nodes at the scrape.
 
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::book::Figures;
 
-/// What every name begins with.
+/// Prefix of every metric's name.
 const PREFIX: &str = "apportion_orchestrator";
-/// Bounds for what takes from a thousandth of a second to ten seconds.
+/// Bounds in seconds of times between a millisecond and ten seconds.
 const SHORT: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 10.0];
 /// Bounds for requests in a batch.
 const BATCHES: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 512.0];
 
-/// What adds up while the orchestrator runs.
+/// Counters and histograms since the start of the orchestrator.
 #[derive(Clone, Debug)]
 pub struct Meters {
     exchanges: Counter,
@@ -51,35 +51,35 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// A node reported, with so many results.
+    /// Counts a report of a node, with its number of results.
     pub fn heard(&self, results: u64) {
         self.exchanges.inc();
         self.results.inc_by(results);
     }
 
-    /// A report was refused: it is older than one before it.
+    /// Counts a refused report: it is older than an earlier report.
     pub fn refused(&self) {
         self.refused.inc();
     }
 
-    /// An answer left so long after its batch began, with so many tasks.
+    /// Counts an answer: its time since the begin of its batch, and its number of tasks.
     pub fn answered(&self, after: Duration, tasks: u64) {
         self.exchange_time.observe(after.as_secs_f64());
         self.assigned.inc_by(tasks);
     }
 
-    /// A publication was made.
+    /// Counts a publication.
     pub fn published(&self) {
         self.publications.inc();
     }
 
-    /// A batch of so many rows was committed in so long a time.
+    /// Counts a commit: its number of rows, and its time.
     pub fn committed(&self, rows: u32, time: Duration) {
         self.batches.observe(f64::from(rows));
         self.commits.observe(time.as_secs_f64());
     }
 
-    /// All metrics in the format `OpenMetrics`, with `figures` of now.
+    /// Encodes all metrics in the format `OpenMetrics`, with the current `figures`.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! The orchestrator: campaigns of tasks, run in the shares that the resource manager gives out.
+//! The orchestrator: runs campaigns of tasks in the shares of the resource manager.
 //!
-//! An outer layer. It reaches the resource manager through its public API and by no other way, and
-//! it reaches nodes through what their agents ask for: agents dial, the orchestrator answers.
+//! An outer layer. The orchestrator reaches the resource manager only through its public API. Nodes
+//! call the orchestrator: agents dial, and the orchestrator answers.
 //!
 //! ```text
 //!  clients, agents ─► serve ─► drive (owner thread) ─► book (pure) ◄─ spec (pure)
@@ -9,9 +9,10 @@
 //!                       └─► store::Reader        rm ─► resource manager
 //! ```
 //!
-//! Words: a **campaign** is a bag of tasks with one command and one owner. A **task** is one item of
-//! it. An **attempt** is one start of a task; its numbers grow. A **slot** is our process in a share;
-//! it runs tasks. A **lease** is how long a slot goes on without an exchange.
+//! Words: a **campaign** is a bag of tasks with the same command and the same owner. A **task** is
+//! an item of the bag. An **attempt** is a start of a task; its numbers grow. A **slot** is the
+//! orchestrator's process in a share; it runs tasks. A **lease** is the time that a slot goes on
+//! without an exchange.
 //!
 //! Not in this version: finalising with copies, and several clusters.
 

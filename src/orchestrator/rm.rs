@@ -1,4 +1,4 @@
-//! The resource manager, as its client: publication out, schedule in, and nothing else.
+//! Client of the resource manager: publishes work, follows the schedule, and reads answers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,35 +18,35 @@ use crate::api::wire::{
 };
 use crate::model::Name;
 
-/// How long one poll of the schedule waits, in seconds.
+/// Wait of a poll of the schedule, as a duration of the API.
 const POLL: &str = "30s";
-/// Longer than a poll takes.
+/// Timeout of an answer: longer than a poll takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The way to the resource manager.
 #[derive(Clone, Debug)]
 pub struct RmOptions {
-    /// Its address.
+    /// Address of the resource manager.
     pub url: Url,
-    /// The authority that vouches for it, where the address is `https`.
+    /// Certificate authority of the resource manager, if the address is `https`.
     pub authority: Option<PathBuf>,
-    /// The file with a token of the role orchestrator. It is read anew for every request.
+    /// File with a token of the role orchestrator. Every request reads the file anew.
     pub token_file: Option<PathBuf>,
 }
 
-/// Why the resource manager did not do what it was asked.
+/// Reason why the resource manager did not carry out a request.
 #[derive(Debug, thiserror::Error)]
 pub enum RmError {
-    /// There is no way to it.
+    /// The resource manager cannot be reached.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// There is no token to show.
+    /// The orchestrator has no token.
     #[error(transparent)]
     Token(#[from] NoToken),
-    /// It does not answer.
+    /// The resource manager does not answer.
     #[error("the resource manager does not answer: {0}")]
     Silent(String),
-    /// It refuses.
+    /// The resource manager refuses the request.
     #[error("the resource manager refuses: {0}")]
     Refused(String),
 }
@@ -62,12 +62,12 @@ pub struct NewSchedule {
     pub publication: Option<u64>,
     /// The shares of each work.
     pub jobs: Vec<JobShares>,
-    /// The name of the schedule, to ask for another one.
+    /// Entity tag of the schedule, to ask for the next schedule.
     pub name: Option<String>,
 }
 
 impl Rm {
-    /// A client of the resource manager that `options` name.
+    /// Builds a client of the resource manager at the address in `options`.
     ///
     /// # Errors
     ///
@@ -77,12 +77,12 @@ impl Rm {
         Ok(Rm(Way::Network(Box::new(transport), Box::new(options))))
     }
 
-    /// A client of the resource manager in this process, by all its routes.
+    /// Builds a client of the resource manager in this process, by all its routes.
     pub fn inside(routes: Router) -> Rm {
         Rm(Way::Inside(routes))
     }
 
-    /// Publishes all work. Returns what was refused: the number of the work, and a sentence.
+    /// Publishes all work. Returns the refused works by number, each with a sentence.
     ///
     /// # Errors
     ///
@@ -105,7 +105,8 @@ impl Rm {
         Ok(refused.filter_map(|item| Some((number(&item.pointer)?, item.detail))).collect())
     }
 
-    /// Waits for another schedule than the one called `known`. `None`: there is no other one yet.
+    /// Waits for another schedule than the schedule tagged `known`. `None`: the schedule is still
+    /// the same.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl Rm {
         Ok(Some(NewSchedule { publication, jobs: shares_of(schedule), name }))
     }
 
-    /// Why work has what it has, in a sentence.
+    /// Returns the resource manager's reason for the shares of a work, in a sentence.
     ///
     /// # Errors
     ///
@@ -174,7 +175,7 @@ impl Rm {
     }
 }
 
-/// The shares of each work of a schedule, in the words of the book.
+/// Converts the shares of each work of a schedule for the book.
 pub fn shares_of(schedule: Schedule) -> Vec<JobShares> {
     let of_job = |job: crate::api::wire::ScheduledJob| JobShares {
         work: job.id,

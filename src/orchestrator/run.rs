@@ -23,39 +23,39 @@ use super::store::{Store, StoreError};
 use crate::access::{AccessError, Delay, Gatekeeper, Listeners, LocalSocket, SocketError, serve};
 use crate::config::{Access, CampaignRetention, Limits};
 
-/// Requests that wait for the owner at most.
+/// Most requests that wait for the owner.
 const QUEUE: usize = 4096;
-/// A publication is made at least so often.
+/// Longest time between two publications.
 const AT_LEAST: Duration = Duration::from_secs(30);
-/// Connections: each agent has one or two open.
+/// Limit of connections: each agent has up to two open.
 const CONNECTIONS: usize = 16_384;
-/// How long open requests may take to end.
+/// Time that open requests get to end.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long the resource manager is left alone after it did not answer.
+/// Pause after the resource manager did not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How an orchestrator runs.
+/// Options of an orchestrator.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its database.
+    /// Path of the database.
     pub state: PathBuf,
-    /// The least time between two publications.
+    /// Shortest time between two publications.
     pub publish_every: Duration,
-    /// How long slots go on unheard.
+    /// Lease of a slot: time that it goes on without an exchange.
     pub lease: Duration,
-    /// How long a slot without a task stays.
+    /// Time that a slot without a task stays.
     pub linger: Duration,
-    /// How long campaigns and their tasks are kept.
+    /// Retention of campaigns and their tasks.
     pub retention: CampaignRetention,
 }
 
-/// Why an orchestrator cannot run.
+/// Reason why an orchestrator cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Its database cannot be used.
+    /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no way to the resource manager.
+    /// The resource manager cannot be reached.
     #[error(transparent)]
     Rm(#[from] RmError),
     /// The system refuses a thread or an address.
@@ -67,7 +67,7 @@ pub enum RunError {
     /// The unix socket cannot be used.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// Others could reach it.
+    /// The address is reachable from other machines, without tokens or without a certificate.
     #[error(
         "{0} can be reached from other machines; that takes --tokens, --certificate and --key, or listen on \
          127.0.0.1"
@@ -78,12 +78,12 @@ pub enum RunError {
     Panicked,
 }
 
-/// An orchestrator that runs.
+/// A running orchestrator.
 #[derive(Debug)]
 pub struct Running {
-    /// What its routes share.
+    /// State that the routes share.
     pub state: ServeState,
-    /// Tells how the owner ended; closed without a word if it panicked.
+    /// Receives the outcome of the owner; closed without a value if the owner panicked.
     done: oneshot::Receiver<Result<(), StoreError>>,
 }
 
@@ -102,7 +102,7 @@ impl Running {
     }
 }
 
-/// An orchestrator that is to run: it has routes already, whose requests wait for it.
+/// A prepared orchestrator: its routes exist, and their requests wait for its start.
 #[derive(Debug)]
 pub struct Prepared {
     options: Options,
@@ -114,7 +114,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// An orchestrator whose routes are checked by `gatekeeper`, or by a gate in front of them.
+    /// Prepares an orchestrator. `gatekeeper` checks its routes; without a gatekeeper, a gate in
+    /// front of them does.
     pub fn new(options: Options, gatekeeper: Option<Arc<Gatekeeper>>) -> Prepared {
         let (requests, inbox) = mpsc::channel(QUEUE);
         let (phase, seen) = watch::channel(Phase::Starting);
@@ -126,13 +127,13 @@ impl Prepared {
         Prepared { options, state, requests, inbox, phase, committed }
     }
 
-    /// What its routes share.
+    /// Returns the state that the routes share.
     pub fn state(&self) -> ServeState {
         self.state.clone()
     }
 
-    /// Starts it. It runs until `stop`; after that, and after a failure, its routes say that it has
-    /// stopped.
+    /// Starts the orchestrator, which runs until `stop`. After that, and after a failure, its
+    /// routes answer that it has stopped.
     ///
     /// # Errors
     ///
@@ -179,16 +180,16 @@ impl Prepared {
     }
 }
 
-/// Where an orchestrator that runs alone is reached, and by whom.
+/// Address and access control of an orchestrator that runs alone.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// Its address.
+    /// Address to listen on.
     pub listen: SocketAddr,
     /// Tokens, certificates and the unix socket.
     pub access: Access,
 }
 
-/// Runs an orchestrator alone, until `stop`. `ready` is told its address.
+/// Runs an orchestrator alone, until `stop`. `ready` receives its address.
 ///
 /// # Errors
 ///
@@ -219,7 +220,7 @@ pub async fn serve_alone(
     let serving = serve(listeners, router, gatekeeper, Delay::default(), stop.clone());
     let serving = tokio::spawn(serving);
     tracing::info!(%address, "the orchestrator listens");
-    // Those who started it need not wait for that.
+    // The starter of the orchestrator may have stopped waiting for the address.
     let _ = ready.send(address);
     let ended = running.ended();
     tokio::pin!(ended);
@@ -228,7 +229,7 @@ pub async fn serve_alone(
         () = stop.cancelled() => None,
     };
     stop.cancel();
-    // Requests that wait for the owner end with it; the others get a while.
+    // Requests that wait for the owner end with it; other requests get a grace period.
     if tokio::time::timeout(DRAIN, serving).await.is_err() {
         tracing::warn!("some requests did not end in time; they are cut off");
     }
@@ -238,7 +239,8 @@ pub async fn serve_alone(
     }
 }
 
-/// The owner on a thread of its own: a commit that waits for the disk must not hold up anything else.
+/// Runs the owner on a thread of its own: a commit that waits for the disk must not hold up
+/// anything else.
 fn spawn_owner(
     running: impl Future<Output = Result<(), StoreError>> + Send + 'static,
 ) -> Result<oneshot::Receiver<Result<(), StoreError>>, RunError> {
@@ -256,7 +258,7 @@ fn spawn_owner(
     Ok(done)
 }
 
-/// The orchestrator's side of the resource manager.
+/// Link of the orchestrator to the resource manager: publications and schedules.
 struct Link {
     rm: Arc<Rm>,
     publisher: String,
@@ -267,7 +269,8 @@ struct Link {
 }
 
 impl Link {
-    /// Publishes when something changed, but not too often, and now and then in any case.
+    /// Publishes after each change, at most once in `publish_every`, and at least once in
+    /// [`AT_LEAST`].
     async fn publish(&self) {
         let mut is_silent = false;
         loop {

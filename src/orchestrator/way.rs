@@ -22,10 +22,10 @@ pub(super) enum Way {
     Inside(Router),
 }
 
-/// What is asked.
+/// A request to the resource manager.
 #[derive(Debug, Default)]
 pub(super) struct Question<'a> {
-    /// The method; `GET` unless it is said.
+    /// The method; `GET` by default.
     pub method: Method,
     /// The parts of the path.
     pub path: &'a [&'a str],
@@ -33,27 +33,27 @@ pub(super) struct Question<'a> {
     pub query: &'a [(&'a str, &'a str)],
     /// The body, in JSON.
     pub body: Option<Vec<u8>>,
-    /// The name of the answer that is known.
+    /// Entity tag of the answer that the caller has already.
     pub known: Option<&'a str>,
 }
 
-/// What is answered.
+/// An answer of the resource manager.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// The status.
     pub status: StatusCode,
-    /// The name of the answer.
+    /// Entity tag of the answer.
     pub name: Option<String>,
     /// The body.
     pub body: Bytes,
 }
 
 impl Way {
-    /// The answer to a question.
+    /// Sends a question and returns the answer.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If the resource manager does not answer.
     pub async fn ask(&self, question: Question<'_>) -> Result<Answer, RmError> {
         let asked = async {
             match self {
