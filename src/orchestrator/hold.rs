@@ -88,7 +88,10 @@ impl Heard<'_> {
                 let batch =
                     Batch { effects, acts: vec![act], at_ms, adopts: true, ..Batch::default() };
                 self.store.commit(&batch).await?;
-                tracing::warn!(attempts, "the older copy of the database was adopted; it goes on");
+                tracing::warn!(
+                    attempts,
+                    "older copy of the database adopted; the orchestrator goes on"
+                );
                 let _ = reply.send(told);
                 return Ok(true);
             }

@@ -87,10 +87,14 @@ impl Meters {
     pub fn encode(&self, figures: &Figures) -> Result<String, fmt::Error> {
         let mut all = Registry::with_prefix(PREFIX);
         let counters = [
-            ("exchanges", "Reports of nodes that were taken in", &self.exchanges),
-            ("exchanges_refused", "Reports that were older than one before them", &self.refused),
-            ("results", "Results of attempts in reports, repeated ones included", &self.results),
-            ("tasks_sent", "Tasks in answers, repeated ones included", &self.assigned),
+            ("exchanges", "Accepted reports of nodes", &self.exchanges),
+            ("exchanges_refused", "Refused reports: older than an earlier report", &self.refused),
+            (
+                "results",
+                "Results of attempts in reports, including repeated results",
+                &self.results,
+            ),
+            ("tasks_sent", "Tasks in answers, including repeated tasks", &self.assigned),
             ("publications", "Publications for the resource manager", &self.publications),
         ];
         for (name, help, counter) in counters {

@@ -69,12 +69,12 @@ pub enum RunError {
     Socket(#[from] SocketError),
     /// The address is reachable from other machines, without tokens or without a certificate.
     #[error(
-        "{0} can be reached from other machines; that takes --tokens, --certificate and --key, or listen on \
+        "{0} can be reached from other machines; add --tokens, --certificate and --key, or listen on \
          127.0.0.1"
     )]
     Open(SocketAddr),
     /// The owner panicked.
-    #[error("the orchestrator failed inside; its log says where")]
+    #[error("internal error of the orchestrator; see its log")]
     Panicked,
 }
 
@@ -231,7 +231,7 @@ pub async fn serve_alone(
     stop.cancel();
     // Requests that wait for the owner end with it; other requests get a grace period.
     if tokio::time::timeout(DRAIN, serving).await.is_err() {
-        tracing::warn!("some requests did not end in time; they are cut off");
+        tracing::warn!("requests did not end in time; their connections are closed");
     }
     match failed_early {
         Some(outcome) => outcome,

@@ -27,7 +27,7 @@ pub enum CannotExtend {
     Kept(u64),
     /// The campaign has cancelled tasks that were never touched.
     #[error(
-        "campaign {0} was cancelled and taken up again without its cancelled tasks; first `apportion campaign \
+        "campaign {0} was cancelled and resubmitted without its cancelled tasks; first `apportion campaign \
          resubmit {0} --cancelled`, or submit a new one"
     )]
     Cut(u64),

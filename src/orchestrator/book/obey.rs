@@ -152,7 +152,7 @@ impl Book {
             }
             campaign.refused = sentence.cloned();
             if let Some(sentence) = sentence {
-                let text = format!("the resource manager refuses it: {sentence}");
+                let text = format!("the resource manager refuses its work: {sentence}");
                 let id = campaign.facts.id;
                 let note = Note { campaign: id, task: None, node: None, code: "refused", text };
                 self.dirty.notes.push(note);

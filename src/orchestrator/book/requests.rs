@@ -113,7 +113,9 @@ impl Book {
         campaign.end(why);
         let text = match why {
             Ending::Cancelled => "cancelled",
-            Ending::MaxFails => "more of its tasks failed than may, and the others are cancelled",
+            Ending::MaxFails => {
+                "more tasks failed than `max_fails` allows; all other tasks are cancelled"
+            }
         };
         self.dirty.notes.push(history(id, "ending", text));
         let queued: Vec<u64> = campaign.steps.iter().flat_map(|step| step.queue.tasks()).collect();
@@ -180,7 +182,7 @@ impl Book {
     pub(super) fn reopen(&mut self, reopened: Reopened) {
         let Reopened { campaign: row, spec, works, tasks, beyond, untouched, memory_mb } = reopened;
         let id = row.id;
-        self.dirty.notes.push(history(id, "resubmitted", "tasks of it are queued again"));
+        self.dirty.notes.push(history(id, "resubmitted", "tasks are queued again"));
         let campaign = self.campaigns.entry(id).or_insert_with(|| {
             let mut campaign = Campaign::new(row, spec);
             for work in works {

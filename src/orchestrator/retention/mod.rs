@@ -30,7 +30,7 @@ pub enum Broken {
 
 impl From<StoreError> for Broken {
     fn from(error: StoreError) -> Broken {
-        tracing::warn!(%error, "cannot look for what is old; it stays for now");
+        tracing::warn!(%error, "cannot search for old rows; the next sweep tries again");
         Broken::Unread
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn over_memory(of: OverMemory<'_>) -> Vec<String> {
     let memory = |mebibytes: u64| Mebibytes(mebibytes).to_string();
     let limit = memory(of.limit_mb);
     let ended = match of.limits {
-        Some(Rung::Watched) => "ended by its slot, which looks at memory every 250 ms",
+        Some(Rung::Watched) => "ended by its slot, which measures memory every 250 ms",
         Some(_) => "killed by the kernel",
         None => "ended",
     };
@@ -92,7 +92,7 @@ mod tests {
         assert!(told[1].starts_with("212 attempts of this campaign used "), "{told:?}");
         assert!(told[2].ends_with("resubmit 9 --task 17 --memory 6GB"), "{told:?}");
         let odd = over_memory(OverMemory { limit_mb: 65, limits: Some(Rung::Watched), ..of });
-        assert!(odd[0].contains("looks at memory every 250 ms"), "{odd:?}");
+        assert!(odd[0].contains("measures memory every 250 ms"), "{odd:?}");
         assert!(odd[2].ends_with("--memory 97MB"), "{odd:?}");
     }
 }

@@ -35,7 +35,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
         check_user(&user)?;
         let caller = Caller { identity, speaks_for: None };
         if !caller.may_choose() && caller.own_name().as_deref() != Some(user.as_str()) {
-            let detail = format!("{USER}: only tokens with `user=*` speak for {user}");
+            let detail = format!("{USER}: only tokens with `user=*` may act for {user}");
             return Err(Failed::not_allowed(detail));
         }
         Ok(Caller { speaks_for: Some(user), ..caller })
@@ -68,8 +68,8 @@ pub(super) async fn gate(
     }
     // A page of another site can make a browser send a request.
     if !is_own_will(&request, &identity) {
-        tracing::warn!(%peer, who = %identity.name, "a page of another site asked for a change");
-        return Failed::not_allowed("pages of other sites may not ask here").into_response();
+        tracing::warn!(%peer, who = %identity.name, "change by a page of another site refused");
+        return Failed::not_allowed("requests of other sites' pages are refused").into_response();
     }
     match gatekeeper.admit(&identity, rule) {
         Ok(()) => {
@@ -79,7 +79,8 @@ pub(super) async fn gate(
         Err(AccessRefusal::TooOften(_)) => Failed::too_often().into_response(),
         Err(refusal) => {
             tracing::warn!(%peer, who = %identity.name, ?refusal, "refused");
-            Failed::not_allowed("this is for other roles").into_response()
+            Failed::not_allowed("the role of this caller does not allow the request")
+                .into_response()
         }
     }
 }

@@ -148,7 +148,7 @@ pub(super) async fn get_campaign(
 /// The specification of a campaign, for its owner and operators.
 #[utoipa::path(get, path = "/v1/campaigns/{id}/spec", tag = "campaigns",
     params(("id" = u64, Path, description = "the number of the campaign")),
-    responses((status = 200, body = serde_json::Value), (status = 403, description = "another's")))]
+    responses((status = 200, body = serde_json::Value), (status = 403, description = "the campaign of another user")))]
 pub(super) async fn get_spec(
     State(state): State<ServeState>,
     caller: Caller,
@@ -166,7 +166,7 @@ pub(super) async fn get_spec(
 #[utoipa::path(put, path = "/v1/campaigns/{id}/state", tag = "campaigns",
     params(("id" = u64, Path, description = "the number of the campaign")),
     request_body = StateChange,
-    responses((status = 204, description = "it is on record"), (status = 403, description = "another's")))]
+    responses((status = 204, description = "it is on record"), (status = 403, description = "the campaign of another user")))]
 pub(super) async fn put_state(
     State(state): State<ServeState>,
     caller: Caller,
@@ -200,7 +200,7 @@ pub(super) async fn change_state(
 #[utoipa::path(post, path = "/v1/campaigns/{id}/resubmit", tag = "campaigns",
     params(("id" = u64, Path, description = "the number of the campaign")),
     request_body = Resubmit,
-    responses((status = 200, body = Resubmitted), (status = 403, description = "another's")))]
+    responses((status = 200, body = Resubmitted), (status = 403, description = "the campaign of another user")))]
 pub(super) async fn post_resubmit(
     State(state): State<ServeState>,
     caller: Caller,
@@ -215,7 +215,7 @@ pub(super) async fn post_resubmit(
         states = vec![TaskState::Failed, TaskState::Cancelled, TaskState::Done];
     }
     if states.is_empty() {
-        return Err(Failed::bad("say `failed`, `cancelled` or `task`"));
+        return Err(Failed::bad("name `failed`, `cancelled` or `task`"));
     }
     let memory_mb = body.memory.as_deref().map(memory_in).transpose()?;
     if let Some(memory_mb) = memory_mb {
@@ -268,9 +268,8 @@ async fn check_memory(state: &ServeState, id: u64, memory_mb: u64) -> Result<(),
     let works = state.reader().await?.get()?.works(id).await?;
     let is_new = works.iter().all(|work| work.memory_mb != memory_mb);
     if is_new && MAX_STEPS <= crate::model::count(&works) {
-        let detail = format!(
-            "memory: campaign {id} has {MAX_STEPS} sizes already, and no more are kept; name one of them"
-        );
+        let detail =
+            format!("memory: campaign {id} has {MAX_STEPS} sizes already; use a size of these");
         return Err(Failed::bad(detail));
     }
     match state.sight.exceeded(memory_mb).await {

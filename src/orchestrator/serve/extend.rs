@@ -23,8 +23,8 @@ use crate::orchestrator::wire::AddedTasks;
     tag = "campaigns",
     params(("id" = u64, Path, description = "the number of the campaign")),
     request_body = serde_json::Value,
-    responses((status = 201, body = AddedTasks), (status = 403, description = "another's"),
-        (status = 409, description = "it takes no more tasks"),
+    responses((status = 201, body = AddedTasks), (status = 403, description = "the campaign of another user"),
+        (status = 409, description = "the campaign takes no more tasks"),
         (status = 422, description = "every problem at once"))
 )]
 pub(super) async fn post_tasks(

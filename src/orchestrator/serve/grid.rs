@@ -31,7 +31,7 @@ pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
         Err(silent) => Err(silent),
     };
     let known = known.unwrap_or_else(|error| {
-        tracing::debug!(%error, "nodes are told without their memory");
+        tracing::debug!(%error, "nodes are listed without their memory");
         Vec::new()
     });
     let known: BTreeMap<&str, &NodeInfo> =
@@ -56,7 +56,7 @@ pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
 /// The slots of a node whose agent runs work.
 #[utoipa::path(get, path = "/v1/grid/{node}", tag = "nodes",
     params(("node" = String, Path, description = "the name of the node")),
-    responses((status = 200, body = NodeSlots), (status = 404, description = "it runs no slots")))]
+    responses((status = 200, body = NodeSlots), (status = 404, description = "the node runs no slots")))]
 pub(super) async fn get_node(
     State(state): State<ServeState>,
     _: Caller,

@@ -12,7 +12,7 @@ use crate::orchestrator::drive;
 /// All metrics of the orchestrator: in `OpenMetrics` for callers that accept it, else in Prometheus' older
 /// text format. Where the orchestrator runs alone they are at `/metrics` too.
 #[utoipa::path(get, path = "/orchestrator/metrics", tag = "health",
-    responses((status = 200, body = String), (status = 503, description = "it has stopped")))]
+    responses((status = 200, body = String), (status = 503, description = "the orchestrator has stopped")))]
 pub(super) async fn get_metrics(
     State(state): State<ServeState>,
     headers: HeaderMap,

@@ -45,12 +45,12 @@ pub const MAX_LIVE: u64 = 2000;
 /// Title, description and tags of the OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "apportion orchestrator", description = "Campaigns of tasks, and the nodes that run them. Answers of more than 4 KiB come packed to \
-                       callers that send `Accept-Encoding: gzip`; the output of tasks does not."),
+    info(title = "apportion orchestrator", description = "Campaigns of tasks, and the nodes that run them. Answers of more than 4 KiB are compressed for \
+                       callers that send `Accept-Encoding: gzip`; the output of tasks is not."),
     tags(
         (name = "campaigns", description = "Submitting, watching and ending campaigns."),
         (name = "tasks", description = "Single tasks and their output."),
-        (name = "nodes", description = "What agents of nodes ask for."),
+        (name = "nodes", description = "Requests of agents, and the nodes that run slots."),
         (name = "health", description = "For programs that watch the orchestrator."),
     )
 )]

@@ -42,17 +42,20 @@ pub(super) async fn check_node(
     if caller.identity.nodes.contain(node) {
         return Ok(());
     }
-    tracing::warn!(who = %caller.identity.name, node, "an agent spoke for another's node");
+    tracing::warn!(who = %caller.identity.name, node, "request refused: the token does not name the node");
     let budget = |keeper: &Arc<Gatekeeper>| {
         keeper.may_record_refusal(Some(&caller.identity.name), Instant::now())
     };
     if let Some(dropped) = state.gatekeeper.as_ref().map_or(Some(0), budget) {
         let shown: String = node.chars().take(64).collect();
-        let detail =
-            format!("spoke for node {shown:?}; {dropped} such acts before are not on record");
+        let detail = format!(
+            "acted for node {shown:?}; {dropped} earlier acts of this kind are not on record"
+        );
         state.send(drive::Request::Note(caller.by(), "refused", detail)).await?;
     }
-    Err(Failed::not_allowed("this token speaks for other nodes; its line names them"))
+    Err(Failed::not_allowed(
+        "this token does not name the node; add it to `nodes` in the token's line",
+    ))
 }
 
 /// Takes the report of an agent, and answers with an order for every slot of the node. A report may
@@ -83,7 +86,7 @@ pub(super) async fn post_exchange(
     let report: Exchange = serde_json::from_slice(&body)
         .map_err(|error| Failed::bad(format!("the body is no report: {error}")))?;
     if report.v != VERSION {
-        let detail = format!("v: {} is not spoken here; send {VERSION}", report.v);
+        let detail = format!("v: {} is not supported; send {VERSION}", report.v);
         return Err(Failed::bad(detail));
     }
     let (node, report) = (Name::from(node), Box::new(report));
@@ -116,7 +119,8 @@ pub(super) async fn get_stdin(
         return Err(Failed::not_allowed("no slot of this node has that specification"));
     }
     let kept = reader.stdin(spec).await?;
-    kept.map(Bytes::from).ok_or_else(|| Failed::absent(format!("specification {spec} keeps none")))
+    kept.map(Bytes::from)
+        .ok_or_else(|| Failed::absent(format!("specification {spec} has no standard input")))
 }
 
 /// Declares a node lost: no process of its slots runs any more. Its tasks are queued again at once.

@@ -61,8 +61,8 @@ impl Failed {
 
     /// The database is an older copy.
     pub fn set_back() -> Failed {
-        let detail = "the orchestrator's database is an older copy, so that nothing is begun; `apportion orchestrator \
-                      adopt` takes over what nodes have. Slots go on";
+        let detail = "the orchestrator's database is an older copy, so no task begins; `apportion orchestrator \
+                      adopt` adopts the attempts on nodes. Slots go on";
         let (status, title) = (StatusCode::SERVICE_UNAVAILABLE, "orchestrator set back");
         Failed::new(status, "orchestrator-set-back", title, detail.into())
     }
@@ -70,7 +70,7 @@ impl Failed {
     /// A user has too many campaigns that are not final.
     pub fn too_many(user: &str, most: u64) -> Failed {
         let detail = format!(
-            "{user} has {most} campaigns that are not final, and more are not taken; put many tasks into one \
+            "{user} has {most} campaigns that are not final, the most allowed; put many tasks into a campaign \
              with `apportion submit --each-line`"
         );
         Failed::new(StatusCode::TOO_MANY_REQUESTS, "O005", "too many campaigns", detail)

@@ -50,7 +50,7 @@ pub(super) async fn get_tasks(
     let wanted = wanted.map(|word| {
         TaskState::from_word(word).ok_or_else(|| {
             let words = TaskState::ALL.map(TaskState::word).join(", ");
-            Failed::bad(format!("state: there is none of that name; states are {words}"))
+            Failed::bad(format!("state: no such state; states are {words}"))
         })
     });
     let wanted = wanted.transpose()?;
@@ -190,7 +190,7 @@ pub(super) async fn post_cancel(
     params(("id" = u64, Path, description = "the number of the campaign"),
         ("task" = u64, Path, description = "the number of the task")),
     request_body = SignalRequest,
-    responses((status = 204, description = "its node is told")))]
+    responses((status = 204, description = "the order to the node is on record")))]
 pub(super) async fn post_signal(
     State(state): State<ServeState>,
     caller: Caller,

@@ -13,8 +13,8 @@ use crate::orchestrator::wire::CampaignWhy;
 /// Reason code of a work for which a further process would come too late to help.
 const PREDICTION: &str = "prediction";
 /// Remedy for that reason.
-const PREDICTION_HINT: &str = "`prediction` holds it at few slots: they are expected to be done before another one \
-                               would help by more than `prediction_fudge`; for short tasks set `prediction_fudge = \
+const PREDICTION_HINT: &str = "`prediction` keeps the campaign at few slots: its tasks are expected to end before another \
+                               slot would help by more than `prediction_fudge`; for short tasks set `prediction_fudge = \
                                \"5s\"` in the configuration of the resource manager";
 
 /// The resource manager's sentence about each work of a campaign, and what can be done.
@@ -39,7 +39,7 @@ pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, F
     let mut why = CampaignWhy { sentences: Vec::new(), hints: Vec::new() };
     if info.row.state == CampaignState::Suspended {
         let text = format!(
-            "campaign {id} is suspended, and no task of it begins; `apportion campaign resume {id}` lets them"
+            "campaign {id} is suspended, and no task of it begins; `apportion campaign resume {id}` lets tasks begin"
         );
         why.sentences.push(text);
         return Ok(why);
@@ -68,7 +68,7 @@ pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, F
     }
     if why.sentences.is_empty() {
         why.sentences
-            .push(format!("campaign {id} is {}: it asks for nothing", info.row.state.word()));
+            .push(format!("campaign {id} is {}: it needs no slots", info.row.state.word()));
     }
     Ok(why)
 }

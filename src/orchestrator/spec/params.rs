@@ -113,7 +113,7 @@ pub fn read_more(mut document: Map<String, Value>) -> Result<(u64, Params), Vec<
         return Err(problems);
     }
     if count.is_some() == (document.len() == 1) || 1 < document.len() {
-        let message = "one of `count`, `lines` and `items` has to say which tasks are added";
+        let message = "exactly one of `count`, `lines` and `items` is needed";
         problems.push(Problem::new("count", message, "write one of them"));
         return Err(problems);
     }

@@ -38,7 +38,7 @@ impl Store {
     ///
     /// If the file cannot be read.
     pub async fn added(&mut self, campaign: u64, key: &str) -> Result<Option<Added>, StoreError> {
-        let failed = self.failed("read what was added");
+        let failed = self.failed("read added tasks");
         let found = async {
             let sql = "select position, added from additions where campaign = ?1 and key = ?2";
             let row = query(sql).bind(to_sql(campaign)).bind(key);

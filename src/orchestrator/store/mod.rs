@@ -145,8 +145,8 @@ impl Store {
             tracing::error!(
                 file = %path.display(),
                 mark = %mark.path().display(),
-                "the database is an older copy: tasks may run that it does not know. It assigns nothing until \
-                 `apportion orchestrator adopt`. If there is a newer one, stop, and put that back"
+                "the database is an older copy: tasks may run that it does not know. The orchestrator assigns \
+                 nothing until `apportion orchestrator adopt`. If a newer database exists, stop, and restore it"
             );
         }
         let path = path.to_owned();

@@ -54,7 +54,7 @@ impl Store {
     ///
     /// If the file cannot be written. Nothing of the step is then done.
     pub async fn remove(&mut self, removal: &Removal) -> Result<bool, StoreError> {
-        let failed = self.failed("remove what is old");
+        let failed = self.failed("remove old rows");
         let done = async {
             let mut transaction = self.connection.begin_with("begin immediate").await?;
             let more = match removal {

@@ -31,7 +31,7 @@ pub(super) async fn change(
     form: Result<Form<StateForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     if !headers.contains_key(header::ORIGIN) {
-        let sentence = "the browser does not say which page sent this; nothing was done. The command line does it from anywhere.";
+        let sentence = "the browser does not name the page that sent this; nothing was done. Use the command line instead.";
         tracing::warn!("a form without an origin was refused");
         return Ok((StatusCode::FORBIDDEN, sentence).into_response());
     }

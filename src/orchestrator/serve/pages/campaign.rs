@@ -248,7 +248,7 @@ fn nodes(stats: &CampaignStats, grid: &Grid) -> Vec<NodeLine> {
         let known = grid.nodes.iter().find(|known| known.node == node.node);
         NodeLine {
             node: node.node.clone(),
-            limits: known.map_or("not heard", |known| known.limits.word()),
+            limits: known.map_or("no report", |known| known.limits.word()),
             open: node.open,
             done: node.done,
             other: node.other,

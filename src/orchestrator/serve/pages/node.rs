@@ -57,7 +57,7 @@ fn live(known: NodeSlots) -> Live {
     facts.extend(known.only_user.map(|user| ("Runs work of", format!("{user} only"))));
     let silence = match known.silent_ms {
         0..=60_000 => String::new(),
-        ms => format!("Its agent is silent for {}: this is how it was then.", span(ms)),
+        ms => format!("Its agent is silent for {}: the slots are as last reported.", span(ms)),
     };
     Live {
         node: known.node,

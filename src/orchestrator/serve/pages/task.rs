@@ -80,7 +80,7 @@ fn facts(info: &TaskInfo) -> Vec<(&'static str, String)> {
         ("Attempts that were lost", info.losses.to_string()),
     ];
     if let Some(reason) = &info.reason {
-        facts.push(("The last one ended", reason.clone()));
+        facts.push(("The last attempt ended", reason.clone()));
     }
     if let Some(param) = &info.param {
         facts.push(("Entry", param.chars().take(500).collect()));
