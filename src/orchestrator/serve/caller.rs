@@ -121,8 +121,8 @@ impl Caller {
         Err(Failed::not_allowed(format!("this belongs to {owner}; ask {owner} or an operator")))
     }
 
-    /// Whether the caller may have what `rule` is about, for handlers that answer differently.
-    pub fn may(&self, rule: Rule) -> bool {
+    /// True if the caller has this permission, for handlers that answer differently.
+    pub fn may(&self, rule: Permission) -> bool {
         self.identity.may(rule)
     }
 
