@@ -21,6 +21,9 @@ pub async fn run(args: &Demo) -> Result<(), Failure> {
     } else {
         (Box::new(io::stdout()), io::stdout().is_terminal())
     };
+    // What is piped wraps as a terminal of the usual width.
+    let columns = crossterm::terminal::size().ok().filter(|_| is_terminal);
+    let width = columns.map_or(80, |(columns, _)| usize::from(columns)).clamp(60, 120);
     let report = demo::run(demo::Options {
         listen: args.listen,
         speed: NonZeroU64::new(args.speed.into()).expect("clap takes no speed below 1"),
@@ -28,6 +31,7 @@ pub async fn run(args: &Demo) -> Result<(), Failure> {
         once: args.once,
         duration: args.duration,
         out,
+        width,
         has_colour: is_terminal && std::env::var_os("NO_COLOR").is_none(),
     })
     .await?;

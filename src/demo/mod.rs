@@ -58,6 +58,8 @@ pub struct Options {
     pub out: Box<dyn Write + Send>,
     /// True if `out` shows colours.
     pub has_colour: bool,
+    /// Columns of a line of the story.
+    pub width: usize,
 }
 
 /// An error that ends the demo early.
@@ -100,7 +102,7 @@ pub async fn run(options: Options) -> Result<Report, DemoError> {
     // Two heartbeats an interval, so that a late heartbeat on a busy machine is not a missed
     // heartbeat.
     let agents = cluster::beat(client.clone(), heard, heartbeat_interval.div_f64(2.0));
-    let mut story = Story::new(options.out, options.has_colour);
+    let mut story = Story::new(options.out, options.has_colour, options.width);
     introduce(&mut story, options.speed, options.seed, address);
     let pace = Pace {
         speed: options.speed,
@@ -146,15 +148,14 @@ fn introduce(story: &mut Story, speed: NonZeroU64, seed: u64, address: SocketAdd
     };
     let nodes = cluster::size();
     let lines = [
-        format!(
-            "apportion demo · {nodes} simulated nodes · seed {seed} · {speed}x time · state in a temporary folder (deleted on exit)"
-        ),
-        "! demo mode: no authentication, loopback only".to_owned(),
+        format!("apportion demo · {nodes} simulated nodes · seed {seed} · {speed}x time"),
+        "  a real daemon on loopback, without log-in; its folder goes when it ends".to_owned(),
         String::new(),
         format!("  dashboard  http://{address}/"),
         format!("  API        http://{address}/openapi.json"),
-        format!("  try        apportion nodes{url}"),
-        format!("             apportion why 7{url}"),
+        format!("  try        apportion why{url}          the job that waits longest, and why"),
+        format!("             apportion why 7{url}        a job that no node can hold"),
+        format!("             apportion top{url}"),
         String::new(),
     ];
     for line in lines {

@@ -66,8 +66,10 @@ pub(super) struct Play {
     pace: Pace,
     started: Instant,
     round: u64,
-    round_started: Instant,
-    round_length: Millis,
+    /// When the world began.
+    began: Instant,
+    /// When the next round begins.
+    round_end: Millis,
     orchestrator: Orchestrator,
     incidents: VecDeque<Incident>,
     /// The number of the last publication.
@@ -94,7 +96,7 @@ impl Play {
         outages: watch::Sender<Outages>,
         pace: Pace,
     ) -> Result<Play, DemoError> {
-        let Round { length, requests, incidents } = Round::bundled(pace.seed, 0)?;
+        let Round { end, requests, incidents } = Round::bundled(pace.seed, 0)?;
         let now = Instant::now();
         Ok(Play {
             client,
@@ -103,9 +105,9 @@ impl Play {
             pace,
             started: now,
             round: 0,
-            round_started: now,
-            round_length: length,
-            orchestrator: Orchestrator::new(requests, 1, clock(pace.speed)),
+            began: now,
+            round_end: end,
+            orchestrator: Orchestrator::new(requests, clock(pace.speed)),
             incidents: incidents.into(),
             sequence: 0,
             tally: Tally::default(),
@@ -187,13 +189,13 @@ impl Play {
             }
             sleep(self.pace.cycle_period).await;
         }
-        self.round_started = Instant::now();
+        self.began = Instant::now();
     }
 
     /// Lets time pass in the world and publishes what came of it.
     async fn tick(&mut self) -> Result<(), DemoError> {
         if self.is_round_over() {
-            self.next_round().await?;
+            self.next_round()?;
         }
         let at = self.started.elapsed();
         let now = self.now();
@@ -218,7 +220,7 @@ impl Play {
         self.story.pause(self.started.elapsed());
         if !self.pace.once && self.chapter <= at {
             self.chapter += CHAPTER;
-            self.story.summary(at, &self.tally.report(&self.client));
+            self.story.summary(at, &self.tally.report(&self.client, self.orchestrator.worked()));
         }
         Ok(())
     }
@@ -344,17 +346,13 @@ impl Play {
         self.client.publish(&self.orchestrator.publication(self.sequence)).await;
     }
 
-    /// Withdraws what is left of this round and begins another.
-    async fn next_round(&mut self) -> Result<(), DemoError> {
-        self.vary_on().await;
-        self.outages.send_modify(Outages::end);
+    /// The same users come again with other jobs. Jobs that run keep their numbers and go on.
+    fn next_round(&mut self) -> Result<(), DemoError> {
         self.round += 1;
-        let Round { length, requests, incidents } = Round::bundled(self.pace.seed, self.round)?;
-        let first_job = self.orchestrator.next_job();
-        self.orchestrator = Orchestrator::new(requests, first_job, clock(self.pace.speed));
-        self.incidents = incidents.into();
-        self.round_length = length;
-        self.round_started = Instant::now();
+        let Round { end, requests, incidents } = Round::bundled(self.pace.seed, self.round)?;
+        self.orchestrator.submit(requests);
+        self.incidents.extend(incidents);
+        self.round_end = end;
         self.story.round(self.started.elapsed(), self.round);
         Ok(())
     }
@@ -365,8 +363,9 @@ impl Play {
             self.tally.status(&status);
         }
         let at = self.started.elapsed();
-        let report = self.tally.report(&self.client);
-        self.story.summary(at, &report);
+        let report = self.tally.report(&self.client, self.orchestrator.worked());
+        self.story.plain("");
+        self.story.conclusion(at, &report);
         self.story.troubles(at, &report);
         self.story.plain("");
         for line in NEXT {
@@ -377,11 +376,11 @@ impl Play {
 
     /// The time of the world.
     fn now(&self) -> Millis {
-        millis(self.round_started.elapsed()) * self.pace.speed.get()
+        millis(self.began.elapsed()) * self.pace.speed.get()
     }
 
     fn is_round_over(&self) -> bool {
-        self.round_length <= self.now()
+        self.round_end <= self.now()
     }
 }
 

@@ -23,6 +23,10 @@ pub struct Report {
     pub preemptions: u64,
     /// Processes that had to go because their node died or was varied off.
     pub evictions: u64,
+    /// Thread time of finished items, in milliseconds of the simulated cluster.
+    pub work_done_ms: u64,
+    /// Thread time of items that preempted processes had to leave, in the same milliseconds.
+    pub work_lost_ms: u64,
     /// Nodes that died.
     pub nodes_lost: u64,
     /// Shortfall of users with unmet demand: percent of all qshares, over the time in which demand

@@ -8,7 +8,7 @@ use super::fairness::Fairness;
 use super::orchestrator::Applied;
 use super::report::{Report, Spread};
 use crate::api::wire::{NodeInfo, NodeState, RemovalReason, Status};
-use crate::model::count;
+use crate::model::{Millis, count};
 
 /// Most cycle times that are kept: the latest.
 const TIMES_KEPT: usize = 10_000;
@@ -33,6 +33,7 @@ pub(super) struct Tally {
     placed: u64,
     preempted: u64,
     evicted: u64,
+    lost_ms: Millis,
     dead: BTreeSet<String>,
     nodes_lost: u64,
 }
@@ -59,7 +60,10 @@ impl Tally {
         self.placed += count(&applied.started);
         for stopped in &applied.stopped {
             match stopped.reason {
-                RemovalReason::Preempted => self.preempted += 1,
+                RemovalReason::Preempted => {
+                    self.preempted += 1;
+                    self.lost_ms += stopped.lost;
+                }
                 RemovalReason::VariedOff
                 | RemovalReason::Blacklisted
                 | RemovalReason::NodeDied
@@ -84,7 +88,7 @@ impl Tally {
     }
 
     /// The numbers so far, as a report.
-    pub fn report(&self, client: &Client) -> Report {
+    pub fn report(&self, client: &Client, work_done_ms: Millis) -> Report {
         Report {
             nodes_seen: self.nodes_seen,
             cycles: self.cycle,
@@ -94,6 +98,8 @@ impl Tally {
             shares_placed: self.placed,
             preemptions: self.preempted,
             evictions: self.evicted,
+            work_done_ms,
+            work_lost_ms: self.lost_ms,
             nodes_lost: self.nodes_lost,
             fairness_error: self.fairness.error_percent(),
             audit_findings: self.audit_findings,

@@ -16,11 +16,11 @@ use crate::sim::world::Work;
 
 const BUNDLED: &str = include_str!("workload.toml");
 
-/// A round of the workload; all times are from its start.
+/// A round of the workload; all times are from the start of the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     /// Start of the next round.
-    pub length: Millis,
+    pub end: Millis,
     /// All submitted requests, by time.
     pub requests: Vec<Request>,
     /// Incidents of nodes, by time.
@@ -98,10 +98,13 @@ struct Submission {
     #[serde(deserialize_with = "millis_range")]
     item_time: [Millis; 2],
     max_processes: Option<u64>,
+    /// True for a submission of the first round only: its job waits as long as the demo lasts.
+    #[serde(default)]
+    once: bool,
 }
 
 impl Round {
-    /// The `number`th round of the bundled workload, from 0.
+    /// The `number`th round of the bundled workload, from 0. Its times are those of the whole demo.
     ///
     /// # Errors
     ///
@@ -110,17 +113,24 @@ impl Round {
         let file: File = toml::from_str(BUNDLED)?;
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(number);
+        let begin = file.length * number;
         let mut requests = Vec::new();
-        for (submission, name) in file.submission.iter().zip(1..) {
+        let submissions = file.submission.iter().zip(1..);
+        for (submission, name) in submissions.filter(|(one, _)| number == 0 || !one.once) {
             for nth in 0..submission.count {
-                requests.push(submission.request(name, nth, &mut random));
+                let mut request = submission.request(name, nth, &mut random);
+                request.work.submitted += begin;
+                requests.push(request);
             }
         }
         // Stable: what is submitted at the same time keeps the order of the file.
         requests.sort_by_key(|request| request.work.submitted);
         let mut incidents = file.incident;
+        for incident in &mut incidents {
+            incident.at += begin;
+        }
         incidents.sort_by_key(|incident| incident.at);
-        Ok(Round { length: file.length, requests, incidents })
+        Ok(Round { end: begin + file.length, requests, incidents })
     }
 }
 
@@ -199,8 +209,8 @@ mod tests {
         // The demo's first lines suggest this job to ask about: it waits for good.
         let seventh = &round.requests[6].work;
         assert!(Mebibytes::from_gib(79) < seventh.memory);
-        assert!(round.requests.iter().all(|request| request.work.submitted < round.length));
-        assert!(round.incidents.iter().all(|incident| incident.at < round.length));
+        assert!(round.requests.iter().all(|request| request.work.submitted < round.end));
+        assert!(round.incidents.iter().all(|incident| incident.at < round.end));
     }
 
     #[test]
@@ -209,5 +219,8 @@ mod tests {
         assert_eq!(round(42, 0), round(42, 0));
         assert_ne!(round(42, 0), round(42, 1));
         assert_ne!(round(42, 0), round(43, 0));
+        let next = round(42, 1).requests;
+        assert!(next.iter().all(|request| request.work.submitted >= round(42, 0).end));
+        assert!(next.iter().all(|request| request.work.user != "eve"), "her job waits still");
     }
 }

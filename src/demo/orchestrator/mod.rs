@@ -19,7 +19,6 @@ pub(super) struct Orchestrator {
     requests: Vec<Request>,
     world: World,
     /// Number of the first job; the other jobs follow in the order of submission.
-    first_job: u64,
     /// Start and speed of the round, to date the submitted work.
     clock: Clock,
     processes: BTreeMap<u64, Seat>,
@@ -105,14 +104,16 @@ pub(super) struct Stopped {
     pub lost: Millis,
 }
 
+/// Number of the first job.
+const FIRST_JOB: u64 = 1;
+
 impl Orchestrator {
     /// Builds an orchestrator that has submitted nothing yet.
-    pub fn new(requests: Vec<Request>, first_job: u64, clock: Clock) -> Orchestrator {
+    pub fn new(requests: Vec<Request>, clock: Clock) -> Orchestrator {
         let world = World::new(requests.iter().map(|request| request.work.clone()).collect());
         Orchestrator {
             requests,
             world,
-            first_job,
             clock,
             processes: BTreeMap::new(),
             shares: BTreeMap::new(),
@@ -121,9 +122,15 @@ impl Orchestrator {
         }
     }
 
-    /// The number that the next request would have.
-    pub fn next_job(&self) -> u64 {
-        self.first_job + count(&self.requests)
+    /// Adds requests, numbered after those that there are.
+    pub fn submit(&mut self, requests: Vec<Request>) {
+        self.world.submit(requests.iter().map(|request| request.work.clone()).collect());
+        self.requests.extend(requests);
+    }
+
+    /// Thread time of all items that are finished.
+    pub fn worked(&self) -> Millis {
+        self.world.worked()
     }
 
     /// Returns the request with this number.
@@ -293,11 +300,11 @@ impl Orchestrator {
     }
 
     fn job(&self, work: WorkIx) -> u64 {
-        self.first_job + count(0..work.0)
+        FIRST_JOB + count(0..work.0)
     }
 
     fn work_ix(&self, job: u64) -> Option<WorkIx> {
-        let ix = usize::try_from(job.checked_sub(self.first_job)?).ok()?;
+        let ix = usize::try_from(job.checked_sub(FIRST_JOB)?).ok()?;
         (ix < self.requests.len()).then_some(WorkIx(ix))
     }
 }

@@ -6,8 +6,6 @@ use super::*;
 use crate::model::Mebibytes;
 use crate::sim::world::Work;
 
-const FIRST_JOB: u64 = 7;
-
 fn orchestrator(kind: WorkKind, items: &[Millis]) -> Orchestrator {
     let work = Work {
         name: "w".to_owned(),
@@ -20,10 +18,23 @@ fn orchestrator(kind: WorkKind, items: &[Millis]) -> Orchestrator {
         items: items.to_vec(),
     };
     let clock = Clock { epoch_ms: 1_000, speed: NonZeroU64::MIN };
-    let mut orchestrator =
-        Orchestrator::new(vec![Request { kind, submission: 1, work }], FIRST_JOB, clock);
+    let mut orchestrator = Orchestrator::new(vec![Request { kind, submission: 1, work }], clock);
     assert_eq!(orchestrator.advance(0).submitted, [FIRST_JOB]);
     orchestrator
+}
+
+#[test]
+fn a_running_job_keeps_its_number_when_more_come() {
+    let mut orchestrator = orchestrator(WorkKind::Job, &[60_000]);
+    let mut later = orchestrator.request(FIRST_JOB).unwrap().clone();
+    later.work.submitted = 10;
+    orchestrator.submit(vec![later]);
+    assert_eq!(orchestrator.advance(10).submitted, [FIRST_JOB + 1]);
+    let published = orchestrator.publication(1).work;
+    assert_eq!(
+        published.iter().map(|work| work.id).collect::<Vec<_>>(),
+        [FIRST_JOB, FIRST_JOB + 1]
+    );
 }
 
 /// A schedule with these shares added, and these shares removed.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use self::gather::{Completions, Submissions, Takings};
 use self::joins::Joins;
-use self::teller::{Teller, counted, grouped, numbered, tenths};
+use self::teller::{Teller, counted, grouped, numbered, span, tenths};
 use super::orchestrator::{Completed, Orchestrator, Stopped};
 use super::report::Report;
 use super::workload::Request;
@@ -61,9 +61,9 @@ struct Watched {
 
 impl Story {
     /// Builds a story that is written to `out`.
-    pub fn new(out: Box<dyn Write + Send>, has_colour: bool) -> Story {
+    pub fn new(out: Box<dyn Write + Send>, has_colour: bool, width: usize) -> Story {
         Story {
-            teller: Teller::new(out, has_colour),
+            teller: Teller::new(out, has_colour, width),
             jobs: BTreeMap::new(),
             joins: Joins::default(),
             submissions: Submissions::default(),
@@ -91,12 +91,8 @@ impl Story {
 
     /// The workload begins anew.
     pub fn round(&mut self, at: Duration, number: u64) {
-        self.jobs.clear();
-        self.submissions = Submissions::default();
-        self.joins = Joins::default();
-        let text =
-            format!("all work was withdrawn; round {} begins, with other numbers", number + 1);
-        self.teller.tell(at, "round", &text);
+        let text = format!("hour {}: the same users come again, with other jobs", number + 1);
+        self.teller.tell(at, "again", &text);
     }
 
     /// Work was submitted.
@@ -252,6 +248,27 @@ impl Story {
             counted(report.http_errors, "HTTP error", "HTTP errors"),
         );
         self.teller.tell(at, "summary", &text);
+    }
+
+    /// How fair it was, and how much work was lost for it.
+    pub fn conclusion(&mut self, at: Duration, report: &Report) {
+        let Report { fairness_error, work_done_ms: done, work_lost_ms: lost, .. } = report;
+        let fair = format!(
+            "while jobs asked for more than there is, users were {fairness_error:.1} % of the cluster short of their fair share, on average"
+        );
+        self.teller.tell(at, "fair", &fair);
+        let per_mille = (lost * 1000).checked_div(lost + done).unwrap_or(0);
+        let share = format!("{}.{} %", per_mille.div_euclid(10), per_mille % 10);
+        let preempted = counted(report.preemptions, "process was", "processes were");
+        let lost = match report.preemptions {
+            0 => "no process was preempted, so no work was lost".to_owned(),
+            _ => format!(
+                "{preempted} preempted; {} of work has to be done again, {share} of all",
+                span(*lost)
+            ),
+        };
+        self.teller.tell(at, "lost", &lost);
+        self.summary(at, report);
     }
 
     /// Reports audit findings and failed requests, if any.

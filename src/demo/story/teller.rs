@@ -9,18 +9,17 @@ use crate::model::{Millis, fold_hostlist};
 /// Column at which the text of a line begins.
 const MARGIN: usize = 18;
 
-/// Column at which a line ends at the latest, unless a word is longer.
-const WIDTH: usize = 104;
-
 /// Writes lines. Failures are ignored: a reader who has left does not end the demo.
 pub(super) struct Teller {
     out: Box<dyn Write + Send>,
     has_colour: bool,
+    /// Columns of a line, unless one word is longer.
+    width: usize,
 }
 
 impl Teller {
-    pub fn new(out: Box<dyn Write + Send>, has_colour: bool) -> Teller {
-        Teller { out, has_colour }
+    pub fn new(out: Box<dyn Write + Send>, has_colour: bool, width: usize) -> Teller {
+        Teller { out, has_colour, width }
     }
 
     /// A line of the story; `at` is the time since its beginning.
@@ -28,7 +27,7 @@ impl Teller {
         let seconds = at.as_secs();
         let (minutes, seconds) = (seconds.div_euclid(60), seconds % 60);
         let kind = self.painted(kind);
-        let mut lines = folded(text).into_iter();
+        let mut lines = folded(text, self.width).into_iter();
         let first = lines.next().unwrap_or_default();
         self.plain(&format!(" {minutes:02}:{seconds:02}  {kind} {first}"));
         for line in lines {
@@ -62,11 +61,11 @@ impl fmt::Debug for Teller {
 }
 
 /// `text` in lines that fit beside the margin.
-fn folded(text: &str) -> Vec<String> {
+fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if MARGIN + line.chars().count() + word.chars().count() < WIDTH => {
+            Some(line) if MARGIN + line.chars().count() + word.chars().count() < width => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -162,8 +161,8 @@ mod tests {
 
     #[test]
     fn long_text_is_folded_between_words() {
-        let lines = folded(&"word ".repeat(40));
-        assert!(lines.len() == 3 && lines.iter().all(|line| MARGIN + line.len() <= WIDTH));
+        let lines = folded(&"word ".repeat(40), 80);
+        assert!(lines.len() == 4 && lines.iter().all(|line| MARGIN + line.len() <= 80));
         assert_eq!(lines.join(" "), ["word"; 40].join(" "));
     }
 }

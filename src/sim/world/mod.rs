@@ -86,6 +86,8 @@ pub struct Spent {
 #[derive(Debug)]
 pub struct World {
     now: Millis,
+    /// Thread time of all items that are finished.
+    worked: Millis,
     works: Vec<Progress>,
     processes: Vec<Process>,
     upcoming: BinaryHeap<Reverse<Occurrence>>,
@@ -106,6 +108,7 @@ impl World {
         unsubmitted.sort_by_key(|&ix| Reverse((works[ix.0].submitted, ix)));
         World {
             now: 0,
+            worked: 0,
             works: works.into_iter().map(Progress::new).collect(),
             processes: Vec::new(),
             upcoming: BinaryHeap::new(),
@@ -115,6 +118,15 @@ impl World {
             first_initialized: Vec::new(),
             restocked: Vec::new(),
         }
+    }
+
+    /// Adds jobs, numbered after those that there are.
+    pub fn submit(&mut self, works: Vec<Work>) {
+        let first = self.works.len();
+        self.works.extend(works.into_iter().map(Progress::new));
+        self.unsubmitted.extend((first..self.works.len()).map(WorkIx));
+        let works = &self.works;
+        self.unsubmitted.sort_by_key(|&ix| Reverse((works[ix.0].work.submitted, ix)));
     }
 
     /// Lets everything happen that happens until `to`, inclusive.
@@ -146,6 +158,7 @@ impl World {
                 let done =
                     worker.threads[thread].take().expect("only a thread at work ends an item");
                 worker.useful += progress.work.items[done.item];
+                self.worked += progress.work.items[done.item];
                 progress.finish(done.item, at);
                 self.pull(process, thread, at);
             }
@@ -266,6 +279,11 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Thread time of all items that are finished.
+    pub fn worked(&self) -> Millis {
+        self.worked
     }
 
     /// The time.
