@@ -13,8 +13,8 @@
 use std::hint::black_box;
 use std::process::{Command, ExitCode, Stdio};
 
-use apportion::bench::cluster::Shape;
-use apportion::bench::parts::Part;
+use apportion::bench::cluster::ClusterShape;
+use apportion::bench::parts::PlanPart;
 use apportion::bench::situation::{self, SITUATIONS, Situation};
 use apportion::converter::{events_between, update_from};
 use apportion::engine::plan;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     println!("instructions of one cycle, {SIZE} nodes and {SIZE} jobs");
     let cycles =
         SITUATIONS.iter().flat_map(|(name, _)| [WHOLE, PLAN].map(|part| format!("{name}{part}")));
-    let parts = Part::ALL.map(|part| format!("{IN_PARTS}: {}", part.name()));
+    let parts = PlanPart::ALL.map(|part| format!("{IN_PARTS}: {}", part.name()));
     for name in cycles.chain(parts).chain([DIFFERENCE, UPDATE].map(str::to_owned)) {
         match count(&name) {
             Ok(instructions) => println!("{name:<28}{instructions:>15}"),
@@ -68,8 +68,8 @@ fn play(name: &str) {
             let is_it = |(situation, _): &&Situation| name.starts_with(situation);
             let (_, books) = SITUATIONS.iter().find(is_it).expect("only we start ourselves so");
             let books = books(&shape());
-            let is_part = |part: &Part| name.ends_with(&format!(": {}", part.name()));
-            match Part::ALL.into_iter().find(is_part) {
+            let is_part = |part: &PlanPart| name.ends_with(&format!(": {}", part.name()));
+            match PlanPart::ALL.into_iter().find(is_part) {
                 Some(part) => alone(part, books),
                 None if name.ends_with(PLAN) => planned(books),
                 None => whole(books),
@@ -112,7 +112,7 @@ fn planned(books: Scheduler) {
     black_box(counted(|| plan(&snapshot)));
 }
 
-fn alone(part: Part, books: Scheduler) {
+fn alone(part: PlanPart, books: Scheduler) {
     let snapshot = situation::next_snapshot(books);
     let prepared = part.prepared(&snapshot);
     black_box(counted(|| part.run(&snapshot, prepared)));
@@ -128,7 +128,7 @@ fn update() {
     black_box(counted(|| update_from(&view)));
 }
 
-fn shape() -> Shape {
+fn shape() -> ClusterShape {
     let quantum = Quantum::new(Mebibytes::from_gib(15)).expect("15 GB is a quantum");
-    Shape { nodes: SIZE, jobs: SIZE, users: SIZE.div_ceil(10), quantum, seed: 1 }
+    ClusterShape { nodes: SIZE, jobs: SIZE, users: SIZE.div_ceil(10), quantum, seed: 1 }
 }

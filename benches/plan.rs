@@ -7,8 +7,8 @@
 
 use std::hint::black_box;
 
-use apportion::bench::cluster::Shape;
-use apportion::bench::parts::Part;
+use apportion::bench::cluster::ClusterShape;
+use apportion::bench::parts::PlanPart;
 use apportion::bench::situation::{self, SITUATIONS};
 use apportion::converter::{events_between, update_from};
 use apportion::engine::plan;
@@ -18,9 +18,9 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 /// Nodes, and as many jobs.
 const SIZES: [u64; 2] = [100, 1000];
 
-fn shape(size: u64) -> Shape {
+fn shape(size: u64) -> ClusterShape {
     let quantum = Quantum::new(Mebibytes::from_gib(15)).expect("15 GB is a quantum");
-    Shape { nodes: size, jobs: size, users: size.div_ceil(10), quantum, seed: 1 }
+    ClusterShape { nodes: size, jobs: size, users: size.div_ceil(10), quantum, seed: 1 }
 }
 
 fn cycles(criterion: &mut Criterion) {
@@ -53,7 +53,7 @@ fn parts(criterion: &mut Criterion) {
         group.sample_size(10);
         for size in SIZES {
             let snapshot = situation::next_snapshot(books(&shape(size)));
-            for part in Part::ALL {
+            for part in PlanPart::ALL {
                 group.bench_function(BenchmarkId::new(part.name(), size), |bench| {
                     bench.iter_batched(
                         || part.prepared(&snapshot),

@@ -17,14 +17,14 @@ const PASSES: usize = 101;
 
 /// Fields of a machine that a pass reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Machine {
+struct BareMachine {
     order: usize,
     free: u64,
 }
 
 /// Fields of a job that a pass reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Job {
+struct BareJob {
     order: usize,
     held: u64,
     wanted: u64,
@@ -33,13 +33,13 @@ struct Job {
 /// The records of a snapshot.
 #[derive(Clone, Debug)]
 struct Tables {
-    machines: Vec<Machine>,
-    jobs: Vec<Job>,
+    machines: Vec<BareMachine>,
+    jobs: Vec<BareJob>,
 }
 
 /// Sums of a pass for an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
+struct OrderSum {
     free: u64,
     held: u64,
     wanted: u64,
@@ -48,9 +48,9 @@ struct Sum {
 /// Measures a pass over the records of `snapshot`; returns the median time.
 pub(super) fn pass(snapshot: &Snapshot, clock: Clock<'_>) -> Duration {
     let tables = Tables::of(snapshot);
-    let mut sums = vec![Sum::default(); tables.orders()];
+    let mut sums = vec![OrderSum::default(); tables.orders()];
     let times = (0..PASSES).map(|_| {
-        sums.fill(Sum::default());
+        sums.fill(OrderSum::default());
         let begun = clock();
         add_up(black_box(&tables), &mut sums);
         black_box(&sums);
@@ -59,7 +59,7 @@ pub(super) fn pass(snapshot: &Snapshot, clock: Clock<'_>) -> Duration {
     median(times.collect())
 }
 
-fn add_up(tables: &Tables, sums: &mut [Sum]) {
+fn add_up(tables: &Tables, sums: &mut [OrderSum]) {
     for machine in &tables.machines {
         sums[machine.order].free += machine.free;
     }
@@ -76,11 +76,11 @@ impl Tables {
         for share in snapshot.jobs.iter().flat_map(|job| &job.shares) {
             used[share.machine.0] += share.order.qshares();
         }
-        let machines = snapshot.machines.iter().zip(used).map(|(machine, used)| Machine {
+        let machines = snapshot.machines.iter().zip(used).map(|(machine, used)| BareMachine {
             order: position(machine.order),
             free: machine.order.saturating_sub(used).0,
         });
-        let jobs = snapshot.jobs.iter().map(|job| Job {
+        let jobs = snapshot.jobs.iter().map(|job| BareJob {
             order: position(Order::qshares(job.order)),
             held: job.nshares_held().0,
             wanted: job.facts.useful_processes(job.threads),
@@ -102,18 +102,18 @@ fn position(order: QShares) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::cluster::{self, Shape};
+    use crate::bench::cluster::{self, ClusterShape};
     use crate::bench::drive;
     use crate::model::{Mebibytes, Quantum};
 
     #[test]
     fn every_record_is_read_once() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        let shape = Shape { nodes: 3, jobs: 8, users: 1, quantum, seed: 1 };
+        let shape = ClusterShape { nodes: 3, jobs: 8, users: 1, quantum, seed: 1 };
         let (mut scheduler, _) = drive::books(&shape, cluster::topology(quantum));
         let view = drive::ramp(&mut scheduler, 60).view;
         let tables = Tables::of(&view.planned.as_ref().unwrap().snapshot);
-        let mut sums = vec![Sum::default(); tables.orders()];
+        let mut sums = vec![OrderSum::default(); tables.orders()];
         add_up(&tables, &mut sums);
         assert_eq!((tables.machines.len(), tables.jobs.len(), sums.len()), (3, 8, 18));
         let held: u64 = sums.iter().map(|sum| sum.held).sum();

@@ -53,7 +53,7 @@ const LISTED: u64 = 8;
 
 /// Parameters from which a cluster is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ClusterShape {
     /// Number of nodes. At least 1.
     pub nodes: u64,
     /// Number of jobs. At least 1.
@@ -149,7 +149,7 @@ fn node_name(number: u64) -> String {
 
 /// Job after job, without end, numbered from 1.
 #[derive(Clone, Debug)]
-pub struct Jobs {
+pub struct JobStream {
     chance: Chance,
     /// Separate random numbers, so that the jobs that end have no influence on the jobs that
     /// arrive.
@@ -158,10 +158,10 @@ pub struct Jobs {
     users: u64,
 }
 
-impl Jobs {
+impl JobStream {
     /// The jobs of a cluster of this shape, followed by the jobs that replace them.
-    pub fn of(shape: &Shape) -> Jobs {
-        Jobs {
+    pub fn of(shape: &ClusterShape) -> JobStream {
+        JobStream {
             chance: Chance::new(shape.seed, 0),
             ends: Chance::new(shape.seed, 2),
             next: 1,
@@ -175,7 +175,7 @@ impl Jobs {
     }
 }
 
-impl Iterator for Jobs {
+impl Iterator for JobStream {
     type Item = JobSpec;
 
     fn next(&mut self) -> Option<JobSpec> {
@@ -190,8 +190,8 @@ impl Iterator for Jobs {
 }
 
 /// Returns `shape.jobs` requests for a single share of a quantum, of all users and classes in turn.
-pub fn single_requests(shape: &Shape) -> impl Iterator<Item = JobSpec> {
-    let Shape { jobs, users, quantum, .. } = *shape;
+pub fn single_requests(shape: &ClusterShape) -> impl Iterator<Item = JobSpec> {
+    let ClusterShape { jobs, users, quantum, .. } = *shape;
     let weights = WEIGHTS.into_iter().cycle();
     let turns = (1..=users).cycle();
     (1..=jobs).zip(weights).zip(turns).map(move |((id, weight), user)| {
@@ -207,8 +207,8 @@ pub fn single_requests(shape: &Shape) -> impl Iterator<Item = JobSpec> {
 /// [`topology_with_queue`] have a lower priority than all the rest, which wants more than the
 /// cluster has. Jobs may all differ: half of them want a single process that is never preempted,
 /// the other half many, of any memory; some list the nodes they may use.
-pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
-    let Shape { nodes, jobs, users, seed, .. } = *shape;
+pub fn blocked_jobs(shape: &ClusterShape) -> impl Iterator<Item = JobSpec> {
+    let ClusterShape { nodes, jobs, users, seed, .. } = *shape;
     let mut chance = Chance::new(seed, 1);
     (1..=jobs).map(move |number| {
         let is_fixed = chance.between([0, 1]) == 0;
@@ -232,8 +232,8 @@ pub fn blocked_jobs(shape: &Shape) -> impl Iterator<Item = JobSpec> {
 
 /// For each node of a cluster of this shape, a process that needs all of it and is never preempted,
 /// in the class of [`topology_with_filling`].
-pub fn filling(shape: &Shape) -> impl Iterator<Item = JobSpec> {
-    let Shape { nodes: count, quantum, .. } = *shape;
+pub fn filling(shape: &ClusterShape) -> impl Iterator<Item = JobSpec> {
+    let ClusterShape { nodes: count, quantum, .. } = *shape;
     let orders = nodes(count).map(move |node| quantum.order_of_machine(node.memory));
     let orders = orders.filter(|order| QShares(0) < *order);
     orders.zip(FIRST_FILLING..).map(move |(order, id)| {
@@ -317,9 +317,9 @@ mod tests {
 
     use super::*;
 
-    fn shape(seed: u64) -> Shape {
+    fn shape(seed: u64) -> ClusterShape {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        Shape { nodes: 30, jobs: 500, users: 50, quantum, seed }
+        ClusterShape { nodes: 30, jobs: 500, users: 50, quantum, seed }
     }
 
     #[test]
@@ -332,14 +332,14 @@ mod tests {
 
     #[test]
     fn the_same_seed_draws_the_same_jobs_and_another_others() {
-        let draw = |seed| Jobs::of(&shape(seed)).take(20).collect::<Vec<_>>();
+        let draw = |seed| JobStream::of(&shape(seed)).take(20).collect::<Vec<_>>();
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
     }
 
     #[test]
     fn jobs_are_of_every_size_limit_class_and_user() {
-        let jobs: Vec<JobSpec> = Jobs::of(&shape(1)).take(500).collect();
+        let jobs: Vec<JobSpec> = JobStream::of(&shape(1)).take(500).collect();
         let memories: BTreeSet<u64> = jobs.iter().map(|job| job.memory.0 >> 10).collect();
         assert_eq!(memories, BTreeSet::from(JOB_GIB));
         let classes: BTreeSet<&str> = jobs.iter().map(|job| job.class.as_str()).collect();

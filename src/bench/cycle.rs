@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::cluster::{self, Jobs, Shape};
+use super::cluster::{self, ClusterShape, JobStream};
 use super::drive::{self, Ramp};
 use super::measure::{Measured, Played, evictions, planned};
 use crate::engine;
@@ -17,7 +17,7 @@ const WARM_UP: u64 = 8;
 /// The situation that cycles are timed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Regime {
+pub enum CycleRegime {
     /// The first cycle of an empty cluster to which all jobs have come at once; with a fresh
     /// scheduler each time.
     Burst,
@@ -35,11 +35,11 @@ pub enum Regime {
 
 /// Parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct CycleOptions {
     /// The cluster.
-    pub shape: Shape,
+    pub shape: ClusterShape,
     /// Situation of the cluster.
-    pub regime: Regime,
+    pub regime: CycleRegime,
     /// Number of timed cycles. At least 1.
     pub cycles: u64,
     /// For how many cycles at most it may settle first. At least 1.
@@ -48,18 +48,18 @@ pub struct Options {
 
 /// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct CycleOutcome {
     /// The figures.
-    pub figures: Figures,
+    pub figures: CycleFigures,
     /// The first findings of the engine's audit, as text.
     pub findings: Vec<String>,
 }
 
 /// Figures of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
+pub struct CycleFigures {
     /// The situation.
-    pub regime: Regime,
+    pub regime: CycleRegime,
     /// Seed from which the cluster was drawn.
     pub seed: u64,
     /// Number of nodes.
@@ -82,17 +82,17 @@ pub struct Figures {
 }
 
 /// Times cycles as `options` say.
-pub fn run(options: &Options, clock: Clock<'_>) -> Outcome {
-    let Options { shape, regime, cycles, .. } = *options;
+pub fn run(options: &CycleOptions, clock: Clock<'_>) -> CycleOutcome {
+    let CycleOptions { shape, regime, cycles, .. } = *options;
     let (settling, played) = match regime {
-        Regime::Burst => (Settling { cycles: 0, is_settled: true }, burst(options, clock)),
-        Regime::Steady => steady(options, clock),
-        Regime::Waiting => waiting(options, clock),
-        Regime::Churn => churn(options, clock),
-        Regime::Blocked => blocked(options, clock),
+        CycleRegime::Burst => (Settling { cycles: 0, is_settled: true }, burst(options, clock)),
+        CycleRegime::Steady => steady(options, clock),
+        CycleRegime::Waiting => waiting(options, clock),
+        CycleRegime::Churn => churn(options, clock),
+        CycleRegime::Blocked => blocked(options, clock),
     };
     let (measured, findings) = played.measure(clock);
-    let figures = Figures {
+    let figures = CycleFigures {
         regime,
         seed: shape.seed,
         nodes: shape.nodes,
@@ -104,7 +104,7 @@ pub fn run(options: &Options, clock: Clock<'_>) -> Outcome {
         is_settled: settling.is_settled,
         measured,
     };
-    Outcome { figures, findings }
+    CycleOutcome { figures, findings }
 }
 
 /// Course of the cluster's settling before the measurement.
@@ -119,8 +119,8 @@ impl Settling {
     }
 }
 
-fn burst(options: &Options, clock: Clock<'_>) -> Played {
-    let Options { shape, cycles, .. } = options;
+fn burst(options: &CycleOptions, clock: Clock<'_>) -> Played {
+    let CycleOptions { shape, cycles, .. } = options;
     let begun = clock();
     let (books, _) = drive::books(shape, cluster::topology(shape.quantum));
     let recorded = clock().saturating_sub(begun);
@@ -147,12 +147,12 @@ pub(super) fn first_cycles(
     timing.end(scheduler, view)
 }
 
-fn steady(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
+fn steady(options: &CycleOptions, clock: Clock<'_>) -> (Settling, Played) {
     let (scheduler, _, ramp) = settled(options);
     quiet_cycles(scheduler, ramp, options.cycles, clock)
 }
 
-fn waiting(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
+fn waiting(options: &CycleOptions, clock: Clock<'_>) -> (Settling, Played) {
     let mut scheduler = drive::waiting_books(&options.shape);
     let ramp = drive::ramp_to_quiet(&mut scheduler, options.ramp_cycles);
     quiet_cycles(scheduler, ramp, options.cycles, clock)
@@ -175,7 +175,7 @@ fn quiet_cycles(
     (settling, timing.end(scheduler, view))
 }
 
-fn churn(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
+fn churn(options: &CycleOptions, clock: Clock<'_>) -> (Settling, Played) {
     let (mut scheduler, mut jobs, ramp) = settled(options);
     let (settling, mut view) = (Settling::of(&ramp), ramp.view);
     let mut replaced = |scheduler: &mut Scheduler, view: &View| {
@@ -194,7 +194,7 @@ fn churn(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
     (settling, timing.end(scheduler, view))
 }
 
-fn blocked(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
+fn blocked(options: &CycleOptions, clock: Clock<'_>) -> (Settling, Played) {
     let (mut scheduler, _, first) = settled(options);
     let mut timing = Timing::default();
     timing.record(clock, || {
@@ -223,11 +223,11 @@ fn blocked(options: &Options, clock: Clock<'_>) -> (Settling, Played) {
 
 /// Builds the cluster after all jobs have got their shares, and the jobs that may come later. Only
 /// blocked jobs use the queue's classes, which have no effect on the other jobs.
-fn settled(options: &Options) -> (Scheduler, Jobs, Ramp) {
-    let Options { shape, regime, ramp_cycles, .. } = options;
+fn settled(options: &CycleOptions) -> (Scheduler, JobStream, Ramp) {
+    let CycleOptions { shape, regime, ramp_cycles, .. } = options;
     let topology = match regime {
-        Regime::Blocked => cluster::topology_with_queue(shape.quantum),
-        Regime::Burst | Regime::Steady | Regime::Churn | Regime::Waiting => {
+        CycleRegime::Blocked => cluster::topology_with_queue(shape.quantum),
+        CycleRegime::Burst | CycleRegime::Steady | CycleRegime::Churn | CycleRegime::Waiting => {
             cluster::topology(shape.quantum)
         }
     };
@@ -279,20 +279,20 @@ mod tests {
     use super::*;
     use crate::model::{Mebibytes, Quantum};
 
-    fn play(regime: Regime, ramp_cycles: u64) -> Outcome {
+    fn play(regime: CycleRegime, ramp_cycles: u64) -> CycleOutcome {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        let shape = Shape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 };
+        let shape = ClusterShape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 };
         // Every reading is a millisecond after the reading before it.
         let readings = Cell::new(0);
         let clock = || Duration::from_millis(readings.replace(readings.get() + 1));
-        run(&Options { shape, regime, cycles: 4, ramp_cycles }, &clock)
+        run(&CycleOptions { shape, regime, cycles: 4, ramp_cycles }, &clock)
     }
 
     #[test]
     fn cycles_are_timed_by_the_clock_that_is_handed_in() {
-        use Regime::{Blocked, Burst, Churn, Steady, Waiting};
+        use CycleRegime::{Blocked, Burst, Churn, Steady, Waiting};
         for regime in [Burst, Steady, Waiting, Churn, Blocked] {
-            let Outcome { figures, findings } = play(regime, 60);
+            let CycleOutcome { figures, findings } = play(regime, 60);
             assert_eq!(findings, Vec::<String>::new(), "{regime:?}");
             let measured = figures.measured;
             assert_eq!(measured.cycle_ms.median.to_bits(), 1.0_f64.to_bits(), "{regime:?}");
@@ -303,22 +303,22 @@ mod tests {
 
     #[test]
     fn nothing_moves_in_a_settled_cluster() {
-        let measured = play(Regime::Steady, 60).figures.measured;
+        let measured = play(CycleRegime::Steady, 60).figures.measured;
         assert_eq!((measured.evictions, measured.quiet_evictions), (0, 0));
         assert!(measured.capacity_qshares < measured.used_qshares + 4);
     }
 
     #[test]
     fn churn_moves_something_that_was_called_for() {
-        let measured = play(Regime::Churn, 60).figures.measured;
+        let measured = play(CycleRegime::Churn, 60).figures.measured;
         assert_eq!(measured.quiet_evictions, 0);
         assert!(0 < measured.shares_held);
     }
 
     #[test]
     fn blocked_jobs_get_a_reason_each_and_nothing_else() {
-        let steady = play(Regime::Steady, 60).figures.measured;
-        let blocked = play(Regime::Blocked, 60).figures.measured;
+        let steady = play(CycleRegime::Steady, 60).figures.measured;
+        let blocked = play(CycleRegime::Blocked, 60).figures.measured;
         assert_eq!(blocked.shares_held, steady.shares_held);
         assert_eq!(blocked.jobs_waiting, steady.jobs_waiting + 20);
         assert_eq!(blocked.evictions, 0);
@@ -326,14 +326,14 @@ mod tests {
 
     #[test]
     fn jobs_wait_while_nodes_are_filled_for_good() {
-        let measured = play(Regime::Waiting, 60).figures.measured;
+        let measured = play(CycleRegime::Waiting, 60).figures.measured;
         assert_eq!((measured.evictions, measured.jobs_waiting, measured.shares_held), (0, 20, 12));
         assert_eq!(measured.capacity_qshares, measured.used_qshares);
     }
 
     #[test]
     fn a_ramp_that_was_cut_short_is_told() {
-        let figures = play(Regime::Steady, 2).figures;
+        let figures = play(CycleRegime::Steady, 2).figures;
         assert_eq!((figures.ramp_cycles, figures.is_settled), (2, false));
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::cluster::{self, Jobs, Shape};
+use super::cluster::{self, JobStream, ClusterShape};
 use crate::model::{JobFacts, JobId, Millis, ShareFacts, ShareId, SharePhase, Topology, count};
 use crate::scheduler::{JobView, Scheduler, SchedulerEvent, View};
 
@@ -37,12 +37,12 @@ pub struct Ramp {
 
 /// Scheduler with an empty cluster of this shape and all its jobs waiting, and the jobs that come
 /// after them.
-pub fn books(shape: &Shape, topology: Topology) -> (Scheduler, Jobs) {
+pub fn books(shape: &ClusterShape, topology: Topology) -> (Scheduler, JobStream) {
     let mut scheduler = Scheduler::new(topology, ShareId(1));
     for report in cluster::nodes(shape.nodes) {
         scheduler.record(SchedulerEvent::NodeReported(report));
     }
-    let mut jobs = Jobs::of(shape);
+    let mut jobs = JobStream::of(shape);
     for _ in 0..shape.jobs {
         arrive(&mut scheduler, &mut jobs);
     }
@@ -50,7 +50,7 @@ pub fn books(shape: &Shape, topology: Topology) -> (Scheduler, Jobs) {
 }
 
 /// Scheduler with empty nodes that fit a single share each, and a request for a share for each job.
-pub fn single_books(shape: &Shape) -> Scheduler {
+pub fn single_books(shape: &ClusterShape) -> Scheduler {
     let mut scheduler = Scheduler::new(cluster::topology(shape.quantum), ShareId(1));
     for report in cluster::equal_nodes(shape.nodes, shape.quantum.memory()) {
         scheduler.record(SchedulerEvent::NodeReported(report));
@@ -63,7 +63,7 @@ pub fn single_books(shape: &Shape) -> Scheduler {
 
 /// Scheduler with a cluster of this shape whose nodes are filled for good, and all its jobs
 /// waiting.
-pub fn waiting_books(shape: &Shape) -> Scheduler {
+pub fn waiting_books(shape: &ClusterShape) -> Scheduler {
     let (mut scheduler, _) = books(shape, cluster::topology_with_filling(shape.quantum));
     for spec in cluster::filling(shape) {
         scheduler.record(SchedulerEvent::JobArrived(spec));
@@ -72,7 +72,7 @@ pub fn waiting_books(shape: &Shape) -> Scheduler {
 }
 
 /// Replaces 1 % of the jobs, drawn at random.
-pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs) {
+pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut JobStream) {
     let mut left: Vec<JobId> = view.jobs.iter().map(|job| job.id).collect();
     for _ in 0..(count(&left) * CHURN_PERCENT).div_ceil(100) {
         let job = jobs.one_of(&mut left);
@@ -82,14 +82,14 @@ pub fn replace(scheduler: &mut Scheduler, view: &View, jobs: &mut Jobs) {
 }
 
 /// Adds as many jobs again that will get nothing. The scheduler must have classes for them.
-pub fn block(scheduler: &mut Scheduler, shape: &Shape) {
+pub fn block(scheduler: &mut Scheduler, shape: &ClusterShape) {
     for spec in cluster::blocked_jobs(shape) {
         scheduler.record(SchedulerEvent::JobArrived(spec));
     }
 }
 
 /// The next job arrives.
-fn arrive(scheduler: &mut Scheduler, jobs: &mut Jobs) {
+fn arrive(scheduler: &mut Scheduler, jobs: &mut JobStream) {
     scheduler.record(SchedulerEvent::JobArrived(jobs.next().expect("they never end")));
 }
 
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_cluster_settles_full_and_then_nothing_changes() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        let shape = Shape { nodes: 12, jobs: 15, users: 3, quantum, seed: 1 };
+        let shape = ClusterShape { nodes: 12, jobs: 15, users: 3, quantum, seed: 1 };
         let (mut scheduler, _) = books(&shape, cluster::topology(quantum));
         let ramp = ramp(&mut scheduler, 60);
         assert!(ramp.is_settled && STILL_CYCLES < ramp.cycles, "{} cycles", ramp.cycles);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_ramp_ends_when_it_has_to() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        let shape = Shape { nodes: 12, jobs: 15, users: 3, quantum, seed: 1 };
+        let shape = ClusterShape { nodes: 12, jobs: 15, users: 3, quantum, seed: 1 };
         let (mut scheduler, _) = books(&shape, cluster::topology(quantum));
         let ramp = ramp(&mut scheduler, 2);
         assert_eq!((ramp.cycles, ramp.is_settled), (2, false));

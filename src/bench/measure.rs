@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::bare;
-use super::process::Process;
-use super::times::{Spread, median, milliseconds, ratio};
+use super::process::MeasuredProcess;
+use super::times::{DurationSpread, median, milliseconds, ratio};
 use crate::converter::update_from;
 use crate::engine;
 use crate::model::{SharePhase, count};
@@ -25,7 +25,7 @@ const FINDINGS_KEPT: usize = 10;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// Time of a cycle: all of `Scheduler::schedule`, unless the regime says otherwise.
-    pub cycle_ms: Spread,
+    pub cycle_ms: DurationSpread,
     /// Times of the parts of a cycle.
     pub parts_ms: Parts,
     /// Time of a pass that reads every machine and every job once: the lower bound.
@@ -93,7 +93,7 @@ impl Played {
     /// Returns the figures, and the first findings of the audit as text.
     pub fn measure(self, clock: Clock<'_>) -> (Measured, Vec<String>) {
         // First of all: what follows takes memory of its own.
-        let peak_rss_mb = Process::own().peak_rss_mb();
+        let peak_rss_mb = MeasuredProcess::own().peak_rss_mb();
         let planned = planned(&self.view);
         let cycle = median(self.cycles.clone());
         let bare = bare::pass(&planned.snapshot, clock);
@@ -103,7 +103,7 @@ impl Played {
         let held = |state: &SharePhase| *state == SharePhase::Held;
         let states = nodes.iter().flat_map(|node| node.shares.iter().map(|share| &share.3));
         let measured = Measured {
-            cycle_ms: Spread::of(self.cycles),
+            cycle_ms: DurationSpread::of(self.cycles),
             parts_ms,
             bare_pass_ms: milliseconds(bare),
             ratio: ratio(cycle, bare),

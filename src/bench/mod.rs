@@ -38,4 +38,4 @@ pub mod slot;
 mod times;
 
 pub use measure::{Measured, Parts};
-pub use times::Spread;
+pub use times::DurationSpread;

@@ -6,7 +6,7 @@ use crate::engine::{Planning, Schedule, Snapshot};
 
 /// A part of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum PlanPart {
     /// Reading the snapshot.
     Read,
     /// Counting the nshares of each order that fit, alone, in the ideal cluster.
@@ -25,46 +25,46 @@ pub enum Part {
 
 /// Result of a part; the caller drops it outside the measured time.
 #[derive(Debug)]
-pub struct Done<'a> {
+pub struct PartResult<'a> {
     /// The cycle, if it is not over.
     pub planning: Option<Planning<'a>>,
     /// The decided schedule, if the cycle is over.
     pub schedule: Option<Schedule>,
 }
 
-impl Part {
+impl PlanPart {
     /// All of them, in order.
-    pub const ALL: [Part; 7] = [
-        Part::Read,
-        Part::NShares,
-        Part::Carve,
-        Part::Apportion,
-        Part::Place,
-        Part::MakeRoom,
-        Part::Report,
+    pub const ALL: [PlanPart; 7] = [
+        PlanPart::Read,
+        PlanPart::NShares,
+        PlanPart::Carve,
+        PlanPart::Apportion,
+        PlanPart::Place,
+        PlanPart::MakeRoom,
+        PlanPart::Report,
     ];
 
     /// Name of the part.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Read => "read",
-            Part::NShares => "nshares",
-            Part::Carve => "carve",
-            Part::Apportion => "apportion",
-            Part::Place => "place",
-            Part::MakeRoom => "make room",
-            Part::Report => "report",
+            PlanPart::Read => "read",
+            PlanPart::NShares => "nshares",
+            PlanPart::Carve => "carve",
+            PlanPart::Apportion => "apportion",
+            PlanPart::Place => "place",
+            PlanPart::MakeRoom => "make room",
+            PlanPart::Report => "report",
         }
     }
 
     /// A cycle in which everything is done that goes before; `None` if nothing does.
     pub fn prepared<'a>(self, snapshot: &'a Snapshot) -> Option<Planning<'a>> {
         let phases: &[fn(&mut Planning<'a>)] = match self {
-            Part::Read => return None,
-            Part::NShares | Part::Carve | Part::Apportion => &[],
-            Part::Place => &[Planning::count],
-            Part::MakeRoom => &[Planning::count, Planning::place],
-            Part::Report => &[Planning::count, Planning::place, Planning::make_room],
+            PlanPart::Read => return None,
+            PlanPart::NShares | PlanPart::Carve | PlanPart::Apportion => &[],
+            PlanPart::Place => &[Planning::count],
+            PlanPart::MakeRoom => &[Planning::count, Planning::place],
+            PlanPart::Report => &[Planning::count, Planning::place, Planning::make_room],
         };
         let mut planning = Planning::begin(snapshot);
         for phase in phases {
@@ -73,30 +73,32 @@ impl Part {
         Some(planning)
     }
 
-    /// Does it, on what is [`Part::prepared`] of this snapshot.
-    pub fn run<'a>(self, snapshot: &'a Snapshot, prepared: Option<Planning<'a>>) -> Done<'a> {
+    /// Does it, on what is [`PlanPart::prepared`] of this snapshot.
+    pub fn run<'a>(self, snapshot: &'a Snapshot, prepared: Option<Planning<'a>>) -> PartResult<'a> {
         let mut planning = prepared.unwrap_or_else(|| Planning::begin(snapshot));
         match self {
-            Part::Read => {}
-            Part::NShares => {
+            PlanPart::Read => {}
+            PlanPart::NShares => {
                 black_box(planning.ideal_cluster().nshares());
             }
-            Part::Carve => {
+            PlanPart::Carve => {
                 black_box(planning.ideal_cluster().carve());
             }
-            Part::Apportion => planning.count(),
-            Part::Place => planning.place(),
-            Part::MakeRoom => planning.make_room(),
-            Part::Report => return Done { planning: None, schedule: Some(planning.end()) },
+            PlanPart::Apportion => planning.count(),
+            PlanPart::Place => planning.place(),
+            PlanPart::MakeRoom => planning.make_room(),
+            PlanPart::Report => {
+                return PartResult { planning: None, schedule: Some(planning.end()) };
+            }
         }
-        Done { planning: Some(planning), schedule: None }
+        PartResult { planning: Some(planning), schedule: None }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::cluster::Shape;
+    use crate::bench::cluster::ClusterShape;
     use crate::bench::situation::{SITUATIONS, next_snapshot};
     use crate::engine::plan;
     use crate::model::{Mebibytes, Quantum};
@@ -104,13 +106,13 @@ mod tests {
     #[test]
     fn the_last_part_ends_what_the_others_began() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        let shape = Shape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 };
+        let shape = ClusterShape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 };
         for (name, books) in SITUATIONS {
             let snapshot = next_snapshot(books(&shape));
-            for part in Part::ALL {
+            for part in PlanPart::ALL {
                 let done = part.run(&snapshot, part.prepared(&snapshot));
-                assert_eq!(done.schedule.is_some(), part == Part::Report, "{name}");
-                assert_eq!(done.planning.is_some(), part != Part::Report, "{name}");
+                assert_eq!(done.schedule.is_some(), part == PlanPart::Report, "{name}");
+                assert_eq!(done.planning.is_some(), part != PlanPart::Report, "{name}");
                 assert!(done.schedule.is_none_or(|schedule| schedule == plan(&snapshot)), "{name}");
             }
         }

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::cluster::Shape;
+use super::cluster::ClusterShape;
 use super::cycle::first_cycles;
 use super::drive;
 use super::measure::Measured;
@@ -15,7 +15,7 @@ use crate::sim::systemtest::Clock;
 
 /// Parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct PlaceOptions {
     /// Empty nodes of a quantum each. At least 1.
     pub nodes: u64,
     /// Requests. At least 1.
@@ -30,16 +30,16 @@ pub struct Options {
 
 /// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct PlaceOutcome {
     /// The figures.
-    pub figures: Figures,
+    pub figures: PlaceFigures,
     /// The first findings of the engine's audit, as text.
     pub findings: Vec<String>,
 }
 
 /// Figures of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
+pub struct PlaceFigures {
     /// Empty nodes.
     pub nodes: u64,
     /// Requests.
@@ -54,14 +54,14 @@ pub struct Figures {
 }
 
 /// Times the cycle as `options` say.
-pub fn run(options: &Options, clock: Clock<'_>) -> Outcome {
-    let Options { nodes, jobs, users, quantum, cycles } = *options;
-    let shape = Shape { nodes, jobs, users, quantum, seed: 0 };
+pub fn run(options: &PlaceOptions, clock: Clock<'_>) -> PlaceOutcome {
+    let PlaceOptions { nodes, jobs, users, quantum, cycles } = *options;
+    let shape = ClusterShape { nodes, jobs, users, quantum, seed: 0 };
     let begun = clock();
     let books = drive::single_books(&shape);
     let recorded = clock().saturating_sub(begun);
     let (measured, findings) = first_cycles(&books, cycles, recorded, clock).measure(clock);
-    Outcome { figures: Figures { nodes, jobs, users, cycles, measured }, findings }
+    PlaceOutcome { figures: PlaceFigures { nodes, jobs, users, cycles, measured }, findings }
 }
 
 #[cfg(test)]
@@ -75,8 +75,8 @@ mod tests {
     fn every_request_gets_a_node_while_there_are_any() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
         for (nodes, jobs, held) in [(40, 40, 40), (50, 40, 40), (40, 50, 40)] {
-            let options = Options { nodes, jobs, users: 4, quantum, cycles: 2 };
-            let Outcome { figures, findings } = run(&options, &|| Duration::ZERO);
+            let options = PlaceOptions { nodes, jobs, users: 4, quantum, cycles: 2 };
+            let PlaceOutcome { figures, findings } = run(&options, &|| Duration::ZERO);
             assert_eq!(findings, Vec::<String>::new());
             let Measured { shares_held, jobs_waiting, ratio, .. } = figures.measured;
             assert_eq!((shares_held, jobs_waiting, ratio), (held, jobs - held, None));

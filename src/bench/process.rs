@@ -9,26 +9,27 @@ const AT_CLKTCK: usize = 17;
 
 /// A process on this computer.
 #[derive(Clone, Debug)]
-pub(super) struct Process {
+pub(super) struct MeasuredProcess {
     folder: PathBuf,
 }
 
-impl Process {
+impl MeasuredProcess {
     /// The calling process.
-    pub fn own() -> Process {
-        Process { folder: PathBuf::from("/proc/self") }
+    pub fn own() -> MeasuredProcess {
+        MeasuredProcess { folder: PathBuf::from("/proc/self") }
     }
 
     /// The process with this number.
-    pub fn of(id: u32) -> Process {
-        Process { folder: PathBuf::from(format!("/proc/{id}")) }
+    pub fn of(id: u32) -> MeasuredProcess {
+        MeasuredProcess { folder: PathBuf::from(format!("/proc/{id}")) }
     }
 
     /// The thread called `name`, as if it were a process; `None` if the process has no such thread,
     /// or threads cannot be listed.
-    pub fn thread(&self, name: &str) -> Option<Process> {
+    pub fn thread(&self, name: &str) -> Option<MeasuredProcess> {
         let threads = fs::read_dir(self.folder.join("task")).ok()?;
-        let mut threads = threads.filter_map(|entry| Some(Process { folder: entry.ok()?.path() }));
+        let mut threads =
+            threads.filter_map(|entry| Some(MeasuredProcess { folder: entry.ok()?.path() }));
         threads.find(|thread| thread.read("comm").is_some_and(|comm| comm.trim_end() == name))
     }
 
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there_has_used_nothing_that_is_known() {
-        let nobody = Process { folder: PathBuf::from("/proc/none") };
+        let nobody = MeasuredProcess { folder: PathBuf::from("/proc/none") };
         assert_eq!(nobody.peak_rss_mb(), None);
         assert_eq!(nobody.cpu_s(), None);
         assert_eq!(nobody.written_bytes(), None);
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn this_process_has_used_something() {
-        let own = Process::own();
+        let own = MeasuredProcess::own();
         assert!(own.peak_rss_mb().is_some_and(|memory| memory > 0.5));
         assert!(own.cpu_s().is_some());
         let named = std::thread::Builder::new().name("a thread".to_owned());

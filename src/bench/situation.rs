@@ -2,9 +2,9 @@
 //!
 //! Each situation stresses another part of the engine. A burst counts and places; a quiet cycle
 //! counts and searches for free space in vain; churn also preempts; blocked jobs mostly need
-//! reasons. [`Part`](super::parts::Part) is such a part by itself.
+//! reasons. [`PlanPart`](super::parts::PlanPart) is such a part by itself.
 
-use super::cluster::{self, Jobs, Shape};
+use super::cluster::{self, ClusterShape, JobStream};
 use super::drive::{self, Ramp};
 use crate::converter::CheckedPublication;
 use crate::engine::Snapshot;
@@ -15,7 +15,7 @@ use crate::scheduler::{Scheduler, View};
 const RAMP_CYCLES: u64 = 100;
 
 /// Name of a situation, and the function that builds its scheduler.
-pub type Situation = (&'static str, fn(&Shape) -> Scheduler);
+pub type Situation = (&'static str, fn(&ClusterShape) -> Scheduler);
 
 /// All of them.
 pub const SITUATIONS: [Situation; 5] = [
@@ -27,13 +27,13 @@ pub const SITUATIONS: [Situation; 5] = [
 ];
 
 /// All jobs have arrived, and nothing has been planned.
-fn burst(shape: &Shape) -> Scheduler {
+fn burst(shape: &ClusterShape) -> Scheduler {
     drive::books(shape, cluster::topology(shape.quantum)).0
 }
 
 /// Builds a cluster in which nothing changes any more, with the jobs that would come next and the
 /// last view.
-pub fn settled(shape: &Shape) -> (Scheduler, Jobs, View) {
+pub fn settled(shape: &ClusterShape) -> (Scheduler, JobStream, View) {
     // The classes of blocked jobs have no effect while there are no such jobs.
     let topology = cluster::topology_with_queue(shape.quantum);
     let (mut scheduler, jobs) = drive::books(shape, topology);
@@ -42,14 +42,14 @@ pub fn settled(shape: &Shape) -> (Scheduler, Jobs, View) {
 }
 
 /// A hundredth of the jobs has just been replaced.
-fn churned(shape: &Shape) -> Scheduler {
+fn churned(shape: &ClusterShape) -> Scheduler {
     let (mut scheduler, mut jobs, view) = settled(shape);
     drive::replace(&mut scheduler, &view, &mut jobs);
     scheduler
 }
 
 /// Twice the jobs: the later half has just arrived, and will get nothing.
-fn blocked(shape: &Shape) -> Scheduler {
+fn blocked(shape: &ClusterShape) -> Scheduler {
     let (mut scheduler, _, _) = settled(shape);
     drive::block(&mut scheduler, shape);
     scheduler
@@ -66,10 +66,10 @@ pub fn next_snapshot(mut books: Scheduler) -> Snapshot {
 }
 
 /// Two publications in a row: all jobs run, and then a hundredth of the jobs is replaced.
-pub fn publications(shape: &Shape) -> [CheckedPublication; 2] {
+pub fn publications(shape: &ClusterShape) -> [CheckedPublication; 2] {
     let (_, mut jobs, view) = settled(shape);
     let mut specs: Vec<JobSpec> =
-        (0..shape.jobs).zip(Jobs::of(shape)).map(|(_, spec)| spec).collect();
+        (0..shape.jobs).zip(JobStream::of(shape)).map(|(_, spec)| spec).collect();
     let before = cluster::publication(1, &specs, &view);
     for (spec, new) in specs.iter_mut().step_by(100).zip(&mut jobs) {
         *spec = new;
@@ -85,9 +85,9 @@ mod tests {
     use crate::model::{Mebibytes, Quantum, count};
     use crate::scheduler::SchedulerEvent;
 
-    fn shape() -> Shape {
+    fn shape() -> ClusterShape {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        Shape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 }
+        ClusterShape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 }
     }
 
     #[test]

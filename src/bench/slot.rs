@@ -36,7 +36,7 @@ const SHARE: u64 = 1;
 
 /// Parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct SlotOptions {
     /// Number of tasks.
     pub tasks: u64,
     /// Tasks at a time.
@@ -45,7 +45,7 @@ pub struct Options {
 
 /// Figures of a measurement.
 #[derive(Clone, Debug, Serialize)]
-pub struct Figures {
+pub struct SlotFigures {
     /// Number of tasks.
     pub tasks: u64,
     /// Tasks at a time.
@@ -67,15 +67,15 @@ pub struct Figures {
 /// # Errors
 ///
 /// If the slot cannot be started, or a task does not end as it should.
-pub fn run(options: Options, clock: &impl Fn() -> Duration) -> io::Result<Figures> {
+pub fn run(options: SlotOptions, clock: &impl Fn() -> Duration) -> io::Result<SlotFigures> {
     let scratch = Scratch::create("bench-slot")?;
-    let Options { tasks, lanes } = options;
+    let SlotOptions { tasks, lanes } = options;
     let begun = clock();
     for _ in 0..tasks {
         bare(scratch.path())?;
     }
     let bare_per_second = per_second(tasks, clock().saturating_sub(begun));
-    let mut slot = Slot::start(scratch.path(), lanes)?;
+    let mut slot = TimedSlot::start(scratch.path(), lanes)?;
     // The first task waits for the slot to be ready.
     slot.work_through(1..2)?;
     let begun = clock();
@@ -87,7 +87,7 @@ pub fn run(options: Options, clock: &impl Fn() -> Duration) -> io::Result<Figure
     let wakeups = wakeups.map(|(after, before)| per_second(after.saturating_sub(before), IDLE));
     let idle_anonymous_kb = slot.anonymous_kb();
     slot.stop()?;
-    Ok(Figures {
+    Ok(SlotFigures {
         tasks,
         lanes,
         bare_per_second,
@@ -119,7 +119,7 @@ fn bare(folder: &Path) -> io::Result<()> {
 }
 
 /// A slot, with this process in the place of its agent.
-struct Slot {
+struct TimedSlot {
     process: Child,
     socket: UnixStream,
     order: u64,
@@ -128,8 +128,8 @@ struct Slot {
     ended: BTreeSet<u64>,
 }
 
-impl Slot {
-    fn start(folder: &Path, lanes: u64) -> io::Result<Slot> {
+impl TimedSlot {
+    fn start(folder: &Path, lanes: u64) -> io::Result<TimedSlot> {
         let folder: PathBuf = folder.join("slot");
         fs::create_dir(&folder)?;
         fs::write(folder.join(SETTINGS), serde_json::to_vec(&settings(lanes))?)?;
@@ -138,7 +138,7 @@ impl Slot {
             Command::new(program).arg("slot").arg(&folder).stdin(Stdio::null()).spawn()?;
         let socket = connect(&folder.join(SOCKET))?;
         let (order, acked, last) = (0, 0, None);
-        Ok(Slot { process, socket, order, acked, last, ended: BTreeSet::new() })
+        Ok(TimedSlot { process, socket, order, acked, last, ended: BTreeSet::new() })
     }
 
     fn order(&mut self, order: SlotOrder) -> io::Result<()> {
@@ -218,7 +218,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for TimedSlot {
     fn drop(&mut self) {
         // The process may have exited.
         let _ = self.process.kill();

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Duration in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct DurationSpread {
     /// Half of the times are no longer.
     pub median: f64,
     /// 99 of 100 times are no longer; of fewer than 100 times the longest.
@@ -15,12 +15,12 @@ pub struct Spread {
     pub max: f64,
 }
 
-impl Spread {
+impl DurationSpread {
     /// Spread of `times`; all zero if there are none.
-    pub fn of(mut times: Vec<Duration>) -> Spread {
+    pub fn of(mut times: Vec<Duration>) -> DurationSpread {
         times.sort_unstable();
         let ranked = |percent| milliseconds(ranked(&times, percent));
-        Spread { median: ranked(50), p99: ranked(99), max: ranked(100) }
+        DurationSpread { median: ranked(50), p99: ranked(99), max: ranked(100) }
     }
 }
 
@@ -53,11 +53,11 @@ mod tests {
     #[test]
     fn times_are_ranked() {
         let times = |most| (1..=most).rev().map(Duration::from_millis).collect::<Vec<_>>();
-        let spread = |median, p99, max| Spread { median, p99, max };
-        assert_eq!(Spread::of(times(0)), spread(0.0, 0.0, 0.0));
-        assert_eq!(Spread::of(times(1)), spread(1.0, 1.0, 1.0));
-        assert_eq!(Spread::of(times(5)), spread(3.0, 5.0, 5.0));
-        assert_eq!(Spread::of(times(200)), spread(100.0, 198.0, 200.0));
+        let spread = |median, p99, max| DurationSpread { median, p99, max };
+        assert_eq!(DurationSpread::of(times(0)), spread(0.0, 0.0, 0.0));
+        assert_eq!(DurationSpread::of(times(1)), spread(1.0, 1.0, 1.0));
+        assert_eq!(DurationSpread::of(times(5)), spread(3.0, 5.0, 5.0));
+        assert_eq!(DurationSpread::of(times(200)), spread(100.0, 198.0, 200.0));
         assert_eq!(median(times(4)), Duration::from_millis(2));
     }
 

@@ -16,7 +16,7 @@ pub use super::publication::PublicationAction;
 pub use super::questions::*;
 pub use super::slot::SlotArgs;
 pub use super::token::TokenAction;
-use crate::sim::survey::scale::{FEWEST_CYCLES, Size};
+use crate::sim::survey::scale::{FEWEST_CYCLES, ScaleSize};
 
 const SIMULATE_EXAMPLES: &str = "Examples:
   apportion simulate --recorded scenario.json
@@ -452,7 +452,7 @@ pub struct Simulate {
     /// Shows whether it comes to rest and what a cycle costs. Only every 20th cycle is audited, as
     /// an audit takes longer than what it checks.
     #[arg(long, value_name = "NODESxJOBS", value_parser = size)]
-    pub scale: Option<Size>,
+    pub scale: Option<ScaleSize>,
     /// For how many cycles; the last 20 of them should be quiet
     #[arg(
         long, value_name = "N", default_value_t = 60, conflicts_with_all = ["recorded", "systemtest", "survey"],
@@ -474,10 +474,10 @@ pub struct Simulate {
 }
 
 /// Reads "1000x1000": nodes, and jobs.
-fn size(text: &str) -> Result<Size, String> {
+fn size(text: &str) -> Result<ScaleSize, String> {
     let number = |text: &str| text.parse().ok().filter(|number| (1..=100_000).contains(number));
     text.split_once('x')
-        .and_then(|(nodes, jobs)| Some(Size { nodes: number(nodes)?, jobs: number(jobs)? }))
+        .and_then(|(nodes, jobs)| Some(ScaleSize { nodes: number(nodes)?, jobs: number(jobs)? }))
         .ok_or_else(|| "give two numbers from 1 to 100000, like 1000x1000: nodes, jobs".to_owned())
 }
 

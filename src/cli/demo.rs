@@ -24,7 +24,7 @@ pub async fn run(args: &Demo) -> Result<(), Failure> {
     // What is piped wraps as a terminal of the usual width.
     let columns = crossterm::terminal::size().ok().filter(|_| is_terminal);
     let width = columns.map_or(80, |(columns, _)| usize::from(columns)).clamp(60, 120);
-    let report = demo::run(demo::Options {
+    let report = demo::run(demo::DemoOptions {
         listen: args.listen,
         speed: NonZeroU64::new(args.speed.into()).expect("clap takes no speed below 1"),
         seed: args.seed,

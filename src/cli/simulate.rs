@@ -7,9 +7,9 @@ use super::args::{ReportFormat, Simulate, Variant};
 use super::failure::{Exit, Failure};
 use super::output::{complain, show};
 use super::table::{Column, table};
-use crate::sim::measure::{Report, Spread};
-use crate::sim::recorded::{self, Document};
-use crate::sim::survey::scale::{self, Figures, Milliseconds};
+use crate::sim::measure::{JobSpread, RunReport};
+use crate::sim::recorded::{self, PlayedDocument};
+use crate::sim::survey::scale::{self, Milliseconds, ScaleFigures};
 use crate::sim::survey::{self, ByLevel, Survey};
 use crate::sim::systemtest;
 
@@ -41,8 +41,8 @@ pub fn run(args: &Simulate) -> Result<(), Failure> {
         unreachable!("clap asks for one of the four, and for draws with a suite")
     };
     let variant = match args.variant {
-        Variant::Plain => systemtest::Variant::Plain,
-        Variant::Mixed => systemtest::Variant::Mixed,
+        Variant::Plain => systemtest::SuiteVariant::Plain,
+        Variant::Mixed => systemtest::SuiteVariant::Mixed,
     };
     let outcome = systemtest::run_files(suite, draws, variant, &clock)?;
     show(&outcome.report, as_json, figures)?;
@@ -63,7 +63,7 @@ fn judged(audit_findings: u64) -> Result<(), Failure> {
 }
 
 /// A played scenario, one line a job and cycle.
-fn scenario(document: &Document) -> String {
+fn scenario(document: &PlayedDocument) -> String {
     let rows = document.cycles.iter().flat_map(|cycle| {
         cycle.jobs.iter().map(|job| {
             let nodes = job.nodes.iter().map(|(node, shares)| format!("{node}×{shares}"));
@@ -102,11 +102,11 @@ fn scenario(document: &Document) -> String {
 }
 
 /// The figures of a suite.
-fn figures(report: &Report) -> String {
+fn figures(report: &RunReport) -> String {
     let percent = |value: f64| format!("{value:.3} %");
     let seconds = |value: f64| format!("{value:.1} s");
-    let spread = |spread: &Spread, unit: &str| {
-        let Spread { mean, median, p95, max } = spread;
+    let spread = |spread: &JobSpread, unit: &str| {
+        let JobSpread { mean, median, p95, max } = spread;
         format!(
             "mean {mean:.2}{unit}, median {median:.2}{unit}, p95 {p95:.2}{unit}, max {max:.2}{unit}"
         )
@@ -182,7 +182,7 @@ fn surveyed(survey: &Survey) -> String {
 }
 
 /// The figures of one large cluster.
-fn scaled(figures: &Figures) -> String {
+fn scaled(figures: &ScaleFigures) -> String {
     let Milliseconds { median, max } = figures.cycle_ms;
     let last = figures.last_preempting_cycle;
     let rows = [

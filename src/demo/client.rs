@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Talks to the daemon. Copies share their count of failures.
 #[derive(Clone, Debug)]
-pub(super) struct Client {
+pub(super) struct DemoClient {
     http: reqwest::Client,
     base: String,
     failures: Arc<Failures>,
@@ -38,16 +38,16 @@ struct Failures {
     first: Mutex<Option<String>>,
 }
 
-impl Client {
+impl DemoClient {
     /// A client of the daemon at `base`, such as `http://127.0.0.1:7070`.
     ///
     /// # Errors
     ///
     /// If HTTP cannot be set up at all.
-    pub fn new(base: String) -> reqwest::Result<Client> {
+    pub fn new(base: String) -> reqwest::Result<DemoClient> {
         // No proxy, even if the environment names it: the daemon is on this machine.
         let http = reqwest::Client::builder().no_proxy().build()?;
-        Ok(Client { http, base, failures: Arc::default() })
+        Ok(DemoClient { http, base, failures: Arc::default() })
     }
 
     /// Number of failed requests, including refused parts of requests.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::client::Client;
+use super::client::DemoClient;
 use crate::api::wire::{Heartbeat, HeartbeatBatch};
 use crate::model::Mebibytes;
 
@@ -29,11 +29,11 @@ pub(super) fn size() -> usize {
 /// Nodes whose agents are silent now, by name, and how often each node has come back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outages {
-    lives: BTreeMap<String, Life>,
+    lives: BTreeMap<String, NodeLife>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Life {
+struct NodeLife {
     is_silent: bool,
     returns: u64,
 }
@@ -47,14 +47,14 @@ impl Outages {
     /// Makes all silent nodes report again.
     pub fn end(&mut self) {
         for life in self.lives.values_mut().filter(|life| life.is_silent) {
-            *life = Life { is_silent: false, returns: life.returns + 1 };
+            *life = NodeLife { is_silent: false, returns: life.returns + 1 };
         }
     }
 }
 
 /// Sends the heartbeats of all nodes that are not silent, once a period, for ever.
 pub(super) async fn beat(
-    client: Client,
+    client: DemoClient,
     outages: watch::Receiver<Outages>,
     period: Duration,
 ) -> Infallible {
@@ -76,7 +76,7 @@ pub(super) async fn beat(
     }
 }
 
-async fn send(client: &Client, beats: Vec<Heartbeat>) {
+async fn send(client: &DemoClient, beats: Vec<Heartbeat>) {
     if beats.len() < RACK {
         for beat in beats {
             client.beat(&beat).await;
@@ -90,7 +90,7 @@ async fn send(client: &Client, beats: Vec<Heartbeat>) {
 
 /// Builds the heartbeat of a node; `None` while the node is silent.
 fn heartbeat(node: String, memory_gib: u64, sequence: u64, outages: &Outages) -> Option<Heartbeat> {
-    let Life { is_silent, returns } = outages.lives.get(&node).copied().unwrap_or_default();
+    let NodeLife { is_silent, returns } = outages.lives.get(&node).copied().unwrap_or_default();
     (!is_silent).then(|| Heartbeat {
         node,
         memory_mb: Mebibytes::from_gib(memory_gib).0,

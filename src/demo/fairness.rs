@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::wire::{ClassInfo, JobInfo, NodeInfo, NodeState, ShareState};
-use crate::sim::measure::{Claim, Slots, entitle};
+use crate::sim::measure::{JobClaim, Slots, entitle};
 
 /// The error so far.
 #[derive(Debug, Default)]
-pub(super) struct Fairness {
+pub(super) struct FairnessMeter {
     /// Shortfall of all users in qshares, summed over the contended looks.
     shortfall: f64,
     /// Qshares there were for fair-share work, summed over the same.
@@ -22,13 +22,13 @@ pub(super) struct Fairness {
 
 /// A user in a class; amounts in qshares.
 #[derive(Clone, Copy, Debug, Default)]
-struct Party {
+struct DemoParty {
     entitled: f64,
     wanted: u64,
     held: u64,
 }
 
-impl Fairness {
+impl FairnessMeter {
     /// Adds a look at the cluster.
     pub fn look(&mut self, classes: &[ClassInfo], jobs: &[JobInfo], nodes: &[NodeInfo]) {
         let weights: BTreeMap<&str, (usize, u32)> = classes
@@ -36,7 +36,7 @@ impl Fairness {
             .enumerate()
             .filter_map(|(ix, class)| Some((class.name.as_str(), (ix, class.weight?))))
             .collect();
-        let mut parties: BTreeMap<(&str, &str), Party> = BTreeMap::new();
+        let mut parties: BTreeMap<(&str, &str), DemoParty> = BTreeMap::new();
         let mut claims = Vec::new();
         let mut claimants = Vec::new();
         for job in jobs {
@@ -50,7 +50,7 @@ impl Fairness {
             let party = parties.entry(key).or_default();
             party.wanted += want;
             party.held += order * job.sums.held;
-            claims.push(Claim { party: 0, class, weight: weight.into(), order, want });
+            claims.push(JobClaim { party: 0, class, weight: weight.into(), order, want });
             claimants.push(key);
         }
         let numbers: BTreeMap<_, usize> = parties.keys().copied().zip(0..).collect();
@@ -136,7 +136,7 @@ mod tests {
             node("n2", "up", 2, &service),
             node("n3", "dead", 12, &json!([])),
         ];
-        let mut fairness = Fairness::default();
+        let mut fairness = FairnessMeter::default();
         fairness.look(
             &[class()],
             &[job(1, "ann", ann.0, ann.1), job(2, "bob", bob.0, bob.1)],

@@ -31,19 +31,19 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::client::Client;
-use self::play::{Pace, Play};
+use self::client::DemoClient;
+use self::play::{Play, PlayPace};
 use self::story::Story;
 use crate::config::{self, DaemonSettings, Problems};
 use crate::daemon::{self, DaemonError};
 use crate::scratch::Scratch;
 
-pub use self::report::{Report, Spread};
+pub use self::report::{DemoReport, TimeSpread};
 
 const CONFIG: &str = include_str!("apportion.toml");
 
 /// Parameters of a demo.
-pub struct Options {
+pub struct DemoOptions {
     /// Address of the daemon; if the port is taken, the demo uses another port.
     pub listen: SocketAddr,
     /// Speed of the work's time, as a multiple of the wall clock's.
@@ -87,7 +87,7 @@ pub enum DemoError {
 /// # Errors
 ///
 /// If the daemon cannot be started, or fails on the way.
-pub async fn run(options: Options) -> Result<Report, DemoError> {
+pub async fn run(options: DemoOptions) -> Result<DemoReport, DemoError> {
     let scratch = Scratch::create("demo").map_err(DemoError::Scratch)?;
     let (listener, address) = listen(options.listen).await?;
     let mut config =
@@ -97,14 +97,14 @@ pub async fn run(options: Options) -> Result<Report, DemoError> {
     let (cycle_period, heartbeat_interval) =
         (config.daemon.cycle_period, config.daemon.heartbeat_interval);
 
-    let client = Client::new(format!("http://{address}"))?;
+    let client = DemoClient::new(format!("http://{address}"))?;
     let (outages, heard) = watch::channel(cluster::Outages::default());
     // Two heartbeats an interval, so that a late heartbeat on a busy machine is not a missed
     // heartbeat.
     let agents = cluster::beat(client.clone(), heard, heartbeat_interval.div_f64(2.0));
     let mut story = Story::new(options.out, options.has_colour, options.width);
     introduce(&mut story, options.speed, options.seed, address);
-    let pace = Pace {
+    let pace = PlayPace {
         speed: options.speed,
         seed: options.seed,
         once: options.once,
@@ -163,7 +163,7 @@ fn introduce(story: &mut Story, speed: NonZeroU64, seed: u64, address: SocketAdd
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for DemoOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("listen", &self.listen)

@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::DemoError;
-use super::client::Client;
+use super::client::DemoClient;
 use super::cluster::{self, Outages};
-use super::orchestrator::{Clock, Orchestrator, Stopped};
-use super::report::Report;
+use super::orchestrator::{DemoOrchestrator, RoundClock, Stopped};
+use super::report::DemoReport;
 use super::story::Story;
-use super::tally::Tally;
+use super::tally::DemoTally;
 use super::workload::{Blow, Incident, Round};
 use crate::api::wire::{self, NodeInfo, PreemptionInfo, RemovalReason, VaryAnswer, WorkKind};
 use crate::model::{Millis, count};
@@ -44,7 +44,7 @@ const NEVER: Duration = Duration::from_hours(24 * 365);
 
 /// Speed and duration of the play.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct PlayPace {
     /// Speed of the world's time, as a multiple of the wall clock's.
     pub speed: NonZeroU64,
     /// The same seed gives the same work.
@@ -60,21 +60,21 @@ pub(super) struct Pace {
 /// A play under way.
 #[derive(Debug)]
 pub(super) struct Play {
-    client: Client,
+    client: DemoClient,
     story: Story,
     outages: watch::Sender<Outages>,
-    pace: Pace,
+    pace: PlayPace,
     started: Instant,
     round: u64,
     /// When the world began.
     began: Instant,
     /// When the next round begins.
     round_end: Millis,
-    orchestrator: Orchestrator,
+    orchestrator: DemoOrchestrator,
     incidents: VecDeque<Incident>,
     /// The number of the last publication.
     sequence: u64,
-    tally: Tally,
+    tally: DemoTally,
     chapter: Duration,
     /// Nodes as last looked at.
     nodes: Vec<NodeInfo>,
@@ -91,10 +91,10 @@ impl Play {
     ///
     /// If the bundled workload is malformed.
     pub fn new(
-        client: Client,
+        client: DemoClient,
         story: Story,
         outages: watch::Sender<Outages>,
-        pace: Pace,
+        pace: PlayPace,
     ) -> Result<Play, DemoError> {
         let Round { end, requests, incidents } = Round::bundled(pace.seed, 0)?;
         let now = Instant::now();
@@ -107,10 +107,10 @@ impl Play {
             round: 0,
             began: now,
             round_end: end,
-            orchestrator: Orchestrator::new(requests, clock(pace.speed)),
+            orchestrator: DemoOrchestrator::new(requests, clock(pace.speed)),
             incidents: incidents.into(),
             sequence: 0,
-            tally: Tally::default(),
+            tally: DemoTally::default(),
             chapter: CHAPTER,
             nodes: Vec::new(),
             varied_off: Vec::new(),
@@ -123,7 +123,7 @@ impl Play {
     /// # Errors
     ///
     /// If the bundled workload is malformed.
-    pub async fn run(mut self) -> Result<Report, DemoError> {
+    pub async fn run(mut self) -> Result<DemoReport, DemoError> {
         let until = self.started + self.pace.duration.unwrap_or(NEVER);
         let end = async {
             tokio::select! {
@@ -358,7 +358,7 @@ impl Play {
     }
 
     /// Sums up.
-    async fn close(mut self) -> Report {
+    async fn close(mut self) -> DemoReport {
         if let Some(status) = self.client.get("/v1/status").await {
             self.tally.status(&status);
         }
@@ -399,9 +399,9 @@ async fn interrupted() {
 }
 
 /// The clock of a round that begins now.
-fn clock(speed: NonZeroU64) -> Clock {
+fn clock(speed: NonZeroU64) -> RoundClock {
     let epoch_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
-    Clock { epoch_ms, speed }
+    RoundClock { epoch_ms, speed }
 }
 
 fn millis(time: Duration) -> Millis {

@@ -6,13 +6,13 @@ use serde::Serialize;
 
 /// The JSON document at the end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct DemoReport {
     /// Nodes that reported.
     pub nodes_seen: u64,
     /// Cycles run.
     pub cycles: u64,
     /// Time of planning and storing a cycle.
-    pub cycle_ms: Spread,
+    pub cycle_ms: TimeSpread,
     /// Requests for work submitted.
     pub submitted: u64,
     /// Requests for work done.
@@ -46,18 +46,18 @@ pub struct Report {
 
 /// The middle and the far end of many times, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct TimeSpread {
     /// Half of them are no longer than this.
     pub p50: f64,
     /// Time that 99 of 100 values do not exceed.
     pub p99: f64,
 }
 
-impl Spread {
+impl TimeSpread {
     /// The spread of `times` (nearest rank); zero if there are none.
-    pub(super) fn of(mut times: Vec<Duration>) -> Spread {
+    pub(super) fn of(mut times: Vec<Duration>) -> TimeSpread {
         times.sort_unstable();
-        Spread { p50: percentile(&times, 50), p99: percentile(&times, 99) }
+        TimeSpread { p50: percentile(&times, 50), p99: percentile(&times, 99) }
     }
 }
 
@@ -75,11 +75,11 @@ mod tests {
     #[test]
     fn percentiles_are_nearest_ranks() {
         let spread = |millis: &[u64]| {
-            Spread::of(millis.iter().map(|&ms| Duration::from_millis(ms)).collect())
+            TimeSpread::of(millis.iter().map(|&ms| Duration::from_millis(ms)).collect())
         };
-        assert_eq!(spread(&[]), Spread { p50: 0.0, p99: 0.0 });
-        assert_eq!(spread(&[7]), Spread { p50: 7.0, p99: 7.0 });
-        assert_eq!(spread(&[4, 1, 3, 2]), Spread { p50: 2.0, p99: 4.0 });
-        assert_eq!(spread(&(1..=200).collect::<Vec<_>>()), Spread { p50: 100.0, p99: 198.0 });
+        assert_eq!(spread(&[]), TimeSpread { p50: 0.0, p99: 0.0 });
+        assert_eq!(spread(&[7]), TimeSpread { p50: 7.0, p99: 7.0 });
+        assert_eq!(spread(&[4, 1, 3, 2]), TimeSpread { p50: 2.0, p99: 4.0 });
+        assert_eq!(spread(&(1..=200).collect::<Vec<_>>()), TimeSpread { p50: 100.0, p99: 198.0 });
     }
 }

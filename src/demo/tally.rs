@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::client::Client;
-use super::fairness::Fairness;
+use super::client::DemoClient;
+use super::fairness::FairnessMeter;
 use super::orchestrator::Applied;
-use super::report::{Report, Spread};
+use super::report::{DemoReport, TimeSpread};
 use crate::api::wire::{NodeInfo, NodeState, RemovalReason, Status};
 use crate::model::{Millis, count};
 
@@ -18,9 +18,9 @@ const FINDINGS_KEPT: usize = 10;
 
 /// The numbers so far.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct DemoTally {
     /// Shortfall of users from their fair share.
-    pub fairness: Fairness,
+    pub fairness: FairnessMeter,
     /// Requests for work submitted.
     pub submitted: u64,
     /// Requests for work done.
@@ -38,7 +38,7 @@ pub(super) struct Tally {
     nodes_lost: u64,
 }
 
-impl Tally {
+impl DemoTally {
     /// Enters how the daemon is.
     pub fn status(&mut self, status: &Status) {
         self.nodes_seen = self.nodes_seen.max(status.nodes.total);
@@ -88,11 +88,11 @@ impl Tally {
     }
 
     /// The numbers so far, as a report.
-    pub fn report(&self, client: &Client, work_done_ms: Millis) -> Report {
-        Report {
+    pub fn report(&self, client: &DemoClient, work_done_ms: Millis) -> DemoReport {
+        DemoReport {
             nodes_seen: self.nodes_seen,
             cycles: self.cycle,
-            cycle_ms: Spread::of(self.times.iter().copied().collect()),
+            cycle_ms: TimeSpread::of(self.times.iter().copied().collect()),
             submitted: self.submitted,
             completed: self.completed,
             shares_placed: self.placed,

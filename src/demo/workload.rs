@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::api::wire::WorkKind;
 use crate::model::{Mebibytes, Millis};
-use crate::sim::world::Work;
+use crate::sim::world::SimWork;
 
 const BUNDLED: &str = include_str!("workload.toml");
 
@@ -22,20 +22,20 @@ pub(super) struct Round {
     /// Start of the next round.
     pub end: Millis,
     /// All submitted requests, by time.
-    pub requests: Vec<Request>,
+    pub requests: Vec<WorkRequest>,
     /// Incidents of nodes, by time.
     pub incidents: Vec<Incident>,
 }
 
 /// A request for work, and what it will turn out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct WorkRequest {
     /// Kind of the work.
     pub kind: WorkKind,
     /// Names the submission it is from, among all of the round; from 1.
     pub submission: u64,
     /// Items of the work. Work of other kinds than jobs is a process that lasts for a single item.
-    pub work: Work,
+    pub work: SimWork,
 }
 
 /// An incident that affects nodes.
@@ -70,16 +70,16 @@ pub(super) enum Blow {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct WorkloadFile {
     #[serde(deserialize_with = "millis")]
     length: Millis,
-    submission: Vec<Submission>,
+    submission: Vec<DemoSubmission>,
     incident: Vec<Incident>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Submission {
+struct DemoSubmission {
     user: String,
     class: String,
     #[serde(default = "job")]
@@ -110,7 +110,7 @@ impl Round {
     ///
     /// If the file that is part of this program is malformed.
     pub fn bundled(seed: u64, number: u64) -> Result<Round, toml::de::Error> {
-        let file: File = toml::from_str(BUNDLED)?;
+        let file: WorkloadFile = toml::from_str(BUNDLED)?;
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(number);
         let begin = file.length * number;
@@ -134,14 +134,14 @@ impl Round {
     }
 }
 
-impl Submission {
-    fn request(&self, name: u64, nth: u64, random: &mut ChaCha8Rng) -> Request {
+impl DemoSubmission {
+    fn request(&self, name: u64, nth: u64, random: &mut ChaCha8Rng) -> WorkRequest {
         let mut draw = |[least, most]: [u64; 2]| random.random_range(least..=most);
         let items = draw(self.items);
-        Request {
+        WorkRequest {
             kind: self.kind,
             submission: name,
-            work: Work {
+            work: SimWork {
                 name: format!("{} {nth}", self.user),
                 user: self.user.clone(),
                 class: self.class.clone(),

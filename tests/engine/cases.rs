@@ -10,7 +10,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use apportion::sim::recorded::{Cycle, Document, JobLine, play_file};
+use apportion::sim::recorded::{PlayedCycle, PlayedDocument, PlayedJob, play_file};
 use serde_json::Value;
 
 /// After so many cycles without an event nothing is to be taken any more.
@@ -18,7 +18,7 @@ const QUIET_AFTER: usize = 20;
 
 /// A case that was played.
 struct Play {
-    document: Document,
+    document: PlayedDocument,
     /// The last cycle in which something happened.
     last_event: usize,
 }
@@ -52,12 +52,12 @@ fn play_only(name: &str) -> Option<Play> {
     Some(Play { document, last_event })
 }
 
-fn evictions(cycle: &Cycle) -> usize {
+fn evictions(cycle: &PlayedCycle) -> usize {
     cycle.jobs.iter().map(|job| job.shrunken.len()).sum()
 }
 
 impl Play {
-    fn end(&self, job: u64) -> &JobLine {
+    fn end(&self, job: u64) -> &PlayedJob {
         let last = self.document.cycles.last().expect("a case has cycles");
         last.jobs.iter().find(|line| line.id == job).expect("the job is not done")
     }
@@ -72,7 +72,7 @@ impl Play {
     /// Job `job` ends with nothing, nothing is counted for it, and it is told why.
     #[track_caller]
     fn waits(&self, job: u64) {
-        let JobLine { held, given, reason, .. } = self.end(job);
+        let PlayedJob { held, given, reason, .. } = self.end(job);
         assert_eq!((*held, *given), (0, 0), "job {job}: {reason:?}");
         assert!(reason.is_some(), "job {job} is told nothing");
     }
@@ -120,7 +120,7 @@ impl Play {
 }
 
 /// The processes that `job` says room was made for.
-fn promised(job: &JobLine) -> u64 {
+fn promised(job: &PlayedJob) -> u64 {
     let reason = job.reason.as_deref().unwrap_or_default();
     let number = reason.strip_prefix("room for ").and_then(|rest| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use apportion::sim::recorded::{Document, compare_file, play_file};
+use apportion::sim::recorded::{PlayedDocument, compare_file, play_file};
 use serde::Deserialize;
 
 /// The first of the seeded histories.
@@ -78,7 +78,7 @@ impl Default for Expectation {
 }
 
 impl Expectation {
-    fn check(&self, played: &Document) {
+    fn check(&self, played: &PlayedDocument) {
         let held: Vec<&Held> = self
             .held
             .iter()

@@ -12,7 +12,7 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use super::BenchError;
-use crate::bench::orchestrator::Work;
+use crate::bench::orchestrator::BareWork;
 
 /// Text of the log before the port; the daemon logs it once it listens.
 const BEFORE_PORT: &str = "127.0.0.1:";
@@ -83,7 +83,7 @@ pub(in crate::bench) async fn start_orchestrator(
 /// Starts this very program as the bare handler that the orchestrator is compared with; and its address.
 pub(in crate::bench) async fn start_bare_exchange(
     folder: &Path,
-    work: Work,
+    work: BareWork,
 ) -> Result<(Child, String), BenchError> {
     let mut command = this_program()?;
     let (tasks, slots) = (work.tasks.to_string(), work.slots.to_string());

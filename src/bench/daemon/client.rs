@@ -13,21 +13,21 @@ use crate::model::count;
 
 /// Talks to the daemon.
 #[derive(Clone, Debug)]
-pub(super) struct Client {
+pub(super) struct BenchClient {
     http: reqwest::Client,
     base: String,
 }
 
-impl Client {
+impl BenchClient {
     /// A client of the daemon at `address`.
     ///
     /// # Errors
     ///
     /// If HTTP cannot be set up at all.
-    pub fn new(address: &str) -> reqwest::Result<Client> {
+    pub fn new(address: &str) -> reqwest::Result<BenchClient> {
         // No proxy, even if the environment names it: the daemon is on this machine.
         let http = reqwest::Client::builder().no_proxy().build()?;
-        Ok(Client { http, base: format!("http://{address}") })
+        Ok(BenchClient { http, base: format!("http://{address}") })
     }
 
     /// Nodes report.

@@ -18,10 +18,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 use self::child::Child;
-use self::client::Client;
-use super::cluster::{self, Jobs, Shape};
-use super::process::Process;
-use super::times::{Spread, milliseconds};
+use self::client::BenchClient;
+use super::cluster::{self, ClusterShape, JobStream};
+use super::process::MeasuredProcess;
+use super::times::{DurationSpread, milliseconds};
 use crate::api::wire;
 use crate::model::{JobSpec, NodeReport, ProcessLimit, count};
 use crate::scratch::Scratch;
@@ -63,7 +63,7 @@ pub enum BenchError {
 
 /// Figures of a measurement. `None`: not available on this system.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
+pub struct DaemonFigures {
     /// Seed from which the cluster was drawn.
     pub seed: u64,
     /// Number of nodes.
@@ -102,9 +102,9 @@ pub struct Figures {
     /// Number of kills and starts.
     pub starts: u64,
     /// Each time, from the start of the process to the end of the schedule that it serves.
-    pub start_ms: Spread,
+    pub start_ms: DurationSpread,
     /// Each time, from the start of the process until it answers about everything else too.
-    pub resumed_ms: Spread,
+    pub resumed_ms: DurationSpread,
 }
 
 /// Measures a daemon with a cluster of this shape, and `starts` starts of it.
@@ -112,7 +112,7 @@ pub struct Figures {
 /// # Errors
 ///
 /// If there is no daemon to be had, or it does not do what it is asked.
-pub async fn run(shape: &Shape, starts: u64) -> Result<Figures, BenchError> {
+pub async fn run(shape: &ClusterShape, starts: u64) -> Result<DaemonFigures, BenchError> {
     let mut terminated = signal(SignalKind::terminate()).map_err(BenchError::Start)?;
     // An interrupt drops the measurement, which owns the daemon and ends it.
     tokio::select! {
@@ -122,12 +122,12 @@ pub async fn run(shape: &Shape, starts: u64) -> Result<Figures, BenchError> {
     }
 }
 
-async fn measure(shape: &Shape, starts: u64) -> Result<Figures, BenchError> {
+async fn measure(shape: &ClusterShape, starts: u64) -> Result<DaemonFigures, BenchError> {
     // In this order: the daemon has to be gone before its folder is.
     let scratch = Scratch::create("bench").map_err(BenchError::Scratch)?;
     let (child, address) = child::start(scratch.path(), &config(shape)).await?;
-    let process = Process::of(child.id());
-    let client = Client::new(&address).map_err(BenchError::Http)?;
+    let process = MeasuredProcess::of(child.id());
+    let client = BenchClient::new(&address).map_err(BenchError::Http)?;
     register(&client, shape.nodes).await?;
 
     let publication = publication(shape);
@@ -137,7 +137,7 @@ async fn measure(shape: &Shape, starts: u64) -> Result<Figures, BenchError> {
     let (peak_rss_mb, written_bytes) = (process.peak_rss_mb(), process.written_bytes());
     let store_bytes = child::bytes_of(scratch.path());
     let (start_ms, resumed_ms) = time_starts(child, scratch.path(), shape, starts).await?;
-    Ok(Figures {
+    Ok(DaemonFigures {
         seed: shape.seed,
         nodes: shape.nodes,
         jobs: shape.jobs,
@@ -165,16 +165,16 @@ async fn measure(shape: &Shape, starts: u64) -> Result<Figures, BenchError> {
 async fn time_starts(
     mut child: Child,
     folder: &Path,
-    shape: &Shape,
+    shape: &ClusterShape,
     starts: u64,
-) -> Result<(Spread, Spread), BenchError> {
+) -> Result<(DurationSpread, DurationSpread), BenchError> {
     let (mut served, mut resumed) = (Vec::new(), Vec::new());
     for _ in 0..starts {
         drop(child);
         let begun = Instant::now();
         let address;
         (child, address) = child::start(folder, &config(shape)).await?;
-        let client = Client::new(&address).map_err(BenchError::Http)?;
+        let client = BenchClient::new(&address).map_err(BenchError::Http)?;
         let too_long = BenchError::TooLong { action: "serve a schedule after a start" };
         let all = async {
             while client.next_schedule(None).await?.is_none() {}
@@ -185,7 +185,7 @@ async fn time_starts(
         };
         timeout(PATIENCE, all).await.unwrap_or(Err(too_long))?;
     }
-    Ok((Spread::of(served), Spread::of(resumed)))
+    Ok((DurationSpread::of(served), DurationSpread::of(resumed)))
 }
 
 #[expect(clippy::float_arithmetic, reason = "a figure for people; nothing is decided by it")]
@@ -194,7 +194,7 @@ fn spent(before: Option<f64>, after: Option<f64>) -> Option<f64> {
 }
 
 /// Reports all nodes and waits until they are stored.
-async fn register(client: &Client, nodes: u64) -> Result<(), BenchError> {
+async fn register(client: &BenchClient, nodes: u64) -> Result<(), BenchError> {
     let beats: Vec<wire::Heartbeat> =
         cluster::nodes(nodes).map(|report| heartbeat(&report)).collect();
     for batch in beats.chunks(BATCH) {
@@ -220,7 +220,7 @@ struct Timed {
 
 /// Publishes, and waits for the schedule at the same time, as an orchestrator does.
 async fn time(
-    client: &Client,
+    client: &BenchClient,
     publication: &wire::Publication,
     jobs: u64,
 ) -> Result<Timed, BenchError> {
@@ -263,8 +263,8 @@ fn heartbeat(report: &NodeReport) -> wire::Heartbeat {
 }
 
 /// All jobs of a cluster of this shape.
-pub(super) fn publication(shape: &Shape) -> wire::Publication {
-    let jobs = Jobs::of(shape).zip(0..shape.jobs);
+pub(super) fn publication(shape: &ClusterShape) -> wire::Publication {
+    let jobs = JobStream::of(shape).zip(0..shape.jobs);
     let work = jobs.map(|(spec, _)| work(&spec)).collect();
     wire::Publication { sequence: 1, full: false, publisher: None, epoch: None, work }
 }
@@ -295,8 +295,8 @@ fn work(spec: &JobSpec) -> wire::Work {
 
 /// The same pool and classes as in [`cluster::topology`], and limits that nothing here reaches.
 /// Cycles follow each other as soon as there is news, and heartbeats are not missed meanwhile.
-pub(super) fn config(shape: &Shape) -> String {
-    let Shape { nodes, jobs, quantum, .. } = shape;
+pub(super) fn config(shape: &ClusterShape) -> String {
+    let ClusterShape { nodes, jobs, quantum, .. } = shape;
     let quantum_mb = quantum.memory().0;
     let classes = cluster::WEIGHTS.map(|weight| {
         let name = cluster::class_name(weight);
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn the_daemon_has_the_same_classes_as_the_cycles_that_are_timed() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        let shape = Shape { nodes: 10, jobs: 10, users: 1, quantum, seed: 1 };
+        let shape = ClusterShape { nodes: 10, jobs: 10, users: 1, quantum, seed: 1 };
         let config = crate::config::parse("bench.toml", &config(&shape)).unwrap();
         assert_eq!(config.topology, cluster::topology(quantum));
     }
@@ -330,9 +330,9 @@ mod tests {
     #[test]
     fn what_is_published_is_what_is_drawn() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-        let shape = Shape { nodes: 10, jobs: 10, users: 3, quantum, seed: 1 };
+        let shape = ClusterShape { nodes: 10, jobs: 10, users: 3, quantum, seed: 1 };
         let published = publication(&shape);
-        let drawn = Jobs::of(&shape).take(10).collect::<Vec<_>>();
+        let drawn = JobStream::of(&shape).take(10).collect::<Vec<_>>();
         assert_eq!(count(&published.work), 10);
         for (work, spec) in published.work.iter().zip(drawn) {
             assert_eq!((work.id, work.memory_mb), (spec.id.0, spec.memory.0));

@@ -18,11 +18,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 pub use self::bare::serve as serve_bare;
 use self::wire::{Connection, get, send};
-use super::Spread;
-use super::cluster::Shape;
+use super::DurationSpread;
+use super::cluster::ClusterShape;
 use super::daemon::child::{self, Child};
 use super::daemon::{BenchError, publication};
-use super::process::Process;
+use super::process::MeasuredProcess;
 use crate::api::wire as api;
 
 /// Clients that ask at the same time at full load.
@@ -45,16 +45,16 @@ const PAGES: [&str; 5] =
 
 /// Parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct LoadOptions {
     /// The cluster.
-    pub shape: Shape,
+    pub shape: ClusterShape,
     /// Duration of each measurement.
     pub time: Duration,
 }
 
 /// Figures of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
+pub struct LoadFigures {
     /// Nodes of the cluster.
     pub nodes: u64,
     /// Number of jobs.
@@ -85,9 +85,9 @@ pub struct Compared {
     /// The first over the second.
     pub ratio: f64,
     /// Of the daemon.
-    pub daemon_ms: Spread,
+    pub daemon_ms: DurationSpread,
     /// Of the bare handler.
-    pub bare_ms: Spread,
+    pub bare_ms: DurationSpread,
     /// Processor time of the daemon for a request, in microseconds; unlike the figures above it
     /// leaves the clients out. `None`: not available on this system.
     pub daemon_cpu_us: Option<f64>,
@@ -113,9 +113,9 @@ pub struct Agents {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Readers {
     /// Without readers.
-    pub alone_ms: Spread,
+    pub alone_ms: DurationSpread,
     /// With them.
-    pub with_readers_ms: Spread,
+    pub with_readers_ms: DurationSpread,
     /// The median with them over that without.
     pub ratio: f64,
     /// Processor time of the scheduler's own thread in a cycle without readers, in milliseconds: what
@@ -133,16 +133,16 @@ pub struct Readers {
 /// # Errors
 ///
 /// If there is no daemon to be had, or it does not do what it is asked.
-pub async fn run(options: &Options) -> Result<Figures, BenchError> {
+pub async fn run(options: &LoadOptions) -> Result<LoadFigures, BenchError> {
     let scratch = crate::scratch::Scratch::create("load").map_err(BenchError::Scratch)?;
     let (child, daemon) = child::start(scratch.path(), &config(&options.shape)).await?;
     let (bare_child, bare) = child::start_bare().await?;
-    let bench = Bench {
+    let bench = LoadBench {
         options,
         daemon,
         bare,
-        process: Process::of(child.id()),
-        bare_process: Process::of(bare_child.id()),
+        process: MeasuredProcess::of(child.id()),
+        bare_process: MeasuredProcess::of(bare_child.id()),
         turns: Arc::new(AtomicU64::new(1)),
     };
     let figures = bench.measure().await;
@@ -155,26 +155,26 @@ fn stop(child: Child) {
     drop(child);
 }
 
-fn config(shape: &Shape) -> String {
+fn config(shape: &ClusterShape) -> String {
     // Each connection's batches have nodes of their own, even if the cluster has fewer nodes.
     let nodes = shape.nodes.max(CONNECTIONS * BATCH);
-    super::daemon::config(&Shape { nodes, ..*shape })
+    super::daemon::config(&ClusterShape { nodes, ..*shape })
 }
 
-struct Bench<'o> {
-    options: &'o Options,
+struct LoadBench<'o> {
+    options: &'o LoadOptions,
     daemon: String,
     bare: String,
-    process: Process,
-    bare_process: Process,
+    process: MeasuredProcess,
+    bare_process: MeasuredProcess,
     /// Each request is new, or the daemon would drop its heartbeat as a duplicate.
     turns: Arc<AtomicU64>,
 }
 
-impl Bench<'_> {
-    async fn measure(&self) -> io::Result<Figures> {
-        let Shape { nodes, jobs, .. } = self.options.shape;
-        let mut publisher = Publisher::new(&self.options.shape, &self.daemon).await?;
+impl LoadBench<'_> {
+    async fn measure(&self) -> io::Result<LoadFigures> {
+        let ClusterShape { nodes, jobs, .. } = self.options.shape;
+        let mut publisher = LoadPublisher::new(&self.options.shape, &self.daemon).await?;
         for batch in 0..nodes.max(CONNECTIONS * BATCH).div_ceil(BATCH) {
             publisher.expect(202, &batch_request("/v1/heartbeats", batch, 0)).await?;
         }
@@ -207,7 +207,7 @@ impl Bench<'_> {
         Connection::open(&self.bare).await?.ask(&text).await?;
         let whole_polls =
             self.compare(|_, _| get("/v1/schedule", ""), |_, _| get(bare::TEXT, ""), 200).await?;
-        Ok(Figures {
+        Ok(LoadFigures {
             nodes,
             jobs,
             single_heartbeats,
@@ -251,8 +251,8 @@ impl Bench<'_> {
             ratio: daemon_per_s / bare_per_s,
             daemon_cpu_us: of_one(cpu, &times),
             bare_cpu_us: of_one(bare_cpu, &bare_times),
-            daemon_ms: Spread::of(times),
-            bare_ms: Spread::of(bare_times),
+            daemon_ms: DurationSpread::of(times),
+            bare_ms: DurationSpread::of(bare_times),
         })
     }
 
@@ -277,7 +277,7 @@ impl Bench<'_> {
         Ok(Agents { sent_per_s, core_percent, idle_core_percent, bare_core_percent })
     }
 
-    async fn readers(&self, publisher: &mut Publisher) -> io::Result<Readers> {
+    async fn readers(&self, publisher: &mut LoadPublisher) -> io::Result<Readers> {
         let scheduler = self.process.thread("scheduler");
         let (alone, alone_cpu) =
             cpu_of(scheduler.as_ref(), publisher.cycles(self.options.time)).await;
@@ -296,7 +296,7 @@ impl Bench<'_> {
         let of_one =
             |cpu: Option<f64>, cycles: &[Duration]| Some(cpu? / number(cycles.len()) * 1e3);
         let (alone_cpu_ms, with_readers_cpu_ms) = (of_one(alone_cpu, &alone), of_one(cpu, &cycles));
-        let (alone_ms, with_readers_ms) = (Spread::of(alone), Spread::of(cycles));
+        let (alone_ms, with_readers_ms) = (DurationSpread::of(alone), DurationSpread::of(cycles));
         Ok(Readers {
             alone_ms,
             with_readers_ms,
@@ -310,7 +310,7 @@ impl Bench<'_> {
 
 /// Result of `work`, and the part of a core that `process` uses meanwhile, in percent.
 pub(super) async fn part_of_core<T>(
-    process: &Process,
+    process: &MeasuredProcess,
     work: impl Future<Output = T>,
 ) -> (T, Option<f64>) {
     let begun = Instant::now();
@@ -320,7 +320,10 @@ pub(super) async fn part_of_core<T>(
 }
 
 /// Result of `work`, and the processor time that `process` uses meanwhile, in seconds.
-pub(super) async fn cpu_s<T>(process: &Process, work: impl Future<Output = T>) -> (T, Option<f64>) {
+pub(super) async fn cpu_s<T>(
+    process: &MeasuredProcess,
+    work: impl Future<Output = T>,
+) -> (T, Option<f64>) {
     let before = process.cpu_s();
     let outcome = work.await;
     let used = before.zip(process.cpu_s()).map(|(before, after)| after - before);
@@ -328,7 +331,10 @@ pub(super) async fn cpu_s<T>(process: &Process, work: impl Future<Output = T>) -
 }
 
 /// Measures as [`cpu_s`] does if the process is known.
-async fn cpu_of<T>(process: Option<&Process>, work: impl Future<Output = T>) -> (T, Option<f64>) {
+async fn cpu_of<T>(
+    process: Option<&MeasuredProcess>,
+    work: impl Future<Output = T>,
+) -> (T, Option<f64>) {
     match process {
         Some(process) => cpu_s(process, work).await,
         None => (work.await, None),
@@ -411,7 +417,7 @@ pub(super) async fn gather<T: 'static>(mut clients: JoinSet<io::Result<T>>) -> i
     Ok(all)
 }
 
-pub(super) fn check(answer: wire::Answer, status: u16) -> io::Result<wire::Answer> {
+pub(super) fn check(answer: wire::HttpAnswer, status: u16) -> io::Result<wire::HttpAnswer> {
     if answer.status == status {
         return Ok(answer);
     }
@@ -442,20 +448,20 @@ fn heartbeat(node: u64, turn: u64) -> String {
 
 /// Publisher whose every publication has a job more or less than the last, so that every cycle has
 /// to plan.
-struct Publisher {
+struct LoadPublisher {
     connection: Connection,
     publication: api::Publication,
     spare: Option<api::Work>,
 }
 
-impl Publisher {
-    async fn new(shape: &Shape, address: &str) -> io::Result<Publisher> {
+impl LoadPublisher {
+    async fn new(shape: &ClusterShape, address: &str) -> io::Result<LoadPublisher> {
         let connection = Connection::open(address).await?;
         let publication = publication(shape);
-        Ok(Publisher { connection, publication, spare: None })
+        Ok(LoadPublisher { connection, publication, spare: None })
     }
 
-    async fn expect(&mut self, status: u16, request: &[u8]) -> io::Result<wire::Answer> {
+    async fn expect(&mut self, status: u16, request: &[u8]) -> io::Result<wire::HttpAnswer> {
         check(self.connection.ask(request).await?, status)
     }
 

@@ -18,7 +18,7 @@ pub(in crate::bench) struct Connection {
 
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::bench) struct Answer {
+pub(in crate::bench) struct HttpAnswer {
     pub status: u16,
     pub etag: Option<String>,
     pub body: Vec<u8>,
@@ -33,7 +33,7 @@ impl Connection {
     }
 
     /// Sends a request, and reads the answer to its end.
-    pub async fn ask(&mut self, request: &[u8]) -> io::Result<Answer> {
+    pub async fn ask(&mut self, request: &[u8]) -> io::Result<HttpAnswer> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
         loop {
@@ -48,7 +48,7 @@ impl Connection {
 }
 
 /// The answer in `bytes`, once all of it is there.
-fn read(bytes: &[u8]) -> io::Result<Option<Answer>> {
+fn read(bytes: &[u8]) -> io::Result<Option<HttpAnswer>> {
     const END: &[u8] = b"\r\n\r\n";
     let Some(end) = bytes.windows(END.len()).position(|part| part == END) else { return Ok(None) };
     let strange = || io::Error::new(io::ErrorKind::InvalidData, "not an answer in HTTP/1.1");
@@ -69,7 +69,7 @@ fn read(bytes: &[u8]) -> io::Result<Option<Answer>> {
     let start = end + END.len();
     let body = bytes.get(start..start + length);
     let etag = header("etag").map(str::to_owned);
-    Ok(body.map(|body| Answer { status, etag, body: body.to_vec() }))
+    Ok(body.map(|body| HttpAnswer { status, etag, body: body.to_vec() }))
 }
 
 /// A request without a body, with these header lines besides.
@@ -98,7 +98,7 @@ mod tests {
         }
         let answer = read(bytes).unwrap().unwrap();
         let etag = Some("W/\"7\"".to_owned());
-        assert_eq!(answer, Answer { status: 200, etag, body: b"abc".to_vec() });
+        assert_eq!(answer, HttpAnswer { status: 200, etag, body: b"abc".to_vec() });
         let unchanged = b"HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n";
         assert_eq!(read(unchanged).unwrap().unwrap().status, 304);
         assert!(read(b"SSH-2.0-x\r\n\r\n").is_err());

@@ -18,7 +18,7 @@ const QUEUE: u64 = 50;
 
 /// Time at which a task ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Play {
+pub(super) enum TaskEnding {
     /// Immediately after its start.
     AtOnce,
     /// At the command of the bench.
@@ -27,7 +27,7 @@ pub(super) enum Play {
 
 /// Counts over all agents together.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct TaskTally {
     /// Tasks that have begun.
     pub begun: AtomicU64,
     /// Results that are stored.
@@ -36,7 +36,7 @@ pub(super) struct Tally {
     first: Mutex<Option<Instant>>,
 }
 
-impl Tally {
+impl TaskTally {
     fn begin(&self) {
         if self.begun.fetch_add(1, Ordering::Relaxed) == 0 {
             self.first.lock().unwrap_or_else(PoisonError::into_inner).replace(Instant::now());
@@ -51,17 +51,17 @@ impl Tally {
 
 /// The agent of a node.
 #[derive(Debug)]
-pub(super) struct Agent {
+pub(super) struct BenchAgent {
     node: String,
-    play: Play,
+    play: TaskEnding,
     /// The number of its last exchange.
     number: u64,
-    slots: BTreeMap<u64, Slot>,
+    slots: BTreeMap<u64, BenchSlot>,
 }
 
 /// A slot, as its agent reports it.
 #[derive(Debug)]
-struct Slot {
+struct BenchSlot {
     report: SlotReport,
     /// The number of its last result.
     last: u64,
@@ -69,10 +69,10 @@ struct Slot {
     begun: Vec<Instant>,
 }
 
-impl Agent {
+impl BenchAgent {
     /// The agent of node `number`, which has no slot yet.
-    pub fn new(number: u64, play: Play) -> Agent {
-        Agent { node: node_name(number), play, number: 0, slots: BTreeMap::new() }
+    pub fn new(number: u64, play: TaskEnding) -> BenchAgent {
+        BenchAgent { node: node_name(number), play, number: 0, slots: BTreeMap::new() }
     }
 
     /// Exchanges once, with an answer that waits as long as `wait` says.
@@ -84,7 +84,7 @@ impl Agent {
         &mut self,
         connection: &mut Connection,
         wait: &str,
-        tally: &Tally,
+        tally: &TaskTally,
     ) -> io::Result<()> {
         self.number += 1;
         let report = serde_json::to_vec(&self.report()).map_err(io::Error::other)?;
@@ -101,7 +101,7 @@ impl Agent {
 
     /// Ends a task of some slot. Returns true if a task ran.
     pub fn end_one(&mut self) -> bool {
-        let ends = |slot: &mut Slot| slot.end_first();
+        let ends = |slot: &mut BenchSlot| slot.end_first();
         self.slots.values_mut().any(ends)
     }
 
@@ -114,16 +114,16 @@ impl Agent {
             limits: Rung::Watched,
             only_user: None,
             epoch: 0,
-            slots: self.slots.values_mut().map(Slot::told).collect(),
+            slots: self.slots.values_mut().map(BenchSlot::told).collect(),
         }
     }
 
-    fn obey(&mut self, order: SlotOrder, tally: &Tally) {
+    fn obey(&mut self, order: SlotOrder, tally: &TaskTally) {
         if order.forget {
             self.slots.remove(&order.share);
             return;
         }
-        let slot = self.slots.entry(order.share).or_insert_with(|| Slot::new(order.share));
+        let slot = self.slots.entry(order.share).or_insert_with(|| BenchSlot::new(order.share));
         slot.report.seen_order = order.order;
         let before = slot.report.results.len();
         slot.report.results.retain(|result| order.acked < result.number);
@@ -132,7 +132,7 @@ impl Agent {
         for task in order.tasks {
             tally.begin();
             slot.begin(task.task);
-            if self.play == Play::AtOnce {
+            if self.play == TaskEnding::AtOnce {
                 slot.end_first();
             }
         }
@@ -142,15 +142,15 @@ impl Agent {
             (slot.report.state, slot.report.end) = (SlotStage::Gone, Some(SlotEnd::Stopped));
         }
         slot.report.want = match self.play {
-            Play::AtOnce if !is_stopped => QUEUE,
-            Play::WhenTold if !is_stopped && slot.begun.is_empty() => 1,
-            Play::AtOnce | Play::WhenTold => 0,
+            TaskEnding::AtOnce if !is_stopped => QUEUE,
+            TaskEnding::WhenTold if !is_stopped && slot.begun.is_empty() => 1,
+            TaskEnding::AtOnce | TaskEnding::WhenTold => 0,
         };
     }
 }
 
-impl Slot {
-    fn new(share: u64) -> Slot {
+impl BenchSlot {
+    fn new(share: u64) -> BenchSlot {
         let report = SlotReport {
             share,
             state: SlotStage::Working,
@@ -163,7 +163,7 @@ impl Slot {
             end: None,
             text: None,
         };
-        Slot { report, last: 0, begun: Vec::new() }
+        BenchSlot { report, last: 0, begun: Vec::new() }
     }
 
     /// Returns the slot's report, with the task times of now.

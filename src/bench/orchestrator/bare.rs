@@ -33,14 +33,14 @@ const BATCH: usize = 512;
 
 /// Work of the bare handler.
 #[derive(Clone, Copy, Debug)]
-pub struct Work {
+pub struct BareWork {
     /// Tasks that it gives.
     pub tasks: u64,
     /// Slots that each node has.
     pub slots: u64,
 }
 
-type Question = (Name, Exchange, oneshot::Sender<ExchangeAnswer>);
+type BareQuestion = (Name, Exchange, oneshot::Sender<ExchangeAnswer>);
 
 /// Serves on any port of loopback, which `listening` gets, with a database at `file`, until the
 /// process ends.
@@ -48,7 +48,11 @@ type Question = (Name, Exchange, oneshot::Sender<ExchangeAnswer>);
 /// # Errors
 ///
 /// If it cannot listen, or the database fails.
-pub async fn serve(file: &Path, work: Work, listening: impl FnOnce(SocketAddr)) -> io::Result<()> {
+pub async fn serve(
+    file: &Path,
+    work: BareWork,
+    listening: impl FnOnce(SocketAddr),
+) -> io::Result<()> {
     let (questions, inbox) = mpsc::channel(4096);
     let writer = Writer::open(file, work).await.map_err(io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -65,7 +69,7 @@ pub async fn serve(file: &Path, work: Work, listening: impl FnOnce(SocketAddr)) 
 }
 
 async fn exchange(
-    State(questions): State<mpsc::Sender<Question>>,
+    State(questions): State<mpsc::Sender<BareQuestion>>,
     InPath(node): InPath<String>,
     Json(report): Json<Exchange>,
 ) -> Result<Json<ExchangeAnswer>, StatusCode> {
@@ -78,7 +82,7 @@ async fn exchange(
 /// Commits, and answers then.
 struct Writer {
     store: Store,
-    work: Work,
+    work: BareWork,
     spec: Arc<CampaignSpec>,
     campaign: u64,
     /// Tasks that were given.
@@ -88,7 +92,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn open(file: &Path, work: Work) -> Result<Writer, StoreError> {
+    async fn open(file: &Path, work: BareWork) -> Result<Writer, StoreError> {
         let mut store = Store::open(file).await?;
         let mut book = Book::new(Settings::default());
         let campaign = book.next_number();
@@ -114,7 +118,7 @@ impl Writer {
         Ok(Writer { store, work, spec, campaign, given: 0, nodes, effects })
     }
 
-    async fn run(mut self, mut inbox: mpsc::Receiver<Question>) -> Result<(), StoreError> {
+    async fn run(mut self, mut inbox: mpsc::Receiver<BareQuestion>) -> Result<(), StoreError> {
         let mut questions = Vec::new();
         while 0 < inbox.recv_many(&mut questions, BATCH).await {
             let mut answers = Vec::new();

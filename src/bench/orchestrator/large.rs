@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::time::{interval, sleep, timeout};
 
-use super::agent::{Agent, Play, Tally};
+use super::agent::{BenchAgent, TaskEnding, TaskTally};
 use super::manager::{Manager, Weighed};
 use super::submission::{by_command, lines};
 use super::{Crowd, Large, LargeFigures, MEMORY, poll, submit};
@@ -17,7 +17,7 @@ use crate::bench::daemon::BenchError;
 use crate::bench::daemon::child::{self, Child, bytes_of};
 use crate::bench::load::wire::Connection;
 use crate::bench::load::{number, part_of_core};
-use crate::bench::process::Process;
+use crate::bench::process::MeasuredProcess;
 use crate::bench::times::milliseconds;
 
 /// Time in which agents must report the tasks that have begun.
@@ -35,12 +35,12 @@ pub(super) async fn measure(large: &Large, folder: &Path) -> Result<LargeFigures
     let shares_each = large.running.checked_div(large.campaigns).unwrap_or(0).max(1);
     let manager = Manager::start(shares_each, large.nodes).await.map_err(failed)?;
     let (child, address) = child::start_orchestrator(folder, manager.address()).await?;
-    let process = Process::of(child.id());
+    let process = MeasuredProcess::of(child.id());
     let submitted = submit_all(large, folder, &address, &process).await.map_err(failed)?;
 
-    let tally = Arc::new(Tally::default());
-    let agents: Vec<Agent> =
-        (0..large.nodes).map(|node| Agent::new(node, Play::WhenTold)).collect();
+    let tally = Arc::new(TaskTally::default());
+    let agents: Vec<BenchAgent> =
+        (0..large.nodes).map(|node| BenchAgent::new(node, TaskEnding::WhenTold)).collect();
     let running = shares_each.saturating_mul(large.campaigns);
     let agents = begin_all(agents, &address, &tally, running).await.map_err(failed)?;
     let peak_mb = process.peak_rss_mb();
@@ -51,7 +51,7 @@ pub(super) async fn measure(large: &Large, folder: &Path) -> Result<LargeFigures
     let (child, address) = child::start_orchestrator(folder, manager.address()).await?;
     let restarted = Restarted { begun, child, address, agents, tally, time: large.time };
     let restarted = restarted.measure(&manager).await.map_err(failed)?;
-    let Submitted { time, command_peak_mb, peak_mb: submit_peak_mb, bytes } = submitted;
+    let FirstSubmission { time, command_peak_mb, peak_mb: submit_peak_mb, bytes } = submitted;
     Ok(LargeFigures {
         campaigns: large.campaigns,
         lines: large.lines,
@@ -67,7 +67,7 @@ pub(super) async fn measure(large: &Large, folder: &Path) -> Result<LargeFigures
 }
 
 /// Cost of the first submission.
-struct Submitted {
+struct FirstSubmission {
     time: Duration,
     command_peak_mb: Option<f64>,
     peak_mb: Option<f64>,
@@ -79,8 +79,8 @@ async fn submit_all(
     large: &Large,
     folder: &Path,
     address: &str,
-    process: &Process,
-) -> io::Result<Submitted> {
+    process: &MeasuredProcess,
+) -> io::Result<FirstSubmission> {
     let (file, text) = (folder.join("lines"), lines(large.lines));
     fs::write(&file, &text)?;
     let first = by_command(&file, address).await?;
@@ -93,16 +93,16 @@ async fn submit_all(
     for _ in 1..large.campaigns {
         submit(address, &body).await?;
     }
-    Ok(Submitted { time: first.time, command_peak_mb: first.peak_mb, peak_mb, bytes })
+    Ok(FirstSubmission { time: first.time, command_peak_mb: first.peak_mb, peak_mb, bytes })
 }
 
 /// Lets agents begin `running` tasks and report them.
 async fn begin_all(
-    agents: Vec<Agent>,
+    agents: Vec<BenchAgent>,
     address: &str,
-    tally: &Arc<Tally>,
+    tally: &Arc<TaskTally>,
     running: u64,
-) -> io::Result<Vec<Agent>> {
+) -> io::Result<Vec<BenchAgent>> {
     let crowd = Crowd::begin(agents, address, tally).await?;
     crowd.until(&tally.begun, running).await?;
     sleep(SETTLE).await;
@@ -114,15 +114,15 @@ struct Restarted {
     begun: Instant,
     child: Child,
     address: String,
-    agents: Vec<Agent>,
-    tally: Arc<Tally>,
+    agents: Vec<BenchAgent>,
+    tally: Arc<TaskTally>,
     time: Duration,
 }
 
 impl Restarted {
     async fn measure(mut self, manager: &Manager) -> io::Result<LargeFigures> {
         let (tally, time) = (Arc::clone(&self.tally), self.time);
-        let process = Process::of(self.child.id());
+        let process = MeasuredProcess::of(self.child.id());
         let mut first = self.agents.pop().ok_or_else(|| io::Error::other("there is no agent"))?;
         let mut connection = Connection::open(&self.address).await?;
         first.exchange(&mut connection, "0s", &tally).await?;
@@ -160,9 +160,9 @@ impl Restarted {
 
 /// Ends a task now and then.
 async fn end_tasks(
-    agent: &mut Agent,
+    agent: &mut BenchAgent,
     connection: &mut Connection,
-    tally: &Tally,
+    tally: &TaskTally,
     time: Duration,
 ) -> io::Result<()> {
     let mut ticks = interval(PUBLISH_EVERY);

@@ -33,19 +33,19 @@ const MEMORY_MB: u64 = 256;
 #[derive(Clone, Debug)]
 pub(super) struct Manager {
     address: String,
-    shared: Arc<Shared>,
+    shared: Arc<SharedManager>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    books: Mutex<Books>,
+struct SharedManager {
+    books: Mutex<ManagerState>,
     /// The number of the schedule.
     cycle: watch::Sender<u64>,
 }
 
 /// Shares of each work.
 #[derive(Debug, Default)]
-struct Books {
+struct ManagerState {
     /// Shares that a work gets once it is published.
     shares_each: u64,
     /// Nodes that shares are on, in turn.
@@ -80,8 +80,8 @@ impl Manager {
     pub async fn start(shares_each: u64, nodes: u64) -> io::Result<Manager> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
-        let books = Mutex::new(Books { shares_each, nodes, ..Books::default() });
-        let shared = Arc::new(Shared { books, cycle: watch::channel(0).0 });
+        let books = Mutex::new(ManagerState { shares_each, nodes, ..ManagerState::default() });
+        let shared = Arc::new(SharedManager { books, cycle: watch::channel(0).0 });
         let router = Router::new()
             .route("/v1/publication", put(take))
             .route("/v1/schedule", get(tell))
@@ -105,13 +105,13 @@ impl Manager {
     }
 }
 
-impl Shared {
-    fn books(&self) -> MutexGuard<'_, Books> {
+impl SharedManager {
+    fn books(&self) -> MutexGuard<'_, ManagerState> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn take(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+async fn take(State(shared): State<Arc<SharedManager>>, body: Bytes) -> Response {
     let publication: Publication = match serde_json::from_slice(&body) {
         Ok(publication) => publication,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
@@ -138,7 +138,7 @@ async fn take(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     (StatusCode::ACCEPTED, Json(answer)).into_response()
 }
 
-async fn tell(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+async fn tell(State(shared): State<Arc<SharedManager>>, headers: HeaderMap) -> Response {
     let known = headers.get(header::IF_NONE_MATCH).and_then(|name| name.to_str().ok());
     let name_of = |cycle: u64| format!("W/\"{cycle}\"");
     let mut cycles = shared.cycle.subscribe();
@@ -151,7 +151,7 @@ async fn tell(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response
     ([(header::ETAG, name_of(cycle))], Json(schedule)).into_response()
 }
 
-impl Books {
+impl ManagerState {
     /// Enters all work. Returns true if the schedule has changed.
     fn enter(&mut self, publication: Publication) -> bool {
         self.sequence = Some(publication.sequence);

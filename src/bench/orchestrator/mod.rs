@@ -20,14 +20,14 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::agent::{Agent, Play, Tally};
-pub use self::bare::{Work, serve as serve_bare};
+use self::agent::{BenchAgent, TaskEnding, TaskTally};
+pub use self::bare::{BareWork, serve as serve_bare};
 use self::manager::Manager;
 use super::daemon::BenchError;
 use super::daemon::child::{self, Child};
 use super::load::wire::{Connection, send};
 use super::load::{check, cpu_s, gather, number};
-use super::process::Process;
+use super::process::MeasuredProcess;
 use crate::scratch::Scratch;
 
 /// Memory of a slot, as people write it.
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_mins(15);
 
 /// Parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct OrchestratorOptions {
     /// Task starts. `None`: they are not measured.
     pub starts: Option<Starts>,
     /// Large campaigns. `None`: they are not measured.
@@ -76,7 +76,7 @@ pub struct Large {
 
 /// Figures of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
+pub struct OrchestratorFigures {
     /// Task starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<StartFigures>,
@@ -148,7 +148,7 @@ pub struct LargeFigures {
 /// # Errors
 ///
 /// If the orchestrator cannot be started, or does not do what it is asked.
-pub async fn run(options: &Options) -> Result<Figures, BenchError> {
+pub async fn run(options: &OrchestratorOptions) -> Result<OrchestratorFigures, BenchError> {
     // In this order: processes have to be gone before their folder is.
     let scratch = Scratch::create("bench-orchestrator").map_err(BenchError::Scratch)?;
     let starts = match &options.starts {
@@ -159,7 +159,7 @@ pub async fn run(options: &Options) -> Result<Figures, BenchError> {
         Some(large) => Some(large::measure(large, &folder(scratch.path(), "large")?).await?),
         None => None,
     };
-    Ok(Figures { starts, large })
+    Ok(OrchestratorFigures { starts, large })
 }
 
 /// Makes a folder for a database.
@@ -179,7 +179,7 @@ async fn measure_starts(starts: &Starts, scratch: &Path) -> Result<StartFigures,
     submit_range(&address, tasks).await.map_err(failed)?;
     let (per_s, cpu_us) = flood(&child, &address, starts).await.map_err(failed)?;
     drop(child);
-    let work = Work { tasks, slots: slots_each };
+    let work = BareWork { tasks, slots: slots_each };
     let (child, address) = child::start_bare_exchange(&folder(scratch, "bare")?, work).await?;
     let (bare_per_s, bare_cpu_us) = flood(&child, &address, starts).await.map_err(failed)?;
     let ratio = per_s / bare_per_s;
@@ -202,10 +202,10 @@ async fn submit(address: &str, body: &[u8]) -> io::Result<()> {
 /// Lets agents run all tasks. Returns tasks a second, and the server's processor time for a task in
 /// microseconds.
 async fn flood(child: &Child, address: &str, starts: &Starts) -> io::Result<(f64, Option<f64>)> {
-    let tally = Arc::new(Tally::default());
-    let agents = (0..starts.agents).map(|node| Agent::new(node, Play::AtOnce)).collect();
+    let tally = Arc::new(TaskTally::default());
+    let agents = (0..starts.agents).map(|node| BenchAgent::new(node, TaskEnding::AtOnce)).collect();
     let crowd = Crowd::begin(agents, address, &tally).await?;
-    let process = Process::of(child.id());
+    let process = MeasuredProcess::of(child.id());
     let (outcome, cpu) = cpu_s(&process, crowd.until(&tally.acked, starts.tasks)).await;
     outcome?;
     let begun = tally.first().unwrap_or_else(Instant::now);
@@ -216,7 +216,11 @@ async fn flood(child: &Child, address: &str, starts: &Starts) -> io::Result<(f64
 }
 
 /// Has an agent exchange until an exchange fails.
-async fn poll(agent: &mut Agent, connection: &mut Connection, tally: &Tally) -> io::Result<()> {
+async fn poll(
+    agent: &mut BenchAgent,
+    connection: &mut Connection,
+    tally: &TaskTally,
+) -> io::Result<()> {
     loop {
         agent.exchange(connection, POLL, tally).await?;
     }
@@ -224,13 +228,17 @@ async fn poll(agent: &mut Agent, connection: &mut Connection, tally: &Tally) -> 
 
 /// Agents that run.
 struct Crowd {
-    agents: JoinSet<io::Result<Agent>>,
+    agents: JoinSet<io::Result<BenchAgent>>,
     stop: CancellationToken,
 }
 
 impl Crowd {
     /// Has each of `agents` exchange without end, over a connection of its own.
-    async fn begin(agents: Vec<Agent>, address: &str, tally: &Arc<Tally>) -> io::Result<Crowd> {
+    async fn begin(
+        agents: Vec<BenchAgent>,
+        address: &str,
+        tally: &Arc<TaskTally>,
+    ) -> io::Result<Crowd> {
         let stop = CancellationToken::new();
         let mut crowd = Crowd { agents: JoinSet::new(), stop };
         for mut agent in agents {
@@ -261,7 +269,7 @@ impl Crowd {
     }
 
     /// Stops all agents, and gives them back as they are.
-    async fn end(self) -> io::Result<Vec<Agent>> {
+    async fn end(self) -> io::Result<Vec<BenchAgent>> {
         self.stop.cancel();
         gather(self.agents).await
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::super::process::Process;
+use super::super::process::MeasuredProcess;
 use super::MEMORY;
 
 /// Time between two reads of the command's memory. Linux reports the peak so far, so that only
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Cost of a submission.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Submission {
+pub(super) struct SubmissionCost {
     /// From the start of the command to its end.
     pub time: Duration,
     /// The most memory that the command had, in MB. `None`: this system does not tell.
@@ -40,7 +40,7 @@ pub(super) fn lines(count: u64) -> String {
 /// # Errors
 ///
 /// If the command cannot be started or fails.
-pub(super) async fn by_command(file: &Path, address: &str) -> io::Result<Submission> {
+pub(super) async fn by_command(file: &Path, address: &str) -> io::Result<SubmissionCost> {
     let log = file.with_extension("log");
     let begun = Instant::now();
     let mut command = Command::new(std::env::current_exe()?)
@@ -51,7 +51,7 @@ pub(super) async fn by_command(file: &Path, address: &str) -> io::Result<Submiss
         .stdout(Stdio::null())
         .stderr(fs::File::create(&log)?)
         .spawn()?;
-    let process = Process::of(command.id());
+    let process = MeasuredProcess::of(command.id());
     let mut peak_mb = None;
     let status = loop {
         peak_mb = process.peak_rss_mb().or(peak_mb);
@@ -64,5 +64,5 @@ pub(super) async fn by_command(file: &Path, address: &str) -> io::Result<Submiss
         let said = fs::read_to_string(&log).unwrap_or_default();
         return Err(io::Error::other(format!("`apportion submit` failed: {said}")));
     }
-    Ok(Submission { time: begun.elapsed(), peak_mb })
+    Ok(SubmissionCost { time: begun.elapsed(), peak_mb })
 }

@@ -12,8 +12,8 @@ use super::failure::{Exit, Failure};
 use super::output::{complain, show};
 use super::table::{Column, table};
 use super::wait;
-use crate::bench::cluster::Shape;
-use crate::bench::{Measured, Parts, Spread, cycle, daemon, load, place, slot};
+use crate::bench::cluster::ClusterShape;
+use crate::bench::{DurationSpread, Measured, Parts, cycle, daemon, load, place, slot};
 use crate::model::{Mebibytes, Quantum};
 
 /// How many cycles are timed where each is one of many.
@@ -50,20 +50,20 @@ pub fn run(action: &Bench) -> Result<(), Failure> {
 
 fn run_cycle(args: &Cycle) -> Result<(), Failure> {
     let (regime, cycles) = match args.regime {
-        Regime::Burst => (cycle::Regime::Burst, FEW_CYCLES),
-        Regime::Steady => (cycle::Regime::Steady, CYCLES),
-        Regime::Waiting => (cycle::Regime::Waiting, CYCLES),
-        Regime::Churn => (cycle::Regime::Churn, CYCLES),
-        Regime::Blocked => (cycle::Regime::Blocked, FEW_CYCLES),
+        Regime::Burst => (cycle::CycleRegime::Burst, FEW_CYCLES),
+        Regime::Steady => (cycle::CycleRegime::Steady, CYCLES),
+        Regime::Waiting => (cycle::CycleRegime::Waiting, CYCLES),
+        Regime::Churn => (cycle::CycleRegime::Churn, CYCLES),
+        Regime::Blocked => (cycle::CycleRegime::Blocked, FEW_CYCLES),
     };
-    let options = cycle::Options {
+    let options = cycle::CycleOptions {
         shape: shape(args.size, args.seed),
         regime,
         cycles: args.cycles.unwrap_or(cycles),
         ramp_cycles: args.ramp_cycles,
     };
     let begun = Instant::now();
-    let cycle::Outcome { figures, findings } = cycle::run(&options, &|| begun.elapsed());
+    let cycle::CycleOutcome { figures, findings } = cycle::run(&options, &|| begun.elapsed());
     show(&figures, args.size.json, cycled)?;
     if !figures.is_settled {
         complain(&format!(
@@ -77,7 +77,7 @@ fn run_cycle(args: &Cycle) -> Result<(), Failure> {
 
 fn run_slot(args: &args::Slot) -> Result<(), Failure> {
     let begun = Instant::now();
-    let options = slot::Options { tasks: args.tasks, lanes: args.lanes };
+    let options = slot::SlotOptions { tasks: args.tasks, lanes: args.lanes };
     let figures = slot::run(options, &|| begun.elapsed())?;
     Ok(show(&figures, args.json, |figures| {
         let idle = figures.idle_anonymous_kb.map_or("-".to_owned(), |kb| format!("{kb} KB"));
@@ -95,9 +95,9 @@ fn run_slot(args: &args::Slot) -> Result<(), Failure> {
 fn run_place(args: &Place) -> Result<(), Failure> {
     let Size { nodes, jobs, quantum, json, .. } = args.size;
     let users = users(args.size);
-    let options = place::Options { nodes, jobs, users, quantum, cycles: args.cycles };
+    let options = place::PlaceOptions { nodes, jobs, users, quantum, cycles: args.cycles };
     let begun = Instant::now();
-    let place::Outcome { figures, findings } = place::run(&options, &|| begun.elapsed());
+    let place::PlaceOutcome { figures, findings } = place::run(&options, &|| begun.elapsed());
     show(&figures, json, placed)?;
     judged(&figures.measured, &findings)
 }
@@ -110,16 +110,21 @@ async fn run_daemon(args: &Daemon) -> Result<(), Failure> {
 async fn run_load(args: &Load) -> Result<(), Failure> {
     let Load { nodes, jobs, seconds, json } = *args;
     let users = jobs.div_ceil(JOBS_A_USER);
-    let shape =
-        Shape { nodes, jobs, users, quantum: Quantum::new(QUANTUM).expect("not nothing"), seed: 1 };
-    let options = load::Options { shape, time: Duration::from_secs(seconds) };
+    let shape = ClusterShape {
+        nodes,
+        jobs,
+        users,
+        quantum: Quantum::new(QUANTUM).expect("not nothing"),
+        seed: 1,
+    };
+    let options = load::LoadOptions { shape, time: Duration::from_secs(seconds) };
     let figures = load::run(&options).await?;
     Ok(show(&figures, json, loaded)?)
 }
 
-fn shape(size: Size, seed: u64) -> Shape {
+fn shape(size: Size, seed: u64) -> ClusterShape {
     let Size { nodes, jobs, quantum, .. } = size;
-    Shape { nodes, jobs, users: users(size), quantum, seed }
+    ClusterShape { nodes, jobs, users: users(size), quantum, seed }
 }
 
 fn users(size: Size) -> u64 {
@@ -138,13 +143,13 @@ fn judged(measured: &Measured, findings: &[String]) -> Result<(), Failure> {
 type Row = (&'static str, String);
 
 /// Figures of cycles.
-fn cycled(figures: &cycle::Figures) -> String {
+fn cycled(figures: &cycle::CycleFigures) -> String {
     let what = match figures.regime {
-        cycle::Regime::Burst => "burst",
-        cycle::Regime::Steady => "steady",
-        cycle::Regime::Waiting => "waiting",
-        cycle::Regime::Churn => "churn",
-        cycle::Regime::Blocked => "blocked",
+        cycle::CycleRegime::Burst => "burst",
+        cycle::CycleRegime::Steady => "steady",
+        cycle::CycleRegime::Waiting => "waiting",
+        cycle::CycleRegime::Churn => "churn",
+        cycle::CycleRegime::Blocked => "blocked",
     };
     let rows = vec![
         ("regime", what.to_owned()),
@@ -159,7 +164,7 @@ fn cycled(figures: &cycle::Figures) -> String {
 }
 
 /// Figures of a cycle that places.
-fn placed(figures: &place::Figures) -> String {
+fn placed(figures: &place::PlaceFigures) -> String {
     let rows = vec![
         ("nodes", figures.nodes.to_string()),
         ("requests", figures.jobs.to_string()),
@@ -170,7 +175,7 @@ fn placed(figures: &place::Figures) -> String {
 }
 
 /// Figures of the daemon.
-fn served(figures: &daemon::Figures) -> String {
+fn served(figures: &daemon::DaemonFigures) -> String {
     let megabytes = |bytes: Option<u64>| known(bytes.map(|bytes| bytes >> 20), "MB");
     render([
         ("nodes", figures.nodes.to_string()),
@@ -197,7 +202,7 @@ fn served(figures: &daemon::Figures) -> String {
 }
 
 /// Figures of the daemon under load.
-fn loaded(figures: &load::Figures) -> String {
+fn loaded(figures: &load::LoadFigures) -> String {
     let compared = |name, compared: &load::Compared| {
         let load::Compared { daemon_per_s, bare_per_s, ratio, daemon_ms, bare_ms, .. } = compared;
         let micros = |value: Option<f64>| known(value.map(|value| format!("{value:.1}")), "us");
@@ -242,7 +247,7 @@ fn loaded(figures: &load::Figures) -> String {
 }
 
 fn measured(measured: &Measured) -> Vec<Row> {
-    let Spread { median, p99, max } = measured.cycle_ms;
+    let DurationSpread { median, p99, max } = measured.cycle_ms;
     let Parts { record, schedule, plan, view, freeze_apply, update } = measured.parts_ms;
     let Measured { used_qshares, capacity_qshares, .. } = measured;
     vec![

@@ -8,8 +8,8 @@ use super::super::table::{Column, table};
 use super::args::{BareExchange, Orchestrator, Part};
 use super::known;
 use crate::bench::orchestrator::{
-    Figures, Large, LargeFigures, Options, StartFigures, Starts, Work, run as measure,
-    serve_bare as bare,
+    BareWork, Large, LargeFigures, OrchestratorFigures, OrchestratorOptions, StartFigures, Starts,
+    run as measure, serve_bare as bare,
 };
 
 /// Measures what was asked for.
@@ -26,7 +26,7 @@ pub(super) async fn run(args: &Orchestrator) -> Result<(), Failure> {
         nodes: args.nodes,
         time: Duration::from_secs(args.seconds),
     };
-    let options = Options {
+    let options = OrchestratorOptions {
         starts: (args.only != Some(Part::Large)).then_some(starts),
         large: (args.only != Some(Part::Starts)).then_some(large),
     };
@@ -41,14 +41,14 @@ pub(super) async fn run(args: &Orchestrator) -> Result<(), Failure> {
 /// If it cannot listen, or its database fails.
 pub(super) async fn serve_bare(args: &BareExchange) -> Result<(), Failure> {
     let listening = |address| complain(&format!("listening at {address}"));
-    let work = Work { tasks: args.tasks, slots: args.slots };
+    let work = BareWork { tasks: args.tasks, slots: args.slots };
     Ok(bare(&args.state, work, listening).await?)
 }
 
 /// What it is, the figure, what it is compared with, the ratio of the two, and the goal.
 type Row = [String; 5];
 
-fn shown(figures: &Figures) -> String {
+fn shown(figures: &OrchestratorFigures) -> String {
     let starts = figures.starts.iter().flat_map(start_rows);
     let large = figures.large.iter().flat_map(large_rows);
     let columns = [

@@ -8,20 +8,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::workload::Request;
+use super::workload::WorkRequest;
 use crate::api::wire::{self, Assigned, ProcessState, RemovalReason, WorkKind, WorkState};
 use crate::model::{Millis, ProcessLimit, count};
 use crate::sim::world::{ProcessIx, Stage, WorkIx, World};
 
 /// All work of a round, and its processes.
 #[derive(Debug)]
-pub(super) struct Orchestrator {
-    requests: Vec<Request>,
+pub(super) struct DemoOrchestrator {
+    requests: Vec<WorkRequest>,
     world: World,
     /// Number of the first job; the other jobs follow in the order of submission.
     /// Start and speed of the round, to date the submitted work.
-    clock: Clock,
-    processes: BTreeMap<u64, Seat>,
+    clock: RoundClock,
+    processes: BTreeMap<u64, ProcessSeat>,
     shares: BTreeMap<ProcessIx, u64>,
     /// Shares whose processes have gone, until a schedule does without them.
     gone: BTreeMap<u64, Gone>,
@@ -31,7 +31,7 @@ pub(super) struct Orchestrator {
 
 /// Relates the time of the world to that on the wall.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct RoundClock {
     /// The start of the round, in milliseconds since the epoch.
     pub epoch_ms: u64,
     /// Speed of the world's time, as a multiple of the wall clock's.
@@ -40,7 +40,7 @@ pub(super) struct Clock {
 
 /// A process and where it is.
 #[derive(Clone, Debug)]
-struct Seat {
+struct ProcessSeat {
     process: ProcessIx,
     node: String,
     is_reservation: bool,
@@ -55,7 +55,7 @@ struct Gone {
 
 /// Events in the world since the last call.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct RoundNews {
     /// Work submitted.
     pub submitted: Vec<u64>,
     /// Work done.
@@ -107,11 +107,11 @@ pub(super) struct Stopped {
 /// Number of the first job.
 const FIRST_JOB: u64 = 1;
 
-impl Orchestrator {
+impl DemoOrchestrator {
     /// Builds an orchestrator that has submitted nothing yet.
-    pub fn new(requests: Vec<Request>, clock: Clock) -> Orchestrator {
+    pub fn new(requests: Vec<WorkRequest>, clock: RoundClock) -> DemoOrchestrator {
         let world = World::new(requests.iter().map(|request| request.work.clone()).collect());
-        Orchestrator {
+        DemoOrchestrator {
             requests,
             world,
             clock,
@@ -123,7 +123,7 @@ impl Orchestrator {
     }
 
     /// Adds requests, numbered after those that there are.
-    pub fn submit(&mut self, requests: Vec<Request>) {
+    pub fn submit(&mut self, requests: Vec<WorkRequest>) {
         self.world.submit(requests.iter().map(|request| request.work.clone()).collect());
         self.requests.extend(requests);
     }
@@ -134,7 +134,7 @@ impl Orchestrator {
     }
 
     /// Returns the request with this number.
-    pub fn request(&self, job: u64) -> Option<&Request> {
+    pub fn request(&self, job: u64) -> Option<&WorkRequest> {
         self.requests.get(self.work_ix(job)?.0)
     }
 
@@ -149,7 +149,7 @@ impl Orchestrator {
     }
 
     /// Lets everything happen until `now`.
-    pub fn advance(&mut self, now: Millis) -> News {
+    pub fn advance(&mut self, now: Millis) -> RoundNews {
         self.world.advance(now);
         let news = self.world.tell();
         let ended = news.completed.iter().flat_map(|(_, processes)| processes);
@@ -157,7 +157,7 @@ impl Orchestrator {
             self.vacate(*process);
         }
         let completed = news.completed.iter().filter(|(work, _)| !self.withdrawn.contains(work));
-        News {
+        RoundNews {
             submitted: news.arrived.iter().map(|&work| self.job(work)).collect(),
             completed: completed.map(|&(work, _)| self.completed(work)).collect(),
         }
@@ -234,7 +234,7 @@ impl Orchestrator {
         let is_reservation = self.requests[work.0].kind == WorkKind::Reservation;
         self.shares.insert(process, added.share);
         self.processes
-            .insert(added.share, Seat { process, node: added.node.clone(), is_reservation });
+            .insert(added.share, ProcessSeat { process, node: added.node.clone(), is_reservation });
         Some(Started { job, node: added.node.clone() })
     }
 
@@ -274,7 +274,7 @@ impl Orchestrator {
         }
     }
 
-    fn process(&self, share: u64, seat: &Seat) -> wire::Process {
+    fn process(&self, share: u64, seat: &ProcessSeat) -> wire::Process {
         let facts = self.world.process_facts(seat.process);
         let state = match self.world.stage(seat.process) {
             // A reservation starts no process: it is in use from the beginning.
@@ -321,7 +321,7 @@ impl Gone {
     }
 }
 
-impl Clock {
+impl RoundClock {
     /// A time in the world, as milliseconds since the epoch.
     fn wall(self, time: Millis) -> u64 {
         self.epoch_ms + crate::model::floor_div(time, self.speed)

@@ -4,10 +4,10 @@ use std::num::NonZeroU64;
 
 use super::*;
 use crate::model::Mebibytes;
-use crate::sim::world::Work;
+use crate::sim::world::SimWork;
 
-fn orchestrator(kind: WorkKind, items: &[Millis]) -> Orchestrator {
-    let work = Work {
+fn orchestrator(kind: WorkKind, items: &[Millis]) -> DemoOrchestrator {
+    let work = SimWork {
         name: "w".to_owned(),
         user: "ann".to_owned(),
         class: "normal".to_owned(),
@@ -17,8 +17,8 @@ fn orchestrator(kind: WorkKind, items: &[Millis]) -> Orchestrator {
         submitted: 0,
         items: items.to_vec(),
     };
-    let clock = Clock { epoch_ms: 1_000, speed: NonZeroU64::MIN };
-    let mut orchestrator = Orchestrator::new(vec![Request { kind, submission: 1, work }], clock);
+    let clock = RoundClock { epoch_ms: 1_000, speed: NonZeroU64::MIN };
+    let mut orchestrator = DemoOrchestrator::new(vec![WorkRequest { kind, submission: 1, work }], clock);
     assert_eq!(orchestrator.advance(0).submitted, [FIRST_JOB]);
     orchestrator
 }
@@ -61,7 +61,7 @@ fn schedule(added: &[u64], removed: &[(u64, RemovalReason)]) -> wire::Schedule {
 }
 
 /// Each published process, as share and state.
-fn published(orchestrator: &Orchestrator) -> Vec<(u64, ProcessState)> {
+fn published(orchestrator: &DemoOrchestrator) -> Vec<(u64, ProcessState)> {
     let publication = orchestrator.publication(1);
     let processes = publication.work.iter().flat_map(|work| &work.processes);
     processes.map(|process| (process.share, process.state)).collect()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::teller::{counted, listed, numbered, span};
 use super::{gigabytes, grouped};
 use crate::api::wire::WorkKind;
-use crate::demo::workload::Request;
+use crate::demo::workload::WorkRequest;
 use crate::model::{Millis, count};
 
 /// Most flows of preemption that are named, the largest first.
@@ -19,7 +19,7 @@ const INTRODUCING: Duration = Duration::from_millis(400);
 #[derive(Debug, Default)]
 pub(super) struct Submissions {
     introduced: BTreeSet<u64>,
-    new: BTreeMap<u64, Vec<(u64, Request)>>,
+    new: BTreeMap<u64, Vec<(u64, WorkRequest)>>,
     /// Time of the first new request.
     new_since: Option<Duration>,
     more: BTreeMap<String, Vec<u64>>,
@@ -27,7 +27,7 @@ pub(super) struct Submissions {
 }
 
 impl Submissions {
-    pub fn add(&mut self, at: Duration, job: u64, request: &Request) {
+    pub fn add(&mut self, at: Duration, job: u64, request: &WorkRequest) {
         let is_new = !self.introduced.contains(&request.submission);
         if is_new {
             self.new_since.get_or_insert(at);
@@ -62,9 +62,11 @@ impl Submissions {
 }
 
 /// Returns the line for a new submission, which has at least a request.
-fn introduction(submission: &[(u64, Request)]) -> String {
+fn introduction(submission: &[(u64, WorkRequest)]) -> String {
     let numbers = |what| numbered(what, submission.iter().map(|(job, _)| *job));
-    let Some((_, Request { kind, work, .. })) = submission.first() else { return String::new() };
+    let Some((_, WorkRequest { kind, work, .. })) = submission.first() else {
+        return String::new();
+    };
     let (user, class, memory) = (&work.user, &work.class, gigabytes(work.memory));
     match kind {
         WorkKind::Job => {
@@ -86,12 +88,12 @@ fn introduction(submission: &[(u64, Request)]) -> String {
 
 /// Processes preempted, by rule.
 #[derive(Debug, Default)]
-pub(super) struct Takings {
-    by_rule: BTreeMap<String, Taking>,
+pub(super) struct PreemptionBatch {
+    by_rule: BTreeMap<String, RulePreemptions>,
 }
 
 #[derive(Debug, Default)]
-struct Taking {
+struct RulePreemptions {
     /// Processes by the user who lost them and the user who gets the space.
     flows: BTreeMap<(String, String), Flow>,
     lost: Millis,
@@ -103,7 +105,7 @@ struct Flow {
     beneficiaries: BTreeSet<u64>,
 }
 
-impl Takings {
+impl PreemptionBatch {
     /// Enters that a process of `victim` had to go for `job` of `user`.
     pub fn add(
         &mut self,
@@ -129,7 +131,7 @@ impl Takings {
     }
 }
 
-impl Taking {
+impl RulePreemptions {
     fn line(self, rule: &str) -> String {
         let total: u64 = self.flows.values().map(|flow| flow.processes).sum();
         let mut flows = Vec::from_iter(self.flows);
@@ -166,15 +168,15 @@ impl Flow {
 
 /// Jobs done.
 #[derive(Debug, Default)]
-pub(super) struct Completions {
+pub(super) struct CompletionBatch {
     jobs: Vec<u64>,
     users: BTreeSet<String>,
     items: u64,
     longest: Millis,
 }
 
-impl Completions {
-    pub fn add(&mut self, job: u64, request: &Request, took: Millis) {
+impl CompletionBatch {
+    pub fn add(&mut self, job: u64, request: &WorkRequest, took: Millis) {
         self.jobs.push(job);
         self.users.insert(request.work.user.clone());
         self.items += count(&request.work.items);
@@ -183,7 +185,7 @@ impl Completions {
 
     /// The line for what was gathered, if anything was.
     pub fn tell(&mut self) -> Option<String> {
-        let Completions { jobs, users, items, longest } = std::mem::take(self);
+        let CompletionBatch { jobs, users, items, longest } = std::mem::take(self);
         if jobs.is_empty() {
             return None;
         }
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn preemptions_are_told_by_who_for_whom() {
-        let mut takings = Takings::default();
+        let mut takings = PreemptionBatch::default();
         for job in [9, 10] {
             takings.add("fair_share", "ann".to_owned(), Some((job, "bob".to_owned())), 61_000);
         }

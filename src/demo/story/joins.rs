@@ -15,13 +15,13 @@ const NAMED: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Joins {
     seen: BTreeSet<(String, String)>,
-    pending: Vec<Join>,
+    pending: Vec<ClassJoin>,
     latest: Accounts,
 }
 
 /// A user's first work in a class.
 #[derive(Debug)]
-struct Join {
+struct ClassJoin {
     at: Duration,
     class: String,
     user: String,
@@ -40,14 +40,14 @@ impl Joins {
     pub fn submit(&mut self, at: Duration, class: &str, user: &str) {
         if self.seen.insert((class.to_owned(), user.to_owned())) {
             let (class, user) = (class.to_owned(), user.to_owned());
-            self.pending.push(Join { at, class, user, before: self.latest.clone() });
+            self.pending.push(ClassJoin { at, class, user, before: self.latest.clone() });
         }
     }
 
     /// Enters the present holdings; returns the lines of joins that are due.
     pub fn look(&mut self, at: Duration, load: &Load) -> Vec<String> {
         self.latest = Accounts::of(load);
-        let (due, pending): (Vec<Join>, Vec<Join>) = std::mem::take(&mut self.pending)
+        let (due, pending): (Vec<ClassJoin>, Vec<ClassJoin>) = std::mem::take(&mut self.pending)
             .into_iter()
             .partition(|join| join.at + SETTLING <= at);
         self.pending = pending;
@@ -55,7 +55,7 @@ impl Joins {
     }
 }
 
-impl Join {
+impl ClassJoin {
     /// Changes for the users who were there before; `None` if there were none.
     fn outcome(&self, now: &Accounts) -> Option<String> {
         let in_class = |accounts: &Accounts| accounts.of_class(&self.class);

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::Duration;
 
-use self::gather::{Completions, Submissions, Takings};
+use self::gather::{CompletionBatch, PreemptionBatch, Submissions};
 use self::joins::Joins;
 use self::teller::{Teller, counted, grouped, numbered, span, tenths};
-use super::orchestrator::{Completed, Orchestrator, Stopped};
+use super::orchestrator::{Completed, DemoOrchestrator, Stopped};
 use super::report::Report;
 use super::workload::Request;
 use crate::api::wire::{self, PreemptionInfo, VaryAnswer, WorkKind};
@@ -36,19 +36,19 @@ const WAITING: Duration = Duration::from_millis(1500);
 #[derive(Debug)]
 pub(super) struct Story {
     teller: Teller,
-    jobs: BTreeMap<u64, Watched>,
+    jobs: BTreeMap<u64, WatchedJob>,
     joins: Joins,
     submissions: Submissions,
-    takings: Takings,
-    completions: Completions,
+    takings: PreemptionBatch,
+    completions: CompletionBatch,
     /// Time of the last pause.
     paused: Duration,
 }
 
 /// A job, and the lines about it so far.
 #[derive(Debug)]
-struct Watched {
-    request: Request,
+struct WatchedJob {
+    request: WorkRequest,
     since: Duration,
     /// Each time it held more than ever before: how much.
     steps: Vec<u64>,
@@ -67,8 +67,8 @@ impl Story {
             jobs: BTreeMap::new(),
             joins: Joins::default(),
             submissions: Submissions::default(),
-            takings: Takings::default(),
-            completions: Completions::default(),
+            takings: PreemptionBatch::default(),
+            completions: CompletionBatch::default(),
             paused: Duration::ZERO,
         }
     }
@@ -96,8 +96,8 @@ impl Story {
     }
 
     /// Work was submitted.
-    pub fn submit(&mut self, at: Duration, job: u64, request: &Request) {
-        let watched = Watched {
+    pub fn submit(&mut self, at: Duration, job: u64, request: &WorkRequest) {
+        let watched = WatchedJob {
             request: request.clone(),
             since: at,
             steps: Vec::new(),
@@ -114,7 +114,7 @@ impl Story {
 
     /// Work is done.
     pub fn complete(&mut self, completed: Completed) {
-        if let Some(Watched { request, .. }) = self.jobs.remove(&completed.job)
+        if let Some(WatchedJob { request, .. }) = self.jobs.remove(&completed.job)
             && request.kind == WorkKind::Job
         {
             self.completions.add(completed.job, &request, completed.took);
@@ -126,7 +126,7 @@ impl Story {
         &mut self,
         stopped: &Stopped,
         receipt: Option<&PreemptionInfo>,
-        orchestrator: &Orchestrator,
+        orchestrator: &DemoOrchestrator,
     ) {
         let user_of = |job: u64| orchestrator.request(job).map(|request| request.work.user.clone());
         let job = receipt.and_then(|receipt| receipt.beneficiary);
@@ -140,7 +140,7 @@ impl Story {
         &mut self,
         at: Duration,
         schedule: &wire::Schedule,
-        orchestrator: &Orchestrator,
+        orchestrator: &DemoOrchestrator,
     ) {
         for job in &schedule.jobs {
             let Some(watched) = self.jobs.get_mut(&job.id) else { continue };
@@ -235,8 +235,8 @@ impl Story {
     }
 
     /// Sums up the play so far.
-    pub fn summary(&mut self, at: Duration, report: &Report) {
-        let Report { cycle_ms, fairness_error, .. } = report;
+    pub fn summary(&mut self, at: Duration, report: &DemoReport) {
+        let DemoReport { cycle_ms, fairness_error, .. } = report;
         let text = format!(
             "{} cycles, p99 {:.1} ms · {} · {} preempted, {} evicted · fairness error {fairness_error:.1} % · {} · {}",
             grouped(report.cycles),
@@ -251,8 +251,8 @@ impl Story {
     }
 
     /// How fair it was, and how much work was lost for it.
-    pub fn conclusion(&mut self, at: Duration, report: &Report) {
-        let Report { fairness_error, work_done_ms: done, work_lost_ms: lost, .. } = report;
+    pub fn conclusion(&mut self, at: Duration, report: &DemoReport) {
+        let DemoReport { fairness_error, work_done_ms: done, work_lost_ms: lost, .. } = report;
         let fair = format!(
             "while jobs asked for more than there is, users were {fairness_error:.1} % of the cluster short of their fair share, on average"
         );
@@ -272,7 +272,7 @@ impl Story {
     }
 
     /// Reports audit findings and failed requests, if any.
-    pub fn troubles(&mut self, at: Duration, report: &Report) {
+    pub fn troubles(&mut self, at: Duration, report: &DemoReport) {
         for finding in &report.findings {
             self.teller.tell(at, "audit", finding);
         }
@@ -282,7 +282,7 @@ impl Story {
     }
 }
 
-impl Watched {
+impl WatchedJob {
     /// Enters what it holds now. Its first processes are worth a line if they were waited for.
     fn start(&mut self, at: Duration, job: &wire::ScheduledJob, held: u64) -> Option<String> {
         if held <= self.most() {
@@ -325,7 +325,7 @@ impl Watched {
     }
 }
 
-fn named(job: u64, request: &Request) -> String {
+fn named(job: u64, request: &WorkRequest) -> String {
     let what = match request.kind {
         WorkKind::Job => "job",
         WorkKind::Service => "service",

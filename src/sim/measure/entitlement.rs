@@ -6,7 +6,7 @@ use super::{Slots, TOLERANCE, real};
 
 /// The claim of a single job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct JobClaim {
     /// The job's user in the job's class. A user with jobs in two classes is two parties.
     pub party: usize,
     /// Index of the job's class.
@@ -21,14 +21,14 @@ pub struct Claim {
 
 /// The outcome.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entitlement {
+pub struct FluidEntitlement {
     /// Qshares for each claim, in their order.
     pub amounts: Vec<f64>,
     /// True if some job got less than it wanted.
     pub is_contended: bool,
 }
 
-impl Entitlement {
+impl FluidEntitlement {
     /// Sum of all entitlements.
     pub fn total(&self) -> f64 {
         self.amounts.iter().sum()
@@ -37,7 +37,7 @@ impl Entitlement {
 
 /// Raises all claims together, each at its rate, until it is met or the machines that could hold
 /// it are full.
-pub fn entitle(claims: &[Claim], slots: &Slots) -> Entitlement {
+pub fn entitle(claims: &[JobClaim], slots: &Slots) -> FluidEntitlement {
     let mut filling = Filling {
         claims,
         amounts: vec![0.0; claims.len()],
@@ -47,11 +47,11 @@ pub fn entitle(claims: &[Claim], slots: &Slots) -> Entitlement {
     while filling.is_active.contains(&true) {
         filling.step(slots);
     }
-    Entitlement { amounts: filling.amounts, is_contended: filling.is_contended }
+    FluidEntitlement { amounts: filling.amounts, is_contended: filling.is_contended }
 }
 
 struct Filling<'a> {
-    claims: &'a [Claim],
+    claims: &'a [JobClaim],
     amounts: Vec<f64>,
     is_active: Vec<bool>,
     is_contended: bool,
@@ -62,8 +62,8 @@ impl Filling<'_> {
     /// Every step removes a claim or more.
     fn step(&mut self, slots: &Slots) {
         let rates = self.rates();
-        let of_large = |claim: &Claim| if claim.order == Slots::LARGE { 1.0 } else { 0.0 };
-        let per_process = |claim: &Claim| 1.0 / real(claim.order);
+        let of_large = |claim: &JobClaim| if claim.order == Slots::LARGE { 1.0 } else { 0.0 };
+        let per_process = |claim: &JobClaim| 1.0 / real(claim.order);
         let large_room = real(slots.large * Slots::LARGE) - self.sum(&self.amounts, of_large);
         let process_room = real(slots.small) - self.sum(&self.amounts, per_process);
         let until_large = time_to_fill(large_room, self.sum(&rates, of_large));
@@ -99,7 +99,7 @@ impl Filling<'_> {
             }
             *jobs += 1;
         }
-        let rate = |(ix, claim): (usize, &Claim)| {
+        let rate = |(ix, claim): (usize, &JobClaim)| {
             if self.is_active[ix] {
                 real(claim.weight) / real(users[&claim.class]) / real(jobs[&claim.party])
             } else {
@@ -113,7 +113,7 @@ impl Filling<'_> {
         (0..self.claims.len()).filter(|&ix| self.is_active[ix])
     }
 
-    fn sum(&self, amounts: &[f64], weight: impl Fn(&Claim) -> f64) -> f64 {
+    fn sum(&self, amounts: &[f64], weight: impl Fn(&JobClaim) -> f64) -> f64 {
         self.claims.iter().zip(amounts).map(|(claim, amount)| weight(claim) * amount).sum()
     }
 }
@@ -130,11 +130,11 @@ mod tests {
     /// Six processes of order 2, or two of order 3.
     const SLOTS: Slots = Slots { small: 6, large: 2 };
 
-    fn claim(party: usize, order: u64, want: u64) -> Claim {
-        Claim { party, class: 0, weight: 100, order, want }
+    fn claim(party: usize, order: u64, want: u64) -> JobClaim {
+        JobClaim { party, class: 0, weight: 100, order, want }
     }
 
-    fn check(claims: &[Claim], amounts: &[f64], is_contended: bool) {
+    fn check(claims: &[JobClaim], amounts: &[f64], is_contended: bool) {
         let entitlement = entitle(claims, &SLOTS);
         let is_equal = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6;
         assert!(entitlement.amounts.iter().zip(amounts).all(is_equal), "{:?}", entitlement.amounts);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn classes_share_by_weight() {
-        let heavy = Claim { class: 1, weight: 200, ..claim(1, 2, 40) };
+        let heavy = JobClaim { class: 1, weight: 200, ..claim(1, 2, 40) };
         check(&[claim(0, 2, 40), heavy], &[4.0, 8.0], true);
     }
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn nobody_is_entitled_to_nothing() {
-        assert_eq!(entitle(&[], &SLOTS), Entitlement::default());
+        assert_eq!(entitle(&[], &SLOTS), FluidEntitlement::default());
         check(&[claim(0, 2, 0)], &[0.0], false);
     }
 }

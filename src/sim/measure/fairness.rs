@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Claim, Entitlement, Line, Need, Slots, TOLERANCE, entitle, percent, real};
+use super::{
+    FluidEntitlement, JobClaim, MeasuredJob, Need, Slots, TOLERANCE, entitle, percent, real,
+};
 
 /// Shortfalls under a single notion of a job's need.
 #[derive(Debug)]
@@ -10,9 +12,9 @@ pub(super) struct Fairness {
     want: fn(&Need) -> u64,
     slots: Slots,
     /// The last cycle's claims. Most cycles repeat them, and then the entitlement stands.
-    claims: Vec<Claim>,
-    pub entitlement: Entitlement,
-    parties: BTreeMap<usize, Party>,
+    claims: Vec<JobClaim>,
+    pub entitlement: FluidEntitlement,
+    parties: BTreeMap<usize, MeasuredParty>,
     contended_cycles: u64,
     /// Qshares times cycles, over contended cycles.
     pub shortfall: f64,
@@ -22,7 +24,7 @@ pub(super) struct Fairness {
 
 /// A user in a class, in a single cycle; amounts in qshares.
 #[derive(Clone, Copy, Debug, Default)]
-struct Party {
+struct MeasuredParty {
     entitled: f64,
     want: u64,
     held: u64,
@@ -36,7 +38,7 @@ impl Fairness {
             want,
             slots,
             claims: Vec::new(),
-            entitlement: Entitlement::default(),
+            entitlement: FluidEntitlement::default(),
             parties: BTreeMap::new(),
             contended_cycles: 0,
             shortfall: 0.0,
@@ -45,8 +47,8 @@ impl Fairness {
     }
 
     /// Adds the shortfalls of a single cycle.
-    pub fn enter(&mut self, lines: &[Line]) {
-        let claims: Vec<Claim> = lines.iter().map(|line| self.claim(line)).collect();
+    pub fn enter(&mut self, lines: &[MeasuredJob]) {
+        let claims: Vec<JobClaim> = lines.iter().map(|line| self.claim(line)).collect();
         if claims != self.claims {
             self.entitlement = entitle(&claims, &self.slots);
             self.claims = claims;
@@ -68,7 +70,7 @@ impl Fairness {
     /// Shortfall of a party in the last cycle, in qshares; negative if the party held more than its
     /// entitlement.
     pub fn shortfall(&self, party: usize) -> f64 {
-        self.parties.get(&party).map_or(0.0, Party::shortfall)
+        self.parties.get(&party).map_or(0.0, MeasuredParty::shortfall)
     }
 
     /// A sum of shortfalls in percent of the capacity in contended cycles.
@@ -76,9 +78,9 @@ impl Fairness {
         percent(shortfall, real(capacity) * real(self.contended_cycles))
     }
 
-    fn claim(&self, line: &Line) -> Claim {
+    fn claim(&self, line: &MeasuredJob) -> JobClaim {
         let subject = line.subject;
-        Claim {
+        JobClaim {
             party: subject.party,
             class: subject.class,
             weight: subject.weight,
@@ -87,8 +89,8 @@ impl Fairness {
         }
     }
 
-    fn gather(&self, lines: &[Line]) -> BTreeMap<usize, Party> {
-        let mut parties: BTreeMap<usize, Party> = BTreeMap::new();
+    fn gather(&self, lines: &[MeasuredJob]) -> BTreeMap<usize, MeasuredParty> {
+        let mut parties: BTreeMap<usize, MeasuredParty> = BTreeMap::new();
         for ((line, claim), entitled) in
             lines.iter().zip(&self.claims).zip(&self.entitlement.amounts)
         {
@@ -105,7 +107,7 @@ impl Fairness {
     }
 }
 
-impl Party {
+impl MeasuredParty {
     fn shortfall(&self) -> f64 {
         self.entitled - real(self.held)
     }

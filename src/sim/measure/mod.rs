@@ -1,6 +1,6 @@
 //! The figures by which schedulers are compared, taken from the world alone. MODEL section 9.
 //!
-//! Free of any scheduler's internals: [`Ledger`] is told, cycle by cycle, what jobs could use and
+//! Free of any scheduler's internals: [`MeasureLedger`] is told, cycle by cycle, what jobs could use and
 //! what they hold. The only place in this crate that reckons in floating point, because it decides
 //! nothing.
 
@@ -9,8 +9,8 @@ mod fairness;
 mod report;
 mod wants;
 
-pub use entitlement::{Claim, Entitlement, entitle};
-pub use report::{FairnessError, Report, Spread};
+pub use entitlement::{FluidEntitlement, JobClaim, entitle};
+pub use report::{FairnessError, JobSpread, RunReport};
 pub use wants::Need;
 
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub struct Subject {
 
 /// A job in a single cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct MeasuredJob {
     /// The job.
     pub subject: Subject,
     /// Need of the job, as of the tell step.
@@ -88,7 +88,7 @@ pub struct Line {
     pub held: u64,
 }
 
-impl Line {
+impl MeasuredJob {
     fn held_qshares(&self) -> u64 {
         self.held * self.subject.order
     }
@@ -96,11 +96,11 @@ impl Line {
 
 /// A single cycle.
 #[derive(Clone, Debug)]
-pub struct Cycle<'a> {
+pub struct MeasuredCycle<'a> {
     /// Time of the cycle.
     pub now: Millis,
     /// Every job told of and not told complete.
-    pub lines: &'a [Line],
+    pub lines: &'a [MeasuredJob],
     /// Qshares of each node that are neither held nor draining.
     pub free: &'a [u64],
     /// Processes preempted.
@@ -113,11 +113,11 @@ pub struct Cycle<'a> {
 
 /// The books of a run.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct MeasureLedger {
     capacity: u64,
     by_cap: Fairness,
     by_demand: Fairness,
-    watches: BTreeMap<WorkIx, Watch>,
+    watches: BTreeMap<WorkIx, JobTrack>,
     longest_zero: Millis,
     longest_zero_owed: Millis,
     last_change: Millis,
@@ -134,7 +134,7 @@ pub struct Ledger {
 
 /// State of a job that is kept from cycle to cycle.
 #[derive(Clone, Copy, Debug)]
-struct Watch {
+struct JobTrack {
     useful: u64,
     /// The unbroken time without a process that it is in.
     zero: Option<Zero>,
@@ -154,7 +154,7 @@ pub struct Totals {
     /// For every job, from its submission to the end of its last item.
     pub turnarounds: Vec<Millis>,
     /// For every job, its turnaround and the least that could be.
-    pub bounds: Vec<Bound>,
+    pub bounds: Vec<TurnaroundBound>,
     /// Time of all items.
     pub useful: Millis,
     /// Threads times the time processes were held.
@@ -165,7 +165,7 @@ pub struct Totals {
 
 /// The least turnaround a job could have, alone on the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct TurnaroundBound {
     /// Duration of the job's longest item.
     pub longest_item: Millis,
     /// All its items.
@@ -174,17 +174,17 @@ pub struct Bound {
     pub threads: u64,
 }
 
-impl Bound {
+impl TurnaroundBound {
     fn millis(self) -> f64 {
         real(INITIALIZATION) + real(self.longest_item).max(real(self.total) / real(self.threads))
     }
 }
 
-impl Ledger {
+impl MeasureLedger {
     /// Empty books for a cluster with nodes of these sizes, in qshares.
-    pub fn new(nodes: &[u64]) -> Ledger {
+    pub fn new(nodes: &[u64]) -> MeasureLedger {
         let slots = Slots::of(nodes);
-        Ledger {
+        MeasureLedger {
             capacity: nodes.iter().sum(),
             by_cap: Fairness::new(Need::cap, slots),
             by_demand: Fairness::new(Need::demand, slots),
@@ -202,8 +202,8 @@ impl Ledger {
     }
 
     /// Adds a single cycle: its state holds until the next cycle.
-    pub fn enter(&mut self, cycle: &Cycle<'_>) {
-        let held: u64 = cycle.lines.iter().map(Line::held_qshares).sum();
+    pub fn enter(&mut self, cycle: &MeasuredCycle<'_>) {
+        let held: u64 = cycle.lines.iter().map(MeasuredJob::held_qshares).sum();
         self.held += held;
         self.by_cap.enter(cycle.lines);
         self.by_demand.enter(cycle.lines);
@@ -218,13 +218,13 @@ impl Ledger {
 
     /// Follows a single job; returns true if the number of processes that the job can use has
     /// changed.
-    fn watch(&mut self, line: &Line, now: Millis) -> bool {
+    fn watch(&mut self, line: &MeasuredJob, now: Millis) -> bool {
         let Subject { work, party, order, submitted, .. } = line.subject;
         let useful = line.need.useful();
         let watch = self
             .watches
             .entry(work)
-            .or_insert(Watch { useful, zero: Some(Zero { since: submitted, owed: 0 }) });
+            .or_insert(JobTrack { useful, zero: Some(Zero { since: submitted, owed: 0 }) });
         if 0 < line.held {
             if let Some(zero) = watch.zero.take() {
                 self.longest_zero = self.longest_zero.max(now - zero.since);
@@ -239,7 +239,7 @@ impl Ledger {
         std::mem::replace(&mut watch.useful, useful) != useful
     }
 
-    fn enter_preemptions(&mut self, cycle: &Cycle<'_>, has_changed: bool) {
+    fn enter_preemptions(&mut self, cycle: &MeasuredCycle<'_>, has_changed: bool) {
         self.preempted += cycle.preempted;
         if cycle.had_news || has_changed {
             self.last_change = cycle.now;
@@ -255,13 +255,13 @@ impl Ledger {
     }
 
     /// The report, with what the ledger cannot know left at zero.
-    pub fn report(&self, totals: &Totals) -> Report {
+    pub fn report(&self, totals: &Totals) -> RunReport {
         let turnarounds: Vec<f64> = totals.turnarounds.iter().map(|&time| seconds(time)).collect();
-        let slowdown = |(&time, bound): (&Millis, &Bound)| real(time) / bound.millis();
+        let slowdown = |(&time, bound): (&Millis, &TurnaroundBound)| real(time) / bound.millis();
         let slowdowns = totals.turnarounds.iter().zip(&totals.bounds).map(slowdown).collect();
         let offered = real(self.capacity) * real(totals.makespan);
         let of_capacity = |qshare_cycles: f64| percent(qshare_cycles * real(CYCLE), offered);
-        Report {
+        RunReport {
             makespan_s: seconds(totals.makespan),
             turnaround_s: spread(turnarounds),
             slowdown: spread(slowdowns),
@@ -283,14 +283,14 @@ impl Ledger {
             settled_paid_cycles: self.settled_paid_cycles,
             idle_usable_pct: of_capacity(real(self.idle_usable)),
             unheld_pct: of_capacity(self.unheld),
-            ..Report::default()
+            ..RunReport::default()
         }
     }
 }
 
 /// Free qshares that jobs below their cap could fill at once. Nodes are filled in ascending order
 /// of free space. A node takes a large process if it fits and is wanted, then small processes.
-fn idle_usable(lines: &[Line], free: &[u64]) -> u64 {
+fn idle_usable(lines: &[MeasuredJob], free: &[u64]) -> u64 {
     let unmet = |order: u64| -> u64 {
         let of_order = lines.iter().filter(|line| line.subject.order == order);
         of_order.map(|line| line.need.cap().saturating_sub(line.held)).sum()
@@ -314,11 +314,11 @@ fn idle_usable(lines: &[Line], free: &[u64]) -> u64 {
     filled
 }
 
-fn spread(mut figures: Vec<f64>) -> Spread {
+fn spread(mut figures: Vec<f64>) -> JobSpread {
     figures.sort_by(f64::total_cmp);
     let jobs = figures.len();
     let Some(&max) = figures.last() else {
-        return Spread::default();
+        return JobSpread::default();
     };
     let half = jobs >> 1;
     let median = if jobs.is_multiple_of(2) {
@@ -328,7 +328,7 @@ fn spread(mut figures: Vec<f64>) -> Spread {
     };
     // The nearest rank, counted from 1: ceil(0.95 n).
     let p95 = figures[(jobs * 95).div_ceil(100) - 1];
-    Spread { mean: figures.iter().sum::<f64>() / real(count(jobs)), median, p95, max }
+    JobSpread { mean: figures.iter().sum::<f64>() / real(count(jobs)), median, p95, max }
 }
 
 fn percent(part: f64, whole: f64) -> f64 {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Distribution of a single figure over all jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct JobSpread {
     /// The mean.
     pub mean: f64,
     /// The median; of an even number, the mean of the middle two.
@@ -31,7 +31,7 @@ pub struct FairnessError {
 
 /// Figures of a single run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Report {
+pub struct RunReport {
     /// Items in the suite.
     pub items_total: u64,
     /// Items finished.
@@ -39,9 +39,9 @@ pub struct Report {
     /// End of the last item.
     pub makespan_s: f64,
     /// From submission to the end of a job's last item.
-    pub turnaround_s: Spread,
+    pub turnaround_s: JobSpread,
     /// Turnaround over the least it could be.
-    pub slowdown: Spread,
+    pub slowdown: JobSpread,
     /// Capacity held.
     pub held_pct: f64,
     /// Thread time of processes that went into items that were finished.

@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn line(work: usize, order: u64, useful: u64, held: u64) -> Line {
+fn line(work: usize, order: u64, useful: u64, held: u64) -> MeasuredJob {
     let threads = NonZeroU64::new(1).unwrap();
-    Line {
+    MeasuredJob {
         subject: Subject {
             work: WorkIx(work),
             party: work,
@@ -26,8 +26,8 @@ fn line(work: usize, order: u64, useful: u64, held: u64) -> Line {
     }
 }
 
-fn cycle<'a>(now: Millis, lines: &'a [Line], free: &'a [u64]) -> Cycle<'a> {
-    Cycle { now, lines, free, preempted: 0, is_paid: false, had_news: false }
+fn cycle<'a>(now: Millis, lines: &'a [MeasuredJob], free: &'a [u64]) -> MeasuredCycle<'a> {
+    MeasuredCycle { now, lines, free, preempted: 0, is_paid: false, had_news: false }
 }
 
 #[track_caller]
@@ -39,7 +39,7 @@ fn assert_near(left: f64, right: f64) {
 /// second 0.
 #[test]
 fn shortfalls_of_contended_cycles_are_added_up() {
-    let mut ledger = Ledger::new(&[4, 3]);
+    let mut ledger = MeasureLedger::new(&[4, 3]);
     // Three processes fit. Entitled by cap: the first may double to two, the second start two:
     // 6 qshares for claims of 4 and 4, 3 each.
     ledger.enter(&cycle(0, &[line(0, 2, 9, 1), line(1, 2, 9, 0)], &[2, 3]));
@@ -56,7 +56,7 @@ fn shortfalls_of_contended_cycles_are_added_up() {
 
 #[test]
 fn the_longest_time_without_a_process_begins_with_submission() {
-    let mut ledger = Ledger::new(&[4]);
+    let mut ledger = MeasureLedger::new(&[4]);
     let [waiting, served] = [0, 1].map(|held| [line(0, 2, 1, held)]);
     ledger.enter(&cycle(10_000, &waiting, &[4]));
     ledger.enter(&cycle(20_000, &waiting, &[4]));
@@ -71,15 +71,15 @@ fn the_longest_time_without_a_process_begins_with_submission() {
 
 #[test]
 fn only_preemptions_after_two_quiet_minutes_are_held_against_anybody() {
-    let mut ledger = Ledger::new(&[4]);
+    let mut ledger = MeasureLedger::new(&[4]);
     let lines = [line(0, 2, 2, 1)];
-    let preempting = |now| Cycle { preempted: 1, ..cycle(now, &lines, &[2]) };
-    ledger.enter(&Cycle { had_news: true, ..preempting(0) });
+    let preempting = |now| MeasuredCycle { preempted: 1, ..cycle(now, &lines, &[2]) };
+    ledger.enter(&MeasuredCycle { had_news: true, ..preempting(0) });
     ledger.enter(&preempting(110_000));
     assert_eq!(ledger.report(&Totals::default()).settled_preempting_cycles, 0);
     ledger.enter(&preempting(120_000));
-    ledger.enter(&Cycle { is_paid: true, ..preempting(125_000) });
-    ledger.enter(&Cycle { had_news: true, ..preempting(130_000) });
+    ledger.enter(&MeasuredCycle { is_paid: true, ..preempting(125_000) });
+    ledger.enter(&MeasuredCycle { had_news: true, ..preempting(130_000) });
     let report = ledger.report(&Totals::default());
     assert_eq!((report.settled_preempting_cycles, report.preempted), (1, 5));
     assert_eq!(report.settled_paid_cycles, 1);
@@ -96,5 +96,5 @@ fn holes_take_one_large_process_and_then_small_ones() {
 #[test]
 fn spreads_are_by_rank() {
     let spread = spread(vec![4.0, 1.0, 3.0, 2.0]);
-    assert_eq!(spread, Spread { mean: 2.5, median: 2.5, p95: 4.0, max: 4.0 });
+    assert_eq!(spread, JobSpread { mean: 2.5, median: 2.5, p95: 4.0, max: 4.0 });
 }

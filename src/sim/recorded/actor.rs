@@ -8,16 +8,16 @@ use crate::scheduler::ShareView;
 use crate::sim::error::Flaw;
 
 /// A job, and its processes.
-pub(super) struct Actor {
+pub(super) struct JobActor {
     pub kind: JobKind,
     pub total: u64,
     pub facts: JobFacts,
-    pub shares: BTreeMap<ShareId, Process>,
+    pub shares: BTreeMap<ShareId, PlayedProcess>,
     /// Shares that died with their node: gone, and not confirmed gone.
     pub purged: BTreeSet<ShareId>,
 }
 
-pub(super) struct Process {
+pub(super) struct PlayedProcess {
     pub node: String,
     pub state: SharePhase,
     /// True if the job is refused: the share leaves with "whitelist".
@@ -27,13 +27,13 @@ pub(super) struct Process {
     pub facts: ShareFacts,
 }
 
-impl Actor {
+impl JobActor {
     /// Enters a share as the scheduler has it now, and whether its job is refused; returns whether
     /// the share is new, and whether it was told to leave before.
     pub fn take_over(&mut self, cycle: u64, share: &ShareView, is_refused: bool) -> (bool, bool) {
         let known = self.shares.get(&share.id);
-        let (is_new, was_leaving) = (known.is_none(), known.is_some_and(Process::is_leaving));
-        let process = self.shares.entry(share.id).or_insert_with(|| Process {
+        let (is_new, was_leaving) = (known.is_none(), known.is_some_and(PlayedProcess::is_leaving));
+        let process = self.shares.entry(share.id).or_insert_with(|| PlayedProcess {
             node: share.node.to_string(),
             state: share.state,
             is_blacklisted: false,
@@ -58,7 +58,7 @@ impl Actor {
 
     /// The shares that a selector means.
     pub fn select(&self, selector: &Selector) -> Result<Vec<ShareId>, Flaw> {
-        let is_meant = |process: &Process| {
+        let is_meant = |process: &PlayedProcess| {
             selector.node.as_ref().is_none_or(|node| *node == process.node)
                 && selector.pending_remove.is_none_or(|leaving| leaving == process.is_leaving())
         };
@@ -86,7 +86,7 @@ impl Actor {
     }
 }
 
-impl Process {
+impl PlayedProcess {
     pub fn is_leaving(&self) -> bool {
         self.state == SharePhase::Leaving
     }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::document::{Document, JobLine};
+use super::document::{PlayedDocument, PlayedJob};
 
 /// Decisions of another scheduler.
 #[derive(Clone, Debug, Deserialize)]
@@ -65,7 +65,7 @@ impl fmt::Display for Difference {
 }
 
 /// Every count that differs in a cycle whose counts are canonical.
-pub(super) fn compare(recording: &Recording, played: &Document) -> Vec<Difference> {
+pub(super) fn compare(recording: &Recording, played: &PlayedDocument) -> Vec<Difference> {
     if recording.hit_class_cap_bug {
         return Vec::new();
     }
@@ -85,7 +85,7 @@ pub(super) fn compare(recording: &Recording, played: &Document) -> Vec<Differenc
     differences
 }
 
-fn compare_job(cycle: u64, recorded: &RecordedJob, played: Option<&JobLine>) -> Vec<Difference> {
+fn compare_job(cycle: u64, recorded: &RecordedJob, played: Option<&PlayedJob>) -> Vec<Difference> {
     let is_known =
         |is_known: bool| if is_known { "known" } else { "unknown or refused" }.to_owned();
     let is_played = played.is_some_and(|line| line.order.is_some());

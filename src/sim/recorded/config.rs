@@ -5,7 +5,7 @@
 
 use std::str::FromStr;
 
-use super::scenario::{ClassInput, Config, PolicyInput, PoolInput, UserInput};
+use super::scenario::{ClassInput, PolicyInput, PoolInput, ScenarioConfig, UserInput};
 use crate::model::{
     CapRules, ClassPolicy, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass, Settings, Topology,
 };
@@ -22,7 +22,7 @@ const SEARCH_ORDER: u32 = 100;
 const WEIGHT: u32 = 100;
 
 /// Builds the topology that `config` describes.
-pub(super) fn topology(config: &Config) -> Result<Topology, Flaw> {
+pub(super) fn topology(config: &ScenarioConfig) -> Result<Topology, Flaw> {
     let mut config = config.clone();
     config.take_properties()?;
     let pools = pools(&config)?;
@@ -37,7 +37,7 @@ pub(super) fn topology(config: &Config) -> Result<Topology, Flaw> {
     })
 }
 
-impl Config {
+impl ScenarioConfig {
     /// Applies the original's own properties. Properties of features that this scheduler does not
     /// have are ignored.
     fn take_properties(&mut self) -> Result<(), Flaw> {
@@ -86,7 +86,7 @@ fn set<T: FromStr>(setting: &mut Option<T>, property: &str, value: &str) -> Resu
     Ok(())
 }
 
-fn settings(config: &Config) -> Settings {
+fn settings(config: &ScenarioConfig) -> Settings {
     let gib = |gb: Option<u64>| Mebibytes::from_gib(gb.unwrap_or(0));
     let is_limited = config.use_global_allotment.unwrap_or(true);
     Settings {
@@ -104,7 +104,7 @@ fn settings(config: &Config) -> Settings {
 }
 
 /// The pools, parents before children and otherwise in the order of the file.
-fn pools(config: &Config) -> Result<Vec<Nodepool>, Flaw> {
+fn pools(config: &ScenarioConfig) -> Result<Vec<Nodepool>, Flaw> {
     let mut waiting: Vec<(usize, &PoolInput)> = config.nodepools.iter().enumerate().collect();
     if waiting.is_empty() {
         return Err(Flaw::new("config.nodepools", "there is none", "add one with the nodes in it"));
@@ -132,7 +132,7 @@ fn pool(
     ix: usize,
     input: &PoolInput,
     placed: &[Nodepool],
-    config: &Config,
+    config: &ScenarioConfig,
 ) -> Result<Nodepool, Flaw> {
     let place = format!("config.nodepools[{ix}]");
     if placed.iter().any(|pool| pool.name == input.name) {
@@ -158,7 +158,7 @@ fn pool(
 }
 
 /// The classes; the first of each policy is its default.
-fn classes(config: &Config, pools: &[Nodepool]) -> Result<Vec<ResourceClass>, Flaw> {
+fn classes(config: &ScenarioConfig, pools: &[Nodepool]) -> Result<Vec<ResourceClass>, Flaw> {
     let mut classes: Vec<ResourceClass> = Vec::with_capacity(config.classes.len());
     for (ix, input) in config.classes.iter().enumerate() {
         let place = || format!("config.classes[{ix}]");
@@ -183,7 +183,12 @@ fn classes(config: &Config, pools: &[Nodepool]) -> Result<Vec<ResourceClass>, Fl
     Ok(classes)
 }
 
-fn class(input: &ClassInput, pool: PoolIx, is_default: bool, config: &Config) -> ResourceClass {
+fn class(
+    input: &ClassInput,
+    pool: PoolIx,
+    is_default: bool,
+    config: &ScenarioConfig,
+) -> ResourceClass {
     let split = |names: &String| names.split_whitespace().map(str::to_owned).collect();
     ResourceClass {
         name: input.name.as_str().into(),

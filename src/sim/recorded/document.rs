@@ -6,32 +6,32 @@ use serde::Serialize;
 
 /// A played scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Document {
+pub struct PlayedDocument {
     /// The scenario's name.
     pub name: String,
     /// Decisions of each cycle.
-    pub cycles: Vec<Cycle>,
+    pub cycles: Vec<PlayedCycle>,
 }
 
 /// A single cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cycle {
+pub struct PlayedCycle {
     /// Number of the cycle, from 0.
     pub cycle: u64,
     /// All work that is not done, by number.
-    pub jobs: Vec<JobLine>,
+    pub jobs: Vec<PlayedJob>,
     /// Jobs that the preemption stop held back.
     #[serde(skip_serializing_if = "is_zero")]
     pub net_strikes: u64,
     /// Rules that the schedule breaks.
-    pub audit: Vec<Finding>,
+    pub audit: Vec<PlayedFinding>,
 }
 
 /// A single job at the end of a cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct JobLine {
+pub struct PlayedJob {
     /// Number of the job.
     pub id: u64,
     /// Qshares of a process; `None` while the job is refused.
@@ -53,7 +53,7 @@ pub struct JobLine {
     pub shrunken: Vec<String>,
     /// Shares that the engine preempted in this cycle, with the reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub preempted: Vec<Taken>,
+    pub preempted: Vec<PreemptedShare>,
     /// Shares told to leave and not confirmed gone.
     pub pending_removes: u64,
     /// Number of shares on each node.
@@ -68,7 +68,7 @@ pub struct JobLine {
 
 /// A share that the engine took back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Taken {
+pub struct PreemptedShare {
     /// From which node.
     pub node: String,
     /// Under which rule.
@@ -82,7 +82,7 @@ pub struct Taken {
 
 /// A rule that a schedule breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct PlayedFinding {
     /// Name of the rule.
     pub rule: &'static str,
     /// Details of the violation.

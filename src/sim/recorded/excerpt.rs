@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::document::Document;
+use super::document::PlayedDocument;
 use super::lines;
 use crate::journal::Excerpt;
 use crate::model::{ShareId, SharePhase};
@@ -13,7 +13,7 @@ use crate::scheduler::{Scheduler, View};
 use crate::sim::error::Flaw;
 
 /// Plays all cycles of `excerpt`.
-pub(super) fn play(excerpt: Excerpt) -> Result<Document, Flaw> {
+pub(super) fn play(excerpt: Excerpt) -> Result<PlayedDocument, Flaw> {
     if let Some(form) = excerpt.other_form() {
         let remedy = "play it with the apportion that wrote it";
         return Err(Flaw::new("journal.form", format!("form {form} is not known here"), remedy));
@@ -22,7 +22,7 @@ pub(super) fn play(excerpt: Excerpt) -> Result<Document, Flaw> {
     let (books, cycles) = excerpt.into_parts();
     let mut scheduler = Scheduler::from_books(books);
     let mut known = shares(&scheduler.view());
-    let mut document = Document { name, cycles: Vec::with_capacity(cycles.len()) };
+    let mut document = PlayedDocument { name, cycles: Vec::with_capacity(cycles.len()) };
     for (ix, (cycle, entries)) in cycles.into_iter().enumerate() {
         for (entry_ix, entry) in entries.into_iter().enumerate() {
             let refused = |error| {

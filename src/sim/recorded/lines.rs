@@ -1,30 +1,30 @@
 //! Lines of a document for the jobs at the end of a cycle.
 
-use super::document::{Cycle, Finding, JobLine, Taken};
+use super::document::{PlayedCycle, PlayedFinding, PlayedJob, PreemptedShare};
 use crate::engine;
 use crate::model::Order;
 use crate::scheduler::{JobView, View, Waiting};
 use crate::sim::count;
 
 /// A cycle with these `jobs`, and what the audit says of it.
-pub(super) fn cycle(cycle: u64, mut jobs: Vec<JobLine>, view: &View) -> Cycle {
+pub(super) fn cycle(cycle: u64, mut jobs: Vec<PlayedJob>, view: &View) -> PlayedCycle {
     jobs.sort_by_key(|line| line.id);
     let Some(planned) = &view.planned else {
-        return Cycle { cycle, jobs, ..Cycle::default() };
+        return PlayedCycle { cycle, jobs, ..PlayedCycle::default() };
     };
     let audit = engine::audit(&planned.snapshot, &planned.schedule)
         .into_iter()
-        .map(|finding| Finding { rule: finding.rule.code(), detail: finding.detail })
+        .map(|finding| PlayedFinding { rule: finding.rule.code(), detail: finding.detail })
         .collect();
-    Cycle { cycle, jobs, net_strikes: planned.schedule.report.net_strikes, audit }
+    PlayedCycle { cycle, jobs, net_strikes: planned.schedule.report.net_strikes, audit }
 }
 
 /// All that can be said of a job without knowing how it was before.
-pub(super) fn job(job: &JobView, view: &View) -> JobLine {
+pub(super) fn job(job: &JobView, view: &View) -> PlayedJob {
     let class = view.topology.class_named(&job.class).map(|class| &view.topology.classes[class.0]);
     let is_preemptable = class.is_some_and(|class| class.policy.is_preemptable());
     let cap = job.cap.map_or(0, |cap| cap.nshares.0);
-    let mut line = JobLine {
+    let mut line = PlayedJob {
         id: job.id.0,
         order: job.order.map(Order::get),
         cap,
@@ -39,7 +39,7 @@ pub(super) fn job(job: &JobView, view: &View) -> JobLine {
             Waiting::Engine(reason) => reason.to_string(),
         }),
         preempted: taken(job, view),
-        ..JobLine::default()
+        ..PlayedJob::default()
     };
     for share in &job.shares {
         *line.nodes.entry(share.node.to_string()).or_default() += 1;
@@ -48,15 +48,15 @@ pub(super) fn job(job: &JobView, view: &View) -> JobLine {
 }
 
 /// Shares that the cycle took from a job, by node.
-fn taken(job: &JobView, view: &View) -> Vec<Taken> {
+fn taken(job: &JobView, view: &View) -> Vec<PreemptedShare> {
     let Some(planned) = &view.planned else { return Vec::new() };
-    let taken = job.preemptions.iter().map(|preemption| Taken {
+    let taken = job.preemptions.iter().map(|preemption| PreemptedShare {
         node: planned.snapshot.machine(preemption.machine).name.to_string(),
         rule: preemption.rule.code(),
         beneficiary: preemption.beneficiary.map(|job| job.0),
         loss: preemption.loss,
     });
-    let mut taken: Vec<Taken> = taken.collect();
+    let mut taken: Vec<PreemptedShare> = taken.collect();
     taken.sort();
     taken
 }

@@ -17,7 +17,7 @@ pub(super) mod player;
 pub(super) mod scenario;
 
 pub use compare::Difference;
-pub use document::{Cycle, Document, Finding, JobLine, Taken};
+pub use document::{PlayedCycle, PlayedDocument, PlayedFinding, PlayedJob, PreemptedShare};
 
 use std::fs;
 use std::path::Path;
@@ -35,10 +35,10 @@ use crate::journal::Excerpt;
 /// # Errors
 ///
 /// If the file cannot be read or is no scenario.
-pub fn play_file(path: &Path) -> Result<Document, SimError> {
+pub fn play_file(path: &Path) -> Result<PlayedDocument, SimError> {
     let played = match read(path)? {
-        File::Excerpt(excerpt) => excerpt::play(*excerpt),
-        File::Scenario(scenario, _) => player::play(&scenario),
+        PlayedFile::Excerpt(excerpt) => excerpt::play(*excerpt),
+        PlayedFile::Scenario(scenario, _) => player::play(&scenario),
     };
     played.map_err(|flaw| SimError::malformed(path, flaw))
 }
@@ -51,18 +51,20 @@ pub fn play_file(path: &Path) -> Result<Document, SimError> {
 ///
 /// If the file cannot be read or is no scenario.
 pub fn compare_file(path: &Path) -> Result<Vec<Difference>, SimError> {
-    let File::Scenario(scenario, Some(recording)) = read(path)? else { return Ok(Vec::new()) };
+    let PlayedFile::Scenario(scenario, Some(recording)) = read(path)? else {
+        return Ok(Vec::new());
+    };
     let played = player::play(&scenario).map_err(|flaw| SimError::malformed(path, flaw))?;
     Ok(compare::compare(&recording, &played))
 }
 
 /// A file of either shape.
-enum File {
+enum PlayedFile {
     Scenario(Box<Scenario>, Option<Recording>),
     Excerpt(Box<Excerpt>),
 }
 
-fn read(path: &Path) -> Result<File, SimError> {
+fn read(path: &Path) -> Result<PlayedFile, SimError> {
     /// A recorded file has its scenario a level down, and an excerpt has none.
     #[derive(Deserialize)]
     struct Shape {
@@ -78,13 +80,13 @@ fn read(path: &Path) -> Result<File, SimError> {
     let flawed = |flaw| SimError::malformed(path, flaw);
     let shape: Shape = parse(&text).map_err(flawed)?;
     if shape.journal.is_some() {
-        return Ok(File::Excerpt(Box::new(parse(&text).map_err(flawed)?)));
+        return Ok(PlayedFile::Excerpt(Box::new(parse(&text).map_err(flawed)?)));
     }
     if shape.scenario.is_none() {
-        return Ok(File::Scenario(Box::new(parse(&text).map_err(flawed)?), None));
+        return Ok(PlayedFile::Scenario(Box::new(parse(&text).map_err(flawed)?), None));
     }
     let Wrapper { scenario } = parse(&text).map_err(flawed)?;
-    Ok(File::Scenario(Box::new(scenario), Some(parse(&text).map_err(flawed)?)))
+    Ok(PlayedFile::Scenario(Box::new(scenario), Some(parse(&text).map_err(flawed)?)))
 }
 
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Flaw> {

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::actor::Actor;
+use super::actor::JobActor;
 use super::config::topology;
-use super::document::{Cycle, Document, JobLine};
+use super::document::{PlayedCycle, PlayedDocument, PlayedJob};
 use super::lines;
 use super::scenario::{
     AutoRun, CycleInput, EventInput, JobInput, KindInput, ProcInput, RunInput, Scenario, TimeInput,
@@ -27,20 +27,20 @@ use crate::sim::error::Flaw;
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
 
 /// Plays all cycles of `scenario`.
-pub fn play(scenario: &Scenario) -> Result<Document, Flaw> {
+pub fn play(scenario: &Scenario) -> Result<PlayedDocument, Flaw> {
     let mut player = Player::new(scenario)?;
     let mut cycles = Vec::with_capacity(scenario.cycles.len());
     for (cycle, input) in (0..).zip(&scenario.cycles) {
         cycles.push(player.cycle(cycle, input)?);
     }
-    Ok(Document { name: scenario.name.clone(), cycles })
+    Ok(PlayedDocument { name: scenario.name.clone(), cycles })
 }
 
 struct Player<'a> {
     scenario: &'a Scenario,
     scheduler: Scheduler,
     nodes: BTreeMap<String, Mebibytes>,
-    jobs: BTreeMap<JobId, Actor>,
+    jobs: BTreeMap<JobId, JobActor>,
     arrivals: u64,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Player<'a> {
     }
 
     /// Plays a cycle as in README, "Order of work inside one cycle".
-    fn cycle(&mut self, cycle: u64, input: &CycleInput) -> Result<Cycle, Flaw> {
+    fn cycle(&mut self, cycle: u64, input: &CycleInput) -> Result<PlayedCycle, Flaw> {
         if self.scenario.options.auto_confirm {
             self.confirm(None);
         }
@@ -176,7 +176,7 @@ impl<'a> Player<'a> {
         let submitted = input.submit.unwrap_or(FIRST_SUBMISSION + 1_000 * self.arrivals);
         self.arrivals += 1;
         let id = JobId(input.id);
-        let actor = Actor {
+        let actor = JobActor {
             kind,
             total: input.work_items,
             facts,
@@ -258,7 +258,7 @@ impl<'a> Player<'a> {
     /// Lets jobs with processes make progress. README, "autoRun".
     fn auto_run(&mut self, cycle: u64, auto: AutoRun) {
         let is_at_work =
-            |(_, actor): &(&JobId, &Actor)| actor.kind == JobKind::Job && !actor.shares.is_empty();
+            |(_, actor): &(&JobId, &JobActor)| actor.kind == JobKind::Job && !actor.shares.is_empty();
         let ids: Vec<JobId> = self.jobs.iter().filter(is_at_work).map(|(&id, _)| id).collect();
         for id in ids {
             let actor = self.jobs.get_mut(&id).expect("listed above");
@@ -335,17 +335,17 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn actor(&mut self, id: u64) -> Result<&mut Actor, Flaw> {
+    fn actor(&mut self, id: u64) -> Result<&mut JobActor, Flaw> {
         self.jobs.get_mut(&JobId(id)).ok_or_else(|| unknown("job", &id.to_string()))
     }
 
-    fn write_down(&mut self, cycle: u64, view: &View) -> Cycle {
+    fn write_down(&mut self, cycle: u64, view: &View) -> PlayedCycle {
         let jobs = view.jobs.iter().map(|job| self.write_down_job(cycle, job, view));
         lines::cycle(cycle, jobs.collect(), view)
     }
 
     /// Writes the line of a job, and takes over the cycle's changes to its shares.
-    fn write_down_job(&mut self, cycle: u64, job: &JobView, view: &View) -> JobLine {
+    fn write_down_job(&mut self, cycle: u64, job: &JobView, view: &View) -> PlayedJob {
         let actor = self.jobs.get_mut(&job.id).expect("the scheduler knows no work but ours");
         let mut line = lines::job(job, view);
         let is_refused = job.disposition == JobDisposition::Refused;

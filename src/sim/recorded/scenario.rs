@@ -11,16 +11,16 @@ use serde_json::Value;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Scenario {
     pub name: String,
-    pub config: Config,
+    pub config: ScenarioConfig,
     #[serde(default)]
-    pub options: Options,
+    pub options: PlayOptions,
     pub cycles: Vec<CycleInput>,
 }
 
 /// The configuration. Absent keys take the original's defaults: see `config`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Config {
+pub struct ScenarioConfig {
     #[serde(rename = "quantumGB", skip_serializing_if = "Option::is_none")]
     pub quantum_gb: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +120,7 @@ pub struct UserInput {
 /// Events that happen without an entry in the scenario.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Options {
+pub struct PlayOptions {
     /// True if preempted shares are gone in the next cycle.
     pub auto_confirm: bool,
     /// Progress of jobs; absent if jobs make none.
@@ -128,9 +128,9 @@ pub struct Options {
     pub auto_run: Option<AutoRun>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { auto_confirm: true, auto_run: None }
+impl Default for PlayOptions {
+    fn default() -> PlayOptions {
+        PlayOptions { auto_confirm: true, auto_run: None }
     }
 }
 
@@ -192,7 +192,7 @@ pub enum EventInput {
     },
     Whitelist {},
     Reconfigure {
-        config: Box<Config>,
+        config: Box<ScenarioConfig>,
     },
 }
 

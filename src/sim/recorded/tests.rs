@@ -18,7 +18,7 @@ const CONFIG: &str = r#""config": {"quantumGB": 1, "initializationCap": 0, "expa
 fn play_cycles(cycles: &str) -> Vec<String> {
     let file = scenario_file(&format!(r#"{{"name": "t", {CONFIG}, "cycles": [{cycles}]}}"#));
     let document = play_file(file.path()).unwrap();
-    let show = |line: &JobLine| format!("{}: {}/{}", line.id, line.held, line.occupying);
+    let show = |line: &PlayedJob| format!("{}: {}/{}", line.id, line.held, line.occupying);
     document
         .cycles
         .iter()
@@ -126,7 +126,7 @@ fn shares_evicted_from_another_pool_are_confirmed_and_those_of_refused_work_are_
             {{"events": [{{"e": "whitelist"}}]}}]}}"#
         );
         let document = play_file(scenario_file(&text).path()).unwrap();
-        let show = |line: &JobLine| format!("{}: {}/{}", line.id, line.held, line.occupying);
+        let show = |line: &PlayedJob| format!("{}: {}/{}", line.id, line.held, line.occupying);
         let cycles = document.cycles.iter();
         let shown = cycles.map(|cycle| cycle.jobs.iter().map(show).collect::<Vec<_>>().join(", "));
         shown.collect::<Vec<String>>()

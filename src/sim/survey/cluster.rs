@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::sim::count;
 use crate::sim::recorded::scenario::{
-    AutoRun, ClassInput, Config, CycleInput, EventInput, JobInput, KindInput, Options, PolicyInput,
-    PoolInput, Scenario,
+    AutoRun, ClassInput, CycleInput, EventInput, JobInput, KindInput, PlayOptions, PolicyInput,
+    PoolInput, Scenario, ScenarioConfig,
 };
 
 /// Cycles for which a cluster is played.
@@ -44,16 +44,16 @@ pub(super) fn scenario(seed: u64, index: u64) -> Scenario {
     }
     Scenario {
         name: format!("survey-{seed}-{index:03}"),
-        config: Config {
+        config: ScenarioConfig {
             quantum_gb: Some(1),
             initialization_cap: Some(draw.between(INITIALIZATION_CAP)),
             expand_by_doubling: Some(draw.one_in(2)),
             prediction: Some(draw.one_in(2)),
             nodepools: hardware.pool_inputs(),
             classes,
-            ..Config::default()
+            ..ScenarioConfig::default()
         },
-        options: Options {
+        options: PlayOptions {
             auto_confirm: true,
             auto_run: Some(AutoRun {
                 init_ms: draw.between([1_000, 60_000]),
@@ -91,21 +91,21 @@ impl Draw {
     }
 }
 
-struct Node {
+struct DrawnNode {
     name: String,
     order: u64,
     pool: usize,
 }
 
 /// A pool, by the position of the pool it is nested in.
-struct Pool {
+struct DrawnPool {
     name: String,
     parent: Option<usize>,
 }
 
 struct Hardware {
-    pools: Vec<Pool>,
-    nodes: Vec<Node>,
+    pools: Vec<DrawnPool>,
+    nodes: Vec<DrawnNode>,
 }
 
 impl Hardware {
@@ -119,7 +119,7 @@ impl Hardware {
         let node = |number: u64| {
             // No pool is empty: the first machines go round.
             let round = usize::try_from(number).ok().filter(|&number| number < pools.len());
-            Node {
+            DrawnNode {
                 name: format!("n{number:02}"),
                 order: sizes[draw.position(sizes.len())],
                 pool: round.unwrap_or_else(|| draw.position(pools.len())),
@@ -131,7 +131,7 @@ impl Hardware {
 
     /// The orders of the machines in a pool and in its nested pools.
     fn orders_in(&self, pool: usize) -> Vec<u64> {
-        let is_in = |node: &&Node| {
+        let is_in = |node: &&DrawnNode| {
             let mut at = Some(node.pool);
             while at.is_some_and(|at| at != pool) {
                 at = at.and_then(|at| self.pools[at].parent);
@@ -146,7 +146,7 @@ impl Hardware {
     }
 
     fn pool_inputs(&self) -> Vec<PoolInput> {
-        let input = |(ix, pool): (usize, &Pool)| {
+        let input = |(ix, pool): (usize, &DrawnPool)| {
             let nodes = self.nodes.iter().filter(|node| node.pool == ix);
             PoolInput {
                 name: pool.name.clone(),
@@ -161,17 +161,17 @@ impl Hardware {
 }
 
 /// Draws a top pool; a third of the clusters have up to three pools nested in it, at most two deep.
-fn draw_pools(draw: &mut Draw) -> Vec<Pool> {
-    let mut pools = vec![Pool { name: "all".to_owned(), parent: None }];
+fn draw_pools(draw: &mut Draw) -> Vec<DrawnPool> {
+    let mut pools = vec![DrawnPool { name: "all".to_owned(), parent: None }];
     if !draw.one_in(3) {
         return pools;
     }
     for number in 1..=draw.between([1, 3]) {
-        let may_hold_another = |pool: &Pool| pool.parent.is_none_or(|parent| parent == 0);
+        let may_hold_another = |pool: &DrawnPool| pool.parent.is_none_or(|parent| parent == 0);
         let parents: Vec<usize> =
             (0..pools.len()).filter(|&ix| may_hold_another(&pools[ix])).collect();
         let parent = parents[draw.position(parents.len())];
-        pools.push(Pool { name: format!("sub{number}"), parent: Some(parent) });
+        pools.push(DrawnPool { name: format!("sub{number}"), parent: Some(parent) });
     }
     pools
 }

@@ -7,25 +7,25 @@
 use std::collections::BTreeMap;
 
 use crate::sim::count;
-use crate::sim::recorded::scenario::{Config, EventInput, Scenario};
-use crate::sim::recorded::{Cycle, Document, JobLine};
+use crate::sim::recorded::scenario::{EventInput, Scenario, ScenarioConfig};
+use crate::sim::recorded::{PlayedCycle, PlayedDocument, PlayedJob};
 
 /// The end of a play.
-pub(super) struct Ending {
-    pub classes: Vec<Class>,
-    pub machines: Vec<Machine>,
+pub(super) struct FinalState {
+    pub classes: Vec<FinalClass>,
+    pub machines: Vec<FinalMachine>,
     /// By number.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<FinalJob>,
 }
 
 /// A class: all classes have the same priority.
-pub(super) struct Class {
+pub(super) struct FinalClass {
     pub name: String,
     pub weight: u64,
 }
 
 /// A machine. All can be scheduled to the end.
-pub(super) struct Machine {
+pub(super) struct FinalMachine {
     pub name: String,
     pub order: u64,
     /// For each class, true if the class may use the machine.
@@ -37,7 +37,7 @@ pub(super) struct Machine {
 }
 
 /// A job that has an order.
-pub(super) struct Job {
+pub(super) struct FinalJob {
     pub id: u64,
     pub class: usize,
     pub user: String,
@@ -51,17 +51,17 @@ pub(super) struct Job {
     pub shares: BTreeMap<usize, u64>,
 }
 
-impl Ending {
+impl FinalState {
     /// Reads the end of `played`, the document of `scenario`.
-    pub fn new(scenario: &Scenario, played: &Document) -> Ending {
+    pub fn new(scenario: &Scenario, played: &PlayedDocument) -> FinalState {
         let config = &scenario.config;
         let first_pool = config.nodepools.first().map_or("", |pool| pool.name.as_str());
-        let classes = config.classes.iter().map(|class| Class {
+        let classes = config.classes.iter().map(|class| FinalClass {
             name: class.name.clone(),
             weight: u64::from(class.weight.unwrap_or(100)),
         });
         let mut ending =
-            Ending { classes: classes.collect(), machines: Vec::new(), jobs: Vec::new() };
+            FinalState { classes: classes.collect(), machines: Vec::new(), jobs: Vec::new() };
         let events = || scenario.cycles.iter().flat_map(|cycle| &cycle.events);
         let lists = events().filter_map(|event| {
             if let EventInput::Nodes { list } = event { Some(list) } else { None }
@@ -72,7 +72,7 @@ impl Ending {
             let is_open_to = config.classes.iter().map(|class| {
                 is_within(config, pool, class.nodepool.as_deref().unwrap_or(first_pool))
             });
-            ending.machines.push(Machine {
+            ending.machines.push(FinalMachine {
                 name: name.clone(),
                 order: *order,
                 is_open_to: is_open_to.collect(),
@@ -90,7 +90,7 @@ impl Ending {
         ending
     }
 
-    fn take_over(&mut self, last: &Cycle, id: u64, class: &str, user: &str) {
+    fn take_over(&mut self, last: &PlayedCycle, id: u64, class: &str, user: &str) {
         let line = last.jobs.iter().find(|line| line.id == id);
         let class = self.classes.iter().position(|other| other.name == class);
         let (Some(line), Some(class)) = (line, class) else { return };
@@ -106,29 +106,29 @@ impl Ending {
             }
         }
         let (user, cap, given, held) = (user.to_owned(), line.cap, line.given, line.held);
-        self.jobs.push(Job { id, class, user, order, cap, given, held, shares });
+        self.jobs.push(FinalJob { id, class, user, order, cap, given, held, shares });
     }
 
     /// True if `job` may use `machine`, and the machine is large enough.
-    pub fn may_use(&self, job: &Job, machine: usize) -> bool {
+    pub fn may_use(&self, job: &FinalJob, machine: usize) -> bool {
         let machine = &self.machines[machine];
         machine.is_open_to[job.class] && job.order <= machine.order
     }
 
     /// True if `job` could use more, and a process of it fits on some machine.
-    pub fn has_unmet_demand(&self, job: &Job) -> bool {
+    pub fn has_unmet_demand(&self, job: &FinalJob) -> bool {
         job.held < job.cap && (0..self.machines.len()).any(|machine| self.may_use(job, machine))
     }
 }
 
 /// Shares on `machine` that were told to leave and have not gone. With every eviction confirmed in
 /// the next cycle, these are the ones that were told in the last.
-fn leaving_from(line: &JobLine, machine: &str) -> u64 {
+fn leaving_from(line: &PlayedJob, machine: &str) -> u64 {
     count(line.shrunken.iter().filter(|node| *node == machine).count())
 }
 
 /// True if pool `inner` is `outer`, or nested in it.
-fn is_within(config: &Config, inner: &str, outer: &str) -> bool {
+fn is_within(config: &ScenarioConfig, inner: &str, outer: &str) -> bool {
     let parents: BTreeMap<&str, &str> = config
         .nodepools
         .iter()

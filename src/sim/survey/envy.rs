@@ -10,25 +10,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::ending::{Ending, Job};
+use super::ending::{FinalJob, FinalState};
 
 /// Lowest common level of two jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub(super) enum EnvyLevel {
     Class,
     User,
     Job,
 }
 
 /// All levels, from the top.
-pub(super) const LEVELS: [Level; 3] = [Level::Class, Level::User, Level::Job];
+pub(super) const LEVELS: [EnvyLevel; 3] = [EnvyLevel::Class, EnvyLevel::User, EnvyLevel::Job];
 
-impl fmt::Display for Level {
+impl fmt::Display for EnvyLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Level::Class => "class",
-            Level::User => "user",
-            Level::Job => "job",
+            EnvyLevel::Class => "class",
+            EnvyLevel::User => "user",
+            EnvyLevel::Job => "job",
         })
     }
 }
@@ -36,19 +36,19 @@ impl fmt::Display for Level {
 /// A job that could have some of a side's places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Envy {
-    pub level: Level,
+    pub level: EnvyLevel,
     /// The job that could use more.
     pub job: u64,
     pub machine: String,
     /// The quanta that would have to go.
     pub taken: u64,
     /// The side of the job, and the side that it envies.
-    pub sides: [Side; 2],
+    pub sides: [EnvySide; 2],
 }
 
 /// A class, a user in a class, or a job, as it is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct EnvySide {
     pub name: String,
     /// Qshares.
     pub held: u64,
@@ -63,9 +63,9 @@ impl fmt::Display for Envy {
     }
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for EnvySide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Side { name, held, weight } = self;
+        let EnvySide { name, held, weight } = self;
         write!(f, "{name} holds {held} qshares")?;
         if *weight == 1 { Ok(()) } else { write!(f, " at weight {weight}") }
     }
@@ -73,7 +73,7 @@ impl fmt::Display for Side {
 
 /// Every pair of a job and a side that it envies, with the first machine where it could be. None while
 /// anything is leaving: then it is too early to say.
-pub(super) fn envies(ending: &Ending) -> Vec<Envy> {
+pub(super) fn envies(ending: &FinalState) -> Vec<Envy> {
     if ending.machines.iter().any(|machine| machine.is_emptying) {
         return Vec::new();
     }
@@ -101,42 +101,42 @@ enum Party<'a> {
 }
 
 impl Party<'_> {
-    fn level(self) -> Level {
+    fn level(self) -> EnvyLevel {
         match self {
-            Party::Class(_) => Level::Class,
-            Party::User(..) => Level::User,
-            Party::Job(_) => Level::Job,
+            Party::Class(_) => EnvyLevel::Class,
+            Party::User(..) => EnvyLevel::User,
+            Party::Job(_) => EnvyLevel::Job,
         }
     }
 }
 
 /// The side that `job` is on at `level`.
-fn party(level: Level, job: &Job) -> Party<'_> {
+fn party(level: EnvyLevel, job: &FinalJob) -> Party<'_> {
     match level {
-        Level::Class => Party::Class(job.class),
-        Level::User => Party::User(job.class, &job.user),
-        Level::Job => Party::Job(job.id),
+        EnvyLevel::Class => Party::Class(job.class),
+        EnvyLevel::User => Party::User(job.class, &job.user),
+        EnvyLevel::Job => Party::Job(job.id),
     }
 }
 
-fn dividing_level(one: &Job, other: &Job) -> Level {
+fn dividing_level(one: &FinalJob, other: &FinalJob) -> EnvyLevel {
     if one.class != other.class {
-        Level::Class
+        EnvyLevel::Class
     } else if one.user != other.user {
-        Level::User
+        EnvyLevel::User
     } else {
-        Level::Job
+        EnvyLevel::Job
     }
 }
 
 struct Scene<'a> {
-    ending: &'a Ending,
+    ending: &'a FinalState,
     /// Qshares of every side.
     held: BTreeMap<Party<'a>, u64>,
 }
 
 impl<'a> Scene<'a> {
-    fn new(ending: &'a Ending) -> Scene<'a> {
+    fn new(ending: &'a FinalState) -> Scene<'a> {
         let mut held = BTreeMap::new();
         for job in &ending.jobs {
             for level in LEVELS {
@@ -147,7 +147,7 @@ impl<'a> Scene<'a> {
     }
 
     /// The sides of which `job` could have places on this machine, and how many quanta of each.
-    fn places(&self, job: &Job, machine: usize) -> Vec<(Party<'a>, u64)> {
+    fn places(&self, job: &FinalJob, machine: usize) -> Vec<(Party<'a>, u64)> {
         let Some(lacking) = job.order.checked_sub(self.ending.machines[machine].free) else {
             return Vec::new();
         };
@@ -166,7 +166,7 @@ impl<'a> Scene<'a> {
 
     /// True if `side`, without `taken`, would hold at least as much for its weight as `job`'s side
     /// with a further process.
-    fn is_behind(&self, job: &Job, side: Party<'a>, taken: u64) -> bool {
+    fn is_behind(&self, job: &FinalJob, side: Party<'a>, taken: u64) -> bool {
         let own = party(side.level(), job);
         let left = u128::from(self.held(side).saturating_sub(taken));
         let then = u128::from(self.held(own) + job.order);
@@ -185,21 +185,21 @@ impl<'a> Scene<'a> {
         }
     }
 
-    fn describe(&self, job: &Job, other: Party<'a>, machine: usize, taken: u64) -> Envy {
+    fn describe(&self, job: &FinalJob, other: Party<'a>, machine: usize, taken: u64) -> Envy {
         let level = other.level();
         let machine = self.ending.machines[machine].name.clone();
         let sides = [self.side(party(level, job)), self.side(other)];
         Envy { level, job: job.id, machine, taken, sides }
     }
 
-    fn side(&self, side: Party<'_>) -> Side {
+    fn side(&self, side: Party<'_>) -> EnvySide {
         let classes = &self.ending.classes;
         let name = match side {
             Party::Class(class) => classes[class].name.clone(),
             Party::User(class, user) => format!("{user} in {}", classes[class].name),
             Party::Job(job) => format!("job {job}"),
         };
-        Side { name, held: self.held(side), weight: self.weight(side) }
+        EnvySide { name, held: self.held(side), weight: self.weight(side) }
     }
 }
 

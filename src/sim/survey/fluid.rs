@@ -2,14 +2,14 @@
 
 /// Amount of quanta, as a fraction: `above / below`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct QuantaPart {
     above: u128,
     below: u128,
 }
 
-impl Part {
-    pub fn whole(quanta: u64) -> Part {
-        Part { above: u128::from(quanta), below: 1 }
+impl QuantaPart {
+    pub fn whole(quanta: u64) -> QuantaPart {
+        QuantaPart { above: u128::from(quanta), below: 1 }
     }
 
     /// True if the part is at least `quanta`.
@@ -22,8 +22,8 @@ impl Part {
 /// the same for its weight as each other party.
 ///
 /// The numbers of a survey are small: with a hundred jobs their products are far from 128 bits.
-pub(super) fn fill(total: Part, wants: &[(u64, u64)]) -> Vec<Part> {
-    let mut parts = vec![Part::whole(0); wants.len()];
+pub(super) fn fill(total: QuantaPart, wants: &[(u64, u64)]) -> Vec<QuantaPart> {
+    let mut parts = vec![QuantaPart::whole(0); wants.len()];
     let mut open: Vec<usize> = (0..wants.len()).collect();
     let mut left = total;
     loop {
@@ -37,12 +37,12 @@ pub(super) fn fill(total: Part, wants: &[(u64, u64)]) -> Vec<Part> {
         if full.is_empty() {
             for at in hungry {
                 let weight = u128::from(wants[at].0);
-                parts[at] = Part { above: left.above * weight, below: left.below * weights };
+                parts[at] = QuantaPart { above: left.above * weight, below: left.below * weights };
             }
             return parts;
         }
         for at in full {
-            parts[at] = Part::whole(wants[at].1);
+            parts[at] = QuantaPart::whole(wants[at].1);
             left.above -= u128::from(wants[at].1) * left.below;
         }
         open = hungry;

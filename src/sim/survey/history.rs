@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::CapRules;
 use crate::sim::count;
 use crate::sim::recorded::scenario::Scenario;
-use crate::sim::recorded::{Cycle, Document, JobLine};
+use crate::sim::recorded::{PlayedCycle, PlayedDocument, PlayedJob};
 
 /// After so many cycles without an event nothing should move any more.
 pub(super) const QUIET_AFTER: u64 = 20;
@@ -14,7 +14,7 @@ const REST_AFTER: u64 = 3;
 
 /// The course of a play, apart from its end. Numbers are processes, but for the moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct History {
+pub(super) struct PlayHistory {
     /// Told to leave.
     pub preempted: u64,
     /// Of these, of jobs that are promised as many in the same cycle.
@@ -30,11 +30,11 @@ pub(super) struct History {
     pub moved_and_less: Vec<(u64, u64)>,
 }
 
-impl History {
-    pub fn new(scenario: &Scenario, played: &Document) -> History {
+impl PlayHistory {
+    pub fn new(scenario: &Scenario, played: &PlayedDocument) -> PlayHistory {
         let last = scenario.cycles.iter().rposition(|cycle| !cycle.events.is_empty());
         let last = last.map_or(0, count);
-        let mut history = History::default();
+        let mut history = PlayHistory::default();
         for (at, cycle) in played.cycles.iter().enumerate() {
             let before = at.checked_sub(1).map(|at| &played.cycles[at]);
             history.enter(cycle);
@@ -49,7 +49,7 @@ impl History {
         history
     }
 
-    fn enter(&mut self, cycle: &Cycle) {
+    fn enter(&mut self, cycle: &PlayedCycle) {
         for job in &cycle.jobs {
             let lost = count(job.shrunken.len());
             let passed = lost.min(promised(job));
@@ -60,7 +60,7 @@ impl History {
         }
     }
 
-    fn enter_late(&mut self, before: Option<&Cycle>, cycle: &Cycle) {
+    fn enter_late(&mut self, before: Option<&PlayedCycle>, cycle: &PlayedCycle) {
         let lost: u64 = cycle.jobs.iter().map(|job| count(job.shrunken.len())).sum();
         // Number of processes taken for each job on each node, and the work lost with them.
         let mut plans: BTreeMap<(u64, &str), (u64, u64)> = BTreeMap::new();
@@ -81,7 +81,7 @@ impl History {
         self.late_paid += paid.min(lost);
     }
 
-    fn enter_moves(&mut self, before: &Cycle, cycle: &Cycle, after: &Cycle) {
+    fn enter_moves(&mut self, before: &PlayedCycle, cycle: &PlayedCycle, after: &PlayedCycle) {
         for job in cycle.jobs.iter().filter(|job| !job.shrunken.is_empty() && 0 < promised(job)) {
             let (Some(was), Some(then)) = (line(before, job.id), line(after, job.id)) else {
                 continue;
@@ -94,12 +94,12 @@ impl History {
     }
 }
 
-fn line(cycle: &Cycle, job: u64) -> Option<&JobLine> {
+fn line(cycle: &PlayedCycle, job: u64) -> Option<&PlayedJob> {
     cycle.jobs.iter().find(|line| line.id == job)
 }
 
 /// The processes that `job` says room was made for.
-fn promised(job: &JobLine) -> u64 {
+fn promised(job: &PlayedJob) -> u64 {
     let reason = job.reason.as_deref().unwrap_or_default();
     let number = reason.strip_prefix("room for ").and_then(|rest| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -2,13 +2,13 @@
 
 use std::cmp::Reverse;
 
-use super::ending::Ending;
+use super::ending::FinalState;
 
 /// The qshares that jobs below their caps could fill at once: machines with the least space first,
 /// and on each the largest order that fits.
 ///
 /// Machines that a share is leaving do not count: what is free beside it may be waiting for it.
-pub(super) fn usable_qshares(ending: &Ending) -> u64 {
+pub(super) fn usable_qshares(ending: &FinalState) -> u64 {
     let mut machines: Vec<usize> =
         (0..ending.machines.len()).filter(|&ix| !ending.machines[ix].is_emptying).collect();
     machines.sort_by_key(|&ix| (ending.machines[ix].free, ix));

@@ -26,14 +26,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use self::ending::Ending;
-use self::envy::{Envy, LEVELS, Level};
-use self::history::History;
+use self::ending::FinalState;
+use self::envy::{Envy, EnvyLevel, LEVELS};
+use self::history::PlayHistory;
 use self::owed::Starving;
 use super::count;
 use super::error::SimError;
 use super::recorded::scenario::Scenario;
-use super::recorded::{Document, player};
+use super::recorded::{PlayedDocument, player};
 
 /// Most audit findings that are reported of a single cluster.
 const TOLD_FINDINGS: usize = 4;
@@ -154,10 +154,10 @@ fn write(scenario: &Scenario, path: &Path) -> Result<(), SimError> {
 
 impl Survey {
     /// Adds the figures of a single cluster.
-    fn enter(&mut self, cluster: u64, scenario: &Scenario, played: &Document) {
-        let ending = Ending::new(scenario, played);
+    fn enter(&mut self, cluster: u64, scenario: &Scenario, played: &PlayedDocument) {
+        let ending = FinalState::new(scenario, played);
         let mut what = self.objections(played);
-        what.extend(self.enter_history(&History::new(scenario, played)));
+        what.extend(self.enter_history(&PlayHistory::new(scenario, played)));
         let idle = idle::usable_qshares(&ending);
         if 0 < idle {
             what.push(format!("idle though a job could use it: {idle} qshares"));
@@ -176,7 +176,7 @@ impl Survey {
 
     /// Counts jobs and users with nothing, and describes the jobs and users that should have
     /// something.
-    fn enter_starving(&mut self, ending: &Ending, envies: &[Envy]) -> Vec<String> {
+    fn enter_starving(&mut self, ending: &FinalState, envies: &[Envy]) -> Vec<String> {
         let mut what = Vec::new();
         let Starving { users, jobs, could_all_owed, could_all } = owed::starving(ending);
         if could_all_owed {
@@ -186,7 +186,8 @@ impl Survey {
         if could_all {
             self.owed_users_all_fit.enter(users.len());
             self.owed_jobs_all_fit.enter(jobs.len());
-            let is_counted = |job: &&ending::Job| job.held == 0 && 0 < job.cap && 0 < job.given;
+            let is_counted =
+                |job: &&ending::FinalJob| job.held == 0 && 0 < job.cap && 0 < job.given;
             self.counted_jobs.enter(ending.jobs.iter().filter(is_counted).count());
         }
         if could_all_owed && !users.is_empty() {
@@ -211,8 +212,8 @@ impl Survey {
 
     /// Counts processes that were taken, and describes the processes that should not have been
     /// taken.
-    fn enter_history(&mut self, history: &History) -> Vec<String> {
-        let History { preempted, passed, moved, late, late_paid, moved_and_less } = history;
+    fn enter_history(&mut self, history: &PlayHistory) -> Vec<String> {
+        let PlayHistory { preempted, passed, moved, late, late_paid, moved_and_less } = history;
         self.evictions += preempted;
         self.passed_through += passed;
         self.passed_through_moved += moved;
@@ -231,7 +232,7 @@ impl Survey {
     }
 
     /// Counts what the audit found, and tells the first of it.
-    fn objections(&mut self, played: &Document) -> Vec<String> {
+    fn objections(&mut self, played: &PlayedDocument) -> Vec<String> {
         let findings = played.cycles.iter().flat_map(|cycle| {
             cycle.audit.iter().map(|finding| {
                 format!("audit, cycle {}: {}: {}", cycle.cycle, finding.rule, finding.detail)
@@ -244,7 +245,7 @@ impl Survey {
     }
 
     /// Counts the envy at `level`, and tells of the first.
-    fn envy_at(&mut self, level: Level, envies: &[Envy]) -> Option<String> {
+    fn envy_at(&mut self, level: EnvyLevel, envies: &[Envy]) -> Option<String> {
         let here = || envies.iter().filter(|envy| envy.level == level);
         let first = here().next()?;
         let pairs = here().count();
@@ -262,11 +263,11 @@ impl Tally {
 }
 
 impl ByLevel {
-    fn at(&mut self, level: Level) -> &mut u64 {
+    fn at(&mut self, level: EnvyLevel) -> &mut u64 {
         match level {
-            Level::Class => &mut self.class,
-            Level::User => &mut self.user,
-            Level::Job => &mut self.job,
+            EnvyLevel::Class => &mut self.class,
+            EnvyLevel::User => &mut self.user,
+            EnvyLevel::Job => &mut self.job,
         }
     }
 }

@@ -8,8 +8,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::ending::{Ending, Job};
-use super::fluid::{Part, fill};
+use super::ending::{FinalJob, FinalState};
+use super::fluid::{QuantaPart, fill};
 
 /// Users and jobs that have nothing at the end, though a process is owed to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,20 +25,22 @@ pub(super) struct Starving {
 }
 
 /// The users and jobs that are owed a process and have nothing.
-pub(super) fn starving(ending: &Ending) -> Starving {
+pub(super) fn starving(ending: &FinalState) -> Starving {
     let largest = ending.machines.iter().map(|machine| machine.order).max().unwrap_or(0);
-    let is_possible = |job: &&Job| 0 < job.cap && job.order <= largest;
-    let jobs: Vec<&Job> = ending.jobs.iter().filter(is_possible).collect();
+    let is_possible = |job: &&FinalJob| 0 < job.cap && job.order <= largest;
+    let jobs: Vec<&FinalJob> = ending.jobs.iter().filter(is_possible).collect();
     let capacity = ending.machines.iter().map(|machine| machine.order).sum();
     let mut starving = Starving::default();
-    let mut owed: Vec<&Job> = Vec::new();
-    for (part, jobs) in split(ending, Part::whole(capacity), &jobs, |job| (job.class, None, 0)) {
-        let by_user = |job: &Job| (job.class, Some(job.user.clone()), 0);
+    let mut owed: Vec<&FinalJob> = Vec::new();
+    for (part, jobs) in
+        split(ending, QuantaPart::whole(capacity), &jobs, |job| (job.class, None, 0))
+    {
+        let by_user = |job: &FinalJob| (job.class, Some(job.user.clone()), 0);
         for (part, jobs) in split(ending, part, &jobs, by_user) {
             let smallest = jobs.iter().min_by_key(|job| (job.order, job.id)).copied();
             let Some(smallest) = smallest.filter(|job| part.covers(job.order)) else { continue };
             let by_job = split(ending, part, &jobs, |job| (job.class, None, job.id));
-            let mut ours: Vec<&Job> = by_job
+            let mut ours: Vec<&FinalJob> = by_job
                 .into_iter()
                 .flat_map(|(part, jobs)| jobs.into_iter().filter(move |job| part.covers(job.order)))
                 .collect();
@@ -60,16 +62,16 @@ pub(super) fn starving(ending: &Ending) -> Starving {
 }
 
 /// A class, a user in it or a job.
-type Side = (usize, Option<String>, u64);
+type OwedSide = (usize, Option<String>, u64);
 
 /// Splits `total` among the sides; returns each side's part with its jobs.
 fn split<'e>(
-    ending: &Ending,
-    total: Part,
-    jobs: &[&'e Job],
-    side: impl Fn(&Job) -> Side,
-) -> Vec<(Part, Vec<&'e Job>)> {
-    let mut sides: BTreeMap<Side, Vec<&Job>> = BTreeMap::new();
+    ending: &FinalState,
+    total: QuantaPart,
+    jobs: &[&'e FinalJob],
+    side: impl Fn(&FinalJob) -> OwedSide,
+) -> Vec<(QuantaPart, Vec<&'e FinalJob>)> {
+    let mut sides: BTreeMap<OwedSide, Vec<&FinalJob>> = BTreeMap::new();
     for &job in jobs {
         sides.entry(side(job)).or_default().push(job);
     }
@@ -83,10 +85,10 @@ fn split<'e>(
 }
 
 /// True if first fit, the largest and most constrained first, gives each of `jobs` a process.
-pub(super) fn can_pack(ending: &Ending, mut jobs: Vec<&Job>) -> bool {
+pub(super) fn can_pack(ending: &FinalState, mut jobs: Vec<&FinalJob>) -> bool {
     let mut room: Vec<u64> = ending.machines.iter().map(|machine| machine.order).collect();
     let machines = || 0..ending.machines.len();
-    let choices = |job: &Job| machines().filter(|&ix| ending.may_use(job, ix)).count();
+    let choices = |job: &FinalJob| machines().filter(|&ix| ending.may_use(job, ix)).count();
     jobs.sort_by_key(|job| (Reverse(job.order), choices(job), job.id));
     jobs.into_iter().all(|job| {
         let fits = machines().filter(|&ix| ending.may_use(job, ix) && job.order <= room[ix]);

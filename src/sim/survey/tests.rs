@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::cluster::{CYCLES, scenario};
-use super::ending::Ending;
+use super::ending::FinalState;
 use super::*;
 use crate::sim::recorded::scenario::{
-    ClassInput, Config, CycleInput, EventInput, JobInput, Options, PoolInput,
+    ClassInput, CycleInput, EventInput, JobInput, PlayOptions, PoolInput, ScenarioConfig,
 };
-use crate::sim::recorded::{Cycle, Finding, JobLine, Taken, play_file};
+use crate::sim::recorded::{PlayedCycle, PlayedFinding, PlayedJob, PreemptedShare, play_file};
 
 /// A pool `all`, and nested in it `sub` and `deep`.
 const POOLS: &str =
@@ -20,7 +20,7 @@ const POOLS: &str =
 /// - `machines`: name=order, @pool likewise
 /// - `jobs`: separated by commas, each "class user order cap" and the machines of its shares, those
 ///   that are leaving with an exclamation mark; numbered from 1
-fn table(classes: &str, machines: &str, jobs: &str) -> (Scenario, Document) {
+fn table(classes: &str, machines: &str, jobs: &str) -> (Scenario, PlayedDocument) {
     let mut pools: Vec<PoolInput> = serde_json::from_str(POOLS).unwrap();
     let classes = classes.split_whitespace().map(|text| {
         let (name, pool) = text.split_once('@').unwrap_or((text, "all"));
@@ -50,21 +50,21 @@ fn table(classes: &str, machines: &str, jobs: &str) -> (Scenario, Document) {
     }
     let scenario = Scenario {
         name: "by hand".to_owned(),
-        config: Config { nodepools: pools, classes, ..Config::default() },
-        options: Options::default(),
+        config: ScenarioConfig { nodepools: pools, classes, ..ScenarioConfig::default() },
+        options: PlayOptions::default(),
         cycles: vec![CycleInput { events }],
     };
-    let cycles = vec![Cycle { jobs: lines, ..Cycle::default() }];
-    (scenario, Document { name: "by hand".to_owned(), cycles })
+    let cycles = vec![PlayedCycle { jobs: lines, ..PlayedCycle::default() }];
+    (scenario, PlayedDocument { name: "by hand".to_owned(), cycles })
 }
 
-fn line(id: u64, order: &str, cap: &str, places: &[&str]) -> JobLine {
-    let mut line = JobLine {
+fn line(id: u64, order: &str, cap: &str, places: &[&str]) -> PlayedJob {
+    let mut line = PlayedJob {
         id,
         order: Some(order.parse().unwrap()),
         cap: cap.parse().unwrap(),
         occupying: count(places.len()),
-        ..JobLine::default()
+        ..PlayedJob::default()
     };
     for place in places {
         *line.nodes.entry(place.trim_end_matches('!').to_owned()).or_default() += 1;
@@ -81,7 +81,7 @@ fn line(id: u64, order: &str, cap: &str, places: &[&str]) -> JobLine {
 #[track_caller]
 fn check_envy(classes: &str, machines: &str, jobs: &str, expected: &str) {
     let (scenario, played) = table(classes, machines, jobs);
-    let envies = envy::envies(&Ending::new(&scenario, &played));
+    let envies = envy::envies(&FinalState::new(&scenario, &played));
     let shown = envies.iter().map(|envy| {
         let Envy { level, job, taken, sides, .. } = envy;
         format!("{level} {job}>{} {taken}", sides[1].name)
@@ -174,7 +174,7 @@ fn pools_are_open_to_the_classes_of_those_around_them() {
 fn check_owed(classes: &str, machines: &str, jobs: &str, expected: &str) {
     let (scenario, played) = table(classes, machines, jobs);
     let Starving { users, jobs: owed, could_all_owed, could_all } =
-        owed::starving(&Ending::new(&scenario, &played));
+        owed::starving(&FinalState::new(&scenario, &played));
     let owed: Vec<String> = owed.iter().map(u64::to_string).collect();
     let shown = format!("{} {} | {could_all_owed} {could_all}", users.join("+"), owed.join("+"));
     let words: Vec<&str> = shown.split_whitespace().collect();
@@ -213,7 +213,7 @@ fn whether_all_could_have_one_is_found_by_trying() {
 #[track_caller]
 fn check_idle(class: &str, machines: &str, jobs: &str, expected: u64) {
     let (scenario, played) = table(class, machines, jobs);
-    let idle = idle::usable_qshares(&Ending::new(&scenario, &played));
+    let idle = idle::usable_qshares(&FinalState::new(&scenario, &played));
     assert_eq!(idle, expected, "{machines} | {jobs}");
 }
 
@@ -235,7 +235,7 @@ fn what_could_be_filled_at_once_is_idle() {
 fn a_case_says_what_is_not_as_it_should_be() {
     let (scenario, mut played) = table("a:100 b:50", "m=3 n=1 o=2", "a u 1 9, b v 1 9 m m n");
     played.cycles[0].net_strikes = 3;
-    played.cycles[0].audit = vec![Finding { rule: "R", detail: "d".to_owned() }; 9];
+    played.cycles[0].audit = vec![PlayedFinding { rule: "R", detail: "d".to_owned() }; 9];
     played.cycles[0].jobs[0].given = 1;
     let mut survey = Survey::default();
     survey.enter(7, &scenario, &played);
@@ -286,26 +286,26 @@ type Lines<'a> = &'a [(u64, usize, &'a str)];
 
 /// Builds the history of a play whose last event was in cycle 2; each entry has the number of a
 /// cycle and its jobs.
-fn history(cycles: &[(u64, Lines<'_>)]) -> History {
+fn history(cycles: &[(u64, Lines<'_>)]) -> PlayHistory {
     let (mut scenario, _) = table("a:1", "m=1", "a u 1 1 m");
     let events = std::mem::take(&mut scenario.cycles[0].events);
     scenario.cycles = vec![CycleInput::default(), CycleInput::default(), CycleInput { events }];
     scenario.cycles.resize_with(60, CycleInput::default);
-    let mut played = vec![Cycle::default(); 60];
+    let mut played = vec![PlayedCycle::default(); 60];
     for (cycle, at) in (0..).zip(&mut played) {
         at.cycle = cycle;
     }
     for (cycle, jobs) in cycles {
-        let lines = (1..).zip(*jobs).map(|(id, &(held, lost, reason))| JobLine {
+        let lines = (1..).zip(*jobs).map(|(id, &(held, lost, reason))| PlayedJob {
             id,
             held,
             shrunken: vec!["m".to_owned(); lost],
             reason: Some(reason.to_owned()),
-            ..JobLine::default()
+            ..PlayedJob::default()
         });
         played[usize::try_from(*cycle).unwrap()].jobs = lines.collect();
     }
-    History::new(&scenario, &Document { name: String::new(), cycles: played })
+    PlayHistory::new(&scenario, &PlayedDocument { name: String::new(), cycles: played })
 }
 
 const PROMISED: &str = "room for 2 more was made; it starts later";
@@ -344,16 +344,17 @@ fn what_goes_after_twenty_quiet_cycles_is_late() {
 fn what_waiting_paid_for_is_told_apart() {
     let paid = |loss, had| {
         let (scenario, _) = table("a:1", "m=1", "a u 1 1 m");
-        let mut cycles = vec![Cycle::default(); 40];
+        let mut cycles = vec![PlayedCycle::default(); 40];
         for (cycle, at) in (0..).zip(&mut cycles) {
             at.cycle = cycle;
         }
-        let taken = Taken { node: "m".to_owned(), rule: "envy", beneficiary: Some(2), loss };
+        let taken =
+            PreemptedShare { node: "m".to_owned(), rule: "envy", beneficiary: Some(2), loss };
         let shrunken = vec!["m".to_owned(); 2];
-        cycles[29].jobs = vec![JobLine { id: 2, held: had, ..JobLine::default() }];
+        cycles[29].jobs = vec![PlayedJob { id: 2, held: had, ..PlayedJob::default() }];
         let preempted = vec![taken; 2];
-        cycles[30].jobs = vec![JobLine { id: 1, shrunken, preempted, ..JobLine::default() }];
-        let history = History::new(&scenario, &Document { name: String::new(), cycles });
+        cycles[30].jobs = vec![PlayedJob { id: 1, shrunken, preempted, ..PlayedJob::default() }];
+        let history = PlayHistory::new(&scenario, &PlayedDocument { name: String::new(), cycles });
         (history.late, history.late_paid)
     };
     assert_eq!(paid(1_000_000, 1), (2, 0));
@@ -416,7 +417,7 @@ fn clusters_are_drawn_as_promised() {
 
         // Played as far as the last arrival, so that every job has its order.
         scenario.cycles.truncate(8);
-        let ending = Ending::new(&scenario, &player::play(&scenario).unwrap());
+        let ending = FinalState::new(&scenario, &player::play(&scenario).unwrap());
         let mut demanded = 0;
         for (job, (_, input)) in ending.jobs.iter().zip(&jobs) {
             let room: u64 = (0..ending.machines.len())
@@ -437,15 +438,15 @@ fn clusters_are_drawn_as_promised() {
 #[test]
 fn clusters_are_of_all_kinds() {
     let clusters: Vec<Scenario> = (0..300).map(|index| scenario(1, index)).collect();
-    let part = |is_meant: &dyn Fn(&Config) -> bool| {
+    let part = |is_meant: &dyn Fn(&ScenarioConfig) -> bool| {
         clusters.iter().filter(|cluster| is_meant(&cluster.config)).count()
     };
-    let is_nested = |config: &Config| 1 < config.nodepools.len();
-    let is_deep = |config: &Config| {
+    let is_nested = |config: &ScenarioConfig| 1 < config.nodepools.len();
+    let is_deep = |config: &ScenarioConfig| {
         let parents = config.nodepools.iter().filter_map(|pool| pool.parent.as_deref());
         parents.into_iter().any(|parent| parent != "all")
     };
-    let has_nested_class = |config: &Config| {
+    let has_nested_class = |config: &ScenarioConfig| {
         config.classes.iter().any(|class| class.nodepool.as_deref() != Some("all"))
     };
     assert!((80..=120).contains(&part(&is_nested)));

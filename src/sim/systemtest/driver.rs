@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::suite::Suite;
-use super::{Clock, Outcome};
+use super::{Clock, RunOutcome};
 use crate::engine;
 use crate::model::{
     JobFacts, JobId, JobKind, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId,
@@ -15,9 +15,10 @@ use crate::scheduler::{Scheduler, SchedulerEvent, View};
 use crate::sim::count;
 use crate::sim::error::{SimError, Violation};
 use crate::sim::measure::{
-    Bound, CYCLE, Cycle, Ledger, Line, Need, Report, Slots, Subject, Totals,
+    CYCLE, MeasureLedger, MeasuredCycle, MeasuredJob, Need, RunReport, Slots, Subject, Totals,
+    TurnaroundBound,
 };
-use crate::sim::world::{News, ProcessIx, Stage, Work, WorkIx, World};
+use crate::sim::world::{ProcessIx, SimWork, Stage, WorkIx, World, WorldNews};
 
 /// A run that takes longer in virtual time has failed.
 const LONGEST: Millis = 60 * 24 * 3_600_000;
@@ -27,7 +28,7 @@ const FINDINGS_KEPT: usize = 10;
 
 /// A process as the scheduler knows it.
 #[derive(Clone, Debug)]
-struct Seat {
+struct ShareSeat {
     share: ShareId,
     node: usize,
     /// Facts that were last reported to the scheduler.
@@ -44,12 +45,12 @@ pub(super) struct Driver<'a> {
     /// For every job, what the scheduler was last told.
     told: Vec<Option<JobFacts>>,
     /// For every process, in the order in which they were started.
-    seats: Vec<Seat>,
+    seats: Vec<ShareSeat>,
     processes: BTreeMap<ShareId, ProcessIx>,
     node_named: BTreeMap<&'a str, usize>,
     /// Qshares neither held nor draining, for every node.
     free: Vec<u64>,
-    ledger: Ledger,
+    ledger: MeasureLedger,
     totals: Totals,
     deciding: Duration,
     audit_findings: u64,
@@ -92,7 +93,7 @@ impl<'a> Driver<'a> {
                 .enumerate()
                 .map(|(ix, node)| (node.name.as_str(), ix))
                 .collect(),
-            ledger: Ledger::new(&free),
+            ledger: MeasureLedger::new(&free),
             free,
             totals: Totals::default(),
             deciding: Duration::ZERO,
@@ -102,7 +103,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Plays to the end.
-    pub fn run(mut self) -> Result<Outcome, SimError> {
+    pub fn run(mut self) -> Result<RunOutcome, SimError> {
         for now in (0..=LONGEST).step_by(usize::try_from(CYCLE).expect("a cycle is short")) {
             self.world.advance(now);
             let news = self.world.tell();
@@ -117,7 +118,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Plays a cycle from the tell step on.
-    fn cycle(&mut self, news: &News) -> Result<(), SimError> {
+    fn cycle(&mut self, news: &WorldNews) -> Result<(), SimError> {
         let needs: Vec<(WorkIx, Need)> =
             self.world.active().iter().map(|&work| (work, self.need(work))).collect();
         let begun = (self.clock)();
@@ -135,7 +136,7 @@ impl<'a> Driver<'a> {
             if let Some(machines) = need.machines.filter(|&machines| machines < held) {
                 return Err(self.violated(Violation::OverMachines { work, held, machines }));
             }
-            lines.push(Line { subject: self.subjects[work.0], need, held });
+            lines.push(MeasuredJob { subject: self.subjects[work.0], need, held });
         }
         let had_news =
             [&news.arrived, &news.first_initialized].iter().any(|works| !works.is_empty())
@@ -144,12 +145,19 @@ impl<'a> Driver<'a> {
         let now = self.world.now();
         let is_paid = is_paid(&view);
         let free = &self.free;
-        self.ledger.enter(&Cycle { now, lines: &lines, free, preempted, is_paid, had_news });
+        self.ledger.enter(&MeasuredCycle {
+            now,
+            lines: &lines,
+            free,
+            preempted,
+            is_paid,
+            had_news,
+        });
         Ok(())
     }
 
     /// Tells the scheduler what is new. Facts that did not change are not repeated.
-    fn tell(&mut self, news: &News) -> Result<(), SimError> {
+    fn tell(&mut self, news: &WorldNews) -> Result<(), SimError> {
         for &process in &news.drained {
             self.tell_exit(process);
         }
@@ -205,7 +213,7 @@ impl<'a> Driver<'a> {
 
     /// Frees the space of a process that is gone.
     fn vacate(&mut self, process: ProcessIx) {
-        let Seat { share, node, .. } = self.seats[process.0];
+        let ShareSeat { share, node, .. } = self.seats[process.0];
         self.free[node] += self.subjects[self.world.work_of(process).0].order;
         self.processes.remove(&share);
     }
@@ -257,7 +265,7 @@ impl<'a> Driver<'a> {
         };
         self.free[ix] = left;
         self.processes.insert(share, self.world.start(work));
-        self.seats.push(Seat { share, node: ix, told: None });
+        self.seats.push(ShareSeat { share, node: ix, told: None });
         Ok(())
     }
 
@@ -303,7 +311,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Adds everything up.
-    fn close(mut self) -> Result<Outcome, SimError> {
+    fn close(mut self) -> Result<RunOutcome, SimError> {
         let items: Millis = self.suite.works.iter().flat_map(|work| &work.items).sum();
         if items != self.totals.useful {
             return Err(
@@ -316,23 +324,23 @@ impl<'a> Driver<'a> {
             self.totals.turnarounds.push(ended - self.world.work(work).submitted);
             self.totals.bounds.push(self.bound(work));
         }
-        let report = Report {
+        let report = RunReport {
             items_total: self.suite.works.iter().map(|work| count(work.items.len())).sum(),
             items_done: self.world.works().map(|work| self.world.items_done(work)).sum(),
             audit_findings: self.audit_findings,
             scheduler_s: self.deciding.as_secs_f64(),
             ..self.ledger.report(&self.totals)
         };
-        Ok(Outcome { report, findings: self.findings })
+        Ok(RunOutcome { report, findings: self.findings })
     }
 
-    fn bound(&self, work: WorkIx) -> Bound {
+    fn bound(&self, work: WorkIx) -> TurnaroundBound {
         let orders: Vec<u64> = self.suite.nodes.iter().map(|node| node.order.0).collect();
         let slots = Slots::of(&orders);
         let fitting =
             if self.subjects[work.0].order == Slots::LARGE { slots.large } else { slots.small };
         let work = self.world.work(work);
-        Bound {
+        TurnaroundBound {
             longest_item: work.items.iter().copied().max().unwrap_or(0),
             total: work.items.iter().sum(),
             threads: work.threads.get() * work.machines.unwrap_or(fitting).min(fitting),
@@ -367,7 +375,7 @@ fn subjects(suite: &Suite) -> Vec<Subject> {
 }
 
 /// A job as the scheduler is told of it. Its age is its submission time, to the millisecond.
-fn spec(ix: WorkIx, work: &Work, facts: JobFacts) -> JobSpec {
+fn spec(ix: WorkIx, work: &SimWork, facts: JobFacts) -> JobSpec {
     JobSpec {
         id: job_id(ix),
         user: work.user.as_str().into(),

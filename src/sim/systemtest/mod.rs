@@ -6,23 +6,23 @@
 mod driver;
 mod suite;
 
-pub use suite::{Node, Suite, Variant};
+pub use suite::{Suite, SuiteNode, SuiteVariant};
 
 use std::path::Path;
 use std::time::Duration;
 
 use self::driver::Driver;
 use super::SimError;
-use super::measure::Report;
+use super::measure::RunReport;
 
 /// A reading of a clock that never goes back; only differences count.
 pub type Clock<'a> = &'a dyn Fn() -> Duration;
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The figures.
-    pub report: Report,
+    pub report: RunReport,
     /// The first findings of the engine's audit, as text. Empty unless something is wrong with us.
     pub findings: Vec<String>,
 }
@@ -35,9 +35,9 @@ pub struct Outcome {
 pub fn run_files(
     jobs: &Path,
     draws: &Path,
-    variant: Variant,
+    variant: SuiteVariant,
     clock: Clock<'_>,
-) -> Result<Outcome, SimError> {
+) -> Result<RunOutcome, SimError> {
     run(&Suite::load(jobs, draws, variant)?, clock)
 }
 
@@ -47,7 +47,7 @@ pub fn run_files(
 ///
 /// If the run broke a rule of the model: then the scheduler asked for the impossible, or never
 /// finishes.
-pub fn run(suite: &Suite, clock: Clock<'_>) -> Result<Outcome, SimError> {
+pub fn run(suite: &Suite, clock: Clock<'_>) -> Result<RunOutcome, SimError> {
     let begun = clock();
     let mut outcome = Driver::new(suite, clock).run()?;
     outcome.report.wall_s = clock().saturating_sub(begun).as_secs_f64();

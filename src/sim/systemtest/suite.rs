@@ -14,14 +14,14 @@ use crate::model::{
 };
 use crate::sim::error::{Flaw, SimError};
 use crate::sim::measure::{CYCLE, Slots};
-use crate::sim::world::Work;
+use crate::sim::world::SimWork;
 
 /// The class of all jobs in the plain variant.
 const NORMAL: &str = "normal";
 
 /// Assignment of jobs to classes. MODEL section 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
+pub enum SuiteVariant {
     /// All jobs in a single class.
     Plain,
     /// Jobs in the drawn classes, with the weights of the draws.
@@ -30,7 +30,7 @@ pub enum Variant {
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct SuiteNode {
     /// Name of the node.
     pub name: String,
     /// Memory of the node.
@@ -45,9 +45,9 @@ pub struct Suite {
     /// Classes, a single pool, and the settings of MODEL section 6.
     pub topology: Topology,
     /// The cluster.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<SuiteNode>,
     /// The jobs, by the number in their names.
-    pub works: Vec<Work>,
+    pub works: Vec<SimWork>,
 }
 
 /// The file of draws.
@@ -58,12 +58,12 @@ struct Draws {
     nodes: Vec<(String, u64)>,
     #[serde(rename = "classWeights")]
     class_weights: BTreeMap<String, u32>,
-    suites: BTreeMap<String, BTreeMap<String, Draw>>,
+    suites: BTreeMap<String, BTreeMap<String, JobDraw>>,
 }
 
 /// The draw of a single job.
 #[derive(Debug, Deserialize)]
-struct Draw {
+struct JobDraw {
     #[serde(rename = "memoryGB")]
     memory_gb: u64,
     class: String,
@@ -76,7 +76,7 @@ impl Suite {
     /// # Errors
     ///
     /// If a file cannot be read or makes no sense.
-    pub fn load(jobs: &Path, draws: &Path, variant: Variant) -> Result<Suite, SimError> {
+    pub fn load(jobs: &Path, draws: &Path, variant: SuiteVariant) -> Result<Suite, SimError> {
         let text = fs::read_to_string(draws).map_err(SimError::reading(draws))?;
         let drawn: Draws = serde_json::from_str(&text).map_err(|error| {
             let place = format!("line {}, column {}", error.line(), error.column());
@@ -123,7 +123,7 @@ impl Suite {
 impl Draws {
     /// Checks that a draw can be measured: its class has a weight, and the model's rules of fitting
     /// know its order.
-    fn check(&self, name: &str, draw: &Draw, quantum: Quantum) -> Result<(), Flaw> {
+    fn check(&self, name: &str, draw: &JobDraw, quantum: Quantum) -> Result<(), Flaw> {
         if !self.class_weights.contains_key(&draw.class) {
             let problem = format!("class {} of job {name} has no weight", draw.class);
             return Err(Flaw::new("classWeights", problem, "add it, or correct the job's class"));
@@ -138,13 +138,13 @@ impl Draws {
         Ok(())
     }
 
-    fn suite(&self, quantum: Quantum, variant: Variant, works: Vec<Work>) -> Suite {
+    fn suite(&self, quantum: Quantum, variant: SuiteVariant, works: Vec<SimWork>) -> Suite {
         let node = |(name, gb): &(String, u64)| {
             let memory = Mebibytes::from_gib(*gb);
-            Node { name: name.clone(), memory, order: quantum.order_of_machine(memory) }
+            SuiteNode { name: name.clone(), memory, order: quantum.order_of_machine(memory) }
         };
-        let nodes: Vec<Node> = self.nodes.iter().map(node).collect();
-        let is_in_use = |name: &str| variant == Variant::Mixed || name == NORMAL;
+        let nodes: Vec<SuiteNode> = self.nodes.iter().map(node).collect();
+        let is_in_use = |name: &str| variant == SuiteVariant::Mixed || name == NORMAL;
         let mut weights = self.class_weights.clone();
         weights.entry(NORMAL.to_owned()).or_insert(100);
         let classes = weights
@@ -285,14 +285,14 @@ impl JobFile {
 
     /// Builds the work with `memory` and `class` of the draw: the values in the file are ignored
     /// (MODEL section 2).
-    fn into_work(self, name: String, draw: &Draw, variant: Variant) -> Work {
+    fn into_work(self, name: String, draw: &JobDraw, variant: SuiteVariant) -> SimWork {
         let class = match variant {
-            Variant::Plain => NORMAL.to_owned(),
-            Variant::Mixed => draw.class.clone(),
+            SuiteVariant::Plain => NORMAL.to_owned(),
+            SuiteVariant::Mixed => draw.class.clone(),
         };
         let JobFile { submitted, items, threads, user, machines } = self;
         let memory = Mebibytes::from_gib(draw.memory_gb);
-        Work { name, user, class, memory, threads, machines, submitted, items }
+        SimWork { name, user, class, memory, threads, machines, submitted, items }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn bundled(variant: Variant) -> Suite {
+fn bundled(variant: SuiteVariant) -> Suite {
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suites/tiny");
     Suite::load(&suite, &suite.with_file_name("draws.json"), variant).unwrap()
 }
@@ -13,7 +13,7 @@ fn still() -> Duration {
 
 #[test]
 fn a_suite_runs_to_completion_and_does_every_item() {
-    for variant in [Variant::Plain, Variant::Mixed] {
+    for variant in [SuiteVariant::Plain, SuiteVariant::Mixed] {
         let outcome = run(&bundled(variant), &still).unwrap();
         assert_eq!(outcome.findings, Vec::<String>::new());
         assert_eq!(outcome.report.items_done, outcome.report.items_total);
@@ -23,7 +23,7 @@ fn a_suite_runs_to_completion_and_does_every_item() {
 
 #[test]
 fn two_runs_are_equal() {
-    let suite = bundled(Variant::Mixed);
+    let suite = bundled(SuiteVariant::Mixed);
     assert_eq!(run(&suite, &still).unwrap(), run(&suite, &still).unwrap());
 }
 
@@ -32,6 +32,6 @@ fn the_classes_of_a_variant_are_those_its_jobs_are_in() {
     let names = |variant| {
         bundled(variant).topology.classes.into_iter().map(|class| class.name).collect::<Vec<_>>()
     };
-    assert_eq!(names(Variant::Plain), ["normal"]);
-    assert_eq!(names(Variant::Mixed), ["high", "low", "normal"]);
+    assert_eq!(names(SuiteVariant::Plain), ["normal"]);
+    assert_eq!(names(SuiteVariant::Mixed), ["high", "low", "normal"]);
 }

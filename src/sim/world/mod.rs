@@ -11,14 +11,14 @@ mod process;
 mod work;
 
 pub use process::Stage;
-pub use work::Work;
+pub use work::SimWork;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 
-use self::process::{Assignment, Process};
-use self::work::Progress;
+use self::process::{Assignment, WorldProcess};
+use self::work::WorkProgress;
 use crate::model::{JobFacts, Millis, ShareFacts};
 use crate::sim::count;
 
@@ -58,7 +58,7 @@ struct Occurrence {
 
 /// Facts that became known since the last tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct WorldNews {
     /// Jobs submitted.
     pub arrived: Vec<WorkIx>,
     /// Jobs of which a process initialized for the first time.
@@ -88,8 +88,8 @@ pub struct World {
     now: Millis,
     /// Thread time of all items that are finished.
     worked: Millis,
-    works: Vec<Progress>,
-    processes: Vec<Process>,
+    works: Vec<WorkProgress>,
+    processes: Vec<WorldProcess>,
     upcoming: BinaryHeap<Reverse<Occurrence>>,
     /// Jobs not told of yet, the last to be submitted first.
     unsubmitted: Vec<WorkIx>,
@@ -103,13 +103,13 @@ pub struct World {
 
 impl World {
     /// A world at time 0 in which nothing was submitted yet.
-    pub fn new(works: Vec<Work>) -> World {
+    pub fn new(works: Vec<SimWork>) -> World {
         let mut unsubmitted: Vec<WorkIx> = (0..works.len()).map(WorkIx).collect();
         unsubmitted.sort_by_key(|&ix| Reverse((works[ix.0].submitted, ix)));
         World {
             now: 0,
             worked: 0,
-            works: works.into_iter().map(Progress::new).collect(),
+            works: works.into_iter().map(WorkProgress::new).collect(),
             processes: Vec::new(),
             upcoming: BinaryHeap::new(),
             unsubmitted,
@@ -121,9 +121,9 @@ impl World {
     }
 
     /// Adds jobs, numbered after those that there are.
-    pub fn submit(&mut self, works: Vec<Work>) {
+    pub fn submit(&mut self, works: Vec<SimWork>) {
         let first = self.works.len();
-        self.works.extend(works.into_iter().map(Progress::new));
+        self.works.extend(works.into_iter().map(WorkProgress::new));
         self.unsubmitted.extend((first..self.works.len()).map(WorkIx));
         let works = &self.works;
         self.unsubmitted.sort_by_key(|&ix| Reverse((works[ix.0].work.submitted, ix)));
@@ -174,16 +174,16 @@ impl World {
         if let Some(item) = progress.pull() {
             worker.threads[thread] = Some(Assignment { item, since: now });
             let at = now + progress.work.items[item];
-            let Process { work, number, .. } = *worker;
+            let WorldProcess { work, number, .. } = *worker;
             self.upcoming.push(Reverse(Occurrence { at, work, number, thread, process }));
         }
     }
 
     /// Returns the facts that became known since the last call; processes reported gone are gone.
-    pub fn tell(&mut self) -> News {
-        let mut news = News {
+    pub fn tell(&mut self) -> WorldNews {
+        let mut news = WorldNews {
             first_initialized: std::mem::take(&mut self.first_initialized),
-            ..News::default()
+            ..WorldNews::default()
         };
         while let Some(&work) = self.unsubmitted.last()
             && self.works[work.0].work.submitted <= self.now
@@ -225,7 +225,7 @@ impl World {
         progress.held.push(process);
         let threads =
             usize::try_from(progress.work.threads.get()).expect("threads can be addressed");
-        self.processes.push(Process {
+        self.processes.push(WorldProcess {
             work,
             number,
             stage: Stage::Initializing,
@@ -302,7 +302,7 @@ impl World {
     }
 
     /// A job as its file describes it.
-    pub fn work(&self, work: WorkIx) -> &Work {
+    pub fn work(&self, work: WorkIx) -> &SimWork {
         &self.works[work.0].work
     }
 
@@ -373,16 +373,16 @@ impl World {
     }
 }
 
-impl Process {
+impl WorldProcess {
     fn is_held(&self) -> bool {
         matches!(self.stage, Stage::Initializing | Stage::Working)
     }
 }
 
-impl Progress {
+impl WorkProgress {
     /// Lets processes go that have nothing to do and can get nothing: initialized, no item in
     /// progress, queue empty. MODEL section 4, "Voluntary exit".
-    fn dismiss(&mut self, processes: &mut [Process]) -> Vec<ProcessIx> {
+    fn dismiss(&mut self, processes: &mut [WorldProcess]) -> Vec<ProcessIx> {
         if !self.is_queue_empty() {
             return Vec::new();
         }

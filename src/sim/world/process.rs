@@ -25,7 +25,7 @@ pub enum Stage {
 
 /// A process.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct WorldProcess {
     pub work: WorkIx,
     /// Number of the process in its job, in order of creation.
     pub number: u64,
@@ -37,7 +37,7 @@ pub(super) struct Process {
     pub useful: Millis,
 }
 
-impl Process {
+impl WorldProcess {
     /// Items in progress.
     pub fn in_progress(&self) -> impl Iterator<Item = Assignment> {
         self.threads.iter().flatten().copied()

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::*;
 use crate::model::Mebibytes;
 
-fn work(threads: u64, items: &[Millis]) -> Work {
-    Work {
+fn work(threads: u64, items: &[Millis]) -> SimWork {
+    SimWork {
         name: "w".to_owned(),
         user: "u".to_owned(),
         class: "normal".to_owned(),
@@ -18,7 +18,7 @@ fn work(threads: u64, items: &[Millis]) -> Work {
     }
 }
 
-fn at(world: &mut World, now: Millis) -> News {
+fn at(world: &mut World, now: Millis) -> WorldNews {
     world.advance(now);
     world.tell()
 }

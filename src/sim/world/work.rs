@@ -10,7 +10,7 @@ use crate::sim::count;
 
 /// A job as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct SimWork {
     /// Name of the job in its suite.
     pub name: String,
     /// Name of the user who submits the job.
@@ -29,7 +29,7 @@ pub struct Work {
     pub items: Vec<Millis>,
 }
 
-impl Work {
+impl SimWork {
     /// `machines` as the scheduler is told of it.
     pub fn limit(&self) -> ProcessLimit {
         self.machines.map_or(ProcessLimit::Unlimited, ProcessLimit::AtMost)
@@ -38,8 +38,8 @@ impl Work {
 
 /// Progress of a job.
 #[derive(Debug)]
-pub(super) struct Progress {
-    pub work: Work,
+pub(super) struct WorkProgress {
+    pub work: SimWork,
     /// The first item that was never started.
     next: usize,
     /// Items that came back: they take their old place again, ahead of all never started.
@@ -58,9 +58,9 @@ pub(super) struct Progress {
     pub ended: Option<Millis>,
 }
 
-impl Progress {
-    pub fn new(work: Work) -> Progress {
-        Progress {
+impl WorkProgress {
+    pub fn new(work: SimWork) -> WorkProgress {
+        WorkProgress {
             is_done: vec![false; work.items.len()],
             work,
             next: 0,

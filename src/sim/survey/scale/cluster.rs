@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::sim::survey::cluster::{ARRIVAL_CYCLES, Draw, WEIGHTS};
 
-use super::Size;
+use super::ScaleSize;
 
 const QUANTUM: Mebibytes = Mebibytes(15 * 1024);
 const MACHINE_ORDER: [u64; 2] = [1, 16];
@@ -24,14 +24,14 @@ const TIME_PER_ITEM: [Millis; 2] = [300_000, 3_600_000];
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
 
 /// A cluster, and what is asked of it.
-pub(super) struct Cluster {
+pub(super) struct DrawnCluster {
     pub topology: Topology,
     pub nodes: Vec<NodeReport>,
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<DrawnJob>,
 }
 
 /// A job to come. They are numbered from 1, without gaps.
-pub(super) struct Job {
+pub(super) struct DrawnJob {
     pub spec: JobSpec,
     /// The cycle in which it arrives; the first is 1.
     pub arrival: u64,
@@ -41,7 +41,7 @@ pub(super) struct Job {
 }
 
 /// The cluster of this size and `seed`.
-pub(super) fn cluster(size: Size, seed: u64) -> Cluster {
+pub(super) fn cluster(size: ScaleSize, seed: u64) -> DrawnCluster {
     let mut draw = Draw::new(seed, 0);
     let quantum = Quantum::new(QUANTUM).expect("it is not nothing");
     let orders: Vec<u64> = (0..size.nodes).map(|_| draw.between(MACHINE_ORDER)).collect();
@@ -51,7 +51,7 @@ pub(super) fn cluster(size: Size, seed: u64) -> Cluster {
         memory: Mebibytes(QUANTUM.0 * order),
         is_quiesced: false,
     };
-    Cluster {
+    DrawnCluster {
         topology: topology(quantum),
         nodes: (0..).zip(&orders).map(node).collect(),
         jobs: (1..=size.jobs).map(|id| job(&mut draw, id, size, capacity)).collect(),
@@ -95,7 +95,7 @@ fn class_name(weight: u32) -> String {
     format!("weight{weight}")
 }
 
-fn job(draw: &mut Draw, id: u64, size: Size, capacity: u64) -> Job {
+fn job(draw: &mut Draw, id: u64, size: ScaleSize, capacity: u64) -> DrawnJob {
     let order = draw.between(JOB_ORDER);
     let demand = (capacity * draw.between(DEMAND_PERCENT)).div_ceil(100 * size.jobs);
     let users = size.nodes.div_ceil(NODES_A_USER);
@@ -117,7 +117,7 @@ fn job(draw: &mut Draw, id: u64, size: Size, capacity: u64) -> Job {
             is_completing: false,
         },
     };
-    Job {
+    DrawnJob {
         spec,
         arrival: draw.between([1, ARRIVAL_CYCLES]),
         initialization: draw.between(INITIALIZATION),

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use self::cluster::{Cluster, Job};
-use super::ending::{self, Ending};
+use self::cluster::{DrawnCluster, DrawnJob};
+use super::ending::{self, FinalState};
 use super::idle;
 use crate::engine;
 use crate::model::{JobFacts, Millis, Order, ShareFacts, ShareId, SharePhase};
@@ -35,7 +35,7 @@ const FINDINGS_KEPT: usize = 10;
 
 /// Size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct ScaleSize {
     /// Number of nodes. At least 1.
     pub nodes: u64,
     /// Number of jobs. At least 1.
@@ -46,14 +46,14 @@ pub struct Size {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The figures.
-    pub figures: Figures,
+    pub figures: ScaleFigures,
     /// The first findings of the engine's audit, as text.
     pub findings: Vec<String>,
 }
 
 /// Figures of a play.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct ScaleFigures {
     /// Seed from which the cluster was drawn.
     pub seed: u64,
     /// Number of nodes.
@@ -90,8 +90,8 @@ pub struct Milliseconds {
 }
 
 /// Plays the cluster of this size and `seed` for so many cycles.
-pub fn run(size: Size, seed: u64, cycles: u64, clock: Clock<'_>) -> Outcome {
-    let Cluster { topology, nodes, jobs } = cluster::cluster(size, seed);
+pub fn run(size: ScaleSize, seed: u64, cycles: u64, clock: Clock<'_>) -> Outcome {
+    let DrawnCluster { topology, nodes, jobs } = cluster::cluster(size, seed);
     let mut scheduler = Scheduler::new(topology, ShareId(1));
     for report in nodes {
         scheduler.record(SchedulerEvent::NodeReported(report));
@@ -112,18 +112,25 @@ pub fn run(size: Size, seed: u64, cycles: u64, clock: Clock<'_>) -> Outcome {
         outcome.enter(&view, cycles);
         last = Some(view);
     }
-    let Size { nodes, jobs } = size;
+    let ScaleSize { nodes, jobs } = size;
     let idle_usable_qshares = last.map_or(0, |view| idle::usable_qshares(&ending(&view)));
     let cycle_ms = milliseconds(times);
-    outcome.figures =
-        Figures { seed, nodes, jobs, cycles, idle_usable_qshares, cycle_ms, ..outcome.figures };
+    outcome.figures = ScaleFigures {
+        seed,
+        nodes,
+        jobs,
+        cycles,
+        idle_usable_qshares,
+        cycle_ms,
+        ..outcome.figures
+    };
     outcome
 }
 
 /// Tells what became of a job since the last cycle: what was to go has gone, and the rest works.
-fn tell(scheduler: &mut Scheduler, job: &JobView, known: &[Job]) {
+fn tell(scheduler: &mut Scheduler, job: &JobView, known: &[DrawnJob]) {
     let at = usize::try_from(job.id.0 - 1).expect("it was numbered by its position");
-    let Job { initialization, time_per_item, .. } = known[at];
+    let DrawnJob { initialization, time_per_item, .. } = known[at];
     if !job.facts.is_running && !job.shares.is_empty() {
         let facts = JobFacts { is_running: true, time_per_item: Some(time_per_item), ..job.facts };
         scheduler.record(SchedulerEvent::JobChanged { job: job.id, facts });
@@ -165,9 +172,9 @@ impl Outcome {
 }
 
 /// Reads the end of a play, as the survey measures it. Every class may go everywhere.
-fn ending(view: &View) -> Ending {
+fn ending(view: &View) -> FinalState {
     let is_open_to = vec![true; view.topology.classes.len()];
-    let machine = |node: &NodeView| ending::Machine {
+    let machine = |node: &NodeView| ending::FinalMachine {
         name: node.name.to_string(),
         order: node.order.0,
         is_open_to: is_open_to.clone(),
@@ -181,7 +188,7 @@ fn ending(view: &View) -> Ending {
         for share in job.shares.iter().filter(|share| share.state == SharePhase::Held) {
             *shares.entry(at[share.node.as_str()]).or_default() += 1;
         }
-        ending::Job {
+        ending::FinalJob {
             id: job.id.0,
             class: view.topology.class_named(&job.class).expect("it was drawn from these").0,
             user: job.user.to_string(),
@@ -192,12 +199,12 @@ fn ending(view: &View) -> Ending {
             shares,
         }
     };
-    let mut ending = Ending { classes: Vec::new(), machines: Vec::new(), jobs: Vec::new() };
+    let mut ending = FinalState { classes: Vec::new(), machines: Vec::new(), jobs: Vec::new() };
     ending.machines.extend(view.nodes.iter().map(machine));
     ending.jobs.extend(view.jobs.iter().map(job));
     for class in &view.topology.classes {
         let weight = u64::from(class.policy.weight());
-        ending.classes.push(ending::Class { name: class.name.to_string(), weight });
+        ending.classes.push(ending::FinalClass { name: class.name.to_string(), weight });
     }
     ending
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::model::Name;
 
-const SIZE: Size = Size { nodes: 60, jobs: 50 };
+const SIZE: ScaleSize = ScaleSize { nodes: 60, jobs: 50 };
 
 fn still() -> Duration {
     Duration::ZERO
@@ -17,11 +17,11 @@ fn still() -> Duration {
 fn a_large_cluster_comes_to_rest() {
     let outcome = run(SIZE, 1, FEWEST_CYCLES, &still);
     assert_eq!(outcome.findings, Vec::<String>::new());
-    let Figures { preempted, last_preempting_cycle, .. } = outcome.figures;
+    let ScaleFigures { preempted, last_preempting_cycle, .. } = outcome.figures;
     // Some process must have moved, or the test shows nothing.
     assert_ne!(preempted, 0);
     assert!(last_preempting_cycle.is_some_and(|cycle| cycle <= 20), "{last_preempting_cycle:?}");
-    let expected = Figures {
+    let expected = ScaleFigures {
         seed: 1,
         nodes: 60,
         jobs: 50,
@@ -29,14 +29,14 @@ fn a_large_cluster_comes_to_rest() {
         preempted,
         last_preempting_cycle,
         audited_cycles: 2,
-        ..Figures::default()
+        ..ScaleFigures::default()
     };
     assert_eq!(outcome.figures, expected);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_cluster_and_another_another() {
-    let play = |seed| Figures { seed: 0, ..run(SIZE, seed, 20, &still).figures };
+    let play = |seed| ScaleFigures { seed: 0, ..run(SIZE, seed, 20, &still).figures };
     assert_eq!(play(3), play(3));
     assert_ne!(play(3), play(4));
 }
@@ -51,7 +51,7 @@ fn what_a_cycle_takes_is_read_from_the_clock() {
         now.set(now.get() + Duration::from_millis(readings.get()));
         now.get()
     };
-    let figures = run(Size { nodes: 1, jobs: 1 }, 1, 5, &clock).figures;
+    let figures = run(ScaleSize { nodes: 1, jobs: 1 }, 1, 5, &clock).figures;
     // The cycles take 2, 4, 6, 8 and 10.
     assert_eq!(figures.cycle_ms, Milliseconds { median: 6.0, max: 10.0 });
     assert_eq!((figures.cycles, figures.audited_cycles), (5, 0));
@@ -60,8 +60,8 @@ fn what_a_cycle_takes_is_read_from_the_clock() {
 
 #[test]
 fn clusters_are_drawn_as_promised() {
-    for size in [Size { nodes: 1, jobs: 1 }, Size { nodes: 400, jobs: 30 }, SIZE] {
-        let Cluster { topology, nodes, jobs } = cluster::cluster(size, 7);
+    for size in [ScaleSize { nodes: 1, jobs: 1 }, ScaleSize { nodes: 400, jobs: 30 }, SIZE] {
+        let DrawnCluster { topology, nodes, jobs } = cluster::cluster(size, 7);
         let quantum = topology.pools[0].quantum;
         let orders: Vec<u64> =
             nodes.iter().map(|node| quantum.order_of_machine(node.memory).0).collect();
@@ -73,7 +73,7 @@ fn clusters_are_drawn_as_promised() {
         let users: BTreeSet<&Name> = jobs.iter().map(|job| &job.spec.user).collect();
         assert!(count(users.len()) <= size.nodes.div_ceil(10));
         let mut demanded = 0;
-        for Job { spec, arrival, .. } in &jobs {
+        for DrawnJob { spec, arrival, .. } in &jobs {
             let order = quantum.order_of_work(spec.memory).unwrap();
             assert!((1..=4).contains(&order.get()));
             assert!((1..=8).contains(arrival));
@@ -87,10 +87,10 @@ fn clusters_are_drawn_as_promised() {
 /// The ending sees free and usable space, if the cluster has any.
 #[test]
 fn an_ending_is_what_is_held_and_what_is_free() {
-    let Cluster { topology, nodes, jobs } = cluster::cluster(SIZE, 1);
+    let DrawnCluster { topology, nodes, jobs } = cluster::cluster(SIZE, 1);
     let mut scheduler = Scheduler::new(topology, ShareId(1));
     let capacity =
-        |ending: &Ending| ending.machines.iter().map(|machine| machine.order).sum::<u64>();
+        |ending: &FinalState| ending.machines.iter().map(|machine| machine.order).sum::<u64>();
     for report in nodes {
         scheduler.record(SchedulerEvent::NodeReported(report));
     }
