@@ -1,5 +1,5 @@
-//! `apportion bench` as an operator runs it, on clusters small enough for a test: what it reports is
-//! all there and makes sense. What it took is nobody's business here.
+//! `apportion bench` as an operator runs it, on clusters small enough for a test. Its report is
+//! complete and consistent; the times in it are not checked.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -33,7 +33,7 @@ fn number(figures: &Value, key: &str) -> u64 {
     figures[key].as_u64().unwrap_or_else(|| panic!("{key} in {figures}"))
 }
 
-/// What every form that times cycles reports.
+/// Checks the part of a report that all timed cycles share.
 #[track_caller]
 fn check_measured(figures: &Value) {
     for key in ["median", "p99", "max"] {

@@ -27,7 +27,7 @@ fn run(args: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// A daemon that gives these answers, each to one request, and hands over what it was asked.
+/// A daemon that gives each of these answers to a single request; the handle returns the requests.
 fn daemon(answers: Vec<(&'static str, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -205,7 +205,7 @@ fn the_queue_is_read_to_its_last_page() {
     assert_eq!(asked.join().unwrap(), expected);
 }
 
-/// A script has nobody to ask, and must have said `--yes`.
+/// A script cannot be asked, so it needs `--yes`.
 #[test]
 fn work_is_not_evicted_unasked() {
     let answer = |dry_run| {
@@ -255,7 +255,7 @@ fn a_configuration_is_right_or_all_of_it_is_shown() {
     assert_eq!((status, stderr.as_str()), (78, "error: C001: there is no file /no/such.toml\n"));
 }
 
-/// The figures in one document, the clusters as files that can be played one by one.
+/// The figures come in a single document, the clusters as files that can be played separately.
 #[test]
 fn a_survey_gives_figures_and_clusters_to_play() {
     let folder = tempfile::tempdir().unwrap();
@@ -352,7 +352,8 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     asked.join().unwrap();
 }
 
-/// A terminating signal is an orderly end: the record is one file again, and nothing is in doubt.
+/// A terminating signal ends the daemon cleanly: the store is a single file again, without open
+/// questions.
 #[test]
 fn serving_ends_when_told() {
     let folder = tempfile::tempdir().unwrap();

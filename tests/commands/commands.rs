@@ -32,7 +32,7 @@ async fn shared(folder: &TempDir) -> Daemon {
     daemon
 }
 
-/// What a command prints, once it has succeeded.
+/// Runs a command that must succeed; returns its output.
 #[track_caller]
 fn ask(daemon: &Daemon, command: &str) -> String {
     let mut args: Vec<&str> = command.split(' ').collect();
@@ -110,7 +110,7 @@ async fn every_question_has_an_answer_in_every_form() {
     );
 }
 
-/// The counts of nodes are those of the list, through HTTP as well.
+/// The counts of nodes agree with the list, through HTTP as well.
 #[tokio::test]
 async fn why_has_three_depths() {
     let folder = TempDir::new().unwrap();
@@ -200,7 +200,7 @@ fn start(daemon: &Daemon, args: &[&str]) -> (Running, impl Iterator<Item = Strin
     (Running(child), lines)
 }
 
-/// Nothing is asked again before something has come about.
+/// A command asks again only after an event.
 #[tokio::test]
 async fn who_watches_and_who_follows_is_told_what_comes_about() {
     let folder = TempDir::new().unwrap();
@@ -281,7 +281,7 @@ fn every_command_teaches_by_example_and_has_a_page_and_completions() {
     assert_eq!((status, stderr.as_str()), (0, ""));
     let commands = commands();
     assert!(40 < commands.len(), "{commands:?}");
-    // And one of the whole.
+    // The additional page is about the whole program.
     assert!(stdout.starts_with(&format!("{} pages", commands.len() + 1)), "{stdout}");
     let bash = told(apportion(&["completions", "bash"])).1;
     for words in &commands {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// As little as there can be; what follows it begins at line 7.
+/// The smallest valid configuration; text after it begins at line 7.
 const SMALL: &str =
     "[[nodepool]]\nname = \"p\"\n[[class]]\nname = \"c\"\npolicy = \"reserve\"\nnodepool = \"p\"\n";
 

@@ -12,7 +12,7 @@ use apportion::config::{self, Config};
 use apportion::model::{ClassPolicy, Mebibytes, PoolIx};
 use tempfile::TempDir;
 
-/// Why a directory is refused: the code, the line of the file, and a piece of what is said.
+/// Reason to refuse a directory: the code, the line of the file, and a piece of the message.
 type Refusal = (&'static str, &'static str, &'static str);
 
 /// Each of the original's test directories: nothing if it loads.
@@ -337,7 +337,7 @@ fn the_command_writes_a_file_that_loads_and_overwrites_none() {
     assert_eq!(fs::read_to_string(&output).unwrap(), before);
 }
 
-/// Whatever is cut off or damaged, there is an answer.
+/// Each cut or damaged file gets an answer.
 #[test]
 fn a_class_file_that_is_cut_off_is_translated_or_refused() {
     let (folder, files) = whole_cluster();

@@ -1,5 +1,5 @@
-//! What comes from people who mean harm, or from programs gone mad: refused early, with little memory,
-//! while others are served.
+//! Requests of attackers and of faulty programs: refused early, with little memory, while other
+//! clients are served.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -36,8 +36,8 @@ fn connect(daemon: &Daemon) -> TcpStream {
     stream
 }
 
-/// The most memory that the daemon has had, in bytes, without the pages of its program. Those are read
-/// from a file on first use, and a debug build has tens of megabytes of them.
+/// Peak memory of the daemon in bytes, without the pages of its program. These pages are read from
+/// a file on first use, and a debug build has tens of megabytes of them.
 fn peak(daemon: &Daemon) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let bytes = |name| {
@@ -75,7 +75,7 @@ fn flood(daemon: &Daemon, head: &str, part: &[u8], most: u64) -> (u64, String) {
     (sent, rest(&mut stream))
 }
 
-/// Somebody else, whose heartbeats have to be answered all the while.
+/// An innocent client whose heartbeats must be answered during the attack.
 struct Other {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
@@ -132,7 +132,7 @@ impl Other {
 #[tokio::test]
 async fn too_much_is_refused_early_and_costs_little_memory() {
     let folder = tempfile::tempdir().unwrap();
-    // With the limits that hold where nobody set others.
+    // The daemon runs with the default limits.
     let daemon = start(&folder, "");
     let other = Other::begin(&daemon);
     let before = peak(&daemon);
@@ -148,7 +148,7 @@ async fn too_much_is_refused_early_and_costs_little_memory() {
         let head = head(method, path, "Transfer-Encoding: chunked\r\n");
         let (sent, answer) = flood(&daemon, &head, &chunk, 10_000 * MIB);
         assert!(sent < (most + 32) * MIB, "{path}: {sent} bytes");
-        // Where the connection breaks while we still send, the answer may be lost.
+        // If the connection breaks while the test still sends, the answer may be lost.
         let is_told = answer.starts_with("HTTP/1.1 413") || answer.starts_with("HTTP/1.1 200");
         assert!(is_told || answer.is_empty(), "{path}: {answer}");
     }
@@ -179,7 +179,7 @@ async fn too_much_is_refused_early_and_costs_little_memory() {
         ("one header", head("GET", "/v1/nodes", &format!("A: {}\r\n", "b".repeat(1 << 20)))),
     ] {
         let mut stream = connect(&daemon);
-        // It may be refused before all of it went.
+        // The daemon may refuse the request before all of it is sent.
         let _ = stream.write_all(head.as_bytes());
         let answer = rest(&mut stream);
         let is_refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");

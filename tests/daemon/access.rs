@@ -1,5 +1,5 @@
-//! Who may do what, with the real binary: every route of the served document, for everybody and
-//! nobody; the unix socket; TLS; the audit log.
+//! Access rights with the real binary: every route of the served document, for every role and
+//! without a token; the unix socket; TLS; the audit log.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -27,7 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A token for each role, one that has expired, and one that is going to be revoked.
+/// A token for each role, an expired token, and a token that is revoked later.
 struct Tokens {
     file: PathBuf,
     good: Vec<(Role, Secret)>,
@@ -87,7 +87,7 @@ fn private(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// The configuration with these settings of `[daemon.access]`, and others.
+/// The configuration with the settings `access` in `[daemon.access]`, and the settings `others`.
 fn config(folder: &Path, access: &str, others: &str) -> String {
     let tokens = folder.join("tokens");
     let access = format!("[daemon.access]\ntokens = '{}'\n{access}\n{others}\n", tokens.display());
@@ -109,9 +109,9 @@ struct Route {
     method: Method,
     path: String,
     body: Option<Value>,
-    /// Who may use it, by hand: not from the table that decides.
+    /// Roles that may use the route, written by hand and not taken from the table that decides.
     roles: Vec<Role>,
-    /// As it is in the document.
+    /// Access as the document states it.
     documented: String,
 }
 
@@ -143,7 +143,7 @@ impl Route {
     }
 }
 
-/// Every route of the served document, those that need no token left out.
+/// Every route of the served document, except routes that need no token.
 async fn routes(client: &Client, url: &str, tokens: &Tokens) -> Vec<Route> {
     let document =
         client.get(format!("{url}/openapi.json")).headers(bearer(tokens.of(Role::Reader)));
@@ -165,7 +165,7 @@ async fn routes(client: &Client, url: &str, tokens: &Tokens) -> Vec<Route> {
     routes
 }
 
-/// What an outsider may learn: that they are not known, in the same words whatever they sent.
+/// An unknown caller gets the same words for every request.
 async fn assert_refused(answer: Response, status: StatusCode, what: &str) {
     assert_eq!(answer.status(), status, "{what}");
     let challenge = answer.headers().get(header::WWW_AUTHENTICATE).is_some();
@@ -210,7 +210,7 @@ async fn nobody_gets_past_the_table_of_roles() {
     assert_eq!(nodes.ask(&client, &url, session.clone()).await.status(), StatusCode::OK);
     tokens.write(&tokens.lines);
     daemon.signal("HUP");
-    // They were read again before, too: when an operator applied the configuration.
+    // The tokens were read before, too, when an operator applied the configuration.
     daemon.logs(&format!("\"{} tokens\"", tokens.lines.len())).await;
 
     let mut cells = 0;
@@ -246,13 +246,13 @@ async fn nobody_gets_past_the_table_of_roles() {
         }
     }
     assert!(300 < cells, "{cells}");
-    // Where nothing is, only those learn it who are somebody.
+    // Only a known caller learns that a route does not exist.
     let nowhere = Route::of("get", "/v1/nowhere");
     let answer = nowhere.ask(&client, &url, HeaderMap::new()).await;
     assert_refused(answer, StatusCode::UNAUTHORIZED, "nowhere").await;
     let answer = nowhere.ask(&client, &url, bearer(tokens.of(Role::Agent))).await;
     assert_eq!(answer.status(), StatusCode::NOT_FOUND);
-    // What is open is open; more than a word is for readers.
+    // Open routes answer every caller; details are for readers.
     let live = Route::of("get", "/livez");
     assert_eq!(live.ask(&client, &url, HeaderMap::new()).await.text().await.unwrap(), "ok");
     let verbose = Route { path: "/readyz?verbose".to_owned(), ..Route::of("get", "/readyz") };
@@ -339,7 +339,7 @@ async fn daemon_reports(client: &Client, url: &str, tokens: &Tokens) {
     panic!("the node was never known");
 }
 
-/// In whatever way the name of another is written, or almost one's own.
+/// Also with other spellings of a foreign name, and with names close to the agent's own.
 #[tokio::test]
 async fn an_agent_speaks_for_its_own_nodes_only() {
     let folder = tempfile::tempdir().unwrap();
@@ -542,7 +542,7 @@ async fn by_tls_and_at_the_socket_the_command_line_does_what_its_user_may() {
     let sent = run(&["nodes", "--url", "http://head.example", "--token-file", &reader]);
     assert!(text(&sent).contains("unencrypted"), "{}", text(&sent));
 
-    // Whoever runs the daemon is an operator at its socket, with no token; but no agent.
+    // The user who runs the daemon is an operator at its socket, without a token, but no agent.
     assert_eq!(run(&["nodes", "--url", &socket]).status.code(), Some(0));
     let unknown = run(&[&off[..], &["--url", &socket]].concat());
     assert_eq!(unknown.status.code(), Some(5), "{}", text(&unknown));
@@ -581,7 +581,8 @@ async fn what_is_done_and_refused_stands_in_the_audit_log_and_cannot_be_changed_
     daemon.signal("HUP");
     daemon.logs_line(&["no token is in it", "nobody is let in"]).await;
 
-    // Nobody waits for what was refused, so it may take a moment; what follows it comes after it.
+    // The audit of a refusal is written without delay of the answer. A later row proves that the
+    // refusal's row is written.
     let on = ["node", "vary-on", "n1", "--url", &socket];
     assert_eq!(run(&on).status.code(), Some(0));
     let shown = run(&["audit", "show", &record, "--json", "--last", "0"]);
@@ -667,7 +668,7 @@ impl Kept {
         self.stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
     }
 
-    /// Whether it is answered.
+    /// True if the connection still gets an answer.
     async fn is_alive(&mut self) -> bool {
         let request = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
         self.stream.write_all(request.as_bytes()).await.unwrap();
@@ -684,7 +685,8 @@ impl Kept {
     }
 }
 
-/// Who comes gets the new one; who is there stays; a wrong one changes nothing.
+/// New connections get the new certificate; open connections stay; a wrong certificate changes
+/// nothing.
 #[tokio::test]
 async fn a_certificate_is_renewed_while_the_daemon_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -714,7 +716,8 @@ async fn a_certificate_is_renewed_while_the_daemon_runs() {
     assert!(after.is_alive().await && before.is_alive().await);
 }
 
-/// As the guide says: a second line, the new token in the old one's place, then the old line away.
+/// Follows the guide: add a second line, replace the old token by the new token, then remove the
+/// old line.
 #[tokio::test]
 async fn tokens_are_replaced_under_load_and_nobody_is_refused_for_it() {
     let folder = tempfile::tempdir().unwrap();

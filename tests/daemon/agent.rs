@@ -31,7 +31,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have been told to end.
+        // The process may already have a signal to end.
         let _ = self.0.kill();
         self.0.wait().unwrap();
     }
@@ -70,7 +70,8 @@ async fn a_node_that_runs_an_agent_is_there_with_its_memory() {
     assert!(metrics.contains("apportion_available_bytes{pool=\"main\"} "), "{metrics}");
 }
 
-/// Started before the daemon, it tries on until there is one; a file takes its node out and back.
+/// An agent that starts before the daemon retries until the daemon runs; a file takes its node out
+/// and back.
 #[tokio::test]
 async fn an_agent_waits_for_the_daemon_and_passes_on_what_its_node_wants() {
     let folder = TempDir::new().unwrap();

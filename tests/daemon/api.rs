@@ -130,10 +130,10 @@ async fn a_long_poll_ends_with_news_and_with_the_daemon() {
     let refused = daemon.send(Method::GET, "/v1/schedule?wait=soon", "").await;
     assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
 
-    // The daemon does not wait for whoever waits for it.
+    // The daemon's end does not wait for long polls.
     let settled = daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 12).await;
     let waiting = tokio::spawn(poll(format!("W/\"{}\"", settled["cycle"]), "60s"));
-    // Nothing shows from outside that it has arrived.
+    // The arrival of the poll cannot be seen from outside.
     tokio::time::sleep(Duration::from_millis(500)).await;
     tokio::time::timeout(Duration::from_secs(30), daemon.stop()).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::NOT_MODIFIED);
@@ -271,7 +271,7 @@ async fn a_bad_item_spoils_no_other_and_loses_nothing() {
     // The refused item was known before, and stays as it was.
     daemon.get_until("/v1/jobs", |page| ids(page) == [1, 2, 3]).await;
 
-    // Nothing says which work this was about, so nothing that is absent counts as over.
+    // The invalid item names no job, so no absent job counts as over.
     let answer = daemon.publish(3, json!([with(job(1, "ann"), "id", json!("one"))])).await;
     assert_eq!(answer.refused[0].pointer, "/work/0/id");
     assert_eq!(
@@ -282,8 +282,8 @@ async fn a_bad_item_spoils_no_other_and_loses_nothing() {
     daemon.stop().await;
 }
 
-/// Whoever shows a process in a share of others is refused: the share is counted once, where it is,
-/// for whom it was issued.
+/// A publication with a process in the share of another job is refused. The share is counted once,
+/// on its node, for the job that it was issued to.
 #[tokio::test]
 async fn a_share_stays_with_the_work_it_was_issued_to() {
     let folder = TempDir::new().unwrap();
@@ -407,7 +407,7 @@ fn invested(work: Value, schedule: &Value, investment_ms: u64) -> Value {
     let job = schedule["jobs"].as_array().unwrap().iter().find(|job| job["id"] == work["id"]);
     let removed = job.unwrap()["removed"].as_array().unwrap();
     let processes = work["processes"].as_array_mut().unwrap();
-    // What was told to leave is gone at once.
+    // The orchestrator ends terminated processes at once.
     processes.retain(|process| !removed.iter().any(|gone| gone["share"] == process["share"]));
     for process in processes {
         process["investment_ms"] = json!(investment_ms);
@@ -415,7 +415,7 @@ fn invested(work: Value, schedule: &Value, investment_ms: u64) -> Value {
     work
 }
 
-/// What `apportion` prints.
+/// Output of an `apportion` command.
 async fn apportion(args: [&str; 2], daemon: &Daemon) -> String {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_apportion"));
     command.args(args).args(["--url", &daemon.url]).env_remove("APPORTION_LOG");
@@ -456,8 +456,8 @@ async fn a_receipt_says_under_which_rule_and_what_was_rejected() {
     daemon.stop().await;
 }
 
-/// What comes of it when nothing changes: room is too dear, then the net strikes, early here, and
-/// says so once.
+/// Without changes, the space is too expensive first; then the preemption stop acts, early here,
+/// and is reported once.
 #[tokio::test]
 async fn work_that_is_held_back_says_by_what_and_for_how_long() {
     let folder = TempDir::new().unwrap();
@@ -468,7 +468,7 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
     let timed = |time: u64| with(job(1, "ann"), "time_per_item_ms", json!(time));
     let invest = |schedule, time| invested(timed(time), schedule, 1_000_000);
     daemon.publish(2, json!([invest(&alone, 1000), job(2, "bob")])).await;
-    // The first process costs whatever it costs.
+    // The first process of a job may cost any loss.
     let waits = |schedule: &Value| held(schedule, 1) == 11;
     let shared = daemon.get_until("/v1/schedule", waits).await;
     assert_eq!(daemon.get("/v1/jobs/2/why").await["reason"]["code"], "waiting_for_exits");
@@ -515,7 +515,7 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
             );
             assert!(shown.contains(&told), "{shown}");
         }
-        // That it waits longer is no news for the orchestrator.
+        // A longer wait is no news for the orchestrator.
         let schedule =
             (why["reason"]["code"].clone(), daemon.get("/v1/schedule").await["cycle"].clone());
         assert!(last.0 != schedule.0 || last == schedule, "{last:?} {schedule:?}");
@@ -577,7 +577,7 @@ async fn the_document_names_every_rule_and_what_holds_back() {
     daemon.stop().await;
 }
 
-/// Who makes a client of the document finds everything that it refers to.
+/// A client generated from the document finds every schema that the document refers to.
 #[tokio::test]
 async fn the_document_refers_to_nothing_that_is_not_in_it() {
     let folder = TempDir::new().unwrap();
@@ -699,7 +699,7 @@ async fn long_answers_are_packed_for_whoever_can_unpack_them() {
     daemon.stop().await;
 }
 
-/// Whoever has many nodes has a long list of them.
+/// The list of a large cluster is long.
 #[tokio::test]
 async fn the_list_of_nodes_is_packed_too_all_of_it_or_some() {
     let folder = TempDir::new().unwrap();

@@ -1,10 +1,9 @@
 //! Bad inputs and what they are answered with, row by row as a list of 72 has them: the number of
 //! the row first, then status, code and place.
 //!
-//! Row 9 asks for a field that fences and is unknown; `epoch` is known by now. Rows 53 to
-//! 66 and 68 are about configuration and are tested there; which row is shown by which test is in
-//! `README.md` beside this. Codes are those of the list; where an answer is another one, the row
-//! says why.
+//! Row 9 asks for an unknown field that fences; `epoch` is known by now. Rows 53 to 66 and 68 are
+//! about configuration and are tested there; `README.md` beside this file names the test of each
+//! row. Codes are the codes of the list; where an answer differs, the row says why.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 #![expect(clippy::needless_pass_by_value, reason = "tables read better so")]
@@ -72,7 +71,7 @@ fn bad_publications() -> Vec<Bad> {
         ),
         bad("6", PUT, at(json!(56)), "409 P010 /sequence", "56 is older than 57, the last"),
         bad("7", PUT, at(json!(57)), "409 P011 /sequence", "other content, which stands"),
-        // Nothing that fences may be passed over.
+        // An unknown field that fences must not be ignored.
         bad(
             "9",
             PUT,
@@ -272,7 +271,7 @@ async fn row_5_only_plain_json_is_read() {
     daemon.stop().await;
 }
 
-/// Rows 12 to 34, those of single items: row, item, code, place in the item, what is said.
+/// Rows 12 to 34 about single items: row, item, code, place in the item, text of the answer.
 fn bad_items() -> Vec<(&'static str, Value, &'static str, &'static str, &'static str)> {
     let new = || job(9, "ann");
     let at = |field: &str, value: Value| with(new(), field, value);
@@ -305,7 +304,7 @@ fn bad_items() -> Vec<(&'static str, Value, &'static str, &'static str, &'static
         ("19", at("memory_mb", Value::Null), "P026", "/memory_mb", "null"),
         ("19", at("memory_mb", json!(1.5)), "P026", "/memory_mb", "`1.5`"),
         ("19", at("memory_mb", json!("16GB")), "P026", "/memory_mb", "\"16GB\", expected a whole"),
-        // There is no configured size of a process that does not say its own.
+        // The configuration has no default for the memory of a process.
         ("19", no_memory, "P026", "/memory_mb", "missing field `memory_mb`"),
         ("21", at("memory_mb", json!(u64::MAX)), "P027", "/memory_mb", put_right),
         ("22", at("threads", json!(0)), "P028", "/threads", "comes to 0"),
@@ -404,7 +403,7 @@ async fn a_bad_item_is_refused_by_name_however_it_is_spelled() {
         assert!(refused.detail.contains(says), "row {row}: {}", refused.detail);
         assert_eq!(read.accepted, 1, "row {row}");
     }
-    // What is no JSON at all is no item.
+    // Text that is not JSON fails as a whole, not as an item.
     for (row, to) in [("19", "NaN"), ("25", "Infinity")] {
         let body = format!("{{\"sequence\": 99, \"work\": [{}]}}", plain.replacen("1024", to, 1));
         let (answer, _) = refusal(daemon.send(PUT.0, PUT.1, &body).await).await;
@@ -441,7 +440,8 @@ async fn row_8_a_gap_is_said_and_costs_nothing() {
     daemon.stop().await;
 }
 
-/// Row 20: it waits, with what it needs and the largest there is, and holds up nobody.
+/// Row 20: the job waits, with its need and the largest node in the answer, and blocks no other
+/// job.
 #[tokio::test]
 async fn row_20_work_too_large_for_every_node_waits_and_says_so() {
     let folder = TempDir::new().unwrap();
@@ -501,7 +501,8 @@ async fn rows_25_and_26_times_that_cannot_be_are_taken_as_unknown() {
     daemon.stop().await;
 }
 
-/// Rows 27, 28, 32 and 33: whoever is wrong, what runs takes its space where it runs.
+/// Rows 27, 28, 32 and 33: a running process takes space on its node, even if the orchestrator or
+/// the daemon is wrong.
 #[tokio::test]
 async fn what_runs_and_should_not_is_counted_where_it_is() {
     let folder = TempDir::new().unwrap();
@@ -547,7 +548,7 @@ async fn what_runs_and_should_not_is_counted_where_it_is() {
     daemon.publish(63, json!([ann, bob])).await;
     used("n4", &|used| used <= 4).await;
 
-    // 32: a node that nobody has heard of.
+    // 32: a node that never reported.
     let mut far = ann.clone();
     let unknown = json!({ "share": 7001, "node": "n5", "state": "running" });
     far["processes"].as_array_mut().unwrap().push(unknown);
@@ -630,8 +631,8 @@ async fn rows_30_and_31_what_ended_and_lives_is_counted_and_said() {
     daemon.stop().await;
 }
 
-/// Row 35, but not for one cycle only: an orchestrator that forgot everything would not know better
-/// the next time.
+/// Row 35, but for more than a cycle: an orchestrator that lost its state knows no better the next
+/// time.
 #[tokio::test]
 async fn row_35_sudden_silence_is_not_believed_until_it_is_confirmed() {
     let folder = TempDir::new().unwrap();
@@ -663,7 +664,8 @@ async fn row_35_sudden_silence_is_not_believed_until_it_is_confirmed() {
     assert_eq!(meant.status(), StatusCode::ACCEPTED);
     daemon.get_until("/v1/jobs", |page| ids(page).is_empty()).await;
 
-    // So few may all be done at once. What they have is kept until it is said to be gone.
+    // Ten jobs are few enough to end at the same time. Their shares are kept until they are
+    // reported gone.
     daemon.publish(4, work(21..=30).collect()).await;
     let few_hold = |schedule: &Value| (21..=30).map(|id| held(schedule, id)).sum::<usize>() == 12;
     daemon.get_until("/v1/schedule", few_hold).await;
@@ -743,7 +745,8 @@ async fn rows_37_to_39_a_node_is_as_large_as_it_last_said_if_it_can_be() {
     daemon.stop().await;
 }
 
-/// Rows 40 and 41: what was heard before is no sign of life, and of two agents one is told.
+/// Rows 40 and 41: a repeated heartbeat does not count, and of two agents for a node the replaced
+/// agent is refused.
 #[tokio::test]
 async fn rows_40_and_41_replays_count_for_nothing_and_two_agents_are_told_apart() {
     let folder = TempDir::new().unwrap();
@@ -798,7 +801,7 @@ async fn rows_42_to_45_who_is_heard_and_what_is_not_believed() {
         assert_eq!((&n1["states"], &n1["missed_heartbeats"]), (&json!(["up"]), &json!(0)));
     }
 
-    // 44: off stays off, whatever its agent says.
+    // 44: a node that is varied off stays off, even if its agent reports.
     daemon.send(OFF.0, OFF.1, r#"{"nodes": ["n2"], "reason": "disks"}"#).await;
     let cycle = daemon.get("/v1/status").await["cycle"].as_u64();
     daemon.report(&["n2"]).await;
@@ -807,7 +810,7 @@ async fn rows_42_to_45_who_is_heard_and_what_is_not_believed() {
     daemon.get_until("/v1/schedule", |schedule| held(schedule, 1) == 8).await;
     assert_eq!(daemon.get("/v1/nodes/n2").await["states"], json!(["varied-off"]));
 
-    // 45: so many names, and no more; those that are listed all the same.
+    // 45: unlisted names are limited in number; listed names are always accepted.
     daemon.report(&["n4", "n5", "n6"]).await;
     assert_eq!(answer_to(&daemon, &beat("n7", "a", 1)).await, "429 H007 /node");
     assert_eq!(answer_to(&daemon, &beat("listed", "a", 1)).await, "202");
@@ -820,7 +823,7 @@ async fn rows_42_to_45_who_is_heard_and_what_is_not_believed() {
     daemon.stop().await;
 }
 
-/// Varies one node off or on, and says what came of it.
+/// Varies a node off or on; returns the answer.
 async fn act(daemon: &Daemon, (method, path): (Method, &str), node: &str) -> wire::VaryAnswer {
     let mut body = json!({ "nodes": [node], "all": true, "reason": "disks" });
     if path.ends_with("on") {
@@ -947,8 +950,8 @@ async fn row_71_a_client_that_leaves_in_the_middle_changes_nothing() {
     daemon.stop().await;
 }
 
-/// How `apportion serve` ends with this record under this configuration: its exit status, and what
-/// it says.
+/// Runs `apportion serve` on this store with this configuration; returns its exit status and its
+/// output.
 fn serve_on(folder: &TempDir, state: &Path, config: &str) -> (Option<i32>, String) {
     let listen = "127.0.0.1:0";
     let daemon = process::spawn(folder.path(), config, state, &[], listen);
@@ -967,7 +970,7 @@ fn written(folder: &TempDir, name: &str, text: &str, mode: u32) -> PathBuf {
     path
 }
 
-/// A daemon that asks who one is; and the tokens of the agents of `n1` and `n2`, of an orchestrator
+/// A daemon that requires tokens; and the tokens of the agents of `n1` and `n2`, of an orchestrator
 /// and of an operator.
 fn guarded(folder: &TempDir) -> (process::Daemon, [Secret; 4]) {
     let whose = [
@@ -984,7 +987,7 @@ fn guarded(folder: &TempDir) -> (process::Daemon, [Secret; 4]) {
     (process::Daemon::start(folder.path(), &config), secrets)
 }
 
-/// Asks as whoever has this token: status and text of the answer.
+/// Sends a request with this token; returns status and text of the answer.
 async fn ask_as(
     daemon: &process::Daemon,
     secret: &Secret,
@@ -997,8 +1000,8 @@ async fn ask_as(
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-/// Row 36: whoever reports for another is told what they would be told of a node that nobody knows.
-/// The code is that of all who may not.
+/// Row 36: an agent that reports for a foreign node gets the same answer as for an unknown node.
+/// The code is the code of all refused callers.
 #[tokio::test]
 async fn row_36_an_agent_reports_for_its_own_node_and_learns_of_no_other() {
     let folder = TempDir::new().unwrap();
@@ -1024,7 +1027,7 @@ async fn row_36_an_agent_reports_for_its_own_node_and_learns_of_no_other() {
     assert_eq!(known("n9").await.0, 404);
 }
 
-/// Row 52: who may not act is refused, whatever is asked for, and that stands on record.
+/// Row 52: a caller without the right is refused for every act, and the audit log has the attempt.
 #[tokio::test]
 async fn row_52_agents_and_orchestrators_do_not_administrate_and_trying_is_on_record() {
     let folder = TempDir::new().unwrap();
@@ -1049,7 +1052,7 @@ async fn row_52_agents_and_orchestrators_do_not_administrate_and_trying_is_on_re
     }
     let (_, info) = ask_as(&daemon, &root, node, &json!({})).await;
     assert_eq!(info["states"], json!(["up"]));
-    // What follows them on record comes after them.
+    // A later row of the audit log proves that the earlier rows are written.
     assert_eq!(ask_as(&daemon, &root, OFF, &acts[0].1).await.0, 200);
     let record = folder.path().join("state.db").display().to_string();
     let shown = process::apportion(&["audit", "show", &record, "--json", "--last", "0"]);
@@ -1067,9 +1070,9 @@ async fn row_52_agents_and_orchestrators_do_not_administrate_and_trying_is_on_re
     assert_eq!(told, expected);
 }
 
-/// Row 67: what is secret is refused where others can read it, where there is nothing, and where
-/// more is taken off than one line end. In the file of tokens are no secrets but sums, so that how
-/// its lines end does not matter; an empty one lets in nobody.
+/// Row 67: a secret is refused if other users can read it, if it is empty, or if it has more than a
+/// line end at its end. The file of tokens has only digests, so its line ends do not matter; an
+/// empty file lets no caller in.
 #[tokio::test]
 async fn row_67_secrets_that_are_open_empty_or_ill_written_are_refused() {
     let folder = TempDir::new().unwrap();
@@ -1104,7 +1107,7 @@ async fn row_67_secrets_that_are_open_empty_or_ill_written_are_refused() {
         ("apn_1\r\n", 0o600, 1, "holds no token"),
         ("apn_1\n\n", 0o600, 1, "holds no token"),
         ("apn_1\n", 0o644, 1, "chmod 600 it"),
-        // Taken, and nobody is there to be shown it.
+        // The token is accepted, but no daemon listens.
         ("apn_1\n", 0o600, 3, "127.0.0.1:1"),
     ] {
         let file = written(&folder, "token", text, mode);

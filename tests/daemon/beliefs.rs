@@ -1,5 +1,5 @@
-//! What the daemon believes of publications and of nodes that stay away: the real binary, over real
-//! HTTP, by stories in which a part of the truth is missing.
+//! Publications with gaps and absent nodes, as the daemon treats them: the real binary, over real
+//! HTTP, in stories where a part of the truth is missing.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -128,8 +128,8 @@ fn of(id: u64, processes: u64) -> Value {
     work
 }
 
-/// One process of ten that a publication leaves out keeps its room, and loses it in time; what is shown
-/// again meanwhile was never gone.
+/// A process of ten that a publication leaves out keeps its space for a time, then loses it. A
+/// process that is published again meanwhile was never gone.
 #[tokio::test]
 async fn what_is_absent_keeps_its_room_until_it_was_absent_for_long() {
     let folder = tempfile::tempdir().unwrap();
@@ -281,7 +281,7 @@ async fn a_slip_of_the_number_locks_nobody_out() {
     assert!([json!(1_u64 << 50), json!(6)].contains(&schedule["publication"]), "{schedule}");
 }
 
-/// What the guide says of `ApportionSilentTogether`, word by word.
+/// Follows the guide for `ApportionSilentTogether`, word by word.
 #[tokio::test]
 async fn the_guide_s_remedy_for_nodes_that_are_dead_frees_their_work() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, raw_sql};
 
-/// Everything after `since`, page by page.
+/// Every event after `since`, page by page.
 async fn all_since(daemon: &Daemon, since: u64) -> Vec<Value> {
     let (mut since, mut all) = (since, Vec::new());
     loop {
@@ -98,7 +98,7 @@ async fn what_matters_is_told_in_order() {
     let refused = &of_kind(&events, "refused")[0]["work"];
     assert_eq!(refused[0]["job"], 3);
     assert_eq!(refused[0]["reason"]["code"], "unknown_class");
-    // Nothing is told twice.
+    // No event comes twice.
     let told: Vec<u64> = shares_in(&events, "removed").into_iter().collect();
     let times: usize = of_kind(&events, "removed")
         .iter()
@@ -169,7 +169,8 @@ async fn whoever_asks_too_late_is_sent_to_the_schedule() {
     assert_eq!(bad.status(), StatusCode::BAD_REQUEST);
 }
 
-/// Who follows is told nothing that was not written, and where to go on; what comes after it is told.
+/// A follower gets no event that differs from the written event, and learns where to go on; later
+/// events arrive.
 #[tokio::test]
 async fn an_event_that_was_changed_on_the_disk_is_not_told() {
     let folder = tempfile::tempdir().unwrap();

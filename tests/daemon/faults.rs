@@ -19,11 +19,11 @@ use crate::support::faults::rig::{Fault, Scene, Tracer, calls_of, play, scenes, 
 use crate::support::faults::witness::{Act, Broken, Witness};
 use tempfile::TempDir;
 
-/// One point in so many is taken, where not all are.
+/// Distance between the tested points, unless all points are tested.
 const KILLS_APART: usize = 5;
 const CALLS_APART: usize = 97;
 
-/// How many points apart those are that are taken.
+/// Distance between the tested points, as `FAULTS` says.
 fn apart(usual: usize) -> usize {
     match std::env::var("FAULTS").as_deref() {
         Ok("all") => 1,
@@ -32,7 +32,7 @@ fn apart(usual: usize) -> usize {
     }
 }
 
-/// Whether there is a `strace` that may trace. Says so where there is none.
+/// True if `strace` is installed and may trace; prints a note otherwise.
 fn has_strace(what: &str) -> bool {
     let tried = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).output();
     let is_there = tried.is_ok_and(|output| output.status.success());
@@ -44,7 +44,7 @@ fn has_strace(what: &str) -> bool {
     is_there
 }
 
-/// What came of the points.
+/// Counts of outcomes over all points.
 #[derive(Debug, Default)]
 struct Figures {
     points: u32,
@@ -93,7 +93,7 @@ async fn live_on(
     if soundness != "ok" {
         return Err(Broken::Rule(format!("the file is damaged: {soundness}")));
     }
-    // What stands in for an older version's past decides nothing.
+    // The stand-in for an older version's past has no decisions to replay.
     if figures.restarts.is_multiple_of(8) && scene.name != "migration" {
         let replay = apportion(&["replay", state(files).to_str().unwrap()]);
         if !replay.status.success() {
@@ -112,14 +112,14 @@ fn fail(broken: Broken, scene: &Scene, point: &str) -> ! {
     panic!("{point} of `{}`: {what}", scene.name)
 }
 
-/// It says which file, and what to do.
+/// Checks that the output names the store's file.
 fn assert_names_the_record(said: &str, files: &Path, point: &str) {
     let last = said.lines().rfind(|line| line.contains("state.db")).unwrap_or_default();
     let is_named = last.contains(files.to_str().unwrap());
     assert!(is_named, "{point}: it stops without naming its record:\n{said}");
 }
 
-/// When a daemon is killed, seen from what it is doing.
+/// Moments of a write at which the daemon is killed.
 const MOMENTS: [&str; 5] =
     ["before", "amid", "at the commit", "before the answer", "after the answer"];
 
@@ -143,9 +143,9 @@ fn kill_at(scene: &Scene, moment: usize, calls: &[(String, u32)]) -> Option<Faul
     Some(Fault { call, when: when.to_string(), what: "signal=SIGKILL" })
 }
 
-/// Every kind of write, at every moment of it. C1 of the rules: no acknowledged write is lost. Of its 18
-/// kinds there is no lease here: one daemon has its file by a lock of the system's, and writes nothing to
-/// keep it. For that, a start on another file is one.
+/// Every kind of write, at every moment of it. C1 of the rules: no acknowledged write is lost. Of
+/// its 18 kinds the lease is missing here: the daemon holds its file by a system lock, and writes
+/// nothing to keep it. A start on another file takes its place.
 #[tokio::test]
 async fn killed_at_every_moment_of_every_kind_of_write() {
     if !has_strace("killing at the moments of a write") {
@@ -195,7 +195,7 @@ async fn kill_one(
     if let Some(fault) = fault.filter(|_| !scene.is_start) {
         witness.pause = std::time::Duration::from_millis(60);
         daemon.try_get("/v1/status").await?;
-        // What is written at a start is written.
+        // Gives the writes of the start time to end.
         tokio::time::sleep(witness.pause).await;
         tracer = Some(Tracer::attach(&daemon, &fault.words(&note)).await);
     }
@@ -217,7 +217,7 @@ async fn kill_one(
     live_on(scene, &files, &mut witness, figures).await
 }
 
-/// What is done at which of a scene's calls.
+/// System calls at which a scene is killed or failed.
 const KILLING: [&str; 6] = ["pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "writev"];
 const FAILING: [&str; 5] = ["pwrite64", "fsync", "fdatasync", "ftruncate", "unlink"];
 /// Acts read what was read at the start, so that these are for starts.
@@ -245,8 +245,8 @@ fn sweep(scene: &Scene, calls: &[(String, u32)]) -> Vec<Fault> {
     faults
 }
 
-/// Starts, cycles, acts, configurations, checkpoints and migrations, each killed and failed at every
-/// one of its system calls.
+/// Starts, cycles, acts, configurations, checkpoints and migrations, each killed and failed at
+/// every system call.
 #[tokio::test]
 async fn killed_and_failed_at_its_system_calls() {
     if !has_strace("killing and failing at system calls") {
@@ -281,7 +281,7 @@ async fn fail_one(scene: &Scene, fault: &Fault, figures: &mut Figures) -> Result
     let note = files.path().join("strace");
     let mut witness = scene.witness.clone();
     match start(files.path(), &witness, &fault.words_for_start(&note)) {
-        // It did not come so far as to know of a record.
+        // The daemon stopped before it opened its store.
         Err(_) => figures.stopped += 1,
         Ok(daemon) => {
             let mut is_ours = false;

@@ -18,7 +18,7 @@ use crate::support::faults::witness::{Act, Broken, Witness};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
-/// What it says where it does not trust what it found.
+/// Warnings of a daemon that does not trust its files.
 const WARNINGS: [&str; 5] = [
     "the configuration is not the one that was in effect last",
     "does not lead to the last state",
@@ -27,7 +27,7 @@ const WARNINGS: [&str; 5] = [
     "the feed cannot be read",
 ];
 
-/// What it says when it refuses: what to do.
+/// Remedies in the messages of a daemon that refuses its files.
 const REMEDIES: [&str; 5] = [
     "move it away",
     "name another file",
@@ -43,7 +43,7 @@ enum Met {
     Harmless,
 }
 
-/// What the daemon makes of these files. Fails where it is wrong in silence.
+/// Starts a daemon on these files. Fails if the daemon is wrong without a warning.
 async fn meet(scene: &Scene, files: &Path, point: &str) -> Met {
     let spare = folder();
     copy_files(files, spare.path());
@@ -58,7 +58,7 @@ async fn meet(scene: &Scene, files: &Path, point: &str) -> Met {
             assert!(is_said, "{point}: {rule}, and it says nothing of that:\n{said}");
         }
     }
-    // What it said is believed: whoever knows better tells it again.
+    // The clients trust the warning: they send again the facts that the daemon lost.
     let lived = live(scene, spare.path(), scene.witness.after_a_loss(), false).await;
     if let Err((broken, said)) = lived {
         panic!("{point}: it says what it lost, and then: {broken:?}\n{said}");
@@ -205,7 +205,7 @@ async fn files_that_are_not_what_was_left_are_met_with_words() {
     }
 }
 
-/// What the mark is for; and that this would notice if it did nothing.
+/// Purpose of the mark; the test also proves that `meet` notices a missing mark.
 #[tokio::test]
 #[should_panic(expected = "and it says nothing of that")]
 async fn without_its_mark_a_log_that_is_gone_is_not_missed() {
@@ -217,7 +217,7 @@ async fn without_its_mark_a_log_that_is_gone_is_not_missed() {
     meet(&scene, files.path(), "neither log nor mark").await;
 }
 
-/// One bit is another one.
+/// A single bit is flipped.
 #[tokio::test]
 async fn a_flipped_bit_is_refused_or_said_or_harmless() {
     let flips = if std::env::var("FAULTS").is_ok_and(|faults| faults == "all") { 1000 } else { 12 };
@@ -286,7 +286,7 @@ async fn row_72_a_full_disk_stops_it_and_costs_nothing() {
     let daemon = start(files, &witness, &[]).unwrap();
     witness.act(&daemon, Act::Progress).await.unwrap();
     let fill = |bytes: usize| std::fs::write(files.join("filler"), vec![0; bytes]);
-    // As much as there is room for, to the last page.
+    // Fills the disk to the last page.
     let mut size = 2 << 20;
     while fill(size).is_err() {
         size -= 4096;

@@ -5,8 +5,8 @@
 //! arithmetic no node ever has more on it than it has memory; and work on a node that left is given
 //! up, or the first page names the node that keeps it.
 //!
-//! `cargo test` lives 6 lives. `LIVES=200 cargo test --test daemon hostile_lives::` lives 200, and `LIFE_SEED=7`
-//! draws others; a failure says its seed.
+//! `cargo test` plays 6 lives. `LIVES=200 cargo test --test daemon hostile_lives::` plays 200, and
+//! `LIFE_SEED=7` draws other lives; a failure prints its seed.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -77,7 +77,7 @@ struct Job {
 struct Process {
     job: u64,
     node: String,
-    /// Whether it ended, for any reason.
+    /// True if the process ended, for any reason.
     is_gone: bool,
 }
 
@@ -85,18 +85,18 @@ struct Process {
 struct Life {
     dice: Dice,
     daemon: Daemon,
-    /// Whether the orchestrator says its name.
+    /// True if the orchestrator sends its name.
     is_named: bool,
-    /// Whether each node reports; a node that left stays in the list.
+    /// For each node, true if it reports; a node that left stays in the list.
     nodes: BTreeMap<String, bool>,
     jobs: BTreeMap<u64, Job>,
     processes: BTreeMap<u64, Process>,
     sequence: u64,
-    /// How much work that is not over the last publication had, if that was ours.
+    /// Number of unfinished jobs in the last publication, if the first orchestrator sent it.
     published: usize,
     next_job: u64,
     next_node: u64,
-    /// How often the second orchestrator published, and was refused.
+    /// Number of the second orchestrator's publications, and of its refusals.
     rival: (u64, u64),
     /// Publications that missed a part.
     missing: u64,
@@ -145,7 +145,7 @@ impl Life {
             self.end_job(number);
         }
         if self.dice.one_in(10) {
-            // One alone, or several in one window.
+            // A node alone, or several nodes in the same window.
             for _ in 0..=self.dice.roll(2) * self.dice.roll(4) {
                 self.leave();
             }
@@ -185,7 +185,7 @@ impl Life {
         }
     }
 
-    /// All work, but for what one in `missing` jobs and processes is left out of; 0 leaves out none.
+    /// All work, except a random part of 1 in `missing` jobs and processes; 0 leaves out nothing.
     fn work(&mut self, missing: u64) -> Vec<Value> {
         let mut work = Vec::new();
         for (id, job) in &self.jobs {
@@ -289,8 +289,8 @@ impl Life {
         self.recount(&schedule);
     }
 
-    /// What is booked and what was started, each share once: never more on a node than it has. On a
-    /// node that left nothing runs, so that what the orchestrator still believes counts no more there.
+    /// Checks that scheduled and started shares, each counted once, never exceed a node. On a node
+    /// that left nothing runs, so the orchestrator's view of it does not count.
     fn recount(&self, schedule: &Value) {
         let mut on: BTreeMap<&str, BTreeMap<u64, u64>> = BTreeMap::new();
         for job in schedule["jobs"].as_array().unwrap() {
@@ -377,7 +377,7 @@ impl Life {
         panic!("books and world differ: {:?}\n{schedule}", self.processes);
     }
 
-    /// Whether every process that runs is booked, and all that is booked runs.
+    /// True if the schedule has every running process, and every share of the schedule runs.
     fn agrees(&self, schedule: &Value) -> bool {
         let shares = |list: &str| -> BTreeSet<u64> {
             let jobs = schedule["jobs"].as_array().unwrap().iter();

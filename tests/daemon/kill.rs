@@ -32,7 +32,7 @@ fn told_to_end(schedule: &Value) -> impl Iterator<Item = u64> {
     schedule["jobs"].as_array().unwrap().iter().flat_map(|job| numbers(&job["removed"]))
 }
 
-/// An orchestrator that starts every process it is told to, and ends those it is told to end.
+/// An orchestrator that starts and ends every process as the schedule says.
 #[derive(Default)]
 struct Orchestrator {
     sequence: u64,
@@ -103,8 +103,8 @@ async fn killed_at_any_moment_it_comes_back_without_reusing_a_share_or_forgettin
     let mut off: Vec<&str> = Vec::new();
     for round in 0..10_u64 {
         if round % 5 == 4 {
-            // Bob is gone, so nobody would tell ann anew to give way; and a life without any
-            // publication must not take anything off the record.
+            // Bob is gone, so no cycle preempts ann again; and a life without any publication must
+            // not remove anything from the store.
             orchestrator.jobs.retain(|(_, user)| *user != "bob");
             let idle = life(folder.path()).await;
             let node = NODES[off.len()];

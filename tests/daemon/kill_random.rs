@@ -2,8 +2,8 @@
 //! publishes and carries out what it is told, and an administrator takes nodes out and puts them
 //! back: what was answered and what was shown stays true.
 //!
-//! What does not hold is named as in the list of invariants: I21, that what is taken and what is free
-//! is all there is; I22, that what was seen is on record; and so on to I27.
+//! Failures are named as in the list of invariants: I21, used and free space is all space; I22, a
+//! fact that a client has seen is stored; and so on to I27.
 //!
 //! `cargo test` kills it 12 times. `KILLS=200 cargo test --test daemon kill_random::` kills it 200 times, and
 //! `KILL_SEED=7` draws another history; a failure says its seed.
@@ -54,8 +54,8 @@ const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 const NODE_GB: u64 = 8;
 const USERS: [&str; 3] = ["ann", "bob", "cid"];
 
-/// What a warning may be about: publications that died with the daemon, nodes that have yet to
-/// report to the next one, processes that take their time.
+/// Codes of expected warnings: publications that died with the daemon, nodes that have not reported
+/// to the next daemon yet, processes that end slowly.
 const EXPECTED_WARNINGS: [&str; 3] = ["P012", "P045", "P044"];
 
 /// Numbers that are the same for the same seed.
@@ -85,7 +85,7 @@ async fn report(life: &Daemon) -> Result<(), Gone> {
     Ok(())
 }
 
-/// Whether a node is in scheduling, as far as its administrator knows.
+/// State of a node in scheduling, as far as its administrator knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     On,
@@ -97,12 +97,12 @@ enum Side {
 /// Takes nodes out and puts them back.
 struct Administrator {
     sides: BTreeMap<&'static str, Side>,
-    /// How often it asked for anything.
+    /// Number of requests.
     acts: u64,
 }
 
 impl Administrator {
-    /// One act, whatever it is.
+    /// Sends a random act.
     async fn act(this: &RefCell<Administrator>, life: &Daemon, dice: &Dice) -> Result<(), Gone> {
         let node = dice.pick(&NODES);
         let is_off = dice.roll(5) < 2;
@@ -115,20 +115,20 @@ impl Administrator {
         let before = this.borrow_mut().sides.insert(node, Side::Unknown).unwrap();
         let (status, answer) = life.try_ask(Method::POST, path, Some(&body)).await?;
         let is_done = status == StatusCode::OK;
-        // So soon after a start it may be the only node, or none.
+        // Soon after a start the node may be the only node, or unknown.
         let is_refused = answer["code"] == "A001" || answer["code"] == "A003";
         assert!(is_done || is_refused, "{status} {answer}");
         this.borrow_mut().sides.insert(node, if is_done { side } else { before });
         Ok(())
     }
 
-    /// What the daemon says of every node must be what it answered last.
+    /// The daemon must report every node as in its last answer.
     async fn check(this: &RefCell<Administrator>, life: &Daemon) -> Result<(), Gone> {
         for node in NODES {
             let side = this.borrow().sides[node];
             let path = format!("/v1/nodes/{node}");
             let (mut status, mut info) = life.try_get(&path).await?;
-            // It may still be reading its record.
+            // The daemon may still be reading its store.
             while side == Side::Off && status == StatusCode::NOT_FOUND {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 (status, info) = life.try_get(&path).await?;
@@ -185,7 +185,7 @@ struct Orchestrator {
     running: BTreeMap<u64, Place>,
     /// Shares it was told to end. That is final.
     told: BTreeSet<u64>,
-    /// What the daemon showed last of how far it is.
+    /// Last cycle that the daemon showed.
     cycle: u64,
     publication: u64,
 }
@@ -234,8 +234,8 @@ impl Orchestrator {
         work.collect()
     }
 
-    /// Publishes all it knows. Nothing of it may be refused, whatever became of the one before; the
-    /// same again changes nothing, and one before it is refused.
+    /// Publishes the whole state. No part may be refused, for any fate of the publication before.
+    /// The same publication again changes nothing, and an earlier publication is refused.
     async fn publish(this: &RefCell<Orchestrator>, life: &Daemon, dice: &Dice) -> Result<(), Gone> {
         let (sequence, work) = {
             let mut it = this.borrow_mut();
@@ -352,7 +352,7 @@ impl Orchestrator {
         }
     }
 
-    /// What was seen of the record once must still be there.
+    /// A stored fact that was visible once must still be visible.
     async fn look(this: &RefCell<Orchestrator>, life: &Daemon) -> Result<(), Gone> {
         let (_, status) = life.try_get("/v1/status").await?;
         let (cycle, publication) = (status["cycle"].as_u64(), status["publication"].as_u64());
@@ -373,7 +373,7 @@ fn numbers(shares: &Value) -> impl Iterator<Item = u64> {
     shares.as_array().unwrap().iter().map(|share| share["share"].as_u64().unwrap())
 }
 
-/// What goes on until the daemon is gone.
+/// Requests of all clients until the daemon is gone.
 struct Conversation<'a> {
     life: &'a Daemon,
     orchestrator: &'a RefCell<Orchestrator>,
@@ -407,7 +407,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Until nobody is told anything for so many cycles.
+    /// Waits until the daemon changes nothing for `cycles` cycles.
     async fn rest(&self, cycles: u64) -> Result<(), Gone> {
         let counted = || {
             let it = self.orchestrator.borrow();
@@ -500,7 +500,7 @@ async fn killed_at_random_moments_it_takes_nothing_back() {
         last.rest(15).await.unwrap();
     }
     drop(life);
-    // Killed once more, and nothing has changed: nobody is told anything for 20 cycles.
+    // After another kill nothing changes for 20 cycles.
     let life = Daemon::start(folder.path(), CONFIG);
     report(&life).await.unwrap();
     let before = (orchestrator.borrow().ever.len(), orchestrator.borrow().told.len());

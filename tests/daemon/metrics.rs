@@ -1,4 +1,4 @@
-//! What a Prometheus gets to see: well-formed, true, and all that alerts and dashboard ask for.
+//! Metrics as a Prometheus gets them: well-formed, true, and complete for alerts and dashboard.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 #![expect(clippy::print_stdout, reason = "what was not checked is said")]
@@ -127,7 +127,8 @@ async fn the_numbers_are_those_of_the_cluster() {
     daemon.stop().await;
 }
 
-/// What is taken from ann for bob is counted with the work lost, and its exit once it is confirmed.
+/// A process preempted from ann for bob is counted with the work lost, and its exit once it is
+/// confirmed.
 #[tokio::test]
 async fn what_is_taken_back_is_counted() {
     let folder = TempDir::new().unwrap();
@@ -187,7 +188,7 @@ async fn alerts_and_dashboard_ask_for_what_there_is() {
         samples.keys().filter_map(|series| series.split('{').next()).chain(families).collect();
     let mut seen = 0;
     for file in ["config/alerts.yml", "config/grafana-dashboard.json", "docs/operations.md"] {
-        // Those of an orchestrator are at another path: tests/running/cohost.rs.
+        // The orchestrator's metrics are at another path: tests/running/cohost.rs.
         let of_daemon = |name: &String| !name.starts_with("apportion_orchestrator_");
         for name in names_in(file).into_iter().filter(of_daemon) {
             assert!(there.contains(name.as_str()), "{file} asks for {name}, which is not there");

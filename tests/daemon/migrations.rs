@@ -1,7 +1,7 @@
 //! Every migration is applied to a database that the version before it could have left behind.
 //!
 //! `tests/fixtures/store/NNNN.sql` fills the tables as they are after migration NNNN. A migration
-//! without a fixture fails here: the next one could not be tested.
+//! without a fixture fails here: the next migration could not be tested.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

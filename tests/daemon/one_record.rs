@@ -1,5 +1,6 @@
-//! One record, one daemon: its files are looked at while it runs, and no second daemon gets in by another
-//! name. Doors: the socket of another daemon stays, and a page of another site reads nothing.
+//! A store has a single daemon: the daemon watches its files while it runs, and no second daemon
+//! gets in by another name. Also tested: the socket of another daemon stays, and a page of another
+//! site reads nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -30,8 +31,8 @@ fn other(folder: &Path) -> std::path::PathBuf {
     folder.join("other")
 }
 
-/// What was acknowledged is on record, and what happens to the files is noticed before anything more is
-/// acknowledged.
+/// Acknowledged facts are stored, and the daemon notices lost files before it acknowledges anything
+/// more.
 #[tokio::test]
 async fn files_that_are_removed_or_replaced_end_the_daemon_that_uses_them() {
     type Change = fn(&Path);
@@ -86,7 +87,8 @@ async fn a_record_with_two_names_admits_no_second_daemon() {
     assert!(nodes.to_string().contains("varied-off"), "{nodes}");
 }
 
-/// Without its lock a record admits another daemon: then the first one ends before it writes again.
+/// A store without its lock admits a second daemon: then the first daemon ends before it writes
+/// again.
 #[tokio::test]
 async fn a_second_daemon_takes_over_and_the_first_acknowledges_nothing_more() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +111,8 @@ async fn a_second_daemon_takes_over_and_the_first_acknowledges_nothing_more() {
     assert_eq!(off, ["n1", "n3"], "what was acknowledged, and nothing else");
 }
 
-/// Two daemons are told to use one socket: the second has it, and the end of the first leaves it alone.
+/// Two daemons get the same socket: the second daemon has it, and the end of the first leaves it
+/// alone.
 #[tokio::test]
 async fn the_end_of_a_daemon_leaves_the_socket_of_another() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

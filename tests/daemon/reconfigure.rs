@@ -48,7 +48,7 @@ async fn post(daemon: &Daemon, path: &str, body: &Value) -> (StatusCode, Value) 
     daemon.try_ask(Method::POST, path, Some(body)).await.unwrap()
 }
 
-/// Nodes of 4 GB: two in `main`, one in `side`; ann's job in `normal`, bob's in `weekly`, and a
+/// Nodes of 4 GB: two in `main`, another in `side`; ann's job in `normal`, bob's in `weekly`, and a
 /// process of eve's in `fixed`.
 async fn with_work(folder: &TempDir) -> Daemon {
     let daemon = Daemon::start(folder.path(), &format!("{CONFIG}{WEEKLY}{FIXED}"));
@@ -169,7 +169,7 @@ async fn what_is_no_longer_allowed_is_counted_and_blocks_its_node_until_it_has_l
         assert_eq!((&node["used"], is_blacklisted(node)), (&4.into(), true), "{node}");
     }
 
-    // What was told to go has gone; eve's process stays where it is, and blocks its node only.
+    // Terminated processes have exited; eve's process stays where it is, and blocks its node only.
     let schedule = daemon.get("/v1/schedule").await;
     daemon.publish(4, &shown(&schedule, true)).await;
     let blocked =
@@ -182,7 +182,7 @@ async fn what_is_no_longer_allowed_is_counted_and_blocks_its_node_until_it_has_l
         .await;
     assert!(is_blacklisted(node(&nodes, with_eve)) && !is_blacklisted(node(&nodes, "n3")));
 
-    // The classes are back: eve's process was never lost, and its node is one like the others.
+    // The classes are back: eve's process was never lost, and its node is an ordinary node.
     let schedule = daemon.get("/v1/schedule").await;
     daemon.publish(5, &shown(&schedule, true)).await;
     let body = json!({ "generation": 1 });
@@ -327,7 +327,8 @@ async fn configurations_are_kept_and_can_be_returned_to() {
     assert_eq!(daemon.get("/v1/classes").await["classes"].as_array().unwrap().len(), 3);
 }
 
-/// Nothing depends on an old one, so the daemon goes on; it does not start on one that was in effect.
+/// Nothing depends on an old configuration, so the daemon goes on. It does not start with a changed
+/// configuration that was in effect.
 #[tokio::test]
 async fn a_kept_configuration_that_was_changed_on_the_disk_is_refused_by_name() {
     let folder = TempDir::new().unwrap();

@@ -81,7 +81,7 @@ async fn execute(folder: &Path, sql: String) {
     client.close().await.unwrap();
 }
 
-/// So many cycles a life, of four.
+/// Cycles in each of the four lives.
 fn cycles() -> u64 {
     if std::env::var("FAULTS").is_ok_and(|faults| faults == "all") { 250 } else { 15 }
 }

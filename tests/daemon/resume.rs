@@ -32,7 +32,7 @@ async fn execute(folder: &Path, sql: &str) {
     client.close().await.unwrap();
 }
 
-/// I22, I26, I27: nobody has reported and nothing was published since the start.
+/// I22, I26, I27: no node has reported and nothing was published since the start.
 #[tokio::test]
 async fn what_was_served_is_served_at_once_and_planning_goes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +85,8 @@ async fn what_happened_meanwhile_is_taken_in() {
     assert!(shares(&given, 1, "shares").iter().all(|share| (1..=8).contains(share)));
 }
 
-/// F46: work that is one process gets no second one, though nobody saw the first one end.
+/// F46: work of a single process gets no second process, even if the end of the first was not
+/// published.
 #[tokio::test]
 async fn a_service_that_ended_meanwhile_is_over() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,7 +127,7 @@ async fn a_sudden_silence_after_a_restart_is_held_for_a_fault() {
     assert_eq!(second.schedule().await["jobs"], before["jobs"]);
 }
 
-/// A schedule that is not what was published is not served; the books lead to the same one.
+/// A changed schedule is not served; the stored state leads to the published schedule.
 #[tokio::test]
 async fn a_schedule_that_was_changed_on_record_is_not_served() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,14 +158,14 @@ async fn another_configuration_holds_from_the_start_on() {
         .await;
     assert_eq!(shares(&schedule, 1, "removed").len(), 8, "refused work leaves");
     drop(second);
-    // It is on record, and leads on.
+    // The configuration is stored, and the daemon goes on from it.
     let third = Daemon::start(folder.path(), &renamed);
     assert_eq!(third.schedule().await, schedule);
     third.cycle(schedule["cycle"].as_u64().unwrap() + 1).await;
     third.logs("the last state is restored").await;
 }
 
-/// What was changed on record is said, and nothing of it is built on.
+/// The daemon warns of changed rows, and uses nothing of them.
 #[tokio::test]
 async fn a_record_that_does_not_lead_on_is_said_and_left_behind() {
     let cases = [

@@ -1,7 +1,7 @@
 //! The matrix of roles, with the real binary: every route and page × every method × 14 callers.
 //!
-//! What each caller may do is written here by hand, from the table of roles in the README, and not
-//! taken from the table that decides.
+//! The rights of each caller are written here by hand, from the table of roles in the README, and
+//! not taken from the table that decides.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -16,7 +16,7 @@ use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 
-/// Those who may look.
+/// Roles that may read.
 const LOOK: &str = "reader orchestrator submitter operator";
 
 /// Each path, and for each method that it has who may use it. `all`: no token is asked for.
@@ -77,7 +77,7 @@ const PATHS: &[(&str, &[(&str, &str)])] = &[
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// One who asks: what is shown, and as what that passes, if as anything.
+/// A caller: its credentials, and the role that they give, if any.
 struct Caller {
     what: &'static str,
     role: Option<&'static str>,
@@ -114,7 +114,7 @@ async fn session(client: &Client, url: &str, token: &str) -> HeaderMap {
     HeaderMap::from_iter([(header::COOKIE, cookie)])
 }
 
-/// Whether a caller of this role may send the method; `None` where the path has no such method.
+/// True if a caller of this role may send the method; `None` if the path has no such method.
 fn may(methods: &[(&str, &str)], method: &str, role: Option<&str>) -> Option<bool> {
     let asked = if method == "HEAD" { "GET" } else { method };
     let (_, who) = methods.iter().find(|(known, _)| *known == asked)?;
@@ -209,7 +209,7 @@ async fn each_caller_may_do_what_the_readme_says_and_nothing_else() {
                     || (to_login && *path != "/login" && *path != "/logout");
                 let is_good = match may(methods, method.as_str(), caller.role) {
                     Some(is_allowed) => is_refused != is_allowed,
-                    // That there is no such method is said to none but those who are known.
+                    // Only known callers learn that the path has no such method.
                     None if caller.role.is_none() => is_refused,
                     None => is_refused || status == StatusCode::METHOD_NOT_ALLOWED,
                 };

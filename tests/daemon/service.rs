@@ -1,4 +1,5 @@
-//! As a service: what systemd is told, when its watchdog is fed, and how little the units may do.
+//! The daemon as a service: its messages to systemd, the keep-alives of its watchdog, and the few
+//! rights of the units.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 #![expect(clippy::print_stdout, reason = "what was not checked is said")]
@@ -21,7 +22,7 @@ struct Service {
 }
 
 impl Service {
-    /// As systemd starts it, with a watchdog that waits for so many milliseconds.
+    /// Starts the daemon as systemd does, with a watchdog of `watchdog_ms` milliseconds.
     fn start(folder: &Path, socket: &Notified, watchdog_ms: u64) -> Service {
         fs::write(folder.join("apportion.toml"), CONFIG).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -39,7 +40,7 @@ impl Service {
         Service { child, url: format!("http://{address}") }
     }
 
-    /// Which is news, and thus a cycle.
+    /// Reports a node, which is news and thus causes a cycle.
     async fn report_a_node(&self) -> reqwest::Client {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let beat = serde_json::json!({ "node": "n1", "memory_mb": 1024 });
@@ -58,7 +59,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited.
         let _ = self.child.kill();
         self.child.wait().unwrap();
     }
@@ -92,12 +93,12 @@ async fn a_scheduler_that_stands_still_feeds_no_watchdog() {
     let service = Service::start(folder.path(), &socket, 300);
     socket.until("READY=1");
     assert!(3 < socket.count("WATCHDOG=1", Duration::from_secs(2)));
-    // Whoever holds the record's lock keeps the scheduler from its commit, for some seconds.
+    // A holder of the store's lock keeps the scheduler from its commit, for some seconds.
     let record = SqliteConnectOptions::new().filename(folder.path().join("apportion.db"));
     let mut record = record.connect().await.unwrap();
     raw_sql("begin immediate").execute(&mut record).await.unwrap();
     let client = service.report_a_node().await;
-    // It shows signs until the cycle begins.
+    // The keep-alives go on until the cycle begins.
     while 0 < socket.count("WATCHDOG=1", Duration::from_millis(500)) {}
     assert_eq!(socket.count("WATCHDOG=1", Duration::from_millis(1500)), 0);
     let answer = client.get(format!("{}/livez", service.url)).send().await.unwrap();
@@ -109,7 +110,7 @@ async fn a_scheduler_that_stands_still_feeds_no_watchdog() {
 /// Settles how exposed systemd thinks a unit is: 0 is not at all, 10 is completely.
 #[test]
 fn the_units_may_do_next_to_nothing() {
-    // The one that becomes other users cannot do without root: 3.2.
+    // The agent that becomes other users needs root: 3.2.
     for (unit, threshold) in
         [("apportion", 15), ("apportion-agent", 15), ("apportion-agent-run", 32)]
     {

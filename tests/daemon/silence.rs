@@ -49,7 +49,7 @@ async fn when_too_many_fall_silent_at_once_it_is_said_and_nothing_is_given_up() 
     assert!(list["nodes"][2]["notes"].to_string().contains("silent with too many"), "{list}");
     assert_eq!(held(&daemon.get("/v1/schedule").await, 1), 12);
 
-    // They may fall silent again before anybody looks, so they say it again.
+    // The nodes may miss heartbeats again before the next look, so they report each time.
     let is_over = async || {
         daemon.report(&nodes).await;
         daemon.get("/v1/status").await["silent_together"] == json!([])

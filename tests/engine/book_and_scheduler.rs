@@ -1,5 +1,5 @@
-//! The book of the orchestrator above the real scheduler, under random histories: what is told down
-//! there is counted again by someone who only remembers what slots did.
+//! The book of the orchestrator above the real scheduler, under random histories. An independent
+//! oracle, which knows only the slots' acts, recounts the orchestrator's publications.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

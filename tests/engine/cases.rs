@@ -77,14 +77,15 @@ impl Play {
         assert!(reason.is_some(), "job {job} is told nothing");
     }
 
-    /// So many processes were taken in all, at most.
+    /// Checks that all cycles together preempted at most `processes` processes.
     #[track_caller]
     fn takes_at_most(&self, processes: usize) {
         let taken: usize = self.document.cycles.iter().map(evictions).sum();
         assert!(taken <= processes, "{taken} processes were taken, not {processes} at most");
     }
 
-    /// No job lost processes to another while it took some itself, but for those that were moved.
+    /// Checks that no job lost processes to another job while it took some itself, except moved
+    /// processes.
     #[track_caller]
     fn passes_nothing_on(&self) {
         for cycle in &self.document.cycles {
@@ -126,8 +127,9 @@ fn promised(job: &PlayedJob) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Cid's class has 24 / 11 of the machine and he half of that: more than his one process. Bob has as
-/// much, and needs 4. By what they would then hold for their weight, 22 go to Ann and 2 to Cid.
+/// Cid's class has 24 / 11 of the machine and he half of that: more than his single process. Bob
+/// has as much, and needs 4. By their holdings afterwards, relative to weight, 22 go to Ann and 2
+/// to Cid.
 #[test]
 fn starved_user() {
     let Some(play) = play("starved-user") else { return };
@@ -137,7 +139,8 @@ fn starved_user() {
     play.takes_at_most(0);
 }
 
-/// As above: Bob comes later and is owed a quarter of a process, for which no process goes.
+/// Like `starved_user`, but Bob comes later and is owed a quarter of a process, for which no
+/// process is preempted.
 #[test]
 fn starved_user_later() {
     let Some(play) = play("starved-user-later") else { return };
@@ -194,7 +197,7 @@ fn moved_and_less() {
     play.keeps_what_is_promised();
 }
 
-/// As above, with growth by doubling, too.
+/// Like the case before, also with growth by doubling.
 #[test]
 fn false_move() {
     let Some(play) = play("false-move") else { return };
@@ -202,8 +205,9 @@ fn false_move() {
     play.passes_nothing_on();
 }
 
-/// Of two classes one has a pool for itself, where the other may be as well: what one user of the open
-/// class gives to another is not taken from a third. Once 52 went, 35 of them in one cycle.
+/// Two classes: the first has a pool of its own, which the second may use as well. A process that a
+/// user of the open class gives to another user is not taken from a third user. An earlier version
+/// preempted 52 processes, 35 of them in a cycle.
 #[test]
 fn passed_through() {
     let Some(play) = play("passed-through") else { return };
@@ -212,8 +216,8 @@ fn passed_through() {
     play.takes_at_most(50);
 }
 
-/// The class of weight 200 has 10 quanta, as a third process of 4 would be 14 / 200, and the one of
-/// weight 400 the other 26. Few have to go until that is so, as the orders of 1 fit anywhere.
+/// The class of weight 200 has 10 quanta, as a third process of 4 would be 14 / 200, and the class
+/// of weight 400 the other 26. Few preemptions lead to that, as the orders of 1 fit anywhere.
 #[test]
 fn pingpong_11_293() {
     let Some(play) = play("pingpong-11-293") else { return };
@@ -224,7 +228,7 @@ fn pingpong_11_293() {
     play.takes_at_most(6);
 }
 
-/// Whatever the orders are, exchanges come to an end within 20 quiet cycles: see [`play`].
+/// For all orders, exchanges end within 20 quiet cycles: see [`play`].
 #[test]
 fn late_settling() {
     let Some(play) = play("late-settling") else { return };
@@ -252,7 +256,7 @@ fn zero_5_52() {
     play.takes_at_most(0);
 }
 
-/// Nothing else wants the machine, so nothing is taken, and the job has at least what it may have before
+/// No other job wants the machine, so nothing is preempted. The job has at least its limit before
 /// its first process is ready.
 #[test]
 fn unknown_time_per_item() {

@@ -1,4 +1,4 @@
-//! Why work has what it has: every reason with what would cure it and when, and numbers that add up.
+//! Explanations: every reason with its remedy and its time, and numbers that add up.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -75,7 +75,7 @@ fn room_that_is_kept_for_one_is_no_room_for_another() {
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.confirms_exits = false;
     cluster.arrive(job(2, "bob", "normal", 2)).cycles(2);
-    // One of two exits is confirmed: the room waits for the other.
+    // The first of two exits is confirmed: the space waits for the second.
     let leaving = cluster.job(1).shares.iter().find(|share| share.removal.is_some()).unwrap().id;
     cluster.exit(1, leaving).arrive(single(3, "cid", "fixed", 1, JobKind::Service)).cycle();
     let kept = explained(&cluster, 1);
@@ -120,8 +120,8 @@ fn a_cap_is_told_by_its_rule_and_when_it_gives() {
     says(&explained(&cluster, 1).sums.bound.sentence, &["2 processes for now"]);
 }
 
-/// One process has initialized and nothing is known of its pace: then that holds it, and not that
-/// none has initialized.
+/// A process has initialized, but its pace is unknown: the reason is the pace, not the
+/// initialization.
 #[test]
 fn work_of_unknown_pace_is_told_that_its_time_per_item_is_unknown() {
     let rules = CapRules { initialization_cap: 2, expand_by_doubling: true, ..UNPACED };
@@ -148,7 +148,7 @@ fn work_of_unknown_pace_is_told_that_its_time_per_item_is_unknown() {
     says(&sums.job.cap_bound.unwrap().sentence, &["it starts over"]);
 }
 
-/// A larger machine would not do, and neither would a smaller one.
+/// A larger machine would not do, nor would a smaller machine.
 #[test]
 fn a_reservation_is_told_that_no_machine_has_its_size() {
     for (overage, asked) in [(0, "exactly 3 qshares"), (1, "3 to 4 qshares")] {
@@ -198,7 +198,7 @@ fn the_quiet_stop_is_said_to_hold_against_peers_for_want_of_a_change_of_demand()
     says(&why.unblock.unwrap().sentence, &["room that is free", "a change of demand or supply"]);
 }
 
-/// Who has more at which level: its user's other jobs, other users, other classes.
+/// The level at which other parties have more: the user's other jobs, other users, other classes.
 #[test]
 fn a_fair_share_is_used_up_at_the_level_where_others_want_more_too() {
     let crowd = |jobs: &[(u64, &str, &str)]| {
@@ -229,7 +229,7 @@ fn a_fair_share_is_used_up_at_the_level_where_others_want_more_too() {
     }
 }
 
-/// What all deserve together is all there is, if all want more than there is.
+/// The sum of all fair shares is the whole cluster if the demand exceeds it.
 #[test]
 fn what_is_deserved_adds_up_to_the_cluster() {
     let mut cluster =
@@ -256,8 +256,8 @@ fn what_is_deserved_adds_up_to_the_cluster() {
     assert_eq!(classes, BTreeMap::from([("heavy", (16, 16)), ("normal", (8, 8))]));
 }
 
-/// Whatever is asked of whatever cluster: each node is in one count, and whoever has less than it
-/// wants is told why, what holds it and what would help.
+/// Checks an explanation of any job in any cluster: each node is in exactly a single count. A job
+/// below its demand has a reason, the blocking fact and a remedy.
 fn adds_up(view: &View) {
     for job in view.jobs.iter() {
         let why = why_by_node(view, job);

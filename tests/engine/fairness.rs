@@ -1,4 +1,4 @@
-//! Who gets how much: counting, weights, priorities, caps, and what is taken back for whom.
+//! Targets: counting, weights, priorities, caps, and preemptions with their beneficiaries.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -75,8 +75,8 @@ fn a_better_priority_takes_all_it_can_use() {
     assert_eq!(cluster.reason(1), "fair_share_used");
 }
 
-/// Small orders come last in the original, whose rounding gives large orders a whole nshare for a
-/// fraction of one (defect G3).
+/// Small orders come last in the original, which rounds a fraction of an nshare up for large orders
+/// (defect G3).
 #[test]
 fn small_jobs_do_not_starve_beside_large_ones() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
@@ -116,7 +116,7 @@ fn a_lower_maximum_sheds_what_is_above_it() {
     assert_eq!((cluster.held(1), cluster.reason(1)), (3, "none"));
 }
 
-/// Two users, three places: one of them has one more, and they do not take turns
+/// Two users, three places: a user has a place more than the other, and they do not take turns
 /// (`core-study.md` section 4, case 1).
 #[test]
 fn an_odd_share_does_not_change_hands() {
@@ -148,7 +148,7 @@ fn a_service_spreads_before_it_stacks() {
     assert_eq!(on_nodes, [2, 1, 1]);
 }
 
-/// Any number of requests in one cycle, and the allotment still holds (defect G7).
+/// The allotment holds for any number of requests in a cycle (defect G7).
 #[test]
 fn a_burst_does_not_overrun_the_allotment() {
     let mut topology = Topology {
@@ -182,7 +182,8 @@ fn a_reservation_waits_for_a_whole_machine_of_its_size() {
     assert_eq!(cluster.reason(3), "impossible");
 }
 
-/// Impossible work says so, blocks nobody, and starts when such a machine joins (decision D8).
+/// Impossible work has that reason, blocks no other job, and starts when such a machine joins
+/// (decision D8).
 #[test]
 fn impossible_work_waits_until_such_a_machine_joins() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
@@ -230,8 +231,8 @@ fn a_large_job_of_a_light_class_gets_its_turn() {
     );
 }
 
-/// What goes because the maximum fell goes for good, also where some of it is on a node that takes
-/// no new work and therefore counts for whoever has it.
+/// Shares above a lower maximum go for good. Shares on a node that takes no new work count for
+/// their holder, and go too.
 #[test]
 fn what_is_above_a_lower_maximum_does_not_come_back_elsewhere() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
@@ -249,7 +250,7 @@ fn what_is_above_a_lower_maximum_does_not_come_back_elsewhere() {
     assert_eq!((cluster.held(1), cluster.preempted()), (0, 2), "{}", cluster.picture());
 }
 
-/// A job that is ending loses what others need and gets nothing in its place.
+/// A job that is ending loses shares that other jobs need, and gets nothing in their place.
 #[test]
 fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
     let classes =
@@ -266,7 +267,7 @@ fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
     assert_eq!(cluster.cycle().holdings([1, 2]), [0, 1]);
 }
 
-/// What finds no machine is not granted: it is not in the way of what does.
+/// A request without a machine is not granted: it does not block requests that fit.
 #[test]
 fn what_cannot_be_placed_uses_up_no_allotment() {
     let mut topology = Topology {
@@ -318,7 +319,7 @@ fn a_reservation_is_not_given_a_part_of_a_machine_that_grew() {
     assert_eq!(cluster.job(2).shares[0].order.get(), 9);
 }
 
-/// Whoever makes room on a machine that shrank has to make up for what it lacks, too.
+/// Space on a machine that shrank also has to cover the machine's deficit.
 #[test]
 fn room_is_made_on_a_machine_that_shrank_below_its_use() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);

@@ -5,7 +5,7 @@
 use crate::support::cluster::{Cluster, DOUBLING, UNPACED, fair, job};
 use apportion::model::{CapRules, JobSpec, ProcessLimit};
 
-/// A cluster with room for 64 processes, and one class.
+/// A cluster with room for 64 processes, and a single class.
 fn cluster(rules: CapRules) -> Cluster {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, rules)]);
     cluster.nodes("m1=32 m2=32");
@@ -148,7 +148,7 @@ fn nothing_is_predicted_from_nothing() {
     assert_eq!(cap(&mut cluster), 4);
 }
 
-/// F129: the time between publications is one setting.
+/// F129: the time between publications is a single setting.
 #[test]
 fn prediction_looks_as_far_as_publications_are_apart() {
     let rules = CapRules { prediction: true, ..UNPACED };
@@ -204,7 +204,7 @@ fn a_job_that_lost_everything_starts_over() {
     assert_eq!(cap(&mut cluster), 2);
 }
 
-/// F134: the cap is one number, and nobody is counted beyond it.
+/// F134: the cap is a single number, and no target exceeds it.
 #[test]
 fn nobody_is_counted_beyond_the_cap() {
     let mut cluster = cluster(DOUBLING);
@@ -218,8 +218,8 @@ fn nobody_is_counted_beyond_the_cap() {
     assert_eq!(cluster.view.classes[0].users[0].1.wanted.0, 6);
 }
 
-/// What `bob`, whose jobs double, has room for cycle by cycle, in a cluster of 64 that Ann has to
-/// herself and that is at rest two cycles after he came.
+/// Space of `bob`, whose jobs double, cycle by cycle. Ann has the whole cluster of 64, which is
+/// quiet two cycles after bob comes.
 fn doubled_at_the_cost_of_others(step: fn(&mut Cluster)) -> Vec<u64> {
     let classes = vec![fair("normal", 100, UNPACED), fair("paced", 100, DOUBLING)];
     let mut cluster = Cluster::with_classes(classes);
@@ -251,7 +251,7 @@ fn while_work_moves_who_takes_doubles_what_it_has() {
     assert_eq!(doubled_at_the_cost_of_others(moves), [2, 2, 4, 4, 8, 8, 16, 16, 32]);
 }
 
-/// Nor does room count that others have not left yet.
+/// Space that processes of other jobs have not left yet does not count either.
 #[test]
 fn room_that_is_awaited_is_not_doubled() {
     let never = |cluster: &mut Cluster| cluster.confirms_exits = false;

@@ -1,5 +1,5 @@
-//! Random histories of random clusters: whatever is configured and whatever happens, every cycle
-//! is sound and repeatable, no share number is used twice, and with constant input it settles.
+//! Random histories of random clusters. For every configuration and every event, cycles are sound
+//! and repeatable, no share number is used twice, and with constant input the cluster settles.
 //!
 //! Most clusters have up to 10 nodes, some up to 100, and few up to 2,000 nodes, 5,000 jobs and 200
 //! users; up to 12 classes of 4 priorities and all policies, pools five deep in up to 4 trees, each
@@ -7,8 +7,8 @@
 //! die, return with other memory, are varied off and on, the configuration changes, exits are
 //! confirmed at once, late or never, and the daemon restarts.
 //!
-//! By default these are the same 2,000 histories each time. A release is checked with 100,000
-//! others, of every hundred nine with up to 100 nodes and one with up to 2,000:
+//! By default these are the same 2,000 histories each time. A release is checked with another
+//! 100,000: in each hundred, nine have up to 100 nodes and a single history has up to 2,000:
 //!
 //! ```text
 //! PROPTEST_CASES=12500 cargo test --release --test engine histories::
@@ -98,8 +98,8 @@ macro_rules! histories {
 proptest! {
     #![proptest_config(config(50))]
 
-    /// A cycle that may not search for all is as sound, and goes on in the next one; and in the end all
-    /// is as settled.
+    /// A cycle with a limited search is as sound, and continues in the next cycle; at the end the
+    /// cluster is as settled.
     #[test]
     fn a_search_that_takes_several_cycles_comes_to_all(
         (world, steps) in history(50),

@@ -1,6 +1,6 @@
-//! What went wrong once in the resource manager of UIMA-DUCC, and must not here.
+//! Bugs of the UIMA-DUCC resource manager that must not occur here.
 //!
-//! The name of each test has the number of the report. Those that are tests elsewhere already:
+//! The name of each test has the number of the report. Reports that have a test elsewhere:
 //!
 //! | UIMA- | claim | where |
 //! |---|---|---|
@@ -21,10 +21,10 @@
 //! | 4930 | two policies at one priority are refused | `src/config/tests.rs`, C014 |
 //! | 6033 | an old record gains what is new | `migrations.rs` |
 //!
-//! Those that do not apply: 2907, 3215, 4979, 4989 (log texts and left-overs), 3260, 5742, 6097
-//! (their configuration's syntax), 3824, 4937 (their load query), 3904 (requests are not
-//! authorised yet), 4063 (their own clock), 4569 (sizes are told in bytes), 4882 (which time of an
-//! item is told is the orchestrator's choice), 5618 (there is no job-driver class).
+//! Reports that do not apply: 2907, 3215, 4979, 4989 (log texts and left-overs), 3260, 5742, 6097
+//! (their configuration's syntax), 3824, 4937 (their load query), 3904 (requests are not authorised
+//! yet), 4063 (their own clock), 4569 (sizes are in bytes), 4882 (the orchestrator chooses the time
+//! of an item), 5618 (there is no job-driver class).
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -213,7 +213,7 @@ cases! {
     }
 }
 
-// What ends, and what comes back.
+// Ends and returns of jobs and nodes.
 cases! {
     uima_3364_a_process_that_dies_early_is_started_again_for_a_job {
         steps: &["m1=4; 1 ann@fixed 1x2 job starting", "1 exits"],
@@ -296,7 +296,7 @@ fn uima_3349_who_has_what_it_asked_for_is_not_needy() {
     assert!(planned.schedule.report.jobs.iter().all(|job| !job.is_needy));
 }
 
-/// Also 3249 and 4775: whatever is said of what nobody knows is no news.
+/// Also 3249 and 4775: facts of unknown work are no news.
 #[test]
 fn uima_3378_news_of_unknown_work_change_nothing() {
     let mut script = Script::new(&Case::default());
@@ -395,8 +395,8 @@ fn uima_3939_exits_confirmed_twice_around_a_node_s_death_are_counted_once() {
     assert_eq!((script.cluster.holdings([1, 2]), used), ([6, 2], vec![4, 4]));
 }
 
-/// Three pools deep: what a class deep down may have is no more than its pool has, and what those
-/// above it may have is less by that.
+/// Three nested pools: a class of the innermost pool gets no more than its pool has, and classes
+/// above get the less.
 #[test]
 fn uima_4064_classes_of_three_nested_pools_share_all_of_it() {
     let mut topology = Topology {
@@ -424,8 +424,8 @@ fn uima_4064_classes_of_three_nested_pools_share_all_of_it() {
     assert_eq!(cluster.cycles(10).preempted(), 0);
 }
 
-/// A node is moved to another pool: what may not be there goes or keeps others away; what may be
-/// there, a share of a class whose pool contains the new one, stays.
+/// A node moves to another pool. Shares that may not be there go, or keep other shares away. A
+/// share of a class whose pool contains the new pool stays.
 #[test]
 fn uima_4142_a_node_that_moves_loses_what_may_not_be_there() {
     let nodes = |ours: &str, below: &str, other: &str| Topology {

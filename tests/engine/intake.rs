@@ -85,7 +85,7 @@ impl Orchestrator {
     }
 }
 
-/// F27, F28, F53: the same publication again means nothing new; every request is one record.
+/// F27, F28, F53: the same publication again is no news; every request has a single record.
 #[test]
 fn the_same_publication_again_changes_nothing() {
     let mut orchestrator = Orchestrator::new();
@@ -174,7 +174,7 @@ fn an_ending_job_keeps_its_shares_and_gets_none() {
     assert!(orchestrator.cluster.view.jobs.is_empty());
 }
 
-/// F33, F35: the work left, its pace and its maximum are those of the last publication.
+/// F33, F35: the work left, its pace and its maximum are as in the last publication.
 #[test]
 fn what_is_left_is_refreshed_with_every_publication() {
     let mut orchestrator = Orchestrator::new();
@@ -273,7 +273,7 @@ fn a_removal_is_repeated_until_it_is_confirmed() {
     assert_eq!(orchestrator.cluster.held(1), 8, "in new shares");
 }
 
-/// F57: a job can lose and get in one cycle.
+/// F57: a job can lose and get shares in the same cycle.
 #[test]
 fn a_job_can_expand_and_shrink_at_once() {
     let mut orchestrator = Orchestrator::new();
@@ -309,7 +309,7 @@ fn what_died_with_its_node_is_purged_until_it_is_confirmed() {
     assert!(orchestrator.update(1).removed.is_empty());
 }
 
-/// F60: nobody who has nothing is left without a reason.
+/// F60: every job without a share has a reason.
 #[test]
 fn whoever_has_nothing_is_told_why() {
     let mut orchestrator = Orchestrator::new();
@@ -325,7 +325,7 @@ fn whoever_has_nothing_is_told_why() {
     );
 }
 
-/// I04: an update shows only what is true of the books, whatever was said before.
+/// I04: an update shows only the present state, independent of earlier updates.
 #[test]
 fn a_share_that_is_leaving_is_not_held() {
     let mut orchestrator = Orchestrator::new();

@@ -1,5 +1,5 @@
-//! Random histories: whatever happens, every cycle is sound, planning twice gives the same, the
-//! order in which things were heard of decides nothing, and with constant input it settles.
+//! Random histories: for all events, every cycle is sound, planning twice gives the same, the order
+//! of events within a cycle decides nothing, and with constant input the cluster settles.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -14,7 +14,7 @@ use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Something that happens between two cycles.
+/// An event between two cycles.
 #[derive(Clone, Debug)]
 enum Step {
     Arrive { kind: JobKind, user: usize, class: usize, order: u64, limit: Option<u64> },
@@ -45,7 +45,7 @@ const NODES: [(&str, u64); 9] = [
     ("d1", 6),
 ];
 
-/// Two trees; one is three pools deep. All policies, two fair-share priorities, weights.
+/// Two trees, the first three pools deep. All policies, two fair-share priorities, weights.
 fn world() -> Topology {
     let urgent = class("urgent", ClassPolicy::FairShare { weight: 100 }, 8, UNPACED);
     let mut nested = fair("nested", 100, DOUBLING);
@@ -194,7 +194,7 @@ impl History {
         self.cluster.arrive(spec);
     }
 
-    /// One cycle: audited by the cluster; planned twice with the same outcome.
+    /// Runs a cycle: audited by the cluster; planned twice with the same outcome.
     fn cycle(&mut self) {
         let issued = self.cluster.view.next_share;
         self.cluster.cycle();

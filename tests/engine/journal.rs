@@ -1,5 +1,5 @@
-//! The journal: whatever happened, the books on record lead to the same future, digest for digest;
-//! and what was changed on record is found and named.
+//! The journal: after any events, the stored state leads to the same future, digest for digest; and
+//! a changed row is found and named.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -27,8 +27,8 @@ proptest! {
         cases: 100, rng_seed: RngSeed::Fixed(5), failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Whatever happens, restarts included: from the books after any cycle, what is on record leads
-    /// to the same decisions and to the same books.
+    /// For any events, restarts included: from the state after any cycle, the journal leads to the
+    /// same decisions and to the same state.
     #[test]
     fn from_any_books_the_journal_leads_to_the_same_future((world, steps) in history(), at: prop::sample::Index) {
         let mut history = History::with_diary(world);
@@ -59,14 +59,14 @@ fn on_record() -> Cluster {
     cluster.diary = Some(support::diary::Diary::of(&cluster.scheduler));
     cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.arrive(job(2, "bob", "normal", 1)).cycles(3);
-    // That a new node is heard again is on record.
+    // The second heartbeat of a new node is journaled.
     cluster.record(SchedulerEvent::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
     cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
     cluster
 }
 
-/// Of 10,000 heartbeats that say nothing no byte is kept; of an interval that all kept, none; of
-/// one that a node missed, its name, once.
+/// 10,000 routine heartbeats take no byte; an interval without misses takes none; an interval with
+/// a miss takes the node's name, once.
 #[test]
 fn heartbeats_that_say_nothing_leave_no_trace() {
     let mut cluster = on_record();
@@ -92,7 +92,7 @@ fn heartbeats_that_say_nothing_leave_no_trace() {
     cluster.diary.as_ref().unwrap().replay(0).unwrap();
 }
 
-/// Nobody is given up for the time in which nobody listened; whoever was dead stays so.
+/// A node does not die for heartbeats missed while the daemon was down; a dead node stays dead.
 #[test]
 fn after_a_restart_missed_heartbeats_are_counted_anew() {
     let mut cluster = on_record();
@@ -145,8 +145,7 @@ fn a_changed_byte_is_found_and_named() {
     diary.replay(0).unwrap();
 }
 
-/// A thousand cycles, as many equal digests; and of one byte in one event of one of them it is said
-/// where it is.
+/// A thousand cycles have equal digests; and a changed byte in an event of a cycle is located.
 #[test]
 fn of_a_thousand_cycles_each_is_what_it_was_and_a_changed_byte_is_named() {
     let mut cluster = on_record();
@@ -168,7 +167,7 @@ fn of_a_thousand_cycles_each_is_what_it_was_and_a_changed_byte_is_named() {
     }
 }
 
-/// An event that is replaced by another one, sums and all, shows in the decision.
+/// A replaced event with valid checksums shows in the decision.
 #[test]
 fn another_event_leads_to_another_decision() {
     let mut cluster = on_record();

@@ -1,5 +1,5 @@
-//! Requests with a list of machines: what is counted for them is what those machines can hold, and
-//! what they cannot have holds up nobody else.
+//! Requests with a list of machines: their target is the capacity of its machines, and the excess
+//! blocks no other job.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -107,7 +107,7 @@ cases! {
     }
 }
 
-/// While room is on its way to somebody on a listed machine, nobody is held up elsewhere either.
+/// While a job waits for space on a listed machine, no job is blocked elsewhere either.
 #[test]
 fn it_is_counted_while_exits_are_awaited_as_it_is_afterwards() {
     let mut script = Script::new(&Case::default());

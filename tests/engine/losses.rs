@@ -15,20 +15,20 @@ const NODES: usize = 10;
 const STABILITY: u32 = 3;
 const PERCENT: u32 = 20;
 
-/// What happens within one interval.
+/// An event within an interval.
 #[derive(Clone, Debug)]
 enum Step {
     /// These fall silent.
     Leave(Vec<usize>),
     /// These report again.
     Return(Vec<usize>),
-    /// An administrator takes one out.
+    /// An administrator takes a node out.
     VaryOff(usize),
     /// And puts it back.
     VaryOn(usize),
-    /// An operator says that one is dead.
+    /// An operator declares a node lost.
     Lost(usize),
-    /// Nothing.
+    /// No event.
     Nothing,
 }
 
@@ -53,7 +53,7 @@ struct Lives {
     cluster: Cluster,
     is_up: [bool; NODES],
     is_off: [bool; NODES],
-    /// Whether an operator said that it is dead, since it was heard last.
+    /// True if an operator declared the node lost since its last heartbeat.
     is_lost: [bool; NODES],
     /// The interval in which each was heard last.
     heard: [u32; NODES],
@@ -111,13 +111,13 @@ impl Lives {
                     nodes: vec![name(*node)],
                     reason: "a test".to_owned(),
                 };
-                // One that reports is refused.
+                // The command is refused for a node that reports.
                 self.is_lost[*node] |= self.cluster.order(command).is_ok();
             }
             Step::Nothing => {}
         }
         self.report();
-        // Whatever was placed meanwhile runs, on nodes that are there.
+        // All placed processes run, on nodes that exist.
         self.show_on_real_nodes();
         self.interval += 1;
         self.cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
@@ -141,7 +141,7 @@ impl Lives {
         }
     }
 
-    /// Whether the node was not heard for long enough.
+    /// True if the node has missed enough heartbeats.
     fn is_dead(&self, node: usize) -> bool {
         self.is_lost[node] || STABILITY < self.interval - self.heard[node]
     }
@@ -178,7 +178,8 @@ impl Lives {
                 "{its_name} keeps its work and is not named: {}",
                 self.cluster.picture()
             );
-            // However many left before or after, nobody left at its time.
+            // Nodes that left before or after do not matter; the test looks for a node that left at
+            // the same time.
             let left_with_it = |other: &usize| {
                 *other != node && self.heard[*other].abs_diff(self.heard[node]) <= STABILITY
             };
@@ -194,8 +195,8 @@ proptest! {
         cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(5), ..ProptestConfig::default()
     })]
 
-    /// Work on a dead node is given up, or the node is named. One that leaves alone is never held back, nor
-    /// is one that is varied off or said to be lost; and names that nobody has change nothing.
+    /// Work on a dead node is given up, or the node is named. A node that leaves alone is never
+    /// held back, nor is a node that is varied off or declared lost. Unknown names change nothing.
     #[test]
     fn work_on_a_dead_node_is_given_up_or_the_node_is_named(
         steps in prop::collection::vec(step(), 1..40),

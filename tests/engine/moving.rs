@@ -8,18 +8,20 @@ use apportion::engine::{Considered, Preemption, PreemptionRule, Reason, RunnerUp
 use apportion::model::{MachineIx, NShares, Order, QShares};
 use apportion::scheduler::Waiting;
 
-/// Three users of two nodes. The third, whose class weighs as much as the others', needs a whole one;
-/// who made room for it by right would have nothing left. Of the 6 that leave the first node 5 go by
-/// right and one is moved, in place of one of the second user's; then the first two are made equal.
+/// Three users of two nodes. The third user, whose class has the same weight, needs a whole node; a
+/// user who made room by right would have nothing left. Of the 6 processes that leave the first
+/// node, 5 go by right, and the last is moved in place of a process of the second user. Then the
+/// first two users are made equal.
 const TWO_MAKE_WAY: &[&str] = &["m1=6; 1 ann 1x6", "m2=6; 2 bob 1x6", "3 cid@other 6x1"];
 
-/// Their classes, beside those there always are.
+/// A class beside the standard classes.
 const OTHER: &str = "other=100";
 
-/// One process on each of two nodes of 2, which were of 1, and one of 2 that has no room.
+/// A process on each of two nodes, first of size 1 and later of 2, where a process of 2 finds no
+/// space.
 const SPREAD: [&str; 2] = ["m1=1; 1 ann 1x1", "m2=1; 2 bob 1x1"];
 
-/// Two of Ann's have all of a node, and might be on others.
+/// Two processes of Ann's fill a node, and might be on other nodes.
 const IN_THE_WAY: [&str; 2] =
     ["m1=2; 1 ann 1x2 on m1,m2,m4", "m2=8; m3=2; 2 dan 1 on m2; 4 cid 1x2 on m3"];
 
@@ -74,7 +76,7 @@ cases! {
         held: "1=1 2=1 3=1",
         lost: "2=1",
     }
-    /// What it lost it would not get back, as it is ending.
+    /// An ending job would not get a lost share back.
     what_is_ending_is_not_moved {
         steps: &[SPREAD[0], SPREAD[1], "1 ends; 2 ends", "m1=2; m2=2; 3 cid 2x1"],
         held: "1=1 2=1 3=0",
@@ -85,7 +87,7 @@ cases! {
         held: "1=1 2=1 3=1",
         lost: "1=1",
     }
-    /// The smaller one has less to lose and would go first, but does not have to.
+    /// The smaller process has less to lose and would go first, but does not have to.
     no_more_is_moved_than_has_to_be {
         steps: &[
             "m1=4; 1 bob 3x1 on m1,m2; 2 ann 1x1 on m1,m2",
@@ -94,8 +96,9 @@ cases! {
         held: "1=1 2=1 3=1",
         lost: "1=1",
     }
-    /// Cid's job has nothing, and Ann is no better off. One of her two in the way goes for it, and
-    /// the last is moved, to room that is made at Dan's; then she takes from him what went.
+    /// Cid's job has nothing, and Ann is no better off. Of her two processes in the way, the first
+    /// is preempted for it, and the last is moved, to space that is made at Dan's. Then she takes
+    /// the lost process back from him.
     of_two_that_are_in_the_way_one_goes_and_the_last_is_moved {
         steps: &[IN_THE_WAY[0], IN_THE_WAY[1], "3 cid 2x1 on m1"],
         held: "1=2 2=6 3=1 4=2",
@@ -115,7 +118,7 @@ cases! {
         held: "1=4 2=6 3=1 4=4",
         lost: "1=4 2=2",
     }
-    /// Two have room on the fourth node; the others find theirs at Dan's.
+    /// Two processes have space on the fourth node; the other processes find theirs at Dan's.
     whatever_is_in_the_way_goes_but_for_the_last {
         steps: &[
             "m1=5; 1 ann 1x5 on m1,m2,m4",
@@ -125,7 +128,7 @@ cases! {
         held: "1=5 2=9 3=1 4=5",
         lost: "1=5 2=3",
     }
-    /// One more could be had by moving, but it is not in need.
+    /// A move could make space for another process, but the job is not in need.
     nothing_moves_for_work_that_has_something {
         steps: &[SPREAD[0], SPREAD[1], "m1=2; m2=2; m3=2; 3 cid 2x2"],
         held: "1=1 2=1 3=1",
@@ -136,7 +139,7 @@ fn receipts(script: &Script) -> Vec<Preemption> {
     script.cluster.view.planned.as_deref().unwrap().schedule.preemptions.clone()
 }
 
-/// A node of 2 with one process of 1, another with another, and one of 2 that waits.
+/// Two nodes of 2, each with a process of 1, and a process of 2 that waits.
 fn in_the_way() -> Script {
     let mut script = Script::new(&Case::default());
     for step in SPREAD {
@@ -152,7 +155,7 @@ fn until_something_goes(script: &mut Script) {
     assert!((0..5).any(|_| script.cycle() > 0), "{}", script.cluster.picture());
 }
 
-/// Also where its class is of the same priority as the one in need.
+/// Also if its class has the same priority as the job in need.
 #[test]
 fn what_cannot_be_preempted_is_not_moved() {
     let mut script = Script::new(&Case::default());
@@ -193,7 +196,7 @@ fn nothing_moves_without_defragmentation() {
     assert_eq!((script.lost(), script.cluster.holdings([1, 2, 3])), (1, [1, 1, 1]));
 }
 
-/// What is moved starts again in the very cycle; it is moved once, however long its exit takes.
+/// A moved process starts again in the same cycle. It is moved once, even if its exit takes long.
 #[test]
 fn what_is_moved_is_never_without_and_is_moved_once() {
     let mut script = in_the_way();
@@ -212,8 +215,8 @@ fn what_is_moved_is_never_without_and_is_moved_once() {
     assert_eq!((script.lost(), script.cluster.holdings([1, 2, 3])), (1, [1, 1, 1]));
 }
 
-/// No more than 32 nodes are tried: those that are too small are none of them, and those come last on
-/// which more is in the way.
+/// At most 32 nodes are tried: nodes that are too small do not count, and nodes with more in the
+/// way come last.
 #[test]
 fn a_node_that_can_be_cleared_is_found_among_many_that_cannot() {
     for (others, size) in [("are full for good", 2), ("are too small", 1)] {
@@ -247,7 +250,7 @@ fn a_receipt_says_what_else_could_have_been_moved() {
     assert_eq!((receipt.machine, receipt.considered), (MachineIx(0), considered));
 }
 
-/// What is taken on the other node goes by right, for the one who needs the first.
+/// Shares taken on the other node go by right, for the job that needs the first node.
 #[test]
 fn a_receipt_tells_what_was_moved_from_what_was_taken() {
     let mut script = Script::new(&Case { classes: OTHER, ..Case::default() });
@@ -267,9 +270,10 @@ fn a_receipt_tells_what_was_moved_from_what_was_taken() {
     assert_eq!(of(2, PreemptionRule::FairShare), 1);
 }
 
-/// Ann and Bob have four each, and Bob needs two more on the node where one of Ann's is in the way.
-/// It is moved, to a node that no other job may use. As Bob is now ahead by two, Ann takes one from
-/// him in the next cycle: she was moved, and takes nothing back.
+/// Ann and Bob have four each, and Bob needs two more on a node where a process of Ann's is in the
+/// way. The process moves to a node that no other job may use. As Bob is now ahead by two, Ann
+/// takes a process from him in the next cycle: her own process moved, so the no-take-back rule does
+/// not hold her.
 #[test]
 fn whoever_was_moved_may_take() {
     let mut script = Script::new(&Case::default());
@@ -287,7 +291,7 @@ fn whoever_was_moved_may_take() {
     assert_eq!(script.cluster.holdings([1, 2, 3, 4]), [1, 3, 1, 4], "{}", script.cluster.picture());
 }
 
-/// One of each node of 2 is free, and neither node may be cleared for one of 2.
+/// Half of each node of 2 is free, and neither node may be cleared for a process of 2.
 #[test]
 fn whoever_finds_no_hole_large_enough_is_told_what_is_free() {
     let mut script = Script::new(&Case::default());

@@ -17,7 +17,7 @@ fn cluster() -> Cluster {
     ])
 }
 
-/// Something that keeps a machine out of scheduling, and what ends it.
+/// An event that keeps a machine out of scheduling, and the event that ends it.
 type Flag = (&'static str, fn(&mut Cluster), fn(&mut Cluster));
 
 /// Each on machine `m2` of 4 GB.
@@ -67,7 +67,7 @@ const FLAGS: &[Flag] = &[
     ),
 ];
 
-/// F75: one report, and the next cycle uses it.
+/// F75: the next cycle uses a node after a single report.
 #[test]
 fn a_node_is_used_from_its_first_report_on() {
     let mut cluster = cluster();
@@ -150,8 +150,8 @@ fn work_of_a_dead_node_is_placed_elsewhere_at_once() {
     assert_eq!(cluster.job(1).purged.len(), 4);
 }
 
-/// Work that went with its node and is shown there again goes again: a publication from before the death,
-/// or one that had left it out for a while.
+/// Work that was lost with its node and is published there again is lost again. Such a publication
+/// is from before the death, or had left the work out for a while.
 #[test]
 fn work_that_is_shown_on_a_dead_node_is_given_up() {
     let mut cluster = cluster();
@@ -180,7 +180,7 @@ fn varying_off_a_dead_node_marks_it_and_no_more() {
     assert_eq!(cluster.node("m2").state.words(), ["dead", "varied-off"]);
 }
 
-/// F89: only whoever varied it off puts a node back.
+/// F89: only the administrator who varied a node off puts it back.
 #[test]
 fn a_heartbeat_does_not_vary_a_node_on() {
     let mut cluster = cluster();
@@ -220,7 +220,7 @@ fn a_quiesced_node_keeps_what_it_has() {
     assert_eq!(cluster.nodes("m1=4").cycle().held(1), 4);
 }
 
-/// F93, L4, G8: what runs on machines out of scheduling takes nothing from the others.
+/// F93, L4, G8: work on machines out of scheduling takes nothing from other work.
 #[test]
 fn work_on_unschedulable_machines_takes_nothing_from_the_others() {
     let mut cluster = cluster();
@@ -338,7 +338,7 @@ fn dead(cluster: &Cluster) -> usize {
     cluster.view.nodes.iter().filter(|node| node.state.is_dead).count()
 }
 
-/// F82, I28: neither one too early nor one too late, whatever the number.
+/// F82, I28: neither a miss too early nor a miss too late, for every limit.
 #[test]
 fn a_node_is_dead_after_exactly_so_many_silent_intervals() {
     for stability in 1..=6 {
@@ -358,7 +358,8 @@ fn a_node_is_dead_after_exactly_so_many_silent_intervals() {
     }
 }
 
-/// I28: while we could not listen nobody was silent; what was counted before counts no more.
+/// I28: heartbeats count as missed only while the daemon could receive them; earlier misses count
+/// no more.
 #[test]
 fn misses_are_counted_anew_after_a_time_of_deafness() {
     for missed_before in 1..=3 {
@@ -381,7 +382,8 @@ fn misses_are_counted_anew_after_a_time_of_deafness() {
     }
 }
 
-/// D15: how many of how many may fall silent at once, and what becomes of the others.
+/// D15: the number of nodes that may miss heartbeats together, by cluster size, and the state of
+/// nodes beyond it.
 #[test]
 fn a_loss_is_believed_up_to_the_configured_part_of_the_nodes() {
     let cases = [
@@ -410,7 +412,7 @@ fn a_loss_is_believed_up_to_the_configured_part_of_the_nodes() {
         assert_eq!(cluster.held(1), held, "{what}");
         let held_back = cluster.view.lost_held_back.len();
         assert_eq!(held_back, if is_believed { 0 } else { dead(&cluster) }, "{what}");
-        // It is so for as long as they are silent, and over when they are not.
+        // The state lasts as long as their heartbeats are missed.
         cluster.cycles(3);
         assert_eq!(cluster.held(1), held, "{what}");
         let shares: Vec<ShareId> = cluster.job(1).shares.iter().map(|share| share.id).collect();
@@ -422,8 +424,8 @@ fn a_loss_is_believed_up_to_the_configured_part_of_the_nodes() {
     }
 }
 
-/// A machine that is given another name is another node: the one that it was falls silent, and what
-/// an administrator said of it is not said of the new one.
+/// A renamed machine is another node: heartbeats of the old name stop, and acts of an administrator
+/// on the old name do not apply to the new name.
 #[test]
 fn a_renamed_node_is_a_new_one() {
     let mut cluster = watched(2, None, 2);
@@ -439,7 +441,7 @@ fn a_renamed_node_is_a_new_one() {
     assert_eq!(cluster.node("m001").state.words(), ["varied-off"], "and back under its old one");
 }
 
-/// F11, F79, D14: a node is as large as it says, whatever else holds of it; what is on it stays.
+/// F11, F79, D14: the size of a node is as reported, in every state; its processes stay.
 #[test]
 fn a_node_is_as_large_as_it_says() {
     for (gib, order, held) in [(4, 4, 4), (6, 6, 6), (3, 3, 4), (1, 1, 4), (0, 0, 4)] {
@@ -457,8 +459,8 @@ fn a_node_is_as_large_as_it_says() {
     assert_eq!(cluster.held(1), 8);
 }
 
-/// F89, F90, L2: nothing that happens puts a node back that was varied off, or takes one out that
-/// was varied on.
+/// F89, F90, L2: no event puts a node back that was varied off, or takes a node out that was varied
+/// on.
 #[test]
 fn off_and_on_survive_everything() {
     type Happening = (&'static str, fn(Cluster) -> Cluster);

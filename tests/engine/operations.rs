@@ -1,5 +1,5 @@
-//! What happens around scheduling: nodes that die, are varied off, or return; restarts; and what
-//! the books say of it.
+//! Events around scheduling: nodes that die, are varied off, or return; restarts; and the
+//! scheduler's state afterwards.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -256,7 +256,7 @@ fn a_removed_class_blacklists_the_machines_its_work_is_on() {
     assert_eq!(cluster.held(4), 8);
 }
 
-/// What another configuration would come to is tried on a copy, and is what then comes.
+/// The effect of another configuration is computed on a copy, and equals the later real effect.
 #[test]
 fn a_configuration_is_tried_out_without_a_trace() {
     let mut cluster = busy_cluster();
@@ -284,7 +284,7 @@ fn a_configuration_is_tried_out_without_a_trace() {
     assert_eq!(come.cycle, impact.cycle);
 }
 
-/// Where nothing changes, what would have gone anyway is not put down to the configuration.
+/// If nothing changes, shares that would go anyway are not attributed to the configuration.
 #[test]
 fn what_goes_anyway_is_not_put_down_to_a_configuration() {
     let mut cluster = busy_cluster();
@@ -355,8 +355,8 @@ fn a_process_in_the_wrong_tree_weighs_on_the_allotment_with_its_own_memory() {
     assert_eq!(cluster.holdings([1, 2]), [1, 1], "1 GB each, of 2 GB");
 }
 
-/// A process that runs elsewhere than its share was issued takes space in both places, whatever
-/// else is said of it, until it is gone or back; its share stays where it is.
+/// A process that runs on another node than its share takes space on both nodes until it has exited
+/// or is back. Other events do not change that; its share stays where it is.
 #[test]
 fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
     let seen = |cluster: &mut Cluster, share: ShareId, node: &str, investment: u64| {
@@ -384,22 +384,22 @@ fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
         assert_eq!(used(&cluster), [3, 3]);
         (cluster, share)
     };
-    // It is seen again, with something new, and nothing fits beside it in either place.
+    // The process is observed again, with new facts, and nothing fits beside it on either node.
     let (mut cluster, share) = start();
     seen(&mut cluster, share, "m2", 2);
     cluster.arrive(single(2, "bob", "fixed", 2, JobKind::ArbitraryProcess)).cycle();
     assert_eq!((used(&cluster), cluster.held(2)), ([3, 3], 0));
     assert_eq!(cluster.job(1).shares[0].node, "m1");
-    // It is back.
+    // The process is back.
     seen(&mut cluster, share, "m1", 3);
     cluster.record(SchedulerEvent::LimboShareGone { share }).cycle();
     assert_eq!((used(&cluster), cluster.on("m2")), ([3, 2], vec![2]));
 
-    // It is gone.
+    // The process has exited.
     let (mut cluster, share) = start();
     cluster.exit(1, share).record(SchedulerEvent::LimboShareGone { share }).cycle();
     assert_eq!(used(&cluster), [0, 0]);
-    // Its share's node dies: it runs all the same where it is.
+    // The share's node dies: the process still runs where it is.
     let (mut cluster, share) = start();
     cluster.confirms_exits = false;
     cluster.die("m1").cycle();
@@ -407,7 +407,7 @@ fn a_process_elsewhere_than_its_share_takes_space_in_both_places() {
     assert_eq!(used(cluster.cycle()), [0, 3]);
 }
 
-/// One slip in a number must not use up all the numbers that there are.
+/// A single wrong number must not use up the whole range of numbers.
 #[test]
 fn a_share_number_that_is_never_reached_is_not_passed() {
     for (shown, next) in [(7, 8), ((1 << 52) - 1, 1 << 52), (1 << 52, 1), (1 << 53, 1)] {

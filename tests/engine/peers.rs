@@ -1,9 +1,9 @@
 //! The cases that other schedulers test themselves with, as they must come out here.
 //!
-//! Facts of their test tables, in our words: a queue is a class or a user of one, what reclaims
-//! takes from who has more, what may not be preempted is fixed-share work. One unit is one quantum.
-//! Where the other scheduler guarantees a base, the figure is that of pure weights. The name of each
-//! test is the other scheduler, the number of the case, and the claim.
+//! Facts of their test tables, in our words: a queue is a class or a user of a class, a reclaiming
+//! job takes from a job with more, a job that may not be preempted is fixed-share work. A unit is a
+//! quantum. Where the other scheduler guarantees a base, the figure follows pure weights. The name
+//! of each test is the other scheduler, the number of the case, and the claim.
 //!
 //! Not here, because they test what does not exist here, or is tested elsewhere:
 //!
@@ -85,7 +85,8 @@ cases! {
         steps: &["m1=8; 1 ann 1x4; 2 bob 1x4", "1 ann 1x5"],
         held: "1=4 2=4",
     }
-    /// Where KAI says no: what a sibling leaves of its class's share is for those who can use it.
+    /// KAI says no here: the part that a sibling leaves goes to jobs of their class that can use
+    /// it.
     kai_11_what_a_sibling_leaves_of_their_class_s_share_counts_for_who_can_use_it {
         classes: "one=1 other=1",
         steps: &["m1=8; 1 ann@one 1x2; 2 bob@one 1x1; 3 cid@other 1x5", "1 ann@one 1x3"],
@@ -139,7 +140,7 @@ cases! {
         held: "1=0 2=4 3=5",
         lost: "1=2",
     }
-    /// Nothing can be given to both: Bob's part is 7, and Ann's covers her process.
+    /// The two cannot both have a process: Bob's part is 7, and Ann's covers her process.
     kueue_19_one_process_that_needs_everything_makes_way_for_one_that_its_part_covers {
         steps: &["m1=9; 2 bob 9x1", "1 ann 2x1"],
         held: "1=1 2=0",
@@ -149,14 +150,14 @@ cases! {
         steps: &["m1=9; 1 ann 2x1; 2 bob 7x1", "3 ann 5x1"],
         held: "1=1 2=1 3=0",
     }
-    /// Everything doubled, for whole units. Of each user the first job is counted, and the second
-    /// gives. What went does not come back for another: case 22.
+    /// All figures are doubled, for whole units. Of each user the first job has a target, and the second
+    /// gives. A preempted process does not come back for another: case 22.
     kueue_21_one_small_process_from_each_of_two_and_it_does_not_flap_back {
         steps: &["m1=18; 1 bob 4x1; 2 bob 5x1; 3 cid 4x1; 4 cid 5x1", "5 ann 7x1"],
         held: "1=1 2=0 3=1 4=0 5=1",
         lost: "2=1 4=1",
     }
-    /// With a guaranteed base nobody would go; by weights the newcomer gets its turn.
+    /// With a guaranteed base no process would go; by weights the newcomer gets its turn.
     kueue_23_a_newcomer_s_one_process_takes_no_more_than_the_surplus_of_each {
         steps: &["m1=12; 2 bob 1x7; 3 cid 1x5", "1 ann 4x1"],
         held: "1=1 2=4 3=4",
@@ -245,7 +246,7 @@ cases! {
         held: "1=0 2=1 3=1",
         lost: "1=1",
     }
-    /// Without shares of users: those of a class are equal.
+    /// Without shares of users: all users of a class are equal.
     openpbs_43_a_tree_of_weights_gives_each_leaf_its_part {
         classes: "forty=40 sixty=60",
         steps: &["m1=10; 1 ann@forty 1; 2 bob@forty 1; 3 cid@sixty 1; 4 dan@sixty 1"],
@@ -281,7 +282,8 @@ cases! {
     }
 }
 
-/// Work goes whose room is on its way to somebody; what becomes free meanwhile serves as well.
+/// Work is preempted for a job that waits for the space; space that becomes free meanwhile serves
+/// as well.
 #[test]
 fn yunikorn_39_a_candidate_that_finishes_meanwhile_spares_the_others() {
     let mut script = Script::new(&Case::default());
@@ -329,7 +331,7 @@ fn htcondor_53_twenty_restarts_in_a_row_change_nothing() {
     }
 }
 
-/// Also while shares are on their way out: those leave, and nobody else.
+/// Also while shares are terminating: only these shares go.
 #[test]
 fn htcondor_53_restarts_amid_preemption_take_no_more() {
     let mut script = Script::new(&Case::default());

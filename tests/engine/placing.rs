@@ -1,4 +1,4 @@
-//! What Of: which machine a counted process gets, and what is never moved for it.
+//! Placement ("What Of"): the machine of each process, and processes that are never moved for it.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -89,8 +89,8 @@ fn older_then_larger_work_comes_first() {
     assert_eq!(cluster.holdings([1, 2]), [1, 1], "the larger");
 }
 
-/// F165, F198: a needy job gets freed room ahead of all others, though its class has no less than
-/// theirs; as much as it takes not to be needy.
+/// F165, F198: a needy job gets freed space before all other jobs, although its class has no less
+/// than theirs. It gets as much as takes it out of need.
 #[test]
 fn a_needy_job_comes_before_an_older_one() {
     let classes = vec![
@@ -121,7 +121,7 @@ fn room_that_is_being_freed_is_not_given_away() {
     assert_eq!(cluster.holdings([2, 3]).iter().sum::<u64>(), 1);
 }
 
-/// F170: whatever comes, what runs stays where it is.
+/// F170: no event moves a running process.
 #[test]
 fn running_processes_are_never_moved() {
     let mut cluster = cluster();
@@ -145,8 +145,8 @@ fn running_processes_are_never_moved() {
     assert!(known.len() > 8);
 }
 
-/// F171, L28: instances of one service go to different machines while there are any, then stack;
-/// another service, or work that is none, does not care.
+/// F171, L28: instances of a service go to different machines while there are any, then stack.
+/// Instances of another service, or other work, do not matter.
 #[test]
 fn instances_of_a_service_spread_before_they_stack() {
     let mut cluster = cluster();
@@ -171,7 +171,7 @@ fn instances_of_a_service_spread_before_they_stack() {
     assert_eq!(cluster.cycle().holdings([5, 6]), [1, 1], "and stack when there is no other way");
 }
 
-/// F172: an empty machine at once; else one is cleared, and held until it is empty.
+/// F172: an empty machine at once; otherwise a machine is cleared, and held until it is empty.
 #[test]
 fn a_reservation_gets_an_empty_machine_or_has_one_cleared() {
     let mut cluster = cluster();
@@ -189,7 +189,7 @@ fn a_reservation_gets_an_empty_machine_or_has_one_cleared() {
     assert_eq!(cluster.holdings([3, 4]), [1, 0]);
 }
 
-/// F173, L3, G12: of machines that would do, the one is cleared whose work is cheapest to lose.
+/// F173, L3, G12: of machines that would do, the machine with the least loss is cleared.
 #[test]
 fn the_cheapest_machine_is_cleared() {
     for dear in ["m1", "m2"] {
@@ -241,7 +241,8 @@ fn a_promise_to_nobody_is_forgotten() {
     assert_eq!(cluster.cycle().held(1), 4);
 }
 
-/// F174: work that is ending by the time its room is free does not get it, and nobody waits for it.
+/// F174: work that is ending by the time its space is free does not get it, and no share waits for
+/// it.
 #[test]
 fn a_promise_to_whoever_can_use_no_more_is_forgotten() {
     for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, JobKind::Reservation)] {
@@ -270,7 +271,7 @@ fn room_that_was_made_is_used_by_whom_it_was_made_for() {
     }
 }
 
-/// D14, F11, F19: a reservation has the whole of its machine, whatever size that comes to.
+/// D14, F11, F19: a reservation has the whole of its machine, for every size of it.
 #[test]
 fn a_reservation_has_all_of_a_machine_that_grows_or_shrinks() {
     let mut cluster = cluster();

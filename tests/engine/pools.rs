@@ -10,7 +10,7 @@ fn in_pool(mut class: ResourceClass, pool: usize) -> ResourceClass {
     class
 }
 
-/// Four pools, one in the other, each with a node of 4 GB: `a` in pool 0 to `d` in pool 3.
+/// Four nested pools, each with a node of 4 GB: `a` in pool 0 to `d` in pool 3.
 fn nested(classes: Vec<ResourceClass>) -> Cluster {
     let pools = vec![
         pool("top", None, "a"),
@@ -48,7 +48,8 @@ fn the_own_pool_is_filled_before_those_below_it() {
     assert_eq!(reached, ["a", "b", "c", "d"]);
 }
 
-/// F107, F112: work that cannot be taken back waits for its own pool, whatever is free elsewhere.
+/// F107, F112: work that cannot be preempted waits for its own pool, even if other pools have free
+/// space.
 #[test]
 fn work_that_stays_never_leaves_its_pool() {
     let classes = vec![
@@ -87,7 +88,7 @@ fn siblings_are_searched_in_their_order() {
     assert_eq!(reached, ["t", "y", "z", "x"]);
 }
 
-/// F69, F104: what happens in one tree is nothing to another.
+/// F69, F104: events in a tree have no effect on another tree.
 #[test]
 fn trees_share_nothing() {
     let pools = vec![pool("one", None, "a"), pool("other", None, "b"), pool("in", Some(1), "c")];
@@ -103,7 +104,7 @@ fn trees_share_nothing() {
     assert_eq!((2..=9).map(|id| cluster.held(id)).sum::<u64>(), 8);
 }
 
-/// F114: a pool with no nodes, and one that no class uses, are pools like any other.
+/// F114: a pool with no nodes, and a pool that no class uses, are pools like any other.
 #[test]
 fn empty_pools_are_legal() {
     let pools = vec![
@@ -121,8 +122,8 @@ fn empty_pools_are_legal() {
     assert_eq!(cluster.node("u1").used.0, 0);
 }
 
-/// F110, F148: whoever is counted in one pool is not counted again above it: what all are counted
-/// together is what there is.
+/// F110, F148: a process counted in a pool is not counted again above it: the sum of all counts is
+/// the cluster.
 #[test]
 fn the_counts_of_a_tree_add_up_to_what_it_has() {
     for depth in 0..4 {
@@ -155,8 +156,8 @@ fn what_is_counted_at_any_depth_is_gone_for_worse_priorities() {
     }
 }
 
-/// F108, F109, F184, D1: in the contested pool squatters go, not residents; and whoever they go for
-/// gets what it is due, with nothing left idle.
+/// F108, F109, F184, D1: in the contested pool squatters go, not residents. The beneficiary gets
+/// its target, with nothing left idle.
 #[test]
 fn squatters_go_before_residents() {
     let classes = vec![fair("wide", 100, UNPACED), in_pool(fair("deep", 100, UNPACED), 3)];

@@ -1,4 +1,4 @@
-//! What room may cost, and when: waiting pays for what is destroyed, rest, and the net.
+//! Price and time of space: waiting pays for losses, the quiet cluster, and the preemption stop.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -15,7 +15,7 @@ fn two_users(investment: u64) -> Cluster {
     cluster
 }
 
-/// Work gets on: news, though nobody's claim changes by it.
+/// A job makes progress: news without a change of any demand.
 fn work_gets_on(cluster: &mut Cluster) {
     cluster.change(1, |facts| facts.time_per_item = Some(facts.time_per_item.unwrap_or(0) + 1));
 }
@@ -61,7 +61,7 @@ fn work_that_has_nothing_pays_nothing() {
     assert_eq!(cluster.holdings([1, 2]), [7, 1], "{}", cluster.picture());
 }
 
-/// What it destroys is what was invested, and 1 s in which the process initialized.
+/// The loss is the investment, and 1 s of the process's initialization.
 #[test]
 fn at_rest_the_loss_limit_of_the_class_holds() {
     for (investment, bobs) in [(1_999_000, 4), (2_000_000, 1)] {
@@ -86,8 +86,8 @@ fn a_class_may_allow_less_to_be_lost() {
     assert_eq!((cluster.held(2), cluster.reason(2)), (1, "too_dear"), "{}", cluster.picture());
 }
 
-/// What was too dear becomes cheap when nothing has changed for long: only with the net off is it
-/// taken then.
+/// An expensive share becomes cheap when nothing has changed for long: only without the preemption
+/// stop is it preempted then.
 #[test]
 fn after_the_quiet_stop_the_net_strikes_and_says_so() {
     for (quiet_stop, bobs, strikes) in [(Some(3), 1, 1), (None, 4, 0)] {
@@ -108,7 +108,7 @@ fn after_the_quiet_stop_the_net_strikes_and_says_so() {
     }
 }
 
-/// Ann has a node of 4 and one of 2; taking on the first costs less.
+/// Ann has a node of 4 and a node of 2; preemption on the first costs less.
 #[test]
 fn a_receipt_says_what_else_was_considered() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
@@ -125,8 +125,8 @@ fn a_receipt_says_what_else_was_considered() {
     assert_eq!((receipt.machine, receipt.considered), (MachineIx(0), considered));
 }
 
-/// Bob's process of 3 waits for three exits. The first leaves room for one of Cid's, who may only use
-/// that node.
+/// Bob's process of 3 waits for three exits. The first exit leaves room for a process of Cid's, who
+/// may only use that node.
 #[test]
 fn room_made_for_one_is_not_given_to_another_piece_by_piece() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);

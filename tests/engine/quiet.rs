@@ -17,7 +17,7 @@ fn quiet() -> Cluster {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     cluster.nodes("m1=4 m2=4");
     cluster.arrive(job(1, "ann", "normal", 1)).arrive(job(2, "bob", "normal", 2));
-    // That a new node is heard again is news.
+    // The second heartbeat of a new node is news.
     cluster.record(SchedulerEvent::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
     cluster.record(SchedulerEvent::HeartbeatIntervalPassed).nodes("m1=4 m2=4");
     cluster.cycles(STEADY + 3);
@@ -25,7 +25,7 @@ fn quiet() -> Cluster {
     cluster
 }
 
-/// Whether the next cycle is planned, as opposed to taken over from the last.
+/// True if the next cycle is planned, as opposed to taken over from the last.
 fn is_planned(cluster: &mut Cluster) -> bool {
     let before = cluster.view.clone();
     cluster.cycle();
@@ -71,8 +71,8 @@ fn a_late_quiet_stop_is_waited_for() {
     assert!(!is_planned(&mut cluster));
 }
 
-/// Until then it may have two processes. The quiet stop has long struck when it may double, and
-/// doubling takes at the cost of others.
+/// Until then the job may have two processes. The preemption stop has long acted when the job may
+/// double, and doubling preempts processes of other jobs.
 #[test]
 fn a_quiet_cluster_shares_anew_once_the_time_per_item_is_known() {
     for (threads, items_done) in [(1, 0), (4, 0), (4, 1)] {
@@ -111,7 +111,7 @@ fn progress_that_frees_no_process_leaves_the_cluster_quiet() {
         let now = calm(&cluster);
         assert_eq!((now.quiet_cycles, now.rest_cycles), (before.quiet_cycles + cycle, 0));
     }
-    // The fourth frees one.
+    // The fourth item frees a process.
     cluster.change(1, |facts| facts.remaining -= 1).cycle();
     assert_eq!(calm(&cluster).quiet_cycles, 0);
 }
@@ -145,7 +145,7 @@ fn heartbeats_of_nodes_that_are_well_are_no_news() {
         cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
         assert!(!is_planned(&mut cluster));
     }
-    // One was not heard of, which is told, and then it was.
+    // A node missed a heartbeat, which is journaled, and then it reported.
     cluster.report("m1", Mebibytes::from_gib(4));
     cluster.record(SchedulerEvent::HeartbeatIntervalPassed);
     assert!(is_planned(&mut cluster));

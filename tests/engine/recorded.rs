@@ -1,9 +1,9 @@
-//! Plays recorded scenarios: our own under `tests/scenarios`, and those of the original where they
-//! are at hand.
+//! Plays recorded scenarios: our own under `tests/scenarios`, and the original's if they are at
+//! hand.
 //!
-//! Counts must equal the recorded ones wherever those do not hang on hash order, except where
-//! `tests/divergences.toml` says that ours are better, and why. Seeded histories (91 onward) follow
-//! the original only until the first such difference: of them, only the rules are checked.
+//! Counts must equal the recorded counts unless these hang on hash order. `tests/divergences.toml`
+//! lists the exceptions in which our counts are better, with reasons. Seeded histories (91 onward)
+//! follow the original only until the first such difference: for these, only the rules are checked.
 
 #![expect(clippy::print_stdout, reason = "a test that skips says so")]
 
@@ -32,7 +32,7 @@ struct Divergence {
     ours: String,
 }
 
-/// What ours comes to in a hand-made case that expects something else.
+/// Our result in a hand-made case that expects another result.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OtherEnd {
@@ -42,7 +42,7 @@ struct OtherEnd {
     ours: String,
 }
 
-/// What a good scheduler must come to in a hand-made case; what is absent does not matter.
+/// Required result of a hand-made case; an absent field is not checked.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Expectation {
@@ -58,7 +58,7 @@ struct Expectation {
     preemptions_total_max: usize,
 }
 
-/// What each job holds.
+/// Holdings of each job.
 type Held = BTreeMap<String, u64>;
 
 impl Default for Expectation {

@@ -51,7 +51,7 @@ fn places(cluster: &Cluster) -> Vec<(ShareId, Place)> {
 }
 
 /// F41, F200, F201, F208, F211: after a restart every share is where it was, under its number;
-/// nothing is evicted, nothing is placed anew, nobody is needy.
+/// nothing is evicted, nothing is placed anew, no job is needy.
 #[test]
 fn a_restart_alone_changes_nothing() {
     let cluster = busy();

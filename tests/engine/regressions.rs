@@ -1,5 +1,5 @@
-//! What the original got wrong, one test for each defect: `L` as numbered in the fact sheet, `G` as
-//! in the study of its behaviour. Each would fail if we had the defect, too.
+//! Defects of the original, a test for each: `L` as numbered in the fact sheet, `G` as in the study
+//! of its behaviour. Each test would fail if we had the defect, too.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -48,7 +48,8 @@ fn used(cluster: &Cluster) -> u64 {
     cluster.view.nodes.iter().map(|node| node.used.0).sum()
 }
 
-/// Eight machines of order 4, two equal users: one with small processes, one with large.
+/// Eight machines of order 4 and two equal users: the first with small processes, the second with
+/// large processes.
 #[test]
 fn l01_small_processes_get_their_half_beside_large_ones() {
     for order in 1..=4 {
@@ -264,7 +265,7 @@ fn l17_of_equal_shares_the_one_in_the_deeper_pool_goes() {
     let pools = vec![pool("top", None, "a"), pool("deep", Some(0), "b")];
     let classes = vec![fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
-    // The share further down is the older one, so that its number does not decide.
+    // The share further down is the older share, so that its number does not decide.
     cluster.nodes("b=1").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.nodes("a=1").cycle().change(1, |facts| facts.limit = ProcessLimit::AtMost(1)).cycle();
     assert_eq!(cluster.nodes_of(1), ["a"]);
@@ -473,7 +474,7 @@ fn g02_doubling_does_not_evict_and_start_for_ever() {
     }
 }
 
-/// Whether they come together or the small ones last: each has a quarter, which covers a large
+/// The jobs come together, or the small jobs last: each has a quarter, which covers a large
 /// process, too.
 #[test]
 fn g03_rounding_starves_nobody() {
@@ -656,7 +657,7 @@ fn g14_busy_is_not_too_small() {
     assert_eq!(cluster.complete(1).cycle().held(2), 1);
 }
 
-/// An empty node that is varied off is no room: somebody has to give.
+/// An empty node that is varied off is no free space: a job has to give.
 #[test]
 fn g15_holes_on_machines_out_of_scheduling_help_nobody() {
     for out in ["off", "dead", "quiesced"] {
@@ -733,7 +734,7 @@ fn g19_work_of_a_missing_class_is_refused_and_nothing_else_suffers() {
     assert_eq!(cluster.held(2), 4);
 }
 
-/// Two thousand million orders: whatever has a row for each, let alone for each pair, ends nowhere.
+/// Two thousand million orders: a table with a row for each, let alone for each pair, never ends.
 #[test]
 fn g21_no_table_is_as_long_as_the_largest_order() {
     let mut cluster = cluster();

@@ -1,4 +1,4 @@
-//! How much everybody is counted: by priority, weight, user and job; and what an allotment allows.
+//! Targets of all jobs: by priority, weight, user and job; and the limits of an allotment.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -33,8 +33,8 @@ fn priorities_are_served_best_first() {
     assert_eq!(cluster.holdings([1, 2, 3]), [0, 8, 12]);
 }
 
-/// F137, F156: what cannot be taken back is not offered to others, and its count stays when there is
-/// no room for it any more.
+/// F137, F156: the scheduler does not offer non-preemptable shares to other jobs. Their target
+/// stays when the space for it is gone.
 #[test]
 fn fixed_work_is_counted_before_anything_is_offered() {
     let classes =
@@ -48,7 +48,8 @@ fn fixed_work_is_counted_before_anything_is_offered() {
     assert_eq!(cluster.held(1), 4);
 }
 
-/// F139, F140: users of a class are equals, and so are the jobs of a user, whatever they declare.
+/// F139, F140: users of a class are equals, and so are the jobs of a user, independent of their
+/// settings.
 #[test]
 fn equals_get_equal_parts() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
@@ -74,7 +75,8 @@ fn only_what_fits_is_counted() {
     assert!(cluster.holdings([1, 2, 3]).iter().all(|&held| held > 0), "{}", cluster.picture());
 }
 
-/// F144, F145: whoever is owed a fraction of a process gets one while there is one; the oldest first.
+/// F144, F145: a job that is owed a fraction of a process gets a process while there are any; the
+/// oldest first.
 #[test]
 fn fractions_go_to_the_oldest() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
@@ -130,7 +132,7 @@ fn a_pure_fair_share_is_divided_three_times() {
     assert_eq!(deserved, [16, 16, 33, 33]);
 }
 
-/// F150: what one user does not want is shared by the others at once.
+/// F150: the other users share an unwanted part at once.
 #[test]
 fn an_idle_part_goes_to_the_others() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
@@ -140,7 +142,7 @@ fn an_idle_part_goes_to_the_others() {
     assert_eq!(cluster.cycle().holdings([1, 2, 3]), [2, 14, 14]);
 }
 
-/// F151: one process if there is room, the oldest first.
+/// F151: a single process if there is room, the oldest first.
 #[test]
 fn fixed_requests_are_served_oldest_first() {
     let mut cluster =
@@ -261,7 +263,7 @@ fn a_users_own_allotment_counts() {
     }
 }
 
-/// F162: the next one starts in the cycle in which there is room under the allotment again.
+/// F162: the next request starts in the cycle in which there is room under the allotment again.
 #[test]
 fn a_deferred_request_starts_when_the_allotment_has_room() {
     let mut topology = Topology {
@@ -301,7 +303,7 @@ fn a_cycle_says_what_it_did_with_everybody() {
     assert_eq!(seen(cluster.cycle(), &[1, 4]), [Stable, Expanded]);
 }
 
-/// A class, user or job beside others: its weight, its wants and its count, in processes.
+/// A class, user or job beside its peers: its weight, its wants and its count, in processes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     weight: u64,
@@ -310,8 +312,8 @@ struct Side {
 }
 
 /// The sides that are counted too little or too much of `total`. Too little is less than the whole
-/// processes of the exact max-min part: what it wants, or as much by weight as others that have not.
-/// Too much is more, by weight, than another that wants more would have with one process more.
+/// processes of the exact max-min part: all a side wants, or as much by weight as each unsatisfied
+/// side. Too much is more, by weight, than an unsatisfied side would have with a further process.
 fn uneven(total: u64, sides: &[Side]) -> Vec<Side> {
     let mut open: Vec<Side> = sides.to_vec();
     // By the wants for a unit of weight: the side that is satisfied first.
@@ -319,7 +321,7 @@ fn uneven(total: u64, sides: &[Side]) -> Vec<Side> {
     let (mut left, mut weights) = (total, open.iter().map(|side| side.weight).sum::<u64>());
     let mut off = Vec::new();
     for side in open {
-        // Its part is `left * weight / weights`, or what it wants.
+        // The part of a side is `left * weight / weights`, or its wants.
         let part = (left * side.weight).min(side.wanted * weights);
         let is_behind = |other: &Side| {
             other.counted < other.wanted
@@ -344,7 +346,7 @@ fn what_is_too_little_or_too_much_is_noticed() {
             .map(|(&(weight, wanted), counted)| Side { weight, wanted, counted })
             .collect::<Vec<_>>()
     };
-    // Of 11, after the 2 of the first, the others have 3 and 6.
+    // Of 11, after the 2 of the first, the remaining sides have 3 and 6.
     for (counts, off) in [([2, 3, 6], 0), ([2, 2, 7], 2), ([2, 4, 5], 2), ([0, 4, 7], 3)] {
         assert_eq!(uneven(11, &sides(counts)).len(), off, "{counts:?}");
     }

@@ -1,11 +1,11 @@
-//! What a cycle takes over from the last one is what it would have made anew: whatever happens, the
-//! same books without anything kept of how they were last seen come to the same snapshot, the same
-//! decisions and the same picture.
+//! Parts that a cycle reuses from the last cycle equal parts made anew. After any events, a
+//! scheduler restored without its caches makes the same snapshot, the same decisions and the same
+//! view.
 //!
-//! That is asserted in every cycle of every test ([`support::Cluster::cycle`]). Here all happens that
-//! can, also what other histories leave out: work that cannot be understood, work that comes back
-//! under its old number, users who come and go, books that were read from a record, and readers who
-//! look in between.
+//! Every cycle of every test asserts that ([`support::Cluster::cycle`]). The histories here also
+//! contain events that other histories leave out: work that cannot be parsed, work that comes back
+//! under its old number, users who come and go, state that was read from a store, and readers
+//! between cycles.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -18,24 +18,24 @@ use apportion::scheduler::{Scheduler, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// What happens besides. Numbers are taken modulo what there is.
+/// Additional events. Numbers are taken modulo the number of existing objects.
 #[derive(Clone, Debug)]
 enum Aside {
-    /// A process of work that could not be understood; one that was seen already, or a new one.
+    /// A process of work that could not be parsed: an earlier process, or a new process.
     Limbo { share: u64, node: usize, memory: Option<u64> },
-    /// All of them are gone up to this one.
+    /// All such processes up to this number are gone.
     LimboGone { share: u64 },
     /// A known share's process is shown to run elsewhere as well.
     Elsewhere { job: usize, node: usize },
     /// Work is over and comes again under the same number, submitted at another time or not.
     ComesAgain { job: usize, submitted: Option<u64> },
-    /// A user comes for one cycle.
+    /// A user comes for a single cycle.
     Guest { name: char },
     /// The books are put on record and read again.
     Resume,
-    /// Nobody could have been heard.
+    /// No heartbeat could have been received.
     Deaf,
-    /// Somebody looks.
+    /// A reader takes the view.
     Look,
 }
 
@@ -54,16 +54,16 @@ fn aside() -> impl Strategy<Value = Aside> {
     ]
 }
 
-/// Numbers of shares that nobody else has: of work that could not be understood.
+/// First number of shares that no other work has: of work that could not be parsed.
 const LIMBO: u64 = 1 << 53;
-/// Numbers of jobs that nobody else has: of guests.
+/// First number of jobs that no other user has: of guests.
 const GUESTS: u64 = 1 << 40;
 
 fn happen(history: &mut History, aside: &Aside) {
     let scheduler = &history.cluster.scheduler;
     let view = scheduler.view();
     let job_at = |job: usize| Some(&view.jobs[job.checked_rem(view.jobs.len())?]);
-    // Now and then a node that nobody knows.
+    // Now and then an unknown node.
     let node_at = |node: usize| match node % (view.nodes.len() + 1) {
         known if known < view.nodes.len() => view.nodes[known].name.clone(),
         _ => Name::from("stranger"),

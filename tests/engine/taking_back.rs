@@ -31,15 +31,15 @@ fn receipts(cluster: &Cluster) -> Vec<Preemption> {
     cluster.view.planned.as_deref().unwrap().schedule.preemptions.clone()
 }
 
-/// What is known of the process in one share.
+/// Records the facts of the process in a share.
 fn process(cluster: &mut Cluster, id: u64, share: ShareId, facts: ShareFacts) {
     let job = cluster.job(id);
     let node = job.shares.iter().find(|known| known.id == share).unwrap().node.clone();
     cluster.record(SchedulerEvent::ShareSeen { job: JobId(id), share, node, facts });
 }
 
-/// F176, F181, I03: nobody takes from work that cannot be preempted, however much better its
-/// priority and however little it has.
+/// F176, F181, I03: non-preemptable work loses nothing, even to a job of much higher priority and
+/// even if that job has little.
 #[test]
 fn only_fair_share_work_is_taken_back() {
     let mut cluster = with(vec![
@@ -57,8 +57,8 @@ fn only_fair_share_work_is_taken_back() {
     );
 }
 
-/// I16: work that has nothing and could be helped holds a process 3 cycles after it came, and as many
-/// more as exits take to be confirmed: at rest or not, whatever it destroys.
+/// I16: a job that has nothing and could be helped holds a process 3 cycles after it came, plus the
+/// cycles of the exits. That holds in a quiet and in a busy cluster, at any loss.
 #[test]
 fn work_that_has_nothing_holds_something_soon() {
     for (order, newcomers) in [(1, 1), (1, 8), (2, 5), (3, 3), (4, 1), (4, 3)] {
@@ -102,7 +102,7 @@ fn work_that_has_nothing_holds_something_soon() {
     }
 }
 
-/// F177: what is taken for somebody is as much as that needs, and all of it in one cycle.
+/// F177: a beneficiary's need decides the number of preempted shares, and all go in the same cycle.
 #[test]
 fn no_more_is_taken_than_is_needed() {
     let mut cluster = cluster();
@@ -121,7 +121,7 @@ fn the_cheapest_share_goes_first() {
         |investment| ShareFacts { is_initialized: true, initialization: 9, investment };
     let starting =
         |initialization| ShareFacts { is_initialized: false, initialization, investment: 0 };
-    // Facts of shares 1 and 2 of one job on one machine, and which of them goes.
+    // Facts of shares 1 and 2 of a job on a machine, and the share that goes.
     let cases = [
         (initialized(0), starting(1_000_000), 2),
         (starting(10), starting(20), 1),
@@ -140,7 +140,8 @@ fn the_cheapest_share_goes_first() {
     }
 }
 
-/// F178, L17: of two that are alike, the one further down the tree, though it is the older one.
+/// F178, L17: of two equal shares, the share further down the tree goes, although it is the older
+/// share.
 #[test]
 fn of_equals_the_one_in_the_deeper_pool_goes() {
     let pools = vec![pool("top", None, "a"), pool("deep", Some(0), "b")];
@@ -180,7 +181,7 @@ fn a_leaving_share_occupies_and_is_not_held() {
     assert_eq!(cluster.job(1).cap.unwrap().nshares.0, 1);
 }
 
-/// F58, I04: even if it turns out that nobody needs it.
+/// F58, I04: even if the beneficiary no longer needs it.
 #[test]
 fn a_share_that_was_told_to_leave_leaves() {
     let mut cluster = cluster();
@@ -198,12 +199,12 @@ fn a_share_that_was_told_to_leave_leaves() {
     assert_eq!(cluster.cycle().held(1), 4);
 }
 
-/// F185: without defragmentation nobody is taken from who holds what was counted for it; with it, a
-/// needy job is helped.
+/// F185: without defragmentation a job within its target loses nothing; with it, a needy job is
+/// helped.
 #[test]
 fn defragmentation_can_be_switched_off() {
     for is_on in [false, true] {
-        // Ann has one process on every machine, which is no more than is counted for her.
+        // Ann has a process on every machine, which is no more than her target.
         let mut cluster = cluster();
         cluster.reconfigure(|topology| topology.settings.defragmentation = is_on);
         cluster.nodes("m1=2 m2=2 m3=2 m4=2");
@@ -234,7 +235,8 @@ fn two_large_beside_eight_small() -> Cluster {
     cluster
 }
 
-/// F186, F187, D4: needy is who is below the threshold and below its part; at the threshold nobody is.
+/// F186, F187, D4: a job is needy below the threshold and below its part; at the threshold no job
+/// is needy.
 #[test]
 fn at_the_threshold_nobody_is_needy() {
     for (threshold, is_needy) in [(1, false), (2, false), (3, true), (8, true)] {
@@ -263,8 +265,8 @@ fn work_that_is_served_is_not_needy() {
     assert!(planned.schedule.report.jobs.iter().all(|line| !line.is_needy));
 }
 
-/// F189, L14, G15: room that is being freed for one is not promised to another, and nobody is evicted
-/// for whom room is on its way.
+/// F189, L14, G15: space that is being freed for a job is not promised to another job. No process
+/// is evicted for a job whose space is on its way.
 #[test]
 fn room_on_its_way_is_promised_once() {
     let mut cluster = cluster();
@@ -286,7 +288,7 @@ fn room_on_its_way_is_promised_once() {
     assert_eq!(cluster.cycle().holdings([1, 2, 3]), [4, 1, 1]);
 }
 
-/// F190, F196: the richest gives first, and nobody else while one of them can.
+/// F190, F196: the richest gives first, and no other job while the richest can give.
 #[test]
 fn the_richest_gives() {
     let mut cluster = cluster();
@@ -324,7 +326,7 @@ fn nothing_is_taken_where_it_would_not_help() {
     }
 }
 
-/// F192, L29, D5: many may take from one donor, and it never ends below what it is due.
+/// F192, L29, D5: many jobs may take from the same donor, which never ends below its target.
 #[test]
 fn many_may_take_from_one_donor() {
     let mut cluster = cluster();
@@ -340,7 +342,7 @@ fn many_may_take_from_one_donor() {
     assert_eq!(cluster.holdings([1, 2, 3, 4]), [4, 4, 4, 4]);
 }
 
-/// F192, D5: a needy job that has something is not helped by making another one needy.
+/// F192, D5: a needy job that has something gets no help that makes another job needy.
 #[test]
 fn a_donor_never_becomes_needy() {
     let mut cluster = two_large_beside_eight_small();
@@ -352,7 +354,7 @@ fn a_donor_never_becomes_needy() {
     assert_eq!((cluster.held(9), cluster.reason(9)), (2, "fragmented"));
 }
 
-/// F193: a better priority never gives to a worse one.
+/// F193: a job of higher priority never gives to a job of lower priority.
 #[test]
 fn better_priorities_never_give() {
     let mut cluster = with(vec![
@@ -365,7 +367,7 @@ fn better_priorities_never_give() {
     assert_eq!(cluster.reason(2), "nothing_left");
 }
 
-/// F193, G11: processes that have not initialized give like others: a large job does not wait for
+/// F193, G11: uninitialized processes are preempted like any process: a large job does not wait for
 /// them.
 #[test]
 fn initializing_processes_give_too() {
@@ -378,7 +380,7 @@ fn initializing_processes_give_too() {
     assert_eq!(cluster.holdings([1, 2]), [8, 1], "{}", cluster.picture());
 }
 
-/// F195: whoever is not needed after all is spared, however cheap.
+/// F195: a superfluous victim is spared, even if it is cheap.
 #[test]
 fn no_victim_is_superfluous() {
     let mut cluster = with(vec![
@@ -427,8 +429,8 @@ fn it_comes_to_rest_whatever_the_sizes() {
     }
 }
 
-/// What each of `cycles` cycles preempts where Ann has a job of order 6 and one of order 1 that can
-/// use 3, and Bob has the rest, without the safety net.
+/// Preemptions in each of `cycles` cycles, without the preemption stop. Ann has a job of order 6
+/// and a job of order 1 that can use 3; Bob has the rest.
 fn preempted_between_two_levels(cycles: usize) -> Vec<usize> {
     let mut topology = topology();
     topology.settings.quiet_stop = None;
@@ -439,16 +441,17 @@ fn preempted_between_two_levels(cycles: usize) -> Vec<usize> {
     (0..cycles).map(|_| cluster.cycle().preempted()).collect()
 }
 
-/// I17: were a large process counted before the small ones, her small job would take from her large
-/// one, which takes as much from Bob, who takes the small one's. Counts and holdings agree instead.
+/// I17: if the large process counted before the small processes, a cycle would arise. Ann's small
+/// job would take from her large job, the large job from Bob, and Bob from the small job. Targets
+/// and holdings agree instead.
 #[test]
 fn at_rest_counts_and_holdings_do_not_take_turns_for_long() {
     let preempted = preempted_between_two_levels(30);
     assert_eq!(preempted.iter().rposition(|many| *many > 0), None, "{preempted:?}");
 }
 
-/// Of three, Ann's process of 1 is counted and one of Bob's, who may only use the node of 2. Ann's
-/// process of 2 is more than what is left: it makes way at once.
+/// Of three, Ann's process of 1 has a target, and so has a process of Bob's, who may only use the
+/// node of 2. Ann's process of 2 is more than the rest: it makes way at once.
 #[test]
 fn a_large_process_that_is_not_counted_makes_way_for_one_that_is() {
     let pools = vec![pool("top", None, "a"), pool("sub", Some(0), "b")];
@@ -465,7 +468,7 @@ fn a_large_process_that_is_not_counted_makes_way_for_one_that_is() {
     assert_eq!(cluster.holdings([1, 2, 3]), [0, 1, 1]);
 }
 
-/// Ann's process on the second node is leaving in any case, and nobody waits for that room.
+/// Ann's process on the second node is leaving in any case, and no other job waits for that space.
 #[test]
 fn room_that_comes_anyway_is_waited_for_and_nothing_is_taken() {
     let mut cluster = cluster();

@@ -6,7 +6,7 @@ use crate::support::cluster::{Cluster, UNPACED, fair, job, pool, topology};
 use apportion::converter::update_from;
 use apportion::model::{Mebibytes, Order, PoolIx, QShares, Quantum, Topology};
 
-/// One pool with this quantum, in GB, and one fair-share class.
+/// A single pool with this quantum, in GB, and a fair-share class.
 fn cluster_in_quanta_of(gib: u64) -> Cluster {
     let mut topology = Topology { classes: vec![fair("normal", 100, UNPACED)], ..topology() };
     topology.pools[0].quantum = Quantum::new(Mebibytes::from_gib(gib)).unwrap();
@@ -94,7 +94,7 @@ fn reserved_memory_comes_off_every_machine() {
     assert_eq!(cluster.report("m2", Mebibytes(512)).cycle().node("m2").order, QShares(0));
 }
 
-/// F11: also after a restart, and whatever is on it meanwhile.
+/// F11: also after a restart, and with any processes on it.
 #[test]
 fn a_machine_is_as_large_as_it_last_said() {
     let mut cluster = cluster_in_quanta_of(1);

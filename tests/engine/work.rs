@@ -1,4 +1,4 @@
-//! What kinds of work there are, and what each may have, keep and lose.
+//! Kinds of work, and the rights and losses of each kind.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -32,8 +32,8 @@ fn a_fair_share_job_expands_and_contracts() {
     assert_eq!(cluster.complete(2).cycle().held(1), 8);
 }
 
-/// F16, F151, F152, F176, D6: a job of a fixed-share class takes what it can, more later, and loses
-/// nothing to anybody.
+/// F16, F151, F152, F176, D6: a job of a fixed-share class takes as much as it can, more later, and
+/// loses nothing to any job.
 #[test]
 fn a_fixed_share_job_has_several_processes_and_loses_none() {
     let mut cluster = cluster();
@@ -47,7 +47,7 @@ fn a_fixed_share_job_has_several_processes_and_loses_none() {
     assert_eq!(cluster.held(1), 6, "a lower maximum takes nothing from it");
 }
 
-/// F17, F18, F19, F20, D3: five asked for, one given; only a job gets five.
+/// F17, F18, F19, F20, D3: five requested, a single process given; only a job gets five.
 #[test]
 fn one_allocation_a_request_except_for_jobs() {
     let mut cluster = cluster();
@@ -64,7 +64,7 @@ fn one_allocation_a_request_except_for_jobs() {
     assert_eq!(cluster.job(3).disposition, JobDisposition::Reserved);
 }
 
-/// F19, F85, F86: neither death, nor a vary-off, nor the want of others ends a reservation.
+/// F19, F85, F86: neither death, nor a vary-off, nor demand of other jobs ends a reservation.
 #[test]
 fn a_reservation_is_never_evicted() {
     let mut cluster = cluster();
@@ -96,7 +96,7 @@ fn only_jobs_may_be_in_a_fair_share_class() {
     assert_eq!(cluster.held(4), 4, "what is refused holds no space");
 }
 
-/// F46: the same request never gets another process, by whatever way the first one ended.
+/// F46: the same request never gets another process, for every kind of end of the first.
 #[test]
 fn work_of_one_process_is_over_with_it() {
     for ends_by_death in [false, true] {
@@ -118,7 +118,7 @@ fn work_of_one_process_is_over_with_it() {
     }
 }
 
-/// F45, F44, F43: what is said of work or shares nobody knows changes nothing.
+/// F45, F44, F43: facts of unknown work or shares change nothing.
 #[test]
 fn news_of_unknown_work_changes_nothing() {
     let mut cluster = cluster();
@@ -153,7 +153,7 @@ fn only_listed_machines_are_used() {
     assert_eq!(cluster.nodes("m9=2").cycle().nodes_of(4), ["m9", "m9"]);
 }
 
-/// F49: whoever is not on the list is refused; no list admits everybody.
+/// F49: a user who is not on the list is refused; without a list every user is admitted.
 #[test]
 fn a_class_admits_whom_it_lists() {
     let mut restricted = fair("restricted", 100, UNPACED);
@@ -171,7 +171,7 @@ fn a_class_admits_whom_it_lists() {
     assert_eq!([2, 3].map(|id| cluster.reason(id)), ["refused", "refused"]);
 }
 
-/// F21, F22: of a request nothing but its numbers decides; whatever the machines are used for.
+/// F21, F22: only the numbers of a request decide; names and uses of machines do not matter.
 #[test]
 fn who_is_called_what_decides_nothing() {
     let play = |users: [&str; 2]| {
@@ -183,7 +183,7 @@ fn who_is_called_what_decides_nothing() {
     assert_eq!(play(["ann", "bob"]), play(["carl", "doris"]));
 }
 
-/// F164, F163: without an allotment there is no limit, and fair-share work never has one.
+/// F164, F163: without an allotment there is no limit, and fair-share work never has an allotment.
 #[test]
 fn an_allotment_limits_only_what_cannot_be_taken_back() {
     let play = |allotment: Option<u64>| {

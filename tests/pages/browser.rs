@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// The demo as a stranger starts it. It ends with the test, however that ends.
 struct Demo {
     process: Child,
-    /// Where the dashboard is, as the demo says.
+    /// Address of the dashboard, as the demo prints it.
     url: String,
 }
 
@@ -70,7 +70,7 @@ const IS_LIVE: &str = "return document.getElementById('pulse').className === 'pu
 async fn the_dashboard_lives_in_a_browser() {
     let Some(browser) = Browser::start().await else { return };
     let demo = Demo::start();
-    // Eve's work waits for ever, so there is somebody whose page stays.
+    // Eve's work waits for ever, so her page stays.
     wait_for_work(&demo).await;
     for page in PAGES {
         browser.open(&format!("{}{page}", demo.url)).await;
@@ -98,7 +98,7 @@ async fn wait_for_work(demo: &Demo) {
     }
 }
 
-/// What screen readers and keyboards need of a page.
+/// Checks the needs of screen readers and keyboards.
 async fn check_for_readers(browser: &Browser, page: &str) {
     let script = "
         const nameless = [...document.querySelectorAll('a, button, input:not([type=hidden]), select')]
@@ -161,7 +161,7 @@ async fn varies_off(browser: &Browser, demo: &Demo) {
     let note = "return document.querySelector('#node-small29 .why').textContent";
     assert_eq!(browser.run(note).await, "off: <script>alert(1)</script>");
 
-    // By somebody else, while the map is looked at.
+    // Another client takes a node out while the map is open.
     browser.open(&format!("{}/topology", demo.url)).await;
     browser.wait(IS_LIVE).await;
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -174,7 +174,7 @@ async fn varies_off(browser: &Browser, demo: &Demo) {
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
-/// Whoever looks at a page of a daemon that is gone is told so.
+/// A page tells its reader that the daemon is gone.
 async fn says_that_it_is_lost(browser: &Browser, demo: Demo) {
     drop(demo);
     let banner = "const banner = document.getElementById('banner'); return !banner.hidden && banner.textContent";
@@ -182,7 +182,7 @@ async fn says_that_it_is_lost(browser: &Browser, demo: Demo) {
     assert!(told.as_str().unwrap().contains("not heard any more"), "{told}");
 }
 
-/// Whoever shows a token is let in, and is back at the form once it is worth nothing, or by a button.
+/// A user with a token gets in. The form returns once the token is worth nothing, or by a button.
 #[tokio::test]
 async fn one_logs_in_and_out() {
     let Some(browser) = Browser::start().await else { return };
@@ -237,7 +237,7 @@ async fn one_logs_in_and_out() {
     show(&bea.0).await;
     browser.wait("return location.pathname === '/jobs'").await;
     browser.wait(IS_LIVE).await;
-    // To whoever may only look, nothing else is offered.
+    // A reader sees no buttons for acts.
     for page in ["/nodes", "/node/n1", "/nodes/vary?way=off&nodes=n1&reason=x"] {
         browser.open(&format!("{}{page}", daemon.url)).await;
         browser.wait("return document.querySelector('main h1') !== null").await;
@@ -252,14 +252,14 @@ async fn one_logs_in_and_out() {
     browser.quit().await;
 }
 
-/// Whoever has a link in hand does not find another there, because a row came in above it.
+/// A link under the pointer stays the same link when a row is inserted above it.
 #[tokio::test]
 async fn a_focused_link_stays_what_it_is() {
     let Some(browser) = Browser::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), CONFIG);
     daemon.nodes("n1=4").await;
-    // There is room for ann too.
+    // The node has space for ann too.
     let mut bob = job(2, "bob", &[]);
     bob["remaining"] = json!(1);
     daemon.publish(1, std::slice::from_ref(&bob)).await;
@@ -291,12 +291,13 @@ async fn a_chart_without_a_curve_says_why() {
     let said = "return getComputedStyle(document.querySelector('.chart'), '::after').content";
     browser.scripts(false).await;
     browser.open(&charts).await;
-    // It has only just started, and the page comes by itself.
+    // The daemon has only just started, and the page comes by itself.
     browser.wait("return document.querySelector('.chart') !== null").await;
     let without = browser.run(said).await;
     assert!(without.as_str().unwrap().contains("need JavaScript"), "{without}");
     browser.scripts(true).await;
-    // As if the daemon had started this moment: on a slow machine it has a second sample by now.
+    // Removes the history as if the daemon had just started: on a slow machine it has a second
+    // sample by now.
     browser
         .before_scripts(
             "const ask = window.fetch;
@@ -311,7 +312,7 @@ async fn a_chart_without_a_curve_says_why() {
         .await;
     browser.open(&charts).await;
     browser.wait(&format!("{said}.includes('second sample')")).await;
-    // As it stands before the first answer.
+    // The state before the first answer.
     let unknown = format!("delete document.querySelector('.chart').dataset.few; {said}");
     assert_eq!(browser.run(&unknown).await, "none");
     browser.quit().await;
@@ -346,7 +347,7 @@ async fn a_large_map_follows_without_being_sent_again() {
     browser.open(&format!("{}/topology", daemon.url)).await;
     browser.wait(IS_LIVE).await;
     browser.wait("return document.querySelector('.map[data-tag] svg[data-names]') !== null").await;
-    // What comes to rest meanwhile may be whole.
+    // The page may be complete if the cluster became quiet meanwhile.
     tokio::time::sleep(Duration::from_secs(2)).await;
     browser.run("performance.clearResourceTimings()").await;
     daemon.vary_off("n007").await;
@@ -395,9 +396,9 @@ async fn pictures() {
 const LARGE_PAGES: [&str; 7] =
     ["/", "/topology", "/topology?user=user07", "/jobs", "/nodes", "/users", "/classes"];
 
-/// 5,000 nodes in two pools and 10,000 requests for work of 24 users: pictures of the pages for which
-/// that is much, beside those of the demo, and how large they are:
-/// `cargo test --test pages browser:: -- --ignored five_thousand --nocapture`.
+/// 5,000 nodes in two pools and 10,000 jobs of 24 users: pictures of the pages with much to show,
+/// beside pictures of the demo, and their sizes: `cargo test --test pages browser:: -- --ignored
+/// five_thousand --nocapture`.
 #[tokio::test]
 #[ignore = "makes pictures, for people"]
 async fn pictures_of_five_thousand_nodes() {
@@ -449,7 +450,7 @@ fn large_config() -> String {
     )
 }
 
-/// Nine of ten for everybody, of three sizes; some want no new work.
+/// Nine of ten nodes are for all classes, in three sizes; some want no new work.
 fn large_node(number: u64) -> Value {
     let name =
         if number <= 4_600 { format!("c{number:04}") } else { format!("g{:04}", number - 4_600) };

@@ -40,7 +40,7 @@ async fn campaigns_live_in_a_browser() {
     );
     browser.run(&log_in).await;
     browser.wait("return location.pathname === '/campaigns'").await;
-    // What the browser says of the form is not about campaigns.
+    // The browser's complaints about the form are not about campaigns.
     browser.complaints().await;
     for page in ["/campaigns", "/campaigns/1", "/campaigns/2", "/campaigns/1/tasks/3"] {
         browser.open(&format!("{url}{page}")).await;

@@ -32,7 +32,7 @@ async fn ask(daemon: &Daemon, path: &str) -> Response {
 
 async fn page(daemon: &Daemon, path: &str) -> String {
     let mut response = ask(daemon, path).await;
-    // It has only just started, and says so.
+    // The daemon has only just started, and says so.
     while response.status() == StatusCode::SERVICE_UNAVAILABLE {
         assert_eq!(response.headers()["refresh"], "1", "the browser asks again by itself");
         response = ask(daemon, path).await;
@@ -148,7 +148,7 @@ async fn the_live_part_is_asked_for_alone_and_not_sent_twice() {
         let other = daemon.client.get(format!("{}{path}", daemon.url)).header(IF_NONE_MATCH, tag);
         assert_eq!(other.send().await.unwrap().status(), StatusCode::OK, "a whole page is another");
     }
-    // What is gone while somebody looks is told in the page that is open.
+    // An open page tells its reader that its subject is gone.
     let gone = fragment("/users/nobody", None).await;
     assert_eq!(gone.status(), StatusCode::OK);
     assert!(!gone.text().await.unwrap().contains("<html"));
@@ -349,7 +349,7 @@ async fn what_stays_on_nodes_taken_out_is_counted_apart() {
     daemon.stop().await;
 }
 
-/// Whoever looks at a large map gets the nodes that changed, and not the other hundreds.
+/// The reader of a large map gets only the nodes that changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_large_map_only_what_changed_is_sent() {
     let folder = tempfile::tempdir().unwrap();
@@ -388,7 +388,7 @@ async fn of_a_large_map_only_what_changed_is_sent() {
     daemon.stop().await;
 }
 
-/// What is mostly the same words again and again is packed for whoever can unpack it; a stream is not.
+/// Repetitive text is compressed for clients that accept it; a stream is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_packed_and_streams_are_not() {
     let folder = tempfile::tempdir().unwrap();

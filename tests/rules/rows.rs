@@ -9,7 +9,7 @@ use std::path::Path;
 /// Rows are numbered from 1 behind each of these letters.
 const SERIES: [(char, usize); 5] = [('F', 253), ('L', 30), ('G', 22), ('D', 18), ('B', 72)];
 
-/// What a row without a test begins with.
+/// Prefixes of rows without a test.
 const EXCUSES: [&str; 3] = ["not yet: ", "not here: ", "replaced: "];
 
 /// A line of a table: its number, what it is about, and what shows it.
@@ -48,7 +48,7 @@ fn tests_in(cell: &str) -> impl Iterator<Item = (&str, &str)> {
     words.filter_map(|word| word.split_once("::")).filter(|(file, _)| file.contains('/'))
 }
 
-/// Whether `text` has a test called `name`: a function right below its attributes.
+/// True if `text` has a test called `name`: a function right below its attributes.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_it = |line: &str| {

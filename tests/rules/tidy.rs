@@ -21,7 +21,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("src/converter/", PURE),
     ("src/journal/", PURE),
     ("src/journal/", &["crate::converter", "crate::sim", "HashMap", "HashSet"]),
-    // Nothing whose order is an accident may be iterated where decisions are made.
+    // Decisions must not iterate over collections with an accidental order.
     ("src/engine/", &["HashMap", "HashSet", "f32", "f64"]),
     ("src/scheduler/", &["HashMap", "HashSet", "f32", "f64"]),
     (
@@ -67,7 +67,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("src/orchestrator/spec/", PURE),
     ("src/orchestrator/book/", PURE),
     ("src/orchestrator/book/", &["HashMap", "HashSet", "f32", "f64"]),
-    // What measures sees what it measures from outside.
+    // Benchmarks see the measured parts from outside.
     ("src/bench/", &["crate::cli", "crate::store", "crate::daemon", "sqlx"]),
     ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),
 ];
@@ -135,7 +135,8 @@ const PURE: &[&str] = &[
     "crate::demo",
 ];
 
-/// Who may read the clock on the wall, and what for: nothing is decided by it, so that it may jump.
+/// Files that may read the wall clock, with the purpose. No decision depends on it, so the clock
+/// may jump.
 const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/daemon/clock.rs", "when a cycle went on record"),
     ("src/access/gatekeeper.rs", "whether a token has expired"),
@@ -262,7 +263,7 @@ fn documents_lead_nowhere_unencrypted() {
     assert!(files.iter().any(|file| file.ends_with("operations.md")));
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
-        // What tests are given is no advice.
+        // Texts for tests are no advice to users.
         let text = text.split("#[cfg(test)]").next().unwrap();
         for (line, text) in (1..).zip(text.lines()) {
             let leads = |mark: &str| text.split(mark).skip(1).all(is_here);
@@ -272,7 +273,7 @@ fn documents_lead_nowhere_unencrypted() {
     }
 }
 
-/// What is written in Markdown leads to files that are there, and the first page is read in one go.
+/// Links in Markdown lead to existing files, and the first page is short enough for a single read.
 #[test]
 fn documents_lead_to_files_that_are_there() {
     let mut documents: Vec<PathBuf> = files(Path::new("docs"));
@@ -297,7 +298,7 @@ fn documents_lead_to_files_that_are_there() {
     assert!(lines <= 200, "README.md has {lines} lines");
 }
 
-/// Whether a document has the heading that a link names, in the form that forges give it.
+/// True if a document has the heading that a link names, in the form that forges give it.
 fn has_heading(document: &Path, wanted: &str) -> bool {
     let form = |line: &str| {
         let words = line.trim_start_matches('#').trim().to_lowercase();
@@ -309,24 +310,24 @@ fn has_heading(document: &Path, wanted: &str) -> bool {
     wanted.is_empty() || fs::read_to_string(document).is_ok_and(headings)
 }
 
-/// Whether an address that begins so is this machine's, or no address but a form of it.
+/// True if an address with this beginning is on this machine, or only the form of an address.
 fn is_here(address: &str) -> bool {
     ["127.0.0.1", "localhost", "[::1]", "HOST"].iter().any(|here| address.starts_with(here))
 }
 
-/// Whether it calls curl, and does not only have it in a list.
+/// True if the text calls curl, and does not only list it.
 fn calls_curl(text: &str) -> bool {
     text.match_indices("curl ").any(|(at, _)| !text[..at].ends_with(','))
 }
 
-/// Whether a call of curl goes by TLS, to this machine, or into what a variable says.
+/// True if a call of curl uses TLS, this machine, or an address from a variable.
 fn leads_safely(call: &str) -> bool {
     ["https://", "127.0.0.1", "localhost", "--unix-socket", "with `curl`", "for `curl`"]
         .iter()
         .any(|way| call.contains(way))
 }
 
-/// The file, or those below the folder.
+/// The file, or the files below the folder.
 pub fn files(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];

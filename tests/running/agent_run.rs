@@ -179,7 +179,7 @@ async fn restarts_of_an_agent_end_no_task() {
         }
     }
     let after: BTreeSet<u32> = marked(&site.mark()).into_iter().collect();
-    // The shells wait with one `sleep` after the other.
+    // Each shell waits with a chain of `sleep` commands.
     let shells = |pids: &BTreeSet<u32>| {
         let is_shell = |pid: &&u32| {
             fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sh")
@@ -202,7 +202,8 @@ async fn random_kills_run_nothing_twice_at_a_time_and_lose_nothing() {
     let kills: u64 = std::env::var("KILLS").map_or(30, |text| text.parse().unwrap());
     let part = 3 * kills;
     let site = Site::new();
-    // A task holds a lock while it lives. One that finds it held by a process that lives shouts.
+    // A task holds a lock while it lives. A task that finds the lock of a living process reports
+    // it.
     let text = r#"
       holder=$(readlink lock.$APPORTION_TASK_ID 2>/dev/null)
       [ -n "$holder" ] && grep '^State:.[RSDT]' /proc/$holder/status 2>/dev/null &&

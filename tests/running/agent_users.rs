@@ -1,4 +1,5 @@
-//! One agent of root, with no more capabilities than its unit leaves it, and the users that it serves.
+//! An agent of root, with no more capabilities than its unit leaves it, and the users that it
+//! serves.
 //!
 //! The users are in files that only the agent and its slots see, in a mount namespace of their own. That
 //! takes root; another user leaves the test out, and says so.
@@ -53,7 +54,7 @@ fn capabilities() -> String {
     format!("-all,{}", names.join(","))
 }
 
-/// The command that starts an agent which sees these users, and has those capabilities.
+/// The command that starts an agent with these users and with the capabilities of the unit.
 fn by(folder: &Path) -> Vec<String> {
     for (name, more) in [("passwd", USERS), ("group", GROUPS)] {
         let here = fs::read_to_string(format!("/etc/{name}")).unwrap();
@@ -107,7 +108,7 @@ fn is_left_out() -> bool {
     !works
 }
 
-/// How many processes a user has, besides those of slots.
+/// Number of a user's processes, without the processes of slots.
 fn processes_of(uid: u32) -> usize {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter(|entry| {
@@ -206,7 +207,7 @@ async fn multiplying(limits: &str, user: (&str, u32), other: (&str, u32)) {
     }
     let (folder, work, spool) = site();
     let _processes = Processes(spool.clone());
-    // Where it cannot start another one, bash goes on and tries again.
+    // If bash cannot start another process, it goes on and tries again.
     let text = "[ $APPORTION_TASK_ID = 1 ] || exec cat /proc/self/cgroup > own
       exec bash -c 'f() { f | f & sleep 0.05; }; while :; do f; done' 2>/dev/null";
     let mut spec = shell(&work, text);
@@ -231,7 +232,7 @@ async fn multiplying(limits: &str, user: (&str, u32), other: (&str, u32)) {
     head.give(42, [2]);
     let results = head.until_results(42, 1).await;
     assert_eq!(results[0].why, Reason::Done, "{results:?}");
-    // Each task has a cgroup of its own, whatever the umask of the agent is.
+    // Each task has a cgroup of its own, for every umask of the agent.
     let own = fs::read_to_string(work.join("own")).unwrap();
     assert_eq!(own.contains("/lane0"), limits == "cgroup1", "{own}");
     head.stop(41, SlotStop { why: StopReason::Cancelled, by_ms: Some(100) });

@@ -1,5 +1,5 @@
-//! What people see of campaigns: commands, answers and pages of a real orchestrator with real tasks,
-//! and what they are told about input that is wrong.
+//! Campaigns as users see them: commands, answers and pages of a real orchestrator with real tasks,
+//! and the messages about wrong input.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -62,7 +62,7 @@ async fn what_a_campaign_asked_for_is_told_and_lines_are_added() {
     up.write("first", "a\nb\n");
     up.write("more", "c d\n\n\"e\"");
     let submit = ["submit", "--memory", "64MB", "--may-run-twice", "--on-unheard", "finish"];
-    // It waits for the file that comes once all lines are there.
+    // The task waits for the file that comes once all lines are there.
     let shell = [
         "--each-line",
         "first",
@@ -222,7 +222,7 @@ async fn events_of_campaigns_come_as_a_stream() {
     let mut stream = ask().send().await.unwrap();
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
     let mut told = String::new();
-    // What there is comes first, and what happens later comes when it does.
+    // Existing events come first, and later events come when they happen.
     read_until(&mut stream, &mut told, "campaign\":1,").await;
     read_until(&mut stream, &mut told, "event: ended").await;
     up.ask(&submit);
@@ -233,7 +233,7 @@ async fn events_of_campaigns_come_as_a_stream() {
         .map(|id| id.parse().unwrap())
         .collect();
     assert_eq!(ids, (1..=u64::try_from(ids.len()).unwrap()).collect::<Vec<_>>(), "{told}");
-    // One that comes again goes on where it was.
+    // A client that comes again goes on where it was.
     let mut stream = ask().header("last-event-id", "2").send().await.unwrap();
     let mut told = String::new();
     read_until(&mut stream, &mut told, "id: 3").await;

@@ -1,5 +1,5 @@
-//! The orchestrator in the daemon's process: one address and one gate for both, and its end is not the
-//! end of the daemon.
+//! The orchestrator in the daemon's process: a single address and a single authentication for both,
+//! and its end is not the end of the daemon.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -232,7 +232,7 @@ async fn metrics_count_tasks_and_exchanges_and_long_reports_come_packed() {
     let cut = packed[..packed.len() - 20].to_vec();
     assert_eq!(post(2, cut, "gzip").await.status(), StatusCode::BAD_REQUEST);
     let text = daemon.ask("/orchestrator/metrics").await.text().await.unwrap();
-    // What the guide names is there.
+    // The metrics that the guide names exist.
     for name in ["commit_seconds", "exchange_seconds"] {
         assert!(text.contains(&format!("# TYPE apportion_orchestrator_{name} ")), "{name}");
     }

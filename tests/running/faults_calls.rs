@@ -1,5 +1,5 @@
-//! Slots and agents killed and failed at their system calls, one after the other, by `strace`: no attempt
-//! begins twice, none is lost, and no process is left.
+//! Slots and agents killed and failed at each of their system calls by `strace`: no attempt begins
+//! twice, none is lost, and no process is left.
 //!
 //! `cargo test` takes a selection. `FAULTS=all cargo test --test running faults_calls:: -- --nocapture` takes every
 //! point and prints figures, `FAULTS=10` a tenth of them; a failure says its point.
@@ -23,8 +23,8 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-/// The calls that are failed, and how: those by which a slot and an agent reach files, processes and
-/// sockets.
+/// The calls that are failed, with their faults: the calls by which a slot and an agent reach
+/// files, processes and sockets.
 const FAULTS: &[(&str, &[&str])] = &[
     ("openat", &["EMFILE", "ENOSPC"]),
     ("write", &["ENOSPC", "EIO"]),
@@ -58,7 +58,7 @@ const FAULTS: &[(&str, &[&str])] = &[
     ("kill", &["EPERM"]),
 ];
 
-/// So many points are taken, where not all are.
+/// Number of tested points, unless all points are tested.
 const SLOTS: usize = 120;
 const AGENTS: usize = 15;
 
@@ -74,7 +74,7 @@ const TASKS: [u64; 3] = [1, 2, 3];
 /// Each begin of an attempt is a line of a file.
 const TEXT: &str = "echo $APPORTION_TASK_ID.$APPORTION_ATTEMPT >> begun";
 
-/// What is to happen, at which call.
+/// A fault, and the call at which it happens.
 #[derive(Clone, Debug)]
 struct Point {
     call: String,
@@ -83,7 +83,7 @@ struct Point {
 }
 
 impl Point {
-    /// What runs a program so that it happens to it. It stays our child.
+    /// The command that runs a program with the fault. The program stays a child of the test.
     fn words(&self) -> Vec<String> {
         let Point { call, what, when } = self;
         let (trace, inject) =
@@ -94,7 +94,7 @@ impl Point {
     }
 }
 
-/// Whether there is a `strace` that may trace and knows these calls. Says so where there is none.
+/// True if `strace` is installed, may trace and knows these calls; prints a note otherwise.
 fn has_strace() -> bool {
     let words = ["-qq", "-o", "/dev/null", "true"];
     let tried = Command::new("strace").args(words).stderr(Stdio::null()).status();
@@ -105,7 +105,7 @@ fn has_strace() -> bool {
     is_there
 }
 
-/// What runs a program so that its calls are counted into `note`.
+/// The command that runs a program and counts its calls into `note`.
 fn counting(note: &Path) -> Vec<String> {
     let calls: Vec<&str> = FAULTS.iter().map(|(call, _)| *call).collect();
     // Another machine may lack a call; `?` lets it.
@@ -152,7 +152,7 @@ struct Story {
     work: TempDir,
     folder: TempDir,
     results: BTreeMap<u64, TaskResult>,
-    /// Its last report, as it told it or out of its journal.
+    /// Last report of the slot, as reported or from its journal.
     last: Option<SlotReport>,
     threads: BTreeSet<String>,
 }
@@ -219,7 +219,7 @@ impl Story {
         }
     }
 
-    /// What is wrong with how it ended.
+    /// Returns the fault in its end, if any.
     fn fault(&self) -> Option<String> {
         let begun = fs::read_to_string(self.work.path().join("begun")).unwrap_or_default();
         for task in TASKS {
@@ -230,7 +230,7 @@ impl Story {
             let is_true = match why {
                 Some(Reason::Done) => count == 1,
                 Some(Reason::Returned) | None => count == 0,
-                // It may have failed before its first line.
+                // The task may have failed before its first line.
                 Some(_) => count <= 1,
             };
             if !is_true || again.is_some() {
@@ -242,8 +242,8 @@ impl Story {
     }
 }
 
-/// Takes so many points: one of each call and fault, then another of each, at places drawn by lot. `FAULTS`
-/// says how many others.
+/// Selects `usual` points: first a point of each call and fault, then another of each, at random
+/// places. `FAULTS` sets another number.
 fn selection(mut points: Vec<Point>, usual: usize) -> Vec<Point> {
     let count = match std::env::var("FAULTS").as_deref() {
         Ok("all") => points.len(),
@@ -299,7 +299,7 @@ fn a_slot_is_killed_and_failed_at_its_calls() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Whether a process has ended. What it is traced by may end later.
+/// True if a process has ended. Its tracer may end later.
 fn has_ended(process: &mut Child) -> bool {
     process.try_wait().unwrap().is_some()
 }

@@ -20,8 +20,8 @@ struct Fault {
 }
 
 impl Fault {
-    /// Lets `what`, in the words of `strace`, happen to the process `pid`, on the file `path` only if
-    /// there is one. `None`: it may not be traced here.
+    /// Injects the fault `what`, in the words of `strace`, into the process `pid`; only on the file
+    /// `path` if given. `None`: tracing is not allowed here.
     fn start(pid: u32, what: &str, path: Option<&Path>) -> Option<Fault> {
         let calls = what.split(':').next().unwrap();
         let mut command = Command::new("strace");
@@ -46,14 +46,14 @@ impl Fault {
 
 impl Drop for Fault {
     fn drop(&mut self) {
-        // It lets go of the process.
+        // The tracer detaches from the process.
         let pid = Pid::from_raw(i32::try_from(self.tracer.id()).unwrap()).unwrap();
         let _ = kill_process(pid, Signal::INT);
         let _ = self.tracer.wait();
     }
 }
 
-/// Whether every thread of a process is traced.
+/// True if every thread of a process is traced.
 fn is_traced(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     threads.into_iter().all(|thread| {
@@ -128,8 +128,8 @@ async fn a_slot_whose_process_is_not_on_record_gets_no_task() {
     let head = Head::start(shell(&work, "mkdir $APPORTION_TASK_ID")).await;
     let agent = Agent::start(&head, &spool, WATCHED);
     head.until("an exchange", |book| (book.answers > 1).then_some(())).await;
-    // Its book is written three times, each with a sync of the file and one of the folder: at the
-    // order, before the start, and after it.
+    // The agent writes its state three times: at the order, before the start, and after it. Each
+    // write syncs the file and the folder.
     let what = "fsync:error=EIO:when=5";
     let Some(_fault) = Fault::start(agent.process.id(), what, None) else { return };
     head.want(7, start());

@@ -61,7 +61,7 @@ async fn attempts(folder: &Path, campaign: u64) -> Vec<Attempt> {
     rows.iter().map(read).collect()
 }
 
-/// How many slots each campaign has at work.
+/// Number of shares of each campaign in the schedule.
 async fn held(fleet: &Fleet, works: [u64; 2]) -> Option<[usize; 2]> {
     let schedule = fleet.schedule().await?;
     let count = |work: u64| {
@@ -78,7 +78,8 @@ async fn users_of_equal_right_come_to_halves_and_lose_little() {
     let fleet = Fleet::start(&Plan { agent_flags, ..plan(4) }).await;
     let shell = "sleep 0.$((5 + APPORTION_TASK_ID % 5))";
     let bag = |user: &str| json!({ "user": user, "shell": shell, "tasks": 5_000, "grace": "5s" });
-    // `nobody` runs the tasks of the second one too, on a machine with one more user.
+    // `nobody` runs the tasks of the second campaign too, if this process may start another user's
+    // work.
     let second = if fleet::user() == "nobody" { "daemon" } else { "nobody" };
     let first = fleet.submit(bag(&fleet::user())).await;
     let full = async |fleet: &Fleet| held(fleet, [first, 0]).await.filter(|held| held[0] == 16);
@@ -155,7 +156,7 @@ async fn a_higher_class_starts_and_preempted_tasks_go_on_where_they_were() {
     for one in &preempted {
         let next = all.iter().find(|it| (it.task, it.number) == (one.task, one.number + 1));
         let next = next.unwrap_or_else(|| panic!("no attempt after {one:?}"));
-        // It is queued first: no untouched task goes before it.
+        // The repeated task is queued first: no untouched task goes before it.
         let overtaker = all
             .iter()
             .find(|it| it.number == 1 && one.ended < it.assigned && it.assigned < next.assigned);
@@ -207,7 +208,8 @@ async fn suspended_work_stops_goes_on_and_a_cancelled_one_leaves_nothing() {
     assert_eq!(marked(fleet.folder()).into_iter().filter(is_task).count(), 0);
 }
 
-/// Whether a process is one of a task, and not the slot itself, which may still close its files.
+/// True if a process belongs to a task, and is not the slot itself, which may still close its
+/// files.
 fn is_task((_, pid): &(String, u32)) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     !words.is_empty() && words.split(|byte| *byte == 0).nth(1) != Some(b"slot")
@@ -315,7 +317,7 @@ async fn tasks_are_added_once_however_often_the_orchestrator_is_killed() {
     assert_eq!(found, expected);
 }
 
-/// A way from one port to another that can be cut. What is under way then arrives nowhere.
+/// Forwards a port to another until the connection is cut. Bytes under way then arrive nowhere.
 async fn open_way(from: u16, to: u16, cut: Arc<watch::Sender<bool>>) {
     let listener = TcpListener::bind(("127.0.0.1", from)).await.unwrap();
     tokio::spawn(async move {
@@ -337,7 +339,7 @@ async fn open_way(from: u16, to: u16, cut: Arc<watch::Sender<bool>>) {
     });
 }
 
-/// So many agents, of which the first one can be cut off.
+/// Starts `agents` agents, the first of which can be cut off.
 async fn with_a_way_to_cut(
     agents: usize,
     head_flags: &'static [&'static str],
@@ -359,7 +361,7 @@ async fn with_a_way_to_cut(
 const UNTIL_GO: &str = "while [ ! -e go.$APPORTION_NODE ]; do
     echo $APPORTION_TASK_ID $APPORTION_NODE >> alive; sleep 0.2; done";
 
-/// How many lines tasks on a node have written.
+/// Number of lines that tasks on a node have written.
 fn written(fleet: &Fleet, node: &str) -> usize {
     fleet.lines("alive").iter().filter(|line| line.ends_with(node)).count()
 }
@@ -502,7 +504,7 @@ async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
                 times[0]
             );
         }
-        // Where nothing was written, the later attempt found `go` at once; so it began last of all.
+        // If the file is missing, the later attempt found `go` at once; so it began last of all.
         let next = all.iter().find(|it| (it.task, it.number) == (one.task, one.number + 1));
         assert!(one.ended <= next.unwrap().assigned, "{one:?} {next:?}");
     }

@@ -51,7 +51,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What still runs there holds it.
+        // A process that still runs there holds the mount.
         let _ = Command::new("umount").arg("-l").arg(self.folder.path()).status();
     }
 }
@@ -124,14 +124,14 @@ async fn a_full_spool_stops_work_until_there_is_room() {
     assert!(on_record.len() < 40, "{on_record:?}");
     assert!(agent.process.try_wait().unwrap().is_none(), "the agent goes on");
 
-    // There is room again.
+    // The disk has free space again.
     fs::remove_file(disk.filler()).unwrap();
     let report = head.until("a result or an end", |book| {
         let slot = &book.slots[&8];
         (slot.is_gone || !slot.results.is_empty()).then(|| slot.report.clone())
     });
     let report = report.await;
-    // A slot that fails for want of room has no result; another slot gets the task.
+    // A start that failed for want of space is the end of its slot, and another slot gets the task.
     if head.book().slots[&8].results.is_empty() {
         let end = report.and_then(|report| report.end);
         assert!(matches!(end, Some(SlotEnd::NotStarted | SlotEnd::Died)), "{end:?}");

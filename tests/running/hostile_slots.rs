@@ -1,5 +1,5 @@
-//! A hostile slot in the place of a real one, and hostile frames to a real one: nothing ends but the
-//! hostile slot, and the results of others arrive.
+//! A hostile slot in the place of a real slot, and hostile frames to a real slot. Only the hostile
+//! slot ends, and the results of other slots arrive.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -31,10 +31,10 @@ const FRAMES: usize = 100_000;
 /// The most memory of an agent with a hostile slot, in KiB: three frames of 8 MiB, decoded, and itself.
 const MOST_KIB: u64 = 256 << 10;
 
-/// The folder of the slot that this process plays, if it plays one.
+/// The folder of the slot that this process plays, if set.
 const PLAYS: &str = "HOSTILE_SLOT";
 
-/// What it does.
+/// Kind of hostile behaviour.
 const HOW: &str = "HOSTILE_SLOT_HOW";
 
 fn result(number: u64, text: &str) -> TaskResult {
@@ -220,7 +220,7 @@ async fn a_slot_that_forges_its_reports_harms_no_other() {
     most(said.running.len(), 1);
     most(said.held.len(), 204);
     assert!(said.want <= 51 && said.end.is_none(), "{} {:?}", said.want, said.end);
-    // It asks for the input of all specifications, and has a right to that of its own.
+    // The hostile slot asks for the input of all specifications, and has a right to its own.
     assert!(book.asked.iter().all(|spec| *spec == 5), "{:?}", book.asked);
     drop(book);
     let peak = peak_kib(agent.process.id());
@@ -228,7 +228,8 @@ async fn a_slot_that_forges_its_reports_harms_no_other() {
     slot::sweep(folder.path());
 }
 
-/// Hanging up and saying nothing are one: the slot is stuck, and killed after its time.
+/// A slot that hangs up and a silent slot are treated alike: the slot is stuck, and killed after
+/// its time.
 async fn is_killed_and_no_other(how: &str) {
     let (folder, work, spool) = site();
     let head = Head::start(shell(&work, "sleep 0.02")).await;
@@ -242,7 +243,7 @@ async fn is_killed_and_no_other(how: &str) {
     head.give(7, 1..=20);
     head.until_results(7, 20).await;
     assert!(hostile.is_alive(), "{how}");
-    // What no parent waits for is no end of it.
+    // The process stays a zombie until its parent waits for it.
     while hostile.process.try_wait().unwrap().is_none() {
         assert!(begun.elapsed() < head::PATIENCE, "{how}: never killed");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -274,13 +275,14 @@ async fn a_slot_that_says_nothing_is_killed_and_no_other() {
     is_killed_and_no_other("is-mute").await;
 }
 
-/// A number that is often one at the edge.
+/// Draws a number, often at the edge of the range.
 fn number(lots: &mut ChaCha8Rng) -> u64 {
     [0, 1, 255, 1 << 31, 1 << 32, 1 << 63, u64::MAX - 1, u64::MAX, lots.random()]
         [lots.random_range(0..9)]
 }
 
-/// A message that says what no agent does. Its orders have low numbers, so that those of the test count.
+/// Forges a message that no agent sends. Its orders have low numbers, so that the orders of the
+/// test count.
 fn forge_message(lots: &mut ChaCha8Rng) -> ToSlot {
     let mut task = || {
         let [campaign, task, attempt] =
@@ -325,7 +327,8 @@ fn forge_frame(lots: &mut ChaCha8Rng) -> Vec<u8> {
     bytes
 }
 
-/// Opens connections until so many frames are sent: 40 that are read on each, and one that ends it.
+/// Opens connections until enough frames are sent: 40 readable frames on each, and a last frame
+/// that ends it.
 #[test]
 fn a_slot_outlives_a_hundred_thousand_hostile_frames() {
     let work = tempfile::tempdir().unwrap();
@@ -338,7 +341,7 @@ fn a_slot_outlives_a_hundred_thousand_hostile_frames() {
         stream.set_write_timeout(Some(slot::PATIENCE)).unwrap();
         for _ in 0..40 {
             let frame = encode(&forge_message(&mut lots), b"bytes").unwrap();
-            // It hangs up on a reader that does not read.
+            // The slot hangs up on a reader that does not read.
             let _ = stream.write_all(&frame);
         }
         let _ = stream.write_all(&forge_frame(&mut lots));

@@ -23,8 +23,9 @@ use sqlx::{Connection, Row, SqliteConnection};
 
 const AGENTS: usize = 8;
 
-/// A task writes down that it begins and ends. It holds a folder with its attempt and process in the
-/// name, and shouts if a process of another attempt lives. One in five leaves a process behind.
+/// A task records its begin and its end. It holds a folder with its attempt and process in the
+/// name, and reports a living process of another attempt. A fifth of the tasks leave a process
+/// behind.
 const TASK: &str = r#"
 t=$APPORTION_TASK_ID a=$APPORTION_ATTEMPT
 echo "$t $a $APPORTION_SLOT" >> begun
@@ -46,7 +47,7 @@ struct Stopped {
     until: Instant,
 }
 
-/// What is done to the fleet, and what it has seen.
+/// Acts on the fleet, and their observed effects.
 struct Matrix {
     fleet: Fleet,
     lots: ChaCha8Rng,
@@ -69,7 +70,7 @@ impl Matrix {
         (1..=AGENTS).find(is_of).unwrap_or(0)
     }
 
-    /// Kills or stops one process.
+    /// Kills or stops a process.
     fn hurt(&mut self) {
         let slots = self.fleet.slots();
         let (name, pid, part) = match self.lots.random_range(0..100) {
@@ -91,8 +92,8 @@ impl Matrix {
             Some(_) => 0,
             None => self.agent_of(pid),
         };
-        // A slot that stands still while nobody on its node can say so is a paused machine: no lease
-        // covers that (T3 does). So one process of a node is stopped at a time.
+        // A stopped slot whose agent is stopped too is like a paused machine: no lease covers that
+        // (T3 does). So only a single process of a node is stopped at a time.
         let is_still = |one: &Stopped| one.agent == agent && (agent > 0 || one.pid == pid);
         if stops && !self.stopped.iter().any(is_still) {
             signal(pid, Signal::STOP);
@@ -142,8 +143,9 @@ async fn killed_and_stopped_at_random_nothing_is_lost_or_runs_twice() {
     let tasks = if kills < 300 { 15 * kills } else { 17 * kills };
     let longest_stop = if kills < 300 { 4_000 } else { 20_000 };
     println!("SEED={seed} KILLS={kills}: {tasks} tasks");
-    // No node is unheard for so long, where the machine stands still for half a minute too: attempts are
-    // given up for what was killed, and not for the lease. (A10 in fleet.rs has those.)
+    // The lease is longer than any stop of a node, even if the machine pauses for half a minute.
+    // Attempts are therefore given up for kills, and not for the lease. (A10 in fleet.rs covers
+    // leases.)
     let lease = if kills < 300 { "12s" } else { "40s" };
     let plan = Plan {
         config: CONFIG,
@@ -191,7 +193,7 @@ async fn killed_and_stopped_at_random_nothing_is_lost_or_runs_twice() {
         let state = detail.as_ref().map(|detail| detail.campaign.state.as_str());
         let is_over = state.is_some_and(|state| state != "running" && state != "finishing");
         if (is_over || kills <= 2 * hurts) && !is_cancelled {
-            // T6: what is answered is on record, whatever comes.
+            // T6: an acknowledged fact is stored, for all later events.
             let path = format!("/v1/campaigns/{sleepers}/state");
             let body = Some(json!({ "state": "cancelled" }));
             let answer = matrix.fleet.ask(Method::PUT, &path, body).await;
@@ -221,7 +223,8 @@ async fn killed_and_stopped_at_random_nothing_is_lost_or_runs_twice() {
     fs::remove_dir_all(fleet.folder()).unwrap();
 }
 
-/// What the journals of all slots say: the slots in which each attempt began, and done ones.
+/// Contents of the journals of all slots: the slots in which each attempt began, and the attempts
+/// that are done.
 #[derive(Default)]
 struct Journals {
     begun: BTreeMap<(u64, u64), Vec<u64>>,
@@ -261,7 +264,7 @@ impl Journals {
     }
 }
 
-/// The records of a journal, up to one that is not whole.
+/// The records of a journal, up to the first incomplete record.
 fn records(mut bytes: &[u8]) -> Vec<Value> {
     let mut found = Vec::new();
     while bytes.len() > 9 {

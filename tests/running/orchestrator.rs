@@ -35,7 +35,7 @@ impl Orchestrator {
         Orchestrator::keeping(folder, daemon, access, CampaignRetention::default()).await
     }
 
-    /// One that keeps campaigns for so long.
+    /// Starts an orchestrator with this retention of campaigns.
     async fn keeping(
         folder: &Path,
         daemon: &Daemon,
@@ -99,14 +99,14 @@ impl Orchestrator {
     }
 }
 
-/// What agents have done, all together.
+/// Acts of all agents together.
 #[derive(Default)]
 struct Diary {
     begun: BTreeSet<AttemptId>,
     params: BTreeMap<u64, Option<String>>,
 }
 
-/// How an attempt ends; `None`: not yet.
+/// End of an attempt; `None`: not yet.
 type Play = fn(AttemptId) -> Option<(Reason, Option<u8>)>;
 
 #[expect(clippy::unnecessary_wraps, reason = "one of several plays")]
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// Stops the orchestrator and starts another one on its database.
+    /// Stops the orchestrator and starts another orchestrator on its database.
     async fn restart(&mut self) {
         self.restart_keeping(CampaignRetention::default()).await;
     }
@@ -516,7 +516,7 @@ async fn a_cancelled_campaign_leaves_nothing_running() {
     assert_eq!((detail.campaign.cancelled, detail.campaign.running), (50, 0));
 }
 
-/// Whether the tasks of the next test may end.
+/// True if the tasks of the next test may end.
 static MAY_END: AtomicBool = AtomicBool::new(false);
 
 fn when_they_may(_: AttemptId) -> Option<(Reason, Option<u8>)> {
@@ -678,7 +678,7 @@ async fn each_caller_may_do_its_own_and_nothing_else() {
     let report = json!({ "boot": "b", "life": "l", "number": 1, "limits": "watched", "slots": [] });
     let cancel = json!({ "state": "cancelled" });
     let lost = json!({ "node": "n1", "reason": "test" });
-    // What each of them is answered: ann, bob, eve, n1, root, and one without a token.
+    // Status of each caller's answer: ann, bob, eve, n1, root, and a caller without a token.
     let callers = ["ann", "bob", "eve", "n1", "root", "?"];
     let cases: [(Method, &str, Value, [u16; 6]); 12] = [
         (Method::POST, "/v1/campaigns", for_bob, [403, 201, 403, 403, 201, 401]),
@@ -700,7 +700,7 @@ async fn each_caller_may_do_its_own_and_nothing_else() {
             assert_eq!(status, expected, "{who}: {method} {path}");
         }
     }
-    // Who spoke for a node of others is on record.
+    // The audit log has the agent that reported for a foreign node.
     orchestrator.stop().await;
     let record = folder.path().join("orchestrator.db");
     let record = sqlx::sqlite::SqliteConnectOptions::new().filename(record);

@@ -143,7 +143,7 @@ fn the_environment_is_what_was_chosen_and_ours() {
     ] {
         assert!(lines.iter().any(|line| line.starts_with(&format!("{name}=/"))), "{name}");
     }
-    // What the test was started with is not passed on.
+    // The test's own environment is not passed on.
     assert!(!said.contains("CARGO"), "{said}");
     assert!(lines.contains(&work.path().to_str().unwrap()), "{said}");
 }
@@ -294,11 +294,12 @@ fn signals_have_their_usual_effect_in_tasks() {
     let own = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = |text: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().to_owned();
-        // Above 31 are those that the C library keeps for itself.
+        // Signals above 31 are reserved for the C library.
         u64::from_str_radix(line.trim(), 16).unwrap() & 0x7fff_ffff
     };
     let said = slot.output(1, Channel::Out);
-    // What this test inherited ignored is so in the task, but for SIGPIPE, number 13.
+    // A signal that this test inherited as ignored is ignored in the task, except SIGPIPE, number
+    // 13.
     assert_eq!(ignored(&said), ignored(&own) & !(1 << 12), "{said}");
     assert!(said.contains("SigBlk:\t0000000000000000\n") && said.ends_with("y\n"), "{said}");
 }
@@ -353,7 +354,7 @@ fn what_a_task_leaves_behind_ends_before_the_next_begins() {
 #[test]
 fn an_adopted_process_that_ends_is_waited_for() {
     let work = tempdir().unwrap();
-    // It stays in the group of its task, which goes on.
+    // The process stays in the group of its task, which goes on.
     let text = "(sh -c 'sleep 0.2; touch ended' &); while :; do sleep 0.05; done";
     let mut slot = Slot::start(&settings(shell(work.path(), text)));
     slot.give([1]);
@@ -368,7 +369,7 @@ fn an_adopted_process_that_ends_is_waited_for() {
         let mut all = procfs::process::all_processes().unwrap().flatten();
         all.any(|process| process.stat().is_ok_and(|stat| is_zombie(&stat)))
     };
-    // One that just ended is a zombie for a moment.
+    // A process that just ended is a zombie for a moment.
     while is_any_left() {
         assert!(start.elapsed() < slot::PATIENCE, "a zombie is left");
         std::thread::sleep(Duration::from_millis(20));
@@ -413,8 +414,8 @@ fn lanes_run_beside_each_other_and_sweep_their_own() {
     assert_eq!(sleepers(2), 0);
 }
 
-/// A slot with two tasks that run, and one that waits. The first saves when it is asked to end, the second
-/// does not hear of it. The grace is 1.5 s.
+/// A slot with two running tasks and a waiting task. The first task saves on the request to end,
+/// the second ignores it. The grace is 1.5 s.
 fn with_a_deaf_task(work: &Path) -> Slot {
     let text = r"trap 'echo saved >> saved; exit 0' TERM
       [ $APPORTION_TASK_ID = 2 ] && trap '' TERM
@@ -454,7 +455,7 @@ fn a_stop_asks_and_then_kills() {
     assert!(start.elapsed() >= Duration::from_millis(1_500));
 }
 
-/// As systemd stops the unit of a slot, and as a machine goes down.
+/// Ends the slot as systemd stops the unit of a slot, and as a machine goes down.
 #[test]
 fn a_signal_from_outside_asks_tasks_and_then_kills() {
     let work = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Daemon, orchestrator and agent with one command, in an empty home, as people start them.
+//! Daemon, orchestrator and agent with a single command, in an empty home, as users start them.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -60,7 +60,7 @@ impl Home {
         Up { child, said }
     }
 
-    /// What is written down of the processes: `up`, then daemon and agent.
+    /// Process ids that are written down: `up`, then daemon and agent.
     fn pids(&self) -> Vec<u64> {
         let text = fs::read(self.folder.path().join(".local/state/apportion/up.json")).unwrap();
         let found: Value = serde_json::from_slice(&text).unwrap();
@@ -181,7 +181,7 @@ fn what_a_killed_one_left_is_ended_and_its_state_is_used_again() {
     assert_eq!(home.run(&["run", "--detach", "--", "sh", "-c", task]).0, 0);
     until("begun", || home.folder.path().join("began").exists());
     assert_eq!(up.end("-KILL"), None);
-    // Its daemon is there still, and is found.
+    // The daemon still runs, and commands find it.
     assert_eq!(home.run(&["campaign", "list"]).0, 0);
 
     let again = home.up();
@@ -194,7 +194,7 @@ fn what_a_killed_one_left_is_ended_and_its_state_is_used_again() {
     assert_eq!(status, 0, "{err}");
     assert_eq!(home.run(&["task", "logs", "last.1"]).1, "over\n");
 
-    // One that dies ends all.
+    // The death of a part ends all parts.
     let agent = now[2].to_string();
     assert!(Command::new("kill").args(["-9", &agent]).status().unwrap().success());
     let (status, _, err) = told(again.child.wait_with_output().unwrap());
@@ -274,7 +274,7 @@ fn other_users_of_the_machine_reach_its_ports_and_get_no_further() {
     assert!(status == 4 && err.contains("--token-file"), "{status} {err}");
 }
 
-/// Tasks are asked, and those that do not listen are killed after their grace.
+/// Tasks are asked to end, and deaf tasks are killed after their grace.
 #[test]
 fn the_end_is_gentle_or_waits() {
     let home = Home::new();
@@ -288,7 +288,7 @@ fn the_end_is_gentle_or_waits() {
     assert_eq!(home.processes(), Vec::<u32>::new());
     fs::remove_file(home.folder.path().join("began")).unwrap();
 
-    // What was ended is repeated, and is no failure.
+    // An ended task is repeated, and does not count as a failure.
     let again = home.up();
     until("begun again", || home.folder.path().join("began").exists());
     assert_eq!(home.run(&["campaign", "cancel", "last"]).0, 0);
@@ -323,7 +323,7 @@ fn in_the_background_it_goes_on_until_it_is_told_to_end() {
     assert_eq!(home.processes(), Vec::<u32>::new());
 }
 
-/// Two machines, as far as one can play them: the second has a home and a name of its own.
+/// Two machines, as far as a test can play them: the second has a home and a name of its own.
 #[test]
 fn other_machines_join_with_a_file() {
     let (head, other) = (Home::new(), Home::new());
@@ -357,13 +357,14 @@ fn other_machines_join_with_a_file() {
     let nodes: Vec<String> =
         (1..=12).map(|n| here(&["task", "logs", &format!("last.{n}")]).1).collect();
     assert!(nodes.iter().any(|node| node == "second\n"), "{nodes:?}");
-    // Its token submits, and does nothing else.
+    // The joined machine's token submits, and does nothing else.
     let (code, _, err) = here(&["node", "vary-off", "second", "--reason", "x", "--yes"]);
     assert_eq!(code, 4, "{err}");
     agent.kill().unwrap();
     agent.wait().unwrap();
 
-    // A file that others may read is refused, and one that has expired, and one that is none.
+    // A file that other users can read is refused, also an expired file, and a file with other
+    // content.
     let copy = other.folder.path().join("copy.join");
     let text = fs::read_to_string(&file).unwrap();
     let refused = |text: &str, mode: u32| {

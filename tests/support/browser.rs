@@ -10,19 +10,19 @@ use reqwest::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A browser with one page. It ends with the test, however that ends.
+/// A browser with a single page. The browser ends with the test, also if the test fails.
 pub struct Browser {
     driver: Child,
     port: u16,
     client: Client,
     session: String,
-    /// What the browser keeps; gone with it.
+    /// Files of the browser; gone with it.
     profile: TempDir,
 }
 
 impl Browser {
-    /// Starts one; `None` where there is none, which is said. With `APPORTION_BROWSER=required` that
-    /// is a failure.
+    /// Starts a browser; prints a note and returns `None` if none is installed. With
+    /// `APPORTION_BROWSER=required` that is a failure.
     pub async fn start() -> Option<Browser> {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let driver = Command::new("chromedriver")
@@ -83,7 +83,7 @@ impl Browser {
         self.call("url", json!({ "url": url })).await;
     }
 
-    /// What a script on the page returns.
+    /// Runs a script on the page; returns its result.
     pub async fn run(&self, script: &str) -> Value {
         self.call("execute/sync", json!({ "script": script, "args": [] })).await
     }
@@ -103,7 +103,7 @@ impl Browser {
         );
     }
 
-    /// What the page has complained about since it was asked last.
+    /// Complaints of the page since the last call.
     pub async fn complaints(&self) -> Vec<String> {
         let log = self.call("se/log", json!({ "type": "browser" })).await;
         let bad = log.as_array().unwrap().iter().filter(|line| line["level"] != "INFO");

@@ -1,7 +1,7 @@
-//! A small cluster to talk about: one quantum is 1 GB, so orders are gigabytes.
+//! A small cluster for tests: a quantum is 1 GB, so orders are gigabytes.
 //!
-//! Every cycle is audited, and the orchestrator confirms exits at the start of the next one unless
-//! a test says otherwise.
+//! Every cycle is audited. The orchestrator confirms exits at the start of the next cycle unless a
+//! test sets something else.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub const DOUBLING: CapRules = CapRules {
     loss_limit: CapRules::LOSS_LIMIT,
 };
 
-/// One pool called `main`, no classes; to be extended.
+/// A single pool called `main`, no classes; to be extended.
 pub fn topology() -> Topology {
     Topology {
         settings: Settings { node_stability: 3, mass_loss_percent: None, ..Settings::default() },
@@ -97,7 +97,7 @@ pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
     }
 }
 
-/// Work of one process.
+/// Work of a single process.
 pub fn single(id: u64, user: &str, class: &str, order: u64, kind: JobKind) -> JobSpec {
     let mut spec = job(id, user, class, order);
     spec.kind = kind;
@@ -110,9 +110,9 @@ pub struct Cluster {
     pub scheduler: Scheduler,
     pub confirms_exits: bool,
     pub view: View,
-    /// What is put on record of it, where a test asks for that.
+    /// Journal of the cluster, if a test asks for it.
     pub diary: Option<Diary>,
-    /// How many steps a cycle may search for room, where that is not the usual number.
+    /// Most search steps of a cycle, if not the default.
     pub searches: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl Cluster {
         Cluster { view, scheduler, confirms_exits: true, diary: None, searches: None }
     }
 
-    /// A cluster with one pool and these classes.
+    /// A cluster with a single pool and these classes.
     pub fn with_classes(classes: Vec<ResourceClass>) -> Cluster {
         Cluster::new(Topology { classes, ..topology() })
     }
@@ -182,12 +182,12 @@ impl Cluster {
         self.record(SchedulerEvent::JobCompleted { job: JobId(id) })
     }
 
-    /// What a cycle may do.
+    /// Search limits of a cycle.
     pub fn effort(&self) -> Effort {
         self.searches.map_or_else(Effort::default, |limit| Effort::default().searching(limit))
     }
 
-    /// One cycle, audited.
+    /// Runs a cycle, audited.
     pub fn cycle(&mut self) -> &mut Cluster {
         if self.confirms_exits {
             self.confirm_exits();
@@ -255,12 +255,12 @@ impl Cluster {
         self.job(id).held().0
     }
 
-    /// What each of these jobs holds.
+    /// Holdings of each of these jobs.
     pub fn holdings<const N: usize>(&self, ids: [u64; N]) -> [u64; N] {
         ids.map(|id| self.held(id))
     }
 
-    /// How many shares were preempted in the last cycle.
+    /// Number of shares preempted in the last cycle.
     pub fn preempted(&self) -> usize {
         self.view.planned.as_deref().unwrap().schedule.preemptions.len()
     }
@@ -274,7 +274,7 @@ impl Cluster {
         }
     }
 
-    /// Who is where: a job's number for each of its shares, in brackets if it is leaving.
+    /// Text of all nodes: a job's number for each of its shares, in brackets if it is leaving.
     pub fn picture(&self) -> String {
         let nodes = self.view.nodes.iter().map(|node| {
             let shares = node.shares.iter().map(|(job, _, order, state)| match state {
@@ -293,7 +293,7 @@ impl Cluster {
     }
 }
 
-/// What happens to it, and what is looked at, in few words.
+/// Short names for events and for observations.
 impl Cluster {
     /// A node reports, to the megabyte.
     pub fn report(&mut self, name: &str, memory: Mebibytes) -> &mut Cluster {
@@ -332,7 +332,7 @@ impl Cluster {
         self.command(AdminCommand::Reconfigure(Box::new(topology)))
     }
 
-    /// Something changes about known work.
+    /// Changes facts of a known job.
     pub fn change(&mut self, id: u64, change: impl FnOnce(&mut JobFacts)) -> &mut Cluster {
         let view = self.scheduler.view();
         let mut facts = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap().facts;
@@ -340,7 +340,7 @@ impl Cluster {
         self.record(SchedulerEvent::JobChanged { job: JobId(id), facts })
     }
 
-    /// The process in one of its shares is gone.
+    /// Reports the process in a share as gone.
     pub fn exit(&mut self, id: u64, share: ShareId) -> &mut Cluster {
         self.record(SchedulerEvent::ShareExited { job: JobId(id), share })
     }
@@ -349,7 +349,7 @@ impl Cluster {
         self.view.nodes.iter().find(|node| node.name == name).unwrap()
     }
 
-    /// Whose shares are on a node and not leaving, one number for each share, ascending.
+    /// Jobs with shares on a node that are not leaving, a number for each share, ascending.
     pub fn on(&self, node: &str) -> Vec<u64> {
         let held = self.node(node).shares.iter().filter(|(.., state)| *state == SharePhase::Held);
         let mut jobs: Vec<u64> = held.map(|(job, ..)| job.0).collect();
@@ -357,7 +357,7 @@ impl Cluster {
         jobs
     }
 
-    /// The nodes it has shares on that are not leaving, one name for each share, ascending.
+    /// Nodes with shares of the job that are not leaving, a name for each share, ascending.
     pub fn nodes_of(&self, id: u64) -> Vec<&str> {
         let held = self.job(id).shares.iter().filter(|share| share.state == SharePhase::Held);
         let mut nodes: Vec<&str> = held.map(|share| share.node.as_str()).collect();
@@ -398,7 +398,7 @@ pub fn assert_same(one: &View, other: &View) {
     }
 }
 
-/// What was asked for, as far as the books still say it.
+/// Rebuilds the specification of a job from the view.
 fn spec_of(job: &JobView) -> JobSpec {
     JobSpec {
         id: job.id,

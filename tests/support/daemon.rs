@@ -10,7 +10,7 @@ use std::time::Duration;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-/// How long an answer may take. Long polls of these tests wait for less.
+/// Time limit of an answer. Long polls of these tests wait for less.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Small orders, no pacing, and cycles as fast as they are allowed.
@@ -43,7 +43,7 @@ pub struct Daemon {
     reader: JoinHandle<()>,
 }
 
-/// Nobody is there to answer any more: what was asked may have been done or not.
+/// The daemon does not answer any more: a request may have been done or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
@@ -60,8 +60,8 @@ impl Daemon {
             .unwrap_or_else(|said| panic!("it does not start:\n{said}"))
     }
 
-    /// The same with its record at `state`, run by another program where one is given, with its
-    /// arguments. If it never listens, what it said.
+    /// Starts a daemon with its store at `state`, by another program if given, with its arguments.
+    /// Returns its output if it never listens.
     pub fn try_start(
         folder: &Path,
         config: &str,
@@ -94,7 +94,7 @@ impl Daemon {
         let port: String = address.chars().take_while(char::is_ascii_digit).collect();
         let log = Arc::new(Mutex::new(said));
         let written = Arc::clone(&log);
-        // What it logs is read, so that it never waits for a reader.
+        // The test reads the log, so that the daemon never waits for a reader.
         let reader = std::thread::spawn(move || {
             for line in lines {
                 written.lock().unwrap().extend([line.as_str(), "\n"]);
@@ -121,7 +121,7 @@ impl Daemon {
         child.wait().unwrap();
     }
 
-    /// How it ended, if it does within so many seconds, and all that it said is read.
+    /// Exit status of the daemon if it ends within `seconds`, after all its output is read.
     pub async fn end(&self, seconds: u64) -> Option<ExitStatus> {
         for _ in 0..seconds * 200 {
             let status = self.child.lock().unwrap().try_wait().unwrap();
@@ -140,7 +140,7 @@ impl Daemon {
         self.log.lock().unwrap().clone()
     }
 
-    /// What is answered, and its text. A daemon that says that it stops is gone.
+    /// Status and text of the answer. A daemon that reports its stop counts as gone.
     pub async fn try_send(
         &self,
         method: Method,
@@ -214,7 +214,7 @@ impl Daemon {
         self.ask(path).await.json().await.unwrap()
     }
 
-    /// What is answered once it `is_right`. Until then there may be nothing there.
+    /// The answer once it `is_right`. Until then the path may have none.
     pub async fn get_until(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..12_000 {
             let (status, answer) = self.try_get(path).await.unwrap();
@@ -319,7 +319,7 @@ pub fn job(id: u64, user: &str, processes: &[(u64, &str)]) -> Value {
     })
 }
 
-/// The job `id` of `schedule`, and the numbers of the shares in one of its lists.
+/// The job `id` of `schedule`, and the numbers of the shares in `list`.
 pub fn shares(schedule: &Value, id: u64, list: &str) -> Vec<u64> {
     let job = schedule["jobs"].as_array().into_iter().flatten().find(|job| job["id"] == id);
     let shares = job.map(|job| job[list].as_array().unwrap().as_slice()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the daemon would put on record of a cluster, kept in memory.
+//! The daemon's journal of a cluster, kept in memory.
 
 use apportion::journal::{Clerk, Digest, Replay, Trouble, digest, seal_books};
 use apportion::model::Sealed;
@@ -8,7 +8,7 @@ use apportion::scheduler::{Scheduler, View};
 #[derive(Default)]
 pub struct Diary {
     pub clerk: Clerk,
-    /// What happened before each cycle, what came of it, and the books after it.
+    /// Events before each cycle, the digest of its decision, and the state after it.
     pub cycles: Vec<(Vec<Sealed>, Digest, Sealed)>,
     /// The books before the first of them.
     pub beginning: Option<Sealed>,
@@ -32,7 +32,7 @@ impl Diary {
     ///
     /// # Errors
     ///
-    /// Where one cannot be had again, or is another.
+    /// If a cycle cannot be computed again, or differs.
     pub fn replay(&self, skipped: usize) -> Result<Replay, Trouble> {
         let books = skipped.checked_sub(1).map(|last| &self.cycles[last].2);
         let books = books.or(self.beginning.as_ref()).unwrap();

@@ -56,17 +56,17 @@ pub enum Part {
     Agent(usize),
 }
 
-/// How a cluster is made.
+/// Parameters of a cluster.
 pub struct Plan<'a> {
     pub config: &'a str,
     pub agents: usize,
-    /// Flags of each agent, besides those of all.
+    /// Additional flags of each agent.
     pub agent_flags: &'a [&'a str],
-    /// Flags of the orchestrator, besides those of all.
+    /// Additional flags of the orchestrator.
     pub head_flags: &'a [&'a str],
-    /// Where an agent finds daemon and orchestrator, if not where they listen.
+    /// Addresses of daemon and orchestrator for an agent that does not use the real addresses.
     pub detours: BTreeMap<usize, [String; 2]>,
-    /// Where daemon and orchestrator listen, if that has to be known before.
+    /// Ports of daemon and orchestrator, if a test must know them before the start.
     pub ports: Option<[u16; 2]>,
 }
 
@@ -96,7 +96,7 @@ pub fn port() -> u16 {
 
 impl Fleet {
     pub async fn start(plan: &Plan<'_>) -> Fleet {
-        // In memory, if that is possible: a disk that others use makes leases run out.
+        // In memory, if that is possible: a disk under other load makes leases run out.
         let memory = tempfile::tempdir_in("/dev/shm");
         let folder = memory.or_else(|_| tempfile::tempdir()).unwrap();
         let path = folder.path().to_owned();
@@ -105,7 +105,7 @@ impl Fleet {
             fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
         }
         fs::write(path.join("apportion.toml"), plan.config).unwrap();
-        // A long run goes on with its program when another one is built meanwhile.
+        // A long run keeps its program when the program is built again meanwhile.
         let program = env!("CARGO_BIN_EXE_apportion");
         let own = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::hard_link(program, own.path().join("apportion")).unwrap();
@@ -189,7 +189,7 @@ impl Fleet {
     /// `kill -9`, and waits until it is gone.
     pub fn kill(&mut self, part: Part) {
         let process = self.running.get_mut(&part).unwrap();
-        // It may have ended already.
+        // The process may have ended already.
         let _ = process.kill();
         process.wait().unwrap();
     }
@@ -295,7 +295,7 @@ impl Fleet {
         parts.concat()
     }
 
-    /// Keeps the folder for those who look into a failure.
+    /// Keeps the folder, to investigate a failure.
     pub fn keep(&mut self) {
         self.folder.disable_cleanup(true);
     }
@@ -342,7 +342,7 @@ pub fn marked(folder: &Path) -> Vec<(String, u32)> {
     pids.filter_map(own).collect()
 }
 
-/// A user that can run work here: another one, if this process may start it.
+/// A user that can run work here: another user, if this process may start its work.
 pub fn user() -> String {
     let name = Command::new("id").arg("-un").output().unwrap();
     let own = String::from_utf8(name.stdout).unwrap().trim().to_owned();

@@ -20,7 +20,7 @@ use axum::{Json, Router};
 /// Longer than anything takes on a machine that works.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What a slot should be, and what is known of it.
+/// Desired state of a slot, and its known state.
 #[derive(Default)]
 pub struct Wanted {
     pub start: Option<SlotStart>,
@@ -35,28 +35,28 @@ pub struct Wanted {
     /// Every attempt that was listed as running.
     pub seen_running: BTreeSet<AttemptId>,
     pub is_gone: bool,
-    /// Whether what it did not finish was given to another.
+    /// True if its unfinished tasks were given to another slot.
     pub is_settled: bool,
-    /// Whether answers name it.
+    /// True if answers name the slot.
     pub is_named: bool,
 }
 
-/// What the orchestrator has in its books.
+/// State of the orchestrator.
 pub struct Book {
     pub slots: BTreeMap<u64, Wanted>,
     pub specs: BTreeMap<u64, TaskSpec>,
     pub lease_ms: u64,
     pub epoch: u64,
-    /// Every so many answers one is lost on its way. 0: none.
+    /// Number of answers of which the last is lost on its way. 0: no answer is lost.
     pub loses_every: u64,
     pub answers: u64,
-    /// Whether it answers at all.
+    /// True if the orchestrator answers at all.
     pub is_up: bool,
     pub outputs: Vec<OutputRequest>,
     pub chunks: BTreeMap<u64, Vec<u8>>,
     pub ended: BTreeMap<u64, ChunkQuery>,
     pub last: Option<Exchange>,
-    /// Another one for each test: agents on one machine find processes by it.
+    /// Unique for each test: agents on the same machine find processes by it.
     pub identity: String,
     pub stdin: Vec<u8>,
     /// Specifications whose standard input was asked for.
@@ -71,7 +71,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// One that listens on this machine, with `spec` as number 5.
+    /// Starts an orchestrator that listens on this machine, with `spec` as number 5.
     pub async fn start(spec: TaskSpec) -> Head {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -181,7 +181,7 @@ impl Head {
             }
             slot.is_settled = true;
             let not_done = results.filter(|end| end.why != Reason::Done).map(|end| end.task);
-            // What never reached the slot began nowhere.
+            // A task that never reached the slot has not begun.
             let known: BTreeSet<AttemptId> = slot.results.values().map(|end| end.task).collect();
             let committed = slot.committed.keys().copied().filter(|task| !known.contains(task));
             let mut next = |task: AttemptId| {
@@ -200,7 +200,7 @@ impl Head {
         done
     }
 
-    /// What a reader gets of the output of a task.
+    /// Returns a task's output as a reader gets it.
     pub async fn read(&self, request: OutputRequest) -> (String, ChunkQuery) {
         let number = request.request;
         self.book().outputs.push(request);
@@ -350,7 +350,7 @@ impl Agent {
         Agent { process, url: head.url.clone(), spool: spool.to_owned(), flags, by: by.to_vec() }
     }
 
-    /// Ends it at once, and starts another one.
+    /// Kills the agent, and starts another agent.
     pub fn restart(&mut self) {
         self.kill();
         self.process = spawn(&self.by, &self.url, &self.spool, &self.flags);

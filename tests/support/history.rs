@@ -90,8 +90,8 @@ impl History {
         }
     }
 
-    /// Nothing happens any more and every exit is confirmed: for as many cycles as it may take, and
-    /// then for ten in which nothing is preempted.
+    /// Runs cycles without events and with every exit confirmed, as many as the world may take to
+    /// settle. Then nothing may be preempted for ten cycles.
     pub fn settle(&mut self) {
         self.confirm = Confirm::All;
         for _ in 0..self.world.size.settles_within {
@@ -103,8 +103,8 @@ impl History {
         }
     }
 
-    /// The same where a cycle may not search for all: until nobody loses anything any more, and the cycle
-    /// has come to all. Every sweep through the jobs may search twice as far as the one before.
+    /// Settles with a limited search: until ten cycles preempt nothing and put off no job. Every
+    /// sweep through the jobs may search twice as far as the sweep before.
     pub fn settle_in_turns(&mut self) {
         self.confirm = Confirm::All;
         let (mut calm, mut cycles) = (0, 0);
@@ -118,8 +118,8 @@ impl History {
         }
     }
 
-    /// One cycle: audited by the cluster, planned twice with the same outcome, and true to what was
-    /// said of every share before.
+    /// Runs a cycle: audited by the cluster, planned twice with the same outcome, and consistent
+    /// with earlier states of every share.
     pub fn cycle(&mut self) {
         self.confirm_exits();
         self.cluster.cycle();
@@ -149,7 +149,7 @@ impl History {
                 }
             }
         }
-        // What is gone may never be seen again.
+        // An exited share must never appear again.
         for (id, known) in self.shares.iter_mut().filter(|(id, _)| !seen.contains(id)) {
             assert!(*id < next);
             known.job = JobId(0);
@@ -165,7 +165,7 @@ impl History {
         for machine in &mut spec.machines {
             *machine = self.name_of_node(number(machine));
         }
-        // Mostly to a class there is, and one that takes work of this kind.
+        // Mostly an existing class that takes work of this kind.
         let classes = &self.cluster.scheduler.topology().classes;
         let suits = |ix: &usize| spec.kind == JobKind::Job || !classes[*ix].policy.is_preemptable();
         let suitable: Vec<usize> = (0..classes.len()).filter(suits).collect();
@@ -199,7 +199,7 @@ impl History {
         }
     }
 
-    /// A node of this number; now and then one that nobody knows.
+    /// The node of this number; now and then an unknown node.
     fn name_of_node(&self, number: usize) -> String {
         format!("n{}", number % (self.world.nodes.len() + 2))
     }
@@ -228,7 +228,7 @@ impl History {
         }
     }
 
-    /// The orchestrator shows a process we know nothing of, perhaps on a node nobody knows.
+    /// The orchestrator shows an unknown process, perhaps on an unknown node.
     fn appear(&mut self, job: usize, node: usize) {
         let Some(ix) = job.checked_rem(self.specs.len()) else { return };
         let (job, node) = (self.specs[ix].id, self.name_of_node(node));
@@ -317,7 +317,7 @@ impl History {
             }
         }
         if !remembers {
-            // What was leaving is held again, until it is told to leave once more.
+            // A terminating share is held again, until it is terminated again.
             for known in self.shares.values_mut() {
                 known.state = SharePhase::Held;
             }

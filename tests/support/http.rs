@@ -1,4 +1,4 @@
-//! A daemon of one pool and three classes, with a client: what a stranger sees over real HTTP.
+//! A daemon with a single pool and three classes, and a client that uses real HTTP only.
 
 #![allow(
     dead_code,
@@ -162,7 +162,7 @@ pub fn with(mut work: Value, field: &str, value: Value) -> Value {
     work
 }
 
-/// How many shares the schedule has for a job, those that are to go not counted.
+/// Number of shares that the schedule has for a job, without terminating shares.
 pub fn held(schedule: &Value, id: u64) -> usize {
     let jobs = schedule["jobs"].as_array().unwrap();
     let job = jobs.iter().find(|job| job["id"] == id);

@@ -1,4 +1,4 @@
-//! What tests share: clusters in memory, daemons, agents, slots, browsers.
+//! Shared code of the tests: clusters in memory, daemons, agents, slots, browsers.
 
 #![allow(
     dead_code,

@@ -1,4 +1,4 @@
-//! Where systemd would listen for what a service says of itself.
+//! A socket in the place of systemd's, for the notifications of a service.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Notified {
         panic!("{text} was never said, at last: {last}");
     }
 
-    /// How many messages with `text` in them come within `time`.
+    /// Number of messages with `text` in them within `time`.
     pub fn count(&self, text: &str, time: Duration) -> usize {
         let began = Instant::now();
         self.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();

@@ -16,7 +16,7 @@ pub async fn leave_behind(path: &Path, version: i64) {
     connection.close().await.unwrap();
 }
 
-/// What `SQLite` finds wrong with a file: `ok`, or what.
+/// Result of `SQLite`'s check of a file: `ok`, or the faults.
 pub async fn soundness(path: &Path) -> String {
     let mut connection = connect(path).await;
     let check = query_scalar("pragma integrity_check").fetch_one(&mut connection).await.unwrap();

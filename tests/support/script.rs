@@ -34,24 +34,24 @@ use super::cluster::{Cluster, DOUBLING, UNPACED, class, fair, job, topology};
 /// A cycle until which it must have settled, and for how many it must stay so.
 const SETTLES_WITHIN: usize = 20;
 const STAYS_FOR: usize = 10;
-/// So many cycles in which nothing changed bring a cluster to rest, with one more to act on it.
+/// Cycles without a change after which a cluster is quiet, including a cycle to act on that.
 const STILL: usize = 3;
 
-/// One row of a table. Every field may be left out.
+/// A row of a table. Every field may be left out.
 #[derive(Clone, Copy, Default)]
 pub struct Case {
-    /// Fair-share classes with their weights, `light=1 heavy=3`, beside those there always are.
+    /// Fair-share classes with their weights, `light=1 heavy=3`, beside the standard classes.
     pub classes: &'static str,
-    /// What non-preemptable memory a user may hold, in GB; 0 means any.
+    /// Most non-preemptable memory that a user may hold, in GB; 0 means any.
     pub allotment: u64,
-    /// What happens; the last step is the one that is looked at.
+    /// Events; the last step is checked.
     pub steps: &'static [&'static str],
-    /// What jobs hold in the end: `1=6 2=0`. Jobs not named are not looked at.
+    /// Final holdings of jobs: `1=6 2=0`. Other jobs are not checked.
     pub held: &'static str,
-    /// From whom was taken in the last step, and how many shares: `2=1`; nothing from others. `any`
-    /// if that does not matter.
+    /// Jobs that lost shares in the last step, with the number of shares: `2=1`; other jobs lost
+    /// none. `any` if that does not matter.
     pub lost: &'static str,
-    /// Why jobs wait in the end: `2=impossible`.
+    /// Final reasons of waiting jobs: `2=impossible`.
     pub why: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl Case {
         assert!(wrong.is_empty(), "{wrong}");
     }
 
-    /// What is wrong with it, one a line.
+    /// Plays the case; returns its faults, a line for each.
     fn play(&self) -> String {
         let mut script = Script::new(self);
         let (last, before) = self.steps.split_last().unwrap();
@@ -111,7 +111,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// An empty cluster with the classes that there always are and those of `case`.
+    /// An empty cluster with the standard classes and the classes of `case`.
     pub fn new(case: &Case) -> Script {
         let mut classes = vec![
             class("reserve", ClassPolicy::Reserve, 1, UNPACED),
@@ -132,7 +132,7 @@ impl Script {
         Script { cluster: Cluster::new(topology), specs: BTreeMap::new(), lost: BTreeMap::new() }
     }
 
-    /// What happens before the next cycle.
+    /// Applies a step: the events before the next cycle.
     pub fn step(&mut self, step: &str) {
         for line in step.split(';') {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -258,7 +258,7 @@ impl Script {
         self.cluster.scheduler = scheduler;
     }
 
-    /// How many shares were taken from anybody since the step before the last.
+    /// Number of shares preempted since the step before the last.
     pub fn lost(&self) -> u64 {
         self.lost.values().sum()
     }
@@ -276,7 +276,7 @@ impl Script {
         }
     }
 
-    /// One cycle; says how many shares were taken back.
+    /// Runs a cycle; returns the number of preempted shares.
     pub fn cycle(&mut self) -> usize {
         self.cluster.cycle();
         let planned = self.cluster.view.planned.as_deref().unwrap();

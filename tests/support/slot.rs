@@ -54,14 +54,14 @@ pub fn id(task: u64) -> AttemptId {
 /// Flags for an agent that runs work of [`user`] without limits by the kernel.
 pub const WATCHED: &[&str] = &["--min-uid", "1", "--limits", "watched"];
 
-/// A user that can run work here: another one, if this process may start it.
+/// A user that can run work here: another user, if this process may start its work.
 pub fn user() -> String {
     let name = Command::new("id").arg("-un").output().unwrap();
     let own = String::from_utf8(name.stdout).unwrap().trim().to_owned();
     if is_root() { "nobody".to_owned() } else { own }
 }
 
-/// What an orchestrator orders of a slot with one lane, which stays when it has no task.
+/// The orchestrator's start of a slot with a single lane, which stays when it has no task.
 pub fn start() -> SlotStart {
     SlotStart {
         campaign: 9,
@@ -114,15 +114,15 @@ pub struct Slot {
     pub last: Option<SlotReport>,
     /// All results so far, by number.
     pub results: BTreeMap<u64, TaskResult>,
-    /// What is acknowledged with the next order.
+    /// True if results are acknowledged with the next order.
     pub acks: bool,
-    /// Whether what it leaves behind ends with it.
+    /// True if the processes that the slot leaves behind end with it.
     pub sweeps: bool,
     scratch: Option<TempDir>,
 }
 
 impl Slot {
-    /// Starts one, as this user.
+    /// Starts a slot as this user.
     pub fn start(settings: &SlotSettings) -> Slot {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("slot");
@@ -132,7 +132,7 @@ impl Slot {
         slot
     }
 
-    /// Starts one in `folder`, with these flags.
+    /// Starts a slot in `folder`, with these flags.
     pub fn start_in(folder: &Path, settings: &SlotSettings, flags: &[&str]) -> Slot {
         fs::write(folder.join(SETTINGS), serde_json::to_vec(settings).unwrap()).unwrap();
         let process = command(folder).args(flags).spawn().unwrap();
@@ -152,8 +152,8 @@ impl Slot {
         }
     }
 
-    /// Starts one in `folder` by another command, which gets its own as arguments. `None`: it ended
-    /// before it listened.
+    /// Starts a slot in `folder` by another command, which gets the slot's command as arguments.
+    /// `None`: the slot ended before it listened.
     pub fn try_start_in(folder: &Path, settings: &SlotSettings, by: &[String]) -> Option<Slot> {
         fs::write(folder.join(SETTINGS), serde_json::to_vec(settings).unwrap()).unwrap();
         let own = command(folder);
@@ -246,7 +246,7 @@ impl Slot {
         Some((message, bytes))
     }
 
-    /// Reports until one is right.
+    /// Takes reports until a report is right.
     pub fn until(&mut self, is_right: impl Fn(&SlotReport) -> bool) -> SlotReport {
         let start = Instant::now();
         loop {
@@ -268,7 +268,7 @@ impl Slot {
         self.results.values().cloned().collect()
     }
 
-    /// Runs one task and returns its result.
+    /// Runs a task and returns its result.
     pub fn run(&mut self, task: u64) -> TaskResult {
         let before = self.results.len();
         self.give([task]);
@@ -282,7 +282,7 @@ impl Slot {
         last
     }
 
-    /// What a task wrote.
+    /// Output of a task.
     pub fn output(&mut self, task: u64, channel: Channel) -> String {
         let request = ReadRequest { request: 1, task: id(task), channel, from: 0 };
         self.send(&ToSlot::Read(request));
@@ -311,8 +311,8 @@ impl Drop for Slot {
     }
 }
 
-/// Kills what is left of a slot or an agent: tasks have the folder in their environment, the others among
-/// their arguments.
+/// Kills the rest of a slot or an agent: tasks have the folder in their environment, other
+/// processes among their arguments.
 pub fn sweep(folder: &Path) {
     let mark = folder.to_str().unwrap().as_bytes();
     for pid in having("cmdline", mark).into_iter().chain(marked(mark)) {
@@ -379,7 +379,7 @@ pub fn say(text: &str) {
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Whether this process may become other users.
+/// True if this process may become other users.
 pub fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }

@@ -5,17 +5,17 @@ use proptest::prelude::*;
 
 use super::world::{Size, cap_rules};
 
-/// Something that happens between two cycles. Numbers are taken modulo what there is.
+/// An event between two cycles. Numbers are taken modulo the number of existing objects.
 #[derive(Clone, Debug)]
 pub enum Step {
     Arrive(Box<JobSpec>),
-    /// So many jobs arrive at once, drawn from this seed.
+    /// Arrival of `jobs` jobs at the same time, drawn from this seed.
     Crowd {
         jobs: usize,
         seed: u64,
     },
     Complete(usize),
-    /// So many jobs in a row are over.
+    /// End of `jobs` jobs in a row.
     Leave {
         first: usize,
         jobs: usize,
@@ -42,7 +42,7 @@ pub enum Step {
     },
     IntervalPassed,
     Confirm(Confirm),
-    /// Whether it remembers what was told to leave.
+    /// True if the restarted scheduler remembers terminated shares.
     Restart {
         remembers: bool,
     },
@@ -50,7 +50,7 @@ pub enum Step {
     Cycle,
 }
 
-/// What changes about a job.
+/// Changed fact of a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     Limit(ProcessLimit),
@@ -60,7 +60,7 @@ pub enum Change {
     Completing,
 }
 
-/// What happens to a node.
+/// Event of a node.
 #[derive(Clone, Copy, Debug)]
 pub enum NodeStep {
     Report { is_quiesced: bool },
@@ -71,20 +71,20 @@ pub enum NodeStep {
     VaryOn,
 }
 
-/// Which exits the orchestrator confirms before each cycle.
+/// Exits that the orchestrator confirms before each cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirm {
     All,
-    /// Those with an even number.
+    /// Exits of shares with an even number.
     Half,
     None,
-    /// Each after some cycles of its own, at most so many; one in ten never.
+    /// Each exit after some cycles of its own, at most `most`; a tenth of the exits never.
     Slowly {
         most: u64,
     },
 }
 
-/// What an administrator changes.
+/// Change by an administrator.
 #[derive(Clone, Debug)]
 pub enum Reconfiguration {
     Remove(usize),
@@ -103,7 +103,7 @@ pub enum Reconfiguration {
         pool: usize,
         mebibytes: u64,
     },
-    /// As it was in the beginning.
+    /// The initial configuration.
     Restore,
 }
 

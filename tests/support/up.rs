@@ -41,7 +41,7 @@ impl Up {
         told(command(&self.folder, args).output().unwrap())
     }
 
-    /// What a command prints, once it has succeeded.
+    /// Runs a command that must succeed; returns its output.
     #[track_caller]
     pub fn ask(&self, args: &[&str]) -> String {
         let (status, out, err) = self.run(args);

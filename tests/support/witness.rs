@@ -8,18 +8,18 @@ use apportion::api::wire::{JobPage, RemovalReason, ShareInfo, ShareState};
 
 use super::fleet::Fleet;
 
-/// What it remembers.
+/// Memory of a witness.
 #[derive(Debug, Default)]
 pub struct Witness {
     cycle: u64,
     /// Shares that were told to go.
     leaving: BTreeSet<u64>,
-    /// Preempted shares that were judged: others stay beside them, and the cycle before was seen too, so
-    /// that it is known which of them went now.
+    /// Preempted shares that were judged. Other shares stay beside them, and the cycle before was
+    /// seen too, so that the preempted shares of this cycle are known.
     pub judged: usize,
 }
 
-/// What a share has to lose, as it is compared: one that initializes goes before any that has finished.
+/// Loss of a share for a comparison: an initializing share goes before any initialized share.
 fn stake(share: &ShareInfo) -> (bool, u64) {
     let ShareInfo { initialized, initialization_ms, investment_ms, .. } = *share;
     (initialized, if initialized { investment_ms } else { initialization_ms })

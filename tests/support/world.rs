@@ -7,7 +7,7 @@ use apportion::model::{
 };
 use proptest::prelude::*;
 
-/// How large a world may be, and what may happen in it at once.
+/// Largest size of a world, and of its events.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// No crowd comes where there are so many jobs already.
@@ -81,7 +81,7 @@ type ClassSeed = (ClassPolicy, u32, usize, CapRules, Option<Vec<bool>>);
 /// Node: pool, or none that lists it; memory in units of 512 MiB.
 type NodeSeed = (Option<usize>, u64);
 
-/// One to four trees, at most five deep; up to 12 classes.
+/// Up to four trees, at most five deep; up to 12 classes.
 pub fn world(size: Size) -> impl Strategy<Value = World> {
     let pools = prop::collection::vec(pool_seed(), 1..=size.pools);
     let classes = prop::collection::vec(class_seed(), 1..13);
@@ -115,7 +115,7 @@ fn class_seed() -> impl Strategy<Value = ClassSeed> {
     (policy, 1..=4_u32, pool, cap_rules(), users)
 }
 
-/// How fast the jobs of a class grow.
+/// Growth of the jobs of a class.
 pub fn cap_rules() -> impl Strategy<Value = CapRules> {
     let pace = (0..4_u64, any::<bool>(), any::<bool>(), 0..100_000_u64, 0..4_000_000_u64);
     pace.prop_map(|pace| {
@@ -184,7 +184,7 @@ fn build(
         nodes.push((name, Mebibytes(units * 512)));
     }
     for (ix, (policy, priority, pool, cap_rules, allowed)) in classes.into_iter().enumerate() {
-        // What one user in a handful may do, so may the first of every other handful.
+        // The rights of a user in a handful repeat for the same user of every other handful.
         let members = |allowed: Vec<bool>| {
             let named = users.iter().zip(allowed.into_iter().cycle());
             named.filter(|(_, is_allowed)| *is_allowed).map(|(user, _)| user.clone()).collect()
@@ -202,7 +202,7 @@ fn build(
     (topology, nodes)
 }
 
-/// A pool may be in any earlier one, unless that is too deep already.
+/// A pool may be in any earlier pool, unless that is too deep already.
 fn add_pool(topology: &mut Topology, (parent, quantum, search_order): PoolSeed) {
     let trees = topology.pools.iter().filter(|pool| pool.parent.is_none()).count();
     let ix = topology.pools.len();

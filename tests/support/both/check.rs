@@ -1,4 +1,4 @@
-//! What is told, beside what should be.
+//! Compares the orchestrator's publications with the oracle's expectation.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -27,13 +27,13 @@ pub struct Manager {
     published: Published,
     /// The last publication that was recorded since the start.
     taken: Option<u64>,
-    /// What is on record: the books of the last cycle, and the last publication in them.
+    /// Stored state: the books of the last cycle, and the last publication in them.
     record: (Books, Option<u64>),
-    /// Whether books that know nothing wait for a publication.
+    /// True if an empty scheduler waits for a publication.
     waits: bool,
     /// Shares that ever died with their nodes. While they are dead, nothing but their end is heard of them.
     pub purged: BTreeSet<ShareId>,
-    /// How many processes were preempted.
+    /// Number of preempted processes.
     pub preempted: u64,
 }
 
@@ -152,10 +152,11 @@ impl Manager {
         self.scheduler.books()
     }
 
-    /// A5: what was preempted on a node is what had the least to lose there, of one job.
+    /// A5: the preempted processes of a job on a node are the processes with the least to lose
+    /// there.
     fn least_was_lost(&mut self, before: &View, after: &View) {
         type Stake = (bool, u64);
-        /// Those that stay, and those that were preempted.
+        /// Shares that stay, and shares that were preempted.
         type Sides = [Vec<(Stake, ShareId)>; 2];
         let stake = |facts: ShareFacts| -> Stake {
             let ShareFacts { is_initialized, initialization, investment } = facts;
@@ -189,7 +190,7 @@ impl Manager {
     }
 }
 
-/// What readers see of books.
+/// Builds the published view of a scheduler.
 fn picture(view: View, publication: Option<u64>) -> Published {
     Published {
         schedule: ScheduleText::following(None, publication, &view),
@@ -223,7 +224,8 @@ fn limits() -> Limits {
     }
 }
 
-/// One pool with quanta of 1 GB; two fair-share classes, and one for work that is not preempted.
+/// A single pool with quanta of 1 GB; two fair-share classes, and a class for work that is not
+/// preempted.
 fn topology(pace: u8) -> Topology {
     let is_slow = pace % 2 == 1;
     let cap_rules = CapRules {

@@ -30,16 +30,16 @@ const USERS: [&str; 3] = ["ann", "bob", "cleo"];
 /// Rounds without trouble in which everything ends.
 const ROUNDS: usize = 1_500;
 
-/// What becomes of a message.
+/// Fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives, and its answer too.
+    /// The message arrives, and its answer too.
     Good,
-    /// It does not arrive.
+    /// The message does not arrive.
     Lost,
-    /// It arrives, and its answer does not.
+    /// The message arrives, and its answer does not.
     Unanswered,
-    /// It arrives later.
+    /// The message arrives later.
     Late,
 }
 
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// Brings a publication that is late, perhaps after others.
+    /// Delivers a late publication, perhaps after newer publications.
     pub fn bring_late(&mut self) {
         if let Some(body) = self.late.take() {
             self.manager.put(body);
@@ -197,8 +197,8 @@ impl World {
         self.manager.end_interval();
     }
 
-    /// One exchange of a node. `is_torn`: the orchestrator dies before the commit. One with nothing to
-    /// tell waits if `may_wait`.
+    /// Exchanges once for a node. `is_torn`: the orchestrator dies before the commit. An exchange
+    /// without news waits if `may_wait`.
     pub fn exchange(&mut self, at: usize, fate: Fate, is_torn: bool, may_wait: bool) {
         let (now, name) = (self.now, name(at));
         let node = &mut self.nodes[at];
@@ -216,7 +216,7 @@ impl World {
             self.restart();
             return;
         }
-        // The one that it waited for ends with this one.
+        // The waiting exchange ends with this exchange.
         self.nodes[at].waits_since = None;
         self.oracle.reported(&name, &report, now);
         self.record(event);
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// Prepares the slots of a node, or has one of them fail at that.
+    /// Prepares the slots of a node, or makes the preparation of a slot fail.
     pub fn prepare(&mut self, at: usize, fails: bool) {
         for slot in self.nodes[at].slots.values_mut() {
             slot.prepare(self.now, fails);
@@ -276,7 +276,7 @@ impl World {
         let (share, id) = running[usize::from(pick) % running.len()];
         let slot = self.nodes[at].slots.get_mut(&share).unwrap();
         let now = self.now;
-        // What is stopped ends by its signal, whatever it would have done.
+        // A stopped task ends by its signal, instead of its own end.
         let stopped = slot.stop.filter(|(_, until)| until.is_some()).map(|(why, _)| why);
         match (stopped, how % 16) {
             (_, 0) => slot.running.get_mut(&id).unwrap().saved = Some(now),

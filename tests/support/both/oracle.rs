@@ -1,5 +1,5 @@
-//! What the resource manager should be told, by someone who remembers only what was submitted, what
-//! schedules said, what nodes were answered and what their slots did.
+//! Oracle of the orchestrator's publications. It knows only submissions, schedules, answers to
+//! nodes and acts of their slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use apportion::orchestrator::wire::{
 
 use super::slots::Run;
 
-/// How often a task may ask for another attempt.
+/// Most further attempts that a task may ask for.
 const MAX_RESUBMITS: u64 = 10;
 
-/// How a task ended.
+/// End of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Done,
@@ -68,16 +68,16 @@ pub struct Share {
     last_number: u64,
     /// Attempts that its node was told of and that have no result.
     open: BTreeSet<AttemptId>,
-    /// Those of them that run, by its last report.
+    /// Open attempts that run, by the last report.
     pub running: BTreeMap<AttemptId, Run>,
-    /// When the orchestrator started again, while it has not heard of the slot since.
+    /// Time of the orchestrator's restart, while it has no report of the slot since.
     pub guessed_since: Option<u64>,
-    /// Whether a schedule said that it has to go.
+    /// True if a schedule terminated the share.
     pub has_to_go: bool,
     pub is_gone: bool,
 }
 
-/// What the resource manager should be told of a memory step.
+/// Expected publication of a memory step.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Expected {
     pub remaining: u64,
@@ -336,7 +336,7 @@ impl Oracle {
         }
     }
 
-    /// Nothing of a share can run any more: what was open in it is lost.
+    /// Ends a share in which nothing can run any more: its open attempts are lost.
     pub fn gone(&mut self, number: u64) {
         let Some(share) = self.shares.get_mut(&number).filter(|share| !share.is_gone) else {
             return;
@@ -350,7 +350,7 @@ impl Oracle {
         }
     }
 
-    /// Ends campaigns of which too many tasks failed, and closes those of which nothing is left.
+    /// Ends campaigns of which too many tasks failed, and closes campaigns without remaining tasks.
     pub fn settle(&mut self) {
         let is_failed =
             |bag: &Bag| bag.spec.max_fails.is_some_and(|most| most < bag.finals(End::Failed));
@@ -366,7 +366,7 @@ impl Oracle {
         }
     }
 
-    /// Whether a campaign has ended.
+    /// True if a campaign has ended.
     pub fn is_over(&self, id: u64) -> bool {
         self.bags[&id].is_over
     }

@@ -1,4 +1,4 @@
-//! What the database of the orchestrator would hold.
+//! Expected contents of the orchestrator's database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Rows {
         }
     }
 
-    /// What a start reads back.
+    /// Returns the rows that a start reads back.
     pub fn saved(&self, specs: &BTreeMap<u64, Arc<CampaignSpec>>) -> Saved {
         let live = |id: &u64| self.campaigns.get(id).is_some_and(|row| !row.state.is_final());
         let campaigns = self.campaigns.values().filter(|row| live(&row.id));

@@ -8,9 +8,9 @@ use apportion::orchestrator::wire::{
     TaskResult, VERSION,
 };
 
-/// How long the slots of the tests go on after the last exchange, in milliseconds.
+/// Time that the slots of the tests go on after the last exchange, in milliseconds.
 pub const LEASE_MS: u64 = 60_000;
-/// How long a slot without a task waits for one, in milliseconds.
+/// Time that a slot without a task waits for a task, in milliseconds.
 pub const LINGER_MS: u64 = 2_000;
 /// Time between the stop signal and the kill, in milliseconds.
 pub const GRACE_MS: u64 = 30_000;
@@ -18,9 +18,9 @@ pub const GRACE_MS: u64 = 30_000;
 /// A task at work.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// When it began.
+    /// Begin of the task.
     pub begun: u64,
-    /// When it saved what it had, last.
+    /// Time of its last save.
     pub saved: Option<u64>,
 }
 
@@ -41,12 +41,13 @@ pub struct SimSlot {
     pub running: BTreeMap<AttemptId, Run>,
     results: Vec<TaskResult>,
     last_number: u64,
-    /// Why it stops, and when what runs is killed. `None`: it runs to its end.
+    /// Reason of the stop, and the time at which running tasks are killed. `None`: the slot runs to
+    /// its end.
     pub stop: Option<(Reason, Option<u64>)>,
     end: Option<SlotEnd>,
     pub lanes: u64,
     finishes_unheard: bool,
-    /// When the last exchange that succeeded was sent.
+    /// Time at which the last successful exchange was sent.
     pub renewed: u64,
     started: u64,
     prepared_ms: Option<u64>,
@@ -78,7 +79,7 @@ impl SimSlot {
         self.stage != SlotStage::Gone
     }
 
-    /// Whether it can begin a task.
+    /// True if the slot can begin a task.
     pub fn has_room(&self) -> bool {
         let running = u64::try_from(self.running.len()).unwrap();
         self.stage == SlotStage::Working && !self.held.is_empty() && running < self.lanes
@@ -224,18 +225,18 @@ pub struct SimNode {
     pub boot: u64,
     number: u64,
     pub slots: BTreeMap<u64, SimSlot>,
-    /// Whether the machine is off.
+    /// True if the machine is off.
     pub is_off: bool,
-    /// Whether its heartbeats do not arrive.
+    /// True if its heartbeats do not arrive.
     pub is_unheard: bool,
-    /// Whether its exchanges do not arrive.
+    /// True if its exchanges do not arrive.
     pub is_cut: bool,
-    /// When the exchange was sent whose answer it waits for.
+    /// Time at which the waiting exchange was sent.
     pub waits_since: Option<u64>,
 }
 
 impl SimNode {
-    /// Its next report.
+    /// Builds the next report of the node.
     pub fn report(&mut self, now: u64) -> Exchange {
         self.number += 1;
         Exchange {
@@ -268,7 +269,7 @@ impl SimNode {
                 let new = || SimSlot::new(now, start.lanes, finishes(start.campaign));
                 self.slots.entry(order.share).or_insert_with(new);
             } else if order.stop.is_some() {
-                // One that it does not know is gone, and it says so.
+                // An unknown slot is gone, and the node reports that.
                 self.slots.entry(order.share).or_insert_with(|| {
                     let mut slot = SimSlot::new(now, 1, false);
                     slot.end_all(now, Reason::Lost, SlotEnd::Stopped);

@@ -1,5 +1,5 @@
-//! States that a daemon may be found in, and what can be done to it there: killed at a system call,
-//! or given an error by one, by `strace`.
+//! States of a daemon, and faults in them: killed at a system call, or failed by an error of the
+//! call, by `strace`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,26 +12,26 @@ use tempfile::TempDir;
 use super::witness::{self, Act, Broken, STORY, Witness};
 use crate::support::daemon::Daemon;
 
-/// A folder in memory where there is one: nothing here is about the loss of power.
+/// A folder in memory if possible: these tests are not about the loss of power.
 pub fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// What a daemon that was killed has left, and what was known of it then.
+/// Files of a killed daemon, and the witness's knowledge at that time.
 pub struct Scene {
     pub name: String,
-    /// What is about to be done.
+    /// The act to be tested.
     pub act: Option<Act>,
-    /// Whether it is the start that is looked at, and not the act alone.
+    /// True if the test is about the start, and not about the act alone.
     pub is_start: bool,
     pub files: TempDir,
     pub witness: Witness,
-    /// What every job has in the end, had nothing happened.
+    /// Final holdings of every job without a fault.
     pub rest: Vec<(u64, usize)>,
 }
 
 impl Scene {
-    /// Its files once more, for a life that may ruin them.
+    /// Copies its files, for a life that may ruin them.
     pub fn copy(&self) -> TempDir {
         let copy = folder();
         copy_files(self.files.path(), copy.path());
@@ -42,7 +42,8 @@ impl Scene {
 pub fn copy_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        // What is only in memory of the processes that have it open is made anew.
+        // Shared memory belongs to the processes that have the file open; the next process makes it
+        // anew.
         if !entry.file_name().to_string_lossy().ends_with("-shm") {
             std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
@@ -64,7 +65,7 @@ async fn rest_of(files: &Path, mut witness: Witness, act: Option<Act>) -> Vec<(u
     witness.rest(&daemon).await.unwrap()
 }
 
-/// Everything that can be done, each in the state in which a story comes to it.
+/// Every act, each in the state in which a story comes to it.
 pub async fn scenes() -> Vec<Scene> {
     let files = folder();
     let mut witness = Witness::new();
@@ -99,7 +100,7 @@ pub async fn scenes() -> Vec<Scene> {
     scenes
 }
 
-/// What a daemon leaves that did all this, and then was killed; or stopped, if it was told to.
+/// The state after all these acts and a kill, or a stop if `is_stopped`.
 pub async fn after(acts: &[Act], is_stopped: bool) -> Scene {
     let (files, mut witness) = (folder(), Witness::new());
     let daemon = start(files.path(), &witness, &[]).unwrap();
@@ -117,14 +118,14 @@ pub async fn after(acts: &[Act], is_stopped: bool) -> Scene {
     Scene { name, act: None, is_start: true, files, witness, rest }
 }
 
-/// Where a reader was the last to let go of the file, its log is still there.
+/// Writes the log back: it is still there if a reader closed the file last.
 async fn write_log_back(file: &Path) {
     let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
     sqlx::query("pragma wal_checkpoint(truncate)").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }
 
-/// Nobody reports any more.
+/// The state in which no node reports any more.
 async fn silence(scenes: &[Scene]) -> Scene {
     let busy = scenes.iter().find(|scene| scene.act == Some(Act::Pace)).unwrap();
     let (files, mut witness) = (busy.copy(), busy.witness.clone());
@@ -177,10 +178,10 @@ async fn migration() -> Scene {
     Scene { name: "migration".to_owned(), act, is_start: true, files, witness, rest }
 }
 
-/// What is to happen at a system call.
+/// A fault at a system call.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Its name.
+    /// Name of the call.
     pub call: &'static str,
     /// At which of them.
     pub when: String,
@@ -196,7 +197,7 @@ impl Fault {
         words.into_iter().map(str::to_owned).chain([note.display().to_string()]).collect()
     }
 
-    /// What runs the daemon so that it happens from its start on.
+    /// The command that runs the daemon with the fault from its start on.
     pub fn words_for_start(&self, note: &Path) -> Vec<String> {
         let mut words = self.words(note);
         // The daemon stays our child.
@@ -239,13 +240,13 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // It may have ended with what it traced.
+        // The tracer may have ended with the traced process.
         let _ = self.0.kill();
         self.0.wait().unwrap();
     }
 }
 
-/// How often each call was made, by the thread that made most of them; in order of the names.
+/// Number of each call, by the thread that made most of them; in order of the names.
 pub fn counted(note: &Path) -> Vec<(String, u32)> {
     let text = std::fs::read_to_string(note).unwrap();
     let mut calls = std::collections::BTreeMap::<(&str, &str), u32>::new();
@@ -264,7 +265,7 @@ pub fn counted(note: &Path) -> Vec<(String, u32)> {
     most.into_iter().collect()
 }
 
-/// Which calls a scene makes, from the start on or from the act on.
+/// Calls of a scene, from the start on or from the act on.
 pub async fn calls_of(scene: &Scene, calls: &str, from_start: bool) -> Vec<(String, u32)> {
     let files = scene.copy();
     let note = files.path().join("strace");
@@ -311,7 +312,7 @@ async fn await_end(note: &Path, pid: u32) {
     panic!("strace never ended");
 }
 
-/// What is done in a scene, and that it is served at all.
+/// Plays the act of a scene, after a check that the daemon answers.
 pub async fn play(scene: &Scene, witness: &mut Witness, daemon: &Daemon) -> Result<(), Broken> {
     daemon.try_get("/v1/status").await?;
     match scene.act {
@@ -320,7 +321,7 @@ pub async fn play(scene: &Scene, witness: &mut Witness, daemon: &Daemon) -> Resu
     }
 }
 
-/// Where the record of a scene's copy is.
+/// Path of the store in a scene's copy.
 pub fn state(files: &TempDir) -> PathBuf {
     files.path().join("state.db")
 }

@@ -1,5 +1,5 @@
-//! Whoever talks to the daemon over all of its lives, and remembers what was answered and shown:
-//! agents, an orchestrator and an administrator in one.
+//! The clients of the daemon over all of its lives, with a memory of its answers and views: agents,
+//! an orchestrator and an administrator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,12 +18,12 @@ macro_rules! hold {
     };
 }
 
-/// Why a check did not go through.
+/// Reason why a check failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// The daemon ended.
     Gone,
-    /// Something is not as it must be; it begins with its name.
+    /// A rule does not hold; the text begins with the rule's name.
     Rule(String),
 }
 
@@ -33,7 +33,7 @@ impl From<Gone> for Broken {
     }
 }
 
-/// Small orders, no pacing; books every other cycle. Nothing happens unless somebody acts.
+/// Small orders, no pacing; a checkpoint every other cycle. Nothing happens without an act.
 pub const CONFIG: &str = r#"
 [daemon]
 cycle_period = "10ms"
@@ -63,29 +63,29 @@ pub fn impatient() -> String {
     config.replace("[scheduler]", "[scheduler]\nnode_stability = 1000")
 }
 
-/// With which the third node is in a pool that nobody may use.
+/// Configuration in which the third node is in a pool without a class.
 const SIDE: &str = "\n[[nodepool]]\nname = \"side\"\nnodes = [\"n3\"]\n";
 
-/// What may be done, each of which leaves something else on record.
+/// Possible acts, each with its own change of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// New nodes report.
     Nodes,
     /// A job comes and gets shares.
     Ann,
-    /// Its processes run.
+    /// The processes of ann's job run.
     Run,
     /// A node reports another size.
     Resize,
     /// Another job comes, and shares are to be given back for it.
     Bob,
-    /// They are, and the other job gets them.
+    /// The preempted shares end, and the other job gets them.
     Leave,
     /// A publication that says nothing new but how far the work is.
     Progress,
     /// A node is varied off.
     Off,
-    /// It is varied on.
+    /// The node is varied on.
     On,
     /// Another configuration of the same cluster.
     Pace,
@@ -93,13 +93,13 @@ pub enum Act {
     Move,
     /// A job is over.
     End,
-    /// Nobody reports, and a heartbeat more was missed.
+    /// No node reports, and another heartbeat is missed.
     Miss,
     /// The daemon is asked to stop.
     Stop,
 }
 
-/// In this order they make a story. Whoever repeats one of them does not change its outcome.
+/// In this order the acts make a story. A repeated act does not change its outcome.
 pub const STORY: [Act; 12] = [
     Act::Nodes,
     Act::Ann,
@@ -121,14 +121,14 @@ pub struct Place {
     node: String,
 }
 
-/// What is known of the outside, and what the daemon said.
+/// State of the world outside, and the daemon's answers.
 #[derive(Clone, Debug, Default)]
 pub struct Witness {
     /// The file that the daemon reads.
     pub config: String,
-    /// How many configurations there were; 0: nobody knows.
+    /// Number of configurations so far; 0: unknown.
     generation: u64,
-    /// Whether something was begun, and not seen to its end.
+    /// True if an act was begun, and its end is unknown.
     is_open: bool,
     /// GB of each node that has reported and was seen.
     nodes: BTreeMap<&'static str, u64>,
@@ -150,7 +150,7 @@ pub struct Witness {
     cycle: u64,
     publication: u64,
     events: u64,
-    /// How long it waits before it asks whether something was done that is answered before it is.
+    /// Pause before a check of an act that the daemon answers before it is done.
     pub pause: Duration,
 }
 
@@ -160,7 +160,7 @@ impl Witness {
         Witness { config, pause, generation: 1, ..Witness::default() }
     }
 
-    /// One that has seen what another version left: shares that were issued, and a node that is off.
+    /// A witness of another version's past: shares that were issued, and a node that is off.
     pub fn of_a_past(shares: &[(u64, u64, &str)], off: &'static str) -> Witness {
         let place =
             |&(share, job, node): &(u64, u64, &str)| (share, Place { job, node: node.to_owned() });
@@ -267,7 +267,7 @@ impl Witness {
         self.look(daemon).await
     }
 
-    /// As an administrator does it: the file first.
+    /// Changes the configuration as an administrator does: the file first.
     async fn configure(&mut self, daemon: &Daemon, config: String) -> Result<(), Broken> {
         daemon.configure(&config);
         if self.config != config {
@@ -281,7 +281,7 @@ impl Witness {
         self.look(daemon).await
     }
 
-    /// Somebody writes another file while the daemon is away.
+    /// Writes another file while the daemon is down.
     pub fn find(&mut self, config: String) {
         self.is_open = true;
         self.config = config;
@@ -423,8 +423,8 @@ impl Witness {
         jobs.iter().flat_map(|job| numbers(&job[list]).collect::<Vec<_>>()).collect()
     }
 
-    /// What a life must still know of those before it. Returns whether the last act is on record
-    /// though nobody was told.
+    /// Checks that a life remembers all earlier lives. Returns true if the last act is stored
+    /// although it was never answered.
     pub async fn check(&mut self, daemon: &Daemon) -> Result<bool, Broken> {
         let (publication, was_certain) = (self.publication, !self.is_open);
         let told_before = self.removed();
@@ -487,7 +487,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Everything on a node is counted once.
+    /// Checks that every share on a node is counted once.
     async fn check_ledger(&self, daemon: &Daemon) -> Result<(), Broken> {
         for node in self.nodes.keys() {
             let info = self.node(daemon, node).await?;
@@ -514,7 +514,8 @@ impl Witness {
         Ok(())
     }
 
-    /// The last publication again is no news; one before it is refused.
+    /// Checks publications: the last publication again is no news, and an earlier publication is
+    /// refused.
     async fn check_publications(&mut self, daemon: &Daemon) -> Result<(), Broken> {
         if self.sequence == 0 || self.jobs.is_empty() {
             return Ok(());
