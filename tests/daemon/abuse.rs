@@ -191,7 +191,7 @@ async fn too_much_is_refused_early_and_costs_little_memory() {
 }
 
 #[tokio::test]
-async fn whoever_dawdles_is_left_and_whoever_crowds_is_turned_away() {
+async fn slow_and_excess_connections_are_closed() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("admin.sock");
     let access = format!("[daemon.access]\nsocket = '{}'", socket.display());

@@ -184,7 +184,7 @@ async fn assert_refused(answer: Response, status: StatusCode, what: &str) {
 }
 
 #[tokio::test]
-async fn nobody_gets_past_the_table_of_roles() {
+async fn every_route_obeys_the_table_of_roles() {
     let folder = tempfile::tempdir().unwrap();
     let tokens = Tokens::make(folder.path());
     let daemon = Daemon::start(folder.path(), &config(folder.path(), "", ""));
@@ -369,7 +369,7 @@ async fn an_agent_speaks_for_its_own_nodes_only() {
 }
 
 #[tokio::test]
-async fn whoever_asks_too_often_waits_and_nobody_else() {
+async fn only_a_caller_over_its_rate_waits() {
     let folder = tempfile::tempdir().unwrap();
     let tokens = Tokens::make(folder.path());
     let slow = "[daemon.limits]\nreader_rate = 1";
@@ -719,7 +719,7 @@ async fn a_certificate_is_renewed_while_the_daemon_runs() {
 /// Follows the guide: add a second line, replace the old token by the new token, then remove the
 /// old line.
 #[tokio::test]
-async fn tokens_are_replaced_under_load_and_nobody_is_refused_for_it() {
+async fn tokens_are_replaced_under_load_without_refusals() {
     let folder = tempfile::tempdir().unwrap();
     let tokens = Tokens::make(folder.path());
     let unlimited = "[daemon.limits]\nreader_rate = 0\nagent_rate = 0";

@@ -641,7 +641,7 @@ async fn the_document_lists_every_route() {
 }
 
 #[tokio::test]
-async fn long_answers_are_packed_for_whoever_can_unpack_them() {
+async fn long_answers_are_compressed_for_clients_that_accept_it() {
     let folder = TempDir::new().unwrap();
     let daemon = Daemon::start(&folder).await;
     let names = ["n1", "n2", "n3"];

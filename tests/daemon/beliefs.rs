@@ -254,7 +254,7 @@ async fn only_the_orchestrator_that_said_its_name_is_believed() {
 
 /// A number that is far too high uses up nothing, and an operator lets numbers begin anew.
 #[tokio::test]
-async fn a_slip_of_the_number_locks_nobody_out() {
+async fn a_wrong_number_locks_no_publisher_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut world = World::new(folder.path(), 3);
     let work = [of(1, 2)];

@@ -142,7 +142,7 @@ async fn nothing_is_left_out_over_restarts() {
 }
 
 #[tokio::test]
-async fn whoever_asks_too_late_is_sent_to_the_schedule() {
+async fn a_late_follower_is_sent_to_the_schedule() {
     let folder = tempfile::tempdir().unwrap();
     let config = format!("{CONFIG}\n[daemon.journal]\ncycles = 5\nbooks_every = 1\n");
     let daemon = Daemon::start(folder.path(), &config);

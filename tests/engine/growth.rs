@@ -48,7 +48,7 @@ fn a_job_that_winds_down_is_not_shrunk() {
 
 /// F122, F125: completed, frozen and limited jobs.
 #[test]
-fn limits_bind_whatever_is_wanted() {
+fn limits_bind_for_every_demand() {
     let mut cluster = cluster(UNPACED);
     let mut spec = job(1, "ann", "normal", 1);
     spec.facts.limit = ProcessLimit::AtMost(0);
@@ -206,7 +206,7 @@ fn a_job_that_lost_everything_starts_over() {
 
 /// F134: the cap is a single number, and no target exceeds it.
 #[test]
-fn nobody_is_counted_beyond_the_cap() {
+fn no_target_exceeds_the_cap() {
     let mut cluster = cluster(DOUBLING);
     for id in 1..=3 {
         cluster.arrive(fresh(id, 1000));

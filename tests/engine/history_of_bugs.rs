@@ -95,7 +95,7 @@ cases! {
         held: "1=3 2=2",
         why: "1=over_allotment 2=over_allotment",
     }
-    uima_4912_machines_that_are_not_up_count_for_nobody {
+    uima_4912_machines_that_are_not_up_do_not_count {
         steps: &["m1=4; m2=4; m3=4; 1 ann 1x6", "m2 off; m3 dies; 2 bob 1"],
         held: "1=2 2=2",
         lost: "any",
@@ -123,11 +123,11 @@ cases! {
         held: "1=3 2=1 9=1",
         lost: "1=4",
     }
-    uima_3811_nobody_goes_where_rounding_alone_says_that_somebody_is_owed {
+    uima_3811_a_claim_by_rounding_alone_preempts_nothing {
         steps: &["m1=7; 1 ann 2x2; 2 bob 1x3", "1 ann 2x3"],
         held: "1=2 2=3",
     }
-    uima_4358_work_that_may_not_be_preempted_stays_whoever_comes {
+    uima_4358_non_preemptable_work_stays_for_any_newcomer {
         steps: &["m1=4; 1 ann@stable 1x3 job", "2 bob@urgent 1; 3 cid@fixed 2; 4 dan@reserve 4"],
         held: "1=3 2=1 3=0 4=0",
     }
@@ -461,7 +461,7 @@ fn uima_4142_a_node_that_moves_loses_what_may_not_be_there() {
 }
 
 #[test]
-fn uima_4234_whoever_asks_sees_every_machine_once_dead_or_off() {
+fn uima_4234_a_query_has_every_machine_once() {
     let mut script = Script::new(&Case::default());
     script.step("m1=4; m2=4; m3=4; 1 ann@reserve 4 on m3; 2 bob 1");
     script.settle();

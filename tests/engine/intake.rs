@@ -311,7 +311,7 @@ fn what_died_with_its_node_is_purged_until_it_is_confirmed() {
 
 /// F60: every job without a share has a reason.
 #[test]
-fn whoever_has_nothing_is_told_why() {
+fn a_job_without_shares_has_a_reason() {
     let mut orchestrator = Orchestrator::new();
     orchestrator.submit(single(1, "ann", "reserve", 4, JobKind::Reservation));
     orchestrator.submit(single(2, "ann", "reserve", 4, JobKind::Reservation));

@@ -48,7 +48,7 @@ cases! {
         held: "1=10 2=2",
         lost: "1=6",
     }
-    a_listed_machine_is_cleared_for_whoever_lists_it {
+    a_listed_machine_is_cleared_for_its_job {
         steps: &["m1=8; m2=8; 1 ann 1", "2 bob@fixed 6 on m2; 3 cid@reserve 8 on m1"],
         held: "1=2 2=1 3=1",
         lost: "any",

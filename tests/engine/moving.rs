@@ -119,7 +119,7 @@ cases! {
         lost: "1=4 2=2",
     }
     /// Two processes have space on the fourth node; the other processes find theirs at Dan's.
-    whatever_is_in_the_way_goes_but_for_the_last {
+    all_shares_in_the_way_go_except_the_last {
         steps: &[
             "m1=5; 1 ann 1x5 on m1,m2,m4",
             "m2=12; m3=5; 2 dan 1 on m2; 4 cid 1x5 on m3",
@@ -275,7 +275,7 @@ fn a_receipt_tells_what_was_moved_from_what_was_taken() {
 /// takes a process from him in the next cycle: her own process moved, so the no-take-back rule does
 /// not hold her.
 #[test]
-fn whoever_was_moved_may_take() {
+fn a_moved_job_may_take_from_others() {
     let mut script = Script::new(&Case::default());
     script.step("m1=1; m3=7; 1 ann 1x1 on m1,m2; 4 ann 1 on m3; 2 bob 1 on m3");
     script.settle();
@@ -293,7 +293,7 @@ fn whoever_was_moved_may_take() {
 
 /// Half of each node of 2 is free, and neither node may be cleared for a process of 2.
 #[test]
-fn whoever_finds_no_hole_large_enough_is_told_what_is_free() {
+fn a_fragmented_job_reports_the_free_space() {
     let mut script = Script::new(&Case::default());
     for step in ["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1 on m2", "m1=2; m2=2; 3 cid 2x1"] {
         script.step(step);

@@ -206,7 +206,7 @@ fn a_preemption_from_before_a_restart_is_final() {
 }
 
 #[test]
-fn a_share_on_a_node_nobody_has_heard_of_is_counted_and_waits_for_its_heartbeat() {
+fn a_share_on_an_unknown_node_counts_until_its_heartbeat() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     let (share, facts) = (ShareId(7), ShareFacts::default());
     cluster.arrive(job(1, "ann", "normal", 1));
@@ -305,7 +305,7 @@ fn work_that_may_not_be_preempted_is_refused_in_a_fair_share_class() {
 /// Work that could not be understood runs all the same: nothing is put on top of it, and when it is
 /// understood it is taken over in place.
 #[test]
-fn shares_of_work_nobody_understands_take_their_space() {
+fn shares_of_unparsed_work_take_their_space() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     let (share, node) = (ShareId(7), "m1".to_owned());
     let memory = Some(Mebibytes::from_gib(3));

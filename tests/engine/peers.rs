@@ -65,18 +65,18 @@ cases! {
         steps: &["m1=10; 1 ann 1x7; 2 bob 1x5; 3 cid 1x2"],
         held: "1=4 2=4 3=2",
     }
-    kai_10_who_is_below_its_share_takes_from_whoever_is_above {
+    kai_10_a_job_below_its_share_takes_from_jobs_above {
         classes: "two=2 three=3",
         steps: &["m1=5; 1 ann@three 1x2; 2 bob@two 1x3", "1 ann@three 1x3"],
         held: "1=3 2=2",
         lost: "2=1",
     }
-    kai_10_nobody_takes_from_whoever_is_exactly_at_its_share {
+    kai_10_a_job_exactly_at_its_share_loses_nothing {
         classes: "two=2 three=3",
         steps: &["m1=5; 9 cid@fixed 1; 1 ann@three 1x2; 2 bob@two 1x2", "1 ann@three 1x3"],
         held: "1=2 2=2",
     }
-    kai_10_nobody_takes_from_whoever_is_below_its_share {
+    kai_10_a_job_below_its_share_loses_nothing {
         classes: "two=2 three=3",
         steps: &["m1=5; 9 cid@fixed 2; 1 ann@three 1x2; 2 bob@two 1x1", "1 ann@three 1x3"],
         held: "1=2 2=1",
@@ -112,21 +112,21 @@ cases! {
 
 // Kueue: `preemption_fair_test.go`; a, b and c are ann, bob and cid, of nine units.
 cases! {
-    kueue_14_one_goes_from_whoever_has_most {
+    kueue_14_a_process_goes_from_the_largest_holder {
         steps: &["m1=9; 1 ann 1x3; 2 bob 1x5; 3 cid 1x1", "3 cid 1x2"],
         held: "1=3 2=4 3=2",
         lost: "2=1",
     }
-    kueue_15_whoever_has_most_gives_also_to_the_second {
+    kueue_15_the_largest_holder_gives_also_to_the_second {
         steps: &["m1=9; 1 ann 1x3; 2 bob 1x5; 3 cid 1x1", "1 ann 1x4"],
         held: "1=4 2=4 3=1",
         lost: "2=1",
     }
-    kueue_16_nobody_takes_where_all_have_the_same {
+    kueue_16_equal_holders_take_nothing {
         steps: &["m1=9; 1 ann 1x3; 2 bob 1x3; 3 cid 1x3", "3 cid 1x4"],
         held: "1=3 2=3 3=3",
     }
-    kueue_17_nobody_takes_what_would_only_swap_the_imbalance {
+    kueue_17_a_swapped_imbalance_takes_nothing {
         steps: &["m1=9; 1 ann 1x3; 2 bob 1x5", "1 ann 1x5"],
         held: "1=4 2=5",
     }
@@ -135,7 +135,7 @@ cases! {
         held: "1=2 2=5 3=1",
         lost: "1=1",
     }
-    kueue_18_worse_priority_goes_before_anybody_else_s {
+    kueue_18_lower_priority_goes_first {
         steps: &["m1=9; 1 ann@low 1x2; 2 ann 1x2; 3 bob 1x5", "2 ann 1x4"],
         held: "1=0 2=4 3=5",
         lost: "1=2",
@@ -183,11 +183,11 @@ cases! {
         held: "1=1 2=0 3=1 4=1",
         lost: "2=1",
     }
-    volcano_28_nobody_goes_where_there_is_room {
+    volcano_28_free_space_spares_all_processes {
         steps: &["m1=10; m2=8; 1 ann 1x10 on m1", "2 bob 3x1"],
         held: "1=10 2=1",
     }
-    volcano_29_nobody_goes_for_what_an_allotment_forbids_anyway {
+    volcano_29_a_job_over_its_allotment_preempts_nothing {
         allotment: 3,
         steps: &["m1=6; 1 ann 1x6", "2 bob@fixed 4"],
         held: "1=6 2=0",
@@ -215,12 +215,12 @@ cases! {
         held: "1=1 2=1",
         lost: "1=1",
     }
-    yunikorn_35_nobody_goes_for_a_process_no_machine_can_hold {
+    yunikorn_35_an_impossible_process_preempts_nothing {
         steps: &["m1=5; m2=5; 1 ann 5x2", "2 bob@urgent 6x1"],
         held: "1=2 2=0",
         why: "2=impossible",
     }
-    yunikorn_36_nobody_goes_where_all_together_would_not_do {
+    yunikorn_36_too_few_victims_spare_all {
         steps: &["m1=5; 9 cid@fixed 1; 1 ann@low 1x4", "2 bob@urgent 5x1"],
         held: "1=4 2=0",
     }
@@ -233,7 +233,7 @@ cases! {
         held: "3=1 4=2 5=1",
         lost: "any",
     }
-    yunikorn_38_nobody_takes_where_neither_is_owed_anything {
+    yunikorn_38_jobs_owed_nothing_take_nothing {
         steps: &["m1=6; 1 ann 1x3; 2 bob 1x3", "1 ann 1; 2 bob 1"],
         held: "1=3 2=3",
     }
@@ -276,7 +276,7 @@ cases! {
         held: "1=0 2=1",
         lost: "1=2",
     }
-    slurm_52_nobody_goes_from_a_machine_the_other_may_not_use {
+    slurm_52_an_unusable_machine_spares_its_processes {
         steps: &["m1=2; m2=2; 1 ann@low 1x2 on m1; 9 cid@fixed 2 on m2", "2 bob@urgent 1x1 on m2"],
         held: "1=2 2=0",
     }

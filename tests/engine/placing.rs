@@ -231,7 +231,7 @@ fn every_reservation_has_a_machine_of_its_own() {
 
 /// F174: a reservation that gives up while its machine is cleared leaves no hold behind.
 #[test]
-fn a_promise_to_nobody_is_forgotten() {
+fn a_promise_without_its_job_is_forgotten() {
     let mut cluster = cluster();
     cluster.confirms_exits = false;
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
@@ -244,7 +244,7 @@ fn a_promise_to_nobody_is_forgotten() {
 /// F174: work that is ending by the time its space is free does not get it, and no share waits for
 /// it.
 #[test]
-fn a_promise_to_whoever_can_use_no_more_is_forgotten() {
+fn a_promise_that_its_job_cannot_use_is_forgotten() {
     for fixed in [job(2, "bob", "fixed", 2), single(2, "bob", "reserve", 4, JobKind::Reservation)] {
         let mut cluster = cluster();
         cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();

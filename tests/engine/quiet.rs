@@ -117,7 +117,7 @@ fn progress_that_frees_no_process_leaves_the_cluster_quiet() {
 }
 
 #[test]
-fn whatever_is_recorded_is_planned_for() {
+fn every_recorded_event_causes_a_plan() {
     type Act = fn(&mut Cluster) -> &mut Cluster;
     let acts: [(&str, Act); 7] = [
         ("a job comes", |cluster| cluster.arrive(job(3, "cid", "normal", 1))),

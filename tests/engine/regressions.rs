@@ -301,7 +301,7 @@ fn l19_donors_that_get_poorer_while_they_give_are_found_again() {
 }
 
 #[test]
-fn l20_a_job_is_the_same_job_whatever_it_holds() {
+fn l20_a_job_stays_the_same_job_with_any_shares() {
     let mut cluster = cluster();
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.arrive(job(1, "ann", "normal", 1)).arrive(at_most(job(1, "bob", "normal", 4), 1));
@@ -477,7 +477,7 @@ fn g02_doubling_does_not_evict_and_start_for_ever() {
 /// The jobs come together, or the small jobs last: each has a quarter, which covers a large
 /// process, too.
 #[test]
-fn g03_rounding_starves_nobody() {
+fn g03_rounding_starves_no_job() {
     for is_late in [false, true] {
         let mut cluster = cluster();
         cluster.nodes("m1=8 m2=8 m3=8 m4=8");
@@ -507,7 +507,7 @@ fn g03_a_class_of_weight_one_gets_its_part() {
 }
 
 #[test]
-fn g04_equal_users_get_equal_parts_whoever_comes_last() {
+fn g04_equal_users_get_equal_parts_in_any_order() {
     let mut cluster = cluster();
     cluster.nodes("m1=6 m2=6 m3=6 m4=6 m5=6 m6=6 m7=6 m8=6");
     for id in 1..=8 {
@@ -537,7 +537,7 @@ fn g05_squatters_leave_and_nothing_stays_idle() {
 }
 
 #[test]
-fn g06_a_machine_is_counted_for_one_reservation_and_for_nobody_else() {
+fn g06_a_machine_is_counted_for_one_reservation_only() {
     let mut cluster = cluster();
     cluster.nodes("m1=4 m2=4").arrive(single(1, "ann", "reserve", 4, JobKind::Reservation));
     cluster.arrive(single(2, "ann", "reserve", 4, JobKind::Reservation));
@@ -591,7 +591,7 @@ fn g09_what_a_grandchild_pool_gives_is_gone_for_worse_priorities() {
 }
 
 #[test]
-fn g10_no_hole_that_somebody_could_use_stays_idle() {
+fn g10_no_usable_hole_stays_idle() {
     let mut cluster = cluster();
     cluster.nodes("m1=8 m2=8 m3=8 m4=8");
     for (id, order) in [(1, 3), (2, 5), (3, 2)] {
@@ -659,7 +659,7 @@ fn g14_busy_is_not_too_small() {
 
 /// An empty node that is varied off is no free space: a job has to give.
 #[test]
-fn g15_holes_on_machines_out_of_scheduling_help_nobody() {
+fn g15_holes_on_machines_out_of_scheduling_do_not_count() {
     for out in ["off", "dead", "quiesced"] {
         let mut cluster = cluster();
         cluster.nodes("m1=4 m2=4 m9=8").cycle();

@@ -218,7 +218,7 @@ fn an_allotment_is_used_to_the_last_gigabyte() {
 
 /// F158, L23: what a user holds in several trees is added up in memory, not in quanta.
 #[test]
-fn an_allotment_is_memory_whatever_the_quanta() {
+fn an_allotment_is_memory_in_all_quanta() {
     let mut topology = Topology {
         pools: vec![pool("coarse", None, "c1"), pool("fine", None, "f1")],
         classes: ["coarse", "fine"]
@@ -283,7 +283,7 @@ fn a_deferred_request_starts_when_the_allotment_has_room() {
 
 /// F71: every request is told apart by what the cycle did with it.
 #[test]
-fn a_cycle_says_what_it_did_with_everybody() {
+fn a_cycle_reports_its_decision_for_every_job() {
     use apportion::scheduler::JobDisposition::{
         Dormant, Expanded, Refused, Reserved, Shrunken, Stable,
     };

@@ -238,7 +238,7 @@ fn two_large_beside_eight_small() -> Cluster {
 /// F186, F187, D4: a job is needy below the threshold and below its part; at the threshold no job
 /// is needy.
 #[test]
-fn at_the_threshold_nobody_is_needy() {
+fn at_the_threshold_no_job_is_needy() {
     for (threshold, is_needy) in [(1, false), (2, false), (3, true), (8, true)] {
         let mut cluster = two_large_beside_eight_small();
         cluster.reconfigure(|topology| {
@@ -409,7 +409,7 @@ fn a_machine_that_cannot_be_cleared_is_left_alone() {
 
 /// F199, I17: jobs of all sizes on machines of all sizes come to rest.
 #[test]
-fn it_comes_to_rest_whatever_the_sizes() {
+fn a_cluster_settles_with_all_sizes() {
     for machines in ["m1=16 m2=16", "m1=7 m2=5 m3=9 m4=3", "m1=12 m2=12 m3=4 m4=4 m5=4"] {
         let mut cluster = cluster();
         cluster.nodes(machines);

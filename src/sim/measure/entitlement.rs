@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_equal_whatever_the_number_of_their_jobs() {
+    fn users_are_equal_with_any_number_of_jobs() {
         check(&[claim(0, 2, 40), claim(1, 2, 40), claim(1, 2, 40)], &[6.0, 3.0, 3.0], true);
     }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_entitled_to_nothing() {
+    fn a_claim_of_nothing_is_entitled_to_nothing() {
         assert_eq!(entitle(&[], &SLOTS), FluidEntitlement::default());
         check(&[claim(0, 2, 0)], &[0.0], false);
     }

@@ -70,7 +70,7 @@ fn the_longest_time_without_a_process_begins_with_submission() {
 }
 
 #[test]
-fn only_preemptions_after_two_quiet_minutes_are_held_against_anybody() {
+fn only_preemptions_after_two_quiet_minutes_count() {
     let mut ledger = MeasureLedger::new(&[4]);
     let lines = [line(0, 2, 2, 1)];
     let preempting = |now| MeasuredCycle { preempted: 1, ..cycle(now, &lines, &[2]) };

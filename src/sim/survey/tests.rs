@@ -90,7 +90,7 @@ fn check_envy(classes: &str, machines: &str, jobs: &str, expected: &str) {
 }
 
 #[test]
-fn nobody_envies_what_would_leave_the_other_with_less() {
+fn no_job_envies_if_the_other_would_have_less() {
     let check = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
     check("m=8", "a u 1 9 m m m m, a v 1 9 m m m m", "");
     check("m=8", "a u 1 9 m m m m m, a v 1 9 m m m", "user 2>u in a 1");
@@ -107,7 +107,7 @@ fn nobody_envies_what_would_leave_the_other_with_less() {
 }
 
 #[test]
-fn who_needs_no_more_or_has_no_place_envies_nobody() {
+fn a_satisfied_or_unplaceable_job_envies_no_side() {
     let check = |machines, jobs, expected| check_envy("a:100 b:100@sub", machines, jobs, expected);
     check("m=7", "a u 1 9 m m m m m m, a v 1 1 m", "");
     check("m=6", "a u 1 9 m m m m m m, a v 1 0", "");
