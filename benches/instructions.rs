@@ -1,9 +1,9 @@
 //! Instructions of a cycle: a figure that is independent of the computer's other load, and nearly
 //! so of the computer itself.
 //!
-//! Runs itself under valgrind, once for each part, and counts what is executed between entering and
-//! leaving [`counted`]. Without valgrind there is nothing to count with, and it says so. It is a
-//! report: it compares with nothing and fails for no number.
+//! Runs itself under valgrind, once for each part, and counts the instructions between entering and
+//! leaving [`counted`]. Without valgrind it prints a note. It is a report: it compares with nothing
+//! and fails for no number.
 //!
 //! No crate does this: the existing crates need a second program of the same version beside them,
 //! which a clean clone does not have.

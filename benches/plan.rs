@@ -36,7 +36,7 @@ fn cycles(criterion: &mut Criterion) {
             group.bench_with_input(BenchmarkId::new("whole", size), &books, |bench, books| {
                 bench.iter_batched(
                     || books.clone(),
-                    // The books come back as well, to be thrown away outside the time.
+                    // The scheduler is returned as well, to be dropped outside the time.
                     |mut books| (books.schedule(), books),
                     BatchSize::LargeInput,
                 );

@@ -1,8 +1,8 @@
 //! Lower bound of a cycle's duration: one pass that reads every machine and every job once.
 //!
-//! Over flat tables of plain records that hold what the pass reads and nothing else: it sums, by
-//! order, what machines have left, and what jobs hold and could use. An engine that looks at
-//! everything cannot be faster; how much slower it is does not depend on the computer much.
+//! The pass reads flat tables of plain records without other fields. It sums, by order, the free
+//! space of machines, and the holdings and the demand of jobs. An engine that reads everything
+//! cannot be faster; the ratio depends little on the computer.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -20,8 +20,8 @@ use crate::scheduler::View;
 pub const WEIGHTS: [u32; 4] = [50, 100, 200, 400];
 /// The sizes of nodes, in turn, in GB.
 const NODE_GIB: [u64; 3] = [64, 128, 256];
-/// Numbers of blocked work come after this: it is younger than all other work, what replaced that
-/// included.
+/// Numbers of blocked jobs come after this number: blocked jobs are younger than all other jobs,
+/// including replacements.
 const FIRST_BLOCKED: u64 = 1 << 40;
 /// The number of the first process that fills a node.
 const FIRST_FILLING: u64 = 1 << 41;
@@ -38,7 +38,7 @@ const WORK_ITEMS: u64 = 1_000_000;
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
 /// The priority of the classes that everything is in but jobs that are to be blocked.
 const PRIORITY: u32 = 10;
-/// Classes whose work comes after all the other work, and may not take anything from it.
+/// Classes whose work comes after all other work, and may not preempt any of it.
 const BLOCKED_FAIR: &str = "blocked-fair";
 const BLOCKED_FIXED: &str = "blocked-fixed";
 /// Class of work that fills nodes and is never preempted.

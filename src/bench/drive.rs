@@ -1,4 +1,4 @@
-//! Keeps a scheduler going: tells it of nodes and jobs, and what became of what it decided.
+//! Drives a scheduler: reports nodes and jobs, and the effects of its decisions.
 //!
 //! Acts as an orchestrator without delays. Processes appear in the cycle after the request, and
 //! with its first process a job runs; terminated processes have exited by then. The loss of a
@@ -138,7 +138,7 @@ fn is_still(view: &View) -> bool {
     })
 }
 
-/// Tells what became of what the last cycle decided. Without anything new it says nothing.
+/// Reports the effects of the last cycle's decisions; nothing if there are none.
 pub fn confirm(scheduler: &mut Scheduler, view: &View) {
     for job in view.jobs.iter() {
         confirm_job(scheduler, job);

@@ -53,15 +53,15 @@ pub struct Measured {
 
 /// Times of the parts of a cycle, and of the steps before and after it; milliseconds.
 ///
-/// All but the first are of the last timed cycle and of what it left, so that they can be compared.
+/// All but the first are of the last timed cycle and of its result, so that they can be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Parts {
     /// Median time of recording the events since the last cycle.
     pub record: f64,
     /// All of it, that once.
     pub schedule: f64,
-    /// Deciding: the engine alone, from scratch, on the same snapshot. Longer than the whole where
-    /// the scheduler had no need to ask it.
+    /// Deciding: the engine alone, from scratch, on the same snapshot. Longer than the whole if the
+    /// scheduler did not need the engine.
     pub plan: f64,
     /// Building the view for readers, if nothing in it has changed.
     pub view: f64,
@@ -92,7 +92,7 @@ pub(super) struct Played {
 impl Played {
     /// Returns the figures, and the first findings of the audit as text.
     pub fn measure(self, clock: Clock<'_>) -> (Measured, Vec<String>) {
-        // First of all: what follows takes memory of its own.
+        // Read first: the code below takes memory of its own.
         let peak_rss_mb = MeasuredProcess::own().peak_rss_mb();
         let planned = planned(&self.view);
         let cycle = median(self.cycles.clone());

@@ -1,4 +1,5 @@
-//! The parts of a plan, each by itself, for benchmarks: what goes before a part is done outside its time.
+//! The parts of a plan, each by itself, for benchmarks: the steps before a part are done outside
+//! its time.
 
 use std::hint::black_box;
 
@@ -13,9 +14,9 @@ pub enum PlanPart {
     NShares,
     /// Carving up the ideal cluster.
     Carve,
-    /// Counting what each job is to have.
+    /// Counting the target of each job.
     Apportion,
-    /// Placing what fits now.
+    /// Placing the shares that fit now.
     Place,
     /// Making room for the rest.
     MakeRoom,
@@ -73,7 +74,7 @@ impl PlanPart {
         Some(planning)
     }
 
-    /// Does it, on what is [`PlanPart::prepared`] of this snapshot.
+    /// Runs the part, on the state that [`PlanPart::prepared`] made of this snapshot.
     pub fn run<'a>(self, snapshot: &'a Snapshot, prepared: Option<Planning<'a>>) -> PartResult<'a> {
         let mut planning = prepared.unwrap_or_else(|| Planning::begin(snapshot));
         match self {

@@ -59,7 +59,7 @@ fn blocked(shape: &ClusterShape) -> Scheduler {
 ///
 /// # Panics
 ///
-/// Never: a cycle leaves what it planned.
+/// Never: a cycle leaves its plan.
 pub fn next_snapshot(mut books: Scheduler) -> Snapshot {
     let planned = books.schedule().planned.expect("a cycle has run");
     planned.snapshot.clone()

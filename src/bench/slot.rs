@@ -1,7 +1,8 @@
 //! Task starts of a slot, beside a loop that does nothing else; and the cost of an idle slot.
 //!
-//! The loop starts `/bin/true` with the same environment, folder, process group and files, and waits
-//! for it. The slot does that and keeps its journal, its outputs and its watch over what is left.
+//! The loop starts `/bin/true` with the same environment, folder, process group and files, and
+//! waits for it. The slot does that, keeps its journal and its outputs, and watches for leftover
+//! processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

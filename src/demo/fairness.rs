@@ -16,7 +16,7 @@ use crate::sim::measure::{JobClaim, Slots, entitle};
 pub(super) struct FairnessMeter {
     /// Shortfall of all users in qshares, summed over the contended looks.
     shortfall: f64,
-    /// Qshares there were for fair-share work, summed over the same.
+    /// Qshares for fair-share work, summed over the same looks.
     capacity: f64,
 }
 

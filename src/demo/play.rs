@@ -192,7 +192,7 @@ impl Play {
         self.began = Instant::now();
     }
 
-    /// Lets time pass in the world and publishes what came of it.
+    /// Lets time pass in the world and publishes the effects.
     async fn tick(&mut self) -> Result<(), DemoError> {
         if self.is_round_over() {
             self.next_round()?;
@@ -225,7 +225,7 @@ impl Play {
         Ok(())
     }
 
-    /// Does what a new schedule says, and confirms it at once.
+    /// Follows a new schedule, and confirms it at once.
     async fn apply(&mut self, schedule: &wire::Schedule) {
         let applied = self.orchestrator.apply(schedule);
         self.publish().await;

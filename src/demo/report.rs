@@ -21,7 +21,7 @@ pub struct DemoReport {
     pub shares_placed: u64,
     /// Processes preempted for jobs that were below their fair share.
     pub preemptions: u64,
-    /// Processes that had to go because their node died or was varied off.
+    /// Processes evicted because their node died or was varied off.
     pub evictions: u64,
     /// Thread time of finished items, in milliseconds of the simulated cluster.
     pub work_done_ms: u64,

@@ -1,4 +1,4 @@
-//! Counts what happened, from what can be seen over HTTP.
+//! Counts events, as seen over HTTP.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl DemoTally {
         self.findings.extend(status.audit_findings.iter().take(room).cloned());
     }
 
-    /// Enters what a schedule changed.
+    /// Enters the changes of a schedule.
     pub fn applied(&mut self, applied: &Applied) {
         self.placed += count(&applied.started);
         for stopped in &applied.stopped {

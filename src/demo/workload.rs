@@ -1,4 +1,4 @@
-//! The bundled workload: who submits what when, and what befalls the nodes meanwhile.
+//! The bundled workload: submissions by users over time, and incidents of nodes.
 //!
 //! The same seed gives the same jobs on every platform: numbers are drawn as integers, in the order
 //! of the file. When a round is over, the next round begins with other numbers.
@@ -27,7 +27,7 @@ pub(super) struct Round {
     pub incidents: Vec<Incident>,
 }
 
-/// A request for work, and what it will turn out to be.
+/// A request for work, and its later course.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WorkRequest {
     /// Kind of the work.
@@ -123,7 +123,7 @@ impl Round {
                 requests.push(request);
             }
         }
-        // Stable: what is submitted at the same time keeps the order of the file.
+        // Stable: requests of the same time keep the order of the file.
         requests.sort_by_key(|request| request.work.submitted);
         let mut incidents = file.incident;
         for incident in &mut incidents {

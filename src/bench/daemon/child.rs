@@ -96,7 +96,7 @@ fn this_program() -> Result<Command, BenchError> {
     Ok(Command::new(std::env::current_exe().map_err(BenchError::Start)?))
 }
 
-/// Starts what says on standard error where it listens.
+/// Starts a server that writes its address to standard error.
 async fn listening(mut command: Command) -> Result<(Child, String), BenchError> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     for (variable, _) in std::env::vars_os().filter(|(variable, _)| is_ours(variable)) {
@@ -121,7 +121,7 @@ fn is_ours(variable: &OsStr) -> bool {
     variable.to_string_lossy().starts_with(OUR_VARIABLES)
 }
 
-/// Reads the log to its end, keeps the last lines, and tells the address once it comes by.
+/// Reads the log to its end, keeps the last lines, and sends the address once the log has it.
 fn listen(log: impl io::Read, said: &Mutex<VecDeque<String>>, tell: oneshot::Sender<String>) {
     let mut tell = Some(tell);
     for line in BufReader::new(log).lines().map_while(Result::ok) {

@@ -1,7 +1,7 @@
-//! The daemon's peers, as far as they are needed: what is sent, and what has to come back.
+//! The peers of the daemon for a benchmark: their requests, and the expected answers.
 //!
-//! Unlike a real agent or orchestrator it gives up at the first failure: what is measured would mean
-//! nothing any more.
+//! Unlike a real agent or orchestrator it gives up at the first failure, which makes the
+//! measurement meaningless.
 
 use reqwest::header::{CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use reqwest::{RequestBuilder, Response, StatusCode};

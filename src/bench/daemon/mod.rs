@@ -111,7 +111,7 @@ pub struct DaemonFigures {
 ///
 /// # Errors
 ///
-/// If there is no daemon to be had, or it does not do what it is asked.
+/// If the daemon cannot be started, or does not do as asked.
 pub async fn run(shape: &ClusterShape, starts: u64) -> Result<DaemonFigures, BenchError> {
     let mut terminated = signal(SignalKind::terminate()).map_err(BenchError::Start)?;
     // An interrupt drops the measurement, which owns the daemon and ends it.
@@ -161,7 +161,7 @@ async fn measure(shape: &ClusterShape, starts: u64) -> Result<DaemonFigures, Ben
     })
 }
 
-/// Kills the daemon, and has it start on what it has left, again and again.
+/// Kills the daemon, and starts it on the same files, several times.
 async fn time_starts(
     mut child: Child,
     folder: &Path,
@@ -293,8 +293,8 @@ fn work(spec: &JobSpec) -> wire::Work {
     }
 }
 
-/// The same pool and classes as in [`cluster::topology`], and limits that nothing here reaches.
-/// Cycles follow each other as soon as there is news, and heartbeats are not missed meanwhile.
+/// The pool and classes of [`cluster::topology`], and limits that nothing here reaches. A cycle
+/// begins as soon as there is news, and no heartbeats are missed meanwhile.
 pub(super) fn config(shape: &ClusterShape) -> String {
     let ClusterShape { nodes, jobs, quantum, .. } = shape;
     let quantum_mb = quantum.memory().0;

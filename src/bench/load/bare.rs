@@ -20,7 +20,7 @@ pub(super) const SINGLE: &str = "/single";
 pub(super) const BATCH: &str = "/batch";
 /// Says that nothing has changed.
 pub(super) const UNCHANGED: &str = "/unchanged";
-/// Gives back what was put there.
+/// Path that returns the text put there.
 pub(super) const TEXT: &str = "/text";
 
 /// Serves on any port of loopback, which `listening` gets, until the process ends.

@@ -59,9 +59,9 @@ pub struct LoadFigures {
     pub nodes: u64,
     /// Number of jobs.
     pub jobs: u64,
-    /// Requests with a single heartbeat; beside a handler that reads the same.
+    /// Requests with a single heartbeat; beside a handler that only reads them.
     pub single_heartbeats: Compared,
-    /// Requests with 1,000 heartbeats; beside a handler that reads the same.
+    /// Requests with 1,000 heartbeats; beside a handler that only reads them.
     pub batches: Compared,
     /// Polls of a schedule that is known; beside a bare `GET` that answers 304.
     pub unchanged_polls: Compared,
@@ -91,7 +91,7 @@ pub struct Compared {
     /// Processor time of the daemon for a request, in microseconds; unlike the figures above it
     /// leaves the clients out. `None`: not available on this system.
     pub daemon_cpu_us: Option<f64>,
-    /// The same of the bare handler.
+    /// Processor time of the bare handler for a request.
     pub bare_cpu_us: Option<f64>,
 }
 
@@ -103,9 +103,10 @@ pub struct Agents {
     /// Processor time of the daemon meanwhile, in percent of a core. `None`: not available on this
     /// system.
     pub core_percent: Option<f64>,
-    /// The same before they began.
+    /// Processor time before the agents began.
     pub idle_core_percent: Option<f64>,
-    /// Of a bare handler that reads the same at the same pace: most of it is waking up.
+    /// Processor time of a bare handler that reads the same heartbeats at the same pace: mostly
+    /// wakeups.
     pub bare_core_percent: Option<f64>,
 }
 
@@ -118,11 +119,11 @@ pub struct Readers {
     pub with_readers_ms: DurationSpread,
     /// The median with them over that without.
     pub ratio: f64,
-    /// Processor time of the scheduler's own thread in a cycle without readers, in milliseconds: what
-    /// readers add to its work, and not what they take from it by running at the same time. `None`:
-    /// this system does not tell.
+    /// Processor time of the scheduler's own thread in a cycle without readers, in milliseconds.
+    /// Readers that only compete for the processor do not add to it. `None`: not available on this
+    /// system.
     pub alone_cpu_ms: Option<f64>,
-    /// The same with them.
+    /// Processor time of the thread with readers.
     pub with_readers_cpu_ms: Option<f64>,
     /// Reads in a second.
     pub reads_per_s: f64,
@@ -132,7 +133,7 @@ pub struct Readers {
 ///
 /// # Errors
 ///
-/// If there is no daemon to be had, or it does not do what it is asked.
+/// If the daemon cannot be started, or does not do as asked.
 pub async fn run(options: &LoadOptions) -> Result<LoadFigures, BenchError> {
     let scratch = crate::scratch::Scratch::create("load").map_err(BenchError::Scratch)?;
     let (child, daemon) = child::start(scratch.path(), &config(&options.shape)).await?;

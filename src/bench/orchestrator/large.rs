@@ -29,7 +29,7 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// If the orchestrator cannot be started, or does not do what it is asked.
+/// If the orchestrator cannot be started, or does not do as asked.
 pub(super) async fn measure(large: &Large, folder: &Path) -> Result<LargeFigures, BenchError> {
     let failed = BenchError::Orchestrator;
     let shares_each = large.running.checked_div(large.campaigns).unwrap_or(0).max(1);

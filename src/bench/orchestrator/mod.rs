@@ -1,7 +1,7 @@
 //! The orchestrator, timed from outside, with agents that are simulated and a resource manager that is.
 //!
-//! The orchestrator is the real binary, a process of its own with a database on a disk. Agents speak the
-//! exchange over HTTP on loopback and start no process, so that what is timed is the orchestrator.
+//! The orchestrator is the real binary, a process of its own with a database on a disk. Agents use
+//! the exchange over HTTP on loopback and start no process, so that only the orchestrator is timed.
 
 mod agent;
 mod bare;
@@ -96,14 +96,14 @@ pub struct StartFigures {
     pub tasks: u64,
     /// Tasks started and ended in a second.
     pub per_s: f64,
-    /// The same of a bare handler that commits the same rows in the same batches.
+    /// Starts a second of a bare handler that commits the same rows in the same batches.
     pub bare_per_s: f64,
     /// The first over the second.
     pub ratio: f64,
     /// Processor time of the orchestrator for a task, in microseconds. `None`: not available on
     /// this system.
     pub cpu_us: Option<f64>,
-    /// The same of the bare handler.
+    /// Processor time of the bare handler for a task.
     pub bare_cpu_us: Option<f64>,
 }
 
@@ -147,7 +147,7 @@ pub struct LargeFigures {
 ///
 /// # Errors
 ///
-/// If the orchestrator cannot be started, or does not do what it is asked.
+/// If the orchestrator cannot be started, or does not do as asked.
 pub async fn run(options: &OrchestratorOptions) -> Result<OrchestratorFigures, BenchError> {
     // In this order: processes have to be gone before their folder is.
     let scratch = Scratch::create("bench-orchestrator").map_err(BenchError::Scratch)?;

@@ -1,5 +1,5 @@
-//! The demo's orchestrator: plays processes and items, publishes all of it, does what the schedule
-//! says.
+//! The demo's orchestrator: plays processes and items, publishes all of it, and follows the
+//! schedule.
 //!
 //! Knows of the daemon only the documents that cross HTTP: publications out, schedules in.
 //! Processes are the simulator's [`World`]; the caller passes the time in. A share number stands
@@ -89,7 +89,7 @@ pub(super) struct Started {
     pub node: String,
 }
 
-/// A process that had to go.
+/// A process that was terminated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stopped {
     /// The work it was for.
@@ -185,7 +185,7 @@ impl DemoOrchestrator {
         }
     }
 
-    /// Does what the schedule says: stops first, then starts, then lets idle threads work.
+    /// Follows the schedule: stops first, then starts, then lets idle threads work.
     pub fn apply(&mut self, schedule: &wire::Schedule) -> Applied {
         let mut applied = Applied::default();
         for job in &schedule.jobs {

@@ -106,7 +106,7 @@ struct Flow {
 }
 
 impl PreemptionBatch {
-    /// Enters that a process of `victim` had to go for `job` of `user`.
+    /// Enters a process of `victim` that was preempted for `beneficiary`, a job and its user.
     pub fn add(
         &mut self,
         rule: &str,
@@ -122,7 +122,7 @@ impl PreemptionBatch {
         flow.beneficiaries.extend(job);
     }
 
-    /// The lines for what was gathered.
+    /// Returns the lines for the gathered preemptions.
     pub fn tell(&mut self) -> Vec<String> {
         std::mem::take(&mut self.by_rule)
             .into_iter()
@@ -183,7 +183,7 @@ impl CompletionBatch {
         self.longest = self.longest.max(took);
     }
 
-    /// The line for what was gathered, if anything was.
+    /// Returns the line for the gathered completions, if any.
     pub fn tell(&mut self) -> Option<String> {
         let CompletionBatch { jobs, users, items, longest } = std::mem::take(self);
         if jobs.is_empty() {

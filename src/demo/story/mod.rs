@@ -1,4 +1,4 @@
-//! The story that the terminal tells: what happens on the cluster, line by line, and why.
+//! The story in the terminal: the events on the cluster, line by line, with reasons.
 //!
 //! The source is the orchestrator, and the daemon's answers over HTTP. The story is calm: frequent
 //! events are gathered for a while and summed up, and a job's growth or wait is a single line.
@@ -161,7 +161,7 @@ impl Story {
         }
     }
 
-    /// Tells what was gathered, if it is time for that.
+    /// Writes the gathered events, if it is time for that.
     pub fn pause(&mut self, at: Duration) {
         for text in self.submissions.introduce(at) {
             self.teller.tell(at, "submit", &text);
@@ -283,7 +283,7 @@ impl Story {
 }
 
 impl WatchedJob {
-    /// Enters what it holds now. Its first processes are worth a line if they were waited for.
+    /// Enters its present holdings. Its first processes are worth a line after a wait.
     fn start(&mut self, at: Duration, job: &wire::ScheduledJob, held: u64) -> Option<String> {
         if held <= self.most() {
             return None;

@@ -1,4 +1,4 @@
-//! By how much users hold less than what they are entitled to. MODEL section 9, "fairness error".
+//! Shortfall of users from their entitlement. MODEL section 9, "fairness error".
 
 use std::collections::BTreeMap;
 

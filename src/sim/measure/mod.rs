@@ -1,8 +1,8 @@
 //! The figures by which schedulers are compared, taken from the world alone. MODEL section 9.
 //!
-//! Free of any scheduler's internals: [`MeasureLedger`] is told, cycle by cycle, what jobs could use and
-//! what they hold. The only place in this crate that reckons in floating point, because it decides
-//! nothing.
+//! Free of any scheduler's internals: [`MeasureLedger`] gets, cycle by cycle, the need and the
+//! holdings of jobs. The only place in this crate that reckons in floating point, because it
+//! decides nothing.
 
 mod entitlement;
 mod fairness;
@@ -99,7 +99,7 @@ impl MeasuredJob {
 pub struct MeasuredCycle<'a> {
     /// Time of the cycle.
     pub now: Millis,
-    /// Every job told of and not told complete.
+    /// Every job that was submitted and not reported complete.
     pub lines: &'a [MeasuredJob],
     /// Qshares of each node that are neither held nor draining.
     pub free: &'a [u64],
@@ -111,7 +111,7 @@ pub struct MeasuredCycle<'a> {
     pub had_news: bool,
 }
 
-/// The books of a run.
+/// Sums and counts of a run.
 #[derive(Debug)]
 pub struct MeasureLedger {
     capacity: u64,
@@ -181,7 +181,7 @@ impl TurnaroundBound {
 }
 
 impl MeasureLedger {
-    /// Empty books for a cluster with nodes of these sizes, in qshares.
+    /// A ledger without entries for a cluster with nodes of these sizes, in qshares.
     pub fn new(nodes: &[u64]) -> MeasureLedger {
         let slots = Slots::of(nodes);
         MeasureLedger {
@@ -254,7 +254,7 @@ impl MeasureLedger {
         }
     }
 
-    /// The report, with what the ledger cannot know left at zero.
+    /// Builds the report; figures that the ledger cannot know are zero.
     pub fn report(&self, totals: &Totals) -> RunReport {
         let turnarounds: Vec<f64> = totals.turnarounds.iter().map(|&time| seconds(time)).collect();
         let slowdown = |(&time, bound): (&Millis, &TurnaroundBound)| real(time) / bound.millis();

@@ -21,11 +21,11 @@ pub struct JobSpread {
 pub struct FairnessError {
     /// Entitlement by caps.
     pub cap: f64,
-    /// The same, whole processes only.
+    /// Shortfall by cap, whole processes only.
     pub cap_whole: f64,
     /// Entitlement by demand.
     pub demand: f64,
-    /// The same, whole processes only.
+    /// Shortfall by demand, whole processes only.
     pub demand_whole: f64,
 }
 
@@ -50,7 +50,7 @@ pub struct RunReport {
     pub preempted: u64,
     /// Time spent on items that came back.
     pub lost_item_s: f64,
-    /// By how much users were below what they were entitled to.
+    /// Shortfall of users from their entitlement.
     pub fairness_error_pct: FairnessError,
     /// The longest unbroken time of a job without a process.
     pub longest_zero_s: f64,

@@ -55,7 +55,7 @@ impl Need {
         if self.held == 0 { base.min(INITIALIZATION_CAP) } else { potential.min(2 * self.held) }
     }
 
-    /// Processes for what will be left when new ones could begin.
+    /// Processes for the items that will be left when new processes could begin.
     fn predicted(&self, time_per_item: NonZeroU64) -> u64 {
         let initialization = if self.has_initialized { INITIALIZATION } else { 0 };
         let thread_time = (initialization + LOOK_AHEAD) * self.held * self.threads.get();

@@ -1,4 +1,4 @@
-//! A job as the orchestrator would remember it: what was last said of it, and its processes.
+//! A job as the orchestrator remembers it: its last reported facts, and its processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +28,8 @@ pub(super) struct PlayedProcess {
 }
 
 impl JobActor {
-    /// Enters a share as the scheduler has it now, and whether its job is refused; returns whether
-    /// the share is new, and whether it was told to leave before.
+    /// Enters a share as the scheduler has it now, and the refusal of its job. Returns true if the
+    /// share is new, and true if it was terminating before.
     pub fn take_over(&mut self, cycle: u64, share: &ShareView, is_refused: bool) -> (bool, bool) {
         let known = self.shares.get(&share.id);
         let (is_new, was_leaving) = (known.is_none(), known.is_some_and(PlayedProcess::is_leaving));

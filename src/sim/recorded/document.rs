@@ -54,7 +54,7 @@ pub struct PlayedJob {
     /// Shares that the engine preempted in this cycle, with the reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preempted: Vec<PreemptedShare>,
-    /// Shares told to leave and not confirmed gone.
+    /// Terminated shares that are not confirmed gone.
     pub pending_removes: u64,
     /// Number of shares on each node.
     pub nodes: BTreeMap<String, u64>,

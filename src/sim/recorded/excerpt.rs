@@ -1,4 +1,4 @@
-//! Plays an excerpt of a daemon's journal: its books, and what happened to them.
+//! Plays an excerpt of a daemon's journal: a checkpoint, and the events after it.
 //!
 //! `apportion replay --export` writes it. What happens is as it was, so nothing else may happen: an
 //! exit that the orchestrator never confirmed is not confirmed here either.

@@ -6,7 +6,7 @@ use crate::model::Order;
 use crate::scheduler::{JobView, View, Waiting};
 use crate::sim::count;
 
-/// A cycle with these `jobs`, and what the audit says of it.
+/// A cycle with these `jobs`, and the findings of the audit.
 pub(super) fn cycle(cycle: u64, mut jobs: Vec<PlayedJob>, view: &View) -> PlayedCycle {
     jobs.sort_by_key(|line| line.id);
     let Some(planned) = &view.planned else {

@@ -1,7 +1,7 @@
-//! Recorded scenarios: what happened, cycle by cycle, as text; played, and compared with what
-//! another scheduler decided.
+//! Recorded scenarios: events, cycle by cycle, as text; played, and compared with the decisions of
+//! another scheduler.
 //!
-//! An excerpt of a daemon's journal is a scenario too: what it was told, from its books on.
+//! An excerpt of a daemon's journal is a scenario too: its inputs, from a checkpoint on.
 //!
 //! [`play_file`] plays a file and returns a document; [`compare_file`] compares a play with the
 //! decisions recorded in the same file. The README beside the recorded files ("README" below)

@@ -1,8 +1,8 @@
-//! Plays a scenario: turns what is written into events, lets the scheduler decide, and writes down
-//! what it decided.
+//! Plays a scenario: turns its text into events, lets the scheduler decide, and writes the
+//! decisions down.
 //!
-//! Stands where the orchestrator and the agents stand otherwise, and remembers what they would: the
-//! processes that run, what is known of them, and what was reported of each node.
+//! Takes the place of the orchestrator and the agents, and keeps their state: the running processes
+//! with their facts, and the reports of each node.
 
 use std::collections::{BTreeMap, BTreeSet};
 

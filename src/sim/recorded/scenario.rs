@@ -1,6 +1,6 @@
 //! A scenario as it is written: the README's words, checked for shape and not yet for sense.
 //!
-//! Written back, it says the same in the same words; what is absent stays absent.
+//! A scenario that is written back has the same words; an absent key stays absent.
 
 use std::collections::BTreeMap;
 
@@ -276,7 +276,7 @@ pub struct UpdateInput {
     pub completing: Option<bool>,
 }
 
-/// A time per item: absent, `null`, or so many milliseconds.
+/// A time per item: absent, `null`, or a number of milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(from = "Option<u64>", into = "Option<u64>")]
 pub enum TimeInput {

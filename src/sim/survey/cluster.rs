@@ -22,9 +22,10 @@ const LARGEST_ORDER: u64 = 16;
 const USERS: [u64; 2] = [4, 20];
 const CLASSES: [u64; 2] = [1, 4];
 pub(super) const WEIGHTS: [u32; 4] = [10, 50, 100, 200];
-/// Least and most jobs of a cluster; each user has a job or more.
+/// Range of the least number of jobs; each user has a job, too.
 const JOBS: [u64; 2] = [12, 22];
-/// From so many jobs on, each asks for all that it can get, so that they do not become many more.
+/// Number of jobs from which on each job asks for all that it can get, so that the number grows
+/// little further.
 const MANY_JOBS: usize = 24;
 /// Demand over capacity, in percent.
 const DEMAND_PERCENT: [u64; 2] = [150, 300];
@@ -222,7 +223,7 @@ fn draw_jobs(
         let orders = hardware.orders_in(pool);
         let order = draw_order(draw, &orders);
         let room: u64 = orders.iter().map(|machine| machine.div_euclid(order)).sum();
-        // On average, so many jobs of this size are as much as is wanted.
+        // On average, the demand divided by this size gives the number of jobs.
         let size = wanted.div_euclid(100 * least) * draw.between([40, 160]);
         let asked = size.div_euclid(100 * order).max(1);
         let processes = if is_crowded { room } else { asked };

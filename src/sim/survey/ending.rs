@@ -121,8 +121,8 @@ impl FinalState {
     }
 }
 
-/// Shares on `machine` that were told to leave and have not gone. With every eviction confirmed in
-/// the next cycle, these are the ones that were told in the last.
+/// Terminated shares on `machine` that have not exited. Every eviction is confirmed in the next
+/// cycle, so these shares were terminated in the last cycle.
 fn leaving_from(line: &PlayedJob, machine: &str) -> u64 {
     count(line.shrunken.iter().filter(|node| *node == machine).count())
 }

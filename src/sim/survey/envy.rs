@@ -40,7 +40,7 @@ pub(super) struct Envy {
     /// The job that could use more.
     pub job: u64,
     pub machine: String,
-    /// The quanta that would have to go.
+    /// Quanta that the side would lose.
     pub taken: u64,
     /// The side of the job, and the side that it envies.
     pub sides: [EnvySide; 2],
@@ -92,7 +92,7 @@ pub(super) fn envies(ending: &FinalState) -> Vec<Envy> {
     envies
 }
 
-/// A side, by what it consists of.
+/// A side, identified by its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Party<'a> {
     Class(usize),

@@ -1,4 +1,4 @@
-//! Processes that were taken, when, and in vain: read off every cycle of a play.
+//! Processes that were taken, with time and benefit, read off every cycle of a play.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::sim::count;
 use crate::sim::recorded::scenario::Scenario;
 use crate::sim::recorded::{PlayedCycle, PlayedDocument, PlayedJob};
 
-/// After so many cycles without an event nothing should move any more.
+/// Cycles without an event after which no process should move any more.
 pub(super) const QUIET_AFTER: u64 = 20;
 /// Cycles after the last event from which on a move counts as a move of an idle cluster.
 const REST_AFTER: u64 = 3;
@@ -17,7 +17,7 @@ const REST_AFTER: u64 = 3;
 pub(super) struct PlayHistory {
     /// Told to leave.
     pub preempted: u64,
-    /// Of these, of jobs that are promised as many in the same cycle.
+    /// Preempted processes of jobs that are promised as many in the same cycle.
     pub passed: u64,
     /// Of these, of jobs that were moved: the promises are for that.
     pub moved: u64,

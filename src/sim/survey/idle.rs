@@ -7,7 +7,7 @@ use super::ending::FinalState;
 /// The qshares that jobs below their caps could fill at once: machines with the least space first,
 /// and on each the largest order that fits.
 ///
-/// Machines that a share is leaving do not count: what is free beside it may be waiting for it.
+/// Machines that a share is leaving do not count: free space beside it may be waiting for it.
 pub(super) fn usable_qshares(ending: &FinalState) -> u64 {
     let mut machines: Vec<usize> =
         (0..ending.machines.len()).filter(|&ix| !ending.machines[ix].is_emptying).collect();

@@ -50,11 +50,11 @@ pub struct Survey {
     /// Users with nothing at the end, although weighted max-min owes them one of their processes.
     /// Counted only where all users that are owed a process could have it.
     pub owed_users: Tally,
-    /// The same for jobs.
+    /// Jobs with nothing at the end, counted likewise.
     pub owed_jobs: Tally,
     /// The users among them where every job, owed or not, could have a process.
     pub owed_users_all_fit: Tally,
-    /// The jobs likewise.
+    /// Jobs of `owed_jobs` where every job could have a process.
     pub owed_jobs_all_fit: Tally,
     /// Jobs that hold nothing at the end, although their target was a process and every job could
     /// have a process.
@@ -70,9 +70,9 @@ pub struct Survey {
     /// Jobs that lost processes, were promised some in the same cycle, and did not get them: once for
     /// each time, from 3 cycles after the last event on.
     pub moved_and_less: Tally,
-    /// Processes told to leave, in any cycle.
+    /// Processes terminated, in any cycle.
     pub evictions: u64,
-    /// Of these, of jobs that are promised as many in the same cycle.
+    /// Evictions of jobs that are promised as many in the same cycle.
     pub passed_through: u64,
     /// Of these, of jobs that were moved.
     pub passed_through_moved: u64,
@@ -94,7 +94,7 @@ pub struct Survey {
 /// Occurrences of an event, and the number of clusters with an occurrence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// In so many clusters.
+    /// Clusters with an occurrence.
     pub clusters: u64,
     /// Occurrences in all clusters together.
     pub all: u64,
@@ -231,7 +231,7 @@ impl Survey {
         what
     }
 
-    /// Counts what the audit found, and tells the first of it.
+    /// Counts the audit's findings, and returns the first of them as text.
     fn objections(&mut self, played: &PlayedDocument) -> Vec<String> {
         let findings = played.cycles.iter().flat_map(|cycle| {
             cycle.audit.iter().map(|finding| {
@@ -244,7 +244,7 @@ impl Survey {
         findings
     }
 
-    /// Counts the envy at `level`, and tells of the first.
+    /// Counts the envy at `level`, and describes the first case.
     fn envy_at(&mut self, level: EnvyLevel, envies: &[Envy]) -> Option<String> {
         let here = || envies.iter().filter(|envy| envy.level == level);
         let first = here().next()?;

@@ -141,7 +141,7 @@ fn siblings_are_compared_where_their_ways_part() {
     users("m=9", "a u 1 9 m m m m, a u 1 9 m m m, a v 1 9 m m", "user 3>u in a 1");
     // A user counts separately in each class.
     check_envy("a:100 b:200", "m=8", "a u 1 9 m m m, b u 1 9 m m m, b v 1 9 m m", "");
-    // Each side is told once, at the first machine.
+    // Each side is reported once, at the first machine.
     users("m=4 n=4", "a u 1 8 m m m m n n n n, a w 1 9", "user 2>u in a 1");
 }
 

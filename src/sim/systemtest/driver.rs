@@ -42,7 +42,7 @@ pub(super) struct Driver<'a> {
     world: World,
     scheduler: Scheduler,
     subjects: Vec<Subject>,
-    /// For every job, what the scheduler was last told.
+    /// For every job, the facts that were last reported to the scheduler.
     told: Vec<Option<JobFacts>>,
     /// For every process, in the order in which they were started.
     seats: Vec<ShareSeat>,
@@ -156,7 +156,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Tells the scheduler what is new. Facts that did not change are not repeated.
+    /// Reports new facts to the scheduler. Unchanged facts are not repeated.
     fn tell(&mut self, news: &WorldNews) -> Result<(), SimError> {
         for &process in &news.drained {
             self.tell_exit(process);
@@ -374,7 +374,7 @@ fn subjects(suite: &Suite) -> Vec<Subject> {
     subjects
 }
 
-/// A job as the scheduler is told of it. Its age is its submission time, to the millisecond.
+/// A job as reported to the scheduler. Its age is its submission time, to the millisecond.
 fn spec(ix: WorkIx, work: &SimWork, facts: JobFacts) -> JobSpec {
     JobSpec {
         id: job_id(ix),

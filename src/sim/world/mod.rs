@@ -91,9 +91,9 @@ pub struct World {
     works: Vec<WorkProgress>,
     processes: Vec<WorldProcess>,
     upcoming: BinaryHeap<Reverse<Occurrence>>,
-    /// Jobs not told of yet, the last to be submitted first.
+    /// Jobs that are not reported yet, the last to be submitted first.
     unsubmitted: Vec<WorkIx>,
-    /// Jobs told of and not told complete, in the order in which they were submitted.
+    /// Jobs that are reported and not reported complete, in the order of submission.
     active: Vec<WorkIx>,
     draining: Vec<ProcessIx>,
     first_initialized: Vec<WorkIx>,
@@ -296,7 +296,7 @@ impl World {
         self.unsubmitted.is_empty() && self.active.is_empty()
     }
 
-    /// Jobs told of and not told complete, in the order in which they were submitted.
+    /// Jobs that are reported and not reported complete, in the order of submission.
     pub fn active(&self) -> &[WorkIx] {
         &self.active
     }

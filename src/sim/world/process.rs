@@ -43,7 +43,7 @@ impl WorldProcess {
         self.threads.iter().flatten().copied()
     }
 
-    /// Time spent on items in progress: what preemption would lose.
+    /// Time spent on items in progress: the loss of a preemption.
     pub fn investment(&self, now: Millis) -> Millis {
         self.in_progress().map(|assignment| now - assignment.since).sum()
     }

@@ -1,4 +1,4 @@
-//! A job's work items: what is left of them, in which order they are served, what came back.
+//! A job's work items: the remaining items, the order of service, the returned items.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -30,7 +30,7 @@ pub struct SimWork {
 }
 
 impl SimWork {
-    /// `machines` as the scheduler is told of it.
+    /// `machines` as the scheduler gets it.
     pub fn limit(&self) -> ProcessLimit {
         self.machines.map_or(ProcessLimit::Unlimited, ProcessLimit::AtMost)
     }

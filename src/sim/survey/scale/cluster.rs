@@ -23,7 +23,7 @@ const TIME_PER_ITEM: [Millis; 2] = [300_000, 3_600_000];
 /// Submission time of the first job; each later job follows after a second.
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
 
-/// A cluster, and what is asked of it.
+/// A cluster, and its jobs.
 pub(super) struct DrawnCluster {
     pub topology: Topology,
     pub nodes: Vec<NodeReport>,

@@ -23,7 +23,7 @@ use crate::sim::systemtest::Clock;
 
 /// The cycles at the end in which nothing should move any more.
 pub const QUIET_CYCLES: u64 = 20;
-/// Of so many cycles, the last is audited: an audit takes longer than what it checks.
+/// Cycles between two audits: an audit takes longer than the cycle that it checks.
 pub const AUDITED_EVERY: u64 = 20;
 /// The fewest cycles that say anything: jobs arrive in the first 8 and grow, and the last 20 should
 /// be quiet.
@@ -62,11 +62,11 @@ pub struct ScaleFigures {
     pub jobs: u64,
     /// Number of cycles played.
     pub cycles: u64,
-    /// Processes taken back, in all cycles.
+    /// Processes preempted, in all cycles.
     pub preempted: u64,
     /// The last cycle with a preemption, counted from 1; `None` if no cycle had any.
     pub last_preempting_cycle: Option<u64>,
-    /// Processes taken back in the last 20 cycles, when nothing had changed for long.
+    /// Processes preempted in the last 20 cycles, when nothing had changed for long.
     pub quiet_evictions: u64,
     /// Qshares free at the end that a job could fill at once.
     pub idle_usable_qshares: u64,
@@ -89,7 +89,7 @@ pub struct Milliseconds {
     pub max: f64,
 }
 
-/// Plays the cluster of this size and `seed` for so many cycles.
+/// Plays the cluster of this size and `seed` for `cycles` cycles.
 pub fn run(size: ScaleSize, seed: u64, cycles: u64, clock: Clock<'_>) -> Outcome {
     let DrawnCluster { topology, nodes, jobs } = cluster::cluster(size, seed);
     let mut scheduler = Scheduler::new(topology, ShareId(1));
@@ -127,7 +127,8 @@ pub fn run(size: ScaleSize, seed: u64, cycles: u64, clock: Clock<'_>) -> Outcome
     outcome
 }
 
-/// Tells what became of a job since the last cycle: what was to go has gone, and the rest works.
+/// Reports the changes of a job since the last cycle: terminated processes have exited, the other
+/// processes work.
 fn tell(scheduler: &mut Scheduler, job: &JobView, known: &[DrawnJob]) {
     let at = usize::try_from(job.id.0 - 1).expect("it was numbered by its position");
     let DrawnJob { initialization, time_per_item, .. } = known[at];
