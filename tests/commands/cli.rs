@@ -1,4 +1,4 @@
-//! The command line as scripts meet it: exit statuses, and what goes to which stream.
+//! The command line as scripts use it: exit statuses, and the stream of each output.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

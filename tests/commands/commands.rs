@@ -1,4 +1,4 @@
-//! Every command against a real daemon: what operators and users type, and what scripts read.
+//! Every command against a real daemon: inputs of operators and users, and outputs for scripts.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

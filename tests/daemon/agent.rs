@@ -1,4 +1,4 @@
-//! The agent beside a real daemon: heard, patient, and sparing with what it says.
+//! The agent beside a real daemon: its heartbeats arrive, it retries, and it sends little.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

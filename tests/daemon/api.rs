@@ -1,4 +1,4 @@
-//! The daemon over real HTTP: what a stranger's client sees.
+//! The daemon over real HTTP, as an unknown client sees it.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -166,7 +166,7 @@ async fn nodes_are_varied_off_and_on() {
         .await
         .unwrap();
     assert_eq!((&done["changed"], &done["unchanged"]), (&json!(["n1", "n2"]), &json!([])));
-    // Answered once it is on record, so it is shown at once.
+    // The answer follows the commit, so the change is visible at once.
     let nodes = daemon.get("/v1/nodes?state=varied-off").await;
     assert_eq!(nodes["nodes"][0]["vary_off_reason"], "new disks");
     let schedule = daemon.get("/v1/schedule").await;
@@ -230,8 +230,8 @@ async fn a_restart_loses_nothing() {
     daemon.stop().await;
 }
 
-/// After a restart the publication is all that is known of running work: what runs takes its space
-/// even if the rest of its item makes no sense.
+/// After a restart only the publication tells about running work: a running process takes its space
+/// even if the rest of its item is invalid.
 #[tokio::test]
 async fn what_runs_is_not_overbooked_because_its_item_is_bad_after_a_restart() {
     let folder = TempDir::new().unwrap();
@@ -308,8 +308,8 @@ async fn a_share_stays_with_the_work_it_was_issued_to() {
     daemon.stop().await;
 }
 
-/// Work that names no class goes to the default for its kind; what else it leaves out has a default
-/// that is the same whenever it is left out.
+/// Work without a class goes to the default class of its kind; each absent field has a fixed
+/// default.
 #[tokio::test]
 async fn what_is_left_out_has_a_default() {
     let folder = TempDir::new().unwrap();
@@ -472,7 +472,7 @@ async fn work_that_is_held_back_says_by_what_and_for_how_long() {
     let waits = |schedule: &Value| held(schedule, 1) == 11;
     let shared = daemon.get_until("/v1/schedule", waits).await;
     assert_eq!(daemon.get("/v1/jobs/2/why").await["reason"]["code"], "waiting_for_exits");
-    // News, so that the cluster is not at rest yet, but no other demand.
+    // News, so that the cluster is not quiet yet, but no other demand.
     daemon.publish(3, json!([invest(&shared, 1001), job(2, "bob")])).await;
     let shared = daemon.get_until("/v1/schedule", |schedule| held(schedule, 2) == 1).await;
     let settled = json!([invest(&shared, 1001), running(job(2, "bob"), &shared)]);

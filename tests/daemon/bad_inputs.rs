@@ -1,5 +1,5 @@
-//! Bad inputs and what they are answered with, row by row as a list of 72 has them: the number of
-//! the row first, then status, code and place.
+//! Bad inputs and their answers, row by row of a list of 72: the number of the row first, then
+//! status, code and place.
 //!
 //! Row 9 asks for an unknown field that fences; `epoch` is known by now. Rows 53 to 66 and 68 are
 //! about configuration and are tested there; `README.md` beside this file names the test of each
@@ -87,7 +87,7 @@ fn bad_publications() -> Vec<Bad> {
         bad("10", PUT, at(json!(long)), "400 P014 /sequence", "9…, expected a whole number"),
         bad("10", PUT, r#"{"sequence": 1e400, "work": []}"#, "400 P002", "out of range"),
         bad("10", PUT, r#"{"work": []}"#, "400 P014 /sequence", "missing field `sequence`"),
-        // Not taken with a warning: who leaves out what a field says may leave out a limit.
+        // A warning is not enough: a client that omits a field may omit a limit.
         bad(
             "11",
             PUT,
@@ -195,7 +195,7 @@ async fn everything(daemon: &Daemon) -> (Value, Value) {
     (daemon.get("/v1/jobs").await["jobs"].clone(), daemon.get("/v1/nodes").await["nodes"].clone())
 }
 
-/// Status, code and first pointer of a refusal, and what it says.
+/// Status, code and first pointer of a refusal, and its text.
 async fn refusal(response: Response) -> (String, String) {
     let status = response.status().as_u16();
     assert_eq!(response.headers()["content-type"], "application/problem+json", "{status}");
@@ -379,7 +379,7 @@ async fn a_bad_item_is_refused_by_name_and_spoils_no_other() {
     daemon.stop().await;
 }
 
-/// The same in bytes that no JSON library would write: rows 12, 19, 25, 34.
+/// Bad items in bytes that no JSON library would write: rows 12, 19, 25, 34.
 #[tokio::test]
 async fn a_bad_item_is_refused_by_name_however_it_is_spelled() {
     let folder = TempDir::new().unwrap();
@@ -587,8 +587,8 @@ async fn row_32_work_on_nodes_that_have_yet_to_report_waits_where_it_is() {
     daemon.stop().await;
 }
 
-/// Rows 30 and 31: what had ended and lives counts again; what was told to end and does not stays
-/// told.
+/// Rows 30 and 31: an ended process that lives counts again; a terminated process that lives stays
+/// terminated.
 #[tokio::test]
 async fn rows_30_and_31_what_ended_and_lives_is_counted_and_said() {
     let folder = TempDir::new().unwrap();
@@ -834,7 +834,8 @@ async fn act(daemon: &Daemon, (method, path): (Method, &str), node: &str) -> wir
     response.json().await.unwrap()
 }
 
-/// Rows 47, 50 and 51: an act that changes nothing is no mistake, and what else holds is said.
+/// Rows 47, 50 and 51: an act that changes nothing is no mistake, and the answer names the other
+/// states that hold.
 #[tokio::test]
 async fn rows_47_50_and_51_an_act_says_what_it_changed_and_what_else_holds() {
     let folder = TempDir::new().unwrap();
@@ -885,8 +886,7 @@ async fn converse(daemon: &Daemon, bytes: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Row 69: what two readers could understand in two ways is understood in none, and ends the
-/// connection.
+/// Row 69: a request that two readers could read in two ways is refused, and ends the connection.
 #[tokio::test]
 async fn row_69_what_is_not_plain_http_is_refused_and_ends_the_connection() {
     let folder = TempDir::new().unwrap();
@@ -923,7 +923,7 @@ async fn row_69_what_is_not_plain_http_is_refused_and_ends_the_connection() {
     daemon.stop().await;
 }
 
-/// Row 71: what did not arrive whole has no effect, however whole it looks.
+/// Row 71: an incomplete request has no effect, even if its body looks complete.
 #[tokio::test]
 async fn row_71_a_client_that_leaves_in_the_middle_changes_nothing() {
     let folder = TempDir::new().unwrap();
@@ -1127,9 +1127,9 @@ async fn row_67_secrets_that_are_open_empty_or_ill_written_are_refused() {
     assert_eq!(daemon.ask("/v1/nodes").await.status(), StatusCode::UNAUTHORIZED);
 }
 
-/// Row 72: a record that cannot be used is named, with what to do, and nothing is served. The exit
-/// status is 1: 3 says that there is no daemon to talk to. Disks that are full or read only, and files
-/// that were swapped or cut, are in `faults_files`.
+/// Row 72: an unusable store is named, with a remedy, and nothing is served. The exit status is 1:
+/// 3 means that no daemon answers. Disks that are full or read only, and files that were swapped or
+/// cut, are in `faults_files`.
 #[tokio::test]
 async fn row_72_a_record_that_cannot_be_used_is_named_and_left_alone() {
     let folder = TempDir::new().unwrap();

@@ -72,7 +72,7 @@ impl World {
         answer
     }
 
-    /// Lets time for so many cycles pass while the nodes report. A quiet daemon plans none.
+    /// Lets `count` cycles pass while the nodes report. A quiet daemon plans none.
     async fn cycles(&self, count: u64) {
         for _ in 0..2 * count {
             self.beat().await;
@@ -84,7 +84,7 @@ impl World {
         self.daemon.get("/v1/status").await
     }
 
-    /// The job with what is booked for it shown as running.
+    /// The job with the shares of the schedule, each with a running process.
     async fn running(&self, work: &Value) -> Value {
         let schedule = self.daemon.get("/v1/schedule").await;
         let jobs = schedule["jobs"].as_array().unwrap();
@@ -120,7 +120,7 @@ fn codes(answer: &Value) -> Vec<&str> {
     warnings.map(|warning| warning["code"].as_str().unwrap()).collect()
 }
 
-/// A job with so many processes of 1 GB.
+/// A job with `processes` processes of 1 GB.
 fn of(id: u64, processes: u64) -> Value {
     let mut work = job(id, "ann", &[]);
     work["max_processes"] = json!(processes);
@@ -190,7 +190,7 @@ async fn much_that_vanishes_at_once_is_held_until_it_is_said_to_be_over() {
     assert_eq!(world.used().await, 4);
 }
 
-/// An item that cannot be taken shows processes all the same: they are seen, and not offered again.
+/// The processes of a refused item still count, and their space is not offered again.
 #[tokio::test]
 async fn what_runs_of_work_that_is_refused_is_seen() {
     let folder = tempfile::tempdir().unwrap();

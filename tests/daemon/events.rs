@@ -46,7 +46,7 @@ fn shares_in(events: &[Value], kind: &str) -> BTreeSet<u64> {
     lists.map(|share| share["share"].as_u64().unwrap()).collect()
 }
 
-/// Shares that are there and not to go.
+/// Shares that exist and are not terminating.
 fn kept(schedule: &Value, ids: &[u64]) -> BTreeSet<u64> {
     let all = ids.iter().flat_map(|id| shares(schedule, *id, "shares"));
     let gone: BTreeSet<u64> = ids.iter().flat_map(|id| shares(schedule, *id, "removed")).collect();

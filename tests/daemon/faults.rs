@@ -1,5 +1,5 @@
-//! The real binary, killed and failed at its system calls: what was answered and shown stays true,
-//! and it goes on to where it would be had nothing happened.
+//! The real binary, killed and failed at its system calls: its answers and views stay true, and it
+//! reaches the state that it would have reached without the fault.
 //!
 //! `cargo test` takes a selection. `FAULTS=all cargo test --test daemon faults:: -- --nocapture` takes all of
 //! it and prints figures, `FAULTS=10` every tenth point; a failure says its point. Without `strace`, and the right to use it, what
@@ -56,12 +56,12 @@ struct Figures {
     not_reached: u32,
     /// On record though the daemon died before it answered.
     durable_unanswered: u32,
-    /// Starts after the fault, all of which held what was answered and shown.
+    /// Starts after the fault, all of which kept the answers and views of before.
     restarts: u32,
 }
 
-/// The next life, on what is left: nothing that was answered or shown may be lost, and it goes on
-/// to where it would be had nothing happened.
+/// The next life, on the remaining files: no answered or shown fact may be lost, and the daemon
+/// reaches the state that it would have reached without the fault.
 async fn live_on(
     scene: &Scene,
     files: &TempDir,

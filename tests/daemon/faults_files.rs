@@ -73,7 +73,7 @@ fn assert_refusal(said: &str, files: &Path, point: &str) {
     assert!(is_named && is_helpful, "{point}: it ends, and does not say what to do:\n{said}");
 }
 
-/// A life on these files, and what was said in it where it did not go well.
+/// A life on these files, and its output if it fails.
 async fn live(
     scene: &Scene,
     files: &Path,
@@ -84,7 +84,7 @@ async fn live(
     let lived = async {
         daemon.try_get("/v1/status").await?;
         if !is_whole {
-            // All who know something tell it.
+            // All clients send their knowledge.
             witness.act(&daemon, Act::Nodes).await?;
             witness.act(&daemon, Act::Progress).await?;
         }
@@ -122,7 +122,7 @@ fn drawn(number: usize, below: usize) -> usize {
     usize::try_from(x % u64::try_from(below).unwrap()).unwrap()
 }
 
-/// A name, whose files, what is done to them, and what may come of it.
+/// A name, the scene, the damage to its files, and the allowed outcomes.
 type Damage<'a> = (&'a str, &'a Scene, &'a dyn Fn(&Path), &'a [Met]);
 
 /// Files swapped, cut, emptied and removed.
@@ -322,7 +322,7 @@ fn assert_said(daemon: &Daemon, words: &[&str]) {
     assert!(words.iter().all(|word| said.contains(word)), "{words:?}:\n{said}");
 }
 
-/// Row 72: what cannot be written is refused at the start, and ends a daemon that runs. C5.
+/// Row 72: an unwritable file is refused at the start, and ends a running daemon. C5.
 #[tokio::test]
 async fn row_72_a_read_only_disk_is_named_and_costs_nothing() {
     let Some(disk) = Disk::mount("8m") else {

@@ -1,9 +1,9 @@
 //! Hostile lives, against the real binary: nodes that leave for good, come back or return under other
 //! names, publications that miss a random part of the work, and a second orchestrator.
 //!
-//! The oracle is a client that remembers only what it was told and what it started itself. By its
-//! arithmetic no node ever has more on it than it has memory; and work on a node that left is given
-//! up, or the first page names the node that keeps it.
+//! The oracle is a client that knows only its answers and its own starts. By its arithmetic no node
+//! ever has more processes than memory. Work on a node that left is given up, or the first page
+//! names the node that keeps it.
 //!
 //! `cargo test` plays 6 lives. `LIVES=200 cargo test --test daemon hostile_lives::` plays 200, and
 //! `LIFE_SEED=7` draws other lives; a failure prints its seed.
@@ -175,7 +175,7 @@ impl Life {
         }
     }
 
-    /// A node is switched off, and what ran there with it; the orchestrator is not told.
+    /// Switches a node and its processes off, without a report to the orchestrator.
     fn leave(&mut self) {
         let up: Vec<String> =
             self.nodes.iter().filter(|(_, is_up)| **is_up).map(|(node, _)| node.clone()).collect();
@@ -261,7 +261,7 @@ impl Life {
         }
     }
 
-    /// Does what the schedule says: starts what is added, ends what is removed.
+    /// Follows the schedule: starts added shares, ends removed shares.
     async fn obey(&mut self) {
         let (status, schedule) = self.daemon.try_get("/v1/schedule").await.unwrap();
         if status != StatusCode::OK {
@@ -350,8 +350,8 @@ impl Life {
         panic!("work on {left:?} is neither given up nor named: {status}");
     }
 
-    /// The operator says of every node that left that it is lost; the orchestrator publishes all it
-    /// knows, and books and world agree.
+    /// The operator declares every node that left lost; the orchestrator publishes its whole state,
+    /// and schedule and world agree.
     async fn end(&mut self) {
         self.assert_the_dead_are_given_up().await;
         let silent = self.daemon.get("/v1/status").await["silent_together"].clone();

@@ -1,4 +1,4 @@
-//! The real binary, killed with SIGKILL again and again while it works: what was shown stays true.
+//! The real binary, killed with SIGKILL again and again while it works: shown facts stay true.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -37,10 +37,10 @@ fn told_to_end(schedule: &Value) -> impl Iterator<Item = u64> {
 struct Orchestrator {
     sequence: u64,
     jobs: Vec<(u64, &'static str)>,
-    /// Share to job and node: all it was ever told of.
+    /// Share to job and node: every share of a schedule so far.
     ever: BTreeMap<u64, (u64, String)>,
     running: BTreeMap<u64, (u64, String)>,
-    /// Shares it was told to end. That is final.
+    /// Shares that were terminated. That is final.
     ended: BTreeSet<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Orchestrator {
         life.publish(self.sequence, &work.collect::<Vec<_>>()).await;
     }
 
-    /// Remembers what the schedule says. A share number must never have meant anything else.
+    /// Remembers the schedule. A share number must never have meant anything else.
     fn note(&mut self, schedule: &Value) {
         for job in schedule["jobs"].as_array().unwrap() {
             let id = job["id"].as_u64().unwrap();
@@ -133,7 +133,7 @@ async fn killed_at_any_moment_it_comes_back_without_reusing_a_share_or_forgettin
         if round % 5 == 3 {
             orchestrator.jobs.push((round, "bob"));
             orchestrator.publish(&life).await;
-            // Ann is told to give way, and the daemon dies before she has.
+            // The schedule preempts ann, and the daemon dies before her process has ended.
             let ended = orchestrator.ended.clone();
             let is_news = |share: u64| !ended.contains(&share);
             let told = life.schedule_when(|schedule| told_to_end(schedule).any(is_news)).await;

@@ -169,21 +169,21 @@ struct Place {
     node: String,
 }
 
-/// Starts what it is told to start, once; ends what it is told to end, in its own time.
+/// An orchestrator that starts each added share once, and ends terminated shares in its own time.
 #[derive(Default)]
 struct Orchestrator {
     sequence: u64,
     next_job: u64,
     jobs: Vec<Job>,
-    /// Every share it was ever told of.
+    /// Every share of a schedule so far.
     ever: BTreeMap<u64, Place>,
     started: BTreeSet<u64>,
-    /// Shares that it missed being told to start.
+    /// Shares whose addition it missed.
     missed: BTreeSet<u64>,
-    /// Shares that it was told to end before it had started them: it says that they are gone.
+    /// Shares that were terminated before it had started them: it reports them as gone.
     gone: BTreeMap<u64, Place>,
     running: BTreeMap<u64, Place>,
-    /// Shares it was told to end. That is final.
+    /// Shares that were terminated. That is final.
     told: BTreeSet<u64>,
     /// Last cycle that the daemon showed.
     cycle: u64,
@@ -454,7 +454,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// I01 to I06, I21 to I27: nothing that was answered or shown is taken back, whenever it dies.
+/// I01 to I06, I21 to I27: no answered or shown fact is lost at any moment of its death.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "what to say again to have the same history")]
 async fn killed_at_random_moments_it_takes_nothing_back() {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, raw_sql};
 
-/// Books every seventh cycle, so that replays begin with some.
+/// A checkpoint every seventh cycle, so that replays begin with a checkpoint.
 fn config() -> String {
     format!("{CONFIG}\n[daemon.journal]\nbooks_every = 7\n")
 }
@@ -44,7 +44,7 @@ async fn lived(folder: &Path, cycles: u64, lives: u64) -> u64 {
     last
 }
 
-/// The shares of a job that are not to go, each with its node.
+/// The shares of a job that are not terminating, each with its node.
 fn held(schedule: &Value, id: u64) -> Vec<(u64, String)> {
     let gone = shares(schedule, id, "removed");
     let jobs = schedule["jobs"].as_array().into_iter().flatten();

@@ -1,5 +1,5 @@
-//! The real binary, killed and started again: it goes on as if nothing had happened, and where the
-//! record does not lead there, it says so and takes over what runs from the next publication.
+//! The real binary, killed and started again: it goes on as if nothing had happened. If its store
+//! does not lead there, it warns and takes over the running processes from the next publication.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

@@ -84,8 +84,8 @@ async fn systemd_is_told_how_the_daemon_is() {
     assert!(service.child.wait().unwrap().success());
 }
 
-/// The sign of life comes from the thread that plans and puts on record, and from nowhere else: while
-/// that stands still there is none, though HTTP answers.
+/// The keep-alive comes only from the thread that plans and stores: while that thread stands still
+/// there is none, though HTTP answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scheduler_that_stands_still_feeds_no_watchdog() {
     let folder = TempDir::new().unwrap();

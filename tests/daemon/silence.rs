@@ -9,7 +9,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The first schedule in which job 1 has so much, while these nodes report.
+/// The first schedule in which job 1 has `qshares`, while these nodes report.
 async fn schedule_with(daemon: &Daemon, nodes: &[&str], qshares: usize) -> Value {
     daemon.report(nodes).await;
     daemon.publish(1, json!([job(1, "ann")])).await;

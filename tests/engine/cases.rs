@@ -13,7 +13,7 @@ use std::path::Path;
 use apportion::sim::recorded::{PlayedCycle, PlayedDocument, PlayedJob, play_file};
 use serde_json::Value;
 
-/// After so many cycles without an event nothing is to be taken any more.
+/// Cycles without an event after which no process may be preempted any more.
 const QUIET_AFTER: usize = 20;
 
 /// A case that was played.
@@ -62,14 +62,14 @@ impl Play {
         last.jobs.iter().find(|line| line.id == job).expect("the job is not done")
     }
 
-    /// Job `job` ends with so many processes.
+    /// Checks that job `job` ends with a number of processes in `processes`.
     #[track_caller]
     fn ends_with(&self, job: u64, processes: RangeInclusive<u64>) {
         let held = self.end(job).held;
         assert!(processes.contains(&held), "job {job} ends with {held}, not {processes:?}");
     }
 
-    /// Job `job` ends with nothing, nothing is counted for it, and it is told why.
+    /// Checks that job `job` ends with nothing and a target of zero, and has a reason.
     #[track_caller]
     fn waits(&self, job: u64) {
         let PlayedJob { held, given, reason, .. } = self.end(job);

@@ -12,7 +12,7 @@ fn cluster(rules: CapRules) -> Cluster {
     cluster
 }
 
-/// A job that is not running yet, with so much work left.
+/// A job that is not running yet, with `remaining` items left.
 fn fresh(id: u64, remaining: u64) -> JobSpec {
     let mut spec = job(id, "ann", "normal", 1);
     (spec.facts.is_running, spec.facts.remaining) = (false, remaining);
@@ -235,14 +235,14 @@ fn doubled_at_the_cost_of_others(step: fn(&mut Cluster)) -> Vec<u64> {
     has
 }
 
-/// F132: what starts in this cycle does not double in it: growth that waits for exits takes two
-/// cycles a step, in a cluster at rest, too.
+/// F132: a process that starts in this cycle does not double in it. Growth that waits for exits
+/// takes two cycles a step, in a quiet cluster, too.
 #[test]
 fn at_rest_who_takes_doubles_what_it_has() {
     assert_eq!(doubled_at_the_cost_of_others(|_| ()), [2, 2, 4, 4, 8, 8, 16, 16, 32]);
 }
 
-/// While there is news of work, the same.
+/// Doubling is equal while there is news of work.
 #[test]
 fn while_work_moves_who_takes_doubles_what_it_has() {
     let moves = |cluster: &mut Cluster| {

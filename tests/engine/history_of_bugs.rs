@@ -235,7 +235,7 @@ cases! {
     }
 }
 
-/// The cap doubles what is held, and what died with a node is not.
+/// The cap doubles the held shares, without shares that died with a node.
 #[test]
 fn uima_2593_what_died_with_a_node_does_not_count_as_held() {
     let mut script = Script::new(&Case::default());

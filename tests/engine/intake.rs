@@ -1,5 +1,5 @@
-//! Publications in, updates out: what the orchestrator says becomes events, what we decide is
-//! repeated to it until it has shown that it knows.
+//! Publications in, updates out: facts of the orchestrator become events, and decisions are
+//! repeated until a publication shows that the orchestrator knows them.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -45,7 +45,7 @@ impl Orchestrator {
         self.work.get_mut(&JobId(id)).unwrap()
     }
 
-    /// Publishes, and lets a cycle pass. Says how many events came of it.
+    /// Publishes, and runs a cycle. Returns the number of events.
     fn publish(&mut self) -> usize {
         let sequence = self.published.as_ref().map_or(1, |published| published.sequence + 1);
         let publication = CheckedPublication {
@@ -68,7 +68,7 @@ impl Orchestrator {
         update.jobs.into_iter().find(|job| job.job == JobId(id)).unwrap()
     }
 
-    /// Starts every process it was told to add.
+    /// Starts every process that the update adds.
     fn start_added(&mut self, id: u64) {
         for added in self.update(id).added {
             let facts = ShareFacts { is_initialized: true, ..ShareFacts::default() };
@@ -77,7 +77,7 @@ impl Orchestrator {
         }
     }
 
-    /// Ends every process it was told to remove.
+    /// Ends every process that the update removes.
     fn end_removed(&mut self, id: u64) {
         for removed in self.update(id).removed {
             self.known(id).processes.remove(&removed.share);
@@ -106,7 +106,7 @@ fn the_same_publication_again_changes_nothing() {
     assert_eq!(before.iter().map(|job| job.job.0).collect::<Vec<_>>(), [1, 2]);
 }
 
-/// F29, F68: what vanished is over, and its room is there for who comes in the same publication.
+/// F29, F68: a job that vanished is over, and its space serves jobs of the same publication.
 #[test]
 fn work_that_vanishes_makes_room_at_once() {
     let mut orchestrator = Orchestrator::new();
@@ -153,7 +153,7 @@ fn a_running_process_ends_the_wait() {
     assert_eq!(orchestrator.cluster.held(1), 4);
 }
 
-/// F32: an ending job keeps what lives and gets nothing, however much is free.
+/// F32: an ending job keeps its live processes and gets nothing, even if space is free.
 #[test]
 fn an_ending_job_keeps_its_shares_and_gets_none() {
     let mut orchestrator = Orchestrator::new();
@@ -218,7 +218,7 @@ fn a_frozen_job_never_rises() {
     }
 }
 
-/// F47: what is refused is said to be so in every update, and holds no space.
+/// F47: every update repeats a refusal, and refused work holds no space.
 #[test]
 fn a_refusal_is_repeated_until_the_work_is_gone() {
     let mut orchestrator = Orchestrator::new();
@@ -235,7 +235,7 @@ fn a_refusal_is_repeated_until_the_work_is_gone() {
     assert_eq!(update_from(&orchestrator.cluster.view).jobs.len(), 1);
 }
 
-/// F54, F55: what is new is repeated until it was shown, and then no more.
+/// F54, F55: a new share is repeated until it was shown, and then no more.
 #[test]
 fn an_assignment_is_repeated_until_it_is_shown() {
     let mut orchestrator = Orchestrator::new();
@@ -251,7 +251,7 @@ fn an_assignment_is_repeated_until_it_is_shown() {
     assert_eq!((update.added.len(), update.shares.len()), (0, 2));
 }
 
-/// F56, F58, F62: what has to go is repeated until it has gone, and is never taken back.
+/// F56, F58, F62: a termination is repeated until the share has exited, and is never revoked.
 #[test]
 fn a_removal_is_repeated_until_it_is_confirmed() {
     let mut orchestrator = Orchestrator::new();
@@ -290,7 +290,8 @@ fn a_job_can_expand_and_shrink_at_once() {
     assert_eq!(orchestrator.cluster.held(1), 4);
 }
 
-/// F59: what died with its node is to be purged, from the cycle of the death until it is confirmed.
+/// F59: a share that died with its node is to be purged, from the cycle of the death until it is
+/// confirmed.
 #[test]
 fn what_died_with_its_node_is_purged_until_it_is_confirmed() {
     let mut orchestrator = Orchestrator::new();

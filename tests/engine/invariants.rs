@@ -241,7 +241,7 @@ proptest! {
         }
     }
 
-    /// I20: what was heard of first decides nothing.
+    /// I20: the order of events within a cycle decides nothing.
     #[test]
     fn the_order_of_arrival_within_a_cycle_decides_nothing(
         steps in prop::collection::vec(arrival(), 1..20),

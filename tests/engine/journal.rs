@@ -46,7 +46,7 @@ proptest! {
     }
 }
 
-/// All of the books, but for who was heard in an interval that is not over yet.
+/// The whole state, except heartbeats of an interval that is not over yet.
 fn books(scheduler: &Scheduler) -> Books {
     let mut books = scheduler.books();
     books.nodes.iter_mut().for_each(|node| node.is_heard = false);

@@ -1,5 +1,5 @@
-//! Nodes that stay away, come back, are varied off, said to be lost, or never were: random lives, judged by
-//! what a client remembers of when it heard each node last.
+//! Nodes that stay away, come back, are varied off, declared lost, or never existed: random lives,
+//! judged by a client that remembers the last heartbeat of each node.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -48,14 +48,14 @@ fn name(node: usize) -> String {
     format!("m{node:02}")
 }
 
-/// A cluster in which a process was shown on every node, and what the client remembers.
+/// A cluster with a shown process on every node, and the client's memory.
 struct Lives {
     cluster: Cluster,
     is_up: [bool; NODES],
     is_off: [bool; NODES],
     /// True if an operator declared the node lost since its last heartbeat.
     is_lost: [bool; NODES],
-    /// The interval in which each was heard last.
+    /// Interval of each node's last heartbeat.
     heard: [u32; NODES],
     interval: u32,
     invented: usize,
@@ -123,7 +123,7 @@ impl Lives {
         self.cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
     }
 
-    /// The orchestrator shows what was started on nodes that exist and are up.
+    /// The orchestrator shows started processes on nodes that exist and are up.
     fn show_on_real_nodes(&mut self) {
         let shares: Vec<_> = self.cluster.job(1).shares.iter().cloned().collect();
         for share in shares.iter().filter(|share| share.state == SharePhase::Held) {

@@ -1,4 +1,5 @@
-//! Clusters in memory: what the planner, the scheduler and the journal decide, without clock or network.
+//! Clusters in memory: decisions of the planner, the scheduler and the journal, without clock or
+//! network.
 
 mod book_and_scheduler;
 mod cases;

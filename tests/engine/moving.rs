@@ -1,5 +1,5 @@
-//! Clearing a machine for work that has nothing by moving what is on it: what may be moved, where
-//! to, and when.
+//! Clearing a machine for a job without shares by moving its processes: the conditions, the new
+//! nodes, and the time.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

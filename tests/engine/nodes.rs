@@ -1,4 +1,4 @@
-//! Nodes: how they come, which pool they join, what keeps work from them, and how they come back.
+//! Nodes: arrival, pool, states that keep work away, and return.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -108,7 +108,7 @@ fn each_flag_alone_keeps_work_away() {
     }
 }
 
-/// F80, F83: a dead machine keeps its place in the books; when it returns it is as large as it says.
+/// F80, F83: a dead machine keeps its place in the state; when it returns its size is as reported.
 #[test]
 fn a_node_returns_with_the_size_it_reports() {
     let mut cluster = cluster();
@@ -133,8 +133,8 @@ fn missed_heartbeats_are_counted_and_forgotten() {
     assert_eq!(cluster.nodes("m1=4").cycle().node("m1").missed, 0);
 }
 
-/// F85, F183: what ran on a dead node is placed elsewhere at once; whether it is gone is for the
-/// orchestrator to confirm.
+/// F85, F183: the processes of a dead node are placed elsewhere at once; the orchestrator confirms
+/// their end.
 #[test]
 fn work_of_a_dead_node_is_placed_elsewhere_at_once() {
     let mut cluster = cluster();
@@ -167,7 +167,7 @@ fn work_that_is_shown_on_a_dead_node_is_given_up() {
     assert!(cluster.job(1).purged.iter().any(|purged| purged.id == share));
 }
 
-/// F87, L22: varying off what is dead or off already evicts nothing anew and is no death.
+/// F87, L22: varying off a dead node, or a node that is off, evicts nothing anew and is no death.
 #[test]
 fn varying_off_a_dead_node_marks_it_and_no_more() {
     let mut cluster = cluster();
@@ -207,7 +207,7 @@ fn varied_off_stays_varied_off() {
     assert_eq!(restarted.held(1), 4);
 }
 
-/// F91: what runs on a quiesced node goes on, nothing new comes, and it can be undone.
+/// F91: the processes of a quiesced node go on, nothing new comes, and the state can be undone.
 #[test]
 fn a_quiesced_node_keeps_what_it_has() {
     let mut cluster = cluster();
@@ -231,7 +231,7 @@ fn work_on_unschedulable_machines_takes_nothing_from_the_others() {
     assert_eq!(cluster.job(2).given.0, 8);
 }
 
-/// F94, L10, D4: what a job deserves is a part of what can be used.
+/// F94, L10, D4: fair shares are parts of the usable memory.
 #[test]
 fn deserved_shares_are_of_usable_memory_only() {
     let mut cluster = cluster();
@@ -244,7 +244,8 @@ fn deserved_shares_are_of_usable_memory_only() {
     assert_eq!(cluster.job(1).pure_fair_share, QShares(6), "sizes are those of now");
 }
 
-/// F95, F98, L7: what configuration no longer allows takes its own size, to the last process.
+/// F95, F98, L7: shares that the configuration no longer allows take their own size, to the last
+/// process.
 #[test]
 fn blacklisted_work_takes_the_space_it_has() {
     let mut cluster = cluster();
@@ -314,7 +315,7 @@ fn fixed_work_in_the_wrong_pool_blacklists_its_host() {
     assert_eq!(cluster.held(3), 12);
 }
 
-/// A cluster with nodes of 4 GB, in which so many missed heartbeats are a death.
+/// A cluster with nodes of 4 GB, in which `node_stability` missed heartbeats are a death.
 fn watched(node_stability: u32, mass_loss_percent: Option<u32>, nodes: u64) -> Cluster {
     let mut topology = Topology { classes: vec![fair("normal", 100, UNPACED)], ..topology() };
     topology.settings.node_stability = node_stability;
@@ -344,7 +345,7 @@ fn a_node_is_dead_after_exactly_so_many_silent_intervals() {
     for stability in 1..=6 {
         for silent in 0..=stability + 1 {
             let mut cluster = watched(stability, None, 2);
-            // The interval in which it was heard last.
+            // The interval of the last heartbeat.
             cluster.record(SchedulerEvent::HeartbeatIntervalPassed).cycle();
             for _ in 0..silent {
                 report_all_but(&mut cluster, 2, 1);

@@ -183,7 +183,7 @@ fn shares_from_before_a_restart_are_taken_over_in_place() {
     assert_eq!(restarted.view.next_share, ShareId(issued.0 + 1));
 }
 
-/// I04: what was told to leave stays told, also by a daemon that was started since.
+/// I04: a terminated share stays terminated, also for a restarted daemon.
 #[test]
 fn a_preemption_from_before_a_restart_is_final() {
     let mut restarted = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
@@ -302,8 +302,8 @@ fn work_that_may_not_be_preempted_is_refused_in_a_fair_share_class() {
     assert_eq!(cluster.job(9).disposition, JobDisposition::Refused);
 }
 
-/// Work that could not be understood runs all the same: nothing is put on top of it, and when it is
-/// understood it is taken over in place.
+/// Work that cannot be parsed still runs: no process is put on top of it, and once parsed it is
+/// taken over in place.
 #[test]
 fn shares_of_unparsed_work_take_their_space() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);

@@ -107,7 +107,7 @@ fn a_needy_job_comes_before_an_older_one() {
     assert_eq!(cluster.held(4), 2, "{}", cluster.picture());
 }
 
-/// F169: what is leaving takes its room until it is gone, wherever else there is none.
+/// F169: a terminating share takes its space until it has exited, even if other nodes have none.
 #[test]
 fn room_that_is_being_freed_is_not_given_away() {
     let mut cluster = cluster();

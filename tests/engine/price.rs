@@ -7,7 +7,7 @@ use apportion::engine::{Considered, RunnerUp};
 use apportion::model::{JobId, MachineIx, ProcessLimit, SharePhase};
 use apportion::scheduler::SchedulerEvent;
 
-/// Ann has all of a node of 8, with so much work in each process; then Bob comes, too.
+/// Ann has all of a node of 8, with `investment` in each process; then Bob comes, too.
 fn two_users(investment: u64) -> Cluster {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     cluster.nodes("m1=8").arrive(job(1, "ann", "normal", 1)).cycle();

@@ -1,5 +1,5 @@
-//! Cycles in which nothing happened: not planned again, and the same as if they had been. That they
-//! are the same is asserted in every cycle of every test ([`support::Cluster::cycle`]).
+//! Cycles without events: not planned again, and equal to planned cycles. Every cycle of every test
+//! asserts the equality ([`support::Cluster::cycle`]).
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -93,7 +93,7 @@ fn a_quiet_cluster_shares_anew_once_the_time_per_item_is_known() {
     }
 }
 
-/// Progress is news, so that the cluster is not at rest, but it changes no claim.
+/// Progress is news, so that the cluster is not idle, but it changes no claim.
 #[test]
 fn progress_that_frees_no_process_leaves_the_cluster_quiet() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, DOUBLING)]);

@@ -1,5 +1,5 @@
-//! Restarts and reconfigurations: what runs goes on where it is, and other rules hold from the next
-//! cycle on.
+//! Restarts and reconfigurations: processes go on where they are, and other rules hold from the
+//! next cycle on.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -66,7 +66,7 @@ fn a_restart_alone_changes_nothing() {
     assert_eq!(places(&restarted), places(&cluster));
 }
 
-/// F207: while nodes are late, what runs on them is counted where it is and nothing is placed there.
+/// F207: while nodes are late, their processes count where they are and nothing is placed there.
 #[test]
 fn late_nodes_are_waited_for() {
     let cluster = busy();
@@ -77,7 +77,7 @@ fn late_nodes_are_waited_for() {
     assert_eq!(places(&restarted), places(&cluster));
 }
 
-/// F202: to configure the same anew is to restart.
+/// F202: the same configuration again equals a restart.
 #[test]
 fn reconfiguring_equals_restarting() {
     let change = |topology: &mut Topology| {
@@ -226,7 +226,7 @@ fn users_are_those_of_the_last_configuration() {
     assert_eq!(cluster.held(2), 3);
 }
 
-/// F46, F210: a service that was told to leave is over, also for a daemon that was started since.
+/// F46, F210: a terminated service is over, also for a restarted daemon.
 #[test]
 fn a_service_that_was_evicted_is_over() {
     let mut restarted =

@@ -21,7 +21,7 @@ fn of_priority(name: &str, priority: u32) -> ResourceClass {
     class(name, ClassPolicy::FairShare { weight: 100 }, priority, UNPACED)
 }
 
-/// F135: the best priority takes what it can use, the next what is left, and so on.
+/// F135: the highest priority takes all it can use, the next takes from the rest, and so on.
 #[test]
 fn priorities_are_served_best_first() {
     let classes = vec![of_priority("c", 30), of_priority("a", 2), of_priority("b", 7)];
@@ -155,7 +155,7 @@ fn fixed_requests_are_served_oldest_first() {
     assert_eq!(cluster.complete(1).cycle().held(3), 1);
 }
 
-/// F153: only what cannot be taken back keeps a machine from being reserved.
+/// F153: only non-preemptable shares keep a machine from being reserved.
 #[test]
 fn a_machine_can_be_reserved_if_only_fair_share_work_is_on_it() {
     let classes = vec![
@@ -216,7 +216,7 @@ fn an_allotment_is_used_to_the_last_gigabyte() {
     assert_eq!(cluster.reason(3), "over_allotment");
 }
 
-/// F158, L23: what a user holds in several trees is added up in memory, not in quanta.
+/// F158, L23: a user's shares in several trees are added up in memory, not in quanta.
 #[test]
 fn an_allotment_is_memory_in_all_quanta() {
     let mut topology = Topology {
@@ -281,7 +281,7 @@ fn a_deferred_request_starts_when_the_allotment_has_room() {
     assert_eq!(cluster.complete(1).cycle().held(2), 1);
 }
 
-/// F71: every request is told apart by what the cycle did with it.
+/// F71: the report distinguishes requests by the cycle's decision.
 #[test]
 fn a_cycle_reports_its_decision_for_every_job() {
     use apportion::scheduler::JobDisposition::{

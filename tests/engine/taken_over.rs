@@ -31,7 +31,7 @@ enum Aside {
     ComesAgain { job: usize, submitted: Option<u64> },
     /// A user comes for a single cycle.
     Guest { name: char },
-    /// The books are put on record and read again.
+    /// The state is stored and read again.
     Resume,
     /// No heartbeat could have been received.
     Deaf,
@@ -121,7 +121,7 @@ fn happen(history: &mut History, aside: &Aside) {
     }
 }
 
-/// A cluster, what happens to it, and what happens besides, here and there.
+/// A cluster, its events, and additional events here and there.
 type Past = (World, Vec<Step>, Vec<Option<Aside>>);
 
 fn past() -> impl Strategy<Value = Past> {

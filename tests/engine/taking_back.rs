@@ -1,4 +1,4 @@
-//! Preemption and defragmentation: what may be taken, from whom, for whom, and when it ends.
+//! Preemption and defragmentation: victims, beneficiaries, and the end of an exchange.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -153,7 +153,7 @@ fn of_equals_the_one_in_the_deeper_pool_goes() {
     assert_eq!(cluster.nodes_of(1), ["a"]);
 }
 
-/// F179, L13: what is leaving already is not chosen again.
+/// F179, L13: a terminating share is not chosen again.
 #[test]
 fn shedding_more_always_sheds_others() {
     let mut cluster = cluster();
@@ -169,7 +169,7 @@ fn shedding_more_always_sheds_others() {
     }
 }
 
-/// F180: what is leaving is no longer its job's, and still on its machine.
+/// F180: a terminating share is no longer its job's, and still on its machine.
 #[test]
 fn a_leaving_share_occupies_and_is_not_held() {
     let mut cluster = cluster();
@@ -254,8 +254,7 @@ fn at_the_threshold_no_job_is_needy() {
     }
 }
 
-/// F188: work that has all that was counted for it is never needy; of what cannot be preempted, only
-/// what waits is.
+/// F188: a job at its target is never needy; of non-preemptable jobs, only waiting jobs are needy.
 #[test]
 fn work_that_is_served_is_not_needy() {
     let mut cluster = cluster();
@@ -347,7 +346,7 @@ fn many_may_take_from_one_donor() {
 fn a_donor_never_becomes_needy() {
     let mut cluster = two_large_beside_eight_small();
     for remaining in 100..110 {
-        // Work gets on: what was counted decides, and not what is held.
+        // Work makes progress: targets decide, and not holdings.
         cluster.change(9, |facts| facts.remaining = remaining).cycle();
         assert_eq!(cluster.holdings([1, 2, 3, 4, 5, 6, 7, 8]), [1; 8], "{}", cluster.picture());
     }

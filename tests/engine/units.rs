@@ -81,7 +81,7 @@ fn a_process_has_all_its_memory_on_one_machine() {
     assert_eq!((cluster.nodes_of(1), cluster.node("m3").used), (vec!["m3"], QShares(4)));
 }
 
-/// F9: what is kept from scheduling comes off before rounding.
+/// F9: reserved memory comes off before rounding.
 #[test]
 fn reserved_memory_comes_off_every_machine() {
     let mut cluster = cluster_in_quanta_of(16);

@@ -14,14 +14,14 @@ fn cluster() -> Cluster {
     ])
 }
 
-/// A job of a fixed-share class with so many processes at most.
+/// A job of a fixed-share class with at most `most` processes.
 fn fixed_job(id: u64, user: &str, order: u64, most: u64) -> JobSpec {
     let mut spec = job(id, user, "fixed", order);
     spec.facts.limit = ProcessLimit::AtMost(most);
     spec
 }
 
-/// F15: it grows into what is free and gives way.
+/// F15: the job grows into free space and gives way.
 #[test]
 fn a_fair_share_job_expands_and_contracts() {
     let mut cluster = cluster();

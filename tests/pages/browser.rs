@@ -1,5 +1,5 @@
-//! The dashboard in a real browser: no page complains, pages follow what happens, filters and acts
-//! work by hand.
+//! The dashboard in a real browser: no page complains, pages follow events, filters and acts work
+//! by hand.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test's panic is its failure")]
 

@@ -1,4 +1,4 @@
-//! The dashboard over real HTTP: what its pages say, what they never let through, what they refuse.
+//! The dashboard over real HTTP: texts of its pages, escaped input, and refusals.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

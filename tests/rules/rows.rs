@@ -12,7 +12,7 @@ const SERIES: [(char, usize); 5] = [('F', 253), ('L', 30), ('G', 22), ('D', 18),
 /// Prefixes of rows without a test.
 const EXCUSES: [&str; 3] = ["not yet: ", "not here: ", "replaced: "];
 
-/// A line of a table: its number, what it is about, and what shows it.
+/// A line of a table: its number, its subject, and its tests.
 struct Row {
     number: String,
     shown_by: String,

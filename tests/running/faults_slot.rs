@@ -1,5 +1,5 @@
-//! Slots and agents whose system calls fail, as `strace` has them: no task runs twice, no result is
-//! lost, and what the node cannot do is no try of a task.
+//! Slots and agents whose system calls fail by `strace`: no task runs twice, no result is lost, and
+//! a failure of the node does not count as a try of a task.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

@@ -1,5 +1,6 @@
-//! A node whose spool is full: tasks are told, results arrive, nothing begins that is not on record, and
-//! work goes on when there is room again. The disk is a file system in memory, which has to be mounted.
+//! A node whose spool is full: tasks get an error, results arrive, nothing begins without a record,
+//! and work goes on when there is space again. The disk is a file system in memory, which has to be
+//! mounted.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -33,7 +34,7 @@ impl Disk {
         is_mounted.then_some(Disk { folder })
     }
 
-    /// Fills it up to so many bytes that are left.
+    /// Fills the disk up to `left` bytes.
     fn fill(&self, left: u64) {
         let path = self.filler();
         let mut file = fs::File::create(&path).unwrap();

@@ -1,5 +1,6 @@
-//! Daemon, orchestrator, agents and slots are killed and stopped at random under a bag of tasks; then
-//! all is counted again, from what the tasks wrote, the journals of the slots and the database.
+//! Daemon, orchestrator, agents and slots are killed and stopped at random under a bag of tasks.
+//! Then the test counts again, from the output of the tasks, the journals of the slots and the
+//! database.
 //!
 //! `cargo test` does it 40 times. `KILLS=300 cargo test --test running kill_matrix::` does it 300 times over 5,100
 //! tasks, and `KILLS=3000` is for a night. `SEED` repeats the choices, though not their moments.

@@ -262,7 +262,7 @@ impl World {
         self.restart_keeping(CampaignRetention::default()).await;
     }
 
-    /// The same, which keeps campaigns for so long.
+    /// Restarts the orchestrator with this retention of campaigns.
     async fn restart_keeping(&mut self, retention: CampaignRetention) {
         if !self.orchestrator.running.is_finished() {
             self.orchestrator.stop().await;

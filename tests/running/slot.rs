@@ -1,4 +1,4 @@
-//! A real slot with real programs: what they are given, how they end, and what is left of them.
+//! A real slot with real programs: their environment, their ends, and leftover processes.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
@@ -317,7 +317,7 @@ fn a_repeated_attempt_begins_once() {
     slot.acks = false;
     let ends = slot.until_results(2);
     assert!(ends.iter().all(|end| end.why == Reason::Done), "{ends:?}");
-    // Unacknowledged results are told to each agent.
+    // Unacknowledged results are reported to each agent.
     slot.reconnect();
     slot.last = None;
     slot.results.clear();

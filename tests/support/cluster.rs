@@ -147,7 +147,7 @@ impl Cluster {
         }
     }
 
-    /// Has a command carried out, and tells the diary.
+    /// Carries out a command, and journals it.
     pub fn order(&mut self, command: AdminCommand) -> Result<CommandOutcome, CommandError> {
         match &mut self.diary {
             Some(diary) => diary.clerk.command(&mut self.scheduler, command),
@@ -155,7 +155,7 @@ impl Cluster {
         }
     }
 
-    /// The daemon is started again, with the books on record.
+    /// Starts the daemon again, with the stored state.
     pub fn resume(&mut self) {
         let diary = self.diary.as_mut().unwrap();
         let books = seal_books(&self.scheduler.books());
@@ -231,7 +231,7 @@ impl Cluster {
         }
     }
 
-    /// Every held share of `id` is initialized and has so much invested.
+    /// Initializes every held share of `id` and sets its investment.
     pub fn invest(&mut self, id: u64, investment: u64) -> &mut Cluster {
         let view = self.scheduler.view();
         let job = view.jobs.iter().find(|job| job.id == JobId(id)).unwrap();
@@ -301,7 +301,7 @@ impl Cluster {
         self.record(SchedulerEvent::NodeReported(report))
     }
 
-    /// A node of so many GB reports that it wants no new work.
+    /// A node of `gib` GB reports that it wants no new work.
     pub fn quiesce(&mut self, name: &str, gib: u64) -> &mut Cluster {
         let (name, memory) = (name.to_owned(), Mebibytes::from_gib(gib));
         self.record(SchedulerEvent::NodeReported(NodeReport {
@@ -365,8 +365,8 @@ impl Cluster {
         nodes
     }
 
-    /// A scheduler that knows nothing but the configuration, what is on record, and what the
-    /// orchestrator shows: the same work in the same shares. No node has reported to it yet.
+    /// A restarted scheduler with only the configuration, the stored state, and the orchestrator's
+    /// publication: the same work in the same shares. No node has reported to it yet.
     pub fn restarted(&self) -> Cluster {
         let view = self.scheduler.view();
         let mut scheduler = Scheduler::new(Topology::clone(&view.topology), ShareId(1));

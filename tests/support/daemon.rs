@@ -1,4 +1,5 @@
-//! The real binary on a folder of its own, with what an orchestrator and agents would send it.
+//! The real binary on a folder of its own, with requests as an orchestrator and agents would send
+//! them.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -105,7 +106,7 @@ impl Daemon {
         Ok(Daemon { child: Mutex::new(child), url, client, folder, log, reader })
     }
 
-    /// Writes the file that it reads when it is told to.
+    /// Writes the configuration file, which the daemon reads on a signal.
     pub fn configure(&self, config: &str) {
         std::fs::write(self.folder.join("apportion.toml"), config).unwrap();
     }
@@ -226,7 +227,7 @@ impl Daemon {
         panic!("{path} never became right: {:?}", self.try_get(path).await);
     }
 
-    /// Nodes of so many GB report: `n1=8 n2=4`.
+    /// Reports nodes with these GB: `n1=8 n2=4`.
     pub async fn nodes(&self, nodes: &str) {
         let nodes = nodes.split_whitespace().map(|node| {
             let (name, gib) = node.split_once('=').unwrap();
@@ -274,7 +275,7 @@ impl Daemon {
         panic!("the schedule never became right: {}", self.schedule().await);
     }
 
-    /// Waits until cycle `cycle` is on record.
+    /// Waits until cycle `cycle` is stored.
     pub async fn cycle(&self, cycle: u64) {
         while self.get("/v1/status").await["cycle"].as_u64().unwrap() < cycle {
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -10,7 +10,7 @@ pub struct Diary {
     pub clerk: Clerk,
     /// Events before each cycle, the digest of its decision, and the state after it.
     pub cycles: Vec<(Vec<Sealed>, Digest, Sealed)>,
-    /// The books before the first of them.
+    /// The state before the first cycle.
     pub beginning: Option<Sealed>,
 }
 
@@ -27,7 +27,7 @@ impl Diary {
         self.cycles.push((batches, digest, seal_books(&scheduler.books())));
     }
 
-    /// Computes all cycles after the `skipped` first ones again, from the books on record before
+    /// Computes all cycles after the `skipped` first cycles again, from the state stored before
     /// them.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! An orchestrator that a test plays: it says what slots should be, and counts what agents say.
+//! An orchestrator played by a test: it orders slots, and counts the agents' reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ impl Head {
         }
     }
 
-    /// Waits until so many results of the slot are there.
+    /// Waits for `count` results of the slot.
     pub async fn until_results(&self, share: u64, count: usize) -> Vec<TaskResult> {
         let has = |book: &Book| {
             let results = &book.slots[&share].results;

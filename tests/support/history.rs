@@ -53,7 +53,7 @@ impl History {
         history
     }
 
-    /// The same, with everything on record from the beginning.
+    /// A history with a journal from the beginning.
     pub fn with_diary(world: World) -> History {
         let mut history = History::new(world);
         history.cluster.diary = Some(Diary::of(&history.cluster.scheduler));
@@ -291,7 +291,7 @@ impl History {
         }
     }
 
-    /// A new scheduler learns from the orchestrator what there is; nodes report in their own time.
+    /// A new scheduler gets all work from the orchestrator; nodes report in their own time.
     fn restart(&mut self, remembers: bool) {
         if self.cluster.diary.is_some() {
             return self.cluster.resume();

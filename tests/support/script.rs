@@ -1,4 +1,4 @@
-//! Cases as text: a cluster, what happens to it step by step, and what must come of it.
+//! Cases as text: a cluster, its events step by step, and the required result.
 //!
 //! A step is a list of lines, separated by `;`. After each step the cluster runs until nothing
 //! changes any more. The lines:
@@ -231,8 +231,8 @@ impl Script {
         self.cluster.arrive(spec);
     }
 
-    /// A new scheduler: the store has what was varied off and told to leave, the orchestrator shows
-    /// what runs, and every node that was up reports.
+    /// A new scheduler: the store has the nodes varied off and the terminated shares, the
+    /// orchestrator shows running processes, and every node that was up reports.
     fn restart(&mut self) {
         let view = self.cluster.scheduler.view();
         let mut scheduler = Scheduler::new(Topology::clone(&view.topology), view.next_share);
@@ -263,7 +263,7 @@ impl Script {
         self.lost.values().sum()
     }
 
-    /// Runs until nothing changes any more, also once the cluster is at rest.
+    /// Runs until nothing changes any more, also once the cluster is idle.
     pub fn settle(&mut self) {
         let mut still = 0;
         for _ in 0..SETTLES_WITHIN {

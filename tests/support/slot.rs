@@ -258,7 +258,7 @@ impl Slot {
         }
     }
 
-    /// Waits until so many results are there.
+    /// Waits for `count` results.
     pub fn until_results(&mut self, count: usize) -> Vec<TaskResult> {
         let start = Instant::now();
         while self.results.len() < count {
@@ -374,7 +374,7 @@ pub fn report_dead(folder: &Path) -> SlotReport {
     }
 }
 
-/// Tells the reader of the test's output what is left out on this machine.
+/// Prints a note on tests that are left out on this machine.
 pub fn say(text: &str) {
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }

@@ -1,5 +1,5 @@
-//! A client that follows the jobs of the resource manager and judges who was preempted, by what it was
-//! shown of them.
+//! A client that follows the jobs of the resource manager and judges preemptions by the pages it
+//! got.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::fleet::Fleet;
 #[derive(Debug, Default)]
 pub struct Witness {
     cycle: u64,
-    /// Shares that were told to go.
+    /// Shares that were terminated.
     leaving: BTreeSet<u64>,
     /// Preempted shares that were judged. Other shares stay beside them, and the cycle before was
     /// seen too, so that the preempted shares of this cycle are known.

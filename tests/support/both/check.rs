@@ -10,7 +10,7 @@ use super::World;
 use super::oracle::{Expected, Share};
 
 impl World {
-    /// Enters what the orchestrator says is gone. T5: nothing of it runs.
+    /// Enters the shares that the orchestrator publishes as gone. T5: nothing of them runs.
     pub(super) fn see_gone(&mut self) {
         let alive = self.alive();
         for share in self.book.gone() {
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// T10: work is told as it was counted here.
+    /// T10: published work equals the count here.
     pub(super) fn tell(&mut self, told: &[PublishedWork]) {
         let mut expected = self.oracle.expected(self.now);
         let mut works = BTreeMap::new();
@@ -111,7 +111,7 @@ impl World {
         assert!(!share.has_to_go || slot.state == SlotState::Stopping, "{slot:?} has to go");
     }
 
-    /// T10: the books of the scheduler have what was told, and nothing else.
+    /// T10: the scheduler has the published facts, and nothing else.
     pub(super) fn compare(&self, told: &[PublishedWork]) {
         let books = self.manager.books();
         assert!(books.limbo.is_empty(), "{:?}", books.limbo);

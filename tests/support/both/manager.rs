@@ -31,7 +31,8 @@ pub struct Manager {
     record: (Books, Option<u64>),
     /// True if an empty scheduler waits for a publication.
     waits: bool,
-    /// Shares that ever died with their nodes. While they are dead, nothing but their end is heard of them.
+    /// Shares that ever died with their nodes. While the nodes are dead, only the end of these
+    /// shares is reported.
     pub purged: BTreeSet<ShareId>,
     /// Number of preempted processes.
     pub preempted: u64,
@@ -71,7 +72,7 @@ impl Manager {
         true
     }
 
-    /// Plans, and puts it on record. Checks who was preempted.
+    /// Plans, and stores the cycle. Checks the preempted shares.
     pub fn cycle(&mut self) {
         if self.waits {
             return;
@@ -90,14 +91,14 @@ impl Manager {
         self.record = (self.scheduler.books(), self.taken);
     }
 
-    /// The schedule on record, as the client of the orchestrator reads it.
+    /// The stored schedule, as the client of the orchestrator reads it.
     pub fn schedule(&self) -> (Option<u64>, Vec<JobShares>) {
         let json = self.published.schedule.json.plain();
         let schedule: Schedule = serde_json::from_slice(json).unwrap();
         (schedule.publication, shares_of(schedule))
     }
 
-    /// Starts again from the record, or without books that lead anywhere.
+    /// Starts again from the stored state, or without usable state.
     pub fn restart(&mut self, has_lost_books: bool) {
         let (books, taken) = self.record.clone();
         let schedule = Arc::clone(&self.published.schedule);
@@ -147,7 +148,7 @@ impl Manager {
         let _ = self.scheduler.command(command);
     }
 
-    /// The books as they are now.
+    /// The present state.
     pub fn books(&self) -> Books {
         self.scheduler.books()
     }

@@ -66,7 +66,7 @@ pub struct Share {
     pub stage: Option<SlotStage>,
     boot: Option<String>,
     last_number: u64,
-    /// Attempts that its node was told of and that have no result.
+    /// Attempts that were given to its node and have no result.
     open: BTreeSet<AttemptId>,
     /// Open attempts that run, by the last report.
     pub running: BTreeMap<AttemptId, Run>,
@@ -157,7 +157,7 @@ impl Fate {
                 self.losses += 1;
                 LOST_LIMIT <= self.losses
             }
-            // T11: what was taken from it says nothing of it.
+            // T11: the end of a preempted attempt tells nothing about the task.
             (Reason::Preempted | Reason::VariedOff | Reason::Returned | Reason::Cancelled, _) => {
                 false
             }
@@ -244,7 +244,7 @@ impl Oracle {
         bag.spec = spec;
     }
 
-    /// The orchestrator started again: it guesses how long what runs has run, until it hears.
+    /// The orchestrator started again: it guesses the age of running tasks until reports arrive.
     pub fn restarted(&mut self, now: u64) {
         for bag in self.bags.values_mut() {
             bag.told_mean = 0;
@@ -279,7 +279,7 @@ impl Oracle {
         }
     }
 
-    /// A report of a node arrived, and is on record.
+    /// A report of a node arrived, and is stored.
     pub fn reported(&mut self, node: &Name, report: &Exchange, now: u64) {
         for slot in &report.slots {
             self.slot_reported(slot, &report.boot, now);
@@ -397,7 +397,7 @@ impl Oracle {
         all
     }
 
-    /// The mean time was told to the resource manager.
+    /// The mean time was published to the resource manager.
     pub fn published(&mut self, now: u64) {
         let means: Vec<(u64, u64)> =
             self.bags.keys().map(|id| (*id, self.mean(*id, now))).collect();

@@ -142,8 +142,8 @@ impl SimSlot {
         (self.stage, self.end) = (SlotStage::Gone, Some(end));
     }
 
-    /// Does what is due at `now`: kills what had its grace, ends at the end of the lease, or as it has
-    /// nothing to do.
+    /// Does all acts due at `now`: kills tasks after their grace, ends at the end of the lease, or
+    /// for want of tasks.
     pub fn keep_time(&mut self, now: u64) {
         if !self.lives() {
             return;
@@ -289,7 +289,7 @@ impl SimNode {
         }
     }
 
-    /// The machine goes off. What ran is gone, and what was on its disk too if that `loses_spool`.
+    /// Switches the machine off. Running tasks are gone, and its disk too if that `loses_spool`.
     pub fn crash(&mut self, now: u64, loses_spool: bool) {
         (self.is_off, self.waits_since) = (true, None);
         self.boot += 1;

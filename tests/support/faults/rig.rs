@@ -168,7 +168,7 @@ async fn other_file(scenes: &[Scene]) -> Scene {
     Scene { name: "other file".to_owned(), act: None, is_start: true, files, witness, rest }
 }
 
-/// A start on what an older version left.
+/// A start on the files of an older version.
 async fn migration() -> Scene {
     let files = folder();
     crate::support::past::leave_behind(&files.path().join("state.db"), 2).await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Daemon, Gone};
 
-/// Fails with the name of what does not hold.
+/// Fails with the name of the broken rule.
 macro_rules! hold {
     ($name:literal, $condition:expr, $($said:tt)+) => {
         if !$condition {
@@ -139,11 +139,11 @@ pub struct Witness {
     progress: u64,
     running: BTreeMap<u64, Place>,
     started: BTreeSet<u64>,
-    /// Shares that it was told to end before it had started them: it says that they are gone.
+    /// Shares that were terminated before it had started them: it reports them as gone.
     gone: BTreeMap<u64, Place>,
-    /// Shares that it was told to end. That is final.
+    /// Shares that were terminated. That is final.
     told: BTreeSet<u64>,
-    /// Every share that it was ever told of.
+    /// Every share of a schedule so far.
     pub ever: BTreeMap<u64, Place>,
     /// The last schedule, and its text.
     pub seen: Option<(u64, String)>,
@@ -288,7 +288,7 @@ impl Witness {
         self.generation += 1;
     }
 
-    /// Publishes all there is, and waits until that is on record.
+    /// Publishes all work, and waits until it is stored.
     async fn work(
         &mut self,
         daemon: &Daemon,
@@ -327,7 +327,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Waits until the last publication is on record, and looks at what came of it.
+    /// Waits until the last publication is stored, and reads its effects.
     async fn see(&mut self, daemon: &Daemon) -> Result<(), Broken> {
         tokio::time::sleep(self.pause).await;
         loop {
@@ -340,7 +340,7 @@ impl Witness {
         self.look(daemon).await
     }
 
-    /// Looks at everything, and compares it with what was seen before.
+    /// Reads everything, and compares it with earlier reads.
     async fn look(&mut self, daemon: &Daemon) -> Result<(), Broken> {
         let (status, text) = daemon.try_send(Method::GET, "/v1/schedule", None).await?;
         if status == StatusCode::OK {
@@ -363,7 +363,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Remembers what the schedule says.
+    /// Remembers the schedule.
     fn note(&mut self, text: String) -> Result<(), Broken> {
         let schedule: Value = serde_json::from_str(&text).unwrap_or_default();
         let Some(cycle) = schedule["cycle"].as_u64() else {
