@@ -78,7 +78,7 @@ pub enum DemoError {
     Http(#[from] reqwest::Error),
     #[error("the daemon failed")]
     Daemon(#[from] DaemonError),
-    #[error("the daemon ended before it was told to")]
+    #[error("the daemon ended before the demo did")]
     DaemonLeft,
 }
 

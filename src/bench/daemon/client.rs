@@ -32,7 +32,7 @@ impl BenchClient {
 
     /// Nodes report.
     pub async fn beat(&self, batch: &HeartbeatBatch) -> Result<(), BenchError> {
-        let action = "take in heartbeats";
+        let action = "accept heartbeats";
         let request = self.http.post(self.url("/v1/heartbeats")).json(batch);
         let HeartbeatAnswer { accepted, .. } = self.answer(action, request).await?;
         all(action, accepted, count(&batch.nodes))
@@ -40,7 +40,7 @@ impl BenchClient {
 
     /// Publishes all work: `sent` jobs, as JSON.
     pub async fn publish(&self, publication: Vec<u8>, sent: u64) -> Result<(), BenchError> {
-        let action = "take in a publication";
+        let action = "accept a publication";
         let request = self
             .http
             .put(self.url("/v1/publication"))
@@ -52,7 +52,7 @@ impl BenchClient {
 
     /// Asks for the status of the daemon.
     pub async fn status(&self) -> Result<Status, BenchError> {
-        self.answer("tell its status", self.http.get(self.url("/v1/status"))).await
+        self.answer("report its status", self.http.get(self.url("/v1/status"))).await
     }
 
     /// Waits for a schedule other than `known`; returns its text and its tag. `None` if the daemon

@@ -41,7 +41,7 @@ pub enum BenchError {
     Scratch(#[source] io::Error),
     #[error("failed to start the daemon")]
     Start(#[source] io::Error),
-    #[error("the daemon ended before it listened; it said:\n{said}")]
+    #[error("the daemon ended before it listened; its log:\n{said}")]
     NotListening { said: String },
     #[error("failed to set up HTTP")]
     Http(#[source] reqwest::Error),
@@ -206,7 +206,7 @@ async fn register(client: &BenchClient, nodes: u64) -> Result<(), BenchError> {
         }
         Ok(())
     };
-    let too_long = BenchError::TooLong { action: "put all nodes on record" };
+    let too_long = BenchError::TooLong { action: "store all nodes" };
     timeout(PATIENCE, on_record).await.unwrap_or(Err(too_long))
 }
 
