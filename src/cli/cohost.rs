@@ -9,7 +9,7 @@ use crate::config::OrchestratorSettings;
 use crate::daemon::Beside;
 use crate::dashboard::Site;
 use crate::orchestrator::rm::Rm;
-use crate::orchestrator::run::{Options, Prepared, RunError};
+use crate::orchestrator::run::{OrchestratorError, OrchestratorOptions, Prepared};
 use crate::orchestrator::serve;
 
 /// What the daemon serves beside its own routes: nothing, unless there is to be an orchestrator. That one
@@ -18,7 +18,7 @@ pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Besi
     if !settings.enabled {
         return Beside::default();
     }
-    let options = Options {
+    let options = OrchestratorOptions {
         state: settings.state.clone(),
         publish_every: settings.publish_every,
         lease: settings.lease,
@@ -46,7 +46,7 @@ async fn run(
     prepared: Prepared,
     daemon: oneshot::Receiver<Router>,
     stop: CancellationToken,
-) -> Result<(), RunError> {
+) -> Result<(), OrchestratorError> {
     // The daemon did not come to serve; it says why.
     let Ok(daemon) = daemon.await else { return Ok(()) };
     prepared.start(Rm::inside(daemon), stop).await?.ended().await

@@ -20,7 +20,7 @@ use super::table::plain;
 use crate::api::wire::{HandOver, Orchestrators};
 use crate::config::{Access, CampaignRetention};
 use crate::orchestrator::rm::RmOptions;
-use crate::orchestrator::run::{Options, Reach, serve_alone};
+use crate::orchestrator::run::{OrchestratorOptions, Reach, serve_alone};
 use crate::telemetry;
 
 /// What to do about orchestrators.
@@ -121,7 +121,7 @@ fn retention(args: &RunArgs) -> Result<CampaignRetention, Failure> {
 /// Runs the orchestrator until a signal.
 async fn serve(args: &RunArgs) -> Result<(), Failure> {
     telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
-    let options = Options {
+    let options = OrchestratorOptions {
         state: args.state.clone(),
         publish_every: args.publish_every,
         lease: args.lease,

@@ -14,7 +14,7 @@ use super::place::{Orchestrator, Place, own_name};
 use super::table::plain;
 use crate::model::counted;
 use crate::orchestrator::spec::{
-    CampaignSpec, EnvironmentChoice, MAX_STDIN, Params, Problem, line_of, select,
+    CampaignSpec, EnvironmentChoice, MAX_STDIN, Params, SpecProblem, line_of, select,
 };
 use crate::orchestrator::wire::Submitted;
 
@@ -378,8 +378,8 @@ pub(super) fn check(
 }
 
 /// All problems, each on a line with its place.
-fn told(problems: &[Problem], text: &str, file: Option<&Path>) -> Failure {
-    let place = |problem: &Problem| {
+fn told(problems: &[SpecProblem], text: &str, file: Option<&Path>) -> Failure {
+    let place = |problem: &SpecProblem| {
         let line = line_of(text, &problem.field).map(|line| format!(":{line}"));
         file.map(|file| format!("{}{}: ", file.display(), line.unwrap_or_default()))
             .unwrap_or_default()

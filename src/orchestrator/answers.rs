@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::book::{Book, NodeAnswer};
-use super::store::{Store, StoreError};
+use super::store::{CampaignStore, DbError};
 use super::wire::{ExchangeAnswer, OutputRequest, TaskSpec, VERSION};
 use crate::model::Name;
 
@@ -12,7 +12,7 @@ use crate::model::Name;
 const CHUNKS: usize = 64;
 
 /// A chunk of parameters: its campaign, its first position, its texts.
-type Chunk = (u64, u64, Vec<String>);
+type ParamChunk = (u64, u64, Vec<String>);
 
 /// Sources of answers besides the book.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Answers {
     epoch: u64,
     lease_ms: u64,
     /// The chunks used last, the latest at the end.
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<ParamChunk>,
     /// Campaigns whose tasks have their numbers only.
     bare: BTreeSet<u64>,
     outputs: BTreeMap<Name, Vec<OutputRequest>>,
@@ -90,8 +90,8 @@ impl Answers {
         node: &Name,
         answer: NodeAnswer,
         book: &Book,
-        store: &mut Store,
-    ) -> Result<ExchangeAnswer, StoreError> {
+        store: &mut CampaignStore,
+    ) -> Result<ExchangeAnswer, DbError> {
         let mut whole = self.framed(answer.slots);
         let mut specs: BTreeMap<u64, TaskSpec> = BTreeMap::new();
         for slot in &mut whole.slots {
@@ -118,15 +118,15 @@ impl Answers {
     /// The parameter of a task.
     async fn param(
         &mut self,
-        store: &mut Store,
+        store: &mut CampaignStore,
         campaign: u64,
         position: u64,
-    ) -> Result<Option<String>, StoreError> {
-        let at = |chunk: &Chunk| {
+    ) -> Result<Option<String>, DbError> {
+        let at = |chunk: &ParamChunk| {
             let offset = position.checked_sub(chunk.1)?;
             chunk.2.get(usize::try_from(offset).ok()?).cloned()
         };
-        let of = |chunk: &&Chunk| chunk.0 == campaign && chunk.1 <= position;
+        let of = |chunk: &&ParamChunk| chunk.0 == campaign && chunk.1 <= position;
         let known = self.chunks.iter().filter(of).find_map(at);
         if known.is_some() || self.bare.contains(&campaign) {
             return Ok(known);

@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, CannotExtend, Effect, Event, Figures, JobShares, NewCampaign, NodeFacts, Now,
-    PublishedWork, Refusal, Reopened, Settings, TaskState,
+    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, JobShares, NewCampaign, NodeFacts,
+    Now, PublishedWork, Reopened, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
-use super::meters::Meters;
+use super::meters::OrchestratorMeters;
 use super::spec::{CampaignSpec, Params};
-use super::store::{Act, Batch, Removal, Store, StoreError, Submission};
+use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
 use super::wire::{AddedTasks, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest};
 use crate::model::Name;
 
@@ -67,7 +67,7 @@ pub struct Which {
 
 /// A request to the owner.
 #[derive(Debug)]
-pub enum Request {
+pub enum BookRequest {
     /// Submit a campaign; the answer is its number.
     Submit(Box<Submit>, By, oneshot::Sender<u64>),
     /// Add tasks to a campaign.
@@ -88,7 +88,12 @@ pub enum Request {
         reply: oneshot::Sender<u64>,
     },
     /// The report of a node. Answered when there is news, at the latest after the wait.
-    Exchange(Name, Box<Exchange>, Duration, oneshot::Sender<Result<ExchangeAnswer, Refusal>>),
+    Exchange(
+        Name,
+        Box<Exchange>,
+        Duration,
+        oneshot::Sender<Result<ExchangeAnswer, ExchangeRefusal>>,
+    ),
     /// The nodes that run slots.
     Nodes(oneshot::Sender<Vec<NodeFacts>>),
     /// The slots of a node; `None` if its agent runs none.
@@ -108,7 +113,7 @@ pub enum Request {
     /// The resource manager refuses the named works, each with its sentence.
     Refused(BTreeMap<u64, String>),
     /// Remove old rows. The answer is true if the same step has more to remove.
-    Remove(Removal, oneshot::Sender<bool>),
+    Remove(RemovalStep, oneshot::Sender<bool>),
     /// A node should send output.
     Output(Name, OutputRequest),
     /// The first chunk of output has arrived, or is not wanted any more.
@@ -138,7 +143,7 @@ pub struct Signals {
 /// An agent that waits for an answer.
 #[derive(Debug)]
 struct Waiter {
-    reply: oneshot::Sender<Result<ExchangeAnswer, Refusal>>,
+    reply: oneshot::Sender<Result<ExchangeAnswer, ExchangeRefusal>>,
     until: Instant,
 }
 
@@ -151,19 +156,19 @@ pub(super) enum Reply {
     Publication(oneshot::Sender<ToPublish>, ToPublish),
     /// To an agent that exchanges again before it was answered: the orders for its slots, without
     /// tasks.
-    Levels(oneshot::Sender<Result<ExchangeAnswer, Refusal>>, Name),
-    Refused(oneshot::Sender<Result<ExchangeAnswer, Refusal>>, Refusal),
+    Levels(oneshot::Sender<Result<ExchangeAnswer, ExchangeRefusal>>, Name),
+    Refused(oneshot::Sender<Result<ExchangeAnswer, ExchangeRefusal>>, ExchangeRefusal),
 }
 
 /// The owner.
 #[derive(Debug)]
 pub struct Owner {
     pub(super) book: Book,
-    pub(super) store: Store,
+    pub(super) store: CampaignStore,
     pub(super) answers: Answers,
-    inbox: mpsc::Receiver<Request>,
+    inbox: mpsc::Receiver<BookRequest>,
     signals: Arc<Signals>,
-    meters: Meters,
+    meters: OrchestratorMeters,
     began: Instant,
     /// Start of the batch.
     batch_began: Instant,
@@ -209,12 +214,12 @@ impl Owner {
     ///
     /// If the database cannot be read.
     pub async fn resume(
-        mut store: Store,
+        mut store: CampaignStore,
         settings: Settings,
-        inbox: mpsc::Receiver<Request>,
+        inbox: mpsc::Receiver<BookRequest>,
         signals: Arc<Signals>,
-        meters: Meters,
-    ) -> Result<Owner, StoreError> {
+        meters: OrchestratorMeters,
+    ) -> Result<Owner, DbError> {
         let saved = store.saved().await?;
         let book = Book::restore(settings, saved, 0);
         let answers = Answers::new(store.identity().to_owned(), store.epoch(), settings.lease_ms);
@@ -241,7 +246,7 @@ impl Owner {
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<(), StoreError> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), DbError> {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.signals.publish.notify_one();
@@ -294,50 +299,52 @@ impl Owner {
     pub(super) fn note(&mut self, by: By, act: &str, detail: String) {
         let at_ms = self.now().wall_ms;
         let By { who, origin } = by;
-        self.batch.acts.push(Act { at_ms, who, origin, act: act.to_owned(), detail });
+        self.batch.acts.push(CallerAct { at_ms, who, origin, act: act.to_owned(), detail });
     }
 
-    async fn take(&mut self, request: Request) -> Result<(), StoreError> {
+    async fn take(&mut self, request: BookRequest) -> Result<(), DbError> {
         match request {
-            Request::Submit(submit, by, reply) => self.submit(*submit, by, reply).await?,
-            Request::Extend(extend, by, reply) => self.extend(*extend, by, reply).await?,
-            Request::Act(event, by, act, detail, reply) => {
+            BookRequest::Submit(submit, by, reply) => self.submit(*submit, by, reply).await?,
+            BookRequest::Extend(extend, by, reply) => self.extend(*extend, by, reply).await?,
+            BookRequest::Act(event, by, act, detail, reply) => {
                 self.note(by, act, detail);
                 self.record(event);
                 self.replies.push(Reply::Done(reply));
             }
-            Request::Note(by, act, detail) => self.note(by, act, detail),
-            Request::Resubmit { campaign, which, by, reply } => {
+            BookRequest::Note(by, act, detail) => self.note(by, act, detail),
+            BookRequest::Resubmit { campaign, which, by, reply } => {
                 let count = self.resubmit(campaign, which, by).await?;
                 self.replies.push(Reply::Number(reply, count));
             }
-            Request::Exchange(node, report, wait, reply) => self.hear(node, report, wait, reply),
-            Request::Nodes(reply) => drop(reply.send(self.book.nodes(self.now().ms))),
-            Request::Slots(node, reply) => {
+            BookRequest::Exchange(node, report, wait, reply) => {
+                self.hear(node, report, wait, reply)
+            }
+            BookRequest::Nodes(reply) => drop(reply.send(self.book.nodes(self.now().ms))),
+            BookRequest::Slots(node, reply) => {
                 drop(reply.send(self.book.slots_on(&node, self.now())));
             }
-            Request::Schedule(publication, jobs) => {
+            BookRequest::Schedule(publication, jobs) => {
                 self.record(Event::Scheduled(publication, jobs));
             }
             // A caller that has gone away needs no answer.
-            Request::Adoption(reply) | Request::Adopt(_, _, reply) => {
+            BookRequest::Adoption(reply) | BookRequest::Adopt(_, _, reply) => {
                 drop(reply.send(Adoption::default()));
             }
-            Request::Count(reply) => drop(reply.send(self.book.figures())),
-            Request::Publication(reply) => self.publication(reply),
-            Request::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
-            Request::Refused(sentences) => self.record(Event::Refused(sentences)),
-            Request::Remove(removal, reply) => {
+            BookRequest::Count(reply) => drop(reply.send(self.book.figures())),
+            BookRequest::Publication(reply) => self.publication(reply),
+            BookRequest::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
+            BookRequest::Refused(sentences) => self.record(Event::Refused(sentences)),
+            BookRequest::Remove(removal, reply) => {
                 // A request of this batch may be about the same campaign.
                 self.finish_batch().await?;
                 // A caller that has gone away needs no answer.
                 let _ = reply.send(self.store.remove(&removal).await?);
             }
-            Request::Output(node, request) => {
+            BookRequest::Output(node, request) => {
                 self.answers.want(node.clone(), request);
                 self.ready.insert(node);
             }
-            Request::OutputHeard(node, request) => self.answers.heard(&node, request),
+            BookRequest::OutputHeard(node, request) => self.answers.heard(&node, request),
         }
         Ok(())
     }
@@ -347,7 +354,7 @@ impl Owner {
         submit: Submit,
         by: By,
         reply: oneshot::Sender<u64>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), DbError> {
         let Submit { owner, uid, spec, params, stdin, key } = submit;
         if let Some(key) = &key {
             // A submission in this very batch is on record after the commit only.
@@ -373,7 +380,7 @@ impl Owner {
         Ok(())
     }
 
-    async fn resubmit(&mut self, campaign: u64, which: Which, by: By) -> Result<u64, StoreError> {
+    async fn resubmit(&mut self, campaign: u64, which: Which, by: By) -> Result<u64, DbError> {
         let Which { states, task, memory_mb } = which;
         // Tasks that became final in this batch are on record after the commit only.
         self.finish_batch().await?;
@@ -397,7 +404,7 @@ impl Owner {
         node: Name,
         report: Box<Exchange>,
         wait: Duration,
-        reply: oneshot::Sender<Result<ExchangeAnswer, Refusal>>,
+        reply: oneshot::Sender<Result<ExchangeAnswer, ExchangeRefusal>>,
     ) {
         if let Err(refusal) = self.book.check(&node, &report) {
             self.meters.refused();
@@ -419,7 +426,7 @@ impl Owner {
     }
 
     /// Commits, then answers.
-    pub(super) async fn finish_batch(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn finish_batch(&mut self) -> Result<(), DbError> {
         let mut batch = std::mem::take(&mut self.batch);
         if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
             batch.at_ms = self.now().wall_ms;
@@ -468,9 +475,9 @@ mod tests {
     use super::*;
     use crate::orchestrator::wire::{Rung, VERSION};
 
-    type Answer = oneshot::Receiver<Result<ExchangeAnswer, Refusal>>;
+    type Answer = oneshot::Receiver<Result<ExchangeAnswer, ExchangeRefusal>>;
 
-    fn exchange(number: u64) -> (Request, Answer) {
+    fn exchange(number: u64) -> (BookRequest, Answer) {
         let report = Exchange {
             v: VERSION,
             boot: "b1".into(),
@@ -483,16 +490,22 @@ mod tests {
         };
         let (reply, answer) = oneshot::channel();
         let wait = Duration::from_secs(25);
-        (Request::Exchange("n1".into(), Box::new(report), wait, reply), answer)
+        (BookRequest::Exchange("n1".into(), Box::new(report), wait, reply), answer)
     }
 
     #[tokio::test]
     async fn a_second_exchange_ends_the_first_after_the_commit() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("orchestrator.db")).await.unwrap();
+        let store = CampaignStore::open(&folder.path().join("orchestrator.db")).await.unwrap();
         let (_requests, inbox) = mpsc::channel(8);
         let signals = Arc::new(Signals { publish: Notify::new(), committed: watch::channel(0).0 });
-        let owner = Owner::resume(store, Settings::default(), inbox, signals, Meters::default());
+        let owner = Owner::resume(
+            store,
+            Settings::default(),
+            inbox,
+            signals,
+            OrchestratorMeters::default(),
+        );
         let mut owner = owner.await.unwrap();
         let (first, mut answer) = exchange(1);
         owner.take(first).await.unwrap();

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::book::{CannotExtend, Event};
 use super::drive::{By, Owner, Reply};
 use super::spec::{Params, TaskRange};
-use super::store::{Added, Extension, StoreError};
+use super::store::{Added, DbError, Extension};
 use super::wire::AddedTasks;
 
 /// Tasks to be added.
@@ -31,7 +31,7 @@ impl Owner {
         extend: Extend,
         by: By,
         reply: ExtendReply,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), DbError> {
         let Extend { campaign, count, params, key } = extend;
         // Events of this batch are on record only after the commit.
         self.finish_batch().await?;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::book::{Found, Refusal, adopt};
-use super::drive::{Request, ToPublish, wall_ms};
-use super::store::{Act, Batch, Store, StoreError};
+use super::book::{ExchangeRefusal, Found, adopt};
+use super::drive::{BookRequest, ToPublish, wall_ms};
+use super::store::{Batch, CallerAct, CampaignStore, DbError};
 use super::wire::{Adoption, Exchange, ExchangeAnswer, FoundAttempt, SlotOrder, VERSION};
 use crate::model::{Name, count};
 
@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) type Parked = Vec<oneshot::Sender<ToPublish>>;
 
 /// Reports of nodes so far, and requests that wait.
-struct Heard<'a> {
-    store: &'a mut Store,
+struct PendingAdoption<'a> {
+    store: &'a mut CampaignStore,
     lease_ms: u64,
     reports: BTreeMap<Name, Exchange>,
     /// The highest number of work in the schedule.
@@ -39,13 +39,13 @@ struct Heard<'a> {
 ///
 /// If the database fails.
 pub(super) async fn until_adopted(
-    store: &mut Store,
+    store: &mut CampaignStore,
     lease_ms: u64,
-    inbox: &mut mpsc::Receiver<Request>,
+    inbox: &mut mpsc::Receiver<BookRequest>,
     stop: &CancellationToken,
-) -> Result<Option<Parked>, StoreError> {
+) -> Result<Option<Parked>, DbError> {
     let (reports, parked) = (BTreeMap::new(), Vec::new());
-    let mut heard = Heard { store, lease_ms, reports, used: 0, parked };
+    let mut heard = PendingAdoption { store, lease_ms, reports, used: 0, parked };
     loop {
         let request = tokio::select! {
             () = stop.cancelled() => return Ok(None),
@@ -58,31 +58,31 @@ pub(super) async fn until_adopted(
     }
 }
 
-impl Heard<'_> {
+impl PendingAdoption<'_> {
     /// Takes a request. Returns true if the orchestrator may go on.
-    async fn take(&mut self, request: Request) -> Result<bool, StoreError> {
+    async fn take(&mut self, request: BookRequest) -> Result<bool, DbError> {
         match request {
-            Request::Exchange(node, report, wait, reply) => {
+            BookRequest::Exchange(node, report, wait, reply) => {
                 let answer = self.answer(&report);
                 self.reports.insert(node, *report);
                 tokio::spawn(answer_after(wait.min(PAUSE), reply, answer));
             }
-            Request::Schedule(_, jobs) => {
+            BookRequest::Schedule(_, jobs) => {
                 self.used = jobs.iter().map(|job| job.work).fold(self.used, u64::max);
             }
-            Request::Publication(reply) => self.parked.push(reply),
-            Request::Adoption(reply) => {
+            BookRequest::Publication(reply) => self.parked.push(reply),
+            BookRequest::Adoption(reply) => {
                 let found = self.found().await?;
                 // A caller that has gone away needs no answer.
                 let _ = reply.send(told(true, count(&self.reports), &found));
             }
-            Request::Adopt(by, reason, reply) => {
+            BookRequest::Adopt(by, reason, reply) => {
                 let found = self.found().await?;
                 let attempts = found.attempts.len();
                 let detail =
                     format!("{attempts} attempts of {} nodes: {reason}", self.reports.len());
                 let (at_ms, act) = (wall_ms(), "adopt".to_owned());
-                let act = Act { at_ms, who: by.who, origin: by.origin, act, detail };
+                let act = CallerAct { at_ms, who: by.who, origin: by.origin, act, detail };
                 let told = told(false, count(&self.reports), &found);
                 let effects = found.effects;
                 let batch =
@@ -97,24 +97,24 @@ impl Heard<'_> {
             }
             // All other requests are dropped: their callers get the answer that the orchestrator
             // waits.
-            Request::Submit(..)
-            | Request::Act(..)
-            | Request::Resubmit { .. }
-            | Request::Count(_)
-            | Request::Nodes(_)
-            | Request::Slots(..)
-            | Request::Note(..)
-            | Request::Published(..)
-            | Request::Refused(_)
-            | Request::Remove(..)
-            | Request::Extend(..)
-            | Request::Output(..)
-            | Request::OutputHeard(..) => {}
+            BookRequest::Submit(..)
+            | BookRequest::Act(..)
+            | BookRequest::Resubmit { .. }
+            | BookRequest::Count(_)
+            | BookRequest::Nodes(_)
+            | BookRequest::Slots(..)
+            | BookRequest::Note(..)
+            | BookRequest::Published(..)
+            | BookRequest::Refused(_)
+            | BookRequest::Remove(..)
+            | BookRequest::Extend(..)
+            | BookRequest::Output(..)
+            | BookRequest::OutputHeard(..) => {}
         }
         Ok(false)
     }
 
-    async fn found(&mut self) -> Result<Found, StoreError> {
+    async fn found(&mut self) -> Result<Found, DbError> {
         let saved = self.store.saved().await?;
         Ok(adopt::find(&saved, &self.reports, self.used, wall_ms()))
     }
@@ -147,7 +147,7 @@ impl Heard<'_> {
 
 async fn answer_after(
     wait: Duration,
-    reply: oneshot::Sender<Result<ExchangeAnswer, Refusal>>,
+    reply: oneshot::Sender<Result<ExchangeAnswer, ExchangeRefusal>>,
     answer: ExchangeAnswer,
 ) {
     tokio::time::sleep(wait).await;

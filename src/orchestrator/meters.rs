@@ -23,7 +23,7 @@ const BATCHES: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 512.0];
 
 /// Counters and histograms since the start of the orchestrator.
 #[derive(Clone, Debug)]
-pub struct Meters {
+pub struct OrchestratorMeters {
     exchanges: Counter,
     refused: Counter,
     results: Counter,
@@ -34,10 +34,10 @@ pub struct Meters {
     exchange_time: Histogram,
 }
 
-impl Default for Meters {
-    fn default() -> Meters {
+impl Default for OrchestratorMeters {
+    fn default() -> OrchestratorMeters {
         let (counter, short) = (Counter::default, || Histogram::new(SHORT));
-        Meters {
+        OrchestratorMeters {
             exchanges: counter(),
             refused: counter(),
             results: counter(),
@@ -50,7 +50,7 @@ impl Default for Meters {
     }
 }
 
-impl Meters {
+impl OrchestratorMeters {
     /// Counts a report of a node, with its number of results.
     pub fn heard(&self, results: u64) {
         self.exchanges.inc();

@@ -6,7 +6,7 @@
 //! ```text
 //!  clients, agents ─► serve ─► drive (owner thread) ─► book (pure) ◄─ spec (pure)
 //!                       │        └─► store (own SQLite file)
-//!                       └─► store::Reader        rm ─► resource manager
+//!                       └─► store::StoreReader   rm ─► resource manager
 //! ```
 //!
 //! Words: a **campaign** is a bag of tasks with the same command and the same owner. A **task** is

@@ -8,8 +8,8 @@ use axum::Router;
 use reqwest::{Method, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use super::book::{JobShares, PublishedWork, RemovedShare, SlotState};
-use super::way::{Answer, Question, Way};
+use super::book::{JobShares, PublishedWork, SlotState, TerminatingShare};
+use super::way::{Answer, Question, RmWay};
 use super::wire::StopReason;
 use crate::access::{NoToken, Transport, TransportError};
 use crate::api::wire::{
@@ -53,7 +53,7 @@ pub enum RmError {
 
 /// A client of the resource manager.
 #[derive(Debug)]
-pub struct Rm(Way);
+pub struct Rm(RmWay);
 
 /// A schedule, as the book needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +74,12 @@ impl Rm {
     /// If this process cannot be a client, or not in this way.
     pub fn new(options: RmOptions) -> Result<Rm, RmError> {
         let transport = Transport::new(&options.url, options.authority.as_deref(), PATIENCE)?;
-        Ok(Rm(Way::Network(Box::new(transport), Box::new(options))))
+        Ok(Rm(RmWay::Network(Box::new(transport), Box::new(options))))
     }
 
     /// Builds a client of the resource manager in this process, by all its routes.
     pub fn inside(routes: Router) -> Rm {
-        Rm(Way::Inside(routes))
+        Rm(RmWay::Inside(routes))
     }
 
     /// Publishes all work. Returns the refused works by number, each with a sentence.
@@ -189,7 +189,7 @@ pub fn shares_of(schedule: Schedule) -> Vec<JobShares> {
         removed: job
             .removed
             .into_iter()
-            .map(|removed| RemovedShare {
+            .map(|removed| TerminatingShare {
                 share: removed.share,
                 node: Name::from(removed.node),
                 has_died: removed.purge,

@@ -13,13 +13,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::book::Settings;
-use super::drive::{Owner, Request, Signals, ToPublish};
+use super::drive::{BookRequest, Owner, Signals, ToPublish};
 use super::hold;
-use super::meters::Meters;
+use super::meters::OrchestratorMeters;
 use super::retention::Sweeper;
 use super::rm::{Rm, RmError, RmOptions, publication};
-use super::serve::{Phase, ServeState, Sight};
-use super::store::{Store, StoreError};
+use super::serve::{OrchestratorPhase, ServeState, Sight};
+use super::store::{CampaignStore, DbError};
 use crate::access::{AccessError, Delay, Gatekeeper, Listeners, LocalSocket, SocketError, serve};
 use crate::config::{Access, CampaignRetention, Limits};
 
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Options of an orchestrator.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct OrchestratorOptions {
     /// Path of the database.
     pub state: PathBuf,
     /// Shortest time between two publications.
@@ -51,10 +51,10 @@ pub struct Options {
 
 /// Reason why an orchestrator cannot run.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub enum OrchestratorError {
     /// The database cannot be used.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] DbError),
     /// The resource manager cannot be reached.
     #[error(transparent)]
     Rm(#[from] RmError),
@@ -84,7 +84,7 @@ pub struct Running {
     /// State that the routes share.
     pub state: ServeState,
     /// Receives the outcome of the owner; closed without a value if the owner panicked.
-    done: oneshot::Receiver<Result<(), StoreError>>,
+    done: oneshot::Receiver<Result<(), DbError>>,
 }
 
 impl Running {
@@ -93,11 +93,11 @@ impl Running {
     /// # Errors
     ///
     /// If its database failed, or it panicked.
-    pub async fn ended(self) -> Result<(), RunError> {
+    pub async fn ended(self) -> Result<(), OrchestratorError> {
         drop(self.state);
         match self.done.await {
-            Ok(outcome) => outcome.map_err(RunError::Store),
-            Err(_) => Err(RunError::Panicked),
+            Ok(outcome) => outcome.map_err(OrchestratorError::Store),
+            Err(_) => Err(OrchestratorError::Panicked),
         }
     }
 }
@@ -105,22 +105,22 @@ impl Running {
 /// A prepared orchestrator: its routes exist, and their requests wait for its start.
 #[derive(Debug)]
 pub struct Prepared {
-    options: Options,
+    options: OrchestratorOptions,
     state: ServeState,
-    requests: mpsc::Sender<Request>,
-    inbox: mpsc::Receiver<Request>,
-    phase: watch::Sender<Phase>,
+    requests: mpsc::Sender<BookRequest>,
+    inbox: mpsc::Receiver<BookRequest>,
+    phase: watch::Sender<OrchestratorPhase>,
     committed: watch::Sender<u64>,
 }
 
 impl Prepared {
     /// Prepares an orchestrator. `gatekeeper` checks its routes; without a gatekeeper, a gate in
     /// front of them does.
-    pub fn new(options: Options, gatekeeper: Option<Arc<Gatekeeper>>) -> Prepared {
+    pub fn new(options: OrchestratorOptions, gatekeeper: Option<Arc<Gatekeeper>>) -> Prepared {
         let (requests, inbox) = mpsc::channel(QUEUE);
-        let (phase, seen) = watch::channel(Phase::Starting);
+        let (phase, seen) = watch::channel(OrchestratorPhase::Starting);
         let file = options.state.clone();
-        let meters = Meters::default();
+        let meters = OrchestratorMeters::default();
         let (committed, commits) = watch::channel(0);
         let around = (gatekeeper, meters, Sight::new(commits));
         let state = ServeState::new(requests.clone(), file, seen, around);
@@ -138,11 +138,15 @@ impl Prepared {
     /// # Errors
     ///
     /// If its database cannot be used, or the system refuses a thread.
-    pub async fn start(self, rm: Rm, stop: CancellationToken) -> Result<Running, RunError> {
+    pub async fn start(
+        self,
+        rm: Rm,
+        stop: CancellationToken,
+    ) -> Result<Running, OrchestratorError> {
         let Prepared { options, state, requests, mut inbox, phase, committed } = self;
         let rm = Arc::new(rm);
         state.sight.begin(Arc::clone(&rm), stop.clone());
-        let mut store = Store::open(&options.state).await?;
+        let mut store = CampaignStore::open(&options.state).await?;
         let publisher = format!("apportion-{}", store.identity());
         let epoch = store.epoch();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -153,7 +157,7 @@ impl Prepared {
         let (told, ends) = (Arc::clone(&signals), stop.clone());
         let running = async move {
             let parked = if store.is_set_back() {
-                phase.send_replace(Phase::SetBack);
+                phase.send_replace(OrchestratorPhase::SetBack);
                 let lease = settings.lease_ms;
                 hold::until_adopted(&mut store, lease, &mut inbox, &ends).await?
             } else {
@@ -162,7 +166,7 @@ impl Prepared {
             let Some(parked) = parked else { return store.close().await };
             let mut owner = Owner::resume(store, settings, inbox, told, meters).await?;
             owner.publish_to(parked);
-            phase.send_replace(Phase::Open);
+            phase.send_replace(OrchestratorPhase::Open);
             owner.run(ends).await
         };
         let done = spawn_owner(running)?;
@@ -195,15 +199,15 @@ pub struct Reach {
 ///
 /// If it cannot be started, cannot listen, or its database fails.
 pub async fn serve_alone(
-    options: &Options,
+    options: &OrchestratorOptions,
     rm: RmOptions,
     reach: &Reach,
     ready: oneshot::Sender<SocketAddr>,
     stop: CancellationToken,
-) -> Result<(), RunError> {
+) -> Result<(), OrchestratorError> {
     let has_secrets = reach.access.tokens.is_some() && reach.access.certificate.is_some();
     if !reach.listen.ip().is_loopback() && !has_secrets {
-        return Err(RunError::Open(reach.listen));
+        return Err(OrchestratorError::Open(reach.listen));
     }
     let stop = stop.child_token();
     let _ends_all = stop.clone().drop_guard();
@@ -242,8 +246,8 @@ pub async fn serve_alone(
 /// Runs the owner on a thread of its own: a commit that waits for the disk must not hold up
 /// anything else.
 fn spawn_owner(
-    running: impl Future<Output = Result<(), StoreError>> + Send + 'static,
-) -> Result<oneshot::Receiver<Result<(), StoreError>>, RunError> {
+    running: impl Future<Output = Result<(), DbError>> + Send + 'static,
+) -> Result<oneshot::Receiver<Result<(), DbError>>, OrchestratorError> {
     let (tell, done) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let run = move || {
@@ -263,7 +267,7 @@ struct Link {
     rm: Arc<Rm>,
     publisher: String,
     epoch: u64,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<BookRequest>,
     signals: Arc<Signals>,
     publish_every: Duration,
 }
@@ -297,16 +301,16 @@ impl Link {
     /// Publishes once. `false`: the owner has stopped.
     async fn publish_once(&self) -> Result<bool, RmError> {
         let (reply, answer) = oneshot::channel();
-        if self.requests.send(Request::Publication(reply)).await.is_err() {
+        if self.requests.send(BookRequest::Publication(reply)).await.is_err() {
             return Ok(false);
         }
         let Ok(ToPublish { sequence, work, gone }) = answer.await else { return Ok(false) };
         let publication = publication(sequence, &self.publisher, self.epoch, work);
         let refused = self.rm.publish(&publication).await?;
-        if self.requests.send(Request::Refused(refused)).await.is_err() {
+        if self.requests.send(BookRequest::Refused(refused)).await.is_err() {
             return Ok(false);
         }
-        Ok(self.requests.send(Request::Published(sequence, gone)).await.is_ok())
+        Ok(self.requests.send(BookRequest::Published(sequence, gone)).await.is_ok())
     }
 
     /// Follows the schedule.
@@ -319,7 +323,7 @@ impl Link {
                 Ok(Some(schedule)) => {
                     is_silent = false;
                     known = schedule.name;
-                    let request = Request::Schedule(schedule.publication, schedule.jobs);
+                    let request = BookRequest::Schedule(schedule.publication, schedule.jobs);
                     if self.requests.send(request).await.is_err() {
                         return;
                     }

@@ -15,7 +15,7 @@ const MAX_ANSWER: usize = 1 << 30;
 
 /// A way to the resource manager.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum RmWay {
     /// By its address.
     Network(Box<Transport>, Box<RmOptions>),
     /// Through its routes, as the orchestrator in its own process.
@@ -48,7 +48,7 @@ pub(super) struct Answer {
     pub body: Bytes,
 }
 
-impl Way {
+impl RmWay {
     /// Sends a question and returns the answer.
     ///
     /// # Errors
@@ -57,8 +57,8 @@ impl Way {
     pub async fn ask(&self, question: Question<'_>) -> Result<Answer, RmError> {
         let asked = async {
             match self {
-                Way::Network(transport, options) => over(transport, options, question).await,
-                Way::Inside(routes) => through(routes.clone(), question).await,
+                RmWay::Network(transport, options) => over(transport, options, question).await,
+                RmWay::Inside(routes) => through(routes.clone(), question).await,
             }
         };
         let late = |_| RmError::Silent("no answer in time".to_owned());

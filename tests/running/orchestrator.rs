@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::support::daemon::{CONFIG, Daemon, apportion};
 use apportion::config::{Access, CampaignRetention};
 use apportion::orchestrator::rm::RmOptions;
-use apportion::orchestrator::run::{Options, Reach, RunError, serve_alone};
+use apportion::orchestrator::run::{OrchestratorError, OrchestratorOptions, Reach, serve_alone};
 use apportion::orchestrator::wire::{
     Adoption, AttemptId, CampaignDetail, Exchange, ExchangeAnswer, Reason, Resubmitted, Rung,
     SlotEnd, SlotReport, SlotStage, Submitted, TaskInfo, TaskList, TaskResult, VERSION,
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 struct Orchestrator {
     url: String,
     stop: CancellationToken,
-    running: JoinHandle<Result<(), RunError>>,
+    running: JoinHandle<Result<(), OrchestratorError>>,
 }
 
 impl Orchestrator {
@@ -43,7 +43,7 @@ impl Orchestrator {
         retention: CampaignRetention,
     ) -> Orchestrator {
         let rm = RmOptions { url: daemon.url.parse().unwrap(), authority: None, token_file: None };
-        let options = Options {
+        let options = OrchestratorOptions {
             state: folder.join("orchestrator.db"),
             publish_every: Duration::from_millis(20),
             lease: Duration::from_secs(5),

@@ -23,7 +23,7 @@ use crate::orchestrator::book::{
     TaskState,
 };
 use crate::orchestrator::spec::CampaignSpec;
-use crate::orchestrator::store::{Batch, Store, StoreError, Submission};
+use crate::orchestrator::store::{Batch, CampaignStore, DbError, Submission};
 use crate::orchestrator::wire::{
     AttemptId, Exchange, ExchangeAnswer, NewTask, SlotOrder, SlotReport, TaskSpec, VERSION,
 };
@@ -81,7 +81,7 @@ async fn exchange(
 
 /// Commits, and answers then.
 struct Writer {
-    store: Store,
+    store: CampaignStore,
     work: BareWork,
     spec: Arc<CampaignSpec>,
     campaign: u64,
@@ -92,8 +92,8 @@ struct Writer {
 }
 
 impl Writer {
-    async fn open(file: &Path, work: BareWork) -> Result<Writer, StoreError> {
-        let mut store = Store::open(file).await?;
+    async fn open(file: &Path, work: BareWork) -> Result<Writer, DbError> {
+        let mut store = CampaignStore::open(file).await?;
         let mut book = Book::new(Settings::default());
         let campaign = book.next_number();
         let document = json!({ "command": ["true"], "tasks": work.tasks.max(1) });
@@ -118,7 +118,7 @@ impl Writer {
         Ok(Writer { store, work, spec, campaign, given: 0, nodes, effects })
     }
 
-    async fn run(mut self, mut inbox: mpsc::Receiver<BareQuestion>) -> Result<(), StoreError> {
+    async fn run(mut self, mut inbox: mpsc::Receiver<BareQuestion>) -> Result<(), DbError> {
         let mut questions = Vec::new();
         while 0 < inbox.recv_many(&mut questions, BATCH).await {
             let mut answers = Vec::new();

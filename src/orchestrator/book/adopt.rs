@@ -23,7 +23,7 @@ pub struct Found {
 /// Looks through the last report of each node for what `saved` does not know. Numbers up to `used` belong
 /// to work of the resource manager.
 pub fn find(saved: &Saved, reports: &BTreeMap<Name, Exchange>, used: u64, wall_ms: u64) -> Found {
-    let mut search = Search::new(saved, wall_ms);
+    let mut search = AdoptionSearch::new(saved, wall_ms);
     let mut last = used;
     for (node, report) in reports {
         for slot in &report.slots {
@@ -45,7 +45,7 @@ fn ids(slot: &SlotReport) -> impl Iterator<Item = AttemptId> {
     slot.held.iter().copied().chain(running).chain(ended)
 }
 
-struct Search<'a> {
+struct AdoptionSearch<'a> {
     campaigns: BTreeMap<u64, (&'a CampaignRow, &'a CampaignSpec)>,
     works: BTreeMap<u64, u64>,
     slots: BTreeMap<u64, &'a SlotRow>,
@@ -55,11 +55,11 @@ struct Search<'a> {
     found: Found,
 }
 
-impl<'a> Search<'a> {
-    fn new(saved: &'a Saved, wall_ms: u64) -> Search<'a> {
+impl<'a> AdoptionSearch<'a> {
+    fn new(saved: &'a Saved, wall_ms: u64) -> AdoptionSearch<'a> {
         let campaigns = saved.campaigns.iter();
         let works = saved.works.iter().filter(|work| work.step == 0);
-        Search {
+        AdoptionSearch {
             campaigns: campaigns.map(|(row, spec)| (row.id, (row, &**spec))).collect(),
             works: works.filter_map(|work| Some((work.campaign, work.number?))).collect(),
             slots: saved.slots.iter().map(|slot| (slot.share, slot)).collect(),

@@ -66,9 +66,9 @@ impl Cursor {
 
 /// Tasks of a memory step that are queued again: higher priority first, then by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Queue(BTreeSet<(Reverse<u8>, u64)>);
+pub struct TaskQueue(BTreeSet<(Reverse<u8>, u64)>);
 
-impl Queue {
+impl TaskQueue {
     /// Queues a task.
     pub fn put(&mut self, priority: u8, task: u64) {
         self.0.insert((Reverse(priority), task));
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn untouched_tasks_stand_between_the_others() {
-        let mut queue = Queue::default();
+        let mut queue = TaskQueue::default();
         for (priority, task) in [(LAST, 1), (AGAIN, 9), (AGAIN, 3), (RETURNED, 12)] {
             queue.put(priority, task);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bag::{Cursor, Queue, UNTOUCHED};
+use super::bag::{Cursor, TaskQueue, UNTOUCHED};
 use super::measure::Measure;
 use super::rows::{CampaignRow, CampaignState, Ending, TaskRow, TaskState, WorkRow};
 use crate::orchestrator::spec::CampaignSpec;
@@ -41,7 +41,7 @@ pub struct Step {
     /// Work of the step, as the resource manager knows it.
     pub work: WorkRow,
     /// Tasks that are queued again.
-    pub queue: Queue,
+    pub queue: TaskQueue,
     /// Number of tasks that are assigned or running.
     pub in_slots: u64,
     /// Number of slots that are not gone.
@@ -85,7 +85,7 @@ impl Campaign {
             let base = self.spec.memory_mb;
             let memory_mb = self.spec.memory_retry.map_or(base, |retry| retry.memory(base, step));
             let work = WorkRow { campaign: self.facts.id, step, memory_mb, number: None };
-            self.steps.push(Step { work, queue: Queue::default(), in_slots: 0, slots: 0 });
+            self.steps.push(Step { work, queue: TaskQueue::default(), in_slots: 0, slots: 0 });
         }
         &mut self.steps[at]
     }

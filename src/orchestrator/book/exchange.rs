@@ -13,7 +13,7 @@ use crate::orchestrator::wire::{
 
 /// Reason to refuse a report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ExchangeRefusal {
     /// A later exchange of the same life was there before.
     #[error("exchange {number} comes after exchange {last} of the same life; send higher numbers")]
     Old {
@@ -39,11 +39,11 @@ impl Book {
     /// # Errors
     ///
     /// If it is.
-    pub fn check(&self, node: &str, report: &Exchange) -> Result<(), Refusal> {
+    pub fn check(&self, node: &str, report: &Exchange) -> Result<(), ExchangeRefusal> {
         let known = self.nodes.get(node).filter(|known| known.life == report.life);
         match known {
             Some(known) if report.number < known.number => {
-                Err(Refusal::Old { number: report.number, last: known.number })
+                Err(ExchangeRefusal::Old { number: report.number, last: known.number })
             }
             Some(_) | None => Ok(()),
         }

@@ -41,11 +41,11 @@ use std::sync::Arc;
 pub use adopt::Found;
 pub use bag::UNTOUCHED;
 pub use campaigns::{Campaign, INIT_FAILS, MAX_STEPS, Step};
-pub use exchange::{NodeAnswer, Refusal};
+pub use exchange::{ExchangeRefusal, NodeAnswer};
 pub use extend::CannotExtend;
 pub use figures::Figures;
 pub use nodes::NodeFacts;
-pub use obey::{JobShares, RemovedShare};
+pub use obey::{JobShares, TerminatingShare};
 pub use publish::{PublishedSlot, PublishedWork};
 pub use requests::{NewCampaign, Reopened};
 pub use rows::{

@@ -18,12 +18,12 @@ pub struct JobShares {
     /// Shares that are new.
     pub added: BTreeSet<u64>,
     /// Shares that are terminating.
-    pub removed: Vec<RemovedShare>,
+    pub removed: Vec<TerminatingShare>,
 }
 
 /// A terminating share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemovedShare {
+pub struct TerminatingShare {
     /// Number of the share.
     pub share: u64,
     /// Node of the share.

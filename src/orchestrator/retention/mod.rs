@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::drive::{Request, wall_ms};
+use super::drive::{BookRequest, wall_ms};
 use super::serve::{Failed, stats_of};
-use super::store::{Final, Reader, Removal, StoreError};
+use super::store::{DbError, Final, RemovalStep, StoreReader};
 use crate::config::CampaignRetention;
 
 /// Time between two sweeps.
@@ -28,8 +28,8 @@ pub enum Broken {
     Unread,
 }
 
-impl From<StoreError> for Broken {
-    fn from(error: StoreError) -> Broken {
+impl From<DbError> for Broken {
+    fn from(error: DbError) -> Broken {
         tracing::warn!(%error, "cannot search for old rows; the next sweep tries again");
         Broken::Unread
     }
@@ -46,8 +46,8 @@ impl From<Failed> for Broken {
 #[derive(Debug)]
 pub struct Sweeper {
     retention: CampaignRetention,
-    reader: Reader,
-    requests: mpsc::Sender<Request>,
+    reader: StoreReader,
+    requests: mpsc::Sender<BookRequest>,
     /// Number of rows of each final campaign, so that each campaign is counted once.
     counted: BTreeMap<Final, u64>,
 }
@@ -61,9 +61,9 @@ impl Sweeper {
     pub async fn open(
         path: &Path,
         retention: CampaignRetention,
-        requests: mpsc::Sender<Request>,
-    ) -> Result<Sweeper, StoreError> {
-        let reader = Reader::open(path).await?;
+        requests: mpsc::Sender<BookRequest>,
+    ) -> Result<Sweeper, DbError> {
+        let reader = StoreReader::open(path).await?;
         Ok(Sweeper { retention, reader, requests, counted: BTreeMap::new() })
     }
 
@@ -85,18 +85,18 @@ impl Sweeper {
         for found in self.due(now_ms).await? {
             let Final { campaign, final_ms } = found;
             let figures = Box::new(stats_of(&mut self.reader, campaign).await?);
-            self.remove(Removal::Fold { campaign, final_ms, figures, at_ms: now_ms }).await?;
+            self.remove(RemovalStep::Fold { campaign, final_ms, figures, at_ms: now_ms }).await?;
         }
         // A sweep that was broken off may have left such tasks.
         for campaign in self.reader.to_empty().await? {
-            self.remove(Removal::Empty(campaign)).await?;
+            self.remove(RemovalStep::Empty(campaign)).await?;
             tracing::info!(campaign, "the tasks of a finished campaign were folded into counts");
         }
         let before_ms = now_ms.saturating_sub(self.retention.campaign_days.saturating_mul(DAY_MS));
         for campaign in self.reader.to_forget(before_ms).await? {
-            self.remove(Removal::Forget(campaign)).await?;
+            self.remove(RemovalStep::Forget(campaign)).await?;
         }
-        self.remove(Removal::Acts(before_ms)).await
+        self.remove(RemovalStep::Acts(before_ms)).await
     }
 
     /// Returns the campaigns whose tasks are to be folded.
@@ -115,11 +115,11 @@ impl Sweeper {
     }
 
     /// Has a step repeated until it has nothing left to do.
-    async fn remove(&self, removal: Removal) -> Result<(), Broken> {
+    async fn remove(&self, removal: RemovalStep) -> Result<(), Broken> {
         loop {
             let began = Instant::now();
             let (reply, answer) = oneshot::channel();
-            let request = Request::Remove(removal.clone(), reply);
+            let request = BookRequest::Remove(removal.clone(), reply);
             self.requests.send(request).await.map_err(|_| Broken::NoOwner)?;
             if !answer.await.map_err(|_| Broken::NoOwner)? {
                 return Ok(());

@@ -7,7 +7,7 @@ use crate::orchestrator::book::{
     AttemptRow, CampaignRow, CampaignState, Effect, TaskRow, TaskState,
 };
 use crate::orchestrator::spec::CampaignSpec;
-use crate::orchestrator::store::{Act, Batch, Store, Submission, first_fault};
+use crate::orchestrator::store::{Batch, CallerAct, CampaignStore, Submission, first_fault};
 use crate::orchestrator::wire::{AttemptId, CampaignStats, Reason, TaskResult};
 
 /// Rows of attempts of a campaign: more than a single step removes.
@@ -37,13 +37,13 @@ fn what_ended_first_goes_first() {
 /// A database, its owner's side, and a sweeper.
 struct Place {
     folder: tempfile::TempDir,
-    store: Store,
+    store: CampaignStore,
 }
 
 impl Place {
     async fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("orchestrator.db")).await.unwrap();
+        let store = CampaignStore::open(&folder.path().join("orchestrator.db")).await.unwrap();
         Place { folder, store }
     }
 
@@ -70,8 +70,8 @@ impl Place {
         self.store.commit(&batch).await.unwrap();
     }
 
-    async fn reader(&self) -> Reader {
-        Reader::open(self.store.path()).await.unwrap()
+    async fn reader(&self) -> StoreReader {
+        StoreReader::open(self.store.path()).await.unwrap()
     }
 
     /// Sweeps at a time, and returns how many steps that took.
@@ -82,7 +82,7 @@ impl Place {
         let sweeping = tokio::spawn(async move { sweeper.sweep(now_ms).await.unwrap() });
         let mut steps = 0;
         while let Some(request) = inbox.recv().await {
-            let Request::Remove(removal, reply) = request else { panic!("{request:?}") };
+            let BookRequest::Remove(removal, reply) = request else { panic!("{request:?}") };
             steps += 1;
             reply.send(self.store.remove(&removal).await.unwrap()).unwrap();
         }
@@ -145,10 +145,10 @@ fn attempt(campaign: u64, task: u64, at_ms: u64) -> AttemptRow {
     AttemptRow { id, share: 1, node, assigned_ms: 5, result, ended_ms: Some(at_ms) }
 }
 
-fn act(id: u64, at_ms: u64) -> Act {
+fn act(id: u64, at_ms: u64) -> CallerAct {
     let word = |text: &str| text.to_owned();
     let detail = format!("campaign {id}");
-    Act { at_ms, who: word("ann"), origin: word("tcp"), act: word("submit"), detail }
+    CallerAct { at_ms, who: word("ann"), origin: word("tcp"), act: word("submit"), detail }
 }
 
 #[tokio::test]
@@ -191,16 +191,16 @@ async fn a_fold_that_was_broken_off_goes_on() {
     let figures = Box::new(before.clone());
     let fold = |final_ms| {
         let figures = figures.clone();
-        Removal::Fold { campaign: 1, final_ms, figures, at_ms: 9 * DAY_MS }
+        RemovalStep::Fold { campaign: 1, final_ms, figures, at_ms: 9 * DAY_MS }
     };
     // The campaign was resubmitted since the sweep found it, and ended at another time.
     place.store.remove(&fold(DAY_MS - 1)).await.unwrap();
     assert_eq!(place.figures(1).await.campaign.folded_ms, None);
-    place.store.remove(&Removal::Empty(1)).await.unwrap();
+    place.store.remove(&RemovalStep::Empty(1)).await.unwrap();
     assert_eq!(place.rows(1).await, 10_000, "there is no summary");
     place.store.remove(&fold(DAY_MS)).await.unwrap();
-    assert!(place.store.remove(&Removal::Empty(1)).await.unwrap());
-    place.store.remove(&Removal::Forget(1)).await.unwrap();
+    assert!(place.store.remove(&RemovalStep::Empty(1)).await.unwrap());
+    place.store.remove(&RemovalStep::Forget(1)).await.unwrap();
     assert_eq!(place.rows(1).await, 8_000, "and it is not forgotten before it is empty");
     place.sweep(CampaignRetention::default(), 10 * DAY_MS).await;
     assert_eq!(place.rows(1).await, 0);

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::problem::Failed;
 use super::state::ServeState;
 use crate::orchestrator::drive;
@@ -13,9 +13,9 @@ use crate::orchestrator::wire::{Adopt, Adoption};
 #[utoipa::path(get, path = "/v1/adoption", tag = "nodes", responses((status = 200, body = Adoption)))]
 pub(super) async fn get_adoption(
     State(state): State<ServeState>,
-    _: Caller,
+    _: OrchestratorCaller,
 ) -> Result<Json<Adoption>, Failed> {
-    state.ask(drive::Request::Adoption).await.map(Json)
+    state.ask(drive::BookRequest::Adoption).await.map(Json)
 }
 
 /// Takes over the attempts and results of nodes that an older copy of the database does not know. After
@@ -24,9 +24,9 @@ pub(super) async fn get_adoption(
     responses((status = 200, body = Adoption)))]
 pub(super) async fn post_adoption(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Json(body): Json<Adopt>,
 ) -> Result<Json<Adoption>, Failed> {
-    let ask = |reply| drive::Request::Adopt(caller.by(), body.reason, reply);
+    let ask = |reply| drive::BookRequest::Adopt(caller.by(), body.reason, reply);
     state.ask(ask).await.map(Json)
 }

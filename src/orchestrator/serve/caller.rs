@@ -16,29 +16,29 @@ const USER: &str = "apportion-user";
 
 /// The caller of a request. The gate inserts it into the request.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub struct OrchestratorCaller {
     /// Credentials of the caller.
     pub identity: Identity,
     /// User that the caller names in the header, if the caller may act for this user.
     pub speaks_for: Option<String>,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
+impl<S: Send + Sync> FromRequestParts<S> for OrchestratorCaller {
     type Rejection = Failed;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Failed> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<OrchestratorCaller, Failed> {
         let identity = parts.extensions.get::<Identity>().cloned().ok_or_else(Failed::not_known)?;
         let Some(user) = parts.headers.get(USER) else {
-            return Ok(Caller { identity, speaks_for: None });
+            return Ok(OrchestratorCaller { identity, speaks_for: None });
         };
         let user = user.to_str().unwrap_or_default().to_owned();
         check_user(&user)?;
-        let caller = Caller { identity, speaks_for: None };
+        let caller = OrchestratorCaller { identity, speaks_for: None };
         if !caller.may_choose() && caller.own_name().as_deref() != Some(user.as_str()) {
             let detail = format!("{USER}: only tokens with `user=*` may act for {user}");
             return Err(Failed::not_allowed(detail));
         }
-        Ok(Caller { speaks_for: Some(user), ..caller })
+        Ok(OrchestratorCaller { speaks_for: Some(user), ..caller })
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn gate(
     }
 }
 
-impl Caller {
+impl OrchestratorCaller {
     /// The caller, for the record.
     pub fn by(&self) -> By {
         let Actor { who, origin } = self.identity.actor();
@@ -196,12 +196,12 @@ mod tests {
     use super::*;
     use crate::access::NodeScope;
 
-    fn caller(role: Option<Role>, user: Option<&str>) -> Caller {
+    fn caller(role: Option<Role>, user: Option<&str>) -> OrchestratorCaller {
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Peer::Tcp { address, is_tls: false };
         let user = user.map(Into::into);
         let identity = Identity { name: "t".into(), role, user, nodes: NodeScope::none(), peer };
-        Caller { identity, speaks_for: None }
+        OrchestratorCaller { identity, speaks_for: None }
     }
 
     #[test]

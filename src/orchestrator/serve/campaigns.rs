@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::MAX_LIVE;
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::problem::Failed;
 use super::state::{ServeState, Sight};
 use crate::model::{Mebibytes, nearest};
 use crate::orchestrator::book::{Event, INIT_FAILS, MAX_STEPS, TaskState};
 use crate::orchestrator::drive;
-use crate::orchestrator::spec::{CampaignSpec, MAX_STDIN, Problem, mebibytes, short};
-use crate::orchestrator::store::{CampaignInfo, NoteInfo, Reader};
+use crate::orchestrator::spec::{CampaignSpec, MAX_STDIN, SpecProblem, mebibytes, short};
+use crate::orchestrator::store::{CampaignInfo, NoteInfo, StoreReader};
 use crate::orchestrator::wire::{
     CampaignDetail, CampaignPage, CampaignSummary, NoteLine, Resubmit, Resubmitted, StateChange,
     Stdin, Submitted, WantedState,
@@ -47,7 +47,7 @@ pub(super) struct SubmitQuery {
 )]
 pub(super) async fn post_campaign(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     query: Query<SubmitQuery>,
     request: Request,
 ) -> Result<(StatusCode, Json<Submitted>), Failed> {
@@ -75,7 +75,7 @@ pub(super) async fn post_campaign(
     }
     let tasks = spec.tasks.count;
     let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key });
-    let id = state.ask(|reply| drive::Request::Submit(submit, caller.by(), reply)).await?;
+    let id = state.ask(|reply| drive::BookRequest::Submit(submit, caller.by(), reply)).await?;
     Ok((StatusCode::CREATED, Json(Submitted { id, tasks })))
 }
 
@@ -104,7 +104,7 @@ pub(super) struct ListQuery {
     responses((status = 200, body = CampaignPage)))]
 pub(super) async fn get_campaigns(
     State(state): State<ServeState>,
-    _: Caller,
+    _: OrchestratorCaller,
     query: Query<ListQuery>,
 ) -> Result<Json<CampaignPage>, Failed> {
     let mut reading = state.reader().await?;
@@ -124,7 +124,7 @@ pub(super) async fn get_campaigns(
     responses((status = 200, body = CampaignDetail), (status = 404, description = "no such campaign")))]
 pub(super) async fn get_campaign(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(id): Path<u64>,
 ) -> Result<Json<CampaignDetail>, Failed> {
     let mut reading = state.reader().await?;
@@ -151,7 +151,7 @@ pub(super) async fn get_campaign(
     responses((status = 200, body = serde_json::Value), (status = 403, description = "the campaign of another user")))]
 pub(super) async fn get_spec(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(id): Path<u64>,
 ) -> Result<Json<CampaignSpec>, Failed> {
     let mut reading = state.reader().await?;
@@ -169,7 +169,7 @@ pub(super) async fn get_spec(
     responses((status = 204, description = "it is on record"), (status = 403, description = "the campaign of another user")))]
 pub(super) async fn put_state(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(id): Path<u64>,
     Json(change): Json<StateChange>,
 ) -> Result<StatusCode, Failed> {
@@ -180,7 +180,7 @@ pub(super) async fn put_state(
 /// Brings a campaign into another state, if `caller` may.
 pub(super) async fn change_state(
     state: &ServeState,
-    caller: &Caller,
+    caller: &OrchestratorCaller,
     id: u64,
     change: &StateChange,
 ) -> Result<(), Failed> {
@@ -193,7 +193,7 @@ pub(super) async fn change_state(
         WantedState::Cancelled => (Event::Cancelled(id), "cancel"),
     };
     let detail = format!("campaign {id}");
-    state.ask(|reply| drive::Request::Act(event, caller.by(), act, detail, reply)).await
+    state.ask(|reply| drive::BookRequest::Act(event, caller.by(), act, detail, reply)).await
 }
 
 /// Queues tasks again that failed or were cancelled.
@@ -203,7 +203,7 @@ pub(super) async fn change_state(
     responses((status = 200, body = Resubmitted), (status = 403, description = "the campaign of another user")))]
 pub(super) async fn post_resubmit(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(id): Path<u64>,
     Json(body): Json<Resubmit>,
 ) -> Result<Json<Resubmitted>, Failed> {
@@ -226,7 +226,7 @@ pub(super) async fn post_resubmit(
     }
     let (by, task) = (caller.by(), body.task);
     let which = drive::Which { states, task, memory_mb };
-    let ask = |reply| drive::Request::Resubmit { campaign: id, which, by, reply };
+    let ask = |reply| drive::BookRequest::Resubmit { campaign: id, which, by, reply };
     let tasks = state.ask(ask).await?;
     Ok(Json(Resubmitted { tasks }))
 }
@@ -252,12 +252,12 @@ async fn check_cluster(sight: &Sight, spec: &CampaignSpec) -> Result<(), Failed>
         let near = nearest(class, classes.iter().map(String::as_str));
         let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
         let remedy = format!("{near}classes are {}", classes.join(", "));
-        problems.push(Problem::new("class", format!("`{}` is unknown", short(class)), remedy));
+        problems.push(SpecProblem::new("class", format!("`{}` is unknown", short(class)), remedy));
     }
     if let Some(largest) = sight.exceeded(spec.memory_mb).await {
         let message = format!("{} is more than the largest node has", Mebibytes(spec.memory_mb));
         let remedy = format!("ask for {} at most", Mebibytes(largest));
-        problems.push(Problem::new("memory", message, remedy));
+        problems.push(SpecProblem::new("memory", message, remedy));
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.into()) }
 }
@@ -292,7 +292,7 @@ pub(super) fn known(info: Option<CampaignInfo>, id: u64) -> Result<CampaignInfo,
 /// Refuses callers that may not touch a campaign.
 pub(super) async fn check_owner(
     state: &ServeState,
-    caller: &Caller,
+    caller: &OrchestratorCaller,
     id: u64,
 ) -> Result<CampaignInfo, Failed> {
     let info = state.reader().await?.get()?.campaign(id).await?;
@@ -308,7 +308,7 @@ pub(super) fn check_tasks(info: &CampaignInfo) -> Result<(), Failed> {
 
 /// Builds the line of a campaign.
 pub(super) async fn summarise(
-    reader: &mut Reader,
+    reader: &mut StoreReader,
     info: &CampaignInfo,
 ) -> Result<CampaignSummary, Failed> {
     let counts = reader.in_flight(info.row.id).await?;

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
 
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::nodes::wait_of;
 use super::problem::Failed;
 use super::state::ServeState;
@@ -45,7 +45,7 @@ pub(super) struct EventsQuery {
         content((CampaignEvents = "application/json"), (CampaignEvent = "text/event-stream")))))]
 pub(super) async fn get_events(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     headers: HeaderMap,
     query: Query<EventsQuery>,
 ) -> Result<Response, Failed> {
@@ -70,7 +70,7 @@ fn number_in(header: &[u8]) -> Result<u64, Failed> {
 }
 
 /// Events as they come, until the orchestrator stops or the caller goes away.
-fn stream_of(state: ServeState, caller: Caller, since: u64) -> impl IntoResponse {
+fn stream_of(state: ServeState, caller: OrchestratorCaller, since: u64) -> impl IntoResponse {
     let course = (state, caller, since, VecDeque::new());
     let events = stream::unfold(course, |(state, caller, mut since, mut ready)| async move {
         loop {
@@ -96,7 +96,7 @@ fn message(event: &CampaignEvent) -> sse::Event {
 
 async fn page_of(
     state: &ServeState,
-    caller: &Caller,
+    caller: &OrchestratorCaller,
     query: &EventsQuery,
 ) -> Result<CampaignEvents, Failed> {
     let wait = query.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
@@ -110,7 +110,7 @@ async fn page_of(
 /// Events after number `since`; none if none has come within `wait`, or before the orchestrator stops.
 async fn after(
     state: &ServeState,
-    caller: &Caller,
+    caller: &OrchestratorCaller,
     since: u64,
     wait: Duration,
 ) -> Result<CampaignEvents, Failed> {
@@ -132,7 +132,7 @@ async fn after(
     }
 }
 
-fn page(caller: &Caller, found: Vec<EventInfo>, since: u64) -> CampaignEvents {
+fn page(caller: &OrchestratorCaller, found: Vec<EventInfo>, since: u64) -> CampaignEvents {
     let sequence = found.last().map_or(since, |last| last.id);
     let more = u64::from(LIMIT) <= count(&found);
     let event = |event: EventInfo| {

@@ -5,7 +5,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::campaigns::{MAX_BODY, check_owner, key_of};
 use super::problem::Failed;
 use super::state::ServeState;
@@ -29,7 +29,7 @@ use crate::orchestrator::wire::AddedTasks;
 )]
 pub(super) async fn post_tasks(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(id): Path<u64>,
     request: Request,
 ) -> Result<(StatusCode, Json<AddedTasks>), Failed> {
@@ -41,6 +41,6 @@ pub(super) async fn post_tasks(
         .map_err(|error| Failed::bad(format!("the body is no JSON object: {error}")))?;
     let (count, params) = read_more(document)?;
     let extend = Box::new(Extend { campaign: id, count, params, key });
-    let added = state.ask(|reply| drive::Request::Extend(extend, caller.by(), reply)).await?;
+    let added = state.ask(|reply| drive::BookRequest::Extend(extend, caller.by(), reply)).await?;
     Ok((StatusCode::CREATED, Json(added?)))
 }

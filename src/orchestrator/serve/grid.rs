@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, State};
 
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::problem::Failed;
 use super::state::ServeState;
 use crate::api::wire::NodeInfo;
@@ -17,14 +17,14 @@ use crate::orchestrator::wire::{Grid, GridNode, NodeSlots};
 #[utoipa::path(get, path = "/v1/grid", tag = "nodes", responses((status = 200, body = Grid)))]
 pub(super) async fn get_grid(
     State(state): State<ServeState>,
-    _: Caller,
+    _: OrchestratorCaller,
 ) -> Result<Json<Grid>, Failed> {
     grid_of(&state).await.map(Json)
 }
 
 /// The nodes that run slots.
 pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
-    let facts = state.ask(drive::Request::Nodes).await?;
+    let facts = state.ask(drive::BookRequest::Nodes).await?;
     // The slots of a node are known without the resource manager.
     let known = match state.sight.manager() {
         Ok(manager) => manager.nodes().await,
@@ -59,7 +59,7 @@ pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
     responses((status = 200, body = NodeSlots), (status = 404, description = "the node runs no slots")))]
 pub(super) async fn get_node(
     State(state): State<ServeState>,
-    _: Caller,
+    _: OrchestratorCaller,
     Path(node): Path<String>,
 ) -> Result<Json<NodeSlots>, Failed> {
     let slots = slots_on(&state, &node).await?;
@@ -72,5 +72,5 @@ pub(super) async fn get_node(
 
 /// The slots of a node; `None` if it runs none.
 pub(super) async fn slots_on(state: &ServeState, node: &str) -> Result<Option<NodeSlots>, Failed> {
-    state.ask(|reply| drive::Request::Slots(Name::from(node), reply)).await
+    state.ask(|reply| drive::BookRequest::Slots(Name::from(node), reply)).await
 }

@@ -11,18 +11,18 @@ use crate::model::Name;
 use crate::orchestrator::wire::OutputProblem;
 
 /// A part of the output of a task, or the problem that ends it.
-pub type Part = Result<Bytes, OutputProblem>;
+pub type OutputPart = Result<Bytes, OutputProblem>;
 
 /// Readers that wait, by the number of their request.
 #[derive(Debug, Default)]
 pub struct Hub {
     last: AtomicU64,
-    readers: Mutex<BTreeMap<u64, (Name, mpsc::Sender<Part>)>>,
+    readers: Mutex<BTreeMap<u64, (Name, mpsc::Sender<OutputPart>)>>,
 }
 
 impl Hub {
     /// Opens a request for output of `node`.
-    pub fn open(&self, node: Name) -> (u64, mpsc::Receiver<Part>) {
+    pub fn open(&self, node: Name) -> (u64, mpsc::Receiver<OutputPart>) {
         let request = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         // A single part at a time, so that the reader sets the pace.
         let (sender, receiver) = mpsc::channel(1);
@@ -36,13 +36,13 @@ impl Hub {
     }
 
     /// The way to the reader of a request of `node`. `None`: no reader waits.
-    pub fn reader(&self, request: u64, node: &str) -> Option<mpsc::Sender<Part>> {
+    pub fn reader(&self, request: u64, node: &str) -> Option<mpsc::Sender<OutputPart>> {
         let readers = self.locked();
         let (known, sender) = readers.get(&request)?;
         (known == node && !sender.is_closed()).then(|| sender.clone())
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (Name, mpsc::Sender<Part>)>> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (Name, mpsc::Sender<OutputPart>)>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

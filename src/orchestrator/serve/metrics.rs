@@ -17,7 +17,7 @@ pub(super) async fn get_metrics(
     State(state): State<ServeState>,
     headers: HeaderMap,
 ) -> Result<Response, Failed> {
-    let figures = state.ask(drive::Request::Count).await?;
+    let figures = state.ask(drive::BookRequest::Count).await?;
     let text = state.meters.encode(&figures).unwrap_or_default();
     Ok(metrics_text(&headers, text))
 }

@@ -33,10 +33,10 @@ use utoipa_axum::routes;
 
 use crate::api::packing;
 
-pub use caller::Caller;
+pub use caller::OrchestratorCaller;
 pub use pages::pages;
 pub use problem::Failed;
-pub use state::{Phase, ServeState, Sight};
+pub use state::{OrchestratorPhase, ServeState, Sight};
 pub use stats::stats_of;
 
 /// Most campaigns of a user that are not final.
@@ -54,11 +54,11 @@ pub const MAX_LIVE: u64 = 2000;
         (name = "health", description = "For programs that watch the orchestrator."),
     )
 )]
-struct Document;
+struct OrchestratorDocument;
 
 /// All routes, with no gate in front. The gate in front has to put an `Identity` into each request.
 pub fn routes(state: ServeState) -> Router {
-    let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
+    let (routes, document) = OpenApiRouter::with_openapi(OrchestratorDocument::openapi())
         .routes(routes!(campaigns::post_campaign, campaigns::get_campaigns))
         .routes(routes!(campaigns::get_campaign))
         .routes(routes!(campaigns::get_spec))

@@ -9,7 +9,7 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use serde::Deserialize;
 
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::problem::Failed;
 use super::state::ServeState;
 use crate::access::{Gatekeeper, unpack};
@@ -36,7 +36,7 @@ pub(super) struct WaitQuery {
 /// of the token's name.
 pub(super) async fn check_node(
     state: &ServeState,
-    caller: &Caller,
+    caller: &OrchestratorCaller,
     node: &str,
 ) -> Result<(), Failed> {
     if caller.identity.nodes.contain(node) {
@@ -51,7 +51,7 @@ pub(super) async fn check_node(
         let detail = format!(
             "acted for node {shown:?}; {dropped} earlier acts of this kind are not on record"
         );
-        state.send(drive::Request::Note(caller.by(), "refused", detail)).await?;
+        state.send(drive::BookRequest::Note(caller.by(), "refused", detail)).await?;
     }
     Err(Failed::not_allowed(
         "this token does not name the node; add it to `nodes` in the token's line",
@@ -66,7 +66,7 @@ pub(super) async fn check_node(
     responses((status = 200, body = ExchangeAnswer), (status = 409, description = "an older exchange")))]
 pub(super) async fn post_exchange(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(node): Path<String>,
     query: Query<WaitQuery>,
     request: Request,
@@ -90,7 +90,7 @@ pub(super) async fn post_exchange(
         return Err(Failed::bad(detail));
     }
     let (node, report) = (Name::from(node), Box::new(report));
-    let answer = state.ask(|reply| drive::Request::Exchange(node, report, wait, reply)).await?;
+    let answer = state.ask(|reply| drive::BookRequest::Exchange(node, report, wait, reply)).await?;
     Ok(Json(answer?))
 }
 
@@ -108,7 +108,7 @@ pub(super) fn wait_of(text: &str) -> Result<Duration, Failed> {
     responses((status = 200, description = "the bytes"), (status = 404, description = "there are none")))]
 pub(super) async fn get_stdin(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path((node, spec)): Path<(String, u64)>,
 ) -> Result<Bytes, Failed> {
     check_node(&state, &caller, &node).await?;
@@ -128,12 +128,12 @@ pub(super) async fn get_stdin(
     responses((status = 204, description = "it is on record")))]
 pub(super) async fn post_lost(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Json(body): Json<LostNode>,
 ) -> Result<StatusCode, Failed> {
     let event = Event::NodeLost(Name::from(body.node.as_str()));
     let detail = format!("{}: {}", body.node, body.reason);
-    let ask = |reply| drive::Request::Act(event, caller.by(), "node lost", detail, reply);
+    let ask = |reply| drive::BookRequest::Act(event, caller.by(), "node lost", detail, reply);
     state.ask(ask).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -11,9 +11,9 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::campaigns::check_owner;
-use super::hub::Part;
+use super::hub::OutputPart;
 use super::nodes::check_node;
 use super::problem::Failed;
 use super::state::ServeState;
@@ -56,7 +56,7 @@ pub(super) struct OutputQuery {
     responses((status = 200, description = "the bytes"), (status = 404, description = "there are none")))]
 pub(super) async fn get_output(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path((id, task)): Path<(u64, u64)>,
     query: Query<OutputQuery>,
 ) -> Result<Response, Failed> {
@@ -129,7 +129,7 @@ async fn open(
     let node = row.node.clone();
     let (state, query) = (state.clone(), query.clone());
     let reading = Following { state, row, query, request, parts };
-    reading.state.send(drive::Request::Output(node, order)).await?;
+    reading.state.send(drive::BookRequest::Output(node, order)).await?;
     Ok(reading)
 }
 
@@ -139,7 +139,7 @@ struct Following {
     row: AttemptRow,
     query: OutputQuery,
     request: u64,
-    parts: mpsc::Receiver<Part>,
+    parts: mpsc::Receiver<OutputPart>,
 }
 
 impl Drop for Following {
@@ -148,7 +148,7 @@ impl Drop for Following {
         let (state, node, request) = (self.state.clone(), self.row.node.clone(), self.request);
         // The owner need not ask the node any more. An owner that has stopped asks no node.
         tokio::spawn(async move {
-            let _ = state.send(drive::Request::OutputHeard(node, request)).await;
+            let _ = state.send(drive::BookRequest::OutputHeard(node, request)).await;
         });
     }
 }
@@ -208,7 +208,7 @@ fn refusal(problem: OutputProblem) -> Failed {
     responses((status = 200, body = ChunkAnswer)))]
 pub(super) async fn post_chunk(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path((node, request)): Path<(String, u64)>,
     query: Query<ChunkQuery>,
     body: Request,
@@ -217,7 +217,7 @@ pub(super) async fn post_chunk(
     let bytes = axum::body::to_bytes(body.into_body(), MAX_CHUNK).await;
     let bytes = bytes.map_err(|error| Failed::bad(format!("the chunk cannot be read: {error}")))?;
     let node = Name::from(node);
-    state.send(drive::Request::OutputHeard(node.clone(), request)).await?;
+    state.send(drive::BookRequest::OutputHeard(node.clone(), request)).await?;
     let Some(reader) = state.hub.reader(request, &node) else {
         return Ok(Json(ChunkAnswer { wanted: false }));
     };

@@ -6,9 +6,9 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 
 use crate::api::wire::{ItemProblem, Problem};
-use crate::orchestrator::book::{CannotExtend, Refusal};
+use crate::orchestrator::book::{CannotExtend, ExchangeRefusal};
 use crate::orchestrator::spec;
-use crate::orchestrator::store::StoreError;
+use crate::orchestrator::store::DbError;
 
 /// A request that fails.
 #[derive(Debug)]
@@ -99,8 +99,8 @@ impl Failed {
     }
 }
 
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Failed {
+impl From<ExchangeRefusal> for Failed {
+    fn from(refusal: ExchangeRefusal) -> Failed {
         Failed::new(StatusCode::CONFLICT, "O007", "old exchange", refusal.to_string())
     }
 }
@@ -111,18 +111,18 @@ impl From<CannotExtend> for Failed {
     }
 }
 
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Failed {
+impl From<DbError> for Failed {
+    fn from(error: DbError) -> Failed {
         tracing::error!(%error, "a request cannot be served");
         let detail = "the database cannot be read; the log says why".to_owned();
         Failed::new(StatusCode::INTERNAL_SERVER_ERROR, "O008", "database", detail)
     }
 }
 
-impl From<Vec<spec::Problem>> for Failed {
-    fn from(problems: Vec<spec::Problem>) -> Failed {
+impl From<Vec<spec::SpecProblem>> for Failed {
+    fn from(problems: Vec<spec::SpecProblem>) -> Failed {
         let code = "O009";
-        let item = |problem: &spec::Problem| ItemProblem {
+        let item = |problem: &spec::SpecProblem| ItemProblem {
             pointer: format!("/{}", problem.field.replace('.', "/")),
             code: code.to_owned(),
             detail: problem.to_string(),

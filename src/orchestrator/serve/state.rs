@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 use super::hub::Hub;
 use super::problem::Failed;
 use crate::access::Gatekeeper;
-use crate::orchestrator::drive::Request;
-use crate::orchestrator::meters::Meters;
+use crate::orchestrator::drive::BookRequest;
+use crate::orchestrator::meters::OrchestratorMeters;
 use crate::orchestrator::rm::{Rm, RmError};
-use crate::orchestrator::store::Reader;
+use crate::orchestrator::store::StoreReader;
 
 /// Most connections for reading: each has a thread and a cache of pages.
 const READERS: usize = 8;
 
 /// Phase of the orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum OrchestratorPhase {
     /// The database is not open yet.
     Starting,
     /// The database is an older copy, and does not know all attempts on nodes.
@@ -32,7 +32,7 @@ pub enum Phase {
 
 /// State that handlers share. A copy is cheap.
 #[derive(Clone, Debug)]
-pub struct ServeState(Arc<Shared>);
+pub struct ServeState(Arc<ServeShared>);
 
 /// Surroundings of the handlers: the resource manager, commits and the stop.
 #[derive(Clone, Debug)]
@@ -92,28 +92,28 @@ impl Sight {
 
 /// Contents of the shared state.
 #[derive(Debug)]
-pub struct Shared {
+pub struct ServeShared {
     /// Checks credentials and rules. `None`: another gate is in front.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
     /// Counters of the orchestrator.
-    pub meters: Meters,
+    pub meters: OrchestratorMeters,
     /// Output on its way.
     pub hub: Hub,
     /// Surroundings of the handlers.
     pub sight: Sight,
     file: PathBuf,
-    requests: mpsc::Sender<Request>,
-    phase: watch::Receiver<Phase>,
+    requests: mpsc::Sender<BookRequest>,
+    phase: watch::Receiver<OrchestratorPhase>,
     /// Idle connections for reading.
-    readers: Mutex<Vec<Reader>>,
+    readers: Mutex<Vec<StoreReader>>,
     /// Permits for further connections.
     places: Semaphore,
 }
 
 impl Deref for ServeState {
-    type Target = Shared;
+    type Target = ServeShared;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &ServeShared {
         &self.0
     }
 }
@@ -122,14 +122,14 @@ impl ServeState {
     /// State for handlers that ask the owner by `requests` and read the database at `file`, once its
     /// `phase` allows it.
     pub fn new(
-        requests: mpsc::Sender<Request>,
+        requests: mpsc::Sender<BookRequest>,
         file: PathBuf,
-        phase: watch::Receiver<Phase>,
-        (gatekeeper, meters, sight): (Option<Arc<Gatekeeper>>, Meters, Sight),
+        phase: watch::Receiver<OrchestratorPhase>,
+        (gatekeeper, meters, sight): (Option<Arc<Gatekeeper>>, OrchestratorMeters, Sight),
     ) -> ServeState {
         let (hub, readers) = (Hub::default(), Mutex::default());
         let places = Semaphore::new(READERS);
-        ServeState(Arc::new(Shared {
+        ServeState(Arc::new(ServeShared {
             gatekeeper,
             meters,
             hub,
@@ -147,7 +147,7 @@ impl ServeState {
     /// # Errors
     ///
     /// If the owner has stopped.
-    pub async fn send(&self, request: Request) -> Result<(), Failed> {
+    pub async fn send(&self, request: BookRequest) -> Result<(), Failed> {
         self.requests.send(request).await.map_err(|_| Failed::stopped())
     }
 
@@ -158,13 +158,13 @@ impl ServeState {
     /// If the owner has stopped, or stops before it answers.
     pub async fn ask<T>(
         &self,
-        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+        request: impl FnOnce(oneshot::Sender<T>) -> BookRequest,
     ) -> Result<T, Failed> {
         let (reply, answer) = oneshot::channel();
         self.send(request(reply)).await?;
         answer.await.map_err(|_| match *self.phase.borrow() {
-            Phase::SetBack => Failed::set_back(),
-            Phase::Starting | Phase::Open => Failed::stopped(),
+            OrchestratorPhase::SetBack => Failed::set_back(),
+            OrchestratorPhase::Starting | OrchestratorPhase::Open => Failed::stopped(),
         })
     }
 
@@ -173,9 +173,12 @@ impl ServeState {
     /// # Errors
     ///
     /// If the orchestrator has stopped, or the database cannot be opened.
-    pub async fn reader(&self) -> Result<Reading<'_>, Failed> {
+    pub async fn reader(&self) -> Result<PooledReader<'_>, Failed> {
         let mut phase = self.phase.clone();
-        phase.wait_for(|phase| *phase != Phase::Starting).await.map_err(|_| Failed::stopped())?;
+        phase
+            .wait_for(|phase| *phase != OrchestratorPhase::Starting)
+            .await
+            .map_err(|_| Failed::stopped())?;
         let place = self.places.acquire().await.map_err(|_| Failed::stopped())?;
         if self.requests.is_closed() {
             return Err(Failed::stopped());
@@ -183,38 +186,38 @@ impl ServeState {
         let idle = self.idle().pop();
         let reader = match idle {
             Some(reader) => reader,
-            None => Reader::open(&self.file).await?,
+            None => StoreReader::open(&self.file).await?,
         };
-        Ok(Reading { reader: Some(reader), shared: self, _place: place })
+        Ok(PooledReader { reader: Some(reader), shared: self, _place: place })
     }
 }
 
-impl Shared {
-    fn idle(&self) -> MutexGuard<'_, Vec<Reader>> {
+impl ServeShared {
+    fn idle(&self) -> MutexGuard<'_, Vec<StoreReader>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A connection for reading, while it is used.
 #[derive(Debug)]
-pub struct Reading<'a> {
-    reader: Option<Reader>,
-    shared: &'a Shared,
+pub struct PooledReader<'a> {
+    reader: Option<StoreReader>,
+    shared: &'a ServeShared,
     _place: SemaphorePermit<'a>,
 }
 
-impl Reading<'_> {
+impl PooledReader<'_> {
     /// The connection.
     ///
     /// # Errors
     ///
     /// Never: the connection is returned only at the end.
-    pub fn get(&mut self) -> Result<&mut Reader, Failed> {
+    pub fn get(&mut self) -> Result<&mut StoreReader, Failed> {
         self.reader.as_mut().ok_or_else(Failed::stopped)
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         self.shared.idle().extend(self.reader.take());
     }

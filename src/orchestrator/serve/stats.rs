@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, State};
 
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::campaigns::{known, summarise};
 use super::problem::Failed;
 use super::state::ServeState;
 use crate::model::count;
-use crate::orchestrator::store::{CampaignInfo, Ends, Reader, SampleRow};
+use crate::orchestrator::store::{CampaignInfo, Ends, SampleRow, StoreReader};
 use crate::orchestrator::wire::{CampaignStats, CampaignSummary, NodeStats, Spread};
 
 /// Longest interval from which the rate is computed.
@@ -24,7 +24,7 @@ const MILLION: u64 = 1_000_000;
     responses((status = 200, body = CampaignStats), (status = 404, description = "no such campaign")))]
 pub(super) async fn get_stats(
     State(state): State<ServeState>,
-    _: Caller,
+    _: OrchestratorCaller,
     Path(id): Path<u64>,
 ) -> Result<Json<CampaignStats>, Failed> {
     let mut reading = state.reader().await?;
@@ -36,7 +36,7 @@ pub(super) async fn get_stats(
 /// # Errors
 ///
 /// If there is no such campaign, or the database cannot be read.
-pub async fn stats_of(reader: &mut Reader, id: u64) -> Result<CampaignStats, Failed> {
+pub async fn stats_of(reader: &mut StoreReader, id: u64) -> Result<CampaignStats, Failed> {
     let info = known(reader.campaign(id).await?, id)?;
     let campaign = summarise(reader, &info).await?;
     if let Some(figures) = reader.summary(id).await? {
@@ -52,12 +52,12 @@ pub async fn stats_of(reader: &mut Reader, id: u64) -> Result<CampaignStats, Fai
 
 /// Tasks done within a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rate {
+pub(super) struct TaskRate {
     done: u64,
     ms: u64,
 }
 
-impl Rate {
+impl TaskRate {
     /// Returns the rate in tasks a second, a minute or an hour: "34/s". Empty if no task was done.
     pub fn words(self) -> String {
         let per = |unit: u64| self.done.saturating_mul(unit).checked_div(self.ms).unwrap_or(0);
@@ -75,18 +75,18 @@ impl Rate {
 
 /// The rate of a campaign in the hour before its last end, and the time left at that rate.
 pub(super) async fn rate_of(
-    reader: &mut Reader,
+    reader: &mut StoreReader,
     info: &CampaignInfo,
     campaign: &CampaignSummary,
-) -> Result<(Rate, Option<u64>), Failed> {
+) -> Result<(TaskRate, Option<u64>), Failed> {
     if let Some(figures) = reader.summary(info.row.id).await? {
-        return Ok((Rate { done: figures.done_lately, ms: figures.lately_ms }, None));
+        return Ok((TaskRate { done: figures.done_lately, ms: figures.lately_ms }, None));
     }
     let last_ms = reader.ends(info.row.id).await?.last_ms.unwrap_or(0);
     let begin_ms = info.row.submitted_ms.max(last_ms.saturating_sub(HOUR_MS));
     let lately = reader.progress(info.row.id, begin_ms, HOUR_MS).await?;
     let done = lately.iter().map(|part| part.done).sum();
-    let rate = Rate { done, ms: last_ms.saturating_sub(begin_ms) };
+    let rate = TaskRate { done, ms: last_ms.saturating_sub(begin_ms) };
     Ok((rate, rate.left_ms(campaign.queued + campaign.running)))
 }
 
@@ -94,7 +94,7 @@ fn figures(
     campaign: CampaignSummary,
     memory_mb: u64,
     ends: &Ends,
-    rate: Rate,
+    rate: TaskRate,
     rows: &[SampleRow],
 ) -> CampaignStats {
     let ended = campaign.done + campaign.failed;
@@ -193,14 +193,14 @@ mod tests {
     #[test]
     fn rates_are_of_a_million_and_the_rest_takes_as_long_as_it_did() {
         let ends = Ends { attempts: 50, first_ms: Some(1), last_ms: Some(2) };
-        let stats = figures(campaign(), 512, &ends, Rate { done: 30, ms: 60_000 }, &[]);
+        let stats = figures(campaign(), 512, &ends, TaskRate { done: 30, ms: 60_000 }, &[]);
         assert_eq!((stats.failed_ppm, stats.repeated, stats.repeated_ppm), (250_000, 10, 200_000));
-        let rate = Rate { done: 30, ms: 60_000 };
+        let rate = TaskRate { done: 30, ms: 60_000 };
         assert_eq!(rate.left_ms(60), Some(120_000), "60 tasks at 30 a minute");
         assert_eq!(rate.words(), "30/min");
         assert_eq!(stats.rss_mb, Spread::default(), "nothing is known");
-        let none = figures(campaign(), 512, &Ends::default(), Rate { done: 0, ms: 0 }, &[]);
-        assert_eq!((none.repeated_ppm, Rate { done: 0, ms: 0 }.left_ms(5)), (0, None));
+        let none = figures(campaign(), 512, &Ends::default(), TaskRate { done: 0, ms: 0 }, &[]);
+        assert_eq!((none.repeated_ppm, TaskRate { done: 0, ms: 0 }.left_ms(5)), (0, None));
     }
 
     #[test]

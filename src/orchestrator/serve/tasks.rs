@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::advice::{OverMemory, over_memory};
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::campaigns::{check_owner, check_tasks, known};
 use super::problem::Failed;
 use super::state::ServeState;
@@ -16,7 +16,7 @@ use super::stats::memory_of;
 use crate::orchestrator::book::{AttemptRow, CampaignState, Event, TaskRow, TaskState};
 use crate::orchestrator::drive;
 use crate::orchestrator::spec::CampaignSpec;
-use crate::orchestrator::store::{CampaignInfo, Reader};
+use crate::orchestrator::store::{CampaignInfo, StoreReader};
 use crate::orchestrator::wire::{
     AttemptInfo, Reason, SignalRequest, TaskInfo, TaskList, signal_number,
 };
@@ -42,7 +42,7 @@ pub(super) struct TasksQuery {
     responses((status = 200, body = TaskList), (status = 410, description = "folded: only counts are left")))]
 pub(super) async fn get_tasks(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(id): Path<u64>,
     query: Query<TasksQuery>,
 ) -> Result<Json<TaskList>, Failed> {
@@ -84,7 +84,7 @@ pub(super) async fn get_tasks(
         (status = 410, description = "folded: only counts are left")))]
 pub(super) async fn get_task(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path((id, task)): Path<(u64, u64)>,
 ) -> Result<Json<TaskInfo>, Failed> {
     task_of(&state, &caller, id, task).await.map(Json)
@@ -92,7 +92,7 @@ pub(super) async fn get_task(
 
 /// Returns the position of a task among the tasks of its campaign.
 pub(super) async fn position_of(
-    reader: &mut Reader,
+    reader: &mut StoreReader,
     campaign: &CampaignInfo,
     task: u64,
 ) -> Result<u64, Failed> {
@@ -112,7 +112,7 @@ fn position_in(spec: &CampaignSpec, campaign: &CampaignInfo, task: u64) -> Resul
 /// Returns the facts about a task that `caller` may see.
 pub(super) async fn task_of(
     state: &ServeState,
-    caller: &Caller,
+    caller: &OrchestratorCaller,
     id: u64,
     task: u64,
 ) -> Result<TaskInfo, Failed> {
@@ -150,7 +150,7 @@ async fn advice_on(
         return Ok(Vec::new());
     };
     let limits = {
-        let nodes = state.ask(drive::Request::Nodes).await?;
+        let nodes = state.ask(drive::BookRequest::Nodes).await?;
         nodes.into_iter().find(|facts| facts.node == last.node).map(|facts| facts.limits)
     };
     let mut reading = state.reader().await?;
@@ -175,12 +175,12 @@ async fn advice_on(
     responses((status = 204, description = "it is on record")))]
 pub(super) async fn post_cancel(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path((id, task)): Path<(u64, u64)>,
 ) -> Result<StatusCode, Failed> {
     check_tasks(&check_owner(&state, &caller, id).await?)?;
     let (event, detail) = (Event::TaskCancelled(id, task), format!("task {id}.{task}"));
-    let ask = |reply| drive::Request::Act(event, caller.by(), "cancel task", detail, reply);
+    let ask = |reply| drive::BookRequest::Act(event, caller.by(), "cancel task", detail, reply);
     state.ask(ask).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -193,7 +193,7 @@ pub(super) async fn post_cancel(
     responses((status = 204, description = "the order to the node is on record")))]
 pub(super) async fn post_signal(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path((id, task)): Path<(u64, u64)>,
     Json(body): Json<SignalRequest>,
 ) -> Result<StatusCode, Failed> {
@@ -202,7 +202,7 @@ pub(super) async fn post_signal(
     let signal = signal.ok_or_else(|| Failed::bad("signal: write a name such as `USR1`"))?;
     let event = Event::TaskSignalled(id, task, signal);
     let detail = format!("task {id}.{task}: signal {signal}");
-    let ask = |reply| drive::Request::Act(event, caller.by(), "signal task", detail, reply);
+    let ask = |reply| drive::BookRequest::Act(event, caller.by(), "signal task", detail, reply);
     state.ask(ask).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 
-use super::caller::Caller;
+use super::caller::OrchestratorCaller;
 use super::campaigns::known;
 use super::problem::Failed;
 use super::state::ServeState;
@@ -23,7 +23,7 @@ const PREDICTION_HINT: &str = "`prediction` keeps the campaign at few slots: its
     responses((status = 200, body = CampaignWhy), (status = 404, description = "no such campaign")))]
 pub(super) async fn get_why(
     State(state): State<ServeState>,
-    _: Caller,
+    _: OrchestratorCaller,
     Path(id): Path<u64>,
 ) -> Result<Json<CampaignWhy>, Failed> {
     why_of(&state, id).await.map(Json)

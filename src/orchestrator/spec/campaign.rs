@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Problem;
+use super::SpecProblem;
 use super::environment;
 use super::fields::Fields;
 use super::limits::{MAX_DURATION_MS, MAX_GRACE_MS, MAX_NAME, MAX_STDIN};
@@ -107,11 +107,13 @@ impl CampaignSpec {
     /// # Errors
     ///
     /// With every problem of the document.
-    pub fn read(mut document: Map<String, Value>) -> Result<(CampaignSpec, Params), Vec<Problem>> {
+    pub fn read(
+        mut document: Map<String, Value>,
+    ) -> Result<(CampaignSpec, Params), Vec<SpecProblem>> {
         let mut problems = Vec::new();
         for key in LATER.iter().filter(|key| document.remove(**key).is_some()) {
             let message = "this version does not have it";
-            problems.push(Problem::new(key, message, "remove it"));
+            problems.push(SpecProblem::new(key, message, "remove it"));
         }
         let (tasks, params) = params::take(&mut document, &mut problems);
         let mut fields = Fields::new("", document, &mut problems);
@@ -150,10 +152,10 @@ impl CampaignSpec {
         self
     }
 
-    fn check_keep(&self, problems: &mut Vec<Problem>) {
+    fn check_keep(&self, problems: &mut Vec<SpecProblem>) {
         if self.keep && self.tasks.count != 1 {
             let message = format!("{} tasks cannot be kept", self.tasks.count);
-            problems.push(Problem::new("keep", message, "submit one task, or remove it"));
+            problems.push(SpecProblem::new("keep", message, "submit one task, or remove it"));
         }
     }
 }
@@ -335,8 +337,8 @@ fn hook(fields: &mut Fields<'_>, key: &'static str) -> Option<Command> {
     command
 }
 
-fn adopt(fields: &mut Fields<'_>, problems: Vec<Problem>) {
-    for Problem { field, message, remedy } in problems {
+fn adopt(fields: &mut Fields<'_>, problems: Vec<SpecProblem>) {
+    for SpecProblem { field, message, remedy } in problems {
         fields.fault(&field, message, remedy);
     }
 }
@@ -345,7 +347,7 @@ fn adopt(fields: &mut Fields<'_>, problems: Vec<Problem>) {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(CampaignSpec, Params), Vec<Problem>> {
+    fn read(text: &str) -> Result<(CampaignSpec, Params), Vec<SpecProblem>> {
         let document: Map<String, Value> = toml::from_str(text).unwrap();
         CampaignSpec::read(document)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Problem;
+use super::SpecProblem;
 use super::limits::MAX_ENVIRONMENT;
 
 /// Variables that a campaign takes along by default. A `*` stands for any ending.
@@ -45,7 +45,7 @@ pub struct EnvironmentChoice {
 pub fn select(
     own: &BTreeMap<String, String>,
     choice: &EnvironmentChoice,
-) -> Result<BTreeMap<String, String>, Vec<Problem>> {
+) -> Result<BTreeMap<String, String>, Vec<SpecProblem>> {
     let goes =
         |name: &str| !choice.clean && if choice.all { !is_private(name) } else { is_allowed(name) };
     let mut chosen: BTreeMap<String, String> = own
@@ -63,7 +63,7 @@ pub fn select(
             Some(value) => {
                 chosen.insert(name.to_owned(), value);
             }
-            None => problems.push(Problem::new(
+            None => problems.push(SpecProblem::new(
                 "env",
                 format!("`{name}` is not set here"),
                 format!("write `--env {name}=VALUE`"),
@@ -78,13 +78,13 @@ pub fn select(
 pub(super) fn check(
     environment: &BTreeMap<String, String>,
     field: &str,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<SpecProblem>,
 ) {
     for (name, value) in environment {
         let is_name = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
         if !is_name {
             let message = format!("`{}` is no variable", super::params::short(name));
-            problems.push(Problem::new(
+            problems.push(SpecProblem::new(
                 field,
                 message,
                 "names have no `=`, and no text a zero byte",
@@ -94,7 +94,7 @@ pub(super) fn check(
     let size: usize = environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     if MAX_ENVIRONMENT < size {
         let message = format!("{size} bytes are more than {MAX_ENVIRONMENT}");
-        problems.push(Problem::new(
+        problems.push(SpecProblem::new(
             field,
             message,
             "choose variables one by one, with `--env NAME`",

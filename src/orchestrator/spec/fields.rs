@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Problem;
+use super::SpecProblem;
 use super::limits::{MAX_ARGUMENT, MAX_COMMAND, mebibytes, milliseconds};
 use super::params::short;
 use crate::orchestrator::wire::{Command, signal_number};
@@ -14,7 +14,7 @@ pub(super) struct Fields<'p> {
     prefix: &'static str,
     map: Map<String, Value>,
     asked: Vec<&'static str>,
-    problems: &'p mut Vec<Problem>,
+    problems: &'p mut Vec<SpecProblem>,
 }
 
 impl<'p> Fields<'p> {
@@ -22,14 +22,14 @@ impl<'p> Fields<'p> {
     pub fn new(
         prefix: &'static str,
         map: Map<String, Value>,
-        problems: &'p mut Vec<Problem>,
+        problems: &'p mut Vec<SpecProblem>,
     ) -> Fields<'p> {
         Fields { prefix, map, asked: Vec::new(), problems }
     }
 
     /// Adds a problem of the field `key`.
     pub fn fault(&mut self, key: &str, message: impl Into<String>, remedy: impl Into<String>) {
-        self.problems.push(Problem::new(&format!("{}{key}", self.prefix), message, remedy));
+        self.problems.push(SpecProblem::new(&format!("{}{key}", self.prefix), message, remedy));
     }
 
     /// Takes a field out; `None` if it is absent or null.

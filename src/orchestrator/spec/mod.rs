@@ -22,7 +22,7 @@ use std::fmt;
 
 /// A problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct SpecProblem {
     /// The field, with dots between levels. Empty: the document as a whole.
     pub field: String,
     /// The fault, with the value.
@@ -31,14 +31,14 @@ pub struct Problem {
     pub remedy: String,
 }
 
-impl Problem {
+impl SpecProblem {
     /// A problem of `field`.
-    pub fn new(field: &str, message: impl Into<String>, remedy: impl Into<String>) -> Problem {
-        Problem { field: field.to_owned(), message: message.into(), remedy: remedy.into() }
+    pub fn new(field: &str, message: impl Into<String>, remedy: impl Into<String>) -> SpecProblem {
+        SpecProblem { field: field.to_owned(), message: message.into(), remedy: remedy.into() }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SpecProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.field.is_empty() {
             write!(f, "{}; {}", self.message, self.remedy)

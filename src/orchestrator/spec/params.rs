@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Problem;
+use super::SpecProblem;
 use super::limits::{MAX_ARGUMENT, MAX_TASKS};
 
 /// Numbers of tasks: `first`, `first + step`, and so on.
@@ -31,9 +31,10 @@ impl TaskRange {
     /// # Errors
     ///
     /// With the problem, if it is no range or has too many tasks.
-    pub fn parse(field: &str, text: &str) -> Result<TaskRange, Problem> {
+    pub fn parse(field: &str, text: &str) -> Result<TaskRange, SpecProblem> {
         let remedy = "write `1-1000`, `1-1000:2` or `7`";
-        let fault = |what: &str| Problem::new(field, format!("`{}` {what}", short(text)), remedy);
+        let fault =
+            |what: &str| SpecProblem::new(field, format!("`{}` {what}", short(text)), remedy);
         let (range, step) = text.trim().split_once(':').unwrap_or((text.trim(), "1"));
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| text.trim().parse::<u64>().map_err(|_| fault("is no range"));
@@ -74,7 +75,7 @@ pub enum Params {
 /// has a single task.
 pub(super) fn take(
     document: &mut Map<String, Value>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<SpecProblem>,
 ) -> (TaskRange, Params) {
     let one = (TaskRange::up_to(1), Params::Numbers);
     let given: Vec<&str> =
@@ -83,7 +84,7 @@ pub(super) fn take(
         (document.remove("tasks"), document.remove("lines"), document.remove("items"));
     if 1 < given.len() {
         let message = format!("{} are given together", given.join(" and "));
-        problems.push(Problem::new(given[0], message, "keep one of them"));
+        problems.push(SpecProblem::new(given[0], message, "keep one of them"));
         return one;
     }
     let read = match (tasks, lines, items) {
@@ -104,17 +105,17 @@ pub(super) fn take(
 /// # Errors
 ///
 /// With every problem of the document.
-pub fn read_more(mut document: Map<String, Value>) -> Result<(u64, Params), Vec<Problem>> {
+pub fn read_more(mut document: Map<String, Value>) -> Result<(u64, Params), Vec<SpecProblem>> {
     let mut problems = Vec::new();
     let count = document.remove("count");
     if let Some(other) = document.keys().find(|key| !["lines", "items"].contains(&key.as_str())) {
         let remedy = "write `count`, `lines` or `items`";
-        problems.push(Problem::new(&short(other), "is unknown", remedy));
+        problems.push(SpecProblem::new(&short(other), "is unknown", remedy));
         return Err(problems);
     }
     if count.is_some() == (document.len() == 1) || 1 < document.len() {
         let message = "exactly one of `count`, `lines` and `items` is needed";
-        problems.push(Problem::new("count", message, "write one of them"));
+        problems.push(SpecProblem::new("count", message, "write one of them"));
         return Err(problems);
     }
     let Some(count) = count else {
@@ -124,32 +125,36 @@ pub fn read_more(mut document: Map<String, Value>) -> Result<(u64, Params), Vec<
     let fits = count.as_u64().filter(|count| (1..=MAX_TASKS).contains(count));
     fits.map(|count| (count, Params::Numbers)).ok_or_else(|| {
         let message = format!("`{}` does not fit", short(&count.to_string()));
-        vec![Problem::new("count", message, "write a whole number from 1 to 10,000,000")]
+        vec![SpecProblem::new("count", message, "write a whole number from 1 to 10,000,000")]
     })
 }
 
-fn read_range(value: &Value) -> Result<(TaskRange, Params), Problem> {
+fn read_range(value: &Value) -> Result<(TaskRange, Params), SpecProblem> {
     let text = value.as_str().map(str::to_owned);
     let text = text.or_else(|| value.as_u64().map(|count| format!("1-{count}")));
     let text =
-        text.ok_or_else(|| Problem::new("tasks", "is no range", "write `tasks = \"1-1000\"`"))?;
+        text.ok_or_else(|| SpecProblem::new("tasks", "is no range", "write `tasks = \"1-1000\"`"))?;
     TaskRange::parse("tasks", &text).map(|range| (range, Params::Numbers))
 }
 
 fn read_texts(
     field: &str,
     value: Value,
-    read: impl Fn(usize, Value) -> Result<String, Problem>,
-) -> Result<(TaskRange, Params), Problem> {
+    read: impl Fn(usize, Value) -> Result<String, SpecProblem>,
+) -> Result<(TaskRange, Params), SpecProblem> {
     let Value::Array(values) = value else {
-        return Err(Problem::new(field, "is no list", format!("write `{field} = [\"a\", \"b\"]`")));
+        return Err(SpecProblem::new(
+            field,
+            "is no list",
+            format!("write `{field} = [\"a\", \"b\"]`"),
+        ));
     };
     let count = crate::model::count(&values);
     if count == 0 || MAX_TASKS < count {
         let remedy = "give at least one and at most 10,000,000";
-        return Err(Problem::new(field, format!("has {count} entries"), remedy));
+        return Err(SpecProblem::new(field, format!("has {count} entries"), remedy));
     }
-    let texts: Result<Vec<String>, Problem> = values
+    let texts: Result<Vec<String>, SpecProblem> = values
         .into_iter()
         .enumerate()
         .map(|(index, value)| {
@@ -157,19 +162,19 @@ fn read_texts(
             let fits = text.len() <= MAX_ARGUMENT && !text.contains('\0');
             let message = format!("entry {} is longer than 128 KiB or has a zero byte", index + 1);
             fits.then_some(text).ok_or_else(|| {
-                Problem::new(field, message, "put it in a file, and give the name of the file")
+                SpecProblem::new(field, message, "put it in a file, and give the name of the file")
             })
         })
         .collect();
     Ok((TaskRange::up_to(count), Params::Texts(texts?)))
 }
 
-fn line(index: usize, value: Value) -> Result<String, Problem> {
+fn line(index: usize, value: Value) -> Result<String, SpecProblem> {
     if let Value::String(text) = value {
         return Ok(text);
     }
     let message = format!("entry {} is no text", index + 1);
-    Err(Problem::new("lines", message, "write it in quotes, or use `items`"))
+    Err(SpecProblem::new("lines", message, "write it in quotes, or use `items`"))
 }
 
 /// The beginning of a text, for messages.

@@ -11,11 +11,11 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, query};
 
 use super::convert::{from_sql, number, to_sql};
-use super::{Reader, StoreError};
+use super::{DbError, StoreReader};
 
 /// An act of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Act {
+pub struct CallerAct {
     /// Time of the act, in milliseconds since the epoch.
     pub at_ms: u64,
     /// The name of the caller.
@@ -34,12 +34,12 @@ pub struct ActEntry {
     /// Number of the act, from 1 without gaps.
     pub id: u64,
     /// The act.
-    pub act: Act,
+    pub act: CallerAct,
     /// Sum of the row.
     pub sum: Vec<u8>,
 }
 
-fn sum(before: &[u8], id: u64, act: &Act) -> Vec<u8> {
+fn sum(before: &[u8], id: u64, act: &CallerAct) -> Vec<u8> {
     let mut sum = Sha256::new_with_prefix(before);
     for number in [id, act.at_ms] {
         sum.update(number.to_be_bytes());
@@ -76,7 +76,7 @@ pub fn first_fault(cut: &Cut, entries: &[ActEntry]) -> Option<u64> {
 /// Adds acts at the end, within a transaction.
 pub(super) async fn append(
     connection: &mut SqliteConnection,
-    acts: &[Act],
+    acts: &[CallerAct],
 ) -> Result<(), sqlx::Error> {
     if acts.is_empty() {
         return Ok(());
@@ -114,13 +114,13 @@ async fn read_cut(connection: &mut SqliteConnection) -> Result<Cut, sqlx::Error>
     Ok(Cut { last: number(&row, "acts_cut")?, sum: sum.unwrap_or_default() })
 }
 
-impl Reader {
+impl StoreReader {
     /// Reads all acts on record, first to last, and the cut before them.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn acts(&mut self) -> Result<(Cut, Vec<ActEntry>), StoreError> {
+    pub async fn acts(&mut self) -> Result<(Cut, Vec<ActEntry>), DbError> {
         let failed = self.failed();
         let found = async {
             let cut = read_cut(&mut self.connection).await?;
@@ -133,7 +133,7 @@ impl Reader {
 }
 
 fn act(row: &SqliteRow) -> Result<ActEntry, sqlx::Error> {
-    let act = Act {
+    let act = CallerAct {
         at_ms: number(row, "at_ms")?,
         who: row.try_get("who")?,
         origin: row.try_get("origin")?,

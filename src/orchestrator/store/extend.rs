@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::convert::{number, to_sql};
 use super::write::{CHUNK, chunk_of, put_chunk};
-use super::{Store, StoreError};
+use super::{CampaignStore, DbError};
 use crate::model::count;
 use crate::orchestrator::spec::Params;
 
@@ -31,13 +31,13 @@ pub struct Added {
     pub count: u64,
 }
 
-impl Store {
+impl CampaignStore {
     /// Returns the tasks that an earlier request with `key` added to a campaign.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn added(&mut self, campaign: u64, key: &str) -> Result<Option<Added>, StoreError> {
+    pub async fn added(&mut self, campaign: u64, key: &str) -> Result<Option<Added>, DbError> {
         let failed = self.failed("read added tasks");
         let found = async {
             let sql = "select position, added from additions where campaign = ?1 and key = ?2";

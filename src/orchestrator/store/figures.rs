@@ -4,7 +4,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, query};
 
 use super::convert::{from_sql, maybe_number, number, to_sql};
-use super::{Reader, StoreError};
+use super::{DbError, StoreReader};
 
 /// Number of attempts from which figures are made: attempts with the highest task numbers.
 const SAMPLES: u32 = 10_000;
@@ -69,13 +69,13 @@ pub struct EventInfo {
     pub text: String,
 }
 
-impl Reader {
+impl StoreReader {
     /// The ends of a campaign.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn ends(&mut self, campaign: u64) -> Result<Ends, StoreError> {
+    pub async fn ends(&mut self, campaign: u64) -> Result<Ends, DbError> {
         let failed = self.failed();
         let sql = "select count(*) as attempts, min(ended_ms) as first, max(ended_ms) as last from attempts
                    where campaign = ?1 and ended_ms is not null";
@@ -97,7 +97,7 @@ impl Reader {
         campaign: u64,
         since_ms: u64,
         width_ms: u64,
-    ) -> Result<Vec<Progress>, StoreError> {
+    ) -> Result<Vec<Progress>, DbError> {
         let failed = self.failed();
         let sql = "select (ended_ms - ?2) / ?3 as step, sum(reason = 'done') as done, count(*) as ended
                    from attempts where campaign = ?1 and ended_ms >= ?2 group by step order by step";
@@ -121,7 +121,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn samples(&mut self, campaign: u64) -> Result<Vec<SampleRow>, StoreError> {
+    pub async fn samples(&mut self, campaign: u64) -> Result<Vec<SampleRow>, DbError> {
         let failed = self.failed();
         let sql = "select task, node, reason, json_extract(result, '$.ms') as ms,
                        json_extract(result, '$.rss_mb') as rss_mb
@@ -148,7 +148,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn events(&mut self, since: u64, limit: u32) -> Result<Vec<EventInfo>, StoreError> {
+    pub async fn events(&mut self, since: u64, limit: u32) -> Result<Vec<EventInfo>, DbError> {
         let failed = self.failed();
         let sql = "select notes.*, campaigns.owner from notes join campaigns on campaigns.id = notes.campaign
                    where notes.id > ?1 order by notes.id limit ?2";
@@ -173,7 +173,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn last_event(&mut self) -> Result<u64, StoreError> {
+    pub async fn last_event(&mut self) -> Result<u64, DbError> {
         let failed = self.failed();
         let sql = "select coalesce(max(id), 0) from notes";
         let last = sqlx::query_scalar(sql).fetch_one(&mut self.connection).await;

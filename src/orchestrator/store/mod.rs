@@ -1,8 +1,8 @@
 //! The database of the orchestrator: an `SQLite` file with a single writer.
 //!
 //! A batch of effects is a transaction, with a write-ahead log that is synced in full. The owner
-//! sends no answer of a batch before [`Store::commit`] returned. [`Store::saved`] reads back the
-//! rows of the book; a [`Reader`] reads by a connection of its own.
+//! sends no answer of a batch before [`CampaignStore::commit`] returned. [`CampaignStore::saved`]
+//! reads back the rows of the book; a [`StoreReader`] reads by a connection of its own.
 
 mod acts;
 mod convert;
@@ -24,15 +24,15 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 
-pub use acts::{Act, ActEntry, Cut, first_fault};
+pub use acts::{ActEntry, CallerAct, Cut, first_fault};
 pub use extend::{Added, Extension};
 pub use figures::{Ends, EventInfo, Progress, SampleRow};
-pub use read::{AttemptPage, CampaignInfo, NoteInfo, Reader, TaskPage};
-pub use retention::{Final, Removal};
+pub use read::{AttemptPage, CampaignInfo, NoteInfo, StoreReader, TaskPage};
+pub use retention::{Final, RemovalStep};
 pub use write::{Batch, CHUNK, Submission};
 
 use convert::{from_sql, to_sql};
-use mark::{Mark, MarkFile};
+use mark::{CommitMark, MarkFile};
 
 /// Mark of an orchestrator's database in the header of its file: "appO".
 const APPLICATION_ID: i64 = 0x6170_704f;
@@ -51,7 +51,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
 
 /// Reason why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum DbError {
     /// Another orchestrator uses the database.
     #[error("{} is in use by another orchestrator; stop that one, or name another file", path.display())]
     InUse {
@@ -94,7 +94,7 @@ pub enum StoreError {
 
 /// The database, open for writing.
 #[derive(Debug)]
-pub struct Store {
+pub struct CampaignStore {
     path: PathBuf,
     connection: SqliteConnection,
     identity: String,
@@ -105,17 +105,16 @@ pub struct Store {
     _lock: File,
 }
 
-impl Store {
+impl CampaignStore {
     /// Opens the database at `path`, or creates it. Its new epoch is higher than its last epoch and
     /// than the epoch of the mark file.
     ///
     /// # Errors
     ///
     /// If it is in use, is no database of an orchestrator, or cannot be written.
-    pub async fn open(path: &Path) -> Result<Store, StoreError> {
+    pub async fn open(path: &Path) -> Result<CampaignStore, DbError> {
         let lock = lock(path)?;
-        let failed =
-            |action| move |source| StoreError::Sql { action, path: path.to_owned(), source };
+        let failed = |action| move |source| DbError::Sql { action, path: path.to_owned(), source };
         let mut connection = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -127,7 +126,7 @@ impl Store {
             .await
             .map_err(failed("open the database"))?;
         if !is_ours(&mut connection).await.map_err(failed("identify the file"))? {
-            return Err(StoreError::Foreign { path: path.to_owned() });
+            return Err(DbError::Foreign { path: path.to_owned() });
         }
         query("pragma journal_mode = wal")
             .execute(&mut connection)
@@ -136,11 +135,11 @@ impl Store {
         migrations()
             .run_direct(None, &mut connection, false)
             .await
-            .map_err(|source| StoreError::Migration { path: path.to_owned(), source })?;
+            .map_err(|source| DbError::Migration { path: path.to_owned(), source })?;
         let (mark, marked) = MarkFile::open(&beside(path, ".mark"))?;
         let meta = begin(&mut connection, marked).await.map_err(failed("begin an epoch"))?;
         let Meta { identity, epoch, sequence, commits, is_set_back } = meta;
-        mark.write(Mark { epoch, commits })?;
+        mark.write(CommitMark { epoch, commits })?;
         if is_set_back {
             tracing::error!(
                 file = %path.display(),
@@ -150,7 +149,16 @@ impl Store {
             );
         }
         let path = path.to_owned();
-        Ok(Store { path, connection, identity, epoch, sequence, mark, is_set_back, _lock: lock })
+        Ok(CampaignStore {
+            path,
+            connection,
+            identity,
+            epoch,
+            sequence,
+            mark,
+            is_set_back,
+            _lock: lock,
+        })
     }
 
     /// True if the database is an older copy, and an operator has not adopted the tasks on nodes
@@ -184,9 +192,9 @@ impl Store {
     /// # Errors
     ///
     /// If the log cannot be written back. Nothing is lost; the next opening does it.
-    pub async fn close(mut self) -> Result<(), StoreError> {
+    pub async fn close(mut self) -> Result<(), DbError> {
         let path = self.path.clone();
-        let failed = |source| StoreError::Sql { action: "close", path, source };
+        let failed = |source| DbError::Sql { action: "close", path, source };
         let emptied = query("pragma wal_checkpoint(truncate)").execute(&mut self.connection).await;
         let closed = match emptied {
             Ok(_) => self.connection.close().await,
@@ -195,9 +203,9 @@ impl Store {
         closed.map_err(failed)
     }
 
-    fn failed(&self, action: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError + use<> {
+    fn failed(&self, action: &'static str) -> impl FnOnce(sqlx::Error) -> DbError + use<> {
         let path = self.path.clone();
-        move |source| StoreError::Sql { action, path, source }
+        move |source| DbError::Sql { action, path, source }
     }
 }
 
@@ -216,14 +224,14 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn lock(path: &Path) -> Result<File, StoreError> {
+fn lock(path: &Path) -> Result<File, DbError> {
     let lock = beside(path, ".lock");
-    let failed = |source| StoreError::Beside { path: lock.clone(), source };
+    let failed = |source| DbError::Beside { path: lock.clone(), source };
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).open(&lock).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: path.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(DbError::InUse { path: path.to_owned() }),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
 }
@@ -250,7 +258,7 @@ struct Meta {
 }
 
 /// Begins the next epoch. The file is an older copy if its progress is behind `marked`.
-async fn begin(connection: &mut SqliteConnection, marked: Mark) -> Result<Meta, sqlx::Error> {
+async fn begin(connection: &mut SqliteConnection, marked: CommitMark) -> Result<Meta, sqlx::Error> {
     let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
     let fresh = format!("{:08x}", u32::from_be_bytes(random));
@@ -258,8 +266,10 @@ async fn begin(connection: &mut SqliteConnection, marked: Mark) -> Result<Meta, 
                on conflict do nothing";
     query(sql).bind(fresh).execute(&mut *connection).await?;
     let row = query("select epoch, commits from meta").fetch_one(&mut *connection).await?;
-    let found =
-        Mark { epoch: from_sql(row.try_get("epoch")?), commits: from_sql(row.try_get("commits")?) };
+    let found = CommitMark {
+        epoch: from_sql(row.try_get("epoch")?),
+        commits: from_sql(row.try_get("commits")?),
+    };
     let sql = "update meta set epoch = ?1, set_back = max(set_back, ?2)
                returning identity, epoch, sequence, commits, set_back";
     let epoch = found.epoch.max(marked.epoch) + 1;

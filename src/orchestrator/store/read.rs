@@ -10,7 +10,7 @@ use sqlx::{ConnectOptions, Row, query, query_scalar};
 
 use super::convert::{self, from_sql, json, maybe_number, number, to_sql};
 use super::write::chunk_of;
-use super::{BUSY, Store, StoreError};
+use super::{BUSY, CampaignStore, DbError};
 use crate::orchestrator::book::{
     AttemptRow, CampaignRow, Saved, SlotRow, TaskRow, TaskState, WorkRow,
 };
@@ -52,13 +52,13 @@ pub struct NoteInfo {
 
 const LIVE: &str = "('running', 'suspended', 'finishing', 'cancelling')";
 
-impl Store {
+impl CampaignStore {
     /// Reads the rows from which the book is restored.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn saved(&mut self) -> Result<Saved, StoreError> {
+    pub async fn saved(&mut self) -> Result<Saved, DbError> {
         let failed = self.failed("read the book");
         read_saved(&mut self.connection).await.map_err(failed)
     }
@@ -68,7 +68,7 @@ impl Store {
     /// # Errors
     ///
     /// If the file cannot be read, or has no such specification.
-    pub async fn spec(&mut self, row: &CampaignRow) -> Result<Arc<CampaignSpec>, StoreError> {
+    pub async fn spec(&mut self, row: &CampaignRow) -> Result<Arc<CampaignSpec>, DbError> {
         let failed = self.failed("read a specification");
         spec_of(&mut self.connection, row).await.map_err(failed)
     }
@@ -83,7 +83,7 @@ impl Store {
         &mut self,
         campaign: u64,
         position: u64,
-    ) -> Result<Option<(u64, Vec<String>)>, StoreError> {
+    ) -> Result<Option<(u64, Vec<String>)>, DbError> {
         let failed = self.failed("read parameters");
         chunk_of(&mut self.connection, campaign, position).await.map_err(failed)
     }
@@ -98,7 +98,7 @@ impl Store {
         &mut self,
         id: u64,
         states: &[TaskState],
-    ) -> Result<Option<(CampaignRow, Vec<TaskRow>, Vec<TaskRow>)>, StoreError> {
+    ) -> Result<Option<(CampaignRow, Vec<TaskRow>, Vec<TaskRow>)>, DbError> {
         let failed = self.failed("read a campaign");
         let found = async {
             let sql = "select * from campaigns where id = ?1 and folded_ms is null";
@@ -126,7 +126,7 @@ impl Store {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, StoreError> {
+    pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, DbError> {
         let failed = self.failed("read works");
         read_works(&mut self.connection, campaign).await.map_err(failed)
     }
@@ -136,7 +136,7 @@ impl Store {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn submitted(&mut self, owner: &str, key: &str) -> Result<Option<u64>, StoreError> {
+    pub async fn submitted(&mut self, owner: &str, key: &str) -> Result<Option<u64>, DbError> {
         let failed = self.failed("read submissions");
         let sql = "select campaign from submissions where owner = ?1 and key = ?2";
         let found = query_scalar(sql).bind(owner).bind(key).fetch_optional(&mut self.connection);
@@ -221,30 +221,30 @@ fn work(row: &SqliteRow) -> Result<WorkRow, sqlx::Error> {
 
 /// A connection for readers. It sees committed rows only.
 #[derive(Debug)]
-pub struct Reader {
+pub struct StoreReader {
     path: PathBuf,
     pub(super) connection: SqliteConnection,
 }
 
-impl Reader {
+impl StoreReader {
     /// Opens the database at `path` for reading.
     ///
     /// # Errors
     ///
     /// If it cannot be read.
-    pub async fn open(path: &Path) -> Result<Reader, StoreError> {
+    pub async fn open(path: &Path) -> Result<StoreReader, DbError> {
         let options = SqliteConnectOptions::new().filename(path).read_only(true);
         let connected = options.busy_timeout(BUSY).disable_statement_logging().connect().await;
         let path = path.to_owned();
         match connected {
-            Ok(connection) => Ok(Reader { path, connection }),
-            Err(source) => Err(StoreError::Sql { action: "open for reading", path, source }),
+            Ok(connection) => Ok(StoreReader { path, connection }),
+            Err(source) => Err(DbError::Sql { action: "open for reading", path, source }),
         }
     }
 
-    pub(super) fn failed(&self) -> impl FnOnce(sqlx::Error) -> StoreError + use<> {
+    pub(super) fn failed(&self) -> impl FnOnce(sqlx::Error) -> DbError + use<> {
         let path = self.path.clone();
-        move |source| StoreError::Sql { action: "read", path, source }
+        move |source| DbError::Sql { action: "read", path, source }
     }
 
     /// Reads at most `limit` campaigns with numbers in `range`, the newest first. With `owner`,
@@ -258,7 +258,7 @@ impl Reader {
         owner: Option<&str>,
         range: RangeInclusive<u64>,
         limit: u32,
-    ) -> Result<Vec<CampaignInfo>, StoreError> {
+    ) -> Result<Vec<CampaignInfo>, DbError> {
         let failed = self.failed();
         // Two statements: an index serves a comparison, but no comparison that is optional.
         let sql = match owner {
@@ -280,7 +280,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn campaign(&mut self, id: u64) -> Result<Option<CampaignInfo>, StoreError> {
+    pub async fn campaign(&mut self, id: u64) -> Result<Option<CampaignInfo>, DbError> {
         let failed = self.failed();
         let row = query("select * from campaigns where id = ?1").bind(to_sql(id));
         let row = row.fetch_optional(&mut self.connection).await;
@@ -292,7 +292,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn spec(&mut self, row: &CampaignRow) -> Result<Arc<CampaignSpec>, StoreError> {
+    pub async fn spec(&mut self, row: &CampaignRow) -> Result<Arc<CampaignSpec>, DbError> {
         let failed = self.failed();
         spec_of(&mut self.connection, row).await.map_err(failed)
     }
@@ -302,7 +302,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn live(&mut self, owner: &str) -> Result<u64, StoreError> {
+    pub async fn live(&mut self, owner: &str) -> Result<u64, DbError> {
         let failed = self.failed();
         let sql = format!("select count(*) from campaigns where state in {LIVE} and owner = ?1");
         let count = query_scalar(sqlx::AssertSqlSafe(sql)).bind(owner);
@@ -314,7 +314,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn is_ordered(&mut self, node: &str, spec: u64) -> Result<bool, StoreError> {
+    pub async fn is_ordered(&mut self, node: &str, spec: u64) -> Result<bool, DbError> {
         let failed = self.failed();
         let sql = "select count(*) from slots join campaigns on campaigns.id = slots.campaign
                    where slots.node = ?1 and campaigns.spec = ?2";
@@ -328,7 +328,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn stdin(&mut self, spec: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    pub async fn stdin(&mut self, spec: u64) -> Result<Option<Vec<u8>>, DbError> {
         let failed = self.failed();
         let sql = "select stdin from specs where number = ?1";
         let found = query_scalar(sql).bind(to_sql(spec)).fetch_optional(&mut self.connection);
@@ -341,11 +341,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn param(
-        &mut self,
-        campaign: u64,
-        position: u64,
-    ) -> Result<Option<String>, StoreError> {
+    pub async fn param(&mut self, campaign: u64, position: u64) -> Result<Option<String>, DbError> {
         let failed = self.failed();
         let chunk = chunk_of(&mut self.connection, campaign, position).await.map_err(failed)?;
         Ok(chunk.and_then(|(first, texts)| {
@@ -366,7 +362,7 @@ impl Reader {
         state: Option<TaskState>,
         after: u64,
         limit: u32,
-    ) -> Result<TaskPage, StoreError> {
+    ) -> Result<TaskPage, DbError> {
         let failed = self.failed();
         let sql = match state {
             Some(_) => {
@@ -393,7 +389,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn task(&mut self, campaign: u64, task: u64) -> Result<Option<TaskRow>, StoreError> {
+    pub async fn task(&mut self, campaign: u64, task: u64) -> Result<Option<TaskRow>, DbError> {
         let failed = self.failed();
         let sql = "select * from tasks where campaign = ?1 and task = ?2";
         let row = query(sql).bind(to_sql(campaign)).bind(to_sql(task));
@@ -406,7 +402,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn attempts(&mut self, campaign: u64, task: u64) -> Result<AttemptPage, StoreError> {
+    pub async fn attempts(&mut self, campaign: u64, task: u64) -> Result<AttemptPage, DbError> {
         let failed = self.failed();
         let sql = "select * from attempts where campaign = ?1 and task = ?2 order by attempt";
         let rows = query(sql).bind(to_sql(campaign)).bind(to_sql(task));
@@ -424,7 +420,7 @@ impl Reader {
         campaign: u64,
         first: u64,
         last: u64,
-    ) -> Result<AttemptPage, StoreError> {
+    ) -> Result<AttemptPage, DbError> {
         let failed = self.failed();
         let sql = "select * from attempts where campaign = ?1 and task between ?2 and ?3
                    order by task, attempt";
@@ -438,7 +434,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn in_flight(&mut self, campaign: u64) -> Result<BTreeMap<String, u64>, StoreError> {
+    pub async fn in_flight(&mut self, campaign: u64) -> Result<BTreeMap<String, u64>, DbError> {
         let failed = self.failed();
         let sql = "select state, count(*) as tasks from tasks where campaign = ?1 and
                        state in ('queued', 'assigned', 'running') group by state";
@@ -452,7 +448,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, StoreError> {
+    pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, DbError> {
         let failed = self.failed();
         read_works(&mut self.connection, campaign).await.map_err(failed)
     }
@@ -463,7 +459,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn notes(&mut self, campaign: u64, limit: u32) -> Result<Vec<NoteInfo>, StoreError> {
+    pub async fn notes(&mut self, campaign: u64, limit: u32) -> Result<Vec<NoteInfo>, DbError> {
         let failed = self.failed();
         let sql =
             "select * from (select * from notes where campaign = ?1 and code not in

@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, query, query_scalar};
 
 use super::convert::{from_sql, number, text, to_sql};
-use super::{Reader, Store, StoreError};
+use super::{CampaignStore, DbError, StoreReader};
 use crate::orchestrator::wire::CampaignStats;
 
 /// Most rows that a step removes.
@@ -17,7 +17,7 @@ const ROWS: i64 = 2000;
 
 /// A step. The owner repeats a step until nothing is left to do for it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Removal {
+pub enum RemovalStep {
     /// Give a campaign its summary.
     Fold {
         /// The campaign.
@@ -47,25 +47,25 @@ pub struct Final {
     pub campaign: u64,
 }
 
-impl Store {
+impl CampaignStore {
     /// Carries a step out. Returns true if the same step has more to do.
     ///
     /// # Errors
     ///
     /// If the file cannot be written. Nothing of the step is then done.
-    pub async fn remove(&mut self, removal: &Removal) -> Result<bool, StoreError> {
+    pub async fn remove(&mut self, removal: &RemovalStep) -> Result<bool, DbError> {
         let failed = self.failed("remove old rows");
         let done = async {
             let mut transaction = self.connection.begin_with("begin immediate").await?;
             let more = match removal {
-                Removal::Fold { campaign, final_ms, figures, at_ms } => {
+                RemovalStep::Fold { campaign, final_ms, figures, at_ms } => {
                     let figures = text(&**figures)?;
                     fold(&mut transaction, *campaign, *final_ms, &figures, *at_ms).await?;
                     false
                 }
-                Removal::Empty(campaign) => empty(&mut transaction, *campaign).await?,
-                Removal::Forget(campaign) => forget(&mut transaction, *campaign).await?,
-                Removal::Acts(before_ms) => cut_acts(&mut transaction, *before_ms).await?,
+                RemovalStep::Empty(campaign) => empty(&mut transaction, *campaign).await?,
+                RemovalStep::Forget(campaign) => forget(&mut transaction, *campaign).await?,
+                RemovalStep::Acts(before_ms) => cut_acts(&mut transaction, *before_ms).await?,
             };
             transaction.commit().await?;
             Ok(more)
@@ -165,13 +165,13 @@ async fn cut_acts(connection: &mut SqliteConnection, before_ms: u64) -> Result<b
     Ok(u64::try_from(ROWS) == Ok(gone.rows_affected()))
 }
 
-impl Reader {
+impl StoreReader {
     /// Returns final campaigns that are not folded, by the time at which they became final.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn to_fold(&mut self) -> Result<Vec<Final>, StoreError> {
+    pub async fn to_fold(&mut self) -> Result<Vec<Final>, DbError> {
         let sql =
             "select id, final_ms from campaigns where final_ms is not null and folded_ms is null
                    order by final_ms, id";
@@ -188,7 +188,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn rows(&mut self, campaign: u64) -> Result<u64, StoreError> {
+    pub async fn rows(&mut self, campaign: u64) -> Result<u64, DbError> {
         // Both indexes are much smaller than their tables.
         let sql =
             "select (select count(*) from tasks indexed by tasks_by_state where campaign = ?1) +
@@ -204,7 +204,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn to_empty(&mut self) -> Result<Vec<u64>, StoreError> {
+    pub async fn to_empty(&mut self) -> Result<Vec<u64>, DbError> {
         let failed = self.failed();
         let sql = "select campaign from summaries where emptied = 0";
         let ids: Result<Vec<i64>, _> = query_scalar(sql).fetch_all(&mut self.connection).await;
@@ -216,7 +216,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn to_forget(&mut self, before_ms: u64) -> Result<Vec<u64>, StoreError> {
+    pub async fn to_forget(&mut self, before_ms: u64) -> Result<Vec<u64>, DbError> {
         let failed = self.failed();
         let sql = "select id from campaigns where folded_ms is not null and final_ms < ?1
                    order by final_ms";
@@ -229,7 +229,7 @@ impl Reader {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn summary(&mut self, campaign: u64) -> Result<Option<CampaignStats>, StoreError> {
+    pub async fn summary(&mut self, campaign: u64) -> Result<Option<CampaignStats>, DbError> {
         let failed = self.failed();
         let sql = "select figures from summaries where campaign = ?1";
         let found = query_scalar(sql).bind(to_sql(campaign)).fetch_optional(&mut self.connection);

@@ -22,7 +22,7 @@ fn spec(text: &str) -> (Arc<CampaignSpec>, Params) {
 use std::sync::Arc;
 
 /// Submits a campaign of `lines` lines, and returns its number.
-async fn submit(store: &mut Store, book: &mut Book, lines: usize) -> u64 {
+async fn submit(store: &mut CampaignStore, book: &mut Book, lines: usize) -> u64 {
     let lines: Vec<String> = (0..lines).map(|line| format!("line {line} ü\t\"")).collect();
     let text = format!("command = [\"true\"]\nlines = {}", serde_json::to_string(&lines).unwrap());
     let (spec, params) = spec(&text);
@@ -41,7 +41,7 @@ async fn submit(store: &mut Store, book: &mut Book, lines: usize) -> u64 {
 #[tokio::test]
 async fn a_campaign_is_read_back_with_its_lines() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     let mut book = Book::new(Settings::default());
     let first = submit(&mut store, &mut book, 10_000).await;
     let second = submit(&mut store, &mut book, 3).await;
@@ -50,7 +50,7 @@ async fn a_campaign_is_read_back_with_its_lines() {
     let (identity, epoch) = (store.identity().to_owned(), store.epoch());
     store.close().await.unwrap();
 
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     assert_eq!((store.identity(), store.epoch()), (identity.as_str(), epoch + 1));
     let saved = store.saved().await.unwrap();
     assert_eq!((saved.next, saved.campaigns.len(), saved.tasks.len()), (3, 2, 1));
@@ -64,7 +64,7 @@ async fn a_campaign_is_read_back_with_its_lines() {
     assert_eq!(store.submitted("ann", "key 2").await.unwrap(), Some(second));
     assert_eq!(store.submitted("bob", "key 2").await.unwrap(), None);
 
-    let mut reader = Reader::open(&file(&folder)).await.unwrap();
+    let mut reader = StoreReader::open(&file(&folder)).await.unwrap();
     let all = reader.campaigns(Some("ann"), 0..=9, 10).await.unwrap();
     assert_eq!(all.iter().map(|info| info.row.id).collect::<Vec<_>>(), [second, first]);
     assert_eq!(reader.param(first, 4096).await.unwrap().as_deref(), Some("line 4096 ü\t\""));
@@ -73,7 +73,13 @@ async fn a_campaign_is_read_back_with_its_lines() {
 }
 
 /// Adds lines to a campaign of `position` lines.
-async fn extend(store: &mut Store, book: &mut Book, campaign: u64, position: u64, lines: u64) {
+async fn extend(
+    store: &mut CampaignStore,
+    book: &mut Book,
+    campaign: u64,
+    position: u64,
+    lines: u64,
+) {
     let texts = (position..position + lines).map(|line| format!("line {line} ü\t\"")).collect();
     let effects = book.record(Event::Extended(campaign, lines), Now { ms: 3, wall_ms: 4 });
     let added = Added { position, count: lines };
@@ -86,7 +92,7 @@ async fn extend(store: &mut Store, book: &mut Book, campaign: u64, position: u64
 #[tokio::test]
 async fn lines_that_are_added_fill_the_last_chunk_and_begin_others() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     let mut book = Book::new(Settings::default());
     let other = submit(&mut store, &mut book, 10).await;
     let id = submit(&mut store, &mut book, 10).await;
@@ -95,7 +101,7 @@ async fn lines_that_are_added_fill_the_last_chunk_and_begin_others() {
         extend(&mut store, &mut book, id, total, lines).await;
         total += lines;
     }
-    let mut reader = Reader::open(&file(&folder)).await.unwrap();
+    let mut reader = StoreReader::open(&file(&folder)).await.unwrap();
     for line in (0..total).step_by(61).chain([10, 4095, 4096, 8191, 8192, total - 1]) {
         let param = reader.param(id, line).await.unwrap();
         assert_eq!(param, Some(format!("line {line} ü\t\"")));
@@ -116,7 +122,7 @@ async fn lines_that_are_added_fill_the_last_chunk_and_begin_others() {
     store.close().await.unwrap();
 
     // Both campaigns share a specification; each has its own number of tasks.
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     let saved = store.saved().await.unwrap();
     let counts: Vec<(u64, u64, u64)> = saved
         .campaigns
@@ -129,7 +135,7 @@ async fn lines_that_are_added_fill_the_last_chunk_and_begin_others() {
 #[tokio::test]
 async fn a_batch_that_fails_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     let mut book = Book::new(Settings::default());
     let id = submit(&mut store, &mut book, 1).await;
     let twice = Submission {
@@ -149,25 +155,25 @@ async fn a_batch_that_fails_leaves_nothing() {
 #[tokio::test]
 async fn one_orchestrator_has_the_file() {
     let folder = tempfile::tempdir().unwrap();
-    let _first = Store::open(&file(&folder)).await.unwrap();
-    let error = Store::open(&file(&folder)).await.unwrap_err();
-    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    let _first = CampaignStore::open(&file(&folder)).await.unwrap();
+    let error = CampaignStore::open(&file(&folder)).await.unwrap_err();
+    assert!(matches!(error, DbError::InUse { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn an_older_copy_is_noticed_and_a_foreign_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    Store::open(&file(&folder)).await.unwrap().close().await.unwrap();
+    CampaignStore::open(&file(&folder)).await.unwrap().close().await.unwrap();
     let copy = std::fs::read(file(&folder)).unwrap();
-    Store::open(&file(&folder)).await.unwrap().close().await.unwrap();
+    CampaignStore::open(&file(&folder)).await.unwrap().close().await.unwrap();
     std::fs::write(file(&folder), copy).unwrap();
     // Each opening notices it, until it is adopted.
     for epoch in 3..5 {
-        let store = Store::open(&file(&folder)).await.unwrap();
+        let store = CampaignStore::open(&file(&folder)).await.unwrap();
         assert_eq!((store.is_set_back(), store.epoch()), (true, epoch));
         store.close().await.unwrap();
     }
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     store.commit(&Batch { adopts: true, ..Batch::default() }).await.unwrap();
     assert!(!store.is_set_back());
     // A copy of the same epoch has fewer commits.
@@ -177,23 +183,23 @@ async fn an_older_copy_is_noticed_and_a_foreign_file_is_refused() {
     store.commit(&Batch::default()).await.unwrap();
     store.close().await.unwrap();
     std::fs::copy(copy, file(&folder)).unwrap();
-    assert!(Store::open(&file(&folder)).await.unwrap().is_set_back());
+    assert!(CampaignStore::open(&file(&folder)).await.unwrap().is_set_back());
 
     let foreign = folder.path().join("state.db");
     let options = SqliteConnectOptions::new().filename(&foreign).create_if_missing(true);
     let mut connection = options.connect().await.unwrap();
     query("create table t (a)").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
-    let error = Store::open(&foreign).await.unwrap_err();
-    assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    let error = CampaignStore::open(&foreign).await.unwrap_err();
+    assert!(matches!(error, DbError::Foreign { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn acts_are_bound_to_each_other() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     let word = |text: &str| text.to_owned();
-    let act = |act: &str| Act {
+    let act = |act: &str| CallerAct {
         at_ms: 1,
         who: word("ann"),
         origin: word("tcp"),
@@ -203,7 +209,7 @@ async fn acts_are_bound_to_each_other() {
     for name in ["submit", "cancel", "resubmit"] {
         store.commit(&Batch { acts: vec![act(name)], ..Batch::default() }).await.unwrap();
     }
-    let (cut, mut acts) = Reader::open(&file(&folder)).await.unwrap().acts().await.unwrap();
+    let (cut, mut acts) = StoreReader::open(&file(&folder)).await.unwrap().acts().await.unwrap();
     assert_eq!((acts.len(), first_fault(&cut, &acts)), (3, None));
     acts[1].act.who = word("eve");
     assert_eq!(first_fault(&cut, &acts), Some(2));
@@ -233,9 +239,9 @@ async fn a_database_of_the_first_version_opens() {
         query(sql).execute(&mut connection).await.unwrap();
     }
     connection.close().await.unwrap();
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     let id = submit(&mut store, &mut Book::new(Settings::default()), 2).await;
-    let mut reader = Reader::open(&file(&folder)).await.unwrap();
+    let mut reader = StoreReader::open(&file(&folder)).await.unwrap();
     assert_eq!(reader.ends(id).await.unwrap(), Ends::default());
     let events = reader.events(0, 9).await.unwrap();
     assert_eq!((events.len(), events[0].code.as_str()), (1, "submitted"));
@@ -248,7 +254,7 @@ async fn a_database_of_the_first_version_opens() {
 #[tokio::test]
 async fn of_each_row_the_last_version_counts() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&file(&folder)).await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
     let campaign = submit(&mut store, &mut Book::new(Settings::default()), 100).await;
     let task = |task, state| {
         Effect::Task(TaskRow { state, attempt: 1, ..TaskRow::untouched(campaign, task) })

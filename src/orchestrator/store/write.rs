@@ -6,10 +6,10 @@ use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Row, query, query_scalar};
 
-use super::acts::{self, Act};
+use super::acts::{self, CallerAct};
 use super::convert::{from_sql, text, to_sql};
-use super::mark::Mark;
-use super::{Extension, Store, StoreError, extend, rows};
+use super::mark::CommitMark;
+use super::{CampaignStore, DbError, Extension, extend, rows};
 use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
 
@@ -43,7 +43,7 @@ pub struct Batch {
     /// Parameters and keys of tasks that were added.
     pub extensions: Vec<Extension>,
     /// Acts.
-    pub acts: Vec<Act>,
+    pub acts: Vec<CallerAct>,
     /// Number of the last publication, if it changed.
     pub sequence: Option<u64>,
     /// True if the batch adopts attempts that nodes reported and the older copy did not know.
@@ -52,7 +52,7 @@ pub struct Batch {
     pub at_ms: u64,
 }
 
-impl Store {
+impl CampaignStore {
     /// Returns the number of an equal specification on record, or the next free number.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Store {
         &mut self,
         spec: &CampaignSpec,
         stdin: Option<&[u8]>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<u64, DbError> {
         let failed = self.failed("read specifications");
         let found = async {
             let sum = sum_of(&text(spec)?, stdin);
@@ -82,7 +82,7 @@ impl Store {
     /// # Errors
     ///
     /// If the file cannot be written. Nothing of the batch is then on record.
-    pub async fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
+    pub async fn commit(&mut self, batch: &Batch) -> Result<(), DbError> {
         let failed = self.failed("commit");
         let done = async {
             let mut transaction = self.connection.begin_with("begin immediate").await?;
@@ -93,7 +93,7 @@ impl Store {
             Ok(commits)
         };
         let commits = done.await.map_err(failed)?;
-        self.mark.write(Mark { epoch: self.epoch, commits })?;
+        self.mark.write(CommitMark { epoch: self.epoch, commits })?;
         self.is_set_back = self.is_set_back && !batch.adopts;
         self.sequence = batch.sequence.unwrap_or(self.sequence);
         Ok(())

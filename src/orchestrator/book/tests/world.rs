@@ -305,7 +305,7 @@ impl World {
             if *removed {
                 let why = StopReason::Preempted;
                 let (share, node) = (*share, name(*node));
-                job.removed.push(RemovedShare { share, node, why, has_died: share % 2 == 0 });
+                job.removed.push(TerminatingShare { share, node, why, has_died: share % 2 == 0 });
             } else {
                 job.shares.push((*share, name(*node)));
                 if !known.contains(share) {

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use crate::dashboard::PageError;
-use crate::orchestrator::serve::caller::Caller;
+use crate::orchestrator::serve::caller::OrchestratorCaller;
 use crate::orchestrator::serve::campaigns::change_state;
 use crate::orchestrator::serve::problem::Failed;
 use crate::orchestrator::serve::state::ServeState;
@@ -25,7 +25,7 @@ pub(super) struct StateForm {
 /// Carries the act out. Answers with the page of the campaign once the act is on record.
 pub(super) async fn change(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(id): Path<u64>,
     headers: HeaderMap,
     form: Result<Form<StateForm>, FormRejection>,

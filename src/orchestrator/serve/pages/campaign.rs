@@ -12,7 +12,7 @@ use super::draw::{Curve, Histogram, ProgressBar};
 use super::list::{colour, is_final, span};
 use crate::dashboard::{Ask, Nothing, Page, PageError, words};
 use crate::orchestrator::book::TaskState;
-use crate::orchestrator::serve::caller::Caller;
+use crate::orchestrator::serve::caller::OrchestratorCaller;
 use crate::orchestrator::serve::campaigns::known;
 use crate::orchestrator::serve::grid::grid_of;
 use crate::orchestrator::serve::problem::Failed;
@@ -20,7 +20,7 @@ use crate::orchestrator::serve::state::ServeState;
 use crate::orchestrator::serve::stats::stats_of;
 use crate::orchestrator::serve::why::why_of;
 use crate::orchestrator::spec::CampaignSpec;
-use crate::orchestrator::store::{NoteInfo, Reader};
+use crate::orchestrator::store::{NoteInfo, StoreReader};
 use crate::orchestrator::wire::{CampaignStats, CampaignSummary, CampaignWhy, Grid, Reason};
 
 /// Most failed tasks on the page.
@@ -33,7 +33,7 @@ const PARTS: u64 = 80;
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 #[derive(Template)]
 #[template(path = "campaign.html")]
-struct Live {
+struct CampaignLive {
     one: CampaignSummary,
     colour: u64,
     submitted: String,
@@ -50,7 +50,7 @@ struct Live {
     nodes: Vec<NodeLine>,
     failed: Vec<FailedLine>,
     failed_more: u64,
-    notes: Vec<NoteLine>,
+    notes: Vec<PageNote>,
 }
 
 struct NodeLine {
@@ -69,7 +69,7 @@ struct FailedLine {
     tail: String,
 }
 
-struct NoteLine {
+struct PageNote {
     at_ms: u64,
     at: String,
     code: String,
@@ -77,7 +77,7 @@ struct NoteLine {
 }
 
 /// Facts from the database about a campaign.
-struct Known {
+struct CampaignFacts {
     stats: CampaignStats,
     spec: Arc<CampaignSpec>,
     curve: Option<Curve>,
@@ -90,11 +90,11 @@ struct Known {
 /// The page.
 pub(super) async fn page(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path(id): Path<u64>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let Known { stats, spec, curve, memory, failed, notes, owner } = {
+    let CampaignFacts { stats, spec, curve, memory, failed, notes, owner } = {
         let mut reading = state.reader().await?;
         read(reading.get()?, id).await?
     };
@@ -105,7 +105,7 @@ pub(super) async fn page(
     let limit = u64::from(FAILED);
     let failed_more = if may_read { one.failed.saturating_sub(limit) } else { 0 };
     let drawn = |drawing: Option<String>| drawing.unwrap_or_default();
-    let live = Live {
+    let live = CampaignLive {
         colour: colour(&one.user),
         submitted: words::time(signed(one.submitted_ms)),
         bar: ProgressBar::of(&one).to_string(),
@@ -130,7 +130,7 @@ pub(super) async fn page(
     Page { title: &title, section: SECTION, head: Nothing, live }.answer(&ask)
 }
 
-async fn read(reader: &mut Reader, id: u64) -> Result<Known, Failed> {
+async fn read(reader: &mut StoreReader, id: u64) -> Result<CampaignFacts, Failed> {
     let info = known(reader.campaign(id).await?, id)?;
     let stats = stats_of(reader, id).await?;
     let from_ms = info.row.submitted_ms;
@@ -151,7 +151,7 @@ async fn read(reader: &mut Reader, id: u64) -> Result<Known, Failed> {
         let tail = result.map(|result| last_lines(&result.error, &result.tail)).unwrap_or_default();
         failed.push(FailedLine { task: row.task, node, why, tail });
     }
-    Ok(Known {
+    Ok(CampaignFacts {
         curve: Curve::of(&parts, width_ms, from_ms, to_ms),
         memory: Histogram::of(&used, stats.memory_mb),
         stats,
@@ -173,9 +173,9 @@ fn signed(ms: u64) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX)
 }
 
-fn note(note: NoteInfo) -> NoteLine {
+fn note(note: NoteInfo) -> PageNote {
     let NoteInfo { at_ms, code, text, .. } = note;
-    NoteLine { at: words::time(signed(at_ms)), at_ms, code, text }
+    PageNote { at: words::time(signed(at_ms)), at_ms, code, text }
 }
 
 fn facts(stats: &CampaignStats, spec: &CampaignSpec) -> Vec<(&'static str, String)> {

@@ -27,19 +27,19 @@ pub(super) struct ListParams {
 
 #[derive(Template)]
 #[template(path = "campaigns_head.html")]
-struct Head<'a> {
+struct ListHead<'a> {
     params: &'a ListParams,
 }
 
 #[derive(Template)]
 #[template(path = "campaigns.html")]
-struct Live {
+struct ListLive {
     words: String,
-    rows: Vec<Row>,
+    rows: Vec<CampaignLine>,
 }
 
 /// A line of the table.
-struct Row {
+struct CampaignLine {
     one: CampaignSummary,
     colour: u64,
     bar: String,
@@ -80,8 +80,9 @@ pub(super) async fn page(
         0 => format!("{all}, none of them under way."),
         live => format!("{all}, {} of them under way.", words::number(live)),
     };
-    let live = Live { words, rows };
-    Page { title: "Campaigns", section: SECTION, head: Head { params: &params }, live }.answer(&ask)
+    let live = ListLive { words, rows };
+    Page { title: "Campaigns", section: SECTION, head: ListHead { params: &params }, live }
+        .answer(&ask)
 }
 
 /// True if no process of the campaign can run any more.
@@ -89,7 +90,7 @@ pub(super) fn is_final(one: &CampaignSummary) -> bool {
     ["done", "failed", "cancelled"].contains(&one.state.as_str())
 }
 
-async fn rows(state: &ServeState, params: &ListParams) -> Result<Vec<Row>, Failed> {
+async fn rows(state: &ServeState, params: &ListParams) -> Result<Vec<CampaignLine>, Failed> {
     let mut reading = state.reader().await?;
     let reader = reading.get()?;
     let user = Some(params.user.trim()).filter(|user| !user.is_empty());
@@ -107,7 +108,7 @@ async fn rows(state: &ServeState, params: &ListParams) -> Result<Vec<Row>, Faile
             (rate.words(), left.unwrap_or_default())
         };
         let submitted_ms = one.submitted_ms;
-        rows.push(Row {
+        rows.push(CampaignLine {
             colour: colour(&one.user),
             bar: ProgressBar::of(&one).to_string(),
             rate,

@@ -20,11 +20,11 @@ struct Live {
     facts: Option<Vec<(&'static str, String)>>,
     /// Sentence that the slots may have changed since; empty while the agent reports.
     silence: String,
-    rows: Vec<Row>,
+    rows: Vec<SlotLine>,
 }
 
 /// A slot, as a line of the table.
-struct Row {
+struct SlotLine {
     slot: NodeSlot,
     memory: String,
     tasks: Vec<TaskCell>,
@@ -67,14 +67,14 @@ fn live(known: NodeSlots) -> Live {
     }
 }
 
-fn row(slot: NodeSlot) -> Row {
+fn row(slot: NodeSlot) -> SlotLine {
     let limit = words::memory(slot.memory_mb);
     let cell = |task: &SlotTask| TaskCell {
         task: task.task.task,
         since_ms: task.since_ms,
         since: words::time(i64::try_from(task.since_ms).unwrap_or(0)),
     };
-    Row {
+    SlotLine {
         memory: match slot.used_mb {
             Some(used) => format!("{} of {limit}", words::memory(used)),
             None => format!("– of {limit}"),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::SECTION;
 use super::campaign::on_silent_nodes;
 use crate::dashboard::{Ask, Asked, Nothing, Page, PageError, words};
-use crate::orchestrator::serve::caller::Caller;
+use crate::orchestrator::serve::caller::OrchestratorCaller;
 use crate::orchestrator::serve::campaigns::known;
 use crate::orchestrator::serve::problem::Failed;
 use crate::orchestrator::serve::state::ServeState;
@@ -17,7 +17,7 @@ use crate::orchestrator::wire::{AttemptInfo, TaskInfo, TaskResult};
 
 #[derive(Template)]
 #[template(path = "campaign_task.html")]
-struct Live {
+struct TaskLive {
     info: TaskInfo,
     facts: Vec<(&'static str, String)>,
     attempts: Vec<AttemptLine>,
@@ -51,7 +51,7 @@ pub(super) async fn find(Path(id): Path<u64>, Asked(find): Asked<Find>) -> Respo
 /// The page.
 pub(super) async fn page(
     State(state): State<ServeState>,
-    caller: Caller,
+    caller: OrchestratorCaller,
     Path((id, task)): Path<(u64, u64)>,
     ask: Ask,
 ) -> Result<Response, PageError> {
@@ -69,7 +69,7 @@ pub(super) async fn page(
     let title = format!("Task {id}.{task}");
     let mut facts = facts(&info);
     facts.extend(on_silent_nodes(&spec));
-    let live = Live { info, facts, attempts, text, may_read };
+    let live = TaskLive { info, facts, attempts, text, may_read };
     Page { title: &title, section: SECTION, head: Nothing, live }.answer(&ask)
 }
 
