@@ -1,19 +1,19 @@
-//! What administrators ask for, and what came of it.
+//! Requests of administrators that vary nodes, and the answers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::is_false;
 
-/// Take nodes out of scheduling: their fair-share work is evicted, other work stays.
+/// Take nodes out of scheduling: their fair-share processes are evicted, other processes stay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VaryOff {
     /// Names or host lists: `node[01-03]`. All of them must be known, or nothing is done.
     pub nodes: Vec<String>,
-    /// Why, for whoever looks at the node next.
+    /// Reason, for the next reader of the node's entry.
     pub reason: String,
-    /// Whether only to say what would come of it.
+    /// True: only reports the effect and changes nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dry_run: bool,
     /// Confirms that taking out every node there is is meant so.
@@ -27,9 +27,9 @@ pub struct VaryOff {
 pub struct NodesGone {
     /// Names or host lists: `node[01-03]`. All of them must be known and silent, or nothing is done.
     pub nodes: Vec<String>,
-    /// How that is known, for the audit log.
+    /// Evidence that the nodes are dead, for the audit log.
     pub reason: String,
-    /// Whether only to say what would come of it.
+    /// True: only reports the effect and changes nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dry_run: bool,
 }
@@ -40,33 +40,33 @@ pub struct NodesGone {
 pub struct VaryOn {
     /// Names or host lists: `node[01-03]`. All of them must be known, or nothing is done.
     pub nodes: Vec<String>,
-    /// Whether only to say what would come of it.
+    /// True: only reports the effect and changes nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dry_run: bool,
 }
 
-/// What came, or would come, of varying nodes off or on.
+/// Effect of varying nodes off or on, done or only planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VaryAnswer {
     /// The nodes whose state changes.
     pub changed: Vec<String>,
     /// The nodes that were so already.
     pub unchanged: Vec<String>,
-    /// Whether nothing was done.
+    /// True if nothing was changed.
     pub dry_run: bool,
-    /// What it means for work.
+    /// Effect on jobs.
     pub impact: Impact,
-    /// What else to know of these nodes: that one is dead, say.
+    /// Further remarks on these nodes, for example that a node is dead.
     pub notes: Vec<String>,
 }
 
-/// What taking nodes out means for the work on them.
+/// Effect of taking nodes out on the jobs that hold shares there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Impact {
     /// Shares that are evicted.
     pub shares_evicted: u64,
     /// The jobs they belong to.
     pub jobs: Vec<u64>,
-    /// Shares that stay until their work is done.
+    /// Shares that stay until their processes exit.
     pub kept: u64,
 }

@@ -1,41 +1,41 @@
-//! Who asks the daemon, and how often.
+//! Clients of the daemon, and the number of their requests.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Who asks most.
+/// Clients with the most requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientList {
     /// The heaviest first.
     pub clients: Vec<ClientInfo>,
-    /// All others together.
+    /// Sums over all clients that are not listed.
     pub other_clients: ClientCounts,
 }
 
-/// One of those who ask.
+/// A client of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientInfo {
-    /// The name of its token, or of a user of the daemon's machine; `anybody` where nobody has to say, `-`
-    /// of a stranger.
+    /// Name of the client's token, or of a user of the daemon's node. `anybody` where no token is
+    /// required; `-` for an unauthenticated client.
     pub client: String,
-    /// Its role. Absent of `anybody` and of strangers.
+    /// Role of the client. Absent for `anybody` and `-`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Where it comes from. Absent at the unix socket.
+    /// Network address of the client. Absent at the unix socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// How often it asked.
+    /// Number of its requests.
     #[serde(flatten)]
     pub counts: ClientCounts,
 }
 
-/// How often somebody asked, since the daemon started.
+/// Number of a client's requests since the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientCounts {
     /// Requests that were answered.
     pub requests: u64,
-    /// Those of them that were refused, with a status of 400 to 499 other than 429.
+    /// Answered requests that were refused with a status of 400 to 499 other than 429.
     pub refused: u64,
-    /// Those that came too often, refused with 429.
+    /// Requests that came too often and were refused with 429.
     pub limited: u64,
 }

@@ -1,65 +1,65 @@
-//! The configuration: what is in effect, what was, and what another one would come to.
+//! Configuration: the settings in effect, earlier generations, and the effect of a new file.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Which configuration is meant. With neither a text nor a generation, the daemon reads again the
-/// file that it was started with.
+/// Selects a configuration. With neither a text nor a generation, the daemon reads again the file
+/// that it was started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigRequest {
-    /// What the file is called; messages and the record name it.
+    /// Name of the file, for messages and the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it says: a whole file, in TOML.
+    /// Text of the file: a whole configuration in TOML.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// One that was in effect before.
+    /// Number of a configuration that was in effect before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
-    /// Why, for the record.
+    /// Reason for the change, for the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What a configuration comes to, or would.
+/// Effect of a configuration, applied or only planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigPlan {
     /// The generation in effect once this was answered.
     pub generation: u64,
-    /// Whether it was done; else it was only looked at, or there is nothing to change.
+    /// True if the configuration was applied. False if it was only checked, or if nothing changes.
     pub applied: bool,
-    /// The settings that differ from those in effect.
+    /// Settings that differ from the settings in effect.
     pub changes: Vec<ConfigChange>,
     /// Nodes that have reported and change their pool.
     pub moved: Vec<NodeMove>,
-    /// What it means for work. Absent before the first schedule since the start: the books do not
-    /// know yet what is running.
+    /// Effect on jobs. Absent before the first schedule since the start: the scheduler does not
+    /// know yet which processes run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub impact: Option<ConfigImpact>,
-    /// What else to know.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
 /// A setting that changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigChange {
-    /// Its key, "scheduler.quantum".
+    /// Key of the setting, "scheduler.quantum".
     pub setting: String,
-    /// What it is, as in the file; absent if there is none.
+    /// Value in effect, as in the file; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// What it is to be.
+    /// New value, as in the file; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Whether it takes effect only when the daemon is started again.
+    /// True if the setting takes effect only when the daemon is started again.
     pub at_restart: bool,
 }
 
 /// A node that changes its pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeMove {
-    /// Which.
+    /// Name of the node.
     pub node: String,
     /// The pool it is in.
     pub from: String,
@@ -67,109 +67,109 @@ pub struct NodeMove {
     pub to: String,
 }
 
-/// What a configuration means for work. Lists name at most a thousand jobs; the sums count all.
+/// Effect of a configuration on jobs. Lists name at most a thousand jobs; the sums count all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigImpact {
     /// The cycle that it is seen in.
     pub cycle: u64,
-    /// How many shares have to go that would stay without it.
+    /// Number of shares that are evicted and would stay without the change.
     pub shares_evicted: u64,
-    /// Whose, and why.
+    /// Jobs of these shares, and why they are evicted.
     pub evicted: Vec<JobEviction>,
-    /// How many shares stay until their work is done, though no longer allowed where they are.
+    /// Number of shares that stay until their processes exit, though no longer allowed on their
+    /// nodes.
     pub shares_parked: u64,
-    /// Whose.
+    /// Jobs of these shares.
     pub parked: Vec<JobParked>,
-    /// Work that is refused, and was not.
+    /// Jobs that are refused and were not before.
     pub refused: Vec<JobRefused>,
-    /// Nodes that get no work until such shares have left them.
+    /// Nodes that get no shares until such shares have left them.
     pub blacklisted: Vec<String>,
 }
 
 /// Shares of a job that have to go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobEviction {
-    /// Whose.
+    /// Number of the job.
     pub job: u64,
-    /// How many.
+    /// Number of shares.
     pub shares: u64,
-    /// Why.
+    /// Reason for the eviction.
     pub why: super::RemovalReason,
 }
 
 /// Shares of a job that stay where they are no longer allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobParked {
-    /// Whose.
+    /// Number of the job.
     pub job: u64,
-    /// How many.
+    /// Number of shares.
     pub shares: u64,
 }
 
 /// A job that is no longer considered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobRefused {
-    /// Which.
+    /// Number of the job.
     pub job: u64,
-    /// Why.
+    /// Reason for the refusal.
     pub reason: String,
 }
 
 /// The configuration in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigInfo {
-    /// Its number; every other configuration has a higher one.
+    /// Number of this configuration; each later configuration has a higher number.
     pub generation: u64,
-    /// What the file was called.
+    /// Name of the file at the time.
     pub name: String,
     /// The file that is read at the start and on SIGHUP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Every setting.
     pub settings: Vec<ConfigSetting>,
-    /// The settings that differ from those the daemon was started with, and take effect when it is
-    /// started again.
+    /// Settings that were changed since the daemon's start and take effect at the next start.
     pub waiting_for_restart: Vec<String>,
 }
 
 /// A setting in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigSetting {
-    /// Its key.
+    /// Key of the setting.
     pub setting: String,
-    /// Its value, as in the file; absent if it is not set.
+    /// Value, as in the file; absent if it is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Who set it: a line of the file, a variable, a flag, or nobody.
+    /// Source of the value: a line of the file, a variable, a flag, or the default.
     pub origin: String,
 }
 
 /// The configurations there were, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigHistory {
-    /// The one in effect.
+    /// Number of the generation in effect.
     pub generation: u64,
-    /// All on record.
+    /// All generations in the store.
     pub generations: Vec<ConfigGeneration>,
 }
 
 /// A configuration there was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigGeneration {
-    /// Its number.
+    /// Number of this generation.
     pub generation: u64,
     /// Since when, in milliseconds since the epoch.
     pub at_ms: i64,
     /// The last cycle before it.
     pub cycle: u64,
-    /// How it came: `start`, `apply`, `reread` or `return`.
+    /// Cause: `start`, `apply`, `reread` or `return`.
     pub source: String,
-    /// What the file was called.
+    /// Name of the file at the time.
     pub name: String,
-    /// Why, if that was said.
+    /// Reason for the change, if the caller named a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the file said; only where one generation was asked for.
+    /// Text of the file; only if the request names a generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }

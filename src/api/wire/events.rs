@@ -1,4 +1,4 @@
-//! What can be followed: every change that an orchestrator or an operator acts upon, in order.
+//! Events: every change that an orchestrator or an operator acts upon, in order.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,27 +10,27 @@ use super::{NodeState, PreemptionRule, Reason, RemovalReason};
 pub struct EventPage {
     /// The events; none if there are no new ones.
     pub events: Vec<Event>,
-    /// What to ask `since` the next time.
+    /// Value of `since` for the next request.
     pub sequence: u64,
-    /// Whether there are more to be had at once.
+    /// True if a next request gets further events at once.
     pub more: bool,
 }
 
-/// Something that came about in a cycle.
+/// A change that a cycle made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Its number: one more than that of the event before.
+    /// Number of the event: 1 more than that of the event before.
     pub sequence: u64,
     /// The cycle.
     pub cycle: u64,
-    /// When that ran, in milliseconds since the epoch.
+    /// Time of the cycle, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// What came about.
+    /// Kind and content of the event.
     #[serde(flatten)]
     pub what: Happening,
 }
 
-/// What came about.
+/// Kind and content of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Happening {
@@ -44,32 +44,32 @@ pub enum Happening {
         /// The shares, by job.
         shares: Vec<RemovedShare>,
     },
-    /// Work that is not considered at all.
+    /// Jobs that are not considered at all.
     Refused {
-        /// The work.
+        /// The jobs.
         work: Vec<RefusedWork>,
     },
-    /// Nodes that are new, or whose state or size is another.
+    /// Nodes that are new, or that changed their state or size.
     Nodes {
         /// The nodes, by name.
         nodes: Vec<ChangedNode>,
     },
-    /// Something an administrator did.
+    /// A command of an administrator.
     Administration {
-        /// What, in a word: `vary-off`.
+        /// Name of the command: `vary-off`.
         action: String,
         /// To which nodes; empty where it is not about nodes.
         nodes: Vec<String>,
-        /// Why, where a reason was given.
+        /// Reason, if the administrator named a reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
 }
 
 impl Happening {
-    /// What `body` says, which is of this kind. Any would be read by its own type too, but not before
-    /// all of it is a tree of words and numbers, which takes several times as much: for what comes
-    /// one by one that is nothing, and thousands of shares come at once.
+    /// Parses `body` as an event of `kind`. The derived parser accepts every kind, but first builds
+    /// a tree of the whole body, at several times the cost. Thousands of shares or nodes may come
+    /// at once, so their kinds are parsed directly.
     ///
     /// # Errors
     ///
@@ -88,13 +88,13 @@ impl Happening {
     }
 }
 
-/// What an event of shares has besides its kind.
+/// Fields of an event of shares besides its kind.
 #[derive(Deserialize)]
 struct Shares<T> {
     shares: Vec<T>,
 }
 
-/// What an event of nodes has besides its kind.
+/// Fields of an event of nodes besides its kind.
 #[derive(Deserialize)]
 struct Nodes {
     nodes: Vec<ChangedNode>,
@@ -103,28 +103,28 @@ struct Nodes {
 /// A share to start a process in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AddedShare {
-    /// Whose it is.
+    /// Number of the share's job.
     pub job: u64,
     /// The share's number.
     pub share: u64,
     /// The node it is on.
     pub node: String,
-    /// Its memory.
+    /// Memory of the share.
     pub memory_mb: u64,
 }
 
 /// A share to give up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemovedShare {
-    /// Whose it is.
+    /// Number of the share's job.
     pub job: u64,
     /// The share's number.
     pub share: u64,
     /// The node it is on.
     pub node: String,
-    /// Whether its node died: there is nothing to stop, only an entry to delete.
+    /// True if the share's node died: no process is left to stop, only an entry to delete.
     pub purge: bool,
-    /// Why it has to go.
+    /// Reason for the removal.
     pub reason: RemovalReason,
     /// Under which rule it was preempted. Absent where it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,23 +134,23 @@ pub struct RemovedShare {
     pub beneficiary: Option<u64>,
 }
 
-/// Work that is not considered.
+/// A job that is not considered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedWork {
-    /// The work.
+    /// Number of the job.
     pub job: u64,
-    /// Why.
+    /// Reason for the refusal.
     pub reason: Reason,
 }
 
 /// A node that is new or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangedNode {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// What holds of it now.
+    /// Present states of the node.
     pub states: Vec<NodeState>,
-    /// What held before. Absent: it is new.
+    /// States before the change. Absent for a new node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states_before: Option<Vec<NodeState>>,
     /// Memory it reported.

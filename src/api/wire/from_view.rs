@@ -1,4 +1,4 @@
-//! From the books to the wire: one function a type, no decisions.
+//! Conversions from the view to the wire: a function for each type, no decisions.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::scheduler::{
     Account, Cap, ClassView, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView, View,
 };
 
-/// A [`wire::Schedule`] as it is sent, made job by job: in whole there would be several large ones at
-/// a time.
+/// Writes a [`wire::Schedule`] as it is sent, job by job: as a whole, several large copies would
+/// exist at a time.
 ///
 /// # Panics
 ///
@@ -142,7 +142,7 @@ impl From<&Account> for wire::Account {
     }
 }
 
-/// What holds of a node: that it is up, or every reason why it gets no work.
+/// Returns the states of a node: up, or every reason why it gets no share.
 pub fn node_states(state: MachineState) -> Vec<wire::NodeState> {
     let states = [
         (state.is_schedulable(), wire::NodeState::Up),
@@ -174,7 +174,7 @@ impl From<&NodeView> for wire::NodeInfo {
     }
 }
 
-/// What an administrator should know of a node that nothing else says.
+/// Returns remarks for administrators that no other field of the node contains.
 fn node_notes(node: &NodeView) -> Vec<String> {
     let quantum = node.quantum.memory();
     let has_reported = !node.state.is_awaited;
@@ -235,7 +235,7 @@ impl From<&NodeView> for wire::OccupancyLine {
 }
 
 impl wire::JobInfo {
-    /// What is told of `job` after `cycle`.
+    /// Builds the answer for `job` after `cycle`.
     pub fn of(job: &JobView, cycle: u64) -> wire::JobInfo {
         wire::JobInfo {
             id: job.id.0,
@@ -258,7 +258,7 @@ impl wire::JobInfo {
     }
 }
 
-/// Why it has less than it wants, if it does.
+/// Returns the reason why the job has less than it wants, if it does.
 pub fn reason_of(job: &JobView) -> Option<wire::Reason> {
     job.reason.as_ref().map(|reason| (&explain(reason)).into())
 }
@@ -336,7 +336,7 @@ pub fn class_load(view: &View, class: &ClassView) -> Option<wire::ClassLoad> {
     })
 }
 
-/// Whether fairness may take this work's shares back. Work of a class that is gone is left alone.
+/// True if this job's shares may be preempted. A job whose class no longer exists keeps its shares.
 pub fn is_preemptable(view: &View, job: &JobView) -> bool {
     let topology = &view.topology;
     topology
@@ -344,7 +344,7 @@ pub fn is_preemptable(view: &View, job: &JobView) -> bool {
         .is_some_and(|class| topology.classes[class.0].policy.is_preemptable())
 }
 
-/// Everybody with work, by name.
+/// Lists all users with jobs, by name.
 pub fn users(view: &View) -> Vec<wire::UserInfo> {
     let names: BTreeSet<&str> = view.jobs.iter().map(|job| job.user.as_str()).collect();
     let mut users: Vec<_> = names.into_iter().map(|name| user_without_work(view, name)).collect();

@@ -1,29 +1,29 @@
-//! Work as we show it.
+//! Jobs as the API shows them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{HeldBack, Reason, RemovalReason, WorkKind};
 
-/// How the last cycle left a request for work.
+/// Result of the last cycle for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
-    /// It got shares.
+    /// The job got shares.
     Expanded,
-    /// It lost shares.
+    /// The job lost shares.
     Shrunken,
-    /// It kept what it had.
+    /// The job kept its shares.
     Stable,
-    /// It has nothing.
+    /// The job has no share.
     Dormant,
-    /// It is a reservation that has its machine.
+    /// The job is a reservation that has its node.
     Reserved,
-    /// It is not considered.
+    /// The job is not considered.
     Refused,
 }
 
-/// Where a share is in its life.
+/// State of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ShareState {
@@ -33,44 +33,44 @@ pub enum ShareState {
     Leaving,
 }
 
-/// A request for work.
+/// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobInfo {
-    /// Its number.
+    /// Number of the job.
     pub id: u64,
-    /// Who submitted it.
+    /// Name of the user who submitted the job.
     pub user: String,
     /// The resource class.
     pub class: String,
-    /// What kind of work it is.
+    /// Kind of the job.
     pub kind: WorkKind,
     /// Memory of each process, as asked for.
     pub memory_mb: u64,
-    /// The size of one process in qshares. Absent while it is refused.
+    /// Size of a process in qshares. Absent while the job is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u64>,
-    /// Work items that one process works on at a time.
+    /// Number of work items that a process works on at a time.
     pub threads: u64,
-    /// When it was submitted, in milliseconds since the epoch.
+    /// Time of submission, in milliseconds since the epoch.
     pub submitted_ms: u64,
     /// Work items not finished.
     pub remaining: u64,
-    /// Whether a process of it has ever initialized.
+    /// True if a process of the job has ever initialized.
     pub running: bool,
-    /// Whether it is ending.
+    /// True if the job is ending.
     pub completing: bool,
-    /// How the last cycle left it.
+    /// Result of the last cycle for the job.
     pub disposition: Disposition,
-    /// What it wants, may have and has.
+    /// Amounts that the job wants, may have and has.
     pub sums: JobSums,
-    /// Why it has less than it wants. Absent: it has all it wants.
+    /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// Why it takes no room from others that it has a right to. Absent: there is none, or it took
-    /// it.
+    /// Reason why the job does not preempt shares that it has a right to. Absent: it has no such
+    /// right, or used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back: Option<HeldBack>,
-    /// Its shares, oldest first, those that are leaving included.
+    /// Shares of the job, oldest first; terminating shares are included.
     pub shares: Vec<ShareInfo>,
 }
 
@@ -79,7 +79,7 @@ impl JobInfo {
     pub const STATES: [&'static str; 7] =
         ["expanding", "shrinking", "running", "waiting", "reserved", "refused", "ending"];
 
-    /// What people call the state that the last cycle left it in.
+    /// Returns the state after the last cycle as a word for people.
     pub fn state(&self) -> &'static str {
         if self.completing {
             return "ending";
@@ -95,10 +95,10 @@ impl JobInfo {
     }
 }
 
-/// A job's arithmetic, in processes but for what it deserves.
+/// A job's arithmetic, in processes; the fair share is in qshares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobSums {
-    /// What it could use without pacing.
+    /// Demand without limits on growth.
     pub wanted: u64,
     /// The most it could use now. Absent before its first cycle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,50 +106,50 @@ pub struct JobSums {
     /// The rule that sets the cap, such as `doubling`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cap_bound: Option<Reason>,
-    /// What it deserves before bonus shares, in qshares.
+    /// Fair share before bonus shares, in qshares.
     pub deserved: u64,
-    /// What was counted for it.
+    /// Target: processes that the cycle wants the job to have.
     pub given: u64,
-    /// What it holds, without what is leaving.
+    /// Processes that the job holds, without terminating ones.
     pub held: u64,
-    /// What room is promised for.
+    /// Processes that space is promised to.
     pub promised: u64,
-    /// For how many cycles it has held less than was counted for it, and has got nothing.
+    /// Number of cycles in a row in which the job held less than its target and got nothing.
     pub behind_cycles: u64,
 }
 
 /// A share, as its job sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ShareInfo {
-    /// Its number.
+    /// Number of the share.
     pub share: u64,
     /// The node it is on.
     pub node: String,
-    /// Its size in qshares.
+    /// Size of the share in qshares.
     pub order: u64,
-    /// Its size in memory.
+    /// Size of the share in memory.
     pub memory_mb: u64,
-    /// Whether it is on its way out.
+    /// State: held, or terminating.
     pub state: ShareState,
-    /// Why it has to go.
+    /// Reason for the removal. Absent while the share is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removal: Option<RemovalReason>,
-    /// Whether the orchestrator has shown a process in it.
+    /// True once the orchestrator has published a process in the share.
     pub seen: bool,
-    /// Whether its process has initialized.
+    /// True once the share's process has initialized.
     pub initialized: bool,
     /// Time its process spent initializing.
     pub initialization_ms: u64,
-    /// Work that would be lost with it.
+    /// Work that would be lost with the share, in milliseconds.
     pub investment_ms: u64,
 }
 
-/// A page of work, oldest first.
+/// A page of jobs, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobPage {
     /// The cycle this is from.
     pub cycle: u64,
-    /// The work on this page.
+    /// Jobs on this page.
     pub jobs: Vec<JobInfo>,
     /// Ask for this `cursor` to go on. Absent: this was the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -51,7 +51,7 @@ pub use why::{
     WhyBrief, WhyDepth, WhySums,
 };
 
-/// For numbers that are left out where there is nothing to say.
+/// True for counts that are left out, as they are 0.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0

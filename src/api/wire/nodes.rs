@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{ItemProblem, ShareState, is_false};
 
-/// One node's sign of life.
+/// A node's heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
@@ -15,80 +15,81 @@ pub struct Heartbeat {
     pub node: String,
     /// Memory it offers, in MiB. At least 1.
     pub memory_mb: u64,
-    /// Memory that nobody uses at the moment, in MiB. For whoever watches; nothing is decided by it.
+    /// Memory free for use at the moment, in MiB. Only for monitoring; no decision depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_mb: Option<u64>,
-    /// Whether it wants no new work; what is there stays.
+    /// True if the node wants no new processes; the present ones stay.
     #[serde(default, skip_serializing_if = "is_false")]
     pub quiesced: bool,
-    /// Names one life of the node's agent; a new one starts a new sequence.
+    /// Incarnation of the node's agent; a new incarnation starts a new sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
-    /// Grows with every heartbeat of one life. A replayed one is no sign of life.
+    /// Sequence number; grows with every heartbeat of an incarnation. A replayed heartbeat does not
+    /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// When it was sent, by the agent's clock, in milliseconds since the epoch. Only to say that the
-    /// clock is off; what counts is when it was received.
+    /// Time of sending by the agent's clock, in milliseconds since the epoch. Used only to report
+    /// that the clock is off; decisions use the time of receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_ms: Option<i64>,
 }
 
-/// Many nodes' signs of life. One bad entry does not spoil the others.
+/// Heartbeats of many nodes. A bad entry is refused alone; the daemon accepts the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatBatch {
-    /// One entry a node.
+    /// Heartbeats, an entry for each node.
     pub nodes: Vec<Heartbeat>,
 }
 
-/// Tells a [`HeartbeatBatch`] from a single [`Heartbeat`].
+/// Distinguishes a [`HeartbeatBatch`] from a single [`Heartbeat`].
 #[derive(Debug, Deserialize)]
 pub struct HeartbeatProbe {
-    /// Whether there is a field `nodes`, whatever is in it.
+    /// Present if the body has a field `nodes` with any value.
     pub nodes: Option<IgnoredAny>,
 }
 
-/// A [`HeartbeatBatch`] whose entries are not read yet, so that a bad one spoils no other.
+/// A [`HeartbeatBatch`] with unparsed entries: a bad entry does not affect the rest.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatEnvelope<'a> {
-    /// One text an entry.
+    /// Unparsed text of each entry.
     #[serde(borrow)]
     pub nodes: Vec<&'a RawValue>,
 }
 
-/// What was made of heartbeats.
+/// Result of heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeartbeatAnswer {
-    /// How many count as signs of life.
+    /// Number of accepted heartbeats.
     pub accepted: u64,
-    /// The others, each with its problem; at most 1,000 of them.
+    /// Refused heartbeats, each with its problem; at most 1,000 of them.
     pub refused: Vec<ItemProblem>,
-    /// How many more are refused.
+    /// Number of refused heartbeats beyond the listed ones.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub refused_unlisted: u64,
 }
 
-/// Whether a node gets work, and if not, why.
+/// State of a node: it gets shares, or a reason why it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeState {
-    /// It gets work.
+    /// The node gets shares.
     Up,
-    /// It has not reported since the daemon started.
+    /// The node has not reported since the daemon started.
     Awaited,
-    /// Its heartbeats stopped.
+    /// The node's heartbeats stopped.
     Dead,
     /// An administrator took it out of scheduling.
     VariedOff,
-    /// Its agent wants no new work, or two agents report as it.
+    /// The node's agent wants no new processes, or two agents report under the node's name.
     Quiesced,
-    /// It holds shares that configuration no longer allows.
+    /// The node holds shares that the configuration no longer allows.
     Blacklisted,
 }
 
 impl NodeState {
-    /// As it is written everywhere.
+    /// Returns the state as a word, the same in JSON and text.
     pub fn word(self) -> &'static str {
         match self {
             NodeState::Up => "up",
@@ -104,28 +105,28 @@ impl NodeState {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeInfo {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// The nodepool it is in.
     pub pool: String,
-    /// What holds of it: `up` alone, or every reason why it gets no work.
+    /// States of the node: `up` alone, or every reason why it gets no share.
     pub states: Vec<NodeState>,
     /// Memory it reported.
     pub memory_mb: u64,
-    /// One qshare here.
+    /// Memory of a qshare on this node.
     pub quantum_mb: u64,
     /// The size it is scheduled by, in qshares.
     pub order: u64,
-    /// Qshares taken, by shares that are leaving too.
+    /// Qshares in use, by terminating shares too.
     pub used: u64,
     /// Qshares left.
     pub free: u64,
     /// Heartbeats missed in a row.
     pub missed_heartbeats: u32,
-    /// Why it was varied off.
+    /// Reason why the node was varied off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vary_off_reason: Option<String>,
-    /// What looks wrong about it, in words.
+    /// Possible faults of the node, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The shares on it.
@@ -135,15 +136,15 @@ pub struct NodeInfo {
 /// A share, as its node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeShare {
-    /// Whose it is.
+    /// Number of the share's job.
     pub job: u64,
-    /// Its number.
+    /// Number of the share.
     pub share: u64,
-    /// Its size in qshares.
+    /// Size of the share in qshares.
     pub order: u64,
-    /// Its size in memory.
+    /// Size of the share in memory.
     pub memory_mb: u64,
-    /// Whether it is on its way out.
+    /// State: held, or terminating.
     pub state: ShareState,
 }
 
@@ -156,23 +157,23 @@ pub struct NodeList {
     pub nodes: Vec<NodeInfo>,
 }
 
-/// Who is where.
+/// Shares by node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Occupancy {
     /// The cycle this is from.
     pub cycle: u64,
-    /// One line a node, by name.
+    /// Nodes, a line for each, by name.
     pub nodes: Vec<OccupancyLine>,
 }
 
-/// What is taken of a node, and by whom.
+/// Occupied and free memory of a node, and its shares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OccupancyLine {
     /// The node's name.
     pub node: String,
     /// The nodepool it is in.
     pub pool: String,
-    /// As in [`NodeInfo`].
+    /// States, as in [`NodeInfo`].
     pub states: Vec<NodeState>,
     /// The size it is scheduled by, in qshares.
     pub order: u64,
@@ -180,7 +181,7 @@ pub struct OccupancyLine {
     pub used: u64,
     /// Qshares left.
     pub free: u64,
-    /// One qshare here.
+    /// Memory of a qshare on this node.
     pub quantum_mb: u64,
     /// The shares on it.
     pub shares: Vec<NodeShare>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why a request was refused. Sent as `application/problem+json`.
+/// Explanation of a refused request. Sent as `application/problem+json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// Identifies the kind of problem: `/errors/` and the code.
@@ -11,9 +11,9 @@ pub struct Problem {
     pub kind: String,
     /// The kind of problem in a few words, the same every time.
     pub title: String,
-    /// The HTTP status, repeated for whoever sees only the body.
+    /// HTTP status, repeated for clients that see only the body.
     pub status: u16,
-    /// What is wrong this time, and what would be right.
+    /// Description of this problem and of its remedy.
     pub detail: String,
     /// A stable name for programs, such as `P010`.
     pub code: String,
@@ -22,13 +22,13 @@ pub struct Problem {
     pub errors: Vec<ItemProblem>,
 }
 
-/// What is wrong in one place of a body.
+/// A problem in a place of the body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ItemProblem {
-    /// Where: a JSON pointer (RFC 6901) into the body that was sent. Empty means all of it.
+    /// Place: a JSON pointer (RFC 6901) into the request's body. Empty means the whole body.
     pub pointer: String,
     /// A stable name for programs, such as `P026`.
     pub code: String,
-    /// What is wrong, what would be right, and what was done with the rest.
+    /// Description of the problem, of its remedy, and of the fate of the rest of the body.
     pub detail: String,
 }

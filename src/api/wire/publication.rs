@@ -1,4 +1,4 @@
-//! What the orchestrator publishes: all the work it knows, in full, every time.
+//! Publications of the orchestrator: all jobs that it knows, in full, every time.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -8,98 +8,103 @@ use utoipa::ToSchema;
 use super::{ItemProblem, is_false, is_zero};
 use crate::api::http::json::Object;
 
-/// All the work there is. What is absent and has no process is over; processes that are absent keep
-/// their room until they are published as `gone`, their job as `completed`, or all with `full: true`.
+/// All jobs of the orchestrator. An absent job without processes is over. Absent processes keep
+/// their space until they are published as `gone`, their job as `completed`, or all with `full:
+/// true`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Publication {
-    /// Grows by one with every publication. A gap is taken for publications that were lost, and said.
-    /// The same number again must carry the same content.
+    /// Sequence number; grows by 1 with every publication. A gap means lost publications and causes
+    /// a warning. The same number again must carry the same content.
     pub sequence: u64,
     /// Confirms that this is all: what is absent is over, its processes too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub full: bool,
-    /// The name of the orchestrator. Once one said its name, publications of others are refused.
+    /// Name of the orchestrator. After the first named publication, other orchestrators are
+    /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publisher: Option<String>,
-    /// Its incarnation: a higher one takes over and begins its numbers anew, a lower one is refused.
+    /// Incarnation of the orchestrator: a higher number takes over and begins its sequence anew, a
+    /// lower number is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// All work, each request once.
+    /// All jobs, each once.
     pub work: Vec<Work>,
 }
 
-/// A [`Publication`] whose work is not read yet, so that one bad item cannot spoil the others.
+/// A [`Publication`] with unparsed jobs: a bad job does not affect the rest.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublicationEnvelope<'a> {
-    /// As in [`Publication`].
+    /// Sequence number, as in [`Publication`].
     pub sequence: u64,
-    /// As in [`Publication`].
+    /// Confirmation that this is all, as in [`Publication`].
     #[serde(default)]
     pub full: bool,
-    /// As in [`Publication`].
+    /// Name of the orchestrator, as in [`Publication`].
     #[serde(default)]
     pub publisher: Option<String>,
-    /// As in [`Publication`].
+    /// Incarnation, as in [`Publication`].
     #[serde(default)]
     pub epoch: Option<u64>,
-    /// One text for each request for work.
+    /// Unparsed text of each job.
     #[serde(borrow)]
     pub work: Vec<&'a RawValue>,
 }
 
-/// The number of a request for work that does not fit otherwise.
+/// Number of a job that is not valid otherwise.
 #[derive(Debug, Deserialize)]
 pub struct WorkNumber {
-    /// As in [`Work`].
+    /// Number of the job, as in [`Work`].
     pub id: u64,
 }
 
-/// One request for work.
+/// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Work {
-    /// Its number, given by the orchestrator and never used again.
+    /// Number of the job, given by the orchestrator and never used again.
     pub id: u64,
-    /// What kind of work it is.
+    /// Kind of the job.
     pub kind: WorkKind,
-    /// Who submitted it.
+    /// Name of the user who submitted the job.
     pub user: String,
-    /// The resource class. Absent: the default class for this kind of work.
+    /// Resource class. Absent: the default class for this kind of job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// Memory of each process, in MiB. At least 1.
     pub memory_mb: u64,
-    /// Work items that one process works on at a time. At least 1.
+    /// Number of work items that a process works on at a time. At least 1.
     #[serde(default = "one")]
     pub threads: u64,
-    /// Where it is in its life.
+    /// State of the job.
     pub state: WorkState,
-    /// Work items not finished, those in progress included. Absent: one, for work without items.
+    /// Number of unfinished work items, including items in progress. Absent: 1, for a job without
+    /// items.
     #[serde(default = "one")]
     pub remaining: u64,
     /// The most processes it may have, at least 1. Absent: as many as it can use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,
-    /// Whether it may get no more processes than it has, for too many of them failed.
+    /// True if the job may get no further processes, as too many of its processes failed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub frozen: bool,
-    /// Whether a process of it has ever initialized.
+    /// True if a process of the job has ever initialized.
     #[serde(default, skip_serializing_if = "is_false")]
     pub running: bool,
-    /// Mean time of one work item. Absent or not above 0: not known.
+    /// Mean time of a work item, in milliseconds. Absent or not above 0: not known.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
     pub time_per_item_ms: Option<i64>,
-    /// When it was submitted, in milliseconds since the epoch: its age among its peers.
+    /// Time of submission, in milliseconds since the epoch: it decides the job's age among its
+    /// peers.
     pub submitted_ms: u64,
     /// The only nodes it may use. Empty or absent: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// What service it is an instance of, from 1. Absent: none.
+    /// Number of the service that the job is an instance of, from 1. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_id: Option<u64>,
-    /// Its processes; for a reservation, the room it has. Each is in a share of ours.
+    /// Processes of the job; for a reservation, its shares. Each is in a share of the schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub processes: Vec<Process>,
 }
@@ -113,8 +118,8 @@ where
     Ok(objects.into_iter().map(|Object(item)| item).collect())
 }
 
-/// A time in milliseconds. Any number is one, also a fraction, or one that no float can hold: whether
-/// it can be a time is asked later, and costs nobody its place.
+/// Parses a time in milliseconds. Accepts any number, also fractions and numbers beyond every
+/// float. A later check judges the range, so a bad time does not spoil the rest of the job.
 fn millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     millis_in(raw.get()).map_err(D::Error::custom)
@@ -146,17 +151,17 @@ fn one() -> u64 {
     1
 }
 
-/// What kind of work a request is.
+/// Kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkKind {
     /// Many interchangeable processes that work through items.
     Job,
-    /// One process that serves others.
+    /// A process that serves other processes.
     Service,
-    /// One process of any kind.
+    /// A single process of any kind.
     ArbitraryProcess,
-    /// Room for a user, with nothing started in it.
+    /// Memory for a user, with no process in it.
     Reservation,
 }
 
@@ -165,7 +170,7 @@ impl WorkKind {
     pub const ALL: [WorkKind; 4] =
         [WorkKind::Job, WorkKind::Service, WorkKind::ArbitraryProcess, WorkKind::Reservation];
 
-    /// What people call it.
+    /// Returns the kind as a word for people.
     pub fn word(self) -> &'static str {
         match self {
             WorkKind::Job => "job",
@@ -176,7 +181,7 @@ impl WorkKind {
     }
 }
 
-/// Where a request for work is in its life.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkState {
@@ -200,17 +205,17 @@ pub struct Process {
     pub share: u64,
     /// The node it runs on.
     pub node: String,
-    /// Where it is in its life.
+    /// State of the process.
     pub state: ProcessState,
     /// Time spent initializing, so far or in all. Below 0: not known.
     #[serde(default, deserialize_with = "millis")]
     pub initialization_ms: i64,
-    /// Work that would be lost with it. Below 0: not known.
+    /// Work that would be lost with the process, in milliseconds. Below 0: not known.
     #[serde(default, deserialize_with = "millis")]
     pub investment_ms: i64,
 }
 
-/// Where a process is in its life.
+/// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessState {
@@ -226,24 +231,25 @@ pub enum ProcessState {
     Gone,
 }
 
-/// What was made of a publication.
+/// Result of a publication.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PublicationAnswer {
     /// The publication's number.
     pub sequence: u64,
-    /// How many requests for work were taken as they are.
+    /// Number of jobs that were accepted unchanged.
     pub accepted: u64,
-    /// The others, each with its problem. What was known of them before stays as it was.
+    /// Refused jobs, each with its problem. The daemon keeps the earlier entry of each refused job.
     pub refused: Vec<ItemProblem>,
-    /// How many more are refused: the first thousand are listed.
+    /// Number of refused jobs beyond the first thousand, which are listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refused_unlisted: u64,
-    /// What was taken but looks wrong; the first thousand.
+    /// Warnings about accepted jobs that look wrong; the first thousand.
     pub warnings: Vec<ItemProblem>,
-    /// How many more warnings there are.
+    /// Number of warnings beyond the listed ones.
     #[serde(default)]
     pub warnings_unlisted: u64,
-    /// With `?wait=commit`: whether it is on record. False: not within the time that a request may take.
+    /// With `?wait=commit`: true once the publication is stored; false if a request's time was over
+    /// before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<bool>,
 }
@@ -252,44 +258,44 @@ pub struct PublicationAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublicationReset {
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     pub reason: String,
-    /// Only says what would be done.
+    /// True: only reports the effect and changes nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dry_run: bool,
 }
 
-/// What was done about the numbers of publications.
+/// Result of a reset of the sequence of publications.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PublicationResetAnswer {
     /// The last number that was taken in.
     pub last: Option<u64>,
-    /// Whether nothing was done.
+    /// True if nothing was changed.
     pub dry_run: bool,
 }
 
-/// Whose publications count.
+/// The accepted orchestrator, and the refused ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Orchestrators {
-    /// The orchestrator that said its name. Absent: none did, and any may publish.
+    /// Name of the accepted orchestrator. Absent: none was named, and any may publish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publisher: Option<String>,
-    /// Its incarnation.
+    /// Incarnation of the orchestrator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// The last publication that is on record.
+    /// The last stored publication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publication: Option<u64>,
-    /// Others, whose publications were refused since the last hand-over or start.
+    /// Orchestrators whose publications were refused since the last hand-over or start.
     pub refused: Vec<RefusedOrchestrator>,
 }
 
 /// An orchestrator whose publications are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedOrchestrator {
-    /// As it calls itself; empty if it does not say.
+    /// Name of the orchestrator as it calls itself; empty if it sends no name.
     pub publisher: String,
-    /// How many.
+    /// Number of refused publications.
     pub publications: u64,
 }
 
@@ -297,9 +303,9 @@ pub struct RefusedOrchestrator {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HandOver {
-    /// The name of the next one. Absent: whichever says its name first.
+    /// Name of the next orchestrator. Absent: the first orchestrator that sends a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     pub reason: String,
 }

@@ -1,9 +1,9 @@
-//! Why a job has no more than it has, in a code and in words.
+//! Reasons why a job has no more than it has, as a code and in words.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why work has less than it wants.
+/// Reason why a job has less than it wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reason {
     /// A stable name for programs, such as `fair_share_used`.

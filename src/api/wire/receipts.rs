@@ -1,69 +1,67 @@
-//! What was taken from whom, and what was left alone.
+//! Preempted shares, and reasons why shares were not preempted.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A share taken back, and for whom.
+/// A preempted share and its beneficiary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PreemptionInfo {
     /// The share.
     pub share: u64,
-    /// Whose it was.
+    /// Number of the job that the share belonged to.
     pub job: u64,
-    /// Where it is until its exit is confirmed.
+    /// Node of the share until its exit is confirmed.
     pub node: String,
-    /// For whom. Absent: its job may not hold it any more.
+    /// Number of the job that needs the space. Absent: the share's job may not hold it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beneficiary: Option<u64>,
     /// Under which rule.
     pub rule: PreemptionRule,
-    /// Work lost with it.
+    /// Work lost with the share, in milliseconds.
     pub loss_ms: u64,
-    /// What else could have been done for the beneficiary. Absent: there was none, and no choice.
+    /// Alternatives that were considered for the beneficiary. Absent: there was none, and no
+    /// choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub considered: Option<Considered>,
-    /// All this in one sentence, for people.
+    /// Summary of these fields in a sentence, for people.
     pub sentence: String,
 }
 
-/// Why a share may be taken back.
+/// Rule by which a share may be preempted.
 ///
-/// - `no_longer_allowed`: its job may not hold it any more; there is no beneficiary.
-/// - `priority`: work of a better priority needs the room.
-/// - `fair_share`: its job, user or class holds more than was counted for it, and somebody worse
-///   off needs the room.
-/// - `defragmentation`: a job far below what it deserves takes from a side that is better off even
+/// - `no_longer_allowed`: the job may not hold the share any more; there is no beneficiary.
+/// - `priority`: a job of higher priority needs the space.
+/// - `fair_share`: the share's job, user or class holds more than its target, and a job that is
+///   worse off needs the space.
+/// - `defragmentation`: a job far below its fair share takes from a donor that is better off even
 ///   afterwards.
-/// - `first_share`: the beneficiary has nothing; the side it takes from keeps all that was counted
-///   for it.
-/// - `envy`: in a cluster at rest, the side it takes from is still better off afterwards, whatever
-///   was counted.
-/// - `relocation`: in a cluster at rest, the beneficiary has nothing; the job gets as much on
+/// - `first_share`: the beneficiary has nothing; the donor keeps its whole target.
+/// - `envy`: in a cluster at rest, the donor is still better off afterwards, at any target.
+/// - `relocation`: in a cluster at rest, the beneficiary has nothing; the donor gets as much on
 ///   another node at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PreemptionRule {
-    /// Its job may not hold it any more; there is no beneficiary.
+    /// The job may not hold the share any more; there is no beneficiary.
     NoLongerAllowed,
-    /// Work of a better priority needs the room.
+    /// A job of higher priority needs the space.
     Priority,
-    /// Its job, user or class holds more than was counted for it, and somebody worse off needs the
-    /// room.
+    /// The share's job, user or class holds more than its target, and a job that is worse off needs
+    /// the space.
     FairShare,
-    /// A job far below what it deserves takes from a side that is better off even afterwards.
+    /// A job far below its fair share takes from a donor that is better off even afterwards.
     Defragmentation,
-    /// The beneficiary has nothing; the side it takes from keeps all that was counted for it.
+    /// The beneficiary has nothing; the donor keeps its whole target.
     FirstShare,
-    /// In a cluster at rest, the side it takes from is still better off afterwards, whatever was
-    /// counted.
+    /// In a cluster at rest, the donor is still better off afterwards, at any target.
     Envy,
-    /// In a cluster at rest, the beneficiary has nothing; the job gets as much on another node at
+    /// In a cluster at rest, the beneficiary has nothing; the donor gets as much on another node at
     /// once.
     Relocation,
 }
 
 impl PreemptionRule {
-    /// Its name, as it is sent.
+    /// Returns the rule's name on the wire.
     pub fn code(self) -> &'static str {
         match self {
             PreemptionRule::NoLongerAllowed => "no_longer_allowed",
@@ -77,68 +75,69 @@ impl PreemptionRule {
     }
 }
 
-/// What else was considered before room was made for one process.
+/// Alternatives that were considered before space was made for a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Considered {
     /// Nodes that the beneficiary may use and that are large enough.
     pub nodes: u64,
-    /// For how many of them it was worked out what room would cost, the one that was chosen included.
-    /// Where it is seen that it would be none of the best two, it is not.
+    /// Number of these nodes whose cost of making space was computed, the chosen node included. The
+    /// planner skips a node as soon as its plan is seen to be worse than the best two.
     pub plans: u64,
-    /// The best of the others. Absent: there was no other.
+    /// Best alternative to the chosen plan. Absent: there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_up: Option<RunnerUp>,
 }
 
-/// A way to make room that was not taken.
+/// A plan to make space that was not used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunnerUp {
-    /// Where.
+    /// Node of the alternative.
     pub node: String,
-    /// How many processes would have gone.
+    /// Number of processes that would have been preempted.
     pub victims: u64,
-    /// The work that would have been lost.
+    /// Work that would have been lost, in milliseconds.
     pub loss_ms: u64,
 }
 
-/// Why work leaves others what it might take from them.
+/// Reason why a job does not preempt shares that it might.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeldBack {
-    /// What holds it back.
+    /// Code of the reason.
     pub code: HeldBackCode,
     /// The same with its numbers, for people.
     pub sentence: String,
-    /// Work of others that one more process would destroy at least, in thread time. `too_dear` only.
+    /// Least loss of work in other jobs that a further process would cause, in thread time.
+    /// `too_dear` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_ms: Option<u64>,
-    /// What it may destroy by now: what its waiting has cost, or its class's loss limit. `too_dear`
-    /// only.
+    /// Loss that the job may cause by now: the cost of its waiting, or its class's loss limit.
+    /// `too_dear` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ms: Option<u64>,
-    /// For how many cycles or more neither demand nor supply has changed. `quiet_stop` only.
+    /// Least number of cycles since demand or supply changed. `quiet_stop` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet_cycles: Option<u64>,
 }
 
-/// What keeps work from taking room from others.
+/// Codes of the reasons why a job does not preempt shares.
 ///
-/// - `too_dear`: more work of others would be lost than it is worth so far.
-/// - `too_late`: its work is nearly done, and more processes would hardly come in time.
-/// - `quiet_stop`: neither demand nor supply has changed for so long that only work that has
-///   nothing takes from its peers: the safety net.
-/// - `next_cycle`: the search for room for others took as long as one cycle may search; its turn
-///   comes in the next.
+/// - `too_dear`: preemption would destroy more work of other jobs than it is worth so far.
+/// - `too_late`: the job is nearly done, and more processes would hardly come in time.
+/// - `quiet_stop`: demand and supply have not changed for so long that only a job without shares
+///   still preempts from its peers: the safety net.
+/// - `next_cycle`: the search for shares to preempt used up the time that a cycle allows; the job's
+///   turn comes in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldBackCode {
-    /// More work of others would be lost than it is worth so far.
+    /// Preemption would destroy more work of other jobs than it is worth so far.
     TooDear,
-    /// Its work is nearly done, and more processes would hardly come in time.
+    /// The job is nearly done, and more processes would hardly come in time.
     TooLate,
-    /// Nothing has changed for so long that only work that has nothing takes from others: the
-    /// safety net.
+    /// Demand and supply have not changed for long, so only a job without shares still preempts:
+    /// the safety net.
     QuietStop,
-    /// The search for room for others took as long as one cycle may search; its turn comes in the
-    /// next.
+    /// The search for shares to preempt used up the time that a cycle allows; the job's turn comes
+    /// in the next.
     NextCycle,
 }

@@ -1,4 +1,4 @@
-//! What the orchestrator gets: the whole schedule, every time.
+//! Schedule for the orchestrator: all of it, every time.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,32 +10,32 @@ use super::{Reason, WorkKind};
 pub struct Schedule {
     /// The cycle in which it came about.
     pub cycle: u64,
-    /// The last publication that it was made from. Later ones that changed nothing about it are told by
-    /// the header `apportion-publication` alone. Absent: there was none.
+    /// Number of the last publication that the schedule was made from. Later publications that
+    /// changed nothing appear only in the header `apportion-publication`. Absent: there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publication: Option<u64>,
-    /// All work we know, oldest first.
+    /// All known jobs, oldest first.
     pub jobs: Vec<ScheduledJob>,
 }
 
-/// What one request for work has, gets and has to give up.
+/// Shares that a job has, gets and has to give up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduledJob {
-    /// Its number.
+    /// Number of the job.
     pub id: u64,
-    /// What kind of work it is.
+    /// Kind of the job.
     pub kind: WorkKind,
-    /// Whether it is not considered at all; the reason says why.
+    /// True if the job is not considered at all; the reason says why.
     pub refused: bool,
     /// Memory each share of it gets: what it asked for, rounded up to whole quanta. 0 if refused.
     pub memory_mb: u64,
-    /// All its shares, those that have to go included.
+    /// All shares of the job, including shares that have to go.
     pub shares: Vec<Assigned>,
     /// Shares to start a process in. Repeated until the process is published.
     pub added: Vec<Assigned>,
     /// Shares to give up. Repeated until the process is published as gone, or no longer.
     pub removed: Vec<Removed>,
-    /// Why it has less than it wants. Absent: it has all it wants.
+    /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
 }
@@ -47,7 +47,7 @@ pub struct Assigned {
     pub share: u64,
     /// The node it is on.
     pub node: String,
-    /// Its memory.
+    /// Memory of the share.
     pub memory_mb: u64,
 }
 
@@ -58,24 +58,25 @@ pub struct Removed {
     pub share: u64,
     /// The node it is on.
     pub node: String,
-    /// Whether its node died: there is nothing to stop, only an entry to delete.
+    /// True if the share's node died: no process is left to stop, only an entry to delete.
     pub purge: bool,
-    /// Why it has to go.
+    /// Reason for the removal.
     pub reason: RemovalReason,
 }
 
-/// Why a share has to go.
+/// Reason why a share has to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RemovalReason {
     /// Taken back for fairness.
     Preempted,
-    /// Its node was varied off.
+    /// The share's node was varied off.
     VariedOff,
     /// Configuration no longer allows it.
     Blacklisted,
-    /// Its node died.
+    /// The share's node died.
     NodeDied,
-    /// Its node has less than is booked there, and no process was published in it.
+    /// The share's node has less memory than its shares need, and no process was published in this
+    /// share.
     Withdrawn,
 }

@@ -3,33 +3,33 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a class or user wants, deserves, was counted and holds, in qshares.
+/// Demand, fair share, target and holdings of a class or user, in qshares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Account {
-    /// What its jobs could use now.
+    /// Demand: the amount that its jobs could use now.
     pub wanted: u64,
-    /// What it would have if everybody could use their part.
+    /// Fair share: the amount it would have if all users and classes could use their parts.
     pub deserved: u64,
-    /// What was counted for it.
+    /// Target: the amount that the cycle wants it to have.
     pub given: u64,
-    /// What it holds, without what is leaving.
+    /// Amount that its jobs hold, without terminating shares.
     pub held: u64,
 }
 
-/// How a class's work is scheduled.
+/// Policy by which a class's jobs are scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// Preemptable; resources in proportion to weight.
     FairShare,
-    /// Not preemptable; one share a request (a job may have more).
+    /// Not preemptable; a single share for each request (a job may have more).
     FixedShare,
-    /// Not preemptable; one whole machine a request.
+    /// Not preemptable; a whole node for each request.
     Reserve,
 }
 
 impl Policy {
-    /// As the configuration spells it.
+    /// Returns the policy as the configuration spells it.
     pub fn word(self) -> &'static str {
         match self {
             Policy::FairShare => "fair-share",
@@ -42,27 +42,27 @@ impl Policy {
 /// A resource class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClassInfo {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// How its work is scheduled.
+    /// Policy by which the class's jobs are scheduled.
     pub policy: Policy,
-    /// Its proportion among fair-share classes of the same priority. Absent for other policies.
+    /// Weight among fair-share classes of the same priority. Absent for other policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
     /// The lowest number is considered first.
     pub priority: u32,
-    /// The nodepool its work goes to.
+    /// Nodepool of the class.
     pub pool: String,
-    /// One qshare there.
+    /// Memory of a qshare in this pool.
     pub quantum_mb: u64,
-    /// Whether work that names no class goes here.
+    /// True if jobs that name no class go here.
     pub is_default: bool,
-    /// Who may use it. Absent: everyone.
+    /// Users that may use the class. Absent: all users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<Vec<String>>,
-    /// How many requests for work it has.
+    /// Number of jobs.
     pub jobs: u64,
-    /// Its account in the last cycle.
+    /// Account of the class in the last cycle.
     pub account: Account,
 }
 
@@ -75,14 +75,14 @@ pub struct ClassList {
     pub classes: Vec<ClassInfo>,
 }
 
-/// A user with work.
+/// A user with jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UserInfo {
     /// The user's name.
     pub user: String,
-    /// How many requests for work the user has.
+    /// Number of the user's jobs.
     pub jobs: u64,
-    /// How many of them hold nothing.
+    /// Number of the user's jobs that hold no share.
     pub jobs_without_shares: u64,
     /// Shares held.
     pub shares: u64,
@@ -90,14 +90,14 @@ pub struct UserInfo {
     pub memory_mb: u64,
     /// Memory held that cannot be preempted.
     pub fixed_memory_mb: u64,
-    /// What the user may hold of non-preemptable memory. Absent: no limit.
+    /// Limit of the user's non-preemptable memory. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allotment_mb: Option<u64>,
     /// The user's accounts in fair-share classes.
     pub classes: Vec<UserClass>,
 }
 
-/// A user's account in one class.
+/// A user's account in a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UserClass {
     /// The class.
@@ -106,7 +106,7 @@ pub struct UserClass {
     pub account: Account,
 }
 
-/// All users with work, by name.
+/// All users with jobs, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UserList {
     /// The cycle this is from.
@@ -120,29 +120,30 @@ pub struct UserList {
 pub struct Load {
     /// The cycle this is from.
     pub cycle: u64,
-    /// One entry a class, in order of configuration.
+    /// Classes, an entry for each, in order of configuration.
     pub classes: Vec<ClassLoad>,
-    /// One entry a nodepool, parents before what is in them.
+    /// Nodepools, an entry for each, a parent before the pools inside it.
     #[serde(default)]
     pub pools: Vec<PoolLoad>,
-    /// What work could use now and has not got, by pool and size; for whoever can add nodes.
+    /// Processes that jobs could use now and do not have, by pool and size; for planning of new
+    /// nodes.
     #[serde(default)]
     pub unmet: Vec<Unmet>,
 }
 
-/// A nodepool's room. What lies in it counts there and not here.
+/// A nodepool's space. Nodes of an inner pool count there and not here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolLoad {
-    /// Its name.
+    /// Name of the pool.
     pub pool: String,
     /// The pool that it lies in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// One qshare here.
+    /// Memory of a qshare in this pool.
     pub quantum_mb: u64,
-    /// Its nodes by state; one that is in several counts in each.
+    /// Nodes of the pool by state; a node in several states counts in each.
     pub nodes: NodeCounts,
-    /// Qshares of the nodes that get work.
+    /// Qshares of the nodes that get shares.
     pub qshares: u64,
     /// Qshares taken on them.
     pub used: u64,
@@ -152,57 +153,57 @@ pub struct PoolLoad {
     pub sizes: Vec<SizeLoad>,
 }
 
-/// A nodepool's nodes and holes of one size. What is left of a node that has work is a hole of its
-/// own size.
+/// Nodes and free spaces of a size in a nodepool. The free rest of a partly used node counts under
+/// the size of that rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SizeLoad {
     /// The size, in qshares.
     pub order: u64,
-    /// Nodes of this size, whatever their state.
+    /// Number of nodes of this size in any state.
     pub nodes: u64,
-    /// Those that get work.
+    /// Number of these nodes that get shares.
     pub up: u64,
-    /// Those that get work and have none.
+    /// Number of these nodes that get shares and have none.
     pub whole: u64,
-    /// Nodes of a larger size that get work and have just this much left.
+    /// Nodes of a larger size that get shares and have just this much left.
     pub partial: u64,
 }
 
-/// Processes that work could use now and has not got.
+/// Processes that jobs could use now and do not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unmet {
     /// The pool that their class uses.
     pub pool: String,
-    /// The size of one, in qshares.
+    /// Size of a process, in qshares.
     pub order: u64,
     /// The same in memory.
     pub memory_mb: u64,
-    /// How many.
+    /// Number of processes.
     pub processes: u64,
-    /// Of how many requests for work.
+    /// Number of jobs that lack these processes.
     pub jobs: u64,
-    /// Whether a node of the pool is large enough for one at all.
+    /// True if a node of the pool is large enough for such a process.
     pub feasible: bool,
 }
 
-/// One class's load.
+/// A class's load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClassLoad {
     /// The class.
     pub class: String,
-    /// How its work is scheduled.
+    /// Policy by which the class's jobs are scheduled.
     pub policy: Policy,
-    /// How many requests for work it has.
+    /// Number of jobs.
     pub jobs: u64,
-    /// One qshare there.
+    /// Memory of a qshare in the class's pool.
     pub quantum_mb: u64,
-    /// Its account.
+    /// Account of the class.
     pub account: Account,
-    /// Its users, by name; fair-share classes only.
+    /// Users of the class, by name; fair-share classes only.
     pub users: Vec<UserLoad>,
 }
 
-/// One user's load in one class.
+/// A user's load in a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UserLoad {
     /// The user.
@@ -211,12 +212,12 @@ pub struct UserLoad {
     pub account: Account,
 }
 
-/// How the daemon is.
+/// State of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// The daemon's version.
     pub version: String,
-    /// Whether a cycle has been committed since it started.
+    /// True once a cycle has been committed since the start.
     pub ready: bool,
     /// The last committed cycle.
     pub cycle: u64,
@@ -225,39 +226,38 @@ pub struct Status {
     pub publication: Option<u64>,
     /// Nodes.
     pub nodes: NodeCounts,
-    /// Work.
+    /// Jobs.
     pub jobs: JobCounts,
     /// Shares.
     pub shares: ShareCounts,
-    /// For how long nothing has changed.
+    /// Numbers of cycles without a change.
     pub calm: Calm,
-    /// Nodes that fell silent together, so many that the fault is more likely ours: they get no work,
-    /// and none of theirs is given up. Should be empty.
+    /// Nodes that fell silent together, in such number that a fault on the daemon's side is more
+    /// likely. They get no shares, and their shares are not given up. Should be empty.
     pub silent_together: Vec<String>,
-    /// What the last publication left out. Absent: nothing.
+    /// Processes that the last publication left out. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<AbsentWork>,
-    /// How many requests for work the safety net, `quiet_stop`, held back in the last cycle. Should
-    /// be 0.
+    /// Number of jobs that the safety net, `quiet_stop`, held back in the last cycle. Should be 0.
     pub net_strikes: u64,
-    /// What cycles have taken since the daemon started.
+    /// Durations of cycles since the daemon started.
     pub cycle_times: CycleTimes,
     /// The number of the last event of the feed.
     pub last_event: u64,
-    /// How long the last cycle took to plan, in microseconds.
+    /// Time that the last cycle took to plan, in microseconds.
     pub planned_in_us: u64,
-    /// How long it took to store, in microseconds.
+    /// Time that the last cycle took to store, in microseconds.
     pub stored_in_us: u64,
     /// Rules that the last cycle broke, as the audit sees it. Should be empty.
     pub audit_findings: Vec<String>,
-    /// How often cycles broke a rule since the daemon started. Should be 0.
+    /// Number of times that a cycle broke a rule since the daemon started. Should be 0.
     pub audit_findings_total: u64,
 }
 
-/// What planned cycles have taken, in microseconds; all 0 before the first.
+/// Durations of planned cycles, in microseconds; all 0 before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CycleTimes {
-    /// How many there were.
+    /// Number of planned cycles.
     pub cycles: u64,
     /// Planning, on average.
     pub planned_mean_us: u64,
@@ -269,39 +269,38 @@ pub struct CycleTimes {
     pub stored_max_us: u64,
 }
 
-/// For how many cycles nothing has changed; both 0 before the first. The calmer, the fewer
-/// processes are taken back.
+/// Numbers of cycles without a change; both 0 before the first. The higher they are, the fewer
+/// processes are preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Calm {
-    /// Cycles since demand or supply changed. Demand: work came, went, got more items, first got
-    /// going, showed how long an item takes, or can use another number of processes. Supply:
-    /// processes ended; nodes came, went or changed size.
+    /// Cycles since demand or supply changed. Demand: a job came, went, got more items, first ran,
+    /// showed its time per item, or changed its usable number of processes. Supply: a process
+    /// ended; a node came, went or changed size.
     pub quiet_cycles: u64,
-    /// Cycles since there was any news of any work, progress included. From 2 on the cluster is at
-    /// rest.
+    /// Cycles since there was news of any job, progress included. From 2 on the cluster is at rest.
     pub rest_cycles: u64,
 }
 
-/// Nodes by state; one that is in several counts in each.
+/// Nodes by state; a node in several states counts in each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeCounts {
     /// All.
     pub total: u64,
-    /// Getting work.
+    /// Nodes that get shares.
     pub up: u64,
-    /// Not heard of since the daemon started.
+    /// No heartbeat since the daemon started.
     pub awaited: u64,
-    /// Silent.
+    /// Dead: heartbeats stopped.
     pub dead: u64,
     /// Taken out by an administrator.
     pub varied_off: u64,
-    /// Wanting no new work.
+    /// Nodes that want no new processes.
     pub quiesced: u64,
     /// Holding shares that configuration no longer allows.
     pub blacklisted: u64,
 }
 
-/// Work by what it has.
+/// Jobs by their holdings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobCounts {
     /// All.
@@ -312,28 +311,29 @@ pub struct JobCounts {
     pub refused: u64,
 }
 
-/// Shares by state, and the room there is for them.
+/// Shares by state, and the space for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ShareCounts {
     /// In use.
     pub held: u64,
     /// On their way out.
     pub leaving: u64,
-    /// Memory in shares on nodes that get work, those that are leaving included.
+    /// Memory in shares on nodes that get shares; terminating shares are included.
     pub used_mb: u64,
     /// Memory in shares on nodes that get none now: it stays there until its processes have left.
     pub outside_mb: u64,
-    /// Memory of all nodes that get work, in whole quanta.
+    /// Memory of all nodes that get shares, in whole quanta.
     pub schedulable_mb: u64,
 }
 
-/// Processes that the last publication left out without a word. They keep their room.
+/// Processes that the last publication left out without an exit. They keep their space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AbsentWork {
     /// Jobs that they belong to.
     pub jobs: u64,
-    /// How many.
+    /// Number of processes.
     pub processes: u64,
-    /// Those that vanished with too many others: time alone does not give them up.
+    /// Number of these processes that vanished together with too many more: time alone does not end
+    /// them.
     pub held: u64,
 }

@@ -1,20 +1,20 @@
-//! Why work has what it has: a sentence, the arithmetic, and every node.
+//! Explanations of what a job has: a sentence, the arithmetic, and every node.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Account, HeldBack, JobSums, Policy, PreemptionInfo, Reason};
 
-/// How deep an explanation goes.
+/// Depth of an explanation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyDepth {
     /// The sentence, and what would unblock it.
     Sentence,
-    /// The arithmetic too, and for how many nodes what is true.
+    /// The arithmetic too, and counts of nodes by obstacle.
     #[default]
     Reasons,
-    /// Every node too, with what keeps it from taking one more process.
+    /// Every node too, with the obstacle to another process there.
     Nodes,
 }
 
@@ -28,80 +28,82 @@ pub enum WhyAnswer {
     Brief(WhyBrief),
 }
 
-/// Why a request for work has what it has, in a sentence.
-// Nothing else, or the whole explanation would be one of these too.
+/// Explanation of what a job has, in a sentence.
+// Unknown fields are denied: without that, a whole explanation would also parse as this type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhyBrief {
-    /// Which work.
+    /// Number of the job.
     pub job: u64,
     /// The cycle this is from.
     pub cycle: u64,
-    /// The answer in one sentence.
+    /// Answer in a sentence.
     pub sentence: String,
-    /// Why it has less than it wants. Absent: it has all it wants.
+    /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What would give it more, or what it holds on silent nodes back. Absent: it has all it wants.
+    /// Condition for more processes, or for the return of processes on silent nodes. Absent: the
+    /// job has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unblock: Option<Unblock>,
 }
 
-/// Why a request for work has what it has.
+/// Explanation of what a job has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Why {
-    /// Which work.
+    /// Number of the job.
     pub job: u64,
     /// The cycle this is from.
     pub cycle: u64,
-    /// The answer in one sentence.
+    /// Answer in a sentence.
     pub sentence: String,
-    /// Why it has less than it wants. Absent: it has all it wants.
+    /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What would give it more, or what it holds on silent nodes back. Absent: it has all it wants.
+    /// Condition for more processes, or for the return of processes on silent nodes. Absent: the
+    /// job has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unblock: Option<Unblock>,
-    /// Why it takes no room from others that it has a right to. Absent: there is none, or it took
-    /// it.
+    /// Reason why the job does not preempt shares that it has a right to. Absent: it has no such
+    /// right, or used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back: Option<HeldBack>,
     /// The arithmetic that led there.
     pub sums: WhySums,
-    /// What stands in the way, node by node, in counts.
+    /// Obstacles to another process, as a count of nodes for each.
     pub nodes: NodeTally,
     /// The same with the nodes' names, by name. Absent: not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdicts: Option<Vec<NodeVerdict>>,
-    /// Who has the most on the nodes that are large enough for it and that it may use, the most
-    /// first; at most 5. None where it has all it wants.
+    /// Jobs with the most on the nodes that this job may use and fits on, largest first; at most 5.
+    /// Empty if the job has all it wants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Holder>,
-    /// What the last cycle took from others for it.
+    /// Shares that the last cycle preempted for this job.
     pub taken_for_it: Vec<PreemptionInfo>,
-    /// What the last cycle took from it for others.
+    /// Shares that the last cycle preempted from this job.
     pub taken_from_it: Vec<PreemptionInfo>,
 }
 
-/// What would give work more than it has.
+/// Condition under which a job gets more than it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unblock {
-    /// What has to happen first, in a sentence.
+    /// Description of the condition in a sentence.
     pub sentence: String,
-    /// Whether that does not happen by itself: somebody has to change the work, the nodes or the
-    /// configuration.
+    /// True if the condition does not come by itself: the job, the nodes or the configuration must
+    /// change.
     pub needs_a_change: bool,
-    /// When it will be so, where that can be told from how fast work goes now.
+    /// Expected time, if the present speed of the work allows an estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
 }
 
-/// When something is to be expected.
+/// Expected time of a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Estimate {
     /// From the cycle on that this is from, in milliseconds.
     pub in_ms: u64,
-    /// What it is told from.
+    /// Basis of the estimate.
     pub basis: String,
 }
 
@@ -110,20 +112,20 @@ pub struct Estimate {
 pub struct WhySums {
     /// The class's name.
     pub class: String,
-    /// How the class's work is scheduled. Absent: no such class.
+    /// Policy by which the class's jobs are scheduled. Absent: no such class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
     /// The class's priority; the lowest is considered first. Absent: no such class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
-    /// The class's weight among fair-share classes of its priority. Users of a class weigh the same,
-    /// and so do jobs of a user. Absent: not fair-share work.
+    /// Weight of the class among fair-share classes of its priority. All users of a class have the
+    /// same weight, and so do all jobs of a user. Absent: not a fair-share job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// One qshare of this work. Absent: it is refused.
+    /// Memory of a qshare of this job. Absent: the job is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantum_mb: Option<u64>,
-    /// One process in qshares. Absent: it is refused.
+    /// Size of a process in qshares. Absent: the job is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u64>,
     /// The class's account. Absent: no such class.
@@ -131,19 +133,19 @@ pub struct WhySums {
     pub class_account: Option<Account>,
     /// The user's name.
     pub user: String,
-    /// The user's account in this class. Absent: not fair-share work.
+    /// Account of the user in this class. Absent: not a fair-share job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_account: Option<Account>,
     /// The job's own.
     pub job: JobSums,
-    /// What it comes down to: the one bound that has to give before it gets more.
+    /// Limit that has to change before the job gets more.
     pub bound: Bound,
 }
 
-/// What holds work where it is.
+/// A limit of what a job has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Bound {
-    /// Which kind of bound.
+    /// Kind of limit.
     pub by: BoundBy,
     /// With its numbers.
     pub sentence: String,
@@ -153,9 +155,9 @@ pub struct Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundBy {
-    /// Nothing: it has what it wants.
+    /// No limit: the job has what it wants.
     Nothing,
-    /// It is not considered at all.
+    /// The job is not considered at all.
     Refused,
     /// The nodes there are.
     Nodes,
@@ -163,53 +165,53 @@ pub enum BoundBy {
     Allotment,
     /// The rule that paces its growth.
     Cap,
-    /// Better priorities, or work that cannot be preempted.
+    /// Jobs of higher priority, or jobs that cannot be preempted.
     Priority,
-    /// What its class is counted.
+    /// Target of the job's class.
     ClassShare,
-    /// What its user is counted in its class.
+    /// Target of the job's user in its class.
     UserShare,
-    /// What it is counted beside its user's other jobs.
+    /// Target of the job beside its user's other jobs.
     JobShare,
-    /// What it may cost others.
+    /// Limit of the loss that it may cause other jobs.
     Price,
-    /// Room in one piece, though it is counted more than it has.
+    /// Free space in a single piece, though the job's target is above what it has.
     Room,
 }
 
-/// For how many nodes what is true. Each node counts once, under the first that applies, in this
-/// order; together they are all.
+/// Nodes by their relation to a job. Each node counts once, under the first that applies, in this
+/// order; the sum is the total.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeTally {
     /// All nodes.
     pub total: u64,
     /// In a pool this class may not use.
     pub other_pool: u64,
-    /// Not among the nodes that this work asks for.
+    /// Not among the nodes that this job asks for.
     pub not_asked_for: u64,
-    /// Not heard of since the daemon started.
+    /// No heartbeat since the daemon started.
     pub awaited: u64,
-    /// Smaller than one process of it; for a reservation, not of the size it asks for.
+    /// Smaller than a process of the job; for a reservation, not of the size it asks for.
     pub too_small: u64,
-    /// Silent.
+    /// Dead: heartbeats stopped.
     pub dead: u64,
     /// Taken out by an administrator.
     pub varied_off: u64,
-    /// Wants no new work.
+    /// Wants no new processes.
     pub quiesced: u64,
     /// Holds shares that configuration no longer allows.
     pub blacklisted: u64,
-    /// Room is being made on it for this work, and is kept for it.
+    /// Space is being made on it for this job, and is promised to it.
     pub being_cleared: u64,
-    /// Too little room left.
+    /// Too little free space.
     pub full: u64,
-    /// Has room, which is kept for others.
+    /// Has free space, which is promised to other jobs.
     pub promised: u64,
-    /// Has room for one process or more.
+    /// Has free space for at least a single process.
     pub has_room: u64,
 }
 
-/// What holds of a node for some work: the first that applies, in this order.
+/// Relation of a node to a job: the first that applies, in this order.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
@@ -230,35 +232,35 @@ pub enum Verdict {
     HasRoom,
 }
 
-/// What keeps a node from taking one more process of some work.
+/// Obstacle to another process of a job on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeVerdict {
     /// The node's name.
     pub node: String,
-    /// What it is.
+    /// Kind of obstacle.
     pub verdict: Verdict,
     /// The same with its numbers, for people.
     pub sentence: String,
-    /// Qshares of it that nobody has.
+    /// Free qshares of the node.
     pub free: u64,
     /// The size it is scheduled by, in qshares.
     pub order: u64,
 }
 
-/// Work that has what other work could use.
+/// A job that holds space which another job could use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Holder {
-    /// Which work.
+    /// Number of the job.
     pub job: u64,
-    /// Whose it is.
+    /// Name of the job's user.
     pub user: String,
     /// In which class.
     pub class: String,
-    /// How many processes of it are there.
+    /// Number of its processes there.
     pub processes: u64,
-    /// What they take, in qshares; what is leaving included.
+    /// Qshares that its processes take there; terminating ones are included.
     pub qshares: u64,
-    /// When its work will be done at the rate it has now. Absent: nobody knows.
+    /// Time until the job is done at its present speed, in milliseconds. Absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_in_ms: Option<u64>,
 }
