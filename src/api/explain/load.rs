@@ -1,4 +1,4 @@
-//! Room and want by size: what nodepools have, and what work could use besides.
+//! Space and demand by size: the space of nodepools, and processes that jobs could use besides.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -10,7 +10,7 @@ use crate::api::wire::{self, NodeCounts, PoolLoad, SizeLoad, Unmet};
 use crate::model::{Order, PoolIx, QShares, Topology, floor_div};
 use crate::scheduler::{NodeView, View};
 
-/// Every nodepool's room, in order of configuration.
+/// Returns the space of every nodepool, in order of configuration.
 pub fn pools(view: &View) -> Vec<PoolLoad> {
     let pools = view.topology.pools.iter().map(|pool| {
         let parent = pool.parent.map(|PoolIx(parent)| view.topology.pools[parent].name.to_string());
@@ -64,7 +64,7 @@ fn sizes<'a>(nodes: impl Iterator<Item = &'a NodeView>) -> Vec<SizeLoad> {
     sizes.into_iter().map(|(order, size)| SizeLoad { order, ..size }).collect()
 }
 
-/// What work could use now and has not got, nor is promised, by pool and size.
+/// Counts processes that jobs could use now and neither hold nor are promised, by pool and size.
 pub fn unmet(view: &View) -> Vec<Unmet> {
     let topology: &Topology = &view.topology;
     let mut sums: BTreeMap<(PoolIx, Order), (u64, u64)> = BTreeMap::new();

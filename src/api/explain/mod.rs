@@ -1,4 +1,4 @@
-//! Why a job has what it has, and what would change it.
+//! Explanations of what a job has, and of what would change it.
 
 pub mod load;
 pub mod node_fit;

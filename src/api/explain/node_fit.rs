@@ -1,4 +1,4 @@
-//! Node by node, what keeps it from taking one more process of some work; and who is there instead.
+//! Obstacles to a further process of a job, node by node, and the jobs that hold the space instead.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::model::{
 };
 use crate::scheduler::{JobView, NodeView, View};
 
-/// So many of those who have what a job could use are named.
+/// Number of holders that an explanation names.
 const HOLDERS: usize = 5;
 
-/// What some work may use and what is promised, looked up once.
+/// A job's usable nodes, and promised space, looked up once.
 pub struct Eyes<'a> {
     view: &'a View,
     job: &'a JobView,
     class: Option<&'a ResourceClass>,
     /// The only nodes it may use, in order. `None`: any.
     asked_for: Option<Vec<&'a str>>,
-    /// What is promised on each node that something is promised on.
+    /// Promised space by node; a node without promises is absent.
     promised: BTreeMap<&'a str, Promised>,
 }
 
-/// What is promised on one node, in qshares.
+/// Promised space on a node, in qshares.
 #[derive(Clone, Copy, Debug, Default)]
 struct Promised {
     to_it: QShares,
@@ -54,7 +54,7 @@ impl<'a> Eyes<'a> {
         eyes
     }
 
-    /// The first thing that keeps `node` from taking one more process.
+    /// Returns the first obstacle to a further process on `node`.
     pub fn verdict(&self, node: &NodeView) -> Verdict {
         let MachineState { is_awaited, is_dead, is_varied_off, is_quiesced, is_blacklisted } =
             node.state;
@@ -105,12 +105,12 @@ impl<'a> Eyes<'a> {
         tally
     }
 
-    /// The nodes on which the verdict is one of these.
+    /// Returns the nodes whose verdict is in `verdicts`.
     pub fn nodes(&self, verdicts: &[Verdict]) -> impl Iterator<Item = &'a NodeView> {
         self.view.nodes.iter().filter(|node| verdicts.contains(&self.verdict(node)))
     }
 
-    /// The nodes that are large enough and get work, whoever has them.
+    /// Returns the nodes that are large enough and get shares, used or not.
     pub fn in_use(&self) -> impl Iterator<Item = &'a NodeView> {
         self.nodes(&[Verdict::BeingCleared, Verdict::Full, Verdict::Promised, Verdict::HasRoom])
     }
@@ -123,12 +123,12 @@ impl<'a> Eyes<'a> {
         usable.max_by_key(|node| node.order)
     }
 
-    /// One process, in qshares.
+    /// Returns the size of a process, in qshares.
     pub fn needs(&self) -> QShares {
         self.job.order.map_or(QShares(u64::MAX), Order::qshares)
     }
 
-    /// Who has the most on the nodes that it could use.
+    /// Returns the jobs that hold most on the nodes that the job could use.
     pub fn holders(&self) -> Vec<Holder> {
         let mut sums: BTreeMap<JobId, (u64, QShares)> = BTreeMap::new();
         for (job, _, order, _) in self.in_use().flat_map(|node| &node.shares) {
@@ -154,7 +154,7 @@ impl<'a> Eyes<'a> {
         holders
     }
 
-    /// Its own pool, and for fair-share work what lies in it.
+    /// True for the pool of the job's class, and for a fair-share job for the pools inside it too.
     fn may_use_pool(&self, pool: &str) -> bool {
         let topology: &Topology = &self.view.topology;
         let place = topology.pools.iter().position(|candidate| candidate.name == pool);
@@ -174,8 +174,8 @@ impl<'a> Eyes<'a> {
         self.class.is_some_and(|class| class.policy == ClassPolicy::Reserve)
     }
 
-    /// Large enough; for whole machines neither larger than asked for, but for what a reservation may
-    /// get on top.
+    /// True if the node is large enough. For a whole node it must also be no larger than asked for.
+    /// A reservation allows a surplus, which the configuration sets.
     fn has_size(&self, node: &NodeView) -> bool {
         let needs = self.needs();
         if !self.is_for_whole_machine() {
@@ -240,19 +240,20 @@ impl<'a> Eyes<'a> {
     }
 }
 
-/// What nobody has of it.
+/// Returns the free qshares of a node.
 pub fn free(node: &NodeView) -> QShares {
     node.order.saturating_sub(node.used)
 }
 
-/// What becomes free when everything that is leaving is gone.
+/// Returns the qshares that become free once all terminating shares of a node have exited.
 pub fn leaving(node: &NodeView) -> QShares {
     let leaving = node.shares.iter().filter(|(_, _, _, state)| *state == SharePhase::Leaving);
     leaving.map(|(_, _, order, _)| order.qshares()).sum()
 }
 
-/// When its work is done, at the rate of the processes it has now. `None` where that is not known:
-/// for what is no job, before an item was done, and while it has none.
+/// Returns the time until the job is done, in milliseconds, at the rate of its present processes.
+/// `None` if not known: for a service, process or reservation, before the first item is done, and
+/// without processes.
 pub fn done_in(job: &JobView) -> Option<u64> {
     let at_work = std::num::NonZeroU64::new(job.held().0.saturating_mul(job.threads))?;
     let time_per_item = job.facts.time_per_item.filter(|time| 0 < *time)?;

@@ -1,12 +1,12 @@
-//! Receipts: what was taken for whom, under which rule, and what was rejected; and why something
-//! was not taken.
+//! Receipts of preemptions: victim, beneficiary, rule and rejected alternatives. Also reasons why a
+//! share was not preempted.
 
 use crate::api::wire;
 use crate::converter::explain_held_back;
 use crate::model::{MachineIx, counted, span};
 use crate::scheduler::{Considered, HeldBack, JobView, Preemption, PreemptionRule, View};
 
-/// A preemption, where its share still is on the books of `victim`.
+/// Describes a preemption whose share is still in the view of `victim`.
 pub fn preemption(view: &View, victim: &JobView, preemption: &Preemption) -> wire::PreemptionInfo {
     let share =
         victim.shares.iter().chain(&victim.purged).find(|share| share.id == preemption.share);
@@ -33,7 +33,7 @@ fn considered(view: &View, considered: &Considered) -> wire::Considered {
     wire::Considered { nodes: considered.machines, plans: considered.plans, runner_up }
 }
 
-/// A machine's name in the cycle that the receipts are from.
+/// Returns a node's name in the cycle that the receipts are from.
 fn name_of(view: &View, machine: MachineIx) -> String {
     let planned = view.planned.as_ref();
     planned
@@ -59,7 +59,7 @@ fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -
     }
 }
 
-/// What gave the right to take a share, seen from the job that lost it.
+/// Describes the rule that gave the right to a share, seen from the job that lost it.
 fn right(rule: wire::PreemptionRule) -> &'static str {
     match rule {
         wire::PreemptionRule::NoLongerAllowed => "its job may not hold it any more",

@@ -1,4 +1,4 @@
-//! Processes on nodes that are not heard: they keep their room, and may run or not.
+//! Processes on silent nodes: they keep their space, and may run or not.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use crate::api::wire::Unblock;
 use crate::model::{Name, SharePhase, fold_hostlist, plural};
 use crate::scheduler::{JobView, View};
 
-/// The nodes on which work holds processes and that are not heard.
+/// The silent nodes on which a job holds processes.
 #[derive(Debug)]
 pub(in crate::api) struct SilentNodes {
     /// Their names, folded.
     names: String,
-    /// How many nodes.
+    /// Number of nodes.
     nodes: usize,
     processes: u64,
 }
 
 impl SilentNodes {
-    /// Those of `job`, if there are any.
+    /// Finds the silent nodes that hold processes of `job`, if there are any.
     pub(in crate::api) fn of(view: &View, job: &JobView) -> Option<SilentNodes> {
         let dead = view.nodes.iter().filter(|node| node.state.is_dead);
         let dead = dead.map(|node| node.name.as_str());
@@ -44,7 +44,7 @@ impl SilentNodes {
         format!("{processes} {} {are} on {where_} ({names})", plural(*processes, "process"))
     }
 
-    /// What gives it back what it holds there.
+    /// Returns the condition under which the job's processes there count again.
     pub(in crate::api) fn unblock(&self) -> Unblock {
         let SilentNodes { names, nodes, .. } = self;
         let (is, it) = if *nodes == 1 { ("is", "it is") } else { ("are", "they are") };

@@ -1,7 +1,7 @@
-//! What would give work more than it has, and when, where that can be told.
+//! Conditions under which a job gets more than it has, with the expected time where known.
 //!
-//! Nothing is decided here, and nothing promised: an estimate says how things go on if they go on as
-//! they do now.
+//! This module decides nothing and promises nothing: an estimate assumes that present rates
+//! continue.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::model::{
 };
 use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
 
-/// The news that end the quiet stop, and the room that is had in spite of it.
+/// Changes that end the quiet stop, and space that is available in spite of it.
 const FREE_ROOM_OR_CHANGE: &str = "room that is free, or a change of demand or supply: work or a node comes or goes, or \
                                    a job can use another number of processes";
-/// So many things of a kind are named.
+/// Number of things of a kind that a sentence names.
 const NAMED: usize = 3;
 
-/// What would unblock `job`; `None` where it has what it wants, on nodes that are heard.
+/// Returns the condition that unblocks `job`; `None` if it has what it wants, on nodes that report.
 pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) -> Option<Unblock> {
     let Some(reason) = &job.reason else {
         return SilentNodes::of(view, job).map(|silent| silent.unblock());
@@ -54,12 +54,12 @@ pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) 
     })
 }
 
-/// It comes about by itself, if at all.
+/// Builds a condition that comes by itself, if at all.
 fn by_itself(sentence: String, estimate: Option<Estimate>) -> Unblock {
     Unblock { sentence, needs_a_change: false, estimate }
 }
 
-/// Somebody has to change something.
+/// Builds a condition that needs a change by a user or an operator.
 pub(in crate::api) fn change(sentence: String) -> Unblock {
     Unblock { sentence, needs_a_change: true, estimate: None }
 }
@@ -153,7 +153,7 @@ fn next_cycle() -> Estimate {
     Estimate { in_ms: 0, basis: "the next cycle".to_owned() }
 }
 
-/// Who has it, and has to want less.
+/// Names the jobs that hold the space and have to want less.
 fn others(job: &JobView, holders: &[Holder]) -> Unblock {
     if holders.is_empty() {
         return by_itself("others, who have priority, want less".to_owned(), None);
@@ -169,7 +169,7 @@ fn others(job: &JobView, holders: &[Holder]) -> Unblock {
     by_itself(format!("others {instead}; the most is with {}", named.join(", ")), soonest(holders))
 }
 
-/// When the first of them is done.
+/// Estimates the time until the first of these jobs is done.
 fn soonest(holders: &[Holder]) -> Option<Estimate> {
     let known = holders.iter().filter_map(|holder| Some((holder.done_in_ms?, holder)));
     let (in_ms, holder) = known.min_by_key(|(in_ms, holder)| (*in_ms, holder.job))?;
@@ -177,7 +177,7 @@ fn soonest(holders: &[Holder]) -> Option<Estimate> {
     Some(Estimate { in_ms, basis })
 }
 
-/// Which exits have to be confirmed, and where.
+/// Names the exits that have to be confirmed, and their nodes.
 fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
     let mut awaited: BTreeMap<&str, u64> = BTreeMap::new();
     let mut whose: Vec<JobId> = Vec::new();
@@ -214,7 +214,7 @@ fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
     )
 }
 
-/// Whether the quiet stop holds: then work that has something takes nothing from its peers.
+/// True if the quiet stop holds: then a job with shares takes nothing from its peers.
 fn is_stopped(view: &View) -> bool {
     let quiet_cycles = view.planned.as_ref().map_or(0, |last| last.snapshot.calm.quiet_cycles);
     view.topology.settings.quiet_stop.is_some_and(|stop| stop <= quiet_cycles)
@@ -255,7 +255,7 @@ fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
     }
 }
 
-/// What is missing on the node that lacks least.
+/// Describes the missing space on the node that lacks least.
 fn in_pieces(eyes: &Eyes<'_>, asks: Order, holders: &[Holder]) -> Unblock {
     let needs = asks.qshares();
     let coming = |node: &NodeView| free(node) + leaving(node);

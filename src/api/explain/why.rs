@@ -1,4 +1,4 @@
-//! Why work has what it has: the sentence, the sums behind it, and what stands in the way.
+//! Explanation of what a job has: the sentence, the sums behind it, and the obstacles.
 
 use crate::api::explain::node_fit::Eyes;
 use crate::api::explain::preemptions::preemption;
@@ -10,7 +10,7 @@ use crate::engine::{CapBound, Reason as Cause, exactly};
 use crate::model::{ClassPolicy, Order, QShares, counted, plural};
 use crate::scheduler::{HeldBack, JobView, View, Waiting};
 
-/// The answer for one request for work in a sentence.
+/// Explains a job in a sentence.
 pub fn brief(view: &View, job: &JobView) -> WhyBrief {
     let reason = reason_of(job);
     let eyes = Eyes::of(view, job);
@@ -23,12 +23,12 @@ pub fn brief(view: &View, job: &JobView) -> WhyBrief {
     }
 }
 
-/// The whole answer for one request for work, with every node.
+/// Explains a job in full, with every node.
 pub fn why_by_node(view: &View, job: &JobView) -> Why {
     Why { verdicts: Some(Eyes::of(view, job).verdicts()), ..why(view, job) }
 }
 
-/// The answer for one request for work, with its nodes counted.
+/// Explains a job in full, with counts of nodes.
 pub fn why(view: &View, job: &JobView) -> Why {
     let reason = reason_of(job);
     let sums = JobSums::of(job, view.cycle);
@@ -112,7 +112,7 @@ fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
     }
 }
 
-/// The one bound that has to give before it gets more.
+/// Returns the limit that has to change before the job gets more.
 fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Bound {
     let told = |by, sentence: String| Bound { by, sentence };
     let cause = match &job.reason {
@@ -169,7 +169,8 @@ fn capped(bound: CapBound, cap: u64) -> String {
     format!("{} for now: {bound}", counted(cap, "process"))
 }
 
-/// At which level somebody else wants what it wants: beside it, beside its user, or beside its class.
+/// Returns the level at which other demand limits the job: beside it, beside its user, or beside
+/// its class.
 fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Bound {
     let order = job.order.map_or(QShares(0), Order::qshares).0;
     let in_qshares = |nshares: u64| nshares.saturating_mul(order);
