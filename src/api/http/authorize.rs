@@ -1,6 +1,6 @@
 //! The gate that every request goes through: who is it, may they, and is it their own will?
 //!
-//! Whoever is refused learns that and nothing else; why stands in the log and in the audit log.
+//! A refused caller learns only that it is refused; the reason is in the log and in the audit log.
 
 use axum::extract::{FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
@@ -14,7 +14,7 @@ use crate::api::http::refuse::{NOT_KNOWN, record, refused, stranger};
 use crate::api::metrics::client_stats::Client;
 use crate::api::state::ApiState;
 
-/// Who makes this request.
+/// Identity of the caller of a request.
 #[derive(Clone, Debug)]
 pub struct Caller(pub Identity);
 
@@ -22,7 +22,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, ApiError> {
-        // Nobody gets to a handler past the gate; without it nothing is done.
+        // A request without an identity did not pass the gate, so it is refused.
         let identity = parts.extensions.get::<Identity>().cloned();
         identity.map(Caller).ok_or_else(|| ApiError::new(Code::NotKnown, NOT_KNOWN))
     }

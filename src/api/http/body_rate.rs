@@ -1,5 +1,5 @@
-//! Bodies that come too slowly are given up: whoever sends a byte now and then would hold what has come
-//! so far for as long as they like.
+//! Drops bodies that arrive too slowly. A client that sends a byte now and then would occupy memory
+//! for as long as it likes.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 
 /// Over which time the pace is measured.
 const WINDOW: Duration = Duration::from_secs(5);
-/// What has to come in that time: 1 KB a second.
+/// Bytes that must arrive in that time: 1 KB a second.
 const LEAST: usize = 5 << 10;
 
 /// A body came too slowly.
@@ -29,20 +29,20 @@ impl fmt::Display for TooSlow {
 
 impl std::error::Error for TooSlow {}
 
-/// Has the body of `request` come at a pace, or be given up.
+/// Limits the body of `request` to a minimum pace; a slower body fails.
 pub fn in_pace(request: Request) -> Request {
     request.map(|body| {
         if body.is_end_stream() { body } else { Body::new(Paced::new(body, WINDOW, LEAST)) }
     })
 }
 
-/// A body that is given up where less than `least` bytes come in a `window`.
+/// A body that fails if fewer than `least` bytes arrive in a `window`.
 #[derive(Debug)]
 struct Paced {
     body: Body,
     window: Duration,
     least: usize,
-    /// When the window ends, once somebody waits for the body.
+    /// End of the window; set once a reader waits for the body.
     end: Option<Pin<Box<Sleep>>>,
     came: usize,
 }
@@ -95,7 +95,8 @@ mod tests {
 
     use super::*;
 
-    /// A body of ten parts of so many bytes, 20 ms apart, of which 10 bytes have to come in 50 ms.
+    /// True if a body of ten parts of `bytes` bytes arrives. The parts come 20 ms apart, and 10
+    /// bytes have to come in 50 ms.
     async fn arrives(bytes: usize) -> bool {
         let part = move |count: u8| async move {
             sleep(Duration::from_millis(20)).await;

@@ -1,7 +1,7 @@
-//! Long answers, packed for whoever can unpack them.
+//! Compression of long answers for clients that accept gzip.
 //!
-//! What many ask for and is the same for all of them ([`SharedJson`]) is packed once; everything else
-//! as it is sent ([`packing`]). What is short goes out as it is: it fits into a packet or a few either
+//! An answer that is the same for many clients ([`SharedJson`]) is packed once; every other answer
+//! as it is sent ([`packing`]). A short answer goes out unpacked: it fits into a few packets either
 //! way.
 
 use std::convert::Infallible;
@@ -28,11 +28,11 @@ pub(crate) fn packing() -> CompressionLayer<And<SizeAbove, NotForContentType>> {
     layer.compress_when(SizeAbove::new(LONG.into()).and(NotForContentType::SSE))
 }
 
-/// What an answer depends on that may be packed.
+/// `Vary` header of answers that may be packed.
 pub(in crate::api) const VARIES: (HeaderName, HeaderValue) =
     (header::VARY, HeaderValue::from_static("accept-encoding"));
 
-/// Whether whoever asks can unpack gzip.
+/// True if the client accepts gzip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unpacks(bool);
 
@@ -80,12 +80,12 @@ impl From<Bytes> for SharedJson {
 }
 
 impl SharedJson {
-    /// As it is.
+    /// Returns the text, not packed.
     pub fn plain(&self) -> &Bytes {
         &self.plain
     }
 
-    /// As an answer.
+    /// Builds an answer, packed if the text is long and the client accepts gzip.
     pub async fn answer(&self, unpacks: Unpacks) -> Response {
         let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if unpacks.0
@@ -98,11 +98,12 @@ impl SharedJson {
         ([json, VARIES], self.plain.clone()).into_response()
     }
 
-    /// Packed, the first time it is asked for; whoever comes meanwhile waits for the same.
+    /// Packs the text at the first request for it; a request that comes meanwhile waits for the
+    /// same result.
     async fn packed(&self) -> Option<Bytes> {
         let plain = self.plain.clone();
         let pack = move || async move {
-            // With ten thousand jobs it takes long enough to hold up others.
+            // With ten thousand jobs packing takes long enough to hold up other requests.
             let packed = tokio::task::spawn_blocking(move || gzip(&plain));
             packed.await.map_err(io::Error::other)?
         };

@@ -1,6 +1,6 @@
-//! Requests that take long to answer, such as pages and whole lists of jobs, one turn each.
+//! Turns for requests that take long to answer, such as pages and whole lists of jobs.
 //!
-//! They are answered on threads of their own, a few at a time, so that heartbeats and the orchestrator
+//! Threads of their own answer these requests, a few at a time. So heartbeats and the orchestrator
 //! wait for none of them.
 
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub async fn in_turn(State(state): State<ApiState>, request: Request, next: Next
     })
 }
 
-/// The answer with all of its body: what packs it works while it is read. Streams stay what they are.
+/// Reads all of an answer's body here, as the body is packed while it is read. Streams stay
+/// unchanged.
 async fn whole(response: Response) -> Response {
     let (head, body) = response.into_parts();
     let kind = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);

@@ -1,4 +1,4 @@
-//! Failures on their way out: every code there is, and the one place that makes problems of them.
+//! Problems for clients: every code, and the only place that builds answers from them.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -18,9 +18,9 @@ const ABSENT: StatusCode = StatusCode::NOT_FOUND;
 /// Every kind of problem. The names are stable: clients and runbooks refer to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Nothing was sent.
+    /// An empty body.
     EmptyBody,
-    /// What was sent is no JSON.
+    /// A body that is not JSON.
     NotJson,
     /// Arrays and objects within each other, too many levels.
     TooDeep,
@@ -32,11 +32,11 @@ pub enum Code {
     OldSequence,
     /// Numbers were left out between two publications.
     SequenceGap,
-    /// Two publications with one number.
+    /// Two publications with the same number.
     SequenceReused,
-    /// A sequence number that cannot be one.
+    /// An invalid sequence number.
     BadSequence,
-    /// A field nobody reads.
+    /// An unknown field.
     UnknownField,
     /// A field given twice.
     DuplicateField,
@@ -44,23 +44,23 @@ pub enum Code {
     MissingField,
     /// A value of the wrong type or outside its range, in a field without a code of its own.
     BadValue,
-    /// Two requests for work with one number.
+    /// Two jobs with the same number.
     DuplicateWork,
-    /// Something changed that never changes.
+    /// A changed value in a field that never changes.
     Immutable,
     /// No such class.
     UnknownClass,
-    /// No class given, and none is the default.
+    /// No class named, and no class is the default.
     NoDefaultClass,
-    /// The class is for others.
+    /// A class that this user may not use.
     UserNotAllowed,
-    /// Work that must not be preempted, in a class that preempts.
+    /// A job that must not be preempted, in a class that preempts.
     PreemptableClass,
-    /// An amount of memory that cannot be one.
+    /// An invalid amount of memory.
     BadMemory,
     /// More memory than can be counted.
     MemoryOutOfRange,
-    /// A number of threads that cannot be one.
+    /// An invalid number of threads.
     BadThreads,
     /// A number of work items out of range.
     BadRemaining,
@@ -72,57 +72,57 @@ pub enum Code {
     UnissuedShare,
     /// A share on another node than it was issued on.
     MovedShare,
-    /// One share in two places.
+    /// The same share in two places.
     DuplicateShare,
     /// A share that had ended and is shown alive.
     ReturnedShare,
-    /// A share that was told to leave long ago and still is there.
+    /// A share that was told to end long ago and still has a process.
     OverdueShare,
     /// A process on a node that never reported.
     ProcessOnUnknownNode,
-    /// Completed work with live processes.
+    /// A completed job with live processes.
     CompletedButLive,
-    /// A user's name that cannot be one.
+    /// An invalid name of a user.
     BadUser,
-    /// All work is suddenly gone.
+    /// All jobs are suddenly gone.
     SuddenlyEmpty,
     /// Processes that a publication leaves out.
     AbsentWork,
     /// Processes that publications left out for too long.
     GivenUp,
-    /// Much work without processes vanished.
+    /// Many jobs without processes vanished.
     VanishedWork,
-    /// A publication of another orchestrator than the one whose publications count.
+    /// A publication of another orchestrator than the accepted orchestrator.
     OtherPublisher,
     /// A node's memory that cannot be it.
     BadNodeMemory,
     /// A heartbeat that was sent before.
     Replayed,
-    /// Two agents under one name.
+    /// Two agents under the same name.
     TwoAgents,
     /// More nodes than allowed.
     TooManyNodes,
-    /// A node's name that cannot be one.
+    /// An invalid name of a node.
     BadNodeName,
     /// A node that never reported.
     UnknownNode,
-    /// One bad name in a list; nothing was done.
+    /// A bad name in a list; nothing was done.
     BadNodeList,
     /// No node, or all of them unconfirmed.
     UnconfirmedNodes,
     /// A node that reports cannot be lost or forgotten.
     NodeReports,
-    /// A node on which something is booked cannot be forgotten.
+    /// A node that is in use cannot be forgotten.
     NodeInUse,
-    /// No reason given.
+    /// A missing or invalid reason.
     BadReason,
     /// A configuration that is wrong.
     WrongConfiguration,
-    /// No such configuration was ever in effect, or it is no longer on record.
+    /// A configuration that was never in effect, or is no longer stored.
     UnknownGeneration,
     /// The configuration file cannot be read.
     UnreadableConfiguration,
-    /// No such work.
+    /// No such job.
     UnknownJob,
     /// A request that can be understood in two ways, or that did not arrive whole.
     BadTransport,
@@ -132,21 +132,21 @@ pub enum Code {
     NoSuchPath,
     /// No such method on this path.
     NoSuchMethod,
-    /// It took too long.
+    /// A request that took too long.
     TimedOut,
     /// A parameter of the address that cannot be read.
     BadParameter,
-    /// Our fault.
+    /// A fault of the daemon.
     Internal,
-    /// Nobody knows who asks.
+    /// A caller without a known identity.
     NotKnown,
-    /// Who asks may not.
+    /// A caller without the needed permission.
     NotAllowed,
-    /// Who asks, asks too often.
+    /// A caller that asks too often.
     TooOften,
     /// The body comes too slowly.
     TooSlow,
-    /// Nothing is scheduled yet.
+    /// No schedule is available yet.
     NotReady,
     /// On its way down.
     Stopping,
@@ -225,20 +225,20 @@ impl Code {
         }
     }
 
-    /// Its stable name.
+    /// Returns the stable name.
     pub fn name(self) -> &'static str {
         self.facts().0
     }
 }
 
-/// What is wrong in one place; an error once it is all that was asked for.
+/// A problem in a place of the request. It fails the request if the request has no other part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What kind of problem.
+    /// Kind of problem.
     pub code: Code,
-    /// Where: a JSON pointer.
+    /// Place: a JSON pointer.
     pub pointer: String,
-    /// What exactly, and what would be right.
+    /// Description of the problem and of its remedy.
     pub detail: String,
 }
 
@@ -266,7 +266,7 @@ impl From<Fault> for ItemProblem {
     }
 }
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Clone, Debug)]
 pub struct ApiError {
     code: Code,
@@ -290,7 +290,7 @@ impl ApiError {
         self.code.facts().1
     }
 
-    /// What exactly is wrong, and what would be right.
+    /// Returns the description of the problem and of its remedy.
     pub fn detail(&self) -> &str {
         &self.detail
     }

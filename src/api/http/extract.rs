@@ -1,4 +1,4 @@
-//! What handlers take in: bodies, parameters and paths, refused as problems when they do not fit.
+//! Extractors of bodies, parameters and paths for handlers. Bad input is refused as a problem.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -12,14 +12,14 @@ use crate::api::http::error::{ApiError, Code};
 use crate::api::http::json::{self, shortened};
 use crate::api::state::ApiState;
 
-/// Where all the work of a cluster comes.
+/// Path of publications, which carry all jobs of a cluster.
 const PUBLICATION: &str = "/v1/publication";
 /// The largest body anywhere else: heartbeats of 50,000 nodes.
 const BRIEF_BODY: usize = 8 << 20;
-/// A body that comes in parts is kept in pieces of so many bytes until it is whole.
+/// Bytes of a piece: a body that comes in parts is kept in such pieces until it is whole.
 const PIECE: usize = 256 << 10;
 
-/// A body that says it is JSON, not read yet.
+/// A body with the content type of JSON, not read yet.
 #[derive(Debug)]
 pub struct JsonText(pub Bytes);
 
@@ -30,7 +30,7 @@ impl FromRequest<ApiState> for JsonText {
         check_content_type(request.headers())?;
         let most = bytes_max(request.uri().path(), state.limits.body);
         let body = request.into_body();
-        // What is announced need not be waited for.
+        // A body that is announced as too large is refused before it arrives.
         let announced = body.size_hint().lower();
         if most < usize::try_from(announced).unwrap_or(usize::MAX) {
             return Err(too_large(most, state.limits.body));
@@ -48,10 +48,11 @@ impl FromRequest<ApiState> for JsonText {
     }
 }
 
-/// What `body` has; `None` if it has more than `most` bytes.
+/// Collects `body`; `None` if it has more than `most` bytes.
 ///
-/// It is copied as it comes: what it comes in shares buffers with what is not kept. And into pieces of
-/// one size: a buffer that grows leaves behind what it was before, which the next flood does not fit in.
+/// Frames are copied, as they share buffers with data that is dropped. The copies go into pieces of
+/// equal size. A growing buffer would leave earlier blocks behind, in which the next flood does not
+/// fit.
 async fn gather(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Error> {
     let (mut first, mut pieces, mut length) = (None, Vec::<Vec<u8>>::new(), 0);
     while let Some(frame) = body.frame().await {
@@ -116,7 +117,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let content_type = value(header::CONTENT_TYPE).unwrap_or_default();
     let mut parts = content_type.split(';').map(str::trim);
     let is_json = parts.next().is_some_and(|part| part.eq_ignore_ascii_case("application/json"));
-    // JSON is UTF-8, whether that is said or not.
+    // JSON is UTF-8, with or without a charset in the content type.
     let is_utf_8 = |charset: &str| charset.trim_matches('"').eq_ignore_ascii_case("utf-8");
     let mut charsets = parts.filter_map(|part| part.split_once('=')).filter_map(|(name, value)| {
         name.trim().eq_ignore_ascii_case("charset").then_some(value.trim())
@@ -133,7 +134,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(Code::NotJsonType, detail))
 }
 
-/// How large a body may be: all the work of a cluster may be much, everything else is little.
+/// Returns the limit of a body in bytes. A publication may be large; every other body is small.
 fn bytes_max(path: &str, configured: usize) -> usize {
     if path == PUBLICATION { configured } else { configured.min(BRIEF_BODY) }
 }
@@ -148,7 +149,7 @@ fn too_large(most: usize, configured: usize) -> ApiError {
     ApiError::new(Code::TooLarge, detail)
 }
 
-/// Whether an `E` is among the causes of `error`.
+/// True if an `E` is among the causes of `error`.
 fn because_of<E: std::error::Error + 'static>(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.any(<dyn std::error::Error>::is::<E>)
@@ -158,7 +159,7 @@ fn because_of<E: std::error::Error + 'static>(error: &(dyn std::error::Error + '
 ///
 /// # Errors
 ///
-/// If it is one of those.
+/// If the number of `Host` headers is not 1. HTTP versions other than 1.1 may omit the header.
 pub fn check_host(version: Version, headers: &HeaderMap) -> Result<(), ApiError> {
     let hosts = headers.get_all(header::HOST).iter().count();
     if hosts == 1 || (hosts == 0 && version != Version::HTTP_11) {
@@ -202,7 +203,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
-/// What axum says, without the names of Rust's types and of its own steps.
+/// Rewrites a message of axum without the names of Rust's types and of axum's own steps.
 fn in_plain_words(message: &str) -> String {
     let message = message
         .trim_start_matches("Failed to deserialize query string: ")
@@ -216,7 +217,7 @@ fn in_plain_words(message: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Bodies in parts of any size are what was sent, up to the byte that is one too many.
+    /// A body in parts of any size arrives unchanged, up to the first byte above the limit.
     #[tokio::test]
     async fn a_body_in_parts_is_whole() {
         let sent: Vec<u8> = (0..=u8::MAX).cycle().take(3 * PIECE + 7).collect();

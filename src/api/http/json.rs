@@ -1,7 +1,7 @@
-//! Reads JSON from outside and says where and why it does not fit.
+//! Reads JSON from outside, and reports where and why it does not fit.
 //!
-//! Not an extractor: it knows text and types, no requests. serde tells problems apart only in
-//! words, so this is the one place that reads its messages.
+//! Not an extractor: the module knows text and types, not requests. serde distinguishes problems
+//! only by their words, so no other place reads its messages.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,10 +15,10 @@ use serde_path_to_error::Segment;
 use crate::api::http::error::{Code, Fault};
 use crate::model::nearest;
 
-/// Arrays and objects may lie within each other so many levels deep.
+/// Limit of the levels of nested arrays and objects.
 pub const DEPTH_MAX: usize = 64;
 
-/// What becomes of a request that is refused.
+/// Ending of messages about a refused request.
 const NOTHING_CHANGED: &str = "; nothing was changed";
 
 /// The code for a bad value in a field, by the field's name.
@@ -26,8 +26,8 @@ pub type FieldCodes = fn(&str) -> Code;
 
 /// A `T` that is written as an object.
 ///
-/// serde would also read a struct from an array of its values in order, which names no field: a
-/// mix-up of two numbers, or one that is not ours, could not be told.
+/// serde would also read a struct from an array of its values in order. An array names no field, so
+/// swapped numbers or unknown ones would go unnoticed.
 #[derive(Debug)]
 pub struct Object<T>(pub T);
 
@@ -88,8 +88,8 @@ pub fn read_body<'de, T: Deserialize<'de>>(body: &'de [u8], codes: FieldCodes) -
     Ok(value)
 }
 
-/// A whole body, if it is a `T`; else [`read_body`] says why it is not. How deep it is nested is not
-/// asked here: that is for types that are no deeper themselves.
+/// Reads a whole body if it is a `T`; otherwise [`read_body`] explains the fault. The depth is not
+/// checked: use it for types that are not nested deeper themselves.
 pub fn read_if_good<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Option<T> {
     serde_json::from_slice(body).ok().map(|Object(value)| value)
 }
@@ -109,14 +109,14 @@ pub fn read_part<'de, T: Deserialize<'de>>(part: &'de str, codes: FieldCodes) ->
         .map_err(|error| misfit(&error, codes))
 }
 
-/// Whether arrays and objects lie within each other more than [`DEPTH_MAX`] levels deep. Where there
-/// are not so many at all, nobody has to look how they lie.
+/// True if arrays and objects are nested more than [`DEPTH_MAX`] levels deep. A body with fewer
+/// opening brackets than that needs no closer check.
 fn is_too_deep(body: &[u8]) -> bool {
     let is_opening = |byte: &&u8| matches!(byte, b'[' | b'{');
     DEPTH_MAX < body.iter().filter(is_opening).count() && DEPTH_MAX < depth(body)
 }
 
-/// How deep arrays and objects lie within each other.
+/// Returns the number of levels of nested arrays and objects.
 fn depth(body: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_string, mut is_escaped) = (false, false);
@@ -134,7 +134,7 @@ fn depth(body: &[u8]) -> usize {
     deepest
 }
 
-/// What keeps `body` from being JSON, and from which byte on.
+/// Describes the fault that keeps `body` from being JSON, and its byte.
 fn where_it_breaks(body: &[u8], error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
     if error.is_eof() {
@@ -157,7 +157,7 @@ fn without_position(message: &str) -> &str {
 /// A fault for JSON that does not have the shape it should.
 fn misfit(error: &serde_path_to_error::Error<serde_json::Error>, codes: FieldCodes) -> Fault {
     let message = error.inner().to_string();
-    // The position counts from wherever reading began; the pointer says it better.
+    // The position counts from the place where reading began; the pointer is more exact.
     let message = without_position(&message);
     let pointer = pointer_to(error.path().iter());
     let named = message.split('`').nth(1).unwrap_or_default();
@@ -179,15 +179,15 @@ fn misfit(error: &serde_path_to_error::Error<serde_json::Error>, codes: FieldCod
     Fault::new(code, pointer, in_plain_words(&in_short(message)) + &hint(message))
 }
 
-/// The most similar of the names that serde expected, if one is similar.
+/// Suggests the most similar of the names that serde expected, if any name is similar.
 fn hint(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let meant = names.next().and_then(|given| nearest(given, names));
     meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
-/// What serde says, with no more of the value than a message should have: it quotes the value
-/// first, and says last what it expected.
+/// Shortens the value in a message of serde. The message quotes the value first, and names last
+/// what was expected.
 fn in_short(message: &str) -> String {
     let (said, expected) =
         message.rfind(", expected").map_or((message, ""), |at| message.split_at(at));
@@ -195,7 +195,7 @@ fn in_short(message: &str) -> String {
     format!("{words}{}{expected}", clipped(value, VALUE_CHARS_MAX + "``".len()))
 }
 
-/// What serde says, without the names of Rust's types.
+/// Rewrites a message of serde without the names of Rust's types.
 fn in_plain_words(message: &str) -> String {
     message
         .replace("expected u64", "expected a whole number, 0 or more")
@@ -222,7 +222,7 @@ fn escaped(key: &str) -> String {
 /// No more of a value from outside is repeated in a message.
 const VALUE_CHARS_MAX: usize = 80;
 
-/// A value from outside, for a message or a log: on one line, and no longer than it should be.
+/// Prepares a value from outside for a message or a log: a single line of limited length.
 pub fn shortened(value: &str) -> String {
     clipped(value, VALUE_CHARS_MAX)
 }

@@ -1,7 +1,7 @@
-//! How a browser says who it is: a form that takes a token, and a cookie that stands for it.
+//! Log-in of browsers: a form that takes a token, and a cookie that stands for it.
 //!
-//! The cookie cannot be read by scripts, is sent by our own pages only, and is worth nothing once the
-//! token is revoked. Pages without a session lead here and, after it, back.
+//! Scripts cannot read the cookie, only pages of this daemon send it, and it ends with its token.
+//! Pages without a session lead here and, after the log-in, back.
 
 use axum::Extension;
 use axum::extract::{Form, Query, State};
@@ -16,14 +16,14 @@ use crate::api::http::session_cookie::{PATH, safe, session_of, set_cookie};
 use crate::api::owner_request::AuditNote;
 use crate::api::state::ApiState;
 
-/// Where to go after logging in.
+/// Address to go to after the log-in.
 #[derive(Debug, Default, Deserialize)]
 pub struct Way {
     #[serde(default)]
     next: String,
 }
 
-/// What the form sends.
+/// Fields of the form.
 #[derive(Deserialize)]
 pub struct Login {
     token: String,
@@ -40,7 +40,7 @@ pub async fn get_login(
     if state.gatekeeper.wants_tokens() { page(StatusCode::OK, &next, "") } else { see(safe(&next)) }
 }
 
-/// Opens a session for whoever has a token.
+/// Opens a session for a caller with a token.
 pub async fn post_login(
     State(state): State<ApiState>,
     Extension(peer): Extension<Peer>,
@@ -107,7 +107,7 @@ fn page(status: StatusCode, next: &str, message: &str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
-        // Not `no-referrer`: with that, browsers do not say of the form that it is ours.
+        // Not `no-referrer`: with that, browsers would not reveal that the form is the daemon's.
         (header::REFERRER_POLICY, "same-origin"),
         (
             header::CONTENT_SECURITY_POLICY,

@@ -1,4 +1,4 @@
-//! What every route shares: bodies and their limits, errors, who may call, log-in, compression.
+//! Shared parts of all routes: bodies and their limits, errors, access, log-in, compression.
 
 pub mod authorize;
 pub mod body_rate;

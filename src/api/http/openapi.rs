@@ -1,5 +1,5 @@
-//! What the `OpenAPI` document says of every route alike: who may use it, and what any request can be
-//! answered.
+//! Parts of the `OpenAPI` document that are alike for every route: required roles, and answers that
+//! any request can get.
 //!
 //! Made from the same table that decides, so it cannot differ.
 
@@ -94,7 +94,7 @@ fn complete(operation: &mut Value, rule: Permission) {
     }
 }
 
-/// A problem says so in its content type.
+/// Gives a response the content type of problems.
 fn as_problem(response: &mut Value) {
     let Some(content) = response["content"].as_object_mut() else { return };
     if let Some(body) = content.remove("application/json") {

@@ -1,4 +1,5 @@
-//! Whether a request is the will of its sender: tokens, sessions, and pages elsewhere that send.
+//! Checks that a sender intends its request: tokens, sessions, and requests that foreign pages
+//! cause.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +10,7 @@ use url::Url;
 use crate::access::{Credential, Identity, Peer};
 use crate::api::http::session_cookie::session_of;
 
-/// What the headers show. A token goes before a session.
+/// Returns the credential in the headers. A token goes before a session.
 pub(crate) fn credential(headers: &HeaderMap) -> Credential<'_> {
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let value = value.to_str().unwrap_or_default();
@@ -23,8 +24,8 @@ pub(crate) fn credential(headers: &HeaderMap) -> Credential<'_> {
     session_of(headers).map_or(Credential::Nothing, Credential::Session)
 }
 
-/// Whether a change is what its sender wants: a page elsewhere can make a browser send things, with
-/// the session in it, or from this very machine. A token has to be put there on purpose.
+/// True if the sender intends the change. A foreign page can make a browser send requests, with the
+/// session in it, or from this very node. A token has to be added on purpose.
 pub(crate) fn is_own_will(request: &Request, identity: &Identity) -> bool {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     let needs_none = identity.role.is_none();
@@ -32,9 +33,9 @@ pub(crate) fn is_own_will(request: &Request, identity: &Identity) -> bool {
     is_safe || !(needs_none || is_session()) || is_same_site(request.headers(), needs_none)
 }
 
-/// Whether a browser says that one of our own pages made it send this, or it is no browser that
-/// sends. Where nobody needs to log in, our own address has to be one of this machine: any name could
-/// be made to lead here.
+/// True if a browser says that a page of this daemon caused the request, or if the sender is no
+/// browser. Without log-in, the daemon's address must belong to this node: any name could be made
+/// to lead here.
 pub(in crate::api) fn is_same_site(headers: &HeaderMap, needs_none: bool) -> bool {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
     if text(header::HeaderName::from_static("sec-fetch-site"))
@@ -49,16 +50,16 @@ pub(in crate::api) fn is_same_site(headers: &HeaderMap, needs_none: bool) -> boo
     is_here && (!needs_none || is_this_machine(&origin))
 }
 
-/// Whether the request was meant for another name. Any site can have its name lead to this machine; a
-/// browser then lets its pages read what is answered. Where tokens are asked for they protect.
+/// True if the request was meant for another name. Any site can make its name lead to this node; a
+/// browser then lets the site's pages read the answers. Required tokens protect against that.
 pub(crate) fn is_rebound(headers: &HeaderMap, identity: &Identity) -> bool {
     let is_open = identity.role.is_none() && matches!(identity.peer, Peer::Tcp { .. });
     let host = || headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     is_open && host().is_some_and(|host| !is_own_name(host))
 }
 
-/// Whether `host`, with or without a port, is an address or a local name: no one outside can have those
-/// lead elsewhere, and then here.
+/// True if `host`, with or without a port, is an address or a local name. No outsider can make
+/// these lead elsewhere, and then here.
 fn is_own_name(host: &str) -> bool {
     // Nearly all requests, at a tenth of the price: a word without a dot, or an address.
     let word = host.split_once(':').map_or(host, |(name, _)| name);
@@ -108,7 +109,7 @@ mod tests {
         }
     }
 
-    /// A name that was ours a moment ago, or will be, leads to this machine as well.
+    /// A name that was the daemon's a moment ago, or will be, leads to this node as well.
     #[test]
     fn where_nobody_logs_in_only_this_machine_s_own_names_count() {
         for (host, expected) in [

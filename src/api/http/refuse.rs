@@ -1,4 +1,4 @@
-//! How a caller is refused: the caller learns that and no more; the logs say why.
+//! Refusals: a caller learns only that it is refused; the logs have the reason.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ pub(in crate::api) const STRANGER: &str = "-";
 
 pub(in crate::api) const NOT_ALLOWED: &str = "this is for others";
 
-/// How somebody who is not let in stands on record.
+/// Returns the name of a refused caller for the audit log.
 pub(in crate::api) fn stranger(refusal: &AccessRefusal, peer: Peer) -> Actor {
     let who = match refusal {
         AccessRefusal::Unknown(_, Some(name)) => name.clone(),
@@ -31,7 +31,7 @@ pub(in crate::api) fn stranger(refusal: &AccessRefusal, peer: Peer) -> Actor {
     Actor { who, origin: peer.to_string() }
 }
 
-/// Puts a refusal on record, and says no more than that it is one.
+/// Records a refusal, and answers only that the request is refused.
 pub(in crate::api) fn refused(
     state: &ApiState,
     request: &Request,
@@ -42,7 +42,7 @@ pub(in crate::api) fn refused(
     let is_page = *request.method() == Method::GET && wants_page(request.headers());
     match refusal {
         AccessRefusal::Unknown(..) if request.headers().contains_key("hx-request") => {
-            // A page that is open wants its live part. Asked for as a whole, it leads to the form.
+            // An open page asks for its live part. A refresh of the whole page leads to the form.
             let mut response = ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();
             response.headers_mut().insert("hx-refresh", HeaderValue::from_static("true"));
             response

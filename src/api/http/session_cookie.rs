@@ -10,7 +10,7 @@ const COOKIE: &str = "apportion_session";
 
 pub(in crate::api) const PATH: &str = "/login";
 
-/// A longer way back than any of our pages has.
+/// Limit of the way back in bytes: no page of this daemon has a longer address.
 const NEXT_MAX: usize = 1000;
 
 /// The session that a browser shows.
@@ -41,7 +41,7 @@ pub(in crate::api) fn login_address(uri: &Uri) -> String {
     format!("{PATH}?{}", address.query().unwrap_or_default())
 }
 
-/// A way back that leads to one of our own pages, or to the first of them.
+/// Returns `next` if it leads to a page of this daemon, else the first page.
 pub(in crate::api) fn safe(next: &str) -> &str {
     let is_ours = next.starts_with('/')
         && !next.starts_with("//")

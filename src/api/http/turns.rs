@@ -1,4 +1,5 @@
-//! How many requests that take long are answered at a time. Operators wait for operators only.
+//! Limits the number of costly requests that are answered at a time. Operators wait for operators
+//! only.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -13,7 +14,7 @@ pub(in crate::api) struct Turns {
 }
 
 impl Default for Turns {
-    /// Half of the processors, and one for operators.
+    /// A turn for each two processors, and a further turn for operators.
     fn default() -> Turns {
         let processors = available_parallelism().map_or(1, usize::from);
         Turns {
