@@ -1,9 +1,10 @@
-//! What a publication leaves out: memory under a process is free when its exit was confirmed, never
-//! because a publication was silent.
+//! Processes that a publication leaves out. Memory under a process is free once its exit was
+//! confirmed, never because a publication was silent.
 //!
-//! A share that was published or offered, and is absent now, keeps its room until the orchestrator says
-//! `gone` or `completed`, or is absent from a publication with `full: true`. It is given up loudly after
-//! so many publications and so long a time, unless too many shares became absent at once.
+//! An absent share that was published or offered keeps its space at first. It ends when the
+//! orchestrator says `gone` or `completed`, or omits the share with `full: true`. After a number of
+//! publications and a time it is given up with a warning, unless too many shares became absent at
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,14 +14,14 @@ use crate::converter::{CheckedPublication, JobState, PublishedJob};
 use crate::model::{JobId, ShareId};
 use crate::scheduler::View;
 
-/// If more of the shares than this become absent at once, the publication is taken for incomplete: they
-/// are not given up by time. In percent.
+/// Limit of shares that become absent at once, in percent. Above it the publication counts as
+/// incomplete: time alone does not give the shares up.
 const MASS_PERCENT: usize = 20;
 
-/// A warning names at most so many jobs.
+/// Number of jobs that a warning names.
 const NAMED_MAX: usize = 10;
 
-/// How long absent work keeps its room.
+/// Limits up to which an absent job keeps its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Publications from which it is absent.
@@ -29,29 +30,30 @@ pub struct Patience {
     pub time: Duration,
 }
 
-/// Shares that are booked and absent from the publications, by number.
+/// Shares in the view that are absent from the publications, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Absences(BTreeMap<ShareId, Absence>);
 
-/// One absent share.
+/// An absent share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Absence {
     job: JobId,
     /// Publications from which it is absent.
     publications: u32,
     since: Instant,
-    /// Whether it became absent with too many others.
+    /// True if the share became absent together with too many more.
     is_held: bool,
 }
 
-/// What is absent, in numbers.
+/// Numbers of absent jobs and processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AbsentWork {
     /// Jobs with absent processes.
     pub jobs: u64,
     /// Absent processes.
     pub processes: u64,
-    /// Those of them that became absent with too many others, and are not given up by time.
+    /// Absent processes that became absent together with too many more; time alone does not give
+    /// them up.
     pub held: u64,
 }
 
@@ -68,15 +70,15 @@ impl Absences {
     }
 }
 
-/// What is done about absent shares.
+/// Result of the treatment of absent shares.
 pub(in crate::api) struct Filled {
-    /// What is absent now.
+    /// Shares that are absent now.
     pub absences: Absences,
     pub warnings: Vec<Fault>,
 }
 
-/// Adds to the `work` of a publication what is booked, was published `before` and is absent. Work that
-/// is kept so is ending: it gets nothing more.
+/// Adds to the `work` of a publication the absent shares of the view whose jobs were published
+/// `before`. A job that is kept this way is ending: it gets nothing more.
 pub(in crate::api) fn keep_absent(
     work: &mut BTreeMap<JobId, PublishedJob>,
     before: &CheckedPublication,
@@ -121,15 +123,17 @@ pub(in crate::api) fn keep_absent(
     filled
 }
 
-/// The shares of published work that take room, by job: those of nodes that died take none.
+/// Returns the shares of published jobs that occupy space, by job. Shares on dead nodes occupy
+/// none.
 fn booked(view: &View, before: &CheckedPublication) -> BTreeMap<JobId, Vec<ShareId>> {
     let ours = view.jobs.iter().filter(|job| before.work.contains_key(&job.id));
     let shares = ours.map(|job| (job.id, job.shares.iter().map(|share| share.id).collect()));
     shares.filter(|(_, shares): &(JobId, Vec<ShareId>)| !shares.is_empty()).collect()
 }
 
-/// The booked shares that the publication leaves out: of absent jobs all; of present jobs those that
-/// were published before. An offered share of a present job is on its way.
+/// Returns the booked shares that the publication leaves out. Of an absent job these are all
+/// shares; of a present job, the shares that were published before. An offered share of a present
+/// job is on its way.
 fn absent(
     work: &BTreeMap<JobId, PublishedJob>,
     booked: &BTreeMap<JobId, Vec<ShareId>>,
@@ -184,8 +188,8 @@ fn kept_warning(
     Some(Fault::new(Code::AbsentWork, "/work", detail))
 }
 
-/// Much work that has no room and is absent, as a publication of less, or of another orchestrator, leaves
-/// it out. There is nothing to keep for it; but the orchestrator should know.
+/// Warns of many absent jobs without shares, as an incomplete publication or another orchestrator
+/// leaves them out. No space has to be kept for them, but the orchestrator should know.
 fn vanished_warning(
     work: &BTreeMap<JobId, PublishedJob>,
     booked: &BTreeMap<JobId, Vec<ShareId>>,

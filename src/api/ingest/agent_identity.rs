@@ -1,61 +1,63 @@
-//! The lives of a node's agent: which heartbeat is a sign of life, and whether two agents report
-//! under one name.
+//! Incarnations of a node's agent: decides which heartbeat counts, and detects two agents under the
+//! same name.
 //!
-//! An agent that is started again is a new life, with a boot id of its own. What then still comes
-//! of the life before was late; but if that one goes on counting, it is not over, and there are two.
+//! A restarted agent is a new incarnation, with a boot id of its own. A heartbeat of the earlier
+//! incarnation that comes later was late. If the earlier incarnation goes on counting, it is not
+//! over, and there are two agents.
 
 use std::collections::VecDeque;
 
-/// So many lives are remembered besides the present one. What is older passes for new.
+/// Number of earlier incarnations that are remembered. An older incarnation counts as new.
 const EARLIER_MAX: usize = 8;
 
-/// An earlier life that was heard so often since the present one was, is the present one.
+/// Heartbeats of earlier incarnations, while the present incarnation is silent, until an earlier
+/// incarnation takes over.
 const TAKES_OVER: u32 = 3;
 
-/// One of two agents is alone after so many heartbeats without one of the other.
+/// Heartbeats of an agent, without any of its rival, until the agent counts as alone.
 const ALONE_AFTER: u32 = 10;
 
-/// One life, as far as it was told of.
+/// An incarnation of an agent, as its heartbeats describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Life {
     boot_id: Option<String>,
     sequence: Option<u64>,
-    /// How often it was heard since another one began.
+    /// Number of its heartbeats since another incarnation began.
     heard_since: u32,
 }
 
-/// Whoever reports as one node.
+/// All agents that report as a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agent {
     present: Life,
     /// The latest first.
     earlier: VecDeque<Life>,
-    /// Heartbeats of earlier lives since the present one was heard.
+    /// Heartbeats of earlier incarnations since the last of the present incarnation.
     others: u32,
-    /// Heartbeats to go until the present life is taken to be alone. 0: it is.
+    /// Heartbeats until the present incarnation counts as alone. 0: it does.
     contested: u32,
 }
 
-/// What a heartbeat is.
+/// Meaning of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A sign of life.
+    /// A heartbeat that counts.
     Alive,
-    /// Heard before, or older than one that was.
+    /// Received before, or older than a received heartbeat.
     Replayed,
-    /// Of a life that is over: it was on its way for long.
+    /// Of an incarnation that is over: the heartbeat was delayed on its way.
     Late,
-    /// Of another agent than the one that is listened to.
+    /// Of another agent than the present agent.
     Other,
 }
 
 impl Agent {
-    /// Whoever sent the first heartbeat of a node.
+    /// Builds the agent from the first heartbeat of a node.
     pub fn new(boot_id: Option<&str>, sequence: Option<u64>) -> Agent {
         Agent { present: Life::new(boot_id, sequence), ..Agent::default() }
     }
 
-    /// Whether two agents report under this name.
+    /// True if two agents report under this name.
     pub fn is_contested(&self) -> bool {
         0 < self.contested
     }
@@ -67,7 +69,7 @@ impl Agent {
         Some((self.present.boot_id.as_deref().unwrap_or("none"), rival))
     }
 
-    /// Takes in a heartbeat. Those without a sequence are never replayed, as far as can be known.
+    /// Takes in a heartbeat. A heartbeat without a sequence cannot be recognized as replayed.
     pub fn hear(&mut self, boot_id: Option<&str>, sequence: Option<u64>) -> Heard {
         if self.present.boot_id.as_deref() == boot_id {
             if self.present.has_heard(sequence) {
@@ -103,7 +105,7 @@ impl Agent {
         }
         if let Some(life) = self.earlier.remove(place) {
             self.replace(life);
-            // It takes no second word of the one that fell silent to know that there are two.
+            // The incarnation just replaced counts as a rival at once, without a further heartbeat.
             if let Some(silent) = self.earlier.front_mut() {
                 silent.heard_since = 1;
             }
@@ -114,7 +116,7 @@ impl Agent {
     fn replace(&mut self, life: Life) {
         let before = std::mem::replace(&mut self.present, Life { heard_since: 0, ..life });
         self.others = 0;
-        // Whoever does not say which life it is has none that could be over.
+        // An agent without a boot id has no incarnation that could be over.
         if before.boot_id.is_some() {
             self.earlier.push_front(before);
             self.earlier.truncate(EARLIER_MAX);
@@ -140,9 +142,9 @@ impl Life {
 mod tests {
     use super::*;
 
-    /// Reads `a7` as the 7th heartbeat of life a, `a` as one that does not count, and `-` as one
-    /// that does not even say which life it is. Writes `+` for a sign of life, `r` for a replay,
-    /// `l` for a late one, `2` for another agent; `!` where there are two.
+    /// Reads `a7` as the 7th heartbeat of incarnation a, `a` as a heartbeat without a sequence, and
+    /// `-` as a heartbeat without a boot id. Writes `+` for a heartbeat that counts, `r` for a
+    /// replay, `l` for a late heartbeat, `2` for another agent; `!` where there are two.
     #[track_caller]
     fn check(beats: &str, heard: &str) {
         let mut agent: Option<Agent> = None;

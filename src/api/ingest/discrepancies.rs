@@ -1,5 +1,6 @@
-//! What the orchestrator shows and the books have otherwise: processes that should not be, or not
-//! there. Every one is counted where it is, whoever is wrong, and said.
+//! Differences between published processes and the scheduler's shares: processes that should not
+//! run, or run on the wrong node. Every such process is reported, and counted where it is, no
+//! matter which side is wrong.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,10 +9,10 @@ use crate::converter::{CheckedPublication, LimboProcess, PublishedJob};
 use crate::model::{JobId, ShareId, SharePhase};
 use crate::scheduler::{ShareView, View};
 
-/// A process that still runs so many cycles after it was told to end is worth a word.
+/// Cycles after which a process that was told to end, but still runs, causes a warning.
 const OVERDUE_AFTER: u64 = 20;
 
-/// A share in the books.
+/// A share in the view.
 #[derive(Clone, Copy, Debug)]
 struct Issued<'a> {
     job: JobId,
@@ -19,8 +20,8 @@ struct Issued<'a> {
     is_leaving: bool,
 }
 
-/// The shares in the books, those that died with their node included, to compare with what is
-/// shown.
+/// The shares in the view, to compare with the published processes. Shares that died with their
+/// node are included.
 #[derive(Debug)]
 pub struct Books<'a> {
     view: &'a View,
@@ -43,12 +44,12 @@ impl<'a> Books<'a> {
         Books { view, shares: shares.collect() }
     }
 
-    /// Whose the share is.
+    /// Returns the job that the share belongs to.
     pub fn owner(&self, share: ShareId) -> Option<&JobId> {
         self.shares.get(&share).map(|issued| &issued.job)
     }
 
-    /// Whether the share is in the books, on this node.
+    /// True if the view has the share on this node.
     pub fn has_at(&self, share: ShareId, node: &str) -> bool {
         self.shares.get(&share).is_some_and(|issued| issued.node == node)
     }
@@ -66,8 +67,9 @@ impl<'a> Books<'a> {
             .collect()
     }
 
-    /// What is wrong with the processes of `work`, which is at `prefix` of the publication after
-    /// `before`. Notes in `overdue` since which cycle those run that were told to end.
+    /// Lists problems of the processes of `work`, which is at `prefix` of the publication after
+    /// `before`. If a process still runs after it was told to end, notes in `overdue` the cycle in
+    /// which that was seen.
     pub fn alarms(
         &self,
         prefix: &str,
@@ -135,8 +137,8 @@ impl<'a> Books<'a> {
     }
 }
 
-/// Whether no process of `job` ran in `share` when `before` was published. A share that is in no
-/// book any more had ended then.
+/// True if no process of `job` ran in `share` when `before` was published. A share that the view no
+/// longer has had ended then.
 fn has_ended(before: &CheckedPublication, job: JobId, share: ShareId) -> bool {
     let process = before.work.get(&job).and_then(|work| work.processes.get(&share));
     process.is_none_or(|process| process.is_gone) && !before.limbo.contains_key(&share)

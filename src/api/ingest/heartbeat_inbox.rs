@@ -1,8 +1,8 @@
-//! What was heard of nodes: what makes a heartbeat count, what was heard last of every node, and what
-//! the scheduler has not been told of it yet.
+//! Inbox of heartbeats: decides which heartbeats count, and keeps the last heartbeat of every node.
+//! It also collects the reports that the scheduler has not got yet.
 //!
-//! Most heartbeats say nothing new, and none has to wake the scheduler: it is told of all that came in
-//! a while at once, and of each node only the last.
+//! Most heartbeats contain nothing new, and no heartbeat has to wake the scheduler. The scheduler
+//! gets all reports of a while at once, and of each node only the last.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,17 +21,17 @@ use crate::model::{Mebibytes, Name, NodeReport};
 /// A clock that is further off than this is worth a word; in milliseconds.
 const SKEW_MAX: i64 = 60_000;
 
-/// Takes in heartbeats, and has the scheduler told of them.
+/// Takes in heartbeats, and delivers reports to the scheduler.
 #[derive(Debug)]
 pub struct Hearing {
     log: Mutex<HeartbeatLog>,
-    /// Told when there is something to tell and there was nothing before.
+    /// Notified when a report comes in and all earlier reports were delivered.
     untold: Notify,
     delay: Delay,
 }
 
 impl Hearing {
-    /// Nothing heard yet; to so many nodes will be listened as `limits` says.
+    /// Builds an empty inbox for at most `limits.nodes` nodes.
     pub fn new(limits: Limits) -> Hearing {
         Hearing {
             log: Mutex::new(HeartbeatLog::new(limits)),
@@ -40,18 +40,19 @@ impl Hearing {
         }
     }
 
-    /// How long what comes from the network waits.
+    /// Returns the delay of the tasks that serve connections.
     pub fn delay(&self) -> &Delay {
         &self.delay
     }
 
-    /// What was heard, for one at a time.
+    /// Locks the log for a single caller.
     pub fn log(&self) -> MutexGuard<'_, HeartbeatLog> {
         // An entry is replaced whole or not at all, so a panic elsewhere left nothing half done.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `hear` take heartbeats in, one by one, and then the scheduler told.
+    /// Runs `hear`, which takes heartbeats in, and then wakes the scheduler if there are new
+    /// reports.
     pub fn take_in<T>(&self, hear: impl FnOnce(&mut HeartbeatLog) -> T) -> T {
         let mut log = self.log();
         let had_untold = !log.untold.is_empty();
@@ -64,13 +65,13 @@ impl Hearing {
         heard
     }
 
-    /// Waits until there is something to tell, or perhaps was.
+    /// Waits until there are undelivered reports. May wake without any.
     pub async fn something(&self) {
         self.untold.notified().await;
     }
 
-    /// What the scheduler has not been told yet: of every node that was heard the last report, in the
-    /// order in which they were first heard. It counts as told from now on.
+    /// Takes the reports that the scheduler has not got yet: the last report of every node, in
+    /// order of the first. These reports count as delivered from now on.
     pub fn untold(&self) -> Vec<NodeReport> {
         let mut log = self.log();
         log.turn += 1;
@@ -78,37 +79,37 @@ impl Hearing {
     }
 }
 
-/// What was heard last of every node.
+/// The last heartbeat of every node.
 #[derive(Debug)]
 pub struct HeartbeatLog {
     /// Apart: of the places in the map many are empty.
     nodes: HashMap<Name, Box<Node>>,
-    /// Those of which an administrator should know something.
+    /// Nodes with remarks for an administrator.
     noted: BTreeSet<String>,
-    /// What the scheduler has not been told yet.
+    /// Reports that the scheduler has not got yet.
     untold: Vec<NodeReport>,
-    /// How often it was told.
+    /// Number of deliveries to the scheduler.
     turn: u64,
     limits: Limits,
 }
 
-/// What was heard of one node.
+/// Facts about a node from its heartbeats.
 #[derive(Debug)]
 struct Node {
     agent: Agent,
-    /// How far its clock is ahead of ours, in milliseconds, as far as its agent says.
+    /// Lead of the node's clock over the daemon's, in milliseconds, if its agent sends a time.
     clock_ahead: i64,
-    /// When it last gave a sign of life.
+    /// Time of the last heartbeat that counted.
     heard: Instant,
-    /// Memory that nobody used then, in MiB, as far as its agent says.
+    /// Unused memory at that time, in MiB, if its agent sends it.
     available_mb: Option<u64>,
-    /// In which turn its report is among those that are not told yet, and where.
+    /// Delivery that contains its report, and the place in it.
     untold: Option<(u64, usize)>,
     is_noted: bool,
 }
 
-/// What is known of every node by its heartbeats alone: how long ago it was last heard, and how
-/// many MiB of its memory nobody used then.
+/// Facts about every node that only heartbeats contain: time since the last heartbeat, and unused
+/// memory at that time in MiB.
 pub type HeardAgo = HashMap<String, (Duration, Option<u64>)>;
 
 impl HeartbeatLog {
@@ -121,7 +122,7 @@ impl HeartbeatLog {
     ///
     /// # Errors
     ///
-    /// If it is no sign of life; then nothing is told of it.
+    /// If the heartbeat does not count; then the scheduler gets no report.
     pub fn hear(
         &mut self,
         beat: Heartbeat,
@@ -157,7 +158,7 @@ impl HeartbeatLog {
         Ok(())
     }
 
-    /// Forgets nodes: one that reports again is a new one.
+    /// Forgets nodes: a node that reports again is new.
     pub fn forget(&mut self, nodes: &[Name]) {
         for node in nodes {
             self.nodes.remove(node);
@@ -165,7 +166,7 @@ impl HeartbeatLog {
         }
     }
 
-    /// How long before `now` every node was last heard, and what it said of its memory.
+    /// Returns for every node the time from its last heartbeat to `now`, and its unused memory.
     pub fn heard_ago(&self, now: Instant) -> HeardAgo {
         let nodes = self.nodes.iter();
         nodes
@@ -176,12 +177,12 @@ impl HeartbeatLog {
             .collect()
     }
 
-    /// What an administrator should know of nodes' agents, by node; most need nothing said.
+    /// Returns remarks on agents for an administrator, by node; most nodes have none.
     pub fn notes(&self) -> BTreeMap<String, Vec<String>> {
         self.noted.iter().map(|node| (node.clone(), self.notes_of(node))).collect()
     }
 
-    /// What an administrator should know of a node's agent.
+    /// Returns remarks on a node's agent for an administrator.
     pub fn notes_of(&self, node: &str) -> Vec<String> {
         if !self.noted.contains(node) {
             return Vec::new();
@@ -221,7 +222,7 @@ impl Node {
         self.available_mb = beat.available_mb;
     }
 
-    /// Enters it among those of which something should be known, or strikes it out.
+    /// Adds the node to the nodes with remarks, or removes it.
     fn note(&mut self, name: &str, noted: &mut BTreeSet<String>) {
         let is_noted = self.agent.is_contested() || is_off(self.clock_ahead);
         if is_noted && !self.is_noted {
@@ -232,7 +233,7 @@ impl Node {
         self.is_noted = is_noted;
     }
 
-    /// Puts its report among those that are not told yet, or in the place of one that is there.
+    /// Adds the report to the undelivered reports, or replaces the node's earlier report there.
     fn is_to_be_told(&mut self, beat: Heartbeat, untold: &mut Vec<NodeReport>, turn: u64) {
         let report = report_of(beat, self.agent.is_contested());
         match self.untold {
@@ -245,12 +246,12 @@ impl Node {
     }
 }
 
-/// Whether a clock that is `ahead` by so many milliseconds is worth a word.
+/// True if a clock that is `ahead` milliseconds ahead deserves a remark.
 fn is_off(ahead: i64) -> bool {
     SKEW_MAX < ahead.saturating_abs()
 }
 
-/// What the scheduler gets to know. A node of which two agents speak gets no new work.
+/// Builds the report for the scheduler. A node with two agents gets no new processes.
 fn report_of(beat: Heartbeat, is_contested: bool) -> NodeReport {
     NodeReport {
         name: beat.node.into(),
@@ -259,7 +260,7 @@ fn report_of(beat: Heartbeat, is_contested: bool) -> NodeReport {
     }
 }
 
-/// Why a heartbeat counts for nothing.
+/// Explains why a heartbeat does not count.
 fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> Fault {
     if let (Heard::Other, Some((one, other))) = (heard, agent.rivals()) {
         let (one, other) = (shortened(one), shortened(other));
@@ -367,7 +368,7 @@ mod tests {
         assert!(log.untold.last().is_some_and(|report| !report.is_quiesced));
     }
 
-    /// The scheduler hears of every node once a turn, in order, and what it said last.
+    /// The scheduler gets the last report of every node once a delivery, in order.
     #[test]
     fn of_every_node_the_last_report_is_told_and_told_once() {
         let hearing = hearing();

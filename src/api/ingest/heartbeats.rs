@@ -1,4 +1,4 @@
-//! Signs of life, as agents send them: one by one or many at a time.
+//! Heartbeats as agents send them: alone or in a batch.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,11 +18,11 @@ use crate::api::state::ApiState;
 use crate::api::wire::{self, Heartbeat, HeartbeatAnswer, HeartbeatEnvelope, HeartbeatProbe};
 use crate::model::count;
 
-/// More memory than any machine has, in MiB: 2 PiB. The order of such a machine still fits an
-/// `Order`, whatever the quantum.
+/// Limit of a node's memory in MiB: 2 PiB, more than any node has. The order of such a node still
+/// fits an `Order` at every quantum.
 const MEMORY_MAX: u64 = 1 << 31;
 
-/// Reports one node, or many in `nodes`. In a batch, a bad entry does not spoil the others.
+/// Reports a node, or many in `nodes`. A bad entry of a batch is refused alone; the rest counts.
 #[utoipa::path(
     post,
     path = "/v1/heartbeats",
@@ -52,7 +52,7 @@ pub async fn post_heartbeats(
         let detail = "this token does not speak for this node; what it reported before stands";
         Fault::new(Code::NotAllowed, "/node", detail).within(&place.pointer())
     }));
-    // Else nobody would be told.
+    // Once the scheduler has stopped, no reader would get the report.
     state.check_running()?;
     let published = state.latest();
     let topology = &published.view.topology;
@@ -77,12 +77,12 @@ pub async fn post_heartbeats(
     Ok((StatusCode::ACCEPTED, Json(HeartbeatAnswer { accepted, refused, refused_unlisted })))
 }
 
-/// Where a heartbeat was in the body.
+/// Place of a heartbeat in the body.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// It was all of it.
+    /// The whole body.
     Alone,
-    /// It was this entry.
+    /// The entry with this index.
     InBatch(usize),
 }
 
@@ -98,16 +98,16 @@ impl Place {
 /// A heartbeat and where it was in the body.
 type Placed = (Place, Heartbeat);
 
-/// What a body says.
+/// Content of a body.
 struct Read {
     beats: Vec<Placed>,
-    /// What is wrong with other entries of a batch.
+    /// Problems of other entries of a batch.
     faults: Vec<Fault>,
     is_batch: bool,
 }
 
-/// Has it put on record that somebody spoke for the nodes of others. Where they spoke for nobody
-/// else, all of it is refused; else what is theirs is heard.
+/// Audits heartbeats for nodes outside the token. Refuses the request if it contained nothing else;
+/// otherwise its remaining heartbeats count.
 fn of_others(
     state: &ApiState,
     caller: &Identity,
@@ -127,8 +127,8 @@ struct GoodBatch {
     nodes: Vec<Object<Heartbeat>>,
 }
 
-/// Reads a body. Nearly all are good, and are read once; others are read again, to say what is wrong
-/// with which part.
+/// Reads a body. Nearly all bodies are good and are read once; a bad body is read again to find its
+/// faulty parts.
 fn read(body: &[u8], limits: &Limits) -> Result<Read, Fault> {
     let is_good = |beat: &Heartbeat| check(beat, limits.string).is_ok();
     if let Some(beat) = json::read_if_good::<Heartbeat>(body).filter(is_good) {

@@ -1,4 +1,4 @@
-//! What comes in: heartbeats of nodes, and the work that an orchestrator publishes.
+//! Intake of data: heartbeats of nodes, and publications of an orchestrator.
 
 pub mod absence;
 pub mod agent_identity;

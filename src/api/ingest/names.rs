@@ -1,20 +1,20 @@
-//! Which names from outside are taken: everything else in a log, a table or a page could pass for
-//! something it is not.
+//! Rules for names from outside. A name with other characters could pass for something else in a
+//! log, a table or a page.
 
 use crate::api::http::json::shortened;
 
-/// What is wrong with a user's name, at most `bytes_max` long.
+/// Returns the problem of a user's name, if any. A good name has at most `bytes_max` bytes.
 pub fn user_problem(name: &str, bytes_max: usize) -> Option<String> {
     problem(name, bytes_max, "._-@+$")
 }
 
-/// What is wrong with the name of a class, at most `bytes_max` long.
+/// Returns the problem of a class's name, if any. A good name has at most `bytes_max` bytes.
 pub fn name_problem(name: &str, bytes_max: usize) -> Option<String> {
     problem(name, bytes_max, "._-")
 }
 
-/// What is wrong with the name of a node, at most `bytes_max` long. Other programs take it for an option
-/// or for a folder if it begins with `-` or `.`.
+/// Returns the problem of a node's name, if any. A good name has at most `bytes_max` bytes. Other
+/// programs take a name for an option or for a folder if it begins with `-` or `.`.
 pub fn node_problem(name: &str, bytes_max: usize) -> Option<String> {
     let begins_badly = name.starts_with(['-', '.']);
     let problem = || format!("the name `{}` of a node begins with `-` or `.`", shortened(name));

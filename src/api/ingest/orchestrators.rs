@@ -1,4 +1,4 @@
-//! Who publishes, and handing over to another orchestrator.
+//! The accepted orchestrator, and the hand-over to another.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,7 +13,7 @@ use crate::api::owner_request::{AuditNote, Request};
 use crate::api::state::{ApiState, stopping};
 use crate::api::wire;
 
-/// Whose publications count, and whose were refused.
+/// The accepted orchestrator, and the refused ones.
 #[utoipa::path(get, path = "/v1/orchestrators", tag = "queries", responses((status = 200, body = wire::Orchestrators)))]
 pub async fn get_orchestrators(State(state): State<ApiState>) -> Json<wire::Orchestrators> {
     let mut intake = state.intake().await;
@@ -62,13 +62,13 @@ pub async fn post_hand_over(
         };
         remember(&state, publisher.clone(), Some(note)).await?;
         intake.publishers().hand_over(publisher);
-        // The numbers of another one are others.
+        // Another orchestrator has a sequence of its own.
         intake.reset();
     }
     Ok(get_orchestrators(State(state)).await)
 }
 
-/// Has it put on record whose publications count.
+/// Stores the accepted orchestrator.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! The publications taken in so far: which comes next, and what a new one changes.
+//! Intake of publications: checks their order, and computes the changes that each makes.
 //!
-//! One bad item never drops the others, and never loses what was known: an item that cannot be
-//! taken stays as it was in the publication before.
+//! A bad item affects no other item and loses nothing known: it stays as it was in the publication
+//! before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
@@ -24,36 +24,34 @@ use crate::converter::{
 use crate::model::{JobId, ShareFacts, ShareId};
 use crate::scheduler::{Refusal, SchedulerEvent, View, admit};
 
-/// With so much work before, none at all is taken for a fault until it is confirmed.
+/// Number of earlier jobs above which an empty publication counts as a fault until it is confirmed.
 const SUDDEN: usize = 10;
 
-/// An answer lists at most so many warnings; before the nodes have reported, every share may have
-/// one.
+/// Limit of warnings in an answer. Before the nodes have reported, every share may cause a warning.
 const WARNINGS_MAX: usize = 1000;
 
-/// An answer lists at most so many refused items: it must not become much larger than what it answers.
+/// Limit of refused items in an answer: it must not become much larger than the publication.
 pub(in crate::api) const REFUSED_MAX: usize = 1000;
 
-/// A publication's number is at most so much higher than the last: a slip must not use up all numbers
-/// that there are. Enough for times in microseconds over twelve days.
+/// Largest step from a publication's number to the next: a slip must not use up all numbers. Enough
+/// for times in microseconds over twelve days.
 const JUMP_MAX: u64 = 1 << 40;
 
 /// The first number is at most this: times in microseconds, and half of all numbers to spare.
 const FIRST_MAX: u64 = 1 << 52;
 
-/// What is remembered from one publication to the next.
+/// State that is kept from a publication to the next.
 #[derive(Debug)]
 pub struct Intake {
-    /// The last one, in full. `None` until the first one since the start.
+    /// The last publication, in full. `None` until the first since the start.
     current: Option<CheckedPublication>,
-    /// The number of the last one, also from before the start.
+    /// Number of the last publication, also from before the start.
     sequence: Option<u64>,
-    /// The shares that were told to end and run all the same, each with the cycle in which that was
-    /// noticed.
+    /// Shares that were told to end but still run, each with the cycle in which that was noticed.
     overdue: BTreeMap<ShareId, u64>,
-    /// What the last one left out and keeps its room.
+    /// Shares that the last publication left out and that keep their space.
     absences: Absences,
-    /// Whose publications count.
+    /// The accepted orchestrator, and the refused ones.
     publishers: Publishers,
     limits: Limits,
 }
@@ -61,36 +59,36 @@ pub struct Intake {
 /// A publication that was understood, and what it means.
 #[derive(Debug)]
 pub struct Taken {
-    /// What to answer.
+    /// Answer for the orchestrator.
     pub answer: PublicationAnswer,
-    /// What it changes.
+    /// Changes that the publication makes.
     pub events: Vec<SchedulerEvent>,
     /// The publication; `None` if it was taken in before.
     pub publication: Option<CheckedPublication>,
     /// The shares that should have ended, each with the cycle in which that was noticed.
     pub overdue: BTreeMap<ShareId, u64>,
-    /// What it leaves out and keeps its room.
+    /// Shares that the publication leaves out and that keep their space.
     pub absences: Absences,
-    /// The orchestrator that said its name for the first time, or a new incarnation of it.
+    /// Orchestrator that is named for the first time, or a new incarnation of it.
     pub publisher: Option<Publisher>,
 }
 
 impl Taken {
-    /// What it leaves out, in numbers.
+    /// Returns the numbers of left-out jobs and processes.
     pub fn absent(&self) -> AbsentWork {
         self.absences.counts()
     }
 }
 
 impl Intake {
-    /// Nothing taken in; publications up to `sequence` were, before the start.
+    /// Builds an intake without a publication. Publications up to `sequence` came before the start.
     pub fn new(sequence: Option<u64>, limits: Limits) -> Intake {
         let (overdue, absences) = (BTreeMap::new(), Absences::default());
         let publishers = Publishers::default();
         Intake { current: None, sequence, overdue, absences, publishers, limits }
     }
 
-    /// What `body` changes. Takes nothing in yet.
+    /// Reads `body` and computes its changes. Takes nothing in yet.
     ///
     /// # Errors
     ///
@@ -114,7 +112,7 @@ impl Intake {
         overdue.retain(|share, _| reading.shares.contains_key(share));
         let absences = self.keep_absent(&mut reading, &envelope, before, published);
         let (publication, answer) = reading.finish(envelope.sequence);
-        // It may be as large as what comes of it.
+        // Freed early: the body may be as large as the parsed publication.
         drop(body);
         if self.current.as_ref().is_some_and(|current| current.sequence == publication.sequence) {
             return self.repeated(&publication, answer);
@@ -124,8 +122,8 @@ impl Intake {
         Ok(Taken { answer, events, publication: Some(publication), overdue, absences, publisher })
     }
 
-    /// Has what is absent and booked keep its room. A publication that comes again gives up nothing
-    /// that it did not give up before.
+    /// Keeps the space of absent shares that the view has. A repeated publication gives up nothing
+    /// further.
     fn keep_absent(
         &self,
         reading: &mut Reading<'_>,
@@ -155,12 +153,12 @@ impl Intake {
         absences
     }
 
-    /// Whose publications count.
+    /// Returns the accepted orchestrator, and the refused ones.
     pub fn publishers(&mut self) -> &mut Publishers {
         &mut self.publishers
     }
 
-    /// Lets the next publication have any number, as the first one may.
+    /// Lets the next publication have any number, like a first publication.
     pub fn reset(&mut self) {
         self.sequence = None;
         if let Some(current) = &mut self.current {
@@ -235,7 +233,8 @@ impl Intake {
         Err(Fault::new(Code::SuddenlyEmpty, "/work", detail).into())
     }
 
-    /// The same number again: fine with the same content, whatever its spelling.
+    /// Accepts the same number again if the content is equal, in any spelling; refuses other
+    /// content.
     fn repeated(
         &self,
         publication: &CheckedPublication,
@@ -256,8 +255,8 @@ impl Intake {
     }
 }
 
-/// Whether two publications are of the same work. Where its processes are in the books is not theirs
-/// to say.
+/// True if two publications have the same jobs. The view, not the publication, decides where the
+/// shares of their processes are.
 fn say_the_same(one: &CheckedPublication, other: &CheckedPublication) -> bool {
     let is_placed =
         |share: &ShareId| one.work.values().any(|work| work.processes.contains_key(share));
@@ -267,7 +266,7 @@ fn say_the_same(one: &CheckedPublication, other: &CheckedPublication) -> bool {
     one.work == other.work && unplaced(one) == unplaced(other)
 }
 
-/// One publication while it is read.
+/// A publication while it is read.
 struct Reading<'a> {
     before: Option<&'a CheckedPublication>,
     view: &'a View,
@@ -276,10 +275,10 @@ struct Reading<'a> {
     /// The shares that should have ended, each with the cycle in which that was noticed.
     overdue: BTreeMap<ShareId, u64>,
     work: BTreeMap<JobId, PublishedJob>,
-    /// Which item each work and share is from.
+    /// Index of the item that each job is from. The next field has the job of each share.
     items: HashMap<JobId, usize>,
     shares: HashMap<ShareId, JobId>,
-    /// Whether an item did not even say which work it is about.
+    /// True if an item did not even name its job.
     has_nameless: bool,
     /// Live processes in items that were refused.
     limbo: BTreeMap<ShareId, LimboProcess>,
@@ -287,10 +286,10 @@ struct Reading<'a> {
     strays: BTreeMap<ShareId, LimboProcess>,
     accepted: u64,
     refused: Vec<Fault>,
-    /// How many more are refused.
+    /// Number of refused items beyond the listed ones.
     refused_unlisted: u64,
     warnings: Vec<Fault>,
-    /// How many more there would be.
+    /// Number of warnings beyond the listed ones.
     unlisted: u64,
 }
 
@@ -340,7 +339,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A publication is whole, so that nothing is lost with those before it; but somebody should
+    /// Warns of missing numbers. A publication is whole, so nothing is lost, but an operator should
     /// know.
     fn warn_of_gap(&mut self, last: Option<u64>, sequence: u64) {
         let missing = last.map_or(0, |last| sequence.saturating_sub(last).saturating_sub(1));
@@ -352,8 +351,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Neither the work nor its shares may have been in an earlier item, and a share stays with the
-    /// work it was issued to.
+    /// Refuses a job or a share that an earlier item contains, and a share that was issued to
+    /// another job.
     fn check_unique(&self, work: &PublishedJob) -> Result<(), Fault> {
         let id = work.spec.id;
         if let Some(first) = self.items.get(&id) {
@@ -376,9 +375,9 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Enters work that was understood. Whether it may be scheduled is said in the answer, but is
-    /// the scheduler's to act on: it keeps refused work on its books, shows why, and takes it up
-    /// when the configuration allows it.
+    /// Takes in a parsed job. The answer says if the job may be scheduled, but the scheduler acts
+    /// on it. The scheduler keeps a refused job, shows the reason, and schedules it once the
+    /// configuration allows it.
     fn take(&mut self, index: usize, prefix: &str, work: PublishedJob) {
         match admit(&self.view.topology, &work.spec) {
             Ok(_) => self.accepted += 1,
@@ -394,8 +393,8 @@ impl<'a> Reading<'a> {
         self.work.insert(id, work);
     }
 
-    /// Nothing known is lost because of a bad item: work stays as it was in the publication
-    /// before, and whatever runs takes its space. Says so.
+    /// Keeps the known state despite a bad item. The job stays as it was in the publication before,
+    /// and its running processes occupy their space. Returns a note about that.
     fn keep_as_it_was(&mut self, index: usize, text: &str) -> String {
         let live = live_processes(text, self.limits);
         let running = match live.len() {
@@ -415,7 +414,7 @@ impl<'a> Reading<'a> {
         }
         if let Some(work) = self.before.and_then(|before| before.work.get(&id)) {
             let mut work = work.clone();
-            // That they run is to be believed, or their nodes would never have had work.
+            // These processes are credible: the view has their shares on these nodes.
             let is_in_books = |share: ShareId, node: &str| {
                 self.books.owner(share) == Some(&id) && self.books.has_at(share, node)
             };

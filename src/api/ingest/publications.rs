@@ -1,4 +1,4 @@
-//! The orchestrator's two endpoints: all work in, the schedule out.
+//! The orchestrator's two endpoints: all jobs in, the schedule out.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -26,9 +26,10 @@ use crate::api::wire;
 /// A long poll ends after this long, however long it asked for.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// Publishes all work. Absent processes keep their room until they are published as gone. Safe to repeat.
+/// Publishes all jobs. Absent processes keep their space until they are published as gone. Safe to
+/// repeat.
 ///
-/// The answer says that the publication was understood; it is on record with the next cycle. A kill before
+/// The answer confirms that the publication was understood; the next cycle stores it. A kill before
 /// that loses it: publish again until the schedule names its number, or ask with `?wait=commit`.
 #[utoipa::path(
     put,
@@ -50,7 +51,7 @@ pub async fn put_publication(
     JsonText(body): JsonText,
 ) -> Result<(StatusCode, Json<wire::PublicationAnswer>), ApiError> {
     let is_to_be_stored = waits_for_commit(&params)?;
-    // Held to the end: publications take effect one after the other.
+    // Locked to the end: publications take effect in order.
     let mut intake = state.intake().await;
     let published = state.latest();
     // A publication can be large enough to hold up other requests while it is read.
@@ -68,7 +69,7 @@ pub async fn put_publication(
     let taken = taken?;
     let absent = taken.absent();
     if let Some(publisher) = taken.publisher {
-        // First, so that it is on record before anything of it is.
+        // First, so that the orchestrator is stored before its publication.
         remember(&state, Some(publisher.clone()), None).await?;
         intake.publishers().hand_over(Some(publisher));
     }
@@ -86,11 +87,11 @@ pub async fn put_publication(
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
-/// Waits until the publication is on record, for as long as a request may take.
+/// Waits until the publication is stored, at most for the time that a request may take.
 async fn is_stored(state: &ApiState, sequence: u64) -> Result<bool, ApiError> {
     let deadline = Instant::now() + state.limits.time;
     let mut changes = state.board.changes();
-    // A repeated publication may be in the books already, or a later one.
+    // The view may already contain a repeated publication, or a later publication.
     while state.latest().publication.is_none_or(|stored| stored < sequence) {
         tokio::select! {
             changed = timeout_at(deadline, changes.changed()) => match changed {
@@ -104,16 +105,16 @@ async fn is_stored(state: &ApiState, sequence: u64) -> Result<bool, ApiError> {
     Ok(true)
 }
 
-/// How to publish.
+/// Parameters of a publication.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PublicationParams {
-    /// `commit`: answer only when the publication is on record and survives a crash.
+    /// `commit`: answer only when the publication is stored and survives a crash.
     wait: Option<String>,
 }
 
-/// Whether the answer is to wait until the publication is on record.
+/// True if the answer has to wait until the publication is stored.
 fn waits_for_commit(params: &PublicationParams) -> Result<bool, ApiError> {
     match params.wait.as_deref() {
         None => Ok(false),
@@ -126,7 +127,7 @@ fn waits_for_commit(params: &PublicationParams) -> Result<bool, ApiError> {
     }
 }
 
-/// Lets the numbers of publications begin anew. The work and its shares stay as they are.
+/// Lets the numbers of publications begin anew. Jobs and shares stay as they are.
 #[utoipa::path(
     post,
     path = "/v1/publication/reset",
@@ -170,16 +171,16 @@ fn log_refused(answer: &wire::PublicationAnswer) {
     tracing::warn!(sequence, refused, warnings, first, "a publication has problems");
 }
 
-/// How to ask for the schedule.
+/// Parameters of a request for the schedule.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ScheduleParams {
-    /// How long to wait for something new, such as `30s`; at most a minute.
+    /// Longest wait for a new schedule, such as `30s`; at most a minute.
     wait: Option<String>,
 }
 
-/// The whole schedule. With `If-None-Match` and `wait`, answers as soon as there is another one.
+/// The whole schedule. With `If-None-Match` and `wait`, answers as soon as there is a new schedule.
 #[utoipa::path(
     get,
     path = "/v1/schedule",
@@ -234,7 +235,7 @@ pub async fn get_schedule(
     }
 }
 
-/// How long a long poll may wait.
+/// Reads the longest wait of a long poll.
 pub(in crate::api) fn wait_of(text: &str) -> Result<Duration, ApiError> {
     let wait = text.parse::<SignedDuration>().ok().and_then(|wait| Duration::try_from(wait).ok());
     wait.map(|wait| wait.min(WAIT_MAX)).ok_or_else(|| {
@@ -246,7 +247,7 @@ pub(in crate::api) fn wait_of(text: &str) -> Result<Duration, ApiError> {
     })
 }
 
-/// The schedules that are known already: what `If-None-Match` says.
+/// Schedules that the client already has, from `If-None-Match`.
 #[derive(Debug)]
 pub struct KnownTags(Vec<HeaderValue>);
 
@@ -278,7 +279,7 @@ async fn schedule_response(latest: &Published, unpacks: Unpacks) -> Response {
     (publication(latest), headers, schedule.json.answer(unpacks).await).into_response()
 }
 
-/// The last publication that is on record with the schedule. Before the first there is none.
+/// Returns the header with the last publication that is stored with the schedule, if there is any.
 fn publication(latest: &Published) -> AppendHeaders<Option<(HeaderName, HeaderValue)>> {
     let name = HeaderName::from_static("apportion-publication");
     AppendHeaders(latest.publication.map(|number| (name, number.into())))

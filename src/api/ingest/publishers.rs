@@ -1,9 +1,9 @@
-//! Whose publications count: two orchestrators that do not know of each other must not end each
-//! other's work.
+//! The accepted orchestrator: two orchestrators that do not know of each other must not end each
+//! other's jobs.
 //!
-//! A publication may say the name of its orchestrator and its epoch. From the first that does, only
-//! that orchestrator is heard, until an operator hands over. A higher epoch is a new incarnation and
-//! takes over; a lower one is the old incarnation and is refused.
+//! A publication may name its orchestrator and its epoch. After the first named publication, only
+//! that orchestrator is accepted, until an operator hands over. A higher epoch is a new incarnation
+//! and takes over; a lower epoch is the old incarnation and is refused.
 
 use std::collections::BTreeMap;
 
@@ -12,41 +12,42 @@ use crate::api::http::json::shortened;
 use crate::api::wire::PublicationEnvelope;
 use crate::model::is_hidden;
 
-/// So many refused orchestrators are remembered by name.
+/// Number of refused orchestrators that are remembered by name.
 const REFUSED_MAX: usize = 16;
 
 /// An orchestrator, as it calls itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
-    /// Its name.
+    /// Name of the orchestrator.
     pub name: String,
-    /// Its incarnation.
+    /// Incarnation of the orchestrator.
     pub epoch: u64,
 }
 
-/// Whose publications count, and who was refused.
+/// The accepted orchestrator, and the refused ones.
 #[derive(Clone, Debug, Default)]
 pub struct Publishers {
     current: Option<Publisher>,
-    /// How many publications of each other one were refused. Without a name: an empty one.
+    /// Number of refused publications by name of the orchestrator; without a name, under an empty
+    /// name.
     refused: BTreeMap<String, u64>,
 }
 
 /// A publication that may be taken in.
 pub(in crate::api) struct Turn {
-    /// Whose publications count from now on, where that is new.
+    /// Orchestrator that is accepted from now on, if the publication changes that.
     pub publisher: Option<Publisher>,
-    /// Whether numbers begin anew with it.
+    /// True if the sequence begins anew with the publication.
     pub is_new_epoch: bool,
 }
 
 impl Publishers {
-    /// Whose publications count, if one said its name.
+    /// Returns the accepted orchestrator, if a publication named it.
     pub fn current(&self) -> Option<&Publisher> {
         self.current.as_ref()
     }
 
-    /// Who was refused, and how often.
+    /// Returns the numbers of refused publications, by name.
     pub fn refused(&self) -> &BTreeMap<String, u64> {
         &self.refused
     }
@@ -57,7 +58,7 @@ impl Publishers {
         self.refused.clear();
     }
 
-    /// Whether the publication may be taken in.
+    /// Checks that the publication may be taken in.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl Publishers {
     }
 }
 
-/// Whether an orchestrator may have that name, which stands at `pointer`.
+/// Checks the name of an orchestrator, which stands at `pointer`.
 ///
 /// # Errors
 ///

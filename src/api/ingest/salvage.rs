@@ -1,8 +1,8 @@
-//! What can be saved from an item that was refused: that its processes run.
+//! Rescue of the running processes in a refused item.
 //!
-//! After a restart the first publication is all we know of running work. If an item of it cannot
-//! be understood, its processes occupy their nodes all the same; to forget them would put other
-//! work on top of them.
+//! After a restart the first publication is all that the daemon knows of running processes. The
+//! processes of an unreadable item occupy their nodes all the same. If they were forgotten, the
+//! scheduler would put other processes into their space.
 
 use serde_json::Value;
 
@@ -12,8 +12,7 @@ use crate::api::limits::Limits;
 use crate::converter::LimboProcess;
 use crate::model::{Mebibytes, ShareId};
 
-/// The live processes that `item` speaks of, as far as they can be made out: those with a share
-/// and a node.
+/// Returns the live processes in `item` that name a share and a node.
 pub fn live_processes(item: &str, limits: &Limits) -> Vec<(ShareId, LimboProcess)> {
     let Ok(item) = serde_json::from_str::<Value>(item) else { return Vec::new() };
     let memory = item["memory_mb"].as_u64().filter(|memory| (1..=NUMBER_MAX).contains(memory));

@@ -1,7 +1,6 @@
-//! One request for work, from the wire into a type that cannot be wrong.
+//! Conversion of a job from the wire into a type that cannot be wrong.
 //!
-//! Whether it may be *scheduled* is not asked here: that is the scheduler's to say, and work it
-//! refuses is still work to be shown.
+//! The scheduler decides if a job may be *scheduled*, not this module: a refused job is shown too.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +16,8 @@ use crate::model::{
 };
 use crate::scheduler::admit;
 
-/// The highest number that outside may give to anything: JSON carries it exactly everywhere, and
-/// above it is room for all numbers that come after.
+/// Limit of every number from outside. JSON carries it exactly everywhere, and later numbers still
+/// fit above it.
 pub const NUMBER_MAX: u64 = 1 << 53;
 
 /// No process runs longer than this, some 300 years; in milliseconds.
@@ -30,11 +29,11 @@ const REMAINING_MAX: u64 = 1_000_000_000;
 /// The most work items a process may work on at a time.
 const THREADS_MAX: u64 = 1_000_000;
 
-/// Reads and checks one item of a publication. `before` is the same work as known so far.
+/// Reads and checks an item of a publication. `before` returns the same job as known so far.
 ///
 /// # Errors
 ///
-/// What is wrong with it, first of all.
+/// The first problem of the item.
 pub fn check_work(
     text: &str,
     before: impl FnOnce(JobId) -> Option<PublishedJob>,
@@ -45,7 +44,7 @@ pub fn check_work(
     check_values(&wire, limits)?;
     check_names(&wire, limits.string)?;
     let before = before(JobId(wire.id));
-    // What was refused may be mended, so it binds nobody.
+    // A refused job may be corrected, so its earlier values bind nothing.
     let standing = before.as_ref().filter(|before| admit(topology, &before.spec).is_ok());
     let class = class_of(&wire, standing, topology)?;
     let warnings = warnings_about(&wire);
@@ -123,7 +122,7 @@ fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The class it names; else the one it went to before, else the default for its kind.
+/// Returns the class that the job names; else its class before, else the default for its kind.
 fn class_of(
     work: &wire::Work,
     before: Option<&PublishedJob>,
@@ -153,7 +152,7 @@ fn class_of(
     })
 }
 
-/// Whether work of this kind goes to a class of this policy when it names none.
+/// True if a job of this kind goes to a class of this policy when it names none.
 fn fits(kind: wire::WorkKind, policy: &ClassPolicy) -> bool {
     match kind {
         wire::WorkKind::Job => matches!(policy, ClassPolicy::FairShare { .. }),
@@ -194,7 +193,8 @@ fn process_of(process: &wire::Process) -> PublishedProcess {
     let is_initialized = match process.state {
         Starting | Initializing => false,
         Running => true,
-        // It no longer says how far it came; only what has initialized has anything to lose.
+        // A stopping process no longer reports its progress; only an initialized process has work
+        // to lose.
         Stopping | Gone => process.investment_ms > 0,
     };
     PublishedProcess {
