@@ -1,8 +1,8 @@
 //! Prometheus' text format from before `OpenMetrics`, for `curl` and for what has not learned the
 //! other.
 //!
-//! There counters and infos are called what their samples are called, there are no units, and no
-//! end is told.
+//! In that format a counter or info has the name of its sample, and units and the end mark are
+//! absent.
 
 /// `text`, which is `OpenMetrics`, in the older format.
 pub(super) fn classic(text: &str) -> String {

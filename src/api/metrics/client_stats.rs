@@ -1,7 +1,7 @@
-//! Who asks, and how often: for operators who wonder where the load comes from.
+//! Request counts by client, for operators who look for the source of load.
 //!
-//! Clients are told apart by what they are called on record, as what they come, and from which address.
-//! There is no end of those, so the lightest are summed up once there are too many to tell apart.
+//! A client is identified by its name in the audit log, its role and its address. Their number has
+//! no bound, so the counts of the lightest clients are summed up above a limit.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,16 +14,16 @@ use crate::access::{AccessRefusal, Identity, Peer, Role};
 use crate::api::wire::{ClientCounts, ClientInfo, ClientList};
 use crate::model::Name;
 
-/// So many clients are told apart.
+/// Limit of clients that are counted separately.
 const TOLD_APART: usize = 20_000;
 
-/// So many are told of.
+/// Number of clients that an answer lists.
 const HEAVIEST: usize = 32;
 
-/// Somebody who asks.
+/// A client of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Client {
-    /// The name of a token, or of a user of this machine; "-" of a stranger.
+    /// Name of a token, or of a user of this node; "-" for an unauthenticated client.
     name: Name,
     role: Option<Role>,
     /// `None`: at the unix socket, or inside.
@@ -31,7 +31,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Whoever is at `peer`, as far as that is known.
+    /// Builds the client at `peer`, as far as `identity` names it.
     pub fn of(identity: &Result<Identity, AccessRefusal>, peer: Peer) -> Client {
         let (name, role) = match identity {
             Ok(identity) => (identity.name.clone(), identity.role),
@@ -46,7 +46,7 @@ impl Client {
     }
 }
 
-/// Everybody who asked since the start.
+/// Counts of all clients since the start.
 #[derive(Debug, Default)]
 pub struct Clients(Mutex<Counts>);
 
@@ -70,7 +70,8 @@ impl Clients {
         let counts = self.counts();
         let mut others = counts.others;
         let mut by_client: Vec<_> = counts.by_client.iter().collect();
-        // Who comes first of those who ask alike does not change from one look to the next.
+        // The sort is stable: clients with equal counts keep their order from an answer to the
+        // next.
         by_client.sort_by_key(|(_, counts)| Reverse(counts.requests));
         let lighter = by_client.split_off(HEAVIEST.min(by_client.len()));
         for (_, counts) in lighter {
@@ -92,7 +93,7 @@ impl Clients {
 }
 
 impl ClientCounts {
-    /// One more was answered with `status`.
+    /// Counts a request that was answered with `status`.
     fn count(&mut self, status: StatusCode) {
         self.requests += 1;
         if status == StatusCode::TOO_MANY_REQUESTS {
@@ -111,8 +112,8 @@ impl ClientCounts {
 }
 
 impl Counts {
-    /// Sums up those who asked least. Whoever asks more than most is never among them, so their count is
-    /// right.
+    /// Sums up the clients with the fewest requests. A client with more requests than most is never
+    /// among them, so its count is right.
     fn forget_the_lighter_half(&mut self) {
         let mut requests: Vec<u64> =
             self.by_client.values().map(|counts| counts.requests).collect();

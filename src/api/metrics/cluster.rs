@@ -1,4 +1,4 @@
-//! The cluster as gauges, made from one published picture.
+//! Gauges of the cluster, computed from a published view.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::converter::explain;
 use crate::model::{ClassIx, JobKind, MachineState, QShares, SharePhase, floor_div};
 use crate::scheduler::{JobView, NodeView, View};
 
-/// What is scraped.
+/// Published view and heartbeats for a scrape.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub published: Arc<Published>,
@@ -41,7 +41,7 @@ impl Collector for Cluster {
         let (name, help) = VIOLATIONS;
         let violations = ConstCounter::new(published.findings_total);
         violations.encode(to.encode_descriptor(name, help, None, MetricType::Counter)?)?;
-        // Before the books are there, nothing is known; that there were no nodes would be a lie.
+        // Before the state is restored nothing is known: zero nodes would be wrong.
         if published.is_resuming {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl Cluster {
     }
 }
 
-/// What keeps work from a node, the graver first.
+/// Returns the state that keeps shares from a node, the gravest first; "up" if there is none.
 fn node_state(state: MachineState) -> &'static str {
     let states = [
         (state.is_dead, "dead"),
@@ -230,7 +230,7 @@ fn quantum_bytes(view: &View) -> impl Iterator<Item = Sample<1, u64>> {
     })
 }
 
-/// For orders 1, 2, 4 and so on, up to the largest machine of a pool.
+/// For orders 1, 2, 4 and so on, up to the largest node of a pool.
 fn fragmentation(view: &View) -> Vec<Sample<2, f64>> {
     let mut samples = Vec::new();
     for pool in &view.topology.pools {
@@ -265,7 +265,7 @@ fn job_state(job: &JobView) -> &'static str {
 
 const JOB_STATES: [&str; 4] = ["satisfied", "partial", "waiting", "refused"];
 
-/// The class of work as a label. What asks for a class that there is not could name anything.
+/// Returns the job's class as a label. A job may name any class, so an unknown class is no label.
 fn class_label<'a>(view: &View, job: &'a JobView) -> &'a str {
     if view.topology.class_named(&job.class).is_some() { job.class.as_str() } else { "unknown" }
 }
@@ -297,7 +297,8 @@ fn pending(view: &View) -> impl Iterator<Item = Sample<2, u64>> {
         .map(|((class, reason), count)| ([("class", class), ("reason", reason.to_owned())], count))
 }
 
-/// Of classes that predict, those in which something runs: a part of nothing says nothing.
+/// Computes the ratio of running jobs with a known time per item, for each class that predicts. A
+/// class without running jobs has no sample: a ratio of nothing has no meaning.
 fn coverage(view: &View) -> impl Iterator<Item = Sample<1, f64>> {
     let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let running = view.jobs.iter().filter(|job| job.kind == JobKind::Job && job.facts.is_running);
@@ -344,7 +345,7 @@ fn deviation(sides: impl Iterator<Item = (u64, u64)>) -> f64 {
     ratio(missing, all)
 }
 
-/// One over the other; nothing is none of nothing.
+/// Returns `part` divided by `whole`; 0 if `whole` is 0.
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { float(part) / float(whole) }
 }

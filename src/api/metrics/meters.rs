@@ -1,4 +1,4 @@
-//! What adds up while the daemon runs: counters and histograms, counted where things happen.
+//! Counters and histograms that grow while the daemon runs, counted at the place of the event.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -18,14 +18,14 @@ use prometheus_client::registry::{Registry, Unit};
 use super::past::{Past, Step};
 use crate::api::published::Published;
 
-/// What every name begins with.
+/// Prefix of every metric's name.
 pub(super) const PREFIX: &str = "apportion";
 
 /// A label whose values are in the code.
 type Known = [(&'static str, &'static str); 1];
 /// A label whose values are in the configuration.
 type Named = [(&'static str, String); 1];
-/// Of a request. Made for every one, so making them must cost nothing.
+/// Labels of a request. Built for every request, so building must cost nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RequestLabels {
     route: Route,
@@ -82,17 +82,17 @@ const LONG: [f64; 13] = [
     1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 10_800.0, 43_200.0, 86_400.0,
 ];
 
-/// The routes that wait for news: how long they take says nothing.
+/// Routes with long polls: their duration has no meaning.
 const LONG_POLLS: [&str; 2] = ["/v1/schedule", "/v1/events"];
 
-/// What came of reading the configuration again.
+/// Result of reading the configuration again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reread {
-    /// It is in effect.
+    /// The file is in effect.
     Applied,
-    /// It says what is in effect already.
+    /// The file equals the configuration in effect.
     Unchanged,
-    /// It is wrong; the one before stays in effect.
+    /// The file is wrong; the configuration before stays in effect.
     Refused,
 }
 
@@ -151,7 +151,7 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// What has not happened yet has happened 0 times: an alert on a rate sees the first time.
+    /// Starts all counters at 0, so that an alert on a rate sees the first event.
     fn begin_at_zero(&self) {
         for result in ["changed", "unchanged", "not_planned"] {
             drop(self.cycles.get_or_create(&[("result", result)]));
@@ -236,12 +236,12 @@ impl Meters {
         encode_registry(text, &self.registry)
     }
 
-    /// Counts what is different in `now`, the picture published after `before`.
+    /// Counts the changes from `before` to the next published view, `now`.
     pub fn step(&self, before: &Published, now: &Published) {
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         let step = past.step(before, now, Instant::now());
         drop(past);
-        // Books that come from the record are no cycle.
+        // Restoring the state from the store is no cycle.
         if before.is_resuming {
             return;
         }

@@ -1,9 +1,9 @@
-//! What a Prometheus scrapes.
+//! Metrics for Prometheus.
 //!
-//! Gauges are made from the latest published picture at every scrape ([`cluster`]): nothing is
-//! booked twice, and what is gone from the cluster is gone from the metrics. What adds up over time
-//! is counted where it happens ([`meters`]). No label has more values than the configuration has
-//! names: neither users nor jobs nor nodes are labels.
+//! Gauges are computed from the latest published view at every scrape ([`cluster`]). So no value is
+//! kept twice, and a thing that left the cluster leaves the metrics. Sums over time are counted
+//! where things happen ([`meters`]). A label has at most as many values as the configuration has
+//! names: users, jobs and nodes are no labels.
 
 mod classic;
 pub(in crate::api) mod client_stats;
@@ -46,20 +46,20 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// It came.
+    /// Begins with the arrival of a request.
     pub fn begin(request: &Request) -> Counted {
         let route = Route(request.extensions().get::<MatchedPath>().cloned());
         Counted { began: Instant::now(), method: method_name(request.method()), route }
     }
 
-    /// It was answered.
+    /// Counts the answer.
     pub fn end(self, meters: &Meters, status: StatusCode) {
         let Counted { began, method, route } = self;
         meters.request(route, method, status, began.elapsed());
     }
 }
 
-/// Anybody can make up methods.
+/// Returns the name of a known method, else "other": clients can make up methods.
 fn method_name(method: &Method) -> &'static str {
     let known = [Method::GET, Method::PUT, Method::POST, Method::DELETE, Method::HEAD];
     let names = ["GET", "PUT", "POST", "DELETE", "HEAD"];

@@ -15,13 +15,13 @@ use super::metrics_text;
 use crate::api::http::error::{ApiError, Code};
 use crate::api::state::ApiState;
 
-/// All metrics: in `OpenMetrics` for those that accept it, else in Prometheus' older text format.
+/// All metrics: in `OpenMetrics` if the client accepts it, else in Prometheus' older text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
 pub async fn get_metrics(
     State(state): State<ApiState>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    // With a hundred thousand jobs it takes long enough to hold up others.
+    // With a hundred thousand jobs the work takes long enough to hold up other requests.
     let made = tokio::task::spawn_blocking(move || open_metrics(&state)).await;
     let text = made.ok().and_then(Result::ok).ok_or_else(|| {
         ApiError::new(Code::Internal, "the metrics could not be made, for a fault of ours")

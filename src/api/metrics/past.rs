@@ -1,4 +1,4 @@
-//! What happened from one published picture to the next, as far as it is counted.
+//! Changes from a published view to the next that metrics count.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use crate::scheduler::{JobView, Removal, View};
 /// Since when things are as they are.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    /// Processes that were told to go and have not gone.
+    /// Processes that were told to end and have not exited.
     leaving: HashMap<ShareId, Instant>,
     /// Processes that died with their node, until the orchestrator has seen it.
     purged: HashSet<ShareId>,
-    /// All work, and since when it holds nothing, if it does.
+    /// All jobs, each with the time since which it holds nothing, if it does.
     work: HashMap<JobId, Option<Instant>>,
 }
 
-/// What there is to count.
+/// Amounts to count.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Step {
-    /// What came of the cycle; `None` if there was none.
+    /// Result of the cycle; `None` if there was none.
     pub result: Option<&'static str>,
-    /// A rule and the work lost, for every process taken back.
+    /// Rule and lost work, for every preempted process.
     pub preempted: Vec<(&'static str, Duration)>,
-    /// Why, for every process lost otherwise.
+    /// Reason, for every process that was evicted or lost.
     pub evicted: Vec<&'static str>,
-    /// How long those took to go that have gone.
+    /// Time to exit, for every process that has exited.
     pub exited: Vec<Duration>,
-    /// How long those waited that got their first process, and their class.
+    /// Class and waiting time, for every job that got its first process.
     pub waited: Vec<(Name, Duration)>,
 }
 
@@ -45,13 +45,13 @@ impl Step {
         "envy",
         "relocation",
     ];
-    /// Every reason for which one can be lost otherwise.
+    /// Every reason for which a process can be evicted or lost.
     pub const EVICTIONS: [&'static str; 4] =
         ["varied_off", "blacklisted", "node_died", "withdrawn"];
 }
 
 impl Past {
-    /// What happened up to `at`, when `now` was published after `before`.
+    /// Returns the changes up to `at`, when `now` was published after `before`.
     pub fn step(&mut self, before: &Published, now: &Published, at: Instant) -> Step {
         let mut step = Step::default();
         let (before, now) = (&before.view, &now.view);
@@ -102,7 +102,8 @@ impl Past {
             work.insert(job.id, since);
             let began = match before {
                 Some(since) => since,
-                // What runs already when it is first heard of did not wait for us.
+                // A job that already runs when it is first published did not wait for the
+                // scheduler.
                 None => (!job.shares.iter().any(|share| share.is_seen)).then_some(at),
             };
             if let (false, Some(began)) = (job.shares.is_empty(), began) {
