@@ -1,7 +1,7 @@
 //! Administrators' acts: what they would mean first, then the act, all of it or nothing.
 //!
-//! An act names the state that is wanted, so repeating it changes nothing. It is answered once it
-//! is on record: what an administrator was told survives a crash.
+//! A command names the wanted state, so repeating it changes nothing. The answer comes once the
+//! command is stored: a confirmed command survives a crash.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +20,10 @@ use crate::api::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
 use crate::model::{JobKind, QShares, SharePhase, expand_hostlist, is_hidden, nearest};
 use crate::scheduler::{AdminCommand, CommandError, NodeView, View};
 
-/// The most names and host lists in one request.
+/// Limit of names and host lists in a request.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Takes nodes out of scheduling. Fair-share work on them is evicted, other work stays.
+/// Takes nodes out of scheduling. Fair-share processes on them are evicted, other processes stay.
 #[utoipa::path(
     post,
     path = "/v1/nodes/vary-off",
@@ -79,7 +79,8 @@ pub async fn post_vary_on(
         .await
 }
 
-/// Says that nodes are dead: their work is given up, but for reservations, as if they had died alone.
+/// Declares nodes dead: their shares are given up, except reservations, as if each node had died
+/// alone.
 #[utoipa::path(
     post,
     path = "/v1/nodes/lost",
@@ -123,8 +124,8 @@ pub async fn post_nodes_lost(
     act.carry_out(&state, caller.actor(), would_change, command).await
 }
 
-/// Forgets nodes that are gone for good: they are in no list, metric or alert any more. One that reports
-/// again is a new node.
+/// Forgets nodes that are gone for good: no list, metric or alert contains them any more. A node
+/// that reports again is a new node.
 #[utoipa::path(
     post,
     path = "/v1/nodes/forget",
@@ -154,7 +155,7 @@ pub async fn post_nodes_forget(
     act.carry_out(&state, caller.actor(), |_| true, command).await
 }
 
-/// An act on nodes that was found to be legal, as far as the latest picture shows.
+/// A command on nodes that is legal by the latest view.
 struct Act<'a> {
     view: &'a View,
     names: BTreeSet<String>,
@@ -163,7 +164,7 @@ struct Act<'a> {
 }
 
 impl Act<'_> {
-    /// Carries it out as `command`. A dry run tells of which nodes it `would_change`.
+    /// Carries the command out. A dry run reports the nodes that it `would_change`.
     async fn carry_out(
         self,
         state: &ApiState,
@@ -182,8 +183,8 @@ impl Act<'_> {
     }
 }
 
-/// A node on which anything is booked is not gone. The books have the last word; this is what a dry run
-/// can see.
+/// Refuses nodes in use: they are not gone. The scheduler decides in the end; a dry run has this
+/// check only.
 fn check_unused(view: &View, names: &BTreeSet<String>) -> Result<(), ApiError> {
     let booked: BTreeSet<&str> = view
         .jobs
@@ -253,7 +254,7 @@ pub(in crate::api) fn reason_in(reason: &str, limits: &Limits) -> Result<String,
     Err(Fault::new(Code::BadReason, "/reason", detail))
 }
 
-/// Taking out every node there is has to be said twice.
+/// Refuses a list of all nodes without a confirmation.
 fn check_not_all(view: &View, names: &BTreeSet<String>, is_confirmed: bool) -> Result<(), Fault> {
     let is_all =
         !view.nodes.is_empty() && view.nodes.iter().all(|node| names.contains(node.name.as_str()));
@@ -267,7 +268,8 @@ fn check_not_all(view: &View, names: &BTreeSet<String>, is_confirmed: bool) -> R
     Err(Fault::new(Code::UnconfirmedNodes, "/nodes", detail))
 }
 
-/// One unknown node is not found; a list with an unknown node in it is a bad list.
+/// Rejects unknown nodes: a single unknown name is not found, a list with an unknown name is a bad
+/// list.
 fn check_known(view: &View, names: &BTreeSet<String>) -> Result<(), Fault> {
     let Some(unknown) = names.iter().find(|name| !is_known(view, name)) else {
         return Ok(());
@@ -293,7 +295,7 @@ fn node_named<'a>(view: &'a View, name: &str) -> Option<&'a NodeView> {
     view.nodes.iter().find(|node| node.name == name)
 }
 
-/// What taking these nodes out means for the work on them.
+/// Computes the effect of taking these nodes out on the jobs that hold shares there.
 fn impact(view: &View, names: &BTreeSet<String>) -> Impact {
     let mut impact = Impact::default();
     for job in view.jobs.iter() {

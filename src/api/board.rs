@@ -1,4 +1,4 @@
-//! Where the latest published picture hangs, and what is counted when it changes.
+//! Publication of the latest view to readers, and of its changes to the metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use crate::api::metrics::Meters;
 use crate::api::published::Published;
 
-/// Where the latest picture hangs, for everybody to see.
+/// The latest published view; readers load it without a lock.
 #[derive(Debug)]
 pub struct Board {
     latest: ArcSwap<Published>,
     changes: watch::Sender<()>,
     meters: Meters,
-    /// When the scheduler last had nothing due, as time since `began`, in milliseconds.
+    /// Time from `began` until the scheduler last had nothing due, in milliseconds.
     lived: AtomicU64,
     began: Instant,
 }
@@ -33,38 +33,38 @@ impl Board {
         }
     }
 
-    /// Shows `next` from now on, and wakes whoever waits for it.
+    /// Publishes `next`, and wakes all tasks that wait for a change.
     pub fn publish(&self, next: Published) {
         let next = Arc::new(next);
         let before = self.latest.swap(Arc::clone(&next));
         self.changes.send_replace(());
-        // Whoever waits has been told; the scheduler's thread may count.
+        // Readers are already notified, so the scheduler's thread has time to count.
         self.meters.step(&before, &next);
     }
 
-    /// What is counted.
+    /// Returns the counters and histograms.
     pub fn meters(&self) -> &Meters {
         &self.meters
     }
 
-    /// The scheduler lives, and nothing is due.
+    /// Records that the scheduler is alive and has nothing due.
     pub fn note_life(&self) {
         let lived = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.lived.store(lived, Ordering::Relaxed);
     }
 
-    /// How long ago the scheduler was last seen to live.
+    /// Returns the time since the scheduler last proved to be alive.
     pub fn silent_for(&self) -> Duration {
         let lived = Duration::from_millis(self.lived.load(Ordering::Relaxed));
         self.began.elapsed().saturating_sub(lived)
     }
 
-    /// The latest picture.
+    /// Returns the latest view.
     pub fn latest(&self) -> Arc<Published> {
         self.latest.load_full()
     }
 
-    /// Tells of every picture published from now on.
+    /// Returns a channel that signals every later publication of a view.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }

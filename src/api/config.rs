@@ -1,6 +1,6 @@
 //! The configuration, shown, tried out and changed while the daemon runs.
 //!
-//! Whoever owns the scheduler answers: only there it is known what is in effect.
+//! The thread that owns the scheduler answers: only that thread knows the settings in effect.
 
 use axum::Json;
 use axum::extract::State;
@@ -32,7 +32,7 @@ pub async fn get_generations(
     Ok(Json(ask(&state, ConfigAsk::History).await?))
 }
 
-/// One configuration there was, with what its file said.
+/// An earlier configuration, with the text of its file.
 #[utoipa::path(get, path = "/v1/config/generations/{generation}", tag = "administration",
     params(("generation" = u64, Path, description = "its number")),
     responses(
@@ -48,8 +48,7 @@ pub async fn get_generation(
     Ok(Json(ask(&state, asked).await??))
 }
 
-/// What a configuration would come to: settings, nodes, and the work that would have to go. Changes
-/// nothing.
+/// Plans a configuration: its effect on settings, nodes and jobs. Changes nothing.
 #[utoipa::path(post, path = "/v1/config/plan", tag = "administration",
     request_body = ConfigRequest,
     responses(
@@ -65,7 +64,7 @@ pub async fn post_plan(
     Ok(Json(ask(&state, |reply| ConfigAsk::Plan { request, reply }).await??))
 }
 
-/// Puts a configuration into effect, in one cycle and on record, or refuses it whole.
+/// Puts a configuration into effect and into the store, in a single cycle, or refuses all of it.
 #[utoipa::path(post, path = "/v1/config/apply", tag = "administration",
     request_body = ConfigRequest,
     responses(
@@ -94,7 +93,8 @@ async fn ask<T>(
     answer.await.map_err(|_| crate::api::state::stopping())
 }
 
-/// A text and a generation contradict each other; names and reasons are one line.
+/// Refuses a request with both a text and a generation, and a reason or name that is not a single
+/// line.
 fn check(request: &ConfigRequest, bytes_max: usize) -> Result<(), Fault> {
     if request.text.is_some() && request.generation.is_some() {
         let detail = "give a `text` or a `generation`, not both";

@@ -1,24 +1,24 @@
-//! Where past events are kept: the store implements it, handlers read.
+//! Access to past events: the store implements it, handlers read.
 
 use std::fmt;
 use std::pin::Pin;
 
-/// An event as it was put on record.
+/// An event as it was stored.
 #[derive(Clone, Debug)]
 pub struct PastEvent {
-    /// Its number.
+    /// Number of the event.
     pub sequence: u64,
     /// The cycle in which it came about.
     pub cycle: u64,
-    /// When that ran, in milliseconds since the epoch.
+    /// Time of the cycle, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// What kind of event it is.
+    /// Kind of the event.
     pub kind: String,
-    /// What came about, in JSON.
+    /// Content of the event, in JSON.
     pub body: String,
 }
 
-/// Where past events are kept.
+/// Access to past events.
 pub trait PastEvents: fmt::Debug + Send + Sync {
     /// At most `limit` events after number `since`, in order; from the oldest that is kept, if that
     /// comes later. `None` if they cannot be read, which has been logged.

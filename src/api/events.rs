@@ -1,7 +1,7 @@
 //! The feed: what came about, from any event on that is kept, as it comes or page by page.
 //!
-//! Events are read from the record, where they are in one transaction with the cycle they belong to;
-//! so nothing is told that could be forgotten, and nothing is left out over a restart.
+//! Events are read from the store, which contains them in the transaction of their cycle. So no
+//! sent event can be lost, and a restart leaves no gap.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,23 +23,23 @@ use crate::api::ingest::publications::wait_of;
 use crate::api::state::ApiState;
 use crate::api::wire::{self, Event, EventPage, Happening};
 
-/// A page has at most so many events. Each can be as large as a cycle's decisions.
+/// Limit of events on a page. An event can be as large as a cycle's decisions.
 const PAGE: u32 = 64;
 
-/// Which events to send.
+/// Selection of events.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventParams {
-    /// Only events after this one: the `sequence` of an event or a page, or `apportion-sequence` of
-    /// a schedule. Without it, only those that are still to come.
+    /// Only events after this number: the `sequence` of an event or a page, or `apportion-sequence`
+    /// of a schedule. Without it, only future events.
     since: Option<u64>,
-    /// How long to wait for an event if there is none, such as `30s`; at most a minute. Pages only.
+    /// Longest wait for an event if there is none, such as `30s`; at most a minute. Pages only.
     wait: Option<String>,
 }
 
-/// Everything an orchestrator or an operator acts upon, in order and without a gap, also over
-/// restarts. With `Accept: text/event-stream` as it comes; else page by page.
+/// All events that an orchestrator or an operator acts upon, in order and without a gap, also over
+/// restarts. With `Accept: text/event-stream` as they come; else page by page.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -72,7 +72,7 @@ pub async fn get_events(
     let since = last_seen.or(params.since).unwrap_or_else(|| state.latest().last_event);
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains("text/event-stream")) {
-        // What is wrong is said at once, and not in a stream.
+        // A problem is answered at once, and not in a stream.
         let first = read(&state, since).await?;
         return Ok(stream_of(state, since, first).into_response());
     }
@@ -96,7 +96,7 @@ pub async fn get_events(
 
 /// Some events after number `since`; none if there are none yet.
 pub async fn read(state: &ApiState, since: u64) -> Result<Vec<Event>, ApiError> {
-    // Only what is published: whoever has an event may ask for those after it.
+    // Returns published events only: a client may ask for the events after each event that it has.
     let newest = state.latest().last_event;
     if since == newest {
         return Ok(Vec::new());
@@ -137,7 +137,7 @@ fn told(event: PastEvent) -> Result<Event, ApiError> {
     Ok(Event { sequence, cycle, at_ms, what })
 }
 
-/// Events as they come, until the daemon stops or one cannot be had.
+/// Streams events until the daemon stops or an event cannot be read.
 fn stream_of(state: ApiState, since: u64, first: Vec<Event>) -> impl IntoResponse {
     let changes = state.board.changes();
     let course = (state, changes, since, VecDeque::from(first));
@@ -157,7 +157,7 @@ fn stream_of(state: ApiState, since: u64, first: Vec<Event>) -> impl IntoRespons
                     ready.extend(events);
                     continue;
                 }
-                // Whoever reads too slowly is told so, and where to go on.
+                // A client that reads too slowly gets the reason, and the place to continue from.
                 Err(error) => {
                     return Some((
                         Ok(sse::Event::default().event("gone").data(error.detail())),

@@ -1,4 +1,4 @@
-//! What changed from one picture to the next, as those who follow are told.
+//! Changes from a view to the next, as the events that clients follow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::model::{ShareId, SharePhase};
 use crate::scheduler::{JobDisposition, JobView, NodeView, ShareView, View};
 
 impl Happening {
-    /// Its kind, as it is called in JSON.
+    /// Returns the kind as its name in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Happening::Added { .. } => "added",
@@ -21,7 +21,7 @@ impl Happening {
     }
 }
 
-/// What is different in `now`, the picture after `before`: first what gives room.
+/// Lists the changes from `before` to the next view, `now`: first the changes that free space.
 pub fn happenings(before: &View, now: &View) -> Vec<Happening> {
     let mut happenings = Vec::new();
     if !Arc::ptr_eq(&before.nodes, &now.nodes) {
@@ -53,7 +53,7 @@ fn changed_nodes(before: &View, now: &View) -> Vec<ChangedNode> {
     changed.collect()
 }
 
-/// The work that may have changed, each with what it was before.
+/// Returns the jobs that may have changed, each with its earlier state.
 fn changed_work<'a>(
     before: &'a View,
     now: &'a View,
@@ -61,7 +61,7 @@ fn changed_work<'a>(
     now.jobs.drawn_since(&before.jobs, |job| (job.submitted, job.id))
 }
 
-/// Shares that were not told to leave before.
+/// Lists the shares that have to go and were not told so before.
 fn removed_shares(before: &View, now: &View) -> Vec<RemovedShare> {
     let removed = changed_work(before, now).flat_map(|(job, old)| {
         let old = old.into_iter().flat_map(|old| old.shares.iter().chain(&old.purged));

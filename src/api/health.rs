@@ -1,4 +1,4 @@
-//! Whether the daemon lives, and whether it is of use yet.
+//! Health of the daemon: is it alive, and is a schedule available.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::api::http::error::{ApiError, Code};
 use crate::api::state::ApiState;
 use crate::api::wire;
 
-/// A scheduler that was not seen to live for so long is of no use: cycles take less, and between
-/// them it shows itself every second.
+/// Silence after which the scheduler counts as stuck. A cycle takes less, and between cycles the
+/// scheduler reports every second.
 const SILENT_MAX: Duration = Duration::from_mins(1);
 
-/// Whether the daemon answers at all.
+/// Answers `ok` as long as the daemon answers at all.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = String)))]
 pub async fn get_livez() -> &'static str {
     "ok"
 }
 
-/// Whether there is a schedule to be had. `?verbose` tells what there is and what is missing.
+/// Answers `ok` if a schedule is available. `?verbose` lists all checks.
 #[utoipa::path(get, path = "/readyz", tag = "health",
     params(("verbose" = Option<String>, Query, description = "a line for each check")),
     responses((status = 200, body = String), (status = 503, body = wire::Problem)))]
@@ -45,7 +45,7 @@ pub async fn get_healthz(state: State<ApiState>, query: RawQuery) -> Response {
     get_readyz(state, query).await
 }
 
-/// Something that has to hold before there is a schedule to be had.
+/// A condition that must hold before a schedule is available.
 struct Check {
     name: &'static str,
     holds: bool,

@@ -1,24 +1,25 @@
-//! How much of anything a request may bring.
+//! Limits of requests.
 
 use std::time::Duration;
 
-/// How much of anything is taken in.
+/// Limits of requests, and of what they bring in.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a request's body.
     pub body: usize,
-    /// How long a request may take, long polls excepted.
+    /// Time that a request may take, long polls excepted.
     pub time: Duration,
-    /// Nodes that may report, and that one request for work may list.
+    /// Nodes that may report, and nodes that a job may list.
     pub nodes: usize,
-    /// Requests for work in a publication.
+    /// Jobs in a publication.
     pub jobs: usize,
-    /// Processes of one request for work.
+    /// Processes of a job.
     pub processes: usize,
     /// Bytes of a name, a reason or any other string.
     pub string: usize,
-    /// From so many publications an absent process keeps its room,
+    /// Publications without a process before its space is given up; the time below must pass too.
     pub absent_publications: u32,
-    /// and for so long.
+    /// Time that a process is absent before its space is given up; the limit above must be reached
+    /// too.
     pub absent_time: Duration,
 }

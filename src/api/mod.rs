@@ -1,7 +1,7 @@
 //! HTTP: what the orchestrator, agents, administrators and the curious talk to.
 //!
-//! The `OpenAPI` document is made from the routes themselves. Readers are served from the latest
-//! published picture and never wait for a cycle; writers hand what they understood to whoever owns
+//! The `OpenAPI` document is built from the routes themselves. Readers are served from the latest
+//! published view and never wait for a cycle. Writers send parsed requests to the thread that owns
 //! the scheduler. Every failure is an RFC 9457 problem with a stable code.
 
 pub(crate) mod admin;
@@ -63,7 +63,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// What the document says besides the routes.
+/// Parts of the document besides the routes.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -82,7 +82,7 @@ use utoipa_axum::routes;
 )]
 struct Document;
 
-/// What kind of text an answer is, where it is not made of a type.
+/// Content type of answers that are served as ready text.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// No browser guesses what an answer is: what names it holds comes from outside.
@@ -92,7 +92,7 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// routes `beside` them, which have limits of their own.
 pub fn router(state: ApiState, pages: Router<ApiState>, beside: Router) -> Router {
     let (routes, document) = documented(&state).split_for_parts();
-    // As text: the tree that it is made of takes many times as much.
+    // Served as text: the document's tree takes many times as much memory.
     let document = Bytes::from(http::openapi::completed(&document).to_string());
     // Of forms; other bodies have limits of their own. Not tower-http's limit: it answers by itself,
     // and not with a problem.
@@ -113,9 +113,9 @@ pub fn router(state: ApiState, pages: Router<ApiState>, beside: Router) -> Route
         .with_state(state)
 }
 
-/// What every request goes through, from the outside in: it is counted, understood in one way only,
-/// let in by the gate, and its body has to come at a pace. One layer: of each that there is axum has
-/// every request copy all that is below.
+/// Runs the common steps of every request, from the outside in: the count, the check for a single
+/// meaning, the gate, and the pace of the body. All are in a single layer, as axum copies
+/// everything below a layer for every request.
 async fn checked(
     State(state): State<ApiState>,
     request: axum::extract::Request,
@@ -161,7 +161,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_status))
         .routes(routes!(ingest::orchestrators::get_orchestrators))
         .routes(routes!(queries::get_clients));
-    // Only long polls and streams may take longer than others.
+    // Only long polls and streams may exceed the time limit.
     let turns = || middleware::from_fn_with_state(state.clone(), in_turn);
     let brief = acts.merge(looks.layer(packing()).layer(turns()));
     let brief = brief.layer(middleware::from_fn_with_state(state.clone(), resumed_in_time));
@@ -182,8 +182,8 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(ingest::publications::get_schedule))
 }
 
-/// Lets requests wait that are about the books, while those are still on their way from the record;
-/// in time, as all of it.
+/// Makes requests wait while the scheduler's state is being restored from the store. The time limit
+/// includes the wait.
 async fn resumed_in_time(
     State(state): State<ApiState>,
     request: axum::extract::Request,
@@ -199,7 +199,7 @@ async fn resumed_in_time(
     in_time(&state, resumed).await
 }
 
-/// Waits for the books; `false` if the daemon stops before.
+/// Waits for the restored state; `false` if the daemon stops before.
 async fn is_resumed(state: &ApiState) -> bool {
     let mut changes = state.board.changes();
     while state.latest().is_resuming {
@@ -222,7 +222,7 @@ async fn healthy_in_time(
     in_time(&state, next.run(request)).await
 }
 
-/// Ends requests that take too long, those that never finish sending included.
+/// Ends requests that take too long, including requests whose client never finishes sending.
 async fn in_time(state: &ApiState, response: impl Future<Output = Response>) -> Response {
     let limit = state.limits.time;
     tokio::time::timeout(limit, response).await.unwrap_or_else(|_| {
@@ -234,8 +234,9 @@ async fn in_time(state: &ApiState, response: impl Future<Output = Response>) -> 
     })
 }
 
-/// Lets pass what can be understood in one way only. What cannot ends the connection; so does what
-/// came in chunks, for it may have had a length besides, and what follows may be another's.
+/// Passes on requests that have a single meaning. An ambiguous request ends the connection, and so
+/// does a chunked request. The chunked request may have had a length besides: then the next bytes
+/// may be another client's.
 async fn in_one_way(
     request: axum::extract::Request,
     next: impl AsyncFnOnce(axum::extract::Request) -> Response,
@@ -270,7 +271,7 @@ async fn no_such_method(method: Method, uri: Uri) -> ApiError {
     )
 }
 
-/// A handler panicked. The books are another thread's and unharmed.
+/// Answers for a handler that panicked. The scheduler's state is in another thread and unharmed.
 #[expect(clippy::needless_pass_by_value, reason = "whoever catches it hands it over")]
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

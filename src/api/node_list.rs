@@ -1,5 +1,6 @@
-//! The list of all nodes, as text. Many look at it again and again, it is long, and from one cycle to
-//! the next nearly all of it stays: it is made once for all who look, from what of it is new.
+//! The list of all nodes, as text. It is long, and many clients ask for it again and again. Nearly
+//! all of it stays from a cycle to the next. So it is built once for all clients, from its changed
+//! parts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use crate::scheduler::{NodeView, Pictures, View};
 #[derive(Debug, Default)]
 pub struct NodeLists(Arc<Mutex<Option<NodeList>>>);
 
-/// What agents let be known of their nodes, by node.
+/// Remarks on nodes from their heartbeats, by node.
 type Notes = BTreeMap<String, Vec<String>>;
 
 /// A [`wire::NodeList`] of all nodes.
@@ -29,25 +30,25 @@ struct NodeList {
     held_back: Vec<Name>,
     notes: Notes,
     text: Arc<SharedJson>,
-    /// Where each node's part of it is.
+    /// Range of each node's part in the text.
     parts: Vec<Range<usize>>,
 }
 
 impl NodeLists {
-    /// The list as of now; `None` if making it failed, for a fault of ours.
+    /// Returns the latest list; `None` if building it failed, by a fault of the daemon.
     pub async fn latest(
         &self,
         board: Arc<Board>,
         hearing: Arc<Hearing>,
     ) -> Option<Arc<SharedJson>> {
-        // One at a time: whoever comes meanwhile waits for the same.
+        // Locked: a request that comes meanwhile waits for the same list.
         let mut kept = Arc::clone(&self.0).lock_owned().await;
         let published = board.latest();
         let notes = hearing.log().notes();
         if let Some(list) = kept.as_ref().filter(|list| list.is_of(&published.view, &notes)) {
             return Some(Arc::clone(&list.text));
         }
-        // With ten thousand nodes it takes long enough to hold up others.
+        // With ten thousand nodes the work takes long enough to hold up other requests.
         let made = tokio::task::spawn_blocking(move || {
             let list = NodeList::following(kept.as_ref(), &published.view, notes);
             let text = Arc::clone(&list.text);
@@ -101,7 +102,7 @@ impl NodeList {
         list
     }
 
-    /// Whether there is more to be said of `node` than its picture says.
+    /// True if `node` has remarks beyond its view.
     fn is_noted(&self, node: &NodeView) -> bool {
         self.notes.contains_key(node.name.as_str()) || is_held_back(&node.name, &self.held_back)
     }
@@ -115,12 +116,12 @@ impl NodeList {
     }
 }
 
-/// Whether `node` is among those `held_back`, which come by name.
+/// True if `node` is in `held_back`, which is sorted by name.
 pub(in crate::api) fn is_held_back(node: &str, held_back: &[Name]) -> bool {
     held_back.binary_search_by(|name| name.as_str().cmp(node)).is_ok()
 }
 
-/// What is to be said of a node that is.
+/// Returns the remark on a node in `held_back`.
 pub(in crate::api) fn held_back_note(node: &str, held_back: &[Name]) -> Option<String> {
     let note = "silent with too many others: its work is not given up";
     is_held_back(node, held_back).then(|| note.to_owned())
@@ -158,7 +159,8 @@ mod tests {
         of.split_whitespace().map(|node| (node.to_owned(), vec!["odd".to_owned()])).collect()
     }
 
-    /// Whatever was there before, the list is that which is made from nothing, and that of the API.
+    /// The list equals a list built from nothing, after every earlier list, and equals the API's
+    /// list.
     #[test]
     fn a_list_from_parts_is_the_list() {
         let all = [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("b", 1)];

@@ -1,4 +1,4 @@
-//! What handlers ask of the thread that owns the scheduler.
+//! Requests of handlers to the thread that owns the scheduler.
 
 use tokio::sync::oneshot;
 
@@ -9,105 +9,105 @@ use crate::api::ingest::publishers::Publisher;
 use crate::api::wire::{self, ItemProblem};
 use crate::scheduler::{AdminCommand, CommandError, CommandOutcome, SchedulerEvent};
 
-/// Something for whoever owns the scheduler.
+/// A request to the thread that owns the scheduler.
 #[derive(Debug)]
 pub enum Request {
     /// A publication was taken in. No events means that nothing changed.
     Publication {
-        /// Its number.
+        /// Sequence number of the publication.
         sequence: u64,
-        /// What it changes.
+        /// Changes that the publication makes.
         events: Vec<SchedulerEvent>,
-        /// What it leaves out.
+        /// Processes that the publication leaves out.
         absent: AbsentWork,
     },
-    /// Whose publications count is another. Answered once that is on record.
+    /// Changes the accepted orchestrator. Answered once that is stored.
     Publisher {
-        /// Whose; `None`: anyone's.
+        /// The accepted orchestrator; `None`: any.
         publisher: Option<Publisher>,
-        /// What is to stand in the audit log with it.
+        /// Entry for the audit log about the change.
         note: Option<AuditNote>,
-        /// Where to answer.
+        /// Channel for the answer.
         reply: oneshot::Sender<()>,
     },
     /// An administrator wants something. Answered once the outcome is stored.
     Command {
-        /// What.
+        /// The command.
         command: AdminCommand,
-        /// Who.
+        /// Administrator who sent the command.
         by: Actor,
-        /// Where to answer.
+        /// Channel for the answer.
         reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
     },
-    /// Something is to stand in the audit log. Nobody waits for it.
+    /// Adds an entry to the audit log. No caller waits for it.
     Audit(AuditNote),
-    /// Somebody asks about the configuration, or for another one.
+    /// Shows, plans or changes the configuration.
     Configuration(ConfigAsk),
 }
 
-/// Something for the audit log.
+/// An entry for the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditNote {
-    /// Who.
+    /// Actor of the entry.
     pub by: Actor,
-    /// What, in a few words.
+    /// Action in a few words.
     pub act: String,
     /// To what.
     pub detail: String,
-    /// What came of it.
+    /// Outcome of the action.
     pub outcome: String,
 }
 
-/// Where the answer goes that may be a refusal.
+/// Channel for an answer that may be a refusal.
 type ConfigReply<T> = oneshot::Sender<Result<T, ConfigRefusal>>;
 
-/// What can be asked about the configuration, each with where to answer.
+/// Requests about the configuration, each with a channel for the answer.
 #[derive(Debug)]
 pub enum ConfigAsk {
-    /// What is in effect.
+    /// Shows the configuration in effect.
     Show(oneshot::Sender<wire::ConfigInfo>),
-    /// What was in effect.
+    /// Lists all configurations in the store.
     History(oneshot::Sender<wire::ConfigHistory>),
-    /// One that was in effect.
+    /// Shows a configuration in the store.
     Generation {
-        /// Which.
+        /// Number of the configuration.
         generation: u64,
-        /// Where to answer.
+        /// Channel for the answer.
         reply: ConfigReply<wire::ConfigGeneration>,
     },
-    /// What another one would come to.
+    /// Computes the effect of a configuration.
     Plan {
-        /// Which.
+        /// The configuration.
         request: wire::ConfigRequest,
-        /// Where to answer.
+        /// Channel for the answer.
         reply: ConfigReply<wire::ConfigPlan>,
     },
-    /// Put another one into effect. Answered once it is on record.
+    /// Puts a configuration into effect. Answered once it is stored.
     Apply {
-        /// Which.
+        /// The configuration.
         request: wire::ConfigRequest,
-        /// Who wants it.
+        /// Administrator who sent the request.
         by: Actor,
-        /// Where to answer.
+        /// Channel for the answer.
         reply: ConfigReply<wire::ConfigPlan>,
     },
-    /// The file may have changed: a signal said so. Nobody waits for an answer.
+    /// Reads the file again after a signal. No caller waits for an answer.
     Reread,
 }
 
-/// Why a configuration was not taken. Nothing was changed.
+/// Reason why a configuration was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigRefusal {
-    /// It is wrong, in all these places.
+    /// The configuration is wrong in all these places.
     Wrong {
-        /// What the file is called.
+        /// Name of the file.
         name: String,
-        /// What is wrong with it.
+        /// Faults in the file.
         errors: Vec<ItemProblem>,
     },
     /// The file could not be read, for this reason.
     Unreadable(String),
-    /// No such configuration is on record.
+    /// No such configuration is stored.
     NoGeneration(u64),
 }
 

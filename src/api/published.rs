@@ -1,4 +1,4 @@
-//! The latest published picture: what readers see until the next cycle is on record.
+//! The latest published view: readers see it until the next cycle is stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,47 +12,47 @@ use crate::api::wire::from_view::schedule_json;
 use crate::converter::{CheckedPublication, JobUpdate, update_of};
 use crate::scheduler::{JobView, Pictures, View};
 
-/// Everything readers can see: the books after a cycle that is on record.
+/// All that readers can see: the view after a stored cycle.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// The books.
+    /// State of the cluster.
     pub view: View,
-    /// What the orchestrator gets.
+    /// Schedule for the orchestrator.
     pub schedule: Arc<ScheduleText>,
-    /// Whether a cycle has been planned and stored since the start.
+    /// True once a cycle has been planned and stored since the start.
     pub is_ready: bool,
-    /// Whether the books are still on their way from the record: but for the schedule, nothing here
-    /// is to be shown or built on.
+    /// True while the state is being restored from the store. Until then only the schedule may be
+    /// shown or built on.
     pub is_resuming: bool,
-    /// The last publication in the books.
+    /// Number of the last publication in the view.
     pub publication: Option<u64>,
-    /// What the last publication left out, and keeps its room.
+    /// Processes that the last publication left out and that keep their space.
     pub absent: AbsentWork,
-    /// The work that the books had at the start, as the orchestrator had shown it: what its first
-    /// publication since then is compared with.
+    /// Jobs in the store at the start, as the orchestrator had published them. The first
+    /// publication since then is compared with them.
     pub taken_over: Option<Arc<CheckedPublication>>,
-    /// The number of the last event that those who follow can have.
+    /// Number of the last event that clients can get.
     pub last_event: u64,
     /// The number of the configuration in effect; 0 while none is.
     pub generation: u64,
-    /// How long planning took.
+    /// Time that planning took.
     pub planned_in: Duration,
-    /// How long it took to prepare what goes on record, the audit included.
+    /// Time to prepare the data for the store, including the audit.
     pub prepared_in: Duration,
-    /// How long storing took.
+    /// Time that storing took.
     pub stored_in: Duration,
     /// The rules that the last audited cycle broke.
     pub findings: Vec<String>,
-    /// How often a rule was broken since the start.
+    /// Number of broken rules since the start.
     pub findings_total: u64,
-    /// What cycles have taken since the start.
+    /// Durations of cycles since the start.
     pub times: CycleTimes,
 }
 
-/// What planned cycles have taken: for whoever asks how the daemon is.
+/// Durations of planned cycles, for the status of the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CycleTimes {
-    /// How many there were.
+    /// Number of planned cycles.
     pub cycles: u64,
     /// Planning, all of them together.
     pub planned: Duration,
@@ -65,7 +65,7 @@ pub struct CycleTimes {
 }
 
 impl CycleTimes {
-    /// These and one more cycle.
+    /// Adds a cycle to these durations.
     #[must_use]
     pub fn and(self, planned_in: Duration, stored_in: Duration) -> CycleTimes {
         CycleTimes {
@@ -83,9 +83,9 @@ impl CycleTimes {
 pub struct ScheduleText {
     /// The cycle in which it came about.
     pub cycle: u64,
-    /// As JSON.
+    /// Text of the update, as JSON.
     pub json: SharedJson,
-    /// How HTTP names it. Weak: the same schedule may be spelled in another way.
+    /// Tag of the update for HTTP. Weak: the same schedule may be spelled in another way.
     pub etag: HeaderValue,
 }
 
@@ -101,9 +101,9 @@ impl ScheduleText {
         ScheduleText { cycle, json: json.into(), etag }
     }
 
-    /// The update made from `view`, in which `publication` is the last one; that of `previous` itself
-    /// while nothing differs, so that the same thing gets no new number. That work waits longer for the
-    /// same reason is not worth one.
+    /// Returns the update made from `view`, whose last publication is `publication`. While nothing
+    /// differs, returns that of `previous`, so that an equal schedule keeps its number. A job that
+    /// only waits longer for the same reason makes no difference.
     pub fn following(
         previous: Option<&Published>,
         publication: Option<u64>,
@@ -121,7 +121,7 @@ impl ScheduleText {
     }
 }
 
-/// Whether the updates made from them say the same.
+/// True if the updates made from these jobs are equal.
 fn say_the_same(one: &Arc<Pictures<JobView>>, other: &Arc<Pictures<JobView>>) -> bool {
     let is_same = |one: &JobView, other: &JobView| {
         one == other || {
@@ -132,7 +132,7 @@ fn say_the_same(one: &Arc<Pictures<JobView>>, other: &Arc<Pictures<JobView>>) ->
     Arc::ptr_eq(one, other) || one.are_alike(other, is_same)
 }
 
-/// Whether they differ only in the numbers of a reason that grow with every cycle.
+/// True if two updates differ only in the numbers of a reason that grow with every cycle.
 fn is_same_but_later(one: &JobUpdate, other: &JobUpdate) -> bool {
     let code = |update: &JobUpdate| update.reason.as_ref().map(|reason| reason.code);
     let is_counting = matches!(code(one), Some("too_dear" | "quiet_stop"));

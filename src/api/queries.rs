@@ -1,4 +1,4 @@
-//! What readers ask: every answer is from one published picture, so its parts agree.
+//! Queries of readers: every answer is from a single published view, so its parts agree.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::api::wire::from_view;
 use crate::model::{Mebibytes, SharePhase};
 use crate::scheduler::{JobView, NodeView, View};
 
-/// A page has so many entries, unless asked otherwise.
+/// Entries of a page if the client names no limit.
 const PAGE: usize = 100;
 
-/// A page has at most so many entries.
+/// Limit of entries of a page.
 const PAGE_MAX: usize = 1000;
 
-/// Which nodes to show.
+/// Filter of the list of nodes.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -76,7 +76,7 @@ fn some_nodes(state: &ApiState, params: &NodeParams) -> wire::NodeList {
     wire::NodeList { cycle: published.view.cycle, nodes }
 }
 
-/// One node.
+/// A node.
 #[utoipa::path(get, path = "/v1/nodes/{name}", tag = "queries",
     params(("name" = String, Path, description = "the node's name")),
     responses((status = 200, body = wire::NodeInfo), (status = 404, body = wire::Problem)))]
@@ -98,30 +98,30 @@ pub async fn get_node(
     })
 }
 
-/// What is to be said of a node that its books do not say.
+/// Returns the remarks on a node that its view does not contain.
 pub fn notes_of(node: &wire::NodeInfo, view: &View, log: &HeartbeatLog) -> Vec<String> {
     let held_back = held_back_note(&node.name, &view.lost_held_back).into_iter();
     held_back.chain(log.notes_of(&node.name)).collect()
 }
 
-/// Which work to show, and from where on.
+/// Filter of the list of jobs, and the position to continue from.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobParams {
-    /// Only this user's work.
+    /// Only jobs of this user.
     user: Option<String>,
-    /// Only work of this class.
+    /// Only jobs of this class.
     class: Option<String>,
-    /// `true`: only work that has less than it wants; `false`: only the other.
+    /// `true`: only jobs that have less than they want; `false`: only the rest.
     waiting: Option<bool>,
-    /// How many to show at most; up to 1000.
+    /// Number of jobs on a page, at most 1000.
     limit: Option<usize>,
-    /// Where to go on: `next` of the page before.
+    /// Position to continue from: `next` of the page before.
     cursor: Option<String>,
 }
 
-/// Work, oldest first, page by page.
+/// Jobs, oldest first, page by page.
 #[utoipa::path(get, path = "/v1/jobs", tag = "queries", params(JobParams),
     responses((status = 200, body = wire::JobPage), (status = 400, body = wire::Problem)))]
 pub async fn get_jobs(
@@ -147,8 +147,7 @@ pub async fn get_jobs(
     Ok(Json(wire::JobPage { cycle: published.view.cycle, jobs, next }))
 }
 
-/// A cursor names the last work shown by age and number, so that it holds while work comes and
-/// goes.
+/// A cursor names the last shown job by age and number, so it stays valid while jobs come and go.
 fn place_of(cursor: &str) -> Result<(u64, u64), ApiError> {
     let parts = cursor.split_once('-');
     let place = parts.and_then(|(age, id)| Some((age.parse().ok()?, id.parse().ok()?)));
@@ -157,7 +156,7 @@ fn place_of(cursor: &str) -> Result<(u64, u64), ApiError> {
     })
 }
 
-/// One request for work.
+/// A job.
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "queries",
     params(("id" = u64, Path, description = "its number")),
     responses((status = 200, body = wire::JobInfo), (status = 404, body = wire::Problem)))]
@@ -169,7 +168,7 @@ pub async fn get_job(
     Ok(Json(wire::JobInfo::of(job_of(&published, id)?, published.view.cycle)))
 }
 
-/// How deep to explain.
+/// Depth of the explanation.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -180,7 +179,7 @@ pub struct WhyParams {
     depth: Option<wire::WhyDepth>,
 }
 
-/// Why a request for work has what it has, and what would give it more.
+/// Explains what a job has, and what would give it more.
 #[utoipa::path(get, path = "/v1/jobs/{id}/why", tag = "queries",
     params(("id" = u64, Path, description = "its number"), WhyParams),
     responses((status = 200, body = wire::WhyAnswer), (status = 400, body = wire::Problem),
@@ -221,7 +220,7 @@ pub async fn get_classes(State(state): State<ApiState>) -> Json<wire::ClassList>
     Json(wire::ClassList { cycle: view.cycle, classes })
 }
 
-/// Everybody with work, by name.
+/// All users with jobs, by name.
 #[utoipa::path(get, path = "/v1/users", tag = "queries",
     responses((status = 200, body = wire::UserList)))]
 pub async fn get_users(State(state): State<ApiState>) -> Json<wire::UserList> {
@@ -244,7 +243,7 @@ pub async fn get_load(State(state): State<ApiState>) -> Json<wire::Load> {
     })
 }
 
-/// Who is where, node by node.
+/// Shares, node by node.
 #[utoipa::path(get, path = "/v1/occupancy", tag = "queries",
     responses((status = 200, body = wire::Occupancy)))]
 pub async fn get_occupancy(State(state): State<ApiState>) -> Json<wire::Occupancy> {
@@ -253,13 +252,13 @@ pub async fn get_occupancy(State(state): State<ApiState>) -> Json<wire::Occupanc
     Json(wire::Occupancy { cycle: published.view.cycle, nodes })
 }
 
-/// How the daemon and the cluster are.
+/// State of the daemon and the cluster.
 #[utoipa::path(get, path = "/v1/status", tag = "queries", responses((status = 200, body = wire::Status)))]
 pub async fn get_status(State(state): State<ApiState>) -> Json<wire::Status> {
     Json(status_of(&state.latest()))
 }
 
-/// How the daemon and the cluster were when `published` came out.
+/// Returns the state of the daemon and the cluster as of `published`.
 pub fn status_of(published: &Published) -> wire::Status {
     let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     wire::Status {
@@ -283,7 +282,7 @@ pub fn status_of(published: &Published) -> wire::Status {
     }
 }
 
-/// What the last publication left out; `None` if nothing.
+/// Counts the processes that the last publication left out; `None` if there are none.
 fn absent_of(published: &Published) -> Option<wire::AbsentWork> {
     let AbsentWork { jobs, processes, held } = published.absent;
     (0 < processes).then_some(wire::AbsentWork { jobs, processes, held })
@@ -307,7 +306,7 @@ fn job_counts(view: &View) -> wire::JobCounts {
     counts
 }
 
-/// Shares by state, and the room there is for them.
+/// Counts shares by state, and the space for them.
 pub fn share_counts(view: &View) -> wire::ShareCounts {
     let mut counts = wire::ShareCounts::default();
     for share in view.jobs.iter().flat_map(|job| &job.shares) {
@@ -326,7 +325,7 @@ pub fn share_counts(view: &View) -> wire::ShareCounts {
     counts
 }
 
-/// Who asks most, since the daemon started: the heaviest clients, and the sums of all others.
+/// Clients with the most requests since the daemon started, and the sums of the rest.
 #[utoipa::path(get, path = "/v1/clients", tag = "queries",
     responses((status = 200, body = ClientList)))]
 pub async fn get_clients(State(state): State<ApiState>) -> Json<ClientList> {

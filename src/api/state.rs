@@ -1,4 +1,4 @@
-//! What handlers share: the latest published picture to read from, and the way to the scheduler.
+//! Shared state of handlers: the latest published view to read from, and the way to the scheduler.
 //!
 //! No handler waits for a cycle to read, and no reader holds up the scheduler.
 
@@ -23,27 +23,27 @@ use crate::api::owner_request::{AuditNote, Request};
 use crate::api::published::Published;
 use crate::scheduler::{AdminCommand, CommandOutcome};
 
-/// What handlers share. Every request has several copies made of it, which have to cost nothing.
+/// Shared state of handlers. Every request makes several copies of it, which must be cheap.
 #[derive(Clone, Debug)]
 pub struct ApiState(Arc<Shared>);
 
-/// What is shared.
+/// Fields of the shared state.
 pub struct Shared {
-    /// The latest picture.
+    /// The latest view.
     pub board: Arc<Board>,
-    /// How much of anything is taken in.
+    /// Limits of requests.
     pub limits: Limits,
     /// Ends long polls.
     pub stop: CancellationToken,
-    /// What came about before.
+    /// Past events.
     pub past_events: Arc<dyn PastEvents>,
-    /// Who may do what.
+    /// Permissions of callers.
     pub gatekeeper: Arc<Gatekeeper>,
-    /// What was heard of nodes.
+    /// Heartbeats of nodes.
     pub hearing: Arc<Hearing>,
-    /// Who asks.
+    /// Request counts by client.
     pub(in crate::api) clients: Clients,
-    /// Whose turn it is of those that take long to answer.
+    /// Turns of requests that take long to answer.
     pub(in crate::api) turns: Turns,
     /// All nodes, for all who look.
     pub(in crate::api) node_lists: NodeLists,
@@ -60,8 +60,8 @@ impl Deref for ApiState {
 }
 
 impl ApiState {
-    /// State for handlers that read from `board` and write to `requests`, or what was heard of nodes to
-    /// a log that has to be asked. `sequence` is the last publication known from before the start.
+    /// Builds the state for handlers: they read from `board`, and write to `requests` and to the
+    /// log of heartbeats. `sequence` is the last publication known from before the start.
     pub fn new(
         board: Arc<Board>,
         requests: mpsc::Sender<Request>,
@@ -90,7 +90,7 @@ impl ApiState {
         ApiState(Arc::new(shared))
     }
 
-    /// The latest picture.
+    /// Returns the latest view.
     pub fn latest(&self) -> Arc<Published> {
         self.board.latest()
     }
@@ -104,8 +104,8 @@ impl ApiState {
         if self.requests.is_closed() { Err(stopping()) } else { Ok(()) }
     }
 
-    /// Room for one request to the scheduler. Sending it then cannot fail or be interrupted, so
-    /// what is remembered as sent was sent.
+    /// Reserves space for a request to the scheduler. Sending it then cannot fail or be
+    /// interrupted, so a request that is remembered as sent was sent.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl ApiState {
     ///
     /// # Errors
     ///
-    /// If the command is refused, or the scheduler stops before the outcome is on record.
+    /// If the command is refused, or the scheduler stops before the outcome is stored.
     pub async fn command(
         &self,
         command: AdminCommand,
@@ -129,21 +129,21 @@ impl ApiState {
         Ok(answer.await.map_err(|_| stopping())??)
     }
 
-    /// Has something put into the audit log, if the scheduler has room for it now.
+    /// Adds an entry to the audit log, if the scheduler can take it now.
     pub fn note(&self, note: AuditNote) {
         if self.requests.try_send(Request::Audit(note)).is_err() {
             tracing::warn!("the scheduler is too busy for the audit log; one refusal is only here");
         }
     }
 
-    /// Has the files of tokens and certificates read again, on record.
+    /// Reads the files of tokens and certificates again, and records that.
     ///
     /// # Errors
     ///
     /// If the scheduler has stopped.
     pub async fn reread_access(&self, by: Actor) -> Result<(), ApiError> {
         let gatekeeper = Arc::clone(&self.gatekeeper);
-        // Files are read; nobody else should have to wait for that.
+        // Reading files may take long, so it gets a thread of its own and holds up no request.
         let read = tokio::task::spawn_blocking(move || gatekeeper.reread()).await;
         for Reread { what, outcome } in read.unwrap_or_default() {
             let (detail, outcome) = match outcome {
@@ -157,7 +157,7 @@ impl ApiState {
         Ok(())
     }
 
-    /// The publications taken in so far, for one at a time.
+    /// Locks the intake of publications for a single caller.
     pub async fn intake(&self) -> tokio::sync::OwnedMutexGuard<Intake> {
         Arc::clone(&self.intake).lock_owned().await
     }
