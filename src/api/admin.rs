@@ -248,7 +248,7 @@ pub(in crate::api) fn reason_in(reason: &str, limits: &Limits) -> Result<String,
         return Ok(reason.to_owned());
     }
     let detail = format!(
-        "say why, in one line of 1 to {} bytes: whoever looks at the node next will ask",
+        "say why, in one line of 1 to {} bytes, for the next reader of the node's entry",
         limits.string
     );
     Err(Fault::new(Code::BadReason, "/reason", detail))

@@ -68,15 +68,15 @@ use utoipa_axum::routes;
 #[openapi(
     info(
         title = "apportion",
-        description = "A cluster resource manager: work and nodes in, a schedule and its reasons out. Answers \
-                       of more than 4 KiB come packed to whoever sends `Accept-Encoding: gzip`; streams do not.",
+        description = "A cluster resource manager: jobs and nodes in, a schedule and its reasons out. Answers \
+                       of more than 4 KiB are packed if the client sends `Accept-Encoding: gzip`; streams are not.",
     ),
     tags(
-        (name = "orchestrator", description = "All work in, the schedule out."),
-        (name = "agents", description = "Signs of life of nodes."),
+        (name = "orchestrator", description = "All jobs in, the schedule out."),
+        (name = "agents", description = "Heartbeats of nodes."),
         (name = "administration", description = "Nodes out of scheduling and back; the configuration."),
-        (name = "queries", description = "What is, and why."),
-        (name = "health", description = "For whoever watches the daemon."),
+        (name = "queries", description = "State of the cluster, and its reasons."),
+        (name = "health", description = "Checks for monitoring of the daemon."),
     ),
     components(schemas(wire::Heartbeat))
 )]
@@ -272,7 +272,7 @@ async fn no_such_method(method: Method, uri: Uri) -> ApiError {
 }
 
 /// Answers for a handler that panicked. The scheduler's state is in another thread and unharmed.
-#[expect(clippy::needless_pass_by_value, reason = "whoever catches it hands it over")]
+#[expect(clippy::needless_pass_by_value, reason = "`catch_unwind` hands it over")]
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

@@ -65,16 +65,16 @@ fn right(rule: wire::PreemptionRule) -> &'static str {
         wire::PreemptionRule::NoLongerAllowed => "its job may not hold it any more",
         wire::PreemptionRule::Priority => "work of a better priority needs the room",
         wire::PreemptionRule::FairShare => {
-            "its job, user or class has more than was counted for it, and the other is worse off"
+            "its job, user or class holds more than its target, and the other is worse off"
         }
         wire::PreemptionRule::Defragmentation => {
-            "the other is far below what it deserves, and its own side is better off even without it"
+            "the other is far below its fair share, and its own side is better off even without it"
         }
         wire::PreemptionRule::FirstShare => {
-            "the other has nothing, and its own side keeps all that was counted for it"
+            "the other has nothing, and its own side keeps its whole target"
         }
         wire::PreemptionRule::Envy => {
-            "the cluster is at rest, and its own side is better off even without it, whatever was counted"
+            "the cluster is at rest, and its own side is better off even without it, at any target"
         }
         wire::PreemptionRule::Relocation => {
             "the cluster is at rest, the other has nothing, and its own job gets as much elsewhere"

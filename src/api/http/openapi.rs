@@ -49,7 +49,7 @@ fn complete(operation: &mut Value, rule: Permission) {
         }
         Permission::Submit => ("submitter, operator".to_owned(), json!([{ SCHEME: [] }])),
         Permission::Open | Permission::Terse | Permission::Authenticated => {
-            ("everybody".to_owned(), json!([]))
+            ("all callers".to_owned(), json!([]))
         }
     };
     operation["security"] = scopes;
@@ -61,13 +61,13 @@ fn complete(operation: &mut Value, rule: Permission) {
             ("503", "the daemon is stopping, or it took too long"),
         ],
         [
-            ("401", "nobody knows who asks"),
-            ("403", "who asks may not"),
-            ("429", "who asks, asks too often; `retry-after` says when to go on"),
+            ("401", "the caller is not known"),
+            ("403", "the caller may not do this"),
+            ("429", "the caller asks too often; `retry-after` says when to go on"),
         ],
         [
             ("408", "the body came too slowly"),
-            ("413", "larger than is taken here"),
+            ("413", "larger than the limit"),
             ("415", "not plain JSON in UTF-8"),
         ],
     );

@@ -75,7 +75,7 @@ impl Publishers {
         let (name, epoch) = match (name, envelope.epoch) {
             (Some(name), epoch) => (name, epoch.unwrap_or(0)),
             (None, Some(_)) => {
-                let detail = "an epoch needs a `publisher`, whose it is";
+                let detail = "an epoch needs a `publisher`; add its name";
                 return Err(Fault::new(Code::MissingField, "/publisher", detail).into());
             }
             (None, None) => return self.nameless(),

@@ -33,7 +33,7 @@ impl Collector for Cluster {
         let published = &self.published;
         let view = &published.view;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
-        let build = "What is running";
+        let build = "Version of the running daemon";
         to.encode_descriptor("build", build, None, MetricType::Info)?.encode_info(&version)?;
         one(&mut to, READY, u64::from(published.is_ready))?;
         one(&mut to, SNAPSHOT, view.cycle)?;
@@ -73,8 +73,9 @@ impl Collector for Cluster {
 /// A name and what it means.
 type Gauge = (&'static str, &'static str);
 
-const READY: Gauge = ("ready", "Whether there is a schedule to be had");
-const SNAPSHOT: Gauge = ("snapshot_generation", "The last cycle; grows while the scheduler lives");
+const READY: Gauge = ("ready", "1 once a schedule is available, else 0");
+const SNAPSHOT: Gauge =
+    ("snapshot_generation", "Number of the last cycle; grows while the scheduler runs");
 const CONFIG: Gauge = ("config_generation", "The configuration in effect");
 const VIOLATIONS: Gauge = (
     "invariant_violations",
@@ -86,42 +87,45 @@ const SILENT: Gauge = (
     "nodes_silent_together",
     "Nodes that fell silent together, so many that none is given up; should be 0",
 );
-const NODES: Gauge = ("nodes", "Nodes by what keeps work from them; every node counts once");
+const NODES: Gauge =
+    ("nodes", "Nodes by the state that keeps shares from them; every node counts once");
 const HEARD: Gauge = (
     "heartbeat_age_seconds",
-    "Time since nodes that get work were last heard: the one heard longest ago, and the one heard last",
+    "Time since the last heartbeat of nodes that get shares: the longest and the shortest",
 );
 const AVAILABLE: Gauge = (
     "available_bytes",
-    "Memory that nobody uses at the moment, as agents say that tell it; on nodes that get work",
+    "Unused memory at the moment, on nodes that get shares and whose agents report it",
 );
 const QUANTA: Gauge = (
     "quanta",
-    "Memory of all nodes in quanta: in use, on its way out, free, free but on nodes that get no work",
+    "Memory of all nodes in quanta: in use, terminating, free, free but on nodes that get no shares",
 );
-const QUANTUM: Gauge = ("quantum_bytes", "What one quantum is");
+const QUANTUM: Gauge = ("quantum_bytes", "Memory of a quantum");
 const FRAGMENTATION: Gauge = (
     "fragmentation_ratio",
-    "Part of the free memory that is in pieces too small for processes of so many quanta",
+    "Part of the free memory that is in pieces too small for processes of this order",
 );
 const JOBS: Gauge = (
     "jobs",
-    "Work by what it has: all it can use (satisfied), some of it (partial), nothing (waiting); or not considered \
-     (refused)",
+    "Jobs by what they hold: all they can use (satisfied), some of it (partial), nothing (waiting); or not \
+     considered (refused)",
 );
-const PENDING: Gauge = ("pending_jobs", "Work that has less than it wants, by the reason");
-const ENTITLEMENT: Gauge =
-    ("entitlement_quanta", "What a class would have if everybody could use their part");
-const HELD: Gauge = ("held_quanta", "What a class holds, without what is on its way out");
-const WANTED: Gauge = ("wanted_quanta", "What a class could use now");
-const COUNTED: Gauge = ("counted_quanta", "What was counted for a class in the last cycle");
+const PENDING: Gauge = ("pending_jobs", "Jobs that have less than they want, by reason");
+const ENTITLEMENT: Gauge = (
+    "entitlement_quanta",
+    "Fair share of a class: its part if all classes and users could use theirs",
+);
+const HELD: Gauge = ("held_quanta", "Memory that a class holds, without terminating processes");
+const WANTED: Gauge = ("wanted_quanta", "Demand of a class: memory that it could use now");
+const COUNTED: Gauge = ("counted_quanta", "Target of a class in the last cycle");
 const FAIRNESS: Gauge = (
     "fairness_deviation_ratio",
-    "Part of what is deserved that those who deserve it do not hold, among classes, users and jobs",
+    "Part of the fair shares that is not held, among classes, users and jobs",
 );
 const COVERAGE: Gauge = (
     "prediction_coverage_ratio",
-    "Part of a class's running jobs that say how long an item takes, without which their growth is not predicted",
+    "Part of a class's running jobs that report the time per item; without it their growth is not predicted",
 );
 
 fn one(to: &mut DescriptorEncoder<'_>, (name, help): Gauge, value: u64) -> fmt::Result {

@@ -174,54 +174,50 @@ impl Meters {
         to.register("cycles", "Cycles by what they changed", self.cycles.clone());
         to.register_with_unit(
             "cycle_duration",
-            "Time a cycle takes: to plan it, to prepare what goes on record (audit, events), and to store it",
+            "Time of a cycle: to plan it, to prepare its data for the store (audit, events), and to store it",
             seconds(),
             self.phases.clone(),
         );
         to.register_with_unit(
             "db_commit",
-            "Time a transaction takes; what is not on record is not published",
+            "Time of a transaction; a cycle is published once it is stored",
             seconds(),
             self.commits.clone(),
         );
         to.register_with_unit(
             "wait",
-            "Time for which work held nothing before it got its first process, as far as this daemon saw it",
+            "Time for which a job held nothing before its first process, as far as this daemon saw it",
             seconds(),
             self.waits.clone(),
         );
-        to.register(
-            "preemptions",
-            "Processes taken back, by the rule that allowed it",
-            self.preemptions.clone(),
-        );
+        to.register("preemptions", "Preempted processes, by rule", self.preemptions.clone());
         to.register_with_unit(
             "preempted_work",
-            "Work lost with processes that were taken back: invested time and initialization",
+            "Work lost with preempted processes: invested time and initialization",
             seconds(),
             self.lost_work.clone(),
         );
         to.register(
             "evictions",
-            "Processes lost otherwise: with a node, or because an administrator wanted it so",
+            "Processes lost with a node, or evicted after a change by an administrator",
             self.evictions.clone(),
         );
         to.register_with_unit(
             "eviction_latency",
-            "Time from telling the orchestrator that a process has to go until it confirms that it has gone",
+            "Time from the request to end a process until the orchestrator confirms its exit",
             seconds(),
             self.exits.clone(),
         );
-        to.register("heartbeats", "Heartbeats by whether they count", self.heartbeats.clone());
+        to.register("heartbeats", "Heartbeats, accepted or refused", self.heartbeats.clone());
         to.register(
             "config_reloads",
-            "How often the configuration was read again because of a signal",
+            "Number of times that a signal caused the configuration to be read again",
             self.rereads.clone(),
         );
         to.register("requests", "Requests by route and answer", self.requests.clone());
         to.register_with_unit(
             "request_duration",
-            "Time a request takes; those that wait for news are left out",
+            "Time of a request, without long polls",
             seconds(),
             self.request_times.clone(),
         );
