@@ -16,7 +16,7 @@ use crate::api::wire::{
 };
 use crate::model::is_hidden;
 
-/// The configuration in effect, setting by setting, with who set each.
+/// The configuration in effect, setting by setting, with the source of each.
 #[utoipa::path(get, path = "/v1/config", tag = "administration",
     responses((status = 200, body = ConfigInfo)))]
 pub async fn get_config(State(state): State<ApiState>) -> Result<Json<ConfigInfo>, ApiError> {
@@ -93,8 +93,8 @@ async fn ask<T>(
     answer.await.map_err(|_| crate::api::state::stopping())
 }
 
-/// Refuses a request with both a text and a generation, and a reason or name that is not a single
-/// line.
+/// Refuses a request with both a text and a generation. Refuses a reason or name that is not a
+/// single line.
 fn check(request: &ConfigRequest, bytes_max: usize) -> Result<(), Fault> {
     if request.text.is_some() && request.generation.is_some() {
         let detail = "give a `text` or a `generation`, not both";

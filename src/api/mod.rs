@@ -144,7 +144,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(admin::post_nodes_forget))
         .routes(routes!(config::post_plan))
         .routes(routes!(config::post_apply))
-        // Shared by all who look, and packed once.
+        // Shared by all clients, and packed once.
         .routes(routes!(queries::get_nodes));
     let looks = OpenApiRouter::default()
         .routes(routes!(config::get_config))

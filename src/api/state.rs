@@ -45,7 +45,7 @@ pub struct Shared {
     pub(in crate::api) clients: Clients,
     /// Turns of requests that take long to answer.
     pub(in crate::api) turns: Turns,
-    /// All nodes, for all who look.
+    /// The list of all nodes, shared by all clients.
     pub(in crate::api) node_lists: NodeLists,
     requests: mpsc::Sender<Request>,
     intake: Arc<tokio::sync::Mutex<Intake>>,

@@ -1,4 +1,4 @@
-//! The gate that every request goes through: who is it, may they, and is it their own will?
+//! The gate that every request goes through: identity, permission, and intent of the caller.
 //!
 //! A refused caller learns only that it is refused; the reason is in the log and in the audit log.
 
@@ -32,7 +32,7 @@ pub(crate) const OTHER_HOST: &str = "without tokens the daemon answers to addres
 const FOREIGN_HOST: AccessRefusal =
     AccessRefusal::Unknown("asked for under another host's name", None);
 
-/// Lets pass who may, and counts who asked.
+/// Passes on permitted requests, and counts requests by client.
 pub async fn gate(state: &ApiState, request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return ApiError::new(Code::NotKnown, NOT_KNOWN).into_response();

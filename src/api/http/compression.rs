@@ -60,7 +60,7 @@ impl Unpacks {
     }
 }
 
-/// JSON that is the same for all who ask.
+/// JSON that is the same for all clients.
 #[derive(Debug, Default)]
 pub struct SharedJson {
     plain: Bytes,

@@ -1,10 +1,10 @@
 //! Processes that a publication leaves out. Memory under a process is free once its exit was
 //! confirmed, never because a publication was silent.
 //!
-//! An absent share that was published or offered keeps its space at first. It ends when the
-//! orchestrator says `gone` or `completed`, or omits the share with `full: true`. After a number of
-//! publications and a time it is given up with a warning, unless too many shares became absent at
-//! once.
+//! An absent share that was published or offered keeps its space. The space is free once the
+//! orchestrator says `gone` or `completed`, or omits the share with `full: true`. A share that is
+//! absent from many publications and for long is given up with a warning, unless too many became
+//! absent at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -131,7 +131,7 @@ fn booked(view: &View, before: &CheckedPublication) -> BTreeMap<JobId, Vec<Share
     shares.filter(|(_, shares): &(JobId, Vec<ShareId>)| !shares.is_empty()).collect()
 }
 
-/// Returns the booked shares that the publication leaves out. Of an absent job these are all
+/// Returns the `booked` shares that the publication leaves out. Of an absent job these are all
 /// shares; of a present job, the shares that were published before. An offered share of a present
 /// job is on its way.
 fn absent(

@@ -142,9 +142,9 @@ impl Life {
 mod tests {
     use super::*;
 
-    /// Reads `a7` as the 7th heartbeat of incarnation a, `a` as a heartbeat without a sequence, and
-    /// `-` as a heartbeat without a boot id. Writes `+` for a heartbeat that counts, `r` for a
-    /// replay, `l` for a late heartbeat, `2` for another agent; `!` where there are two.
+    /// Reads `a7` as the 7th heartbeat of incarnation a, and `a` as a heartbeat without a sequence.
+    /// Reads `-` as a heartbeat without a boot id. Writes `+` for a heartbeat that counts, `r` for
+    /// a replay, `l` for a late heartbeat, `2` for another agent; `!` where there are two.
     #[track_caller]
     fn check(beats: &str, heard: &str) {
         let mut agent: Option<Agent> = None;

@@ -1,8 +1,7 @@
 //! Prometheus' text format from before `OpenMetrics`, for `curl` and for what has not learned the
 //! other.
 //!
-//! In that format a counter or info has the name of its sample, and units and the end mark are
-//! absent.
+//! In that format a counter or info has the name of its sample. Units and the end mark are absent.
 
 /// `text`, which is `OpenMetrics`, in the older format.
 pub(super) fn classic(text: &str) -> String {
