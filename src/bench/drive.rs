@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::cluster::{self, JobStream, ClusterShape};
+use super::cluster::{self, ClusterShape, JobStream};
 use crate::model::{JobFacts, JobId, Millis, ShareFacts, ShareId, SharePhase, Topology, count};
 use crate::scheduler::{JobView, Scheduler, SchedulerEvent, View};
 

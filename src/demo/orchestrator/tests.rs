@@ -18,7 +18,8 @@ fn orchestrator(kind: WorkKind, items: &[Millis]) -> DemoOrchestrator {
         items: items.to_vec(),
     };
     let clock = RoundClock { epoch_ms: 1_000, speed: NonZeroU64::MIN };
-    let mut orchestrator = DemoOrchestrator::new(vec![WorkRequest { kind, submission: 1, work }], clock);
+    let mut orchestrator =
+        DemoOrchestrator::new(vec![WorkRequest { kind, submission: 1, work }], clock);
     assert_eq!(orchestrator.advance(0).submitted, [FIRST_JOB]);
     orchestrator
 }

@@ -15,8 +15,8 @@ use self::gather::{CompletionBatch, PreemptionBatch, Submissions};
 use self::joins::Joins;
 use self::teller::{Teller, counted, grouped, numbered, span, tenths};
 use super::orchestrator::{Completed, DemoOrchestrator, Stopped};
-use super::report::Report;
-use super::workload::Request;
+use super::report::DemoReport;
+use super::workload::WorkRequest;
 use crate::api::wire::{self, PreemptionInfo, VaryAnswer, WorkKind};
 use crate::model::{Mebibytes, count, fold_hostlist};
 

@@ -46,7 +46,10 @@ fn shares(view: &View) -> BTreeMap<ShareId, SharePhase> {
     shares.map(|share| (share.id, share.state)).collect()
 }
 
-fn write_down(view: &View, known: &BTreeMap<ShareId, SharePhase>) -> Vec<super::document::JobLine> {
+fn write_down(
+    view: &View,
+    known: &BTreeMap<ShareId, SharePhase>,
+) -> Vec<super::document::PlayedJob> {
     let lines = view.jobs.iter().map(|job| {
         let mut line = lines::job(job, view);
         for share in job.shares.iter().chain(&job.purged) {

@@ -257,8 +257,9 @@ impl<'a> Player<'a> {
 
     /// Lets jobs with processes make progress. README, "autoRun".
     fn auto_run(&mut self, cycle: u64, auto: AutoRun) {
-        let is_at_work =
-            |(_, actor): &(&JobId, &JobActor)| actor.kind == JobKind::Job && !actor.shares.is_empty();
+        let is_at_work = |(_, actor): &(&JobId, &JobActor)| {
+            actor.kind == JobKind::Job && !actor.shares.is_empty()
+        };
         let ids: Vec<JobId> = self.jobs.iter().filter(is_at_work).map(|(&id, _)| id).collect();
         for id in ids {
             let actor = self.jobs.get_mut(&id).expect("listed above");
