@@ -168,12 +168,11 @@ pub async fn serve_beside(
     })?;
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
-    let listeners = Listeners { tcp: listener, local };
+    let sockets = Listeners { tcp: listener, local };
     let routes = api::router(state, dashboard.routes(beside.has_campaigns), beside.routes);
     // A receiver that was dropped needs no way to the daemon.
     let _ = beside.whole.map(|tell| tell.send(routes.clone()));
-    let mut serving =
-        tokio::spawn(access::serve(listeners, routes, gatekeeper, delay, stop.clone()));
+    let mut serving = tokio::spawn(access::serve(sockets, routes, gatekeeper, delay, stop.clone()));
     life.runs(&board);
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {

@@ -1,5 +1,4 @@
-//! The runner: exchanges with the orchestrator, and brings the slots to the state that the answers
-//! order.
+//! The runner: exchanges with the orchestrator, and brings the slots to the ordered state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -93,8 +92,7 @@ pub struct Runner {
     has_news: bool,
     /// Longest wait of an exchange at the orchestrator: the lease counts from its beginning.
     wait: Duration,
-    /// Time for an answer beyond the wait. If the orchestrator stalls, the agent has to ask again
-    /// before the lease ends.
+    /// Time for an answer beyond the wait, so short that a retry comes before the lease ends.
     patience: Duration,
     /// The number of the newest exchange that was answered.
     answered: u64,
@@ -133,14 +131,12 @@ impl Runner {
         )?;
         let (tell, news) = mpsc::channel(MAX_NEWS);
         let seen = records.seen();
-        let (allow_setuid, max_processes) = (options.allow_setuid, options.max_processes);
-        let name = options.node;
         let node = LocalNode {
-            name,
+            name: options.node,
             boot,
             program,
-            allow_setuid,
-            max_processes,
+            allow_setuid: options.allow_setuid,
+            max_processes: options.max_processes,
             users,
             ladder,
             records,
@@ -333,8 +329,7 @@ impl Runner {
                 }
                 Err(problem) => problem,
             },
-            // A later exchange overtook this exchange on another connection, and reported all that
-            // this exchange would have reported.
+            // A later exchange overtook this exchange, and reported all that it had to report.
             Err(_) if done.number < self.answered => return true,
             Err(problem) => problem,
         };
@@ -347,8 +342,7 @@ impl Runner {
         false
     }
 
-    /// Checks that the answer comes from a valid orchestrator whose database is not older than
-    /// before.
+    /// Checks that the orchestrator of the answer is valid, and its database no older than before.
     fn check(&mut self, answer: &ExchangeAnswer) -> Result<(), String> {
         let identity = &answer.orchestrator;
         if !is_good_identity(identity) {
@@ -401,8 +395,7 @@ impl Runner {
                 self.has_news |= 0 < rest && rest < before;
                 known.specs.extend(specs.keys());
                 let order = LeasedOrder { lease_until_ms, order: Some(order), specs };
-                // A keeper whose inbox is full gets the next order: an order repeats all that
-                // holds.
+                // A keeper whose inbox is full gets the next order, which repeats all of this.
                 let _ = known.keeper.try_send(ToKeeper::Order(Box::new(order)));
             } else {
                 self.start(order, &specs, lease_until_ms);
@@ -435,8 +428,7 @@ impl Runner {
             failure: None,
         };
         if !has_start {
-            // The record is lost, or the slot is stopped before its start. The keeper then ends any
-            // leftover process.
+            // The record is lost, or the slot never started. The keeper ends leftover processes.
             let text = "this node has no record of the slot".to_owned();
             record.failure = Some((SlotEnd::Died, text));
         }
@@ -479,10 +471,9 @@ impl Runner {
             if known.unnamed == ORPHAN_AFTER {
                 tracing::warn!(share, "the orchestrator does not know this slot: stopped");
             }
-            let stop = SlotStop { by_ms: Some(30_000), why: StopReason::Cancelled };
+            let stop = Some(SlotStop { by_ms: Some(30_000), why: StopReason::Cancelled });
             let seen = known.report.seen_order;
-            let order =
-                SlotOrder { share: *share, order: seen, stop: Some(stop), ..SlotOrder::default() };
+            let order = SlotOrder { share: *share, order: seen, stop, ..SlotOrder::default() };
             let order =
                 LeasedOrder { lease_until_ms: 0, order: Some(order), specs: BTreeMap::new() };
             let _ = known.keeper.try_send(ToKeeper::Order(Box::new(order)));
