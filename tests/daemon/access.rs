@@ -334,7 +334,7 @@ async fn daemon_reports(client: &Client, url: &str, tokens: &Tokens) {
         if answer.status() == StatusCode::OK {
             return;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("the node was never known");
 }
@@ -650,7 +650,7 @@ impl Kept {
     async fn open(url: &str, ca: &Path) -> Kept {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
-        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -658,7 +658,7 @@ impl Kept {
             .with_no_client_auth();
         let address = url.trim_start_matches("https://");
         let stream = TcpStream::connect(address).await.unwrap();
-        let connector = TlsConnector::from(std::sync::Arc::new(config));
+        let connector = TlsConnector::from(Arc::new(config));
         let name = ServerName::try_from("localhost").unwrap();
         Kept { stream: connector.connect(name, stream).await.unwrap() }
     }
@@ -745,7 +745,7 @@ async fn tokens_are_replaced_under_load_without_refusals() {
             if answer.status() == expected {
                 return;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         panic!("{role} was never answered {expected}");
     };
@@ -759,14 +759,14 @@ async fn tokens_are_replaced_under_load_without_refusals() {
 
     // Each asks with the token that is in use, and holds on to it until the answer is there.
     let in_use = now.each_ref().map(|(_, secret)| {
-        std::sync::Arc::new(tokio::sync::RwLock::new(secret.reveal().to_owned()))
+        Arc::new(tokio::sync::RwLock::new(secret.reveal().to_owned()))
     });
     let stop = tokio_util::sync::CancellationToken::new();
     let mut busy = tokio::task::JoinSet::new();
     for ((role, method, path), token) in routes.into_iter().zip(&in_use) {
         for _ in 0..3 {
             let (url, stop) = (daemon.url.clone(), stop.clone());
-            let token = std::sync::Arc::clone(token);
+            let token = Arc::clone(token);
             busy.spawn(async move {
                 let (client, route) = (client(), Route::of(method, path));
                 let mut answered = 0;
