@@ -1,7 +1,8 @@
 //! The outer layer's pure half: matches the outside world to the scheduler, both ways.
 //!
-//! Inwards, two publications in a row become the events between them. Outwards, the books become
-//! the update the orchestrator gets. Both are functions: no clock, no wire format, no state.
+//! Inwards, two successive publications become the events between them. Outwards, the scheduler's
+//! view becomes the update for the orchestrator. Both are functions: no clock, no wire format, no
+//! state.
 
 mod difference;
 mod publication;

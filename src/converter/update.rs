@@ -1,4 +1,4 @@
-//! The books in, the update for the orchestrator out.
+//! The update for the orchestrator, made from a view.
 //!
 //! An update is the full state, not a change: a client that misses an update loses nothing. A new
 //! share is repeated until the orchestrator publishes it. A removed share is repeated until the

@@ -10,11 +10,11 @@ use crate::journal::{Digest, Digests, seal_books};
 use crate::scheduler::{Planned, Scheduler};
 use crate::store::BooksRow;
 
-/// A restart computes again what took so long to plan, at most.
+/// Maximum planning time since a checkpoint, which bounds the time of a replay.
 const WORK_MAX: Duration = Duration::from_secs(1);
 
-/// Cycles that are taken over from the last cost next to nothing, so that so many times more of
-/// them may lie between two books.
+/// Factor on the interval between lasting checkpoints for cycles without planning, which cost next
+/// to nothing.
 const QUIET_FACTOR: u64 = 10;
 
 /// Costs of a replay since the last checkpoints.
@@ -27,14 +27,14 @@ pub struct BooksKeeper {
     planned: u64,
     /// Time planning took since the last ones, lasting or not.
     work: Duration,
-    /// Books that are to go on record with the next cycle.
+    /// Checkpoint to store with the next cycle.
     due: Option<BooksRow>,
     digests: Digests,
 }
 
 impl BooksKeeper {
-    /// Puts books on record `every` so many planned cycles; `due` at once. So much was computed
-    /// again since the last ones.
+    /// Begins with a lasting checkpoint after each `every` planned cycles. Stores `due` with the
+    /// next cycle; `replayed` is the work since the last checkpoint.
     pub fn new(every: u64, due: Option<BooksRow>, replayed: (u64, Duration)) -> BooksKeeper {
         let (cycles, work) = replayed;
         BooksKeeper { every, cycles, planned: cycles, work, due, digests: Digests::default() }
@@ -47,12 +47,13 @@ impl BooksKeeper {
         digest
     }
 
-    /// The books that are to go on record with this cycle, if any are.
+    /// Takes out the checkpoint to store with this cycle, if any is due.
     pub fn take(&mut self) -> Option<BooksRow> {
         self.due.take()
     }
 
-    /// A cycle was planned, in such time, and is on record; nothing happened since.
+    /// Counts a planned and committed cycle that `took` this time. Takes a checkpoint if it is due;
+    /// no input may have come since the cycle.
     pub fn note(&mut self, scheduler: &Scheduler, took: Duration) {
         self.cycles += 1;
         self.work += took;

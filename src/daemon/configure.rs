@@ -20,7 +20,7 @@ use crate::store::{AdminRow, ConfigurationRow, StoreError};
 /// A configuration that is right, and how it came.
 type Wanted = Result<(Config, &'static str), Refused>;
 
-/// Says what came of reading the configuration again.
+/// Outcome of reading the configuration again, for the metrics.
 fn reread(outcome: Result<ConfigPlan, Refused>) -> Reread {
     match outcome {
         Ok(plan) if plan.applied => Reread::Applied,

@@ -9,8 +9,8 @@ use crate::api::{self, PastEvent, PastEvents, PastEventsRead};
 use crate::scheduler::View;
 use crate::store::{AdminRow, Archive, FeedRow, StoreError};
 
-/// The events of a cycle: what administrators did, and what is different in `now`, the picture after
-/// `before`. The first has the number after `last`.
+/// Builds the events of a cycle: acts of administrators, and the differences between `before` and
+/// `now`. The first event has the number after `last`.
 ///
 /// # Panics
 ///
@@ -32,7 +32,7 @@ pub fn rows(before: &View, now: &View, acts: &[AdminRow], last: u64, at_ms: i64)
     rows.collect()
 }
 
-/// The events on record, read beside the daemon that writes them.
+/// Reader of stored events, beside the daemon that writes them.
 #[derive(Debug)]
 pub struct Feed {
     path: PathBuf,

@@ -46,7 +46,7 @@ impl LifeSigns {
     /// Reports that the daemon has started; from now on `board` shows that it is alive.
     pub fn runs(&self, board: &Arc<Board>) {
         notify::started();
-        // Without the thread there is nothing to tell.
+        // A failed send means that the thread has ended; then no receiver is left.
         let _ = self.0.send(DaemonPhase::Runs(Arc::clone(board)));
     }
 

@@ -1,7 +1,7 @@
 //! The configuration in effect, its predecessors, and the differences to another configuration.
 //!
-//! The file is the truth at a start. Every configuration that takes effect gets the next number
-//! and goes on record with what its file said, in the transaction of the first cycle under it.
+//! The file decides at a start. Each configuration that takes effect gets the next number. Its text
+//! is stored in the transaction of the first cycle under it.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::config::{Change, Config, Listing, Sources};
 use crate::scheduler::TopologyImpact;
 use crate::store::{ConfigurationRow, Store, StoreError};
 
-/// An answer names at most so many jobs or nodes.
+/// Maximum number of jobs or nodes listed in an answer.
 const NAMED_MAX: usize = 1000;
 
 /// Settings of the daemon that take effect at once; its other settings wait for a restart.
@@ -61,7 +61,7 @@ impl LiveConfig {
                  --generation` returns to that"
             );
         }
-        // Put on record once the whole file was looked through: what is served at once is not to wait.
+        // Stored after the check of the whole file: the last schedule must be served before.
         live.new = Some(live.next(cycle, "start", None));
         Ok(live)
     }

@@ -6,12 +6,12 @@
 //!   └───────────── board ◄── publish ────────┘   only what is committed
 //! ```
 //!
-//! Heartbeats go another way: of every node the last that was heard waits until the owner asks for it,
-//! and none wakes it alone.
+//! Heartbeats take another path: the last heartbeat of each node waits until the scheduler task
+//! fetches it.
 //!
-//! At a start the last schedule is served as it was put on record, while the whole record is looked
-//! through and the books are computed again from the journal; everything else waits for them, for at
-//! most some seconds. If the record is damaged, the daemon ends, and has written nothing.
+//! At a start the daemon serves the last stored schedule at once. Meanwhile it checks the whole
+//! store and computes the last state again from the journal. All other requests wait for that, for
+//! at most some seconds. If the store is damaged, the daemon ends without having written anything.
 //!
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
@@ -71,8 +71,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// If the record cannot be opened or written, or a cycle panics; then the daemon has stopped
-/// serving, and nothing was shown that is not on record.
+/// If the store cannot be opened or written, or a cycle panics. Then the daemon has stopped
+/// serving, and has published nothing that is not stored.
 pub async fn serve(
     config: Config,
     listener: TcpListener,
@@ -83,7 +83,8 @@ pub async fn serve(
     Box::pin(serve_from(config, Sources::default(), reread, listener, stop)).await
 }
 
-/// The same, and reads the configuration again from its `sources` whenever `reread` says so.
+/// Runs the daemon like [`serve`], and reads the configuration again from its `sources` on each
+/// `reread`.
 ///
 /// # Errors
 ///
@@ -105,8 +106,8 @@ pub struct Beside {
     pub routes: Router,
     /// True if the routes contain pages of campaigns.
     pub has_campaigns: bool,
-    /// Is told all routes, the daemon's included, once they are served: the way to the daemon that needs
-    /// no connection. Requests on it have a [`Peer`](access::Peer) of their own.
+    /// Receives all routes, the daemon's included, once they are served. Its holder sends requests
+    /// without a connection, with a [`Peer`](access::Peer) of their own.
     pub whole: Option<oneshot::Sender<Router>>,
 }
 
@@ -158,8 +159,7 @@ pub async fn serve_beside(
     let asked = state.clone();
     let live = LiveConfig::begin(&mut store, config, sources, glance.cycle).await;
     let live = live.map_err(DaemonError::NoRecord)?;
-    // On the owner's thread: the last schedule is served while the record is looked through and the
-    // books are on their way.
+    // Recovery runs on the scheduler's thread, while the last schedule is already served.
     let (hearing, until) = (Arc::clone(&state.hearing), drained.clone());
     let delay = hearing.delay().clone();
     let shown = Arc::clone(&board);
@@ -200,7 +200,7 @@ async fn publisher_in(store: &mut Store) -> Result<Option<Publisher>, DaemonErro
     Ok(publisher.map(|PublisherRow { name, epoch }| Publisher { name, epoch }))
 }
 
-/// Says it if the record ends before the cycle that it had come to.
+/// Logs an error if the store ends before the cycle in its mark.
 fn say_if_lost(glance: &Glance, file: &Path) {
     let Some(on_record) = glance.lost_after else { return };
     let was = glance.cycle;
@@ -262,7 +262,7 @@ async fn drain(serving: &mut tokio::task::JoinHandle<()>) -> Result<(), DaemonEr
 
 /// Thread that owns the scheduler, separate so that a long cycle does not delay HTTP.
 struct OwnerThread {
-    /// Tells how it ended; closed without a word if it panicked.
+    /// Receives the outcome; closed without a value if the thread panicked.
     done: oneshot::Receiver<Result<(), DaemonError>>,
     thread: Option<thread::JoinHandle<()>>,
 }

@@ -13,7 +13,7 @@ use crate::scheduler::View;
 /// The scheduler shows itself so often where no watchdog asks for more.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A start or an end may take so much longer from each sign that it gets on.
+/// Time in microseconds by which each sign of progress extends a start or an end.
 const MORE_TIME_US: u32 = 60_000_000;
 
 /// After what time the scheduler takes a step where nothing is due: at least twice in the time that the

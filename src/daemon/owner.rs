@@ -34,7 +34,7 @@ use crate::store::{
     AdminRow, AuditRow, BatchRow, CycleRecord, Glance, PublisherRow, ShareRow, Store,
 };
 
-/// The scheduler is told of heartbeats at most so often.
+/// Minimum time between two deliveries of heartbeats to the scheduler.
 const HEARING_PERIOD: Duration = Duration::from_millis(50);
 
 type CommandReply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
@@ -59,8 +59,8 @@ pub struct SchedulerTask {
     has_new_pace: bool,
     /// Heartbeat intervals to go before the first cycle.
     settling: u32,
-    /// The shares that an earlier run left. Until a publication says what has become of them, they
-    /// stay on record as they were.
+    /// Shares that an earlier run left. They stay stored as they were until a publication decides
+    /// about them.
     left_behind: Vec<ShareRow>,
     /// Sequence number of the last applied publication. `None` until a publication came since the
     /// start.
@@ -83,7 +83,7 @@ pub struct SchedulerTask {
 /// Builds the view for the time before recovery: the last schedule, if it is stored.
 pub fn first_picture(config: &Config, glance: &Glance) -> Published {
     let view = Scheduler::new(config.topology.clone(), ShareId(glance.next_share)).view();
-    // Before there was a journal nothing led to books, and schedules had no sum.
+    // A store from before the journal has no checkpoint, and its schedules have no sum.
     let held = glance.schedule.as_ref().filter(|(_, sealed)| sealed.version != 0);
     let held = held.and_then(|(cycle, sealed)| match open(sealed) {
         Ok(text) => Some(Arc::new(ScheduleText::new(*cycle, Bytes::from(text)))),
@@ -295,13 +295,13 @@ impl SchedulerTask {
         self.audit_every = settings.audit_every;
     }
 
-    /// Tells the scheduler what was heard of nodes.
+    /// Applies the heartbeats that have arrived.
     fn hear(&mut self) {
         let reports = self.hearing.untold();
         self.record_all(reports.into_iter().map(SchedulerEvent::NodeReported));
     }
 
-    /// Tells the scheduler. Heartbeats that say nothing cause no cycle.
+    /// Records events. Routine heartbeats cause no cycle.
     fn record_all(&mut self, events: impl IntoIterator<Item = SchedulerEvent>) {
         for event in events {
             self.steps.take();
@@ -309,8 +309,8 @@ impl SchedulerTask {
         }
     }
 
-    /// Carries out a command, and answers once its outcome is on record. That takes a cycle at
-    /// once: an administrator waits, and what was promised must survive a crash.
+    /// Carries out a command, and answers once its outcome is stored. That takes a cycle at once:
+    /// an administrator waits, and the answer must survive a crash.
     async fn carry_out(
         &mut self,
         command: AdminCommand,
@@ -344,8 +344,8 @@ impl SchedulerTask {
         Ok(())
     }
 
-    /// Plans, commits, publishes, in that order. Before the books know what is running nothing is
-    /// planned.
+    /// Plans, commits, publishes, in that order. Nothing is planned before the scheduler knows the
+    /// running jobs.
     pub(super) async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
         let before = self.board.latest();
         let is_planned = self.knows_work && self.settling == 0;
@@ -474,13 +474,13 @@ impl SchedulerTask {
     }
 }
 
-/// Waits until something was heard, but not so soon after the last time: agents are many.
+/// Waits until a heartbeat has arrived, at most once in the period of `beats`: agents are many.
 async fn heard(beats: &mut Interval, hearing: &Hearing) {
     beats.tick().await;
     hearing.something().await;
 }
 
-/// Ticks with so much time between two.
+/// Timer with this period, which a late tick shifts.
 fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

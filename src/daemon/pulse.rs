@@ -43,7 +43,8 @@ impl Pulse {
 }
 
 impl Ended {
-    /// The same where what came from the network waited so long besides.
+    /// Returns the end of the interval, with regard to the time that requests waited in the
+    /// network.
     pub fn with(self, delay: Duration, period: Duration) -> Ended {
         match (self, ended(delay, period)) {
             (Ended::InTime, by_network) => by_network,

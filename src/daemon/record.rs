@@ -30,7 +30,7 @@ pub fn of_cycle(
     }
 }
 
-/// The act that leaves nothing on record of a node.
+/// Act that deletes a node from the store.
 pub const NODE_FORGET: &str = "node-forget";
 
 /// Rows of all nodes that reported, and of silent nodes that were varied on or off since the start.

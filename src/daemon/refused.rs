@@ -14,7 +14,7 @@ pub enum Refused {
     Wrong(Problems),
     /// The file could not be read.
     Unreadable(ConfigError),
-    /// No such configuration is on record.
+    /// The store has no configuration with this number.
     NoGeneration(u64),
     /// The stored configuration was changed after it was written.
     Damaged(StoreError),
@@ -50,7 +50,7 @@ impl From<Refused> for ConfigRefusal {
 }
 
 impl Refused {
-    /// Says it in the log.
+    /// Logs the refusal.
     pub fn log(&self) {
         const KEPT: &str = "the configuration is refused; the one before stays in effect";
         match self {

@@ -1,5 +1,5 @@
-//! From what is on record to books that go on: as they were, or, where the record does not lead
-//! there, from the next publication.
+//! Recovery: restores the last state from the store. If the journal does not lead to it, the next
+//! publication decides.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::model::{ShareId, SharePhase, Steps};
 use crate::scheduler::{AdminCommand, Scheduler};
 use crate::store::{BooksRow, Past, Recovered, ShareRow};
 
-/// Books to go on with.
+/// Restored state to continue with.
 #[derive(Debug)]
 pub struct Resumed {
-    /// The books.
+    /// Restored scheduler.
     pub scheduler: Scheduler,
     /// Recorder with the inputs since the store's last cycle.
     pub clerk: Clerk,
     /// The work in them, as the orchestrator had shown it. `None`: they have none, and wait for a
     /// publication.
     pub taken_over: Option<Arc<CheckedPublication>>,
-    /// The shares that an earlier run left, where the books do not know them.
+    /// Shares that an earlier run left, if the scheduler does not know them.
     pub left_behind: Vec<ShareRow>,
-    /// The books, where nothing on record leads to them.
+    /// First checkpoint, if no stored input leads to it.
     pub beginning: Option<BooksRow>,
     /// Number of cycles computed again, and the time that it took.
     pub replayed: (u64, Duration),
 }
 
-/// The books that `recovered` leads to, under `config`; `steps` are taken on the way.
+/// Restores the scheduler from `recovered`, under `config`; counts `steps` on the way.
 pub fn resume(config: &Config, recovered: Recovered, steps: &Steps) -> Resumed {
     let Some(past) = &recovered.journal else { return begin(config, recovered) };
     let started = Instant::now();
@@ -78,8 +78,8 @@ pub fn digest_of(recorded: Option<&[u8]>) -> Digest {
     recorded.and_then(|bytes| bytes.try_into().ok()).map(Digest).unwrap_or_default()
 }
 
-/// Goes on with the books as they were. Heartbeats are counted anew, and where another
-/// configuration was written meanwhile it holds from now on.
+/// Continues with the restored state. Heartbeats count from zero, and a configuration that was
+/// written meanwhile takes effect.
 fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -> Resumed {
     let taken_over = Arc::new(CheckedPublication::of_books(&scheduler.books()));
     let mut clerk = Clerk::default();
@@ -99,8 +99,8 @@ fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -
     }
 }
 
-/// Begins with what is on record of administrative acts and numbers; the next publication tells
-/// the rest.
+/// Begins with the stored acts of administrators and numbers; the next publication provides the
+/// rest.
 fn begin(config: &Config, recovered: Recovered) -> Resumed {
     let mut scheduler = Scheduler::new(config.topology.clone(), ShareId(recovered.next_share));
     scheduler.resume_after_cycle(recovered.cycle);

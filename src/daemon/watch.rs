@@ -12,7 +12,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks at the picture after a cycle.
+    /// Logs changed conditions after a cycle.
     pub fn look(&mut self, view: &View) {
         self.look_at_losses(view);
         self.look_at_net(view);

@@ -11,7 +11,7 @@ pub struct Clerk {
 }
 
 impl Clerk {
-    /// Tells `scheduler` of `event`. Says whether that was news.
+    /// Applies `event` to `scheduler` and records it. Returns true if it was news.
     pub fn record(&mut self, scheduler: &mut Scheduler, event: SchedulerEvent) -> bool {
         if let SchedulerEvent::NodeReported(report) = &event
             && scheduler.hear(report)

@@ -22,7 +22,7 @@ const FORM: &str = "apportion decision 1";
 pub struct Digest(pub [u8; 32]);
 
 impl fmt::Display for Digest {
-    /// The first digits, as many as tell two of them apart.
+    /// Writes the first digits, enough to distinguish two digests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().take(6).try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -80,7 +80,7 @@ fn write_all(text: &mut impl Write, planned: &Planned) -> fmt::Result {
     write_report(text, &planned.snapshot, &planned.schedule.report)
 }
 
-/// Machines and who is on them: what the books came to.
+/// Writes the nodes and their shares: the engine's input.
 fn write_seen(text: &mut impl Write, snapshot: &Snapshot) -> fmt::Result {
     for machine in snapshot.machines.iter() {
         let state = machine.state.words().join(",");

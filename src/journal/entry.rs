@@ -9,14 +9,15 @@ use crate::scheduler::{AdminCommand, CommandError, Scheduler, SchedulerEvent};
 /// An input as the journal records it and a replay applies it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalEntry {
-    /// The scheduler was told this.
+    /// An event of the scheduler.
     Event(SchedulerEvent),
     /// A heartbeat interval ended.
     IntervalPassed(Hearing),
     /// An administrator had this done. Commands that were refused changed nothing, and are not
     /// entered.
     Command(AdminCommand),
-    /// The daemon was started again and went on with the books; missed heartbeats are counted anew.
+    /// The daemon was restarted and continued with its last state; missed heartbeats count from
+    /// zero.
     Restarted,
 }
 

@@ -7,7 +7,7 @@ use super::seal::VERSION;
 use super::text::{self, Line};
 use crate::scheduler::books::Books;
 
-/// Books, and what happened to them.
+/// A checkpoint and the inputs after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Excerpt {
@@ -33,7 +33,7 @@ struct Cycle {
 }
 
 impl Excerpt {
-    /// An excerpt that begins with `books`.
+    /// An excerpt that begins with the checkpoint `books`.
     pub fn new(name: String, books: &Books) -> Excerpt {
         let part = Part { form: VERSION, books: books.into(), cycles: Vec::new() };
         Excerpt { name, journal: part }
@@ -50,7 +50,7 @@ impl Excerpt {
         (self.journal.form != VERSION).then_some(self.journal.form)
     }
 
-    /// The books it begins with, and each cycle with what happened before it.
+    /// Returns the checkpoint, and each cycle with the inputs before it.
     pub fn into_parts(self) -> (Books, Vec<(u64, Vec<JournalEntry>)>) {
         let entries = |lines: Vec<Line>| lines.into_iter().map(Into::into).collect();
         let cycles = self.journal.cycles.into_iter();

@@ -7,7 +7,7 @@ use crate::engine::Effort;
 use crate::model::{Sealed, Steps};
 use crate::scheduler::{CommandError, Scheduler, View};
 
-/// The books on their way through what is on record.
+/// A scheduler on its way through the recorded inputs.
 #[derive(Clone, Debug)]
 pub struct Replay {
     scheduler: Scheduler,
@@ -35,7 +35,7 @@ pub enum Trouble {
 }
 
 impl Replay {
-    /// Begins with the books on record after `cycle`.
+    /// Begins with the checkpoint taken after `cycle`.
     ///
     /// # Errors
     ///
@@ -105,12 +105,12 @@ impl Replay {
         }
     }
 
-    /// The books as they are now.
+    /// The scheduler in its current state.
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// The books, to go on with.
+    /// The scheduler, to continue with.
     pub fn into_scheduler(self) -> Scheduler {
         self.scheduler
     }

@@ -1,4 +1,4 @@
-//! Batches and books as bytes that say whether they are still what was written.
+//! Batches and checkpoints as bytes that reveal any later change.
 //!
 //! A batch is text with a line for each entry: the first bytes of the line's checksum in
 //! hexadecimal, a blank, and JSON. If a byte of it changes, the error can name the entry. Longer
@@ -11,7 +11,7 @@ use super::text;
 use crate::model::Sealed;
 use crate::scheduler::books::Books;
 
-/// The form in which batches and books are written.
+/// Version of the written form of batches and checkpoints.
 pub(super) const VERSION: u32 = 1;
 
 /// Shorter text is left as it is, for people who read it with a SQL client.
@@ -79,8 +79,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// If it is not what was written, or in a form that is not known; with the entry, if it can be
-    /// told which.
+    /// If the text was changed, or its form is unknown; with the changed entry, if it can be found.
     pub fn open(sealed: &Sealed) -> Result<Vec<JournalEntry>, Unreadable> {
         let (text, is_whole) = match open(sealed) {
             Ok(text) => (text, true),
@@ -112,7 +111,7 @@ impl Batch {
 /// Characters shown of a changed entry.
 const LINE_SHOWN: usize = 200;
 
-/// Books as they are kept.
+/// Encodes a checkpoint.
 ///
 /// # Panics
 ///
@@ -121,7 +120,7 @@ pub fn seal_books(books: &Books) -> Sealed {
     seal(&serde_json::to_vec(&text::BooksText::from(books)).expect("plain structs are JSON"))
 }
 
-/// The books in `sealed`.
+/// Decodes a checkpoint.
 ///
 /// # Errors
 ///

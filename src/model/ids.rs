@@ -37,7 +37,7 @@ numbers! {
 }
 
 positions! {
-    /// A machine's place in the snapshot, which is sorted by name.
+    /// Row of a node in the snapshot, which is sorted by name.
     MachineIx,
     /// A nodepool's place in the topology, in the order of configuration.
     PoolIx,

@@ -1,11 +1,11 @@
-//! Machines, as agents report them and administrators treat them.
+//! Nodes, as agents report them and administrators treat them.
 
 use super::{Mebibytes, Name};
 
 /// Report of an agent on its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
-    /// The node's name; lasts as long as the machine.
+    /// Name of the node; lasts as long as the node.
     pub name: Name,
     /// Memory it offers.
     pub memory: Mebibytes,

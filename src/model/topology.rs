@@ -37,7 +37,7 @@ pub struct Settings {
     pub reserved_memory: Mebibytes,
     /// The time between two publications, the unit in which prediction looks ahead.
     pub publication_period: Millis,
-    /// A node is dead after so many missed heartbeats.
+    /// Missed heartbeats in a row after which a node is dead.
     pub node_stability: u32,
     /// Percentage of nodes lost at once above which no share is evicted for it: the fault is more
     /// likely in the network. `None` turns the guard off.

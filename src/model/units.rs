@@ -49,8 +49,8 @@ impl Quantum {
         Mebibytes(self.0.get())
     }
 
-    /// The order of work that declares `memory` per process. Rounds up: work gets all it asked
-    /// for. `None` for no memory at all, or for more than any machine could have.
+    /// Order of a job that declares `memory` per process. Rounds up: a process gets all the memory
+    /// it asked for. `None` for no memory at all, or for more than any node could have.
     ///
     /// Design: "Shares and share-order".
     pub fn order_of_work(self, memory: Mebibytes) -> Option<Order> {
@@ -63,7 +63,7 @@ impl Quantum {
         QShares(floor_div(memory.0, self.0))
     }
 
-    /// The memory that so many qshares stand for.
+    /// Memory of an amount of qshares.
     pub fn memory_of(self, amount: QShares) -> Mebibytes {
         Mebibytes(amount.0.saturating_mul(self.0.get()))
     }
@@ -113,7 +113,7 @@ impl NShares {
     }
 }
 
-/// A number of qshares. Says how much memory, not how it is divided.
+/// Number of qshares: an amount of memory, without its division into shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QShares(pub u64);
 

@@ -1,5 +1,5 @@
-//! All work in the books, each request with what is kept of how it was last seen, so that a cycle
-//! goes through all of it and looks only into what changed.
+//! All jobs, each with its cached snapshot and view. A cycle goes through all jobs but recomputes
+//! only changed jobs.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -29,13 +29,13 @@ pub(super) struct Jobs {
 /// view.
 #[derive(Clone, Debug)]
 pub(super) struct Booked {
-    /// Apart: the tree that keeps it is as it grows little more than half full, which with so large
-    /// entries would cost as much as the entries. And most passes need not look into it.
+    /// Boxed: a growing tree is little more than half full, which with large entries would cost as
+    /// much memory as the entries. Most passes need not read the record.
     book: Box<JobBook>,
     /// Since which cycle it has been below its count and has got nothing.
     behind_since: Option<u64>,
     picture: OnceCell<Arc<JobView>>,
-    /// The shares in the picture: of most work only the rest of it changes.
+    /// Cached views of the shares: for most jobs only the rest of the view changes.
     shares: OnceCell<ShareViews>,
     frozen: OnceCell<Arc<Job>>,
     /// True if the job has shares on nodes where the configuration does not allow them.

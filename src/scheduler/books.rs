@@ -42,9 +42,9 @@ pub struct Books {
     pub jobs: Vec<JobRecord>,
     /// Shares of work that could not be understood, by number.
     pub limbo: Vec<Limbo>,
-    /// Shares of before a restart that were told to leave.
+    /// Shares from before a restart that were told to leave.
     pub told_to_leave: Vec<ShareId>,
-    /// Nodes on which a process was shown that was not booked there, and more than fits.
+    /// Nodes with a process published there by surprise, and with more booked than fits.
     pub crowded: Vec<Name>,
     /// Room already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<PromiseRecord>,
@@ -76,7 +76,7 @@ pub struct Node {
     pub is_given_up: bool,
     /// True if the orchestrator ever published a process on the node.
     pub has_had_work: bool,
-    /// Heartbeat intervals in which it was heard, up to two.
+    /// Heartbeat intervals with a report of the node, up to two.
     pub heard_intervals: u32,
     /// Reason for which the node is varied off; `None` if it is not.
     pub vary_off_reason: Option<String>,
@@ -159,9 +159,9 @@ pub struct CalmRecord {
 /// far was heard, a node with missed heartbeats was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hearing {
-    /// Nodes that had missed nothing, and were not heard; by name.
+    /// Nodes without a missed heartbeat that did not report; by name.
     pub silent: Vec<Name>,
-    /// Nodes that had missed something, and were heard; by name.
+    /// Nodes with missed heartbeats that reported; by name.
     pub back: Vec<Name>,
 }
 
@@ -203,7 +203,7 @@ impl Scheduler {
         }
     }
 
-    /// A scheduler that plans on from `books`.
+    /// Restores a scheduler from `books`.
     pub fn from_books(books: Books) -> Scheduler {
         let Books { topology, cycle, next_share, interval, nodes, jobs, limbo, .. } = books;
         let mut scheduler = Scheduler::new(Topology::clone(&topology), next_share);
@@ -254,7 +254,7 @@ impl Scheduler {
         hearing
     }
 
-    /// Enters who was heard, in place of the heartbeats that said nothing else.
+    /// Restores the set of nodes heard, in place of the routine heartbeats.
     pub fn enter_hearing(&mut self, hearing: &Hearing) {
         let (silent, back): (BTreeSet<&Name>, BTreeSet<&Name>) =
             (hearing.silent.iter().collect(), hearing.back.iter().collect());
@@ -264,8 +264,8 @@ impl Scheduler {
         });
     }
 
-    /// Counts missed heartbeats anew: who keeps the books could not hear anything. Nodes that are
-    /// dead stay so, and deaths that are held back stay held back.
+    /// Counts missed heartbeats from zero, as the daemon could not receive any. Dead nodes stay
+    /// dead, and deaths that are held back stay held back.
     pub fn restart_hearing(&mut self) {
         self.is_changed = true;
         self.machines.restart_hearing();

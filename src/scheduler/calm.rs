@@ -1,8 +1,8 @@
 //! For how long nothing has changed, and who took from whom meanwhile.
 //!
-//! Two kinds of change are told apart: a change of *claims* (demand and supply), and any news of a
-//! job, down to a finished item. A cluster without a change of claims is quiet; a cluster without
-//! any news is idle.
+//! A change is of two kinds: a change of *claims* (demand and supply), and any news of a job, down
+//! to a finished item. A cluster without a change of claims is quiet; a cluster without any news is
+//! idle.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ impl CalmBook {
     }
 
     /// Counts the cycle that begins. A cycle that continues the search of the last cycle counts
-    /// with it as a single cycle. The count thus says how often all jobs had their turn since the
+    /// with it as a single cycle. The count is thus the number of turns that all jobs had since the
     /// last change.
     pub(super) fn begin_cycle(&mut self) {
         let more = u64::from(!self.is_unfinished);

@@ -24,7 +24,7 @@ pub enum AdminCommand {
         /// Evidence of the loss, for the audit log.
         reason: String,
     },
-    /// These nodes are gone for good: nothing is said of them any more.
+    /// Forget nodes that are gone for good.
     ForgetNodes {
         /// Names of the nodes; all of them must be known and silent, without shares or promises.
         nodes: Vec<String>,

@@ -1,4 +1,4 @@
-//! A schedule, entered in the books; and the books, as readers see them.
+//! Applies a schedule to the scheduler's state, and builds the view for readers.
 //!
 //! Design: "Dispatch".
 
@@ -20,7 +20,7 @@ use crate::model::{
 };
 
 impl Scheduler {
-    /// Enters what the engine decided. Says whether a job began to wait, or no longer does.
+    /// Applies the engine's decisions. Returns true if a job began or ceased to wait.
     pub(super) fn apply(&mut self, schedule: &Schedule) -> bool {
         for preemption in &schedule.preemptions {
             let job =
@@ -41,7 +41,7 @@ impl Scheduler {
         has_changed
     }
 
-    /// Gives every job its new shares, and enters what is said of it.
+    /// Gives all jobs their new shares, and records their reports.
     fn expand_and_report(&mut self, schedule: &Schedule) -> bool {
         let places = self.machines.places();
         let numbered = schedule.expansions.iter().zip(self.next_share..).enumerate();
@@ -92,7 +92,7 @@ impl Scheduler {
         self.last_view = None;
     }
 
-    /// The books as they are now, without planning.
+    /// Builds the view of the current state, without planning.
     pub fn view(&self) -> View {
         let mut reports = Reports::of(self.planned.as_deref());
         let jobs = self.jobs.by_age().map(|(age, job)| {
@@ -251,7 +251,7 @@ impl<'a> Reports<'a> {
     fn of_age(&mut self, age: Age) -> Option<&'a JobReport> {
         loop {
             let report = self.said.get(self.next)?;
-            // Nearly always: no need to look at the job for its age.
+            // The common case needs no comparison of ages.
             if report.job == age.1 {
                 self.next += 1;
                 return Some(report);

@@ -37,8 +37,8 @@ pub enum SchedulerEvent {
         /// The work that is over.
         job: JobId,
     },
-    /// The orchestrator shows a share's process, for the first time or changed. A share we do not
-    /// know is entered in the books where it is: it was issued before a restart.
+    /// The orchestrator publishes a share's process, for the first time or changed. An unknown
+    /// share was issued before a restart: it is recorded on the published node.
     ShareSeen {
         /// Job of the share.
         job: JobId,

@@ -9,9 +9,9 @@
 //! | node lost, by an operator | purged | purged | purged | purged | stays |
 //! | blacklisting | evicted | evicted | evicted | stays | stays |
 //!
-//! Evicted work leaves when the orchestrator confirms it; purged work is gone at once, and the
-//! orchestrator is told until it has seen it. Design: "Preemption vs Eviction", "Blacklists and
-//! Whitelists".
+//! An evicted share leaves when the orchestrator confirms its end. A purged share is gone at once,
+//! and its removal is repeated until the orchestrator has confirmed it. Design: "Preemption vs
+//! Eviction", "Blacklists and Whitelists".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::model::{
 };
 
 impl Scheduler {
-    /// Takes the work of nodes that died off the books, all but reservations.
+    /// Removes the shares of nodes that died, except reservations.
     pub(super) fn purge_dead_nodes(&mut self) {
         if !self.machines.has_silent() {
             return;
@@ -102,7 +102,7 @@ impl Scheduler {
         std::mem::take(&mut self.forgotten)
     }
 
-    /// The nodes on which anything is booked, promised, or given up and not confirmed.
+    /// Nodes with shares, promises, or losses without confirmation.
     fn nodes_in_use(&self) -> BTreeSet<NodeIx> {
         let jobs = self.jobs.values();
         let shares = jobs.flat_map(|job| job.shares.iter().chain(job.purged.iter()));
@@ -158,8 +158,8 @@ impl Scheduler {
         }
     }
 
-    /// A node is back: what was purged on it and not confirmed may still be running there, and
-    /// takes its space until the orchestrator says that it has gone.
+    /// Restores the purged shares of a node that is back. An unconfirmed process may still run
+    /// there, and takes its space until the orchestrator confirms its end.
     pub(super) fn recount_purged(&mut self, node: NodeIx) {
         for job in self.jobs.values_mut().filter(|job| !job.purged.is_empty()) {
             for share in job.purged.take(|share| share.node == node) {
@@ -168,8 +168,8 @@ impl Scheduler {
         }
     }
 
-    /// Evicts fair-share work from machines that are varied off, and from blacklisted machines
-    /// what may be evicted from them.
+    /// Evicts fair-share jobs from nodes that are varied off, and evictable kinds of jobs from
+    /// blacklisted nodes.
     pub(super) fn evict_what_may_not_stay(&mut self, blacklisted: &BTreeSet<NodeIx>) {
         let (machines, topology) = (&self.machines, &self.topology);
         if machines.varied_off().is_empty() && blacklisted.is_empty() {
@@ -221,7 +221,7 @@ impl Scheduler {
         })
     }
 
-    /// Replaces the configuration: every request is admitted anew, every machine finds its pool.
+    /// Replaces the configuration: admits all jobs again, and assigns all nodes to their pools.
     pub(super) fn reconfigure(&mut self, topology: Topology) {
         self.topology = Arc::new(topology);
         self.machines.replace_all(&self.topology);
@@ -268,7 +268,7 @@ impl JobBook {
         self.last.has_shrunk = true;
     }
 
-    /// Remembers to say of a share that was taken off the books that it died with its node.
+    /// Keeps a removed share for the report that it died with its node.
     fn purge(&mut self, share: ShareBook) {
         let share =
             ShareBook { state: SharePhase::Leaving, removal: Some(Removal::NodeDied), ..share };

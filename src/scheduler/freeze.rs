@@ -22,7 +22,7 @@ pub(super) struct BookedPromise {
     pub order: Order,
 }
 
-/// The machines as a cycle saw them, and what their books do not say.
+/// Nodes in the last cycle's snapshot, with the facts that are not in their own records.
 #[derive(Clone, Debug)]
 pub(super) struct FrozenMachines {
     machines: Arc<Vec<Machine>>,
@@ -30,14 +30,14 @@ pub(super) struct FrozenMachines {
     blacklisted: BTreeSet<NodeIx>,
 }
 
-/// Turns places in the books into places in the snapshot.
+/// Translates indices of the scheduler into rows of the snapshot.
 struct SnapshotRows<'a> {
     machines: &'a Machines,
     users: &'a UserPlaces,
 }
 
 impl Scheduler {
-    /// All that the next cycle may look at. Nodes in `blacklisted` get no work.
+    /// Builds the next cycle's snapshot. Nodes in `blacklisted` get no new shares.
     pub(super) fn freeze(&mut self, blacklisted: BTreeSet<NodeIx>) -> Snapshot {
         if !self.are_places_as_before() {
             self.jobs.values_mut().for_each(Booked::thaw);

@@ -1,4 +1,4 @@
-//! The books of work: requests, their shares, and whether they are considered at all.
+//! State of jobs: requests, their shares, and their admission.
 
 use super::booked::Age;
 use super::shares::{ShareBook, ShareList};

@@ -6,8 +6,8 @@
 //! earlier losses make no later death a mass loss. Only nodes that had a process or that the
 //! configuration lists are counted. An invented name counts on neither side.
 //!
-//! A death is held back until the node reports, is varied off, or an operator says that it is lost; or
-//! until so many of its window are back that it is a loss like any other.
+//! A death is held back until the node reports, is varied off, or an operator declares it lost. It
+//! also takes effect once enough nodes of its window are back that the loss is no mass loss.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::command::{CommandError, CommandOutcome};
 use super::machines::{MachineBook, Machines, NodeIx};
 use crate::model::Name;
 
-/// A name that was heard once is forgotten after so many times the intervals after which it is dead.
+/// Factor on `node_stability`: intervals of silence after which a name heard once is forgotten.
 const PASSING_AFTER: u32 = 4;
 
 /// The losses of nodes that count.
@@ -108,7 +108,7 @@ impl Machines {
         losses
     }
 
-    /// An operator says that these nodes are dead; takes effect in the next cycle.
+    /// Marks nodes that an operator declares dead; takes effect in the next cycle.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Machines {
         all.map(|(node, _)| node).collect()
     }
 
-    /// Takes a node off the books. Nothing may be booked there; its place is used again.
+    /// Removes a node, which must be unused; its index is reused.
     pub(super) fn forget_node(&mut self, node: NodeIx) -> Name {
         let name = self[node].report.name.clone();
         self.dying.remove(&node);

@@ -1,7 +1,7 @@
-//! The books of machines: what their agents report, who is silent, who is varied off.
+//! State of nodes: reports of agents, missed heartbeats, vary-off.
 //!
-//! The place that a machine got when it was first heard of is its own until it is forgotten, and the
-//! rest of the books knows it by that. Design: "Nodes, Machines, and Node Management".
+//! A node keeps the index of its first appearance until it is forgotten; other state refers to it
+//! by that index. Design: "Nodes, Machines, and Node Management".
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +12,11 @@ use crate::model::{
     MachineIx, MachineState, Mebibytes, Name, NodeReport, PoolIx, QShares, Topology, nearest,
 };
 
-/// A machine's place in the books.
+/// Index of a node, fixed until the node is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeIx(pub usize);
 
-/// A machine.
+/// A node.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
 pub(super) struct MachineBook {
@@ -47,7 +47,7 @@ pub(super) struct MachineBook {
     pub vary_off_reason: Option<String>,
 }
 
-/// All machines.
+/// All nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Machines {
     books: Vec<MachineBook>,
@@ -60,14 +60,14 @@ pub(super) struct Machines {
     entered: u64,
     /// Pool of each node that the configuration lists; an unlisted node is in the first pool.
     pools: BTreeMap<Name, PoolIx>,
-    /// Machines that missed too many heartbeats and whose death takes effect in the next cycle,
-    /// unless they report before.
+    /// Nodes that missed too many heartbeats: their death takes effect in the next cycle, unless
+    /// they report before.
     pub dying: BTreeSet<NodeIx>,
     /// Rows by name; dropped when a node is added or forgotten.
     places: OnceCell<Places>,
     /// Varied-off nodes, by name; dropped at any change.
     varied_off: OnceCell<Vec<NodeIx>>,
-    /// For each machine, whether readers have not seen it yet as it is now.
+    /// For each node, true if it changed since the last published view.
     is_unseen: Vec<bool>,
     /// True if a node changed in a way that matters to the engine since the last cycle.
     has_changed: bool,
@@ -111,7 +111,7 @@ impl Machines {
         self.by_name.len()
     }
 
-    /// The machine at `node`, to be changed.
+    /// The node at `node`, for a change.
     pub(super) fn edit(&mut self, node: NodeIx) -> &mut MachineBook {
         self.is_unseen[node.0] = true;
         self.has_changed = true;
@@ -119,7 +119,7 @@ impl Machines {
         &mut self.books[node.0]
     }
 
-    /// The machine at `node`, for changes that the engine does not see: of heartbeats.
+    /// The node at `node`, for a change of heartbeats, which the engine does not get.
     fn edit_heartbeats(&mut self, node: NodeIx) -> &mut MachineBook {
         self.is_unseen[node.0] = true;
         &mut self.books[node.0]
@@ -175,7 +175,7 @@ impl Machines {
         })
     }
 
-    /// Takes in what an agent says. Returns where its node is if that was dead.
+    /// Applies the report of an agent. Returns the node's index if the node was dead.
     pub(super) fn report(&mut self, topology: &Topology, report: NodeReport) -> Option<NodeIx> {
         let Some(node) = self.find(&report.name) else {
             self.enter(topology, MachineBook { is_heard: true, ..MachineBook::new(report) });
@@ -198,7 +198,8 @@ impl Machines {
         self.find(&report.name).is_some_and(|node| self.is_known(node, report))
     }
 
-    /// Hears `report` if it says nothing else, which is the rule: this is all there is to do then.
+    /// Fast path for a routine heartbeat: marks the node as heard and returns true if nothing else
+    /// changed.
     pub(super) fn hear_well(&mut self, report: &NodeReport) -> bool {
         let node = self.find(&report.name).filter(|&node| self.is_known(node, report));
         if let Some(node) = node {
@@ -240,7 +241,7 @@ impl Machines {
         })
     }
 
-    /// Gives a machine that is not in the books yet its place in them.
+    /// Adds a new node and returns its index.
     pub(super) fn enter(&mut self, topology: &Topology, mut machine: MachineBook) -> NodeIx {
         machine.find_pool(&self.pools);
         machine.measure(topology);
@@ -265,7 +266,8 @@ impl Machines {
 
     /// Ends a heartbeat interval.
     pub(super) fn end_interval(&mut self, node_stability: u32) {
-        // An interval in which all were heard is not on record. While a node is lost there is none.
+        // The journal has no entry for an interval in which all nodes reported. While a node is
+        // lost, all intervals have entries.
         self.interval += u64::from(!self.were_all_heard());
         for node in self.all() {
             let machine = &mut self.books[node.0];
@@ -281,7 +283,7 @@ impl Machines {
         }
     }
 
-    /// All machines, in the order in which they were first heard of.
+    /// Indices of all nodes, in the order of first appearance.
     fn all(&self) -> Vec<NodeIx> {
         let mut all: Vec<NodeIx> = self.by_name.values().copied().collect();
         all.sort_unstable_by_key(|node| self[*node].entered);
@@ -375,7 +377,7 @@ impl Machines {
         })
     }
 
-    /// Finds each machine's pool and order anew.
+    /// Assigns all nodes to their pools and computes their orders again.
     pub(super) fn replace_all(&mut self, topology: &Topology) {
         self.pools = topology.pools_by_node();
         self.forget();
@@ -390,7 +392,7 @@ impl Machines {
         self.pools.contains_key(name)
     }
 
-    /// Gives up the place of a machine.
+    /// Frees the index of a node.
     pub(super) fn leave(&mut self, node: NodeIx) {
         self.by_name.remove(&self.books[node.0].report.name);
         self.vacant.push(node);
@@ -412,14 +414,14 @@ impl Machines {
     }
 }
 
-/// Heartbeats, as they are kept on record.
+/// State of heartbeats, as checkpoints keep it.
 impl Machines {
-    /// All of them, in the order in which they were first heard of.
+    /// All nodes, in the order of first appearance.
     pub(super) fn books(&self) -> impl Iterator<Item = (NodeIx, &MachineBook)> {
         self.all().into_iter().map(|node| (node, &self[node]))
     }
 
-    /// Enters of each machine whether it was heard.
+    /// Restores for each node if it reported in this interval.
     pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&MachineBook) -> bool) {
         for node in self.all() {
             let machine = &mut self.books[node.0];
@@ -427,7 +429,7 @@ impl Machines {
         }
     }
 
-    /// Counts missed heartbeats anew, but for machines that are dead.
+    /// Counts missed heartbeats from zero, except for dead nodes.
     pub(super) fn restart_hearing(&mut self) {
         for node in self.all() {
             let machine = self.edit_heartbeats(node);
@@ -442,12 +444,12 @@ impl Machines {
 }
 
 impl Places {
-    /// The machine at this place.
+    /// Index of the node in a row.
     pub(super) fn node(&self, machine: MachineIx) -> NodeIx {
         self.by_place[machine.0]
     }
 
-    /// The place of a machine.
+    /// Row of a node.
     pub(super) fn of(&self, node: NodeIx) -> MachineIx {
         self.by_node[node.0]
     }

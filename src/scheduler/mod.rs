@@ -1,4 +1,4 @@
-//! The middle layer: keeps the cluster's books, feeds the engine, applies what it decides.
+//! The middle layer: keeps the cluster's state, feeds the engine, applies its decisions.
 //!
 //! Stateful but not concurrent: no task, no lock, no I/O, and no clock. Events are recorded as they
 //! come; planning happens when [`Scheduler::schedule`] is called.
@@ -62,7 +62,7 @@ struct LimboShare {
     memory: Option<Mebibytes>,
 }
 
-/// The books.
+/// State of the cluster.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     topology: Arc<Topology>,
@@ -73,7 +73,7 @@ pub struct Scheduler {
     users: Users,
     /// Shares of work that could not be understood.
     limbo: BTreeMap<ShareId, LimboShare>,
-    /// Shares of before a restart that were told to leave.
+    /// Shares from before a restart that were told to leave.
     told_to_leave: BTreeSet<ShareId>,
     promises: Vec<BookedPromise>,
     /// The jobs for which the last cycle did not come to search for room.
@@ -83,13 +83,13 @@ pub struct Scheduler {
     /// True if an input since the last cycle, or that cycle itself, may change the next cycle's
     /// outcome.
     is_changed: bool,
-    /// The machines as the last cycle saw them.
+    /// Nodes in the last cycle's snapshot.
     frozen_machines: Option<FrozenMachines>,
     /// View published after the last cycle.
     last_view: Option<View>,
     /// Names of forgotten nodes that other parts of the daemon may still keep.
     forgotten: Vec<Name>,
-    /// Nodes on which a process was shown that was not booked there: they may have more than fits.
+    /// Nodes with a process published there by surprise: they may have more booked than fits.
     crowded: BTreeSet<NodeIx>,
 }
 
@@ -197,9 +197,9 @@ impl Scheduler {
         }
     }
 
-    /// Records the heartbeat of a node that is well and says what is known, as [`Scheduler::record`]
-    /// would, with less work: of ten thousand nodes most say nothing else. `false`, and nothing done,
-    /// if it is news.
+    /// Records a routine heartbeat like [`Scheduler::record`], with less work: most heartbeats of
+    /// ten thousand nodes are routine. Returns `false`, and does nothing, if the report contains
+    /// news.
     pub fn hear(&mut self, report: &NodeReport) -> bool {
         self.machines.hear_well(report)
     }
@@ -225,7 +225,7 @@ impl Scheduler {
         Ok(outcome)
     }
 
-    /// Plans over everything recorded so far and enters the outcome in the books.
+    /// Plans over all recorded inputs and applies the schedule.
     ///
     /// If nothing was recorded and time alone changes nothing, the outcome is that of the last
     /// cycle, without planning.
@@ -233,7 +233,7 @@ impl Scheduler {
         self.schedule_with(&Effort::default())
     }
 
-    /// The same, with so much `effort`.
+    /// Plans like [`Scheduler::schedule`], with this `effort`.
     pub fn schedule_with(&mut self, effort: &Effort) -> View {
         self.cycle += 1;
         if let Some(view) = self.as_before() {
@@ -365,7 +365,7 @@ impl Scheduler {
         if !self.topology.classes.iter().any(|class| class.policy == ClassPolicy::Reserve) {
             return;
         }
-        // Of what the last cycle saw the order changes with its machine only.
+        // In an unchanged snapshot, only a change of the node changes the order.
         let is_all_new = self.machines.have_changed();
         for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_as_frozen()) {
             if job.policy(&self.topology) != Some(&ClassPolicy::Reserve) {
@@ -408,8 +408,8 @@ impl Scheduler {
     }
 }
 
-/// The order of a share of `job` on `machine`: the job's; for a reservation the whole machine; for
-/// work without a class what its memory comes to in the machine's pool.
+/// Order of a share of `job` on `machine`. A reservation has the whole node; a job without a class
+/// has the order of its memory in the node's pool.
 fn jobs_order(job: &JobBook, topology: &Topology, machine: &machines::MachineBook) -> Order {
     let quantum = topology.pools[machine.pool.0].quantum;
     let declared = quantum.order_of_work(job.spec.memory);
@@ -421,7 +421,7 @@ fn jobs_order(job: &JobBook, topology: &Topology, machine: &machines::MachineBoo
     order.or(Order::new(1)).expect("one is an order")
 }
 
-/// All of `machine`; `None` while it has less than a quantum, or has not reported.
+/// Order of the whole node; `None` if it has less than a quantum, or has not reported.
 fn whole(machine: &machines::MachineBook) -> Option<Order> {
     u32::try_from(machine.order.0).ok().and_then(Order::new)
 }

@@ -28,7 +28,7 @@ struct Moves<'a> {
 }
 
 impl Scheduler {
-    /// All nodes, by name, `jobs` being the pictures of all work.
+    /// Builds the views of all nodes, by name; `jobs` are the current views of all jobs.
     pub(super) fn node_views(&self, jobs: &Pictures<JobView>) -> Pictures<NodeView> {
         let moved = self.moved(jobs);
         let mut moved = moved.chunk_by(|one, other| one.node == other.node).peekable();
@@ -43,7 +43,7 @@ impl Scheduler {
                 && !blacklisted.contains(&node)
         };
         let last = self.last_view.as_ref().map(|view| &view.nodes);
-        // Machines are never forgotten, so that as many are the same.
+        // Equal lengths imply equal nodes: a forgotten node drops the last view.
         let are_same = last.is_some_and(|last| last.len() == self.machines.len());
         let mut last = last.into_iter().flat_map(|nodes| nodes.shared()).peekable();
         let nodes = self.machines.by_name().enumerate().map(|(place, (node, machine))| {

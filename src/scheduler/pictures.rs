@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::ops::Index;
 use std::sync::Arc;
 
-/// A list of immutable pictures.
+/// A list of immutable views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pictures<T>(Vec<Arc<T>>);
 
@@ -72,7 +72,7 @@ impl<T> Pictures<T> {
         })
     }
 
-    /// The pictures themselves, to be shared.
+    /// Shared elements, for reuse in the next list.
     pub(super) fn shared(&self) -> std::slice::Iter<'_, Arc<T>> {
         self.0.iter()
     }
@@ -101,7 +101,7 @@ impl<'a, T> IntoIterator for &'a Pictures<T> {
     }
 }
 
-/// The pictures of a list, in order.
+/// Iterator over the elements, in order.
 #[derive(Debug)]
 pub struct Iter<'a, T>(std::slice::Iter<'a, Arc<T>>);
 
@@ -139,7 +139,7 @@ mod tests {
         of.iter().copied().map(Arc::new).collect()
     }
 
-    /// Before, now, and what of it was drawn since: 7 stayed as it was, drawn anew or not.
+    /// Before, now, and the elements built since: 7 is equal in all cases, shared or built again.
     #[test]
     fn what_was_drawn_comes_with_what_was_there_before() {
         let before = pictures(&[(1, 'a'), (3, 'b'), (7, 'c'), (8, 'd')]);

@@ -4,7 +4,7 @@ use super::machines::NodeIx;
 use super::view::Removal;
 use crate::model::{Order, ShareFacts, ShareId, SharePhase};
 
-/// A share as the books have it.
+/// A share in the scheduler's state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShareBook {
     pub id: ShareId,

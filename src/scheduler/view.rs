@@ -149,7 +149,7 @@ impl JobView {
 pub enum Waiting {
     /// The job is refused: the engine never considers it.
     Refused(Refusal),
-    /// The engine said why.
+    /// The engine gave a reason.
     Engine(Reason),
 }
 
@@ -192,7 +192,7 @@ pub enum Refusal {
     },
 }
 
-/// The shares of a request. The next picture has the same, as long as nothing is done to them.
+/// Shares of a job. The next view shares the list while it stays unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShareViews(Arc<[ShareView]>);
 

@@ -45,8 +45,7 @@ impl Archive {
         Ok(Archive { path: path.to_owned(), connection })
     }
 
-    /// The oldest cycle that something on record leads to, and the newest. `None` if nothing is
-    /// on record.
+    /// Returns the oldest cycle that can be replayed, and the newest. `None` if the store is empty.
     ///
     /// # Errors
     ///

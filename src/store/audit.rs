@@ -30,7 +30,7 @@ pub struct AuditRow {
     pub outcome: String,
 }
 
-/// A row on record.
+/// A stored row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
     /// Number of the row: 1, 2, …
@@ -60,7 +60,7 @@ pub enum AuditFault {
         /// The last that is missing.
         last: u64,
     },
-    /// This row is not what was put on record, or what came before it is not.
+    /// This row or a row before it was changed after it was written.
     Changed {
         /// Number of the row.
         id: u64,
@@ -78,7 +78,7 @@ pub enum AuditFault {
 }
 
 impl Store {
-    /// Puts rows on record outside of a cycle.
+    /// Stores rows outside of a cycle.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl Archive {
     }
 }
 
-/// Looks for what was changed, row by row. What is wrong before a row is said once: the next is
-/// judged by the sum on record.
+/// Check for changed rows, row by row. A fault before a row is reported once: the next row is
+/// judged by the stored sum.
 #[derive(Debug, Default)]
 pub struct AuditCheck {
     last: AuditHead,
@@ -146,7 +146,7 @@ impl AuditCheck {
         AuditCheck { noted, ..AuditCheck::default() }
     }
 
-    /// Looks at the next row.
+    /// Checks the next row.
     pub fn look(&mut self, entry: &AuditEntry) {
         let expected = self.last.id + 1;
         let is_next = entry.id == expected;

@@ -10,8 +10,8 @@ use super::{ConfigurationRow, Store, StoreError, from_sql, to_sql};
 pub const CONFIGURATIONS_KEPT: u32 = 1000;
 
 impl Store {
-    /// The configurations on record, oldest first, without what their files said. Whether that is what
-    /// was written is seen where it is read.
+    /// Returns the stored configurations, oldest first, without their texts. A changed text is
+    /// noticed when it is read.
     ///
     /// # Errors
     ///
@@ -25,7 +25,7 @@ impl Store {
         self.read(session, rows)
     }
 
-    /// The configuration that was on record last.
+    /// Returns the newest stored configuration.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Store {
         self.read(session, row)
     }
 
-    /// The configuration with this number, if it is on record.
+    /// Returns the configuration with this number, if it is stored.
     ///
     /// # Errors
     ///

@@ -74,8 +74,8 @@ impl Files {
         Ok(())
     }
 
-    /// Says it if the database has another name now. No daemon gets in by that: a start is refused, and
-    /// who owns the record is looked at in each transaction.
+    /// Logs a warning if the database got another name. No daemon profits from it: a start is
+    /// refused, and each transaction checks the owner.
     fn count_names(&mut self) {
         let Some((path, _)) = self.seen.first() else { return };
         let Ok(names) = path.metadata().map(|facts| facts.nlink()) else { return };

@@ -1,4 +1,4 @@
-//! The journal's tables: what happened before each cycle, the books now and then, and the feed.
+//! The journal's tables: the inputs before each cycle, the checkpoints, and the feed.
 //!
 //! Retention removes entries up to a checkpoint and keeps that checkpoint. The oldest kept cycle
 //! can therefore be replayed.
@@ -12,8 +12,8 @@ use super::write::send;
 use super::{CycleRecord, from_sql, to_sql};
 use crate::model::Sealed;
 
-/// An event of so many bytes or more travels as it is: as JSON within JSON, `SQLite` would need many
-/// times its size to take it in.
+/// Size in bytes from which an event is bound as it is. As JSON within JSON, `SQLite` would need
+/// many times its size.
 const LARGE_BODY: usize = 1 << 16;
 
 /// Amount of history to keep.
@@ -22,7 +22,7 @@ pub struct Retention {
     /// Minimum number of cycles kept, with their inputs and the feed. The store keeps a few more,
     /// up to a checkpoint at their old end.
     pub cycles: u64,
-    /// The schedules, as they were published, of so many cycles.
+    /// Number of cycles whose published schedules are kept.
     pub schedules: u64,
 }
 
@@ -32,7 +32,7 @@ impl Default for Retention {
     }
 }
 
-/// Books to be put on record.
+/// A checkpoint to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksRow {
     /// The cycle after which they are as they are.
@@ -41,11 +41,11 @@ pub struct BooksRow {
     pub is_beginning: bool,
     /// True if the checkpoint stays when a newer checkpoint arrives.
     pub is_lasting: bool,
-    /// The books.
+    /// Checkpoint, encoded.
     pub sealed: Sealed,
 }
 
-/// A batch to be put on record.
+/// A batch to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRow {
     /// The cycle before which it happened.
@@ -76,7 +76,7 @@ pub struct PastCycle {
     pub cycle: u64,
     /// Time of the cycle, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// The books before it, where it is a beginning.
+    /// Checkpoint before the cycle, if no inputs lead to it.
     pub beginning: Option<Sealed>,
     /// Inputs before the cycle.
     pub batches: Vec<Sealed>,
@@ -84,16 +84,16 @@ pub struct PastCycle {
     pub digest: Option<Vec<u8>>,
 }
 
-/// Books on record.
+/// A stored checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastBooks {
     /// The cycle after which they were so.
     pub cycle: u64,
-    /// The books.
+    /// Checkpoint, encoded.
     pub sealed: Sealed,
 }
 
-/// Puts on record what leads to the cycle.
+/// Stores the inputs, the checkpoint and the feed of a cycle.
 pub(super) async fn put(
     connection: &mut SqliteConnection,
     record: CycleRecord,
@@ -185,7 +185,7 @@ pub(super) async fn trim(
                    (select min(schedule_cycle) from cycles where cycle > ?1)";
     let oldest = to_sql(last.saturating_sub(retention.schedules));
     query(sql).bind(oldest).execute(&mut *connection).await?;
-    // Without any books nothing can be led to, and only the number counts.
+    // Without any checkpoint no cycle can be replayed, and only the number counts.
     let sql = "select coalesce(max(cycle), iif(exists (select 1 from books), null, ?1))
                from books where cycle <= ?1";
     let oldest = to_sql(last.saturating_sub(retention.cycles));

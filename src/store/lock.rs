@@ -22,7 +22,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Claims the database at `path`, and says in the lock file who did.
+    /// Locks the database at `path`, and writes the process id into the lock file.
     pub(super) fn claim(path: &Path) -> Result<Lock, StoreError> {
         let lock_path = beside(path);
         let failed = |source| StoreError::Lock { path: lock_path.clone(), source };

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Last, StoreError};
 
-/// The file, and what it said when it was opened.
+/// The file, and its content when it was opened.
 #[derive(Debug)]
 pub(super) struct Mark {
     path: PathBuf,
@@ -51,7 +51,7 @@ impl Mark {
         }
     }
 
-    /// Says that so much is on record.
+    /// Writes the numbers of the last commit.
     ///
     /// # Errors
     ///

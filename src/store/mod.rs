@@ -1,10 +1,10 @@
 //! The store: administrative state, share numbers, the decisions of each cycle, and the inputs that
 //! led to them.
 //!
-//! Not on record as a truth: work and nodes, whose truths are the orchestrator and the agents. The
-//! tables of nodes and shares are for readers, and say what the last cycle left; the journal says
-//! what the scheduler was told of them, so that it can go on with what it knew. What is in a batch
-//! or in books is `journal`'s business: here they are bytes.
+//! The store is no source of truth for jobs and nodes: these are the orchestrator and the agents.
+//! The tables of nodes and shares are for readers, in the state of the last cycle. The journal has
+//! the scheduler's inputs, so that its state can be computed again. The content of a batch or a
+//! checkpoint belongs to `journal`: here it is bytes.
 //!
 //! The store is one file for one daemon over one connection; a lock file and a high-water mark lie
 //! beside it. A cycle is one transaction. The daemon publishes nothing before its commit, and
@@ -123,7 +123,7 @@ impl Last {
         }
     }
 
-    /// True if an earlier commit got further, as the mark says.
+    /// True if an earlier commit got further, by the mark.
     fn is_behind(&self, mark: &Last) -> bool {
         self.cycle < mark.cycle || self.next_share < mark.next_share || self.event < mark.event
     }
@@ -180,7 +180,7 @@ impl Store {
         &self.steps
     }
 
-    /// The same, which keeps so much of the past.
+    /// Returns the store with this retention.
     #[must_use]
     pub fn keeping(mut self, retention: Retention) -> Store {
         self.retention = retention;
@@ -372,7 +372,7 @@ impl Session {
         Ok(sealed.map(|sealed| (cycle, sealed)))
     }
 
-    /// The schedule that holds, and what leads to the books as they were.
+    /// Reads the schedule in effect, and the journal from which the last state can be computed.
     async fn past(&mut self) -> Result<(Option<(u64, Sealed)>, Option<Past>), sqlx::Error> {
         let schedule = self.schedule(self.known.last.schedule).await?;
         let Session { connection, known: Known { last, .. }, .. } = self;

@@ -152,7 +152,7 @@ async fn descriptions(connection: &mut SqliteConnection) -> Result<Vec<Vec<u8>>,
     query_scalar(sql).fetch_all(connection).await
 }
 
-/// Looks at every page of the file. That takes as long as reading it.
+/// Checks every page of the file, which takes as long as reading it.
 pub(super) async fn check(
     connection: &mut SqliteConnection,
     path: &Path,

@@ -1,8 +1,8 @@
 //! The daemon that owns the store.
 //!
-//! The lock file keeps a second daemon away, unless it was deleted or the database has a second name.
-//! So every transaction also checks a row that says whose the record is. A daemon from which the
-//! record was taken over writes nothing more.
+//! The lock file keeps a second daemon away, unless it was deleted or the database has a second
+//! name. So every transaction also checks a row with the owner's id. A daemon that lost the store
+//! to another writes nothing more.
 
 use std::fmt::Write;
 use std::io;

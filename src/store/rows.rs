@@ -26,7 +26,7 @@ pub struct CycleRecord {
     pub nodes: Vec<NodeRow>,
     /// Nodes of which nothing is known any more.
     pub forgotten: Vec<Name>,
-    /// Every share there is. Shares on record that are missing here are gone.
+    /// All shares. A stored share that is missing here is deleted.
     pub shares: Vec<ShareRow>,
     /// Preemptions of this cycle.
     pub preemptions: Vec<PreemptionRow>,
@@ -40,7 +40,7 @@ pub struct CycleRecord {
     pub digest: Option<Vec<u8>>,
     /// Inputs since the cycle before; `None` if there were none.
     pub batch: Option<BatchRow>,
-    /// Books to go on from, now and then.
+    /// Checkpoint to store, if it is due.
     pub books: Option<BooksRow>,
     /// Events for clients that follow the feed.
     pub feed: Vec<FeedRow>,
@@ -179,9 +179,8 @@ pub struct Recovered {
     pub next_share: u64,
     /// The last committed cycle. 0 on a new file.
     pub cycle: u64,
-    /// The last cycle that is on record, if more of them were once: the file is an older copy, or a
-    /// part of it was lost. Then nothing leads to the books, and the numbers go on from where they
-    /// were.
+    /// Last stored cycle, if the mark is ahead of it: the file is an older copy, or a part of it
+    /// was lost. Then the last state cannot be computed, and the numbers continue from the mark.
     pub lost_after: Option<u64>,
     /// Sequence number of the last accepted publication. `None` if there never was any.
     pub sequence: Option<u64>,
@@ -196,10 +195,10 @@ pub struct Recovered {
     pub journal: Option<Past>,
 }
 
-/// Books, and what happened since.
+/// A checkpoint, and the inputs since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Past {
-    /// The newest books on record.
+    /// Newest checkpoint.
     pub books: PastBooks,
     /// Every cycle since.
     pub cycles: Vec<PastCycle>,

@@ -472,7 +472,7 @@ async fn a_share_that_is_gone_is_not_on_record_again() {
         ..quiet(cycle)
     };
     let shares = "select group_concat(id || ' ' || state) from shares";
-    // The cycle in which it goes fails, and so it is on record until the next.
+    // The cycle that removes the share fails, so the share stays stored until the next.
     place
         .execute("create trigger no before delete on shares begin select raise(abort, 'no'); end")
         .await;

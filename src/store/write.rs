@@ -30,7 +30,7 @@ pub(super) struct Changes<'a> {
     pub(super) nodes: Vec<&'a NodeRow>,
     /// New or different.
     pub(super) shares: Vec<&'a ShareRow>,
-    /// On record, and no more.
+    /// Stored shares that ended.
     pub(super) gone: Vec<u64>,
 }
 
@@ -56,8 +56,8 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Writes all of `record`, or nothing; of its rows what `changes` says. Returns the cycle up to which
-/// nothing is kept, which was `cut` before.
+/// Writes all of `record` in a transaction, but only the nodes and shares in `changes`. Returns the
+/// cycle up to which nothing is kept, which was `cut` before.
 pub(super) async fn cycle(
     (connection, instance): (&mut SqliteConnection, Option<&str>),
     (last, cut): (&Last, u64),
@@ -86,7 +86,7 @@ pub(super) async fn cycle(
     Ok(cut)
 }
 
-/// A cycle that is on record keeps its schedule and its digest: it was published.
+/// Writes the row of the cycle. A stored cycle keeps its schedule and its digest: it was published.
 async fn put_cycle(
     connection: &mut SqliteConnection,
     last: &Last,

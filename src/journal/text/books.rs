@@ -1,4 +1,4 @@
-//! Books, as they are written.
+//! Checkpoints, as written.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
