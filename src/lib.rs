@@ -36,11 +36,12 @@
 
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
-pub mod access;
 pub mod agent;
 pub mod api;
+pub mod auth;
 pub mod bench;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod converter;
 pub mod daemon;
@@ -49,6 +50,7 @@ pub mod demo;
 pub mod engine;
 pub mod journal;
 pub mod model;
+pub mod net;
 pub mod orchestrator;
 pub mod scheduler;
 mod scratch;

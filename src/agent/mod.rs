@@ -21,8 +21,8 @@ use sha2::{Digest, Sha256};
 
 pub use self::facts::{FactsError, HostFacts, boot};
 pub use self::pace::RetryPace;
-use crate::access::{NoAnswer, NoToken, Transport, TransportError, token_for};
 use crate::api::wire::{Heartbeat, HeartbeatAnswer, Problem};
+use crate::client::{NoAnswer, NoToken, Transport, TransportError, token_for};
 use crate::model::Mebibytes;
 
 /// Longest wait for an answer of the daemon.

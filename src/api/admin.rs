@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use axum::Json;
 use axum::extract::State;
 
-use crate::access::Actor;
 use crate::api::http::authorize::Caller;
 use crate::api::http::error::{ApiError, Code, Fault};
 use crate::api::http::extract::JsonBody;
@@ -17,6 +16,7 @@ use crate::api::limits::Limits;
 use crate::api::state::ApiState;
 use crate::api::wire::from_view::is_preemptable;
 use crate::api::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
+use crate::auth::Actor;
 use crate::model::{JobKind, QShares, SharePhase, expand_hostlist, is_hidden, nearest};
 use crate::scheduler::{AdminCommand, CommandError, NodeView, View};
 

@@ -2,11 +2,11 @@
 
 use tokio::sync::oneshot;
 
-use crate::access::Actor;
 use crate::api::http::error::{ApiError, Code};
 use crate::api::ingest::absence::AbsentWork;
 use crate::api::ingest::publishers::Publisher;
 use crate::api::wire::{self, ItemProblem};
+use crate::auth::Actor;
 use crate::scheduler::{AdminCommand, CommandError, CommandOutcome, SchedulerEvent};
 
 /// A request to the thread that owns the scheduler.

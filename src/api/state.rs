@@ -9,7 +9,6 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Actor, Gatekeeper, Reread};
 use crate::api::board::Board;
 use crate::api::event_log::PastEvents;
 use crate::api::http::error::{ApiError, Code};
@@ -21,6 +20,7 @@ use crate::api::metrics::client_stats::Clients;
 use crate::api::node_list::NodeLists;
 use crate::api::owner_request::{AuditNote, Request};
 use crate::api::published::Published;
+use crate::auth::{Actor, Gatekeeper, Reread};
 use crate::scheduler::{AdminCommand, CommandOutcome};
 
 /// Shared state of handlers. Every request makes several copies of it, which must be cheap.

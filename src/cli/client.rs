@@ -14,8 +14,8 @@ use super::args::Remote;
 use super::failure::{Exit, Failure};
 use super::table::plain;
 use super::up;
-use crate::access::{NoAnswer, Transport, token_for};
 use crate::api::wire::{JobPage, Problem};
+use crate::client::{NoAnswer, Transport, token_for};
 
 /// A daemon that is busy answers within a cycle.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -66,7 +66,7 @@ use tokio::runtime::{Builder, Runtime};
 use args::{Cli, Command};
 use failure::Failure;
 
-use crate::access;
+use crate::net;
 
 /// Does what `arguments` ask, and says how the process is to end. The first of them is the name
 /// that this binary was called by.
@@ -154,7 +154,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 /// Threads for a daemon, which may have many agents.
 fn busy() -> Builder {
     let mut builder = Builder::new_multi_thread();
-    builder.on_thread_park(access::park_until_slice_end);
+    builder.on_thread_park(net::park_until_slice_end);
     builder
 }
 

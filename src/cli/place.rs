@@ -12,7 +12,7 @@ use super::args::{Remote, Trust, parse_url};
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::up;
-use crate::access::{NoAnswer, Transport, token_for};
+use crate::client::{NoAnswer, Transport, token_for};
 use crate::orchestrator::wire::{CampaignPage, TaskInfo};
 
 /// Output of a task may last as long as the task.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::output::show;
-use crate::access::{Role, Secret, new_line};
+use crate::auth::{Role, Secret, new_line};
 
 /// What to do with tokens.
 #[derive(Debug, Subcommand)]

@@ -2,9 +2,9 @@
 
 use super::clock::now_ms;
 use super::live::LiveConfig;
-use crate::access::Actor;
 use crate::api::AuditNote;
 use crate::api::wire::ConfigRequest;
+use crate::auth::Actor;
 use crate::model::fold_hostlist;
 use crate::scheduler::AdminCommand;
 use crate::store::{AdminRow, AuditRow};

@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::io;
 
-use crate::access::{AccessError, SocketError};
+use crate::auth::AccessError;
+use crate::net::SocketError;
 use crate::store::StoreError;
 
 /// Reason for which the daemon ended.

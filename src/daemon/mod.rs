@@ -45,11 +45,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{self, AccessError, Actor, Gatekeeper, Listeners, LocalSocket};
 use crate::api::{self, ApiState, Board, ConfigAsk, Publisher, Request};
+use crate::auth::{AccessError, Actor, Gatekeeper};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
 use crate::dashboard::Dashboard;
 use crate::model::Steps;
+use crate::net::{self, Listeners, LocalSocket};
 use crate::store::{Glance, PublisherRow, Retention, Store};
 
 use feed::Feed;
@@ -107,7 +108,7 @@ pub struct Beside {
     /// True if the routes contain pages of campaigns.
     pub has_campaigns: bool,
     /// Receives all routes, the daemon's included, once they are served. Its holder sends requests
-    /// without a connection, with a [`Peer`](access::Peer) of their own.
+    /// without a connection, with a [`Peer`](crate::auth::Peer) of their own.
     pub whole: Option<oneshot::Sender<Router>>,
 }
 
@@ -172,7 +173,7 @@ pub async fn serve_beside(
     let routes = api::router(state, dashboard.routes(beside.has_campaigns), beside.routes);
     // A receiver that was dropped needs no way to the daemon.
     let _ = beside.whole.map(|tell| tell.send(routes.clone()));
-    let mut serving = tokio::spawn(access::serve(sockets, routes, gatekeeper, delay, stop.clone()));
+    let mut serving = tokio::spawn(net::serve(sockets, routes, gatekeeper, delay, stop.clone()));
     life.runs(&board);
     tokio::spawn(stop.clone().run_until_cancelled_owned(pass_on(reread, asked)));
     let failed_early = tokio::select! {

@@ -11,9 +11,9 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
-use crate::access::{Identity, rule};
 use crate::api::http::extract::Params;
 use crate::api::{ApiError, session_of};
+use crate::auth::{Identity, rule};
 
 /// What every page is asked for with.
 #[derive(Debug)]

@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use super::book::{JobShares, PublishedWork, SlotState, TerminatingShare};
 use super::way::{Answer, Question, RmWay};
 use super::wire::StopReason;
-use crate::access::{NoToken, Transport, TransportError};
 use crate::api::wire::{
     ClassList, NodeInfo, NodeList, Problem, Process, ProcessState, Publication, PublicationAnswer,
     RemovalReason, Schedule, WhyBrief, Work, WorkKind, WorkState,
 };
+use crate::client::{NoToken, Transport, TransportError};
 use crate::model::Name;
 
 /// Wait of a poll of the schedule, as a duration of the API.

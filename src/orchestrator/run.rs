@@ -20,8 +20,9 @@ use super::retention::Sweeper;
 use super::rm::{Rm, RmError, RmOptions, publication};
 use super::serve::{OrchestratorPhase, ServeState, Sight};
 use super::store::{CampaignStore, DbError};
-use crate::access::{AccessError, Delay, Gatekeeper, Listeners, LocalSocket, SocketError, serve};
+use crate::auth::{AccessError, Gatekeeper};
 use crate::config::{Access, CampaignRetention, Limits};
+use crate::net::{Delay, Listeners, LocalSocket, SocketError, serve};
 
 /// Most requests that wait for the owner.
 const QUEUE: usize = 4096;

@@ -8,7 +8,8 @@ use reqwest::{Method, StatusCode};
 use tower_service::Service;
 
 use super::rm::{PATIENCE, RmError, RmOptions};
-use crate::access::{NoAnswer, Peer, Transport, token_for};
+use crate::auth::Peer;
+use crate::client::{NoAnswer, Transport, token_for};
 
 /// Bytes of an answer through the routes.
 const MAX_ANSWER: usize = 1 << 30;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::daemon::{CONFIG, Daemon};
-use apportion::access::{Role, Secret, has_route, new_line};
+use apportion::auth::{Role, Secret, has_route, new_line};
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
 use rustls::pki_types::pem::PemObject;
@@ -758,9 +758,9 @@ async fn tokens_are_replaced_under_load_without_refusals() {
     }
 
     // Each asks with the token that is in use, and holds on to it until the answer is there.
-    let in_use = now.each_ref().map(|(_, secret)| {
-        Arc::new(tokio::sync::RwLock::new(secret.reveal().to_owned()))
-    });
+    let in_use = now
+        .each_ref()
+        .map(|(_, secret)| Arc::new(tokio::sync::RwLock::new(secret.reveal().to_owned())));
     let stop = tokio_util::sync::CancellationToken::new();
     let mut busy = tokio::task::JoinSet::new();
     for ((role, method, path), token) in routes.into_iter().zip(&in_use) {

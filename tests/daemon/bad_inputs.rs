@@ -14,8 +14,8 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::support::http::{CONFIG, Daemon, held, ids, job, process, running, with};
-use apportion::access::{Role, Secret, new_line};
 use apportion::api::wire;
+use apportion::auth::{Role, Secret, new_line};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::support::daemon::{CONFIG, Daemon};
-use apportion::access::{Role, Secret, new_line};
+use apportion::auth::{Role, Secret, new_line};
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};

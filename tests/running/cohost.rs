@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::support::daemon::{CONFIG, Daemon};
-use apportion::access::{Role, Secret, new_line};
+use apportion::auth::{Role, Secret, new_line};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use sqlx::{ConnectOptions, Connection};
@@ -184,7 +184,7 @@ async fn the_document_of_the_orchestrator_has_its_routes_and_that_of_the_daemon_
     assert!(10 < paths.len());
     for (path, operations) in paths {
         for method in operations.as_object().unwrap().keys().map(|name| name.to_uppercase()) {
-            assert!(apportion::access::has_route(&method, path), "{method} {path}: no rule");
+            assert!(apportion::auth::has_route(&method, path), "{method} {path}: no rule");
             let real = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
             let real = real.collect::<Vec<_>>().join("/");
             let method: Method = method.parse().unwrap();
@@ -213,7 +213,7 @@ async fn metrics_count_tasks_and_exchanges_and_long_reports_come_packed() {
     let slot = |share: u64| json!({ "share": share, "state": "gone", "end": "idle" });
     let slots: Vec<Value> = (1..=500).map(slot).collect();
     let plain = serde_json::to_vec(&report(1, &json!(slots))).unwrap();
-    let packed = apportion::access::pack(&plain).unwrap();
+    let packed = apportion::client::pack(&plain).unwrap();
     assert!(packed.len() * 4 < plain.len());
     let post = async |number: u64, body: Vec<u8>, coding: &str| {
         let path = format!("{}/v1/nodes/n{number}/exchange", daemon.url);

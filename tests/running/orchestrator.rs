@@ -625,7 +625,7 @@ async fn bad_input_is_told_with_its_place() {
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
     for path in paths {
         for (method, operation) in document["paths"][path].as_object().unwrap() {
-            let is_known = apportion::access::has_route(&method.to_uppercase(), path);
+            let is_known = apportion::auth::has_route(&method.to_uppercase(), path);
             assert!(is_known || !operation["responses"].is_object(), "{method} {path}");
         }
     }
@@ -636,7 +636,7 @@ async fn bad_input_is_told_with_its_place() {
 fn tokens(folder: &Path) -> (PathBuf, BTreeMap<&'static str, String>) {
     use std::os::unix::fs::PermissionsExt;
 
-    use apportion::access::{Role, Secret, new_line};
+    use apportion::auth::{Role, Secret, new_line};
     let mut lines = Vec::new();
     let mut secrets = BTreeMap::new();
     for (name, role, nodes) in [

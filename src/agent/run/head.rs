@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use reqwest::{Method, Response, StatusCode, Url};
 
-use crate::access::{LONG_BODY, NoAnswer, Transport, pack, token_for, unpack};
 use crate::api::wire::Problem;
+use crate::client::{LONG_BODY, NoAnswer, Transport, pack, token_for, unpack};
 use crate::orchestrator::wire::{ChunkAnswer, ChunkQuery, Exchange, ExchangeAnswer};
 
 /// The longest that the orchestrator may wait with its answer.
@@ -39,7 +39,7 @@ impl Head {
         authority: Option<&Path>,
         token_file: Option<PathBuf>,
         node: String,
-    ) -> Result<Head, crate::access::TransportError> {
+    ) -> Result<Head, crate::client::TransportError> {
         let transport = Transport::new(&url, authority, PATIENCE)?;
         Ok(Head { transport, url, token_file, node })
     }

@@ -76,5 +76,5 @@ pub enum RunError {
     #[error(transparent)]
     Facts(#[from] super::FactsError),
     #[error(transparent)]
-    Transport(#[from] crate::access::TransportError),
+    Transport(#[from] crate::client::TransportError),
 }

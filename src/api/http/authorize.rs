@@ -7,12 +7,12 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::access::{AccessRefusal, Identity, Peer, Permission, READ, rule};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::origin::{credential, is_own_will, is_rebound};
 use crate::api::http::refuse::{NOT_KNOWN, record, refused, stranger};
 use crate::api::metrics::client_stats::Client;
 use crate::api::state::ApiState;
+use crate::auth::{AccessRefusal, Identity, Peer, Permission, READ, rule};
 
 /// Identity of the caller of a request.
 #[derive(Clone, Debug)]

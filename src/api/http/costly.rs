@@ -13,9 +13,9 @@ use axum::response::{IntoResponse, Response};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use crate::access::{Identity, Role};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::state::ApiState;
+use crate::auth::{Identity, Role};
 
 /// Answers a request when its turn has come, and all of it before the next.
 pub async fn in_turn(State(state): State<ApiState>, request: Request, next: Next) -> Response {

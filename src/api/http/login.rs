@@ -9,12 +9,12 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use crate::access::{AccessRefusal, Peer, SESSION_LIFE};
 use crate::api::http::origin::is_same_site;
 use crate::api::http::refuse::{record, see, stranger};
 use crate::api::http::session_cookie::{PATH, safe, session_of, set_cookie};
 use crate::api::owner_request::AuditNote;
 use crate::api::state::ApiState;
+use crate::auth::{AccessRefusal, Peer, SESSION_LIFE};
 
 /// Address to go to after the log-in.
 #[derive(Debug, Default, Deserialize)]

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
-use crate::access::{Permission, rule};
+use crate::auth::{Permission, rule};
 
 const SCHEME: &str = "token";
 

@@ -7,8 +7,8 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use url::Url;
 
-use crate::access::{Credential, Identity, Peer};
 use crate::api::http::session_cookie::session_of;
+use crate::auth::{Credential, Identity, Peer};
 
 /// Returns the credential in the headers. A token goes before a session.
 pub(crate) fn credential(headers: &HeaderMap) -> Credential<'_> {

@@ -6,12 +6,12 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::access::{AccessRefusal, Actor, Peer};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::json::shortened;
 use crate::api::http::session_cookie::login_address;
 use crate::api::owner_request::AuditNote;
 use crate::api::state::ApiState;
+use crate::auth::{AccessRefusal, Actor, Peer};
 
 pub(in crate::api) const NOT_KNOWN: &str = "say who you are: with a token, or at the unix socket";
 

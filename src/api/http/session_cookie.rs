@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
 use url::Url;
 
-use crate::access::Peer;
+use crate::auth::Peer;
 
 const COOKIE: &str = "apportion_session";
 

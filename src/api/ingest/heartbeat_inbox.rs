@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::access::Delay;
 use crate::api::http::error::{Code, Fault};
 use crate::api::http::json::shortened;
 use crate::api::ingest::agent_identity::{Agent, Heard};
 use crate::api::limits::Limits;
 use crate::api::wire::Heartbeat;
 use crate::model::{Mebibytes, Name, NodeReport};
+use crate::net::Delay;
 
 /// A clock that is further off than this is worth a word; in milliseconds.
 const SKEW_MAX: i64 = 60_000;

@@ -5,7 +5,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 
-use crate::access::Identity;
 use crate::api::http::authorize::Caller;
 use crate::api::http::error::{ApiError, Code, Fault};
 use crate::api::http::extract::JsonText;
@@ -16,6 +15,7 @@ use crate::api::ingest::publication_reader::REFUSED_MAX;
 use crate::api::limits::Limits;
 use crate::api::state::ApiState;
 use crate::api::wire::{self, Heartbeat, HeartbeatAnswer, HeartbeatEnvelope, HeartbeatProbe};
+use crate::auth::Identity;
 use crate::model::count;
 
 /// Limit of a node's memory in MiB: 2 PiB, more than any node has. The order of such a node still

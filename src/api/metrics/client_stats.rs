@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
 
-use crate::access::{AccessRefusal, Identity, Peer, Role};
 use crate::api::wire::{ClientCounts, ClientInfo, ClientList};
+use crate::auth::{AccessRefusal, Identity, Peer, Role};
 use crate::model::Name;
 
 /// Limit of clients that are counted separately.

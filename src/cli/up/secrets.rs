@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::super::failure::{Exit, Failure};
 use super::super::place::own_name;
 use super::found::Folder;
-use crate::access::{Role, Secret, new_line};
+use crate::auth::{Role, Secret, new_line};
 
 /// The file of tokens.
 pub const TOKENS: &str = "tokens";

@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::access::{AccessRefusal, Actor, Identity, Peer, Permission, Role, rule};
 use crate::api::{OTHER_HOST, credential, is_own_will, is_rebound};
+use crate::auth::{AccessRefusal, Actor, Identity, Peer, Permission, Role, rule};
 use crate::orchestrator::drive::By;
 
 /// Header with the user that a portal acts for.
@@ -194,7 +194,7 @@ fn check_user(name: &str) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::NodeScope;
+    use crate::auth::NodeScope;
 
     fn caller(role: Option<Role>, user: Option<&str>) -> OrchestratorCaller {
         let address = "127.0.0.1:1".parse().unwrap();

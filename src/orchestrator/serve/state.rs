@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hub::Hub;
 use super::problem::Failed;
-use crate::access::Gatekeeper;
+use crate::auth::Gatekeeper;
 use crate::orchestrator::drive::BookRequest;
 use crate::orchestrator::meters::OrchestratorMeters;
 use crate::orchestrator::rm::{Rm, RmError};

@@ -12,7 +12,7 @@ use reqwest::header::{self, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 
 use super::dial::Dialer;
-use super::tls::TlsError;
+use crate::auth::tls::TlsError;
 
 /// Longest wait for a connection. A daemon that listens accepts sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -329,7 +329,7 @@ pub fn new_line(
 
 /// Reads a file that only its owner may read or write; the owner is root or the daemon's user. The
 /// open file is checked, so that no other file can take its place in between.
-pub(super) fn read_private(path: &Path) -> Result<String, TokenFileError> {
+pub(crate) fn read_private(path: &Path) -> Result<String, TokenFileError> {
     let unreadable = |source| TokenFileError::Unreadable { path: path.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;
     let facts = file.metadata().map_err(unreadable)?;

@@ -25,11 +25,11 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use super::delay::Delay;
-use super::gatekeeper::{Gatekeeper, LocalRights};
-use super::identity::Peer;
-use super::places::{ConnectionLimits, ConnectionPlaces, LocalPlaces, network_of};
 use super::slow_peer::{PeerTimeouts, RequestInFlight, TimedStream};
 use super::wakeup_coalescing::Reporting;
+use crate::auth::gatekeeper::{Gatekeeper, LocalRights};
+use crate::auth::identity::Peer;
+use crate::auth::places::{ConnectionLimits, ConnectionPlaces, LocalPlaces, network_of};
 
 /// Longest TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);

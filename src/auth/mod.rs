@@ -12,31 +12,19 @@
 //!   guessed, and a slow sum would cost time at every heartbeat.
 //! - An answer to a refused request gives no reason; the log and the audit log do.
 
-mod delay;
-mod dial;
-mod gatekeeper;
-mod identity;
-mod listen;
-mod packed;
-mod places;
-mod rates;
-mod role;
-mod sessions;
-mod slow_peer;
-mod tls;
-mod token;
-mod transport;
-mod wakeup_coalescing;
+pub(crate) mod gatekeeper;
+pub(crate) mod identity;
+pub(crate) mod places;
+pub(crate) mod rates;
+pub(crate) mod role;
+pub(crate) mod sessions;
+pub(crate) mod tls;
+pub(crate) mod token;
 
-pub use delay::Delay;
 pub use gatekeeper::{AccessError, AccessRefusal, Credential, Gatekeeper, Reread};
 pub use identity::{Actor, Identity, NodeScope, Peer};
-pub use listen::{Listeners, LocalSocket, SocketError, serve};
-pub use packed::{LONG_BODY, pack, unpack};
 pub use rates::{Rate, Rates};
 pub use role::{Permission, READ, Role, has_route, rule};
 pub use sessions::LIFE as SESSION_LIFE;
 pub use tls::{Tls, TlsError};
 pub use token::{Secret, TokenEntry, TokenFile, TokenFileError, TokenSum, new_line};
-pub use transport::{NoAnswer, NoToken, Transport, TransportError, token_for};
-pub use wakeup_coalescing::park_until_slice_end;

@@ -13,9 +13,9 @@ use super::gatekeeper::LocalRights;
 
 /// Most connections in all, and for each client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ConnectionLimits {
-    pub(super) all: usize,
-    pub(super) per_one: usize,
+pub(crate) struct ConnectionLimits {
+    pub(crate) all: usize,
+    pub(crate) per_one: usize,
 }
 
 /// Places at the unix socket for root and the daemon's own user, for operators, and for all further
@@ -26,25 +26,25 @@ const OTHERS: ConnectionLimits = ConnectionLimits { all: 64, per_one: 16 };
 
 /// Places taken by clients, counted by `K`.
 #[derive(Debug)]
-pub(super) struct ConnectionPlaces<K: Copy + Ord> {
+pub(crate) struct ConnectionPlaces<K: Copy + Ord> {
     caps: ConnectionLimits,
     taken: Mutex<(usize, BTreeMap<K, usize>)>,
 }
 
 /// A place, taken until it is dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionPlace<K: Copy + Ord> {
+pub(crate) struct ConnectionPlace<K: Copy + Ord> {
     places: Arc<ConnectionPlaces<K>>,
     key: K,
 }
 
 impl<K: Copy + Ord> ConnectionPlaces<K> {
-    pub(super) fn new(caps: ConnectionLimits) -> Arc<ConnectionPlaces<K>> {
+    pub(crate) fn new(caps: ConnectionLimits) -> Arc<ConnectionPlaces<K>> {
         Arc::new(ConnectionPlaces { caps, taken: Mutex::new((0, BTreeMap::new())) })
     }
 
     /// Takes a further place for `key`. `None` if a limit is reached.
-    pub(super) fn take(self: &Arc<ConnectionPlaces<K>>, key: K) -> Option<ConnectionPlace<K>> {
+    pub(crate) fn take(self: &Arc<ConnectionPlaces<K>>, key: K) -> Option<ConnectionPlace<K>> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, by_key) = &mut *taken;
         let of_key = by_key.get(&key).copied().unwrap_or(0);
@@ -73,25 +73,25 @@ impl<K: Copy + Ord> Drop for ConnectionPlace<K> {
 
 /// The places at the unix socket.
 #[derive(Debug)]
-pub(super) struct LocalPlaces {
+pub(crate) struct LocalPlaces {
     own: Arc<ConnectionPlaces<u32>>,
     operators: Arc<ConnectionPlaces<u32>>,
     others: Arc<ConnectionPlaces<u32>>,
 }
 
 impl LocalPlaces {
-    pub(super) fn new() -> LocalPlaces {
+    pub(crate) fn new() -> LocalPlaces {
         let [own, operators, others] = [OWN, OPERATORS, OTHERS].map(ConnectionPlaces::new);
         LocalPlaces { own, operators, others }
     }
 
     /// Count of all places at the unix socket.
-    pub(super) const fn count() -> usize {
+    pub(crate) const fn count() -> usize {
         OWN.all + OPERATORS.all + OTHERS.all
     }
 
     /// Takes a place for the user `uid`. `None` if a limit is reached.
-    pub(super) fn take(&self, standing: LocalRights, uid: u32) -> Option<ConnectionPlace<u32>> {
+    pub(crate) fn take(&self, standing: LocalRights, uid: u32) -> Option<ConnectionPlace<u32>> {
         let places = match standing {
             LocalRights::Own => &self.own,
             LocalRights::Operator => &self.operators,
@@ -102,7 +102,7 @@ impl LocalPlaces {
 }
 
 /// Returns the network within which a single host may have any address.
-pub(super) fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) if v4.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(v6) if v6.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),

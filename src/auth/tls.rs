@@ -68,7 +68,7 @@ impl Tls {
     }
 
     /// For the next connection.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.current.load_full())
     }
 }
@@ -88,7 +88,7 @@ fn config(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
 }
 
 /// Reads the certificates of a file, which holds at least a single certificate.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |source| TlsError::Certificates { path: path.to_owned(), source };
     let read = CertificateDer::pem_file_iter(path).map_err(failed)?;
     let chain = read.collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -98,6 +98,6 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(chain)
 }
 
-pub(super) fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

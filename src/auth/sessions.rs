@@ -16,7 +16,7 @@ pub const LIFE: Duration = Duration::from_hours(12);
 const SESSIONS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
+pub(crate) struct Sessions {
     open: Mutex<BTreeMap<u64, LoginSession>>,
 }
 
@@ -30,7 +30,7 @@ struct LoginSession {
 
 impl Sessions {
     /// Opens a session for the holder of the token with this sum.
-    pub(super) fn open(&self, token: TokenSum, now: Instant) -> io::Result<Secret> {
+    pub(crate) fn open(&self, token: TokenSum, now: Instant) -> io::Result<Secret> {
         let secret = Secret::new()?;
         let sum = secret.sum();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +44,7 @@ impl Sessions {
     }
 
     /// The sum of the token behind this session.
-    pub(super) fn token(&self, secret: &str, now: Instant) -> Option<TokenSum> {
+    pub(crate) fn token(&self, secret: &str, now: Instant) -> Option<TokenSum> {
         let sum = TokenSum::of(secret);
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let session = open.get(&sum.key())?;
@@ -52,7 +52,7 @@ impl Sessions {
     }
 
     /// Ends this session.
-    pub(super) fn close(&self, secret: &str) {
+    pub(crate) fn close(&self, secret: &str) {
         let sum = TokenSum::of(secret);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.get(&sum.key()).is_some_and(|session| session.sum == sum) {

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use reqwest::{Body, Request, Response};
 use rustls::{ClientConfig, RootCertStore};
 
-use super::tls::{TlsError, certificates, provider};
+use crate::auth::tls::{TlsError, certificates, provider};
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
